@@ -1,0 +1,85 @@
+// Package meta holds what the API kinds share: references, artifacts, conditions and the common part of every status.
+// It holds types and getters only.
+// +kubebuilder:object:generate=true
+package meta
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ReconcileRequestAnnotation asks for a reconcile now; the handled value goes to status.lastHandledReconcileAt.
+const ReconcileRequestAnnotation = "reconcile.fluxcd.io/requestedAt"
+
+// LocalObjectReference names an object in the namespace of the referrer.
+type LocalObjectReference struct {
+	// Name of the referent.
+	// +required
+	Name string `json:"name"`
+}
+
+// Artifact is the packaged content of a source at a revision.
+type Artifact struct {
+	// Path is the file's path relative to the root of the artifact store.
+	// +required
+	Path string `json:"path"`
+
+	// URL is the HTTP address at which the artifact is served in the cluster.
+	// +required
+	URL string `json:"url"`
+
+	// Revision is a human-readable identifier traceable in the origin source system.
+	// +required
+	Revision string `json:"revision"`
+
+	// Digest of the file, as <algorithm>:<hex>.
+	// +required
+	// +kubebuilder:validation:Pattern="^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$"
+	Digest string `json:"digest"`
+
+	// LastUpdateTime is when the artifact was last written.
+	// +required
+	LastUpdateTime metav1.Time `json:"lastUpdateTime"`
+
+	// Size of the file in bytes.
+	// +optional
+	Size *int64 `json:"size,omitempty"`
+
+	// Metadata holds upstream information such as annotations.
+	// +optional
+	Metadata map[string]string `json:"metadata,omitempty"`
+
+	// Checksum is the SHA256 of the file in hex, for clients of v1beta1 and v1beta2.
+	// Deprecated: use Digest.
+	// +optional
+	Checksum string `json:"checksum,omitempty"`
+}
+
+// HasRevision tells whether the artifact is of the given revision; a nil artifact is of none.
+func (a *Artifact) HasRevision(revision string) bool {
+	return a != nil && a.Revision == revision
+}
+
+// Status is the part of the status that every kind has, written by the reconcile kernel alone.
+type Status struct {
+	// ObservedGeneration is the last generation of the object that was reconciled.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions of the object.
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// LastHandledReconcileAt is the last handled value of the reconcile request annotation.
+	// +optional
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+}
+
+// Schedule is when and for how long an object is reconciled.
+type Schedule struct {
+	Interval      time.Duration
+	RetryInterval time.Duration // zero: exponential backoff
+	Timeout       time.Duration // zero: the kernel's default
+	Suspended     bool
+}
