@@ -1,0 +1,70 @@
+package reconcile
+
+import (
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types that the kernel owns on every kind; they follow the kstatus contract.
+const (
+	TypeReady       = "Ready"
+	TypeReconciling = "Reconciling"
+	TypeStalled     = "Stalled"
+)
+
+// maxMessage keeps conditions readable; the API server allows 32,768 characters.
+const maxMessage = 20000
+
+// Mark sets a condition of a kind's own on the object.
+func Mark(obj Object, conditionType string, status metav1.ConditionStatus, reason, message string) {
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + " …"
+	}
+	if reason == "" {
+		reason = ReasonFailed
+	}
+	apimeta.SetStatusCondition(&obj.CommonStatus().Conditions, metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
+	})
+}
+
+// Unmark removes a condition.
+func Unmark(obj Object, conditionType string) {
+	apimeta.RemoveStatusCondition(&obj.CommonStatus().Conditions, conditionType)
+}
+
+// IsReady tells whether the object is Ready for the generation at hand.
+func IsReady(obj Object) bool {
+	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
+}
+
+// conclude turns an outcome into the conditions that the kernel owns.
+func conclude(obj Object, o Outcome) {
+	obj.CommonStatus().ObservedGeneration = obj.GetGeneration()
+	switch o.state {
+	case ready:
+		Mark(obj, TypeReady, metav1.ConditionTrue, o.reason, o.message)
+		Unmark(obj, TypeReconciling)
+		Unmark(obj, TypeStalled)
+	case progressing:
+		progress(obj, o.message)
+	case waiting, failed:
+		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, o.message)
+		Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressingWithRetry, o.message)
+		Unmark(obj, TypeStalled)
+	case stalled:
+		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, o.message)
+		Mark(obj, TypeStalled, metav1.ConditionTrue, o.reason, o.message)
+		Unmark(obj, TypeReconciling)
+	}
+}
+
+// progress marks the object as under way.
+func progress(obj Object, message string) {
+	Mark(obj, TypeReady, metav1.ConditionUnknown, ReasonProgressing, message)
+	Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressing, message)
+	Unmark(obj, TypeStalled)
+}

@@ -1,0 +1,52 @@
+package reconcile
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+)
+
+const (
+	normal  = corev1.EventTypeNormal
+	warning = corev1.EventTypeWarning
+)
+
+// eventMetadataPrefix marks the annotations of an object that are copied into the metadata of its events.
+const eventMetadataPrefix = "event.toolkit.fluxcd.io/"
+
+// maxNote is the API's bound on an event's note, in bytes.
+const maxNote = 1024
+
+// Event is something that happened to an object, for people and for alerts.
+type Event struct {
+	Type, Reason, Message string
+	Metadata              map[string]string // keys without the group, such as revision
+}
+
+// Events takes events. It must not block.
+type Events interface {
+	Emit(group string, obj Object, e Event)
+}
+
+// ToCluster returns Events that become Kubernetes events.
+func ToCluster(r recorder.EventRecorder) Events { return clusterEvents{r} }
+
+type clusterEvents struct{ recorder recorder.EventRecorder }
+
+func (c clusterEvents) Emit(group string, obj Object, e Event) {
+	annotations := map[string]string{}
+	for k, v := range e.Metadata {
+		annotations[group+"/"+k] = v
+	}
+	for k, v := range obj.GetAnnotations() {
+		if strings.HasPrefix(k, eventMetadataPrefix) {
+			annotations[k] = v
+		}
+	}
+	message := e.Message
+	if len(message) > maxNote {
+		message = strings.ToValidUTF8(message[:maxNote-4], "") + " …"
+	}
+	c.recorder.AnnotatedEventf(obj, nil, annotations, e.Type, e.Reason, "Reconcile", "%s", message)
+}

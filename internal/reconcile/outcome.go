@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// Reasons that every kind shares.
+const (
+	ReasonProgressing          = "Progressing"
+	ReasonProgressingWithRetry = "ProgressingWithRetry"
+	ReasonFailed               = "Failed"
+	ReasonDependencyNotReady   = "DependencyNotReady"
+)
+
+type state int
+
+const (
+	ready       state = iota // at the desired state until the next interval or edge
+	progressing              // under way: an edge brings it on, a deadline ends it
+	waiting                  // held up by something else: an edge brings it on
+	failed                   // a retry may help
+	stalled                  // only a change may help
+)
+
+// Outcome is what a domain step says of the object; the kernel turns it into conditions, an event and a requeue.
+// Make one with [Ready], [Progressing], [Waiting] or [Failed].
+type Outcome struct {
+	state    state
+	reason   string
+	message  string
+	after    time.Duration // progressing: the time left; failed: the wait that the remote asked for
+	err      error
+	notes    []note
+	metadata map[string]string
+}
+
+// note is an event beside the one for the transition of Ready.
+type note struct{ reason, message string }
+
+// Ready says that the object is as declared.
+func Ready(reason, format string, args ...any) Outcome {
+	return Outcome{state: ready, reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// Progressing says that work goes on outside of the process, such as a rollout: an edge or the end of left wakes the object.
+func Progressing(left time.Duration, format string, args ...any) Outcome {
+	return Outcome{state: progressing, reason: ReasonProgressing, message: fmt.Sprintf(format, args...), after: max(left, time.Millisecond)}
+}
+
+// Waiting says that the object cannot go on before something that it refers to changes; that edge wakes it.
+func Waiting(reason, format string, args ...any) Outcome {
+	return Outcome{state: waiting, reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a retry can help.
+func Failed(err error) Outcome {
+	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		o.reason, o.after = f.Reason, f.RetryAfter
+		if f.Terminal {
+			o.state = stalled
+		}
+	}
+	return o
+}
+
+// Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
+func (o Outcome) Note(reason, format string, args ...any) Outcome {
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{reason, fmt.Sprintf(format, args...)})
+	return o
+}
+
+// About adds metadata to the outcome's events, such as the revision.
+func (o Outcome) About(key, value string) Outcome {
+	m := map[string]string{key: value}
+	for k, v := range o.metadata {
+		m[k] = v
+	}
+	o.metadata = m
+	return o
+}
