@@ -83,3 +83,17 @@ type Schedule struct {
 	Timeout       time.Duration // zero: the kernel's default
 	Suspended     bool
 }
+
+// AccessFrom says which namespaces may refer to an object.
+type AccessFrom struct {
+	// NamespaceSelectors select the namespaces by label; any match allows.
+	// +required
+	NamespaceSelectors []NamespaceSelector `json:"namespaceSelectors"`
+}
+
+// NamespaceSelector selects namespaces by label.
+type NamespaceSelector struct {
+	// MatchLabels of the namespace; empty selects all.
+	// +optional
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+}

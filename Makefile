@@ -1,0 +1,39 @@
+.DEFAULT_GOAL := help
+TOOL := go tool -modfile=hack/tools/go.mod
+LINT := go tool -modfile=hack/lint/go.mod
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Run the main job on a control plane in a box (DEMO_EXIT=1 ends it once all is Ready)
+	@bin/playground demo --sluice bin/sluice --examples examples
+
+.PHONY: build
+build: ## Build bin/sluice and bin/playground
+	go build -o bin/sluice ./cmd/sluice
+	go build -C playground -o ../bin/playground ./cmd/playground
+
+.PHONY: test
+test: build ## Run all tests, against the real kube-apiserver of the playground
+	go test -timeout 30m ./...
+	cd playground && go test -timeout 20m ./...
+
+.PHONY: generate
+generate: ## Generate CRDs, deepcopy and RBAC
+	$(TOOL) controller-gen object paths=./api/...
+	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=false paths=./api/... output:crd:artifacts:config=config/crd
+	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
+
+.PHONY: lint
+lint: ## Run the linters, with the layer rules
+	$(LINT) golangci-lint run ./...
+
+.PHONY: bench
+bench: build ## Print what a change costs: requests, bytes, allocations, ratios to the raw operation
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./bench/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a short while
+	hack/fuzz 20s

@@ -1,0 +1,351 @@
+package v1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// KustomizationKind is the kind's name.
+const KustomizationKind = "Kustomization"
+
+// Deletion policies.
+const (
+	DeletionPolicyMirrorPrune        = "MirrorPrune"
+	DeletionPolicyDelete             = "Delete"
+	DeletionPolicyWaitForTermination = "WaitForTermination"
+	DeletionPolicyOrphan             = "Orphan"
+)
+
+// KustomizationSpec says what to build from which source, and how to apply it.
+type KustomizationSpec struct {
+	// DependsOn lists the Kustomizations that must be ready before this one is applied.
+	// +optional
+	DependsOn []DependencyReference `json:"dependsOn,omitempty"`
+
+	// Decryption of Secrets in the source.
+	// +optional
+	Decryption *Decryption `json:"decryption,omitempty"`
+
+	// Interval at which the cluster is compared with the source.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	Interval metav1.Duration `json:"interval"`
+
+	// RetryInterval after a failure; backoff up to the interval when unset.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
+
+	// KubeConfig of a remote cluster to apply to.
+	// +optional
+	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
+
+	// Path of the directory in the source to build; the root when unset.
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// PostBuild says what happens to the manifests after the build.
+	// +optional
+	PostBuild *PostBuild `json:"postBuild,omitempty"`
+
+	// Prune deletes what is no longer declared.
+	// +required
+	Prune bool `json:"prune"`
+
+	// HealthChecks lists objects that must be healthy before the Kustomization is ready.
+	// +optional
+	HealthChecks []meta.ObjectReference `json:"healthChecks,omitempty"`
+
+	// Patches, strategic merge or JSON, applied over the build.
+	// +optional
+	Patches []Patch `json:"patches,omitempty"`
+
+	// PatchesStrategicMerge are patches in the form of partial objects.
+	// Deprecated: use patches.
+	// +optional
+	PatchesStrategicMerge []apiextensionsv1.JSON `json:"patchesStrategicMerge,omitempty"`
+
+	// PatchesJSON6902 are JSON patches.
+	// Deprecated: use patches.
+	// +optional
+	PatchesJSON6902 []meta.JSON6902Patch `json:"patchesJson6902,omitempty"`
+
+	// Images replaces names, tags and digests of container images.
+	// +optional
+	Images []meta.Image `json:"images,omitempty"`
+
+	// ServiceAccountName is the account, in the Kustomization's namespace, that is impersonated when applying.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// SourceRef names the source.
+	// +required
+	SourceRef SourceReference `json:"sourceRef"`
+
+	// Suspend stops reconciling.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// TargetNamespace overrides the namespace of every object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+
+	// Timeout of a pass and of its health checks; the interval when unset.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Force re-creates objects when an immutable field changes.
+	// +kubebuilder:default=false
+	// +optional
+	Force bool `json:"force,omitempty"`
+
+	// Wait for all applied objects to be healthy; healthChecks are ignored when set.
+	// +optional
+	Wait bool `json:"wait,omitempty"`
+
+	// Validation before applying; objects are always dry-run by the server, whatever it says.
+	// Deprecated.
+	// +kubebuilder:validation:Enum=none;client;server
+	// +optional
+	Validation string `json:"validation,omitempty"`
+
+	// CommonMetadata is set on every object.
+	// +optional
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+
+	// DeletionPolicy says what deleting the Kustomization does to what it applied.
+	// +kubebuilder:validation:Enum=MirrorPrune;Delete;WaitForTermination;Orphan
+	// +optional
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+
+	// NamePrefix of every object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	NamePrefix string `json:"namePrefix,omitempty"`
+
+	// NameSuffix of every object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	NameSuffix string `json:"nameSuffix,omitempty"`
+
+	// HealthCheckExprs are CEL expressions that say when custom resources are healthy.
+	// +optional
+	HealthCheckExprs []HealthCheckExpr `json:"healthCheckExprs,omitempty"`
+
+	// Components are paths of kustomize components to add.
+	// +optional
+	Components []string `json:"components,omitempty"`
+
+	// IgnoreMissingComponents leaves out components that are not there.
+	// +optional
+	IgnoreMissingComponents bool `json:"ignoreMissingComponents,omitempty"`
+
+	// BuildMetadata adds what kustomize knows of an object's origin to it.
+	// +optional
+	BuildMetadata []BuildMetadataOption `json:"buildMetadata,omitempty"`
+
+	// Ignore lists fields that are not corrected when they drift.
+	// +optional
+	Ignore []IgnoreRule `json:"ignore,omitempty"`
+}
+
+// DependencyReference names a Kustomization to wait for.
+type DependencyReference struct {
+	meta.NamespacedName `json:",inline"`
+	// ReadyExpr is a CEL expression over the dependency that says when it is ready.
+	// +optional
+	ReadyExpr string `json:"readyExpr,omitempty"`
+}
+
+// Decryption says how Secrets in the source are decrypted.
+type Decryption struct {
+	// +kubebuilder:validation:Enum=sops
+	// +required
+	Provider string `json:"provider"`
+	// SecretRef names the Secret with the keys.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+	// ServiceAccountName is the identity used with key management services.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// KubeConfigReference names where the access to a remote cluster is kept.
+// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
+// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
+type KubeConfigReference struct {
+	// ConfigMapRef names the ConfigMap for access by workload identity.
+	// +optional
+	ConfigMapRef *meta.LocalObjectReference `json:"configMapRef,omitempty"`
+	// SecretRef names the Secret with the kubeconfig.
+	// +optional
+	SecretRef *meta.SecretKeyReference `json:"secretRef,omitempty"`
+}
+
+// PostBuild says what happens to the manifests after the build.
+type PostBuild struct {
+	// Substitute maps variables to values.
+	// +optional
+	Substitute map[string]string `json:"substitute,omitempty"`
+	// SubstituteFrom lists ConfigMaps and Secrets whose data are variables; later ones win, substitute wins over all.
+	// +optional
+	SubstituteFrom []meta.SubstituteReference `json:"substituteFrom,omitempty"`
+	// SubstituteStrategy says whether manifests are substituted without any variable being defined.
+	// +kubebuilder:validation:Enum=WithVariables;Always
+	// +optional
+	SubstituteStrategy string `json:"substituteStrategy,omitempty"`
+}
+
+// Patch is a strategic merge or JSON patch and the objects it applies to.
+type Patch struct {
+	// Patch in YAML.
+	// +required
+	Patch string `json:"patch"`
+	// Target of the patch; what the patch names when unset.
+	// +optional
+	Target *meta.Selector `json:"target,omitempty"`
+}
+
+// SourceReference names the source.
+type SourceReference struct {
+	// +optional
+	APIVersion string `json:"apiVersion,omitempty"`
+	// +kubebuilder:validation:Enum=OCIRepository;GitRepository;Bucket;ExternalArtifact
+	// +required
+	Kind                string `json:"kind"`
+	meta.NamespacedName `json:",inline"`
+}
+
+// CommonMetadata is set on every object.
+type CommonMetadata struct {
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// HealthCheckExpr says in CEL when objects of a kind are healthy.
+type HealthCheckExpr struct {
+	// +required
+	APIVersion string `json:"apiVersion"`
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// Current is true when the object is healthy.
+	// +required
+	Current string `json:"current"`
+	// InProgress is true while the object comes on.
+	// +optional
+	InProgress string `json:"inProgress,omitempty"`
+	// Failed is true when the object won't become healthy.
+	// +optional
+	Failed string `json:"failed,omitempty"`
+}
+
+// BuildMetadataOption is a kind of metadata that kustomize adds.
+// +kubebuilder:validation:Enum=originAnnotations;transformerAnnotations
+type BuildMetadataOption string
+
+// IgnoreRule lists fields of objects that are not corrected when they drift.
+type IgnoreRule struct {
+	// Paths of the fields, as JSON pointers (RFC 6901).
+	// +required
+	Paths []string `json:"paths"`
+	// Target objects; all when unset.
+	// +optional
+	Target *meta.Selector `json:"target,omitempty"`
+}
+
+// Snapshot is one entry of the history: a build and how it was reconciled.
+type Snapshot struct {
+	// Digest of what was built.
+	// +required
+	Digest string `json:"digest"`
+	// +required
+	FirstReconciled metav1.Time `json:"firstReconciled"`
+	// +required
+	LastReconciled metav1.Time `json:"lastReconciled"`
+	// +required
+	LastReconciledDuration metav1.Duration `json:"lastReconciledDuration"`
+	// LastReconciledStatus is the reason of the Ready condition.
+	// +required
+	LastReconciledStatus string `json:"lastReconciledStatus"`
+	// +required
+	TotalReconciliations int64 `json:"totalReconciliations"`
+	// +optional
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// KustomizationStatus is what was observed of the Kustomization.
+type KustomizationStatus struct {
+	meta.Status `json:",inline"`
+
+	// LastAppliedRevision is the last revision that was applied to the end.
+	// +optional
+	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
+
+	// LastAttemptedRevision is the last revision that was tried.
+	// +optional
+	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
+
+	// LastAppliedOriginRevision is the origin's revision of the last applied artifact.
+	// +optional
+	LastAppliedOriginRevision string `json:"lastAppliedOriginRevision,omitempty"`
+
+	// History of the last builds, newest first.
+	// +optional
+	History []Snapshot `json:"history,omitempty"`
+
+	// Inventory of what was applied.
+	// +optional
+	Inventory *meta.ResourceInventory `json:"inventory,omitempty"`
+}
+
+// Kustomization applies what is built from a source, and keeps it so.
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ks
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type Kustomization struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec KustomizationSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status KustomizationStatus `json:"status,omitempty"`
+}
+
+// KustomizationList is a list of Kustomizations.
+// +kubebuilder:object:root=true
+type KustomizationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Kustomization `json:"items"`
+}
+
+// CommonStatus returns the part of the status that the kernel writes.
+func (k *Kustomization) CommonStatus() *meta.Status { return &k.Status.Status }
+
+// Schedule returns when and for how long the Kustomization is reconciled.
+func (k *Kustomization) Schedule() meta.Schedule {
+	s := meta.Schedule{Interval: k.Spec.Interval.Duration, Timeout: k.Spec.Interval.Duration, Suspended: k.Spec.Suspend}
+	if k.Spec.Timeout != nil {
+		s.Timeout = k.Spec.Timeout.Duration
+	}
+	if k.Spec.RetryInterval != nil {
+		s.RetryInterval = k.Spec.RetryInterval.Duration
+	}
+	return s
+}

@@ -1,0 +1,223 @@
+package v1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// GitRepositoryKind is the kind's name.
+const GitRepositoryKind = "GitRepository"
+
+// Condition types of sources.
+const (
+	ArtifactInStorageCondition      = "ArtifactInStorage"
+	FetchFailedCondition            = "FetchFailed"
+	StorageOperationFailedCondition = "StorageOperationFailed"
+)
+
+// GitRepositorySpec says where the declarations are and which revision of them counts.
+// +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider == 'aws'))"
+type GitRepositorySpec struct {
+	// URL of the repository, over HTTP(S) or SSH.
+	// +kubebuilder:validation:Pattern="^(http|https|ssh)://.*$"
+	// +required
+	URL string `json:"url"`
+
+	// SecretRef names the Secret with credentials: username and password, bearerToken, or identity and known_hosts; ca.crt
+	// for a private certificate authority.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// Provider whose workload identity is used; generic when unset.
+	// +kubebuilder:validation:Enum=generic;aws;azure;github
+	// +optional
+	Provider string `json:"provider,omitempty"`
+
+	// ServiceAccountName is the identity used with the azure and aws providers.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// Interval at which the repository is checked for a new revision.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +required
+	Interval metav1.Duration `json:"interval"`
+
+	// Timeout of one fetch.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
+	// +kubebuilder:default="60s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Reference to resolve; the branch master when unset.
+	// +optional
+	Reference *GitRepositoryRef `json:"ref,omitempty"`
+
+	// Verification of the signatures of the commit or tag.
+	// +optional
+	Verification *GitRepositoryVerification `json:"verify,omitempty"`
+
+	// ProxySecretRef names the Secret with the proxy's address, username and password.
+	// +optional
+	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
+
+	// Ignore holds rules in .gitignore syntax that replace the default exclusions.
+	// +optional
+	Ignore *string `json:"ignore,omitempty"`
+
+	// Suspend stops reconciling; the last artifact keeps being served.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// RecurseSubmodules includes the content of submodules.
+	// +optional
+	RecurseSubmodules bool `json:"recurseSubmodules,omitempty"`
+
+	// Include copies the content of other repositories into the artifact.
+	// +optional
+	Include []GitRepositoryInclude `json:"include,omitempty"`
+
+	// SparseCheckout lists the directories that the artifact is made of; all when unset.
+	// +optional
+	SparseCheckout []string `json:"sparseCheckout,omitempty"`
+
+	// GitImplementation is accepted for manifests of v1beta1 and v1beta2, and ignored.
+	// Deprecated.
+	// +kubebuilder:validation:Enum=go-git;libgit2
+	// +optional
+	GitImplementation string `json:"gitImplementation,omitempty"`
+
+	// AccessFrom is kept for manifests of v1beta1 and v1beta2.
+	// Deprecated.
+	// +optional
+	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+}
+
+// GitRepositoryRef says which revision counts. Precedence: commit, name, semver, tag, branch.
+type GitRepositoryRef struct {
+	// Branch to follow.
+	// +optional
+	Branch string `json:"branch,omitempty"`
+
+	// Tag to follow.
+	// +optional
+	Tag string `json:"tag,omitempty"`
+
+	// SemVer range of tags to follow, highest first.
+	// +optional
+	SemVer string `json:"semver,omitempty"`
+
+	// Name of the full reference to follow, such as refs/pull/420/head.
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// Commit SHA to pin.
+	// +optional
+	Commit string `json:"commit,omitempty"`
+}
+
+// GitRepositoryVerification says what must be signed and by whom.
+type GitRepositoryVerification struct {
+	// Mode says which git objects are verified.
+	// +kubebuilder:validation:Enum=head;HEAD;Tag;TagAndHEAD
+	// +kubebuilder:default=HEAD
+	// +optional
+	Mode string `json:"mode,omitempty"`
+
+	// SecretRef names the Secret with the trusted public keys.
+	// +required
+	SecretRef meta.LocalObjectReference `json:"secretRef"`
+}
+
+// GitRepositoryInclude copies the content of another repository in.
+type GitRepositoryInclude struct {
+	// GitRepositoryRef names the repository, in the same namespace.
+	// +required
+	GitRepositoryRef meta.LocalObjectReference `json:"repository"`
+
+	// FromPath is the path to copy; the root when unset.
+	// +optional
+	FromPath string `json:"fromPath,omitempty"`
+
+	// ToPath is where it is copied to; the name of the repository when unset.
+	// +optional
+	ToPath string `json:"toPath,omitempty"`
+}
+
+// GitRepositoryStatus is what was observed of the repository.
+type GitRepositoryStatus struct {
+	meta.Status `json:",inline"`
+
+	// Artifact of the last revision that was fetched.
+	// +optional
+	Artifact *meta.Artifact `json:"artifact,omitempty"`
+
+	// IncludedArtifacts are the artifacts copied into this one.
+	// +optional
+	IncludedArtifacts []*meta.Artifact `json:"includedArtifacts,omitempty"`
+
+	// ObservedIgnore is the ignore rules of the artifact.
+	// +optional
+	ObservedIgnore *string `json:"observedIgnore,omitempty"`
+
+	// ObservedRecurseSubmodules tells whether the artifact holds submodules.
+	// +optional
+	ObservedRecurseSubmodules bool `json:"observedRecurseSubmodules,omitempty"`
+
+	// ObservedInclude is the inclusions of the artifact.
+	// +optional
+	ObservedInclude []GitRepositoryInclude `json:"observedInclude,omitempty"`
+
+	// ObservedSparseCheckout is the directories of the artifact.
+	// +optional
+	ObservedSparseCheckout []string `json:"observedSparseCheckout,omitempty"`
+
+	// SourceVerificationMode is the mode by which the artifact's revision was verified.
+	// +optional
+	SourceVerificationMode *string `json:"sourceVerificationMode,omitempty"`
+}
+
+// GitRepository keeps an artifact of a Git repository at the revision that its reference resolves to.
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=gitrepo
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type GitRepository struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec GitRepositorySpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status GitRepositoryStatus `json:"status,omitempty"`
+}
+
+// GitRepositoryList is a list of repositories.
+// +kubebuilder:object:root=true
+type GitRepositoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GitRepository `json:"items"`
+}
+
+// CommonStatus returns the part of the status that the kernel writes.
+func (r *GitRepository) CommonStatus() *meta.Status { return &r.Status.Status }
+
+// GetArtifact returns the last artifact; nil when there is none.
+func (r *GitRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
+
+// Schedule returns when and for how long the repository is reconciled.
+func (r *GitRepository) Schedule() meta.Schedule {
+	s := meta.Schedule{Interval: r.Spec.Interval.Duration, Timeout: time.Minute, Suspended: r.Spec.Suspend}
+	if r.Spec.Timeout != nil {
+		s.Timeout = r.Spec.Timeout.Duration
+	}
+	return s
+}

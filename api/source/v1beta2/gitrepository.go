@@ -1,0 +1,173 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// GitRepositorySpec is the legacy form of the current version's.
+type GitRepositorySpec struct {
+	// URL of the repository, over HTTP(S) or SSH.
+	// +kubebuilder:validation:Pattern="^(http|https|ssh)://.*$"
+	// +required
+	URL string `json:"url"`
+
+	// SecretRef names the Secret with credentials.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// Interval at which the repository is checked for a new revision.
+	// +required
+	Interval metav1.Duration `json:"interval"`
+
+	// Timeout of one fetch.
+	// +kubebuilder:default="60s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Reference to resolve; the branch master when unset.
+	// +optional
+	Reference *GitRepositoryRef `json:"ref,omitempty"`
+
+	// Verification of the signature of the commit.
+	// +optional
+	Verification *GitRepositoryVerification `json:"verify,omitempty"`
+
+	// Ignore holds rules in .gitignore syntax that replace the default exclusions.
+	// +optional
+	Ignore *string `json:"ignore,omitempty"`
+
+	// Suspend stops reconciling.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// GitImplementation is accepted and ignored.
+	// +kubebuilder:validation:Enum=go-git;libgit2
+	// +kubebuilder:default=go-git
+	// +optional
+	GitImplementation string `json:"gitImplementation,omitempty"`
+
+	// RecurseSubmodules includes the content of submodules.
+	// +optional
+	RecurseSubmodules bool `json:"recurseSubmodules,omitempty"`
+
+	// Include copies the content of other repositories into the artifact.
+	// +optional
+	Include []GitRepositoryInclude `json:"include,omitempty"`
+
+	// AccessFrom says which namespaces may refer to the repository.
+	// +optional
+	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+}
+
+// GitRepositoryRef says which revision counts.
+type GitRepositoryRef struct {
+	// +optional
+	Branch string `json:"branch,omitempty"`
+	// +optional
+	Tag string `json:"tag,omitempty"`
+	// +optional
+	SemVer string `json:"semver,omitempty"`
+	// +optional
+	Commit string `json:"commit,omitempty"`
+}
+
+// GitRepositoryVerification says what must be signed and by whom.
+type GitRepositoryVerification struct {
+	// Mode says which git objects are verified.
+	// +kubebuilder:validation:Enum=head
+	// +required
+	Mode string `json:"mode"`
+
+	// SecretRef names the Secret with the trusted public keys.
+	// +optional
+	SecretRef meta.LocalObjectReference `json:"secretRef,omitempty"`
+}
+
+// GitRepositoryInclude copies the content of another repository in.
+type GitRepositoryInclude struct {
+	// +required
+	GitRepositoryRef meta.LocalObjectReference `json:"repository"`
+	// +optional
+	FromPath string `json:"fromPath,omitempty"`
+	// +optional
+	ToPath string `json:"toPath,omitempty"`
+}
+
+// Artifact is the packaged content of a source at a revision.
+type Artifact struct {
+	// Path of the file relative to the root of the artifact store.
+	// +required
+	Path string `json:"path"`
+
+	// URL at which the artifact is served.
+	// +required
+	URL string `json:"url"`
+
+	// Revision in the origin source system.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// Checksum is the SHA256 of the file in hex.
+	// +optional
+	Checksum string `json:"checksum,omitempty"`
+
+	// LastUpdateTime is when the artifact was last written.
+	// +optional
+	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
+
+	// Size of the file in bytes.
+	// +optional
+	Size *int64 `json:"size,omitempty"`
+
+	// Metadata holds upstream information.
+	// +optional
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// GitRepositoryStatus is what was observed of the repository.
+type GitRepositoryStatus struct {
+	meta.Status `json:",inline"`
+
+	// URL of the latest artifact.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// Artifact of the last revision that was fetched.
+	// +optional
+	Artifact *Artifact `json:"artifact,omitempty"`
+
+	// IncludedArtifacts are the artifacts copied into this one.
+	// +optional
+	IncludedArtifacts []*Artifact `json:"includedArtifacts,omitempty"`
+
+	// ContentConfigChecksum is a digest of the settings that shape the artifact.
+	// +optional
+	ContentConfigChecksum string `json:"contentConfigChecksum,omitempty"`
+}
+
+// GitRepository is the legacy form of the current version's kind.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=gitrepo
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type GitRepository struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec GitRepositorySpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status GitRepositoryStatus `json:"status,omitempty"`
+}
+
+// GitRepositoryList is a list of repositories.
+// +kubebuilder:object:root=true
+type GitRepositoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GitRepository `json:"items"`
+}
