@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/sluice-gitops/sluice/playground/cluster"
+)
+
+// parentWatch makes the process end when its standard input does, so that a killed test leaves none behind.
+const parentWatch = "PLAYGROUND_PARENT_WATCH"
+
+func clusterCommand() *cobra.Command {
+	var o cluster.Options
+	var kubeconfig string
+	c := &cobra.Command{
+		Use:   "cluster --kubeconfig FILE",
+		Short: "Run etcd, the real kube-apiserver, controllers and simulated nodes in this process",
+		Example: `  playground cluster --kubeconfig /tmp/playground.kubeconfig
+  playground cluster --kubeconfig kc --dir state --port 6443`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runCluster(cmd.Context(), kubeconfig, o) },
+	}
+	f := c.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "file to write the admin kubeconfig to")
+	f.StringVar(&o.Dir, "dir", "", "directory to keep the state in (default: temporary, removed at the end)")
+	f.IntVar(&o.Port, "port", 0, "port of the API server on the loopback address (default: a free one)")
+	f.IntVar(&o.Nodes, "nodes", 3, "how many nodes are simulated")
+	f.StringVar(&o.AuditLog, "audit-log", "", "file for the audit log, JSON lines")
+	if err := c.MarkFlagRequired("kubeconfig"); err != nil {
+		panic(err) // the flag was made above
+	}
+	return c
+}
+
+func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err error) {
+	ctx, cancel := withParent(ctx)
+	defer cancel()
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "playground-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return err
+	}
+	logs, err := os.OpenFile(filepath.Join(o.Dir, "playground.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer logs.Close() //nolint:errcheck // a log's end
+	quiet(logs)
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer c.Stop()
+	if err := c.WriteKubeconfig(kubeconfig); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-c.Failed():
+		return err
+	}
+}
+
+// quiet sends what Kubernetes logs to a file.
+func quiet(w io.Writer) {
+	flags := flag.NewFlagSet("klog", flag.PanicOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "v": "0"} {
+		if err := flags.Set(name, value); err != nil {
+			panic(err) // klog's own flags
+		}
+	}
+	klog.SetOutput(w)
+}
+
+// withParent ends the context when standard input ends, if the environment asks for it.
+func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if os.Getenv(parentWatch) != "" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent, however it ends
+			cancel()
+		}()
+	}
+	return ctx, cancel
+}
