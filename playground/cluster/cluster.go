@@ -13,9 +13,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
+
+// shutdownGrace is how long requests under way get when the cluster stops.
+const shutdownGrace = time.Second
 
 // Options of a cluster.
 type Options struct {
@@ -56,7 +60,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c.cancel = func() {
 		cancel()
 		if server != nil {
-			<-server.done
+			// It waits a minute for open watches; their clients are going as well.
+			select {
+			case <-server.done:
+			case <-time.After(shutdownGrace):
+			}
 		}
 		etcd.stop()
 	}

@@ -32,7 +32,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "playground"
 	cfg.Dir = dir
-	cfg.LogLevel = "error"
+	cfg.LogLevel = "fatal"
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, named
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, named
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -46,7 +46,8 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 		return nil, errors.Join(err, os.RemoveAll(short))
 	}
 	stop := func() {
-		e.Close()
+		e.Server.HardStop() // writes the data; there is no other member to hand over to
+		go e.Close()        // waits seconds for clients, which are going as well
 		_ = os.RemoveAll(short) // the sockets are all that it holds
 	}
 	select {
