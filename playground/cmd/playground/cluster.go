@@ -67,6 +67,10 @@ func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err 
 	if err := c.WriteKubeconfig(kubeconfig); err != nil {
 		return err
 	}
+	if os.Getenv(parentWatch) != "" {
+		// Whoever asked for the file may have been killed.
+		defer func() { err = errors.Join(err, os.RemoveAll(kubeconfig)) }()
+	}
 	fmt.Println("ready")
 	select {
 	case <-ctx.Done():
