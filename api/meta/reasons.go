@@ -13,6 +13,7 @@ const (
 	BuildFailedReason             = "BuildFailed"
 	DependencyNotReadyReason      = "DependencyNotReady"
 	FailedReason                  = "Failed"
+	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"
@@ -20,4 +21,5 @@ const (
 	ReconciliationSucceededReason = "ReconciliationSucceeded"
 	StorageOperationFailedReason  = "StorageOperationFailed"
 	SucceededReason               = "Succeeded"
+	URLInvalidReason              = "URLInvalid"
 )

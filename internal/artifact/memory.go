@@ -1,0 +1,85 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// memory is Content that is held in memory, by the digest of content and mode.
+type memory map[string][]byte
+
+func (m memory) Size(id string) (int64, error) {
+	b, err := m.Read(id)
+	return int64(len(b)), err
+}
+
+func (m memory) Read(id string) ([]byte, error) {
+	b, ok := m[id]
+	if !ok {
+		return nil, fmt.Errorf("content %s: %w", id, fs.ErrNotExist)
+	}
+	return b, nil
+}
+
+// file is what a tree in memory is made of.
+type file struct {
+	mode fs.FileMode
+	data []byte // of a symlink its target
+}
+
+// newMemoryTree makes a tree of files by path. Paths are valid by io/fs, and no file stands where another needs a directory.
+func newMemoryTree(files map[string]file) *Tree {
+	content := memory{}
+	type building struct {
+		entries map[string]Entry
+		dirs    map[string]*building
+	}
+	newBuilding := func() *building { return &building{map[string]Entry{}, map[string]*building{}} }
+	root := newBuilding()
+	for name, f := range files {
+		at := root
+		parts := strings.Split(name, "/")
+		for _, p := range parts[:len(parts)-1] {
+			if at.dirs[p] == nil {
+				at.dirs[p] = newBuilding()
+			}
+			at = at.dirs[p]
+		}
+		sum := sha256.Sum256(f.data)
+		id := fmt.Sprintf("%o:%s", uint32(f.mode), hex.EncodeToString(sum[:]))
+		content[id] = f.data
+		base := parts[len(parts)-1]
+		at.entries[base] = Entry{Name: base, Mode: f.mode, ID: id}
+	}
+	var finish func(b *building) *Dir
+	finish = func(b *building) *Dir {
+		var entries []Entry
+		for name, e := range b.entries {
+			if b.dirs[name] == nil {
+				entries = append(entries, e)
+			}
+		}
+		for name, sub := range b.dirs {
+			d := finish(sub)
+			entries = append(entries, Entry{Name: name, Mode: fs.ModeDir | 0o755, ID: d.ID, Dir: d})
+		}
+		return NewDir(entries)
+	}
+	return NewTree(finish(root), content)
+}
+
+// FromMap returns a tree of file contents by path. A content that starts with "symlink:" is a symlink to what follows.
+func FromMap(contents map[string]string) *Tree {
+	files := map[string]file{}
+	for name, c := range contents {
+		if target, ok := strings.CutPrefix(c, "symlink:"); ok {
+			files[name] = file{fs.ModeSymlink | 0o777, []byte(target)}
+			continue
+		}
+		files[name] = file{0o644, []byte(c)}
+	}
+	return newMemoryTree(files)
+}

@@ -1,0 +1,86 @@
+// Package auth turns Secrets into credentials. It reads no cluster and opens no connection, and no value of a Secret ever
+// stands in its errors.
+package auth
+
+import (
+	"net/url"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// GitCredentials are what a git server may ask for.
+type GitCredentials struct {
+	Username, Password    string
+	BearerToken           string
+	Identity              ssh.Signer
+	KnownHosts            []byte
+	CA                    []byte // certificate authorities in PEM, beside the system's
+	ClientCert, ClientKey []byte
+}
+
+// Git reads the credentials for a repository's URL from the data of a Secret: username and password, or bearerToken,
+// and ca.crt for HTTP(S); identity, known_hosts and password (of the key) for SSH.
+func Git(rawURL string, data map[string][]byte) (GitCredentials, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return GitCredentials{}, fault.New(meta.URLInvalidReason, "the URL cannot be read").WithHint("Correct spec.url").Final()
+	}
+	if u.Scheme == "ssh" {
+		return gitSSH(u, data)
+	}
+	c := GitCredentials{
+		Username:    string(data["username"]),
+		Password:    string(data["password"]),
+		BearerToken: string(data["bearerToken"]),
+		CA:          first(data, "ca.crt", "caFile"),
+		ClientCert:  first(data, "tls.crt", "certFile"),
+		ClientKey:   first(data, "tls.key", "keyFile"),
+	}
+	if c.BearerToken != "" {
+		c.Username, c.Password = "", ""
+	}
+	if (c.Username == "") != (c.Password == "") {
+		return c, fault.New(meta.AuthenticationFailedReason, "the Secret has only one of the keys username and password").
+			WithHint("Set both, or bearerToken")
+	}
+	if (len(c.ClientCert) == 0) != (len(c.ClientKey) == 0) {
+		return c, fault.New(meta.AuthenticationFailedReason, "the Secret has only one of the keys tls.crt and tls.key").WithHint("Set both")
+	}
+	return c, nil
+}
+
+func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
+	c := GitCredentials{Username: "git", KnownHosts: data["known_hosts"]}
+	if name := u.User.Username(); name != "" {
+		c.Username = name
+	}
+	for _, key := range []string{"identity", "known_hosts"} {
+		if len(data[key]) == 0 {
+			return c, fault.New(meta.AuthenticationFailedReason, "SSH needs the key %s in the Secret of spec.secretRef", key).
+				WithHint("Create it with 'identity' (a private key) and 'known_hosts' (the output of ssh-keyscan HOST)")
+		}
+	}
+	var err error
+	if password := data["password"]; len(password) > 0 {
+		c.Identity, err = ssh.ParsePrivateKeyWithPassphrase(data["identity"], password)
+	} else {
+		c.Identity, err = ssh.ParsePrivateKey(data["identity"])
+	}
+	if err != nil {
+		return c, fault.New(meta.AuthenticationFailedReason, "the private key in the Secret's key identity cannot be read").
+			Because(err).WithHint("It must be in PEM; the key password holds its passphrase, if it has one")
+	}
+	return c, nil
+}
+
+func first(data map[string][]byte, keys ...string) []byte {
+	for _, k := range keys {
+		if len(data[k]) > 0 {
+			return data[k]
+		}
+	}
+	return nil
+}

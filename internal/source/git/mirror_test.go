@@ -1,0 +1,388 @@
+package git
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestReferencesResolveByTheirPrecedence(t *testing.T) {
+	g := testenv.NewGit(t)
+	first := g.Commit("app", map[string]string{"a.yaml": "1"})
+	g.Run("app", "tag", "v1.0.0", first)
+	second := g.Commit("app", map[string]string{"a.yaml": "2"})
+	g.Run("app", "tag", "-a", "-m", "annotated", "v1.1.0", second)
+	third := g.Commit("app", map[string]string{"a.yaml": "3"})
+	g.Run("app", "update-ref", "refs/pull/7/head", first)
+	for reason, c := range map[string]struct {
+		ref  Reference
+		want string
+	}{
+		"a branch leads to its tip":           {Reference{Branch: "main"}, "main@sha1:" + third},
+		"a tag leads to its commit":           {Reference{Tag: "v1.0.0"}, "v1.0.0@sha1:" + first},
+		"an annotated tag is peeled":          {Reference{Tag: "v1.1.0"}, "v1.1.0@sha1:" + second},
+		"a range takes the highest version":   {Reference{SemVer: ">=1.0.0"}, "v1.1.0@sha1:" + second},
+		"a range may exclude the highest":     {Reference{SemVer: "~1.0"}, "v1.0.0@sha1:" + first},
+		"a name is taken in full":             {Reference{Name: "refs/pull/7/head"}, "refs/pull/7/head@sha1:" + first},
+		"a commit wins, and names its branch": {Reference{Branch: "main", Commit: first}, "main@sha1:" + first},
+		"a commit needs no branch":            {Reference{Commit: second}, "sha1:" + second},
+		"a name wins over a range":            {Reference{Name: "refs/heads/main", SemVer: "*"}, "refs/heads/main@sha1:" + third},
+		"a range wins over a tag":             {Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, "v1.0.0@sha1:" + first},
+		"a tag wins over a branch":            {Reference{Tag: "v1.0.0", Branch: "main"}, "v1.0.0@sha1:" + first},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			m := open(t)
+			rev, err := m.Update(t.Context(), Remote{URL: g.URL + "/app"}, c.ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rev.String() != c.want {
+				t.Errorf("got %s, want %s", rev, c.want)
+			}
+			if _, err := m.Tree(rev, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatIsNewTravels(t *testing.T) {
+	g := testenv.NewGit(t)
+	files := map[string]string{}
+	for i := range 300 {
+		files[fmt.Sprintf("dir-%d/file-%d.yaml", i%10, i)] = randomText(t, 2000)
+	}
+	g.Commit("app", files)
+	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	update(t, m, remote, ref)
+	whole := g.Stats()
+
+	update(t, m, remote, ref)
+	same := g.Stats()
+	if same["fetches"] != whole["fetches"] {
+		t.Error("fetched although the reference did not move")
+	}
+	g.Commit("app", map[string]string{"dir-3/file-3.yaml": "changed"})
+	rev := update(t, m, remote, ref)
+	changed := g.Stats()
+	if got, all := changed["bytesSent"]-same["bytesSent"], whole["bytesSent"]; got*20 > all {
+		t.Errorf("one changed file of 300 brought %d bytes, the whole repository %d", got, all)
+	}
+	tree, err := m.Tree(rev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"dir-3/file-3.yaml": "changed", "dir-4/file-4.yaml": files["dir-4/file-4.yaml"]} {
+		if b, err := fs.ReadFile(tree, name); err != nil || string(b) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{
+		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n", ".github/w.yaml": "w",
+		"deploy/sub/.sourceignore": "d.yaml\n", "deploy/sub/d.yaml": "d", "deploy/sub/e.yaml": "e", "link.yaml": "symlink:deploy/b.yaml",
+		"out.yaml": "symlink:../../etc/passwd",
+	})
+	m := open(t)
+	rev := update(t, m, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	tree, err := m.Tree(rev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fstest.TestFS(subset(tree, "deploy"), "b.yaml", "sub/e.yaml"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"logo.png", "deploy/c.md", ".github", "deploy/sub/d.yaml"} {
+		if _, err := tree.Lstat(name); err == nil {
+			t.Errorf("%s is in the tree", name)
+		}
+	}
+	if b, err := tree.ReadFile("link.yaml"); err != nil || string(b) != "b" {
+		t.Errorf("symlink inside: %q, %v", b, err)
+	}
+	if _, err := tree.ReadFile("out.yaml"); err == nil {
+		t.Error("a symlink out was followed")
+	}
+	spec := "/*\n!/deploy\n"
+	only, err := m.Tree(rev, &spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := only.Lstat("a.yaml"); err == nil {
+		t.Error("spec.ignore was not honoured")
+	}
+	if _, err := only.Lstat("deploy/b.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTreesShareWhatDidNotChange(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"one/a.yaml": "a", "two/b.yaml": "b", "two/sub/c.yaml": "c"})
+	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	tree := func() func(string) string {
+		tree, err := m.Tree(update(t, m, remote, ref), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(name string) string {
+			id, err := tree.ID(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+	}
+	before := tree()
+	g.Commit("app", map[string]string{"two/sub/c.yaml": "changed"})
+	after := tree()
+	for name, same := range map[string]bool{"one": true, "two/b.yaml": true, "two": false, "two/sub/c.yaml": false, ".": false} {
+		if (before(name) == after(name)) != same {
+			t.Errorf("%s: same ID %v, want %v", name, !same, same)
+		}
+	}
+	g.Commit("app", map[string]string{".sourceignore": "c.yaml\n"})
+	if ignored := tree(); ignored("two") == after("two") {
+		t.Error("a new rule above left the directory as it was")
+	}
+}
+
+func TestFailuresSayWhatToDo(t *testing.T) {
+	g := testenv.NewGit(t, "--username", "me", "--password", "right")
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	g.Run("app", "tag", "v1.2.3", "main")
+	me := auth.GitCredentials{Username: "me", Password: "right"}
+	url := g.URL + "/app"
+	for reason, c := range map[string]struct {
+		remote       Remote
+		ref          Reference
+		reason, says string
+	}{
+		"wrong password":      {Remote{url, auth.GitCredentials{Username: "me", Password: "wrong-s3cret"}}, Reference{Branch: "main"}, "AuthenticationFailed", "refused the credentials"},
+		"no credentials":      {Remote{URL: url}, Reference{Branch: "main"}, "AuthenticationFailed", "spec.secretRef"},
+		"missing repository":  {Remote{g.URL + "/none", me}, Reference{Branch: "main"}, "GitOperationFailed", "not found"},
+		"missing branch":      {Remote{url, me}, Reference{Branch: "mian"}, "GitOperationFailed", "the remote has: main"},
+		"missing tag":         {Remote{url, me}, Reference{Tag: "v9"}, "GitOperationFailed", "v1.2.3"},
+		"no version in range": {Remote{url, me}, Reference{SemVer: ">=2"}, "GitOperationFailed", "highest versions are: v1.2.3"},
+		"bad range":           {Remote{url, me}, Reference{SemVer: "what"}, "InvalidSemver", "not a range"},
+		"missing commit":      {Remote{url, me}, Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, "GitOperationFailed", "not found in branch 'main'"},
+		"short commit":        {Remote{url, me}, Reference{Commit: "abc"}, "GitOperationFailed", "40 hexadecimal digits"},
+		"bad URL":             {Remote{URL: "https://"}, Reference{}, "URLInvalid", "not a URL"},
+		"unknown host":        {Remote{URL: "http://host.invalid/app"}, Reference{}, "GitOperationFailed", "host.invalid"},
+		"nobody listens":      {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed", "connection refused"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			_, err := open(t).Update(t.Context(), c.remote, c.ref)
+			f := fault.As(err)
+			if f == nil {
+				t.Fatalf("no fault: %v", err)
+			}
+			if f.Reason != c.reason || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %s: %v", f.Reason, err)
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Error("the error holds a secret")
+			}
+		})
+	}
+}
+
+func TestSSHChecksTheHost(t *testing.T) {
+	dir := t.TempDir()
+	identity, public := sshKey(t)
+	write(t, filepath.Join(dir, "authorized"), public)
+	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	hostKey, err := os.ReadFile(filepath.Join(dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := ssh.ParsePrivateKey(hostKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimPrefix(g.SSHURL, "ssh://git@")
+	name, port, _ := strings.Cut(address, ":")
+	entry := func(key ssh.PublicKey) []byte {
+		return []byte(fmt.Sprintf("[%s]:%s %s", name, port, ssh.MarshalAuthorizedKey(key)))
+	}
+	_, strangerPublic := sshKey(t)
+	stranger, _, _, _, err := ssh.ParseAuthorizedKey(strangerPublic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := sshKey(t)
+	for reason, c := range map[string]struct {
+		identity   []byte
+		knownHosts []byte
+		says       string
+	}{
+		"a known host is trusted":   {identity, entry(host.PublicKey()), ""},
+		"an unknown host is not":    {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))), "is unknown"},
+		"another key is not":        {identity, entry(stranger), "not the one in known_hosts"},
+		"a key that may not log in": {other, entry(host.PublicKey()), "refused the credentials"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			credentials, err := auth.Git(g.SSHURL, map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = open(t).Update(t.Context(), Remote{g.SSHURL + "/app.git", credentials}, Reference{Branch: "main"})
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	dir := t.TempDir()
+	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	m, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, m, remote, ref)
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, "gen-*", "objects", "pack", "*.pack"))
+	if err != nil || len(packs) == 0 {
+		t.Fatal("no pack", err)
+	}
+	for _, p := range packs {
+		if err := os.Chmod(p, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		write(t, p, []byte("garbage"))
+	}
+	m, err = Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Tree(update(t, m, remote, ref), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyFetchesStartAnew(t *testing.T) {
+	g := testenv.NewGit(t)
+	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	first := Revision{}
+	var read func() error
+	for i := range maxFetches + 3 {
+		g.Commit("app", map[string]string{"a.yaml": fmt.Sprint(i)})
+		rev := update(t, m, remote, ref)
+		if i == maxFetches-1 {
+			tree, err := m.Tree(rev, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, read = rev, func() error { _, err := tree.ReadFile("a.yaml"); return err }
+		}
+	}
+	if held, err := m.objects.store.Shallow(); err != nil || len(held) > maxFetches {
+		t.Errorf("%d fetches are kept, %v", len(held), err)
+	}
+	if err := read(); err != nil {
+		t.Errorf("the tree of %s cannot be read any more: %v", first, err)
+	}
+}
+
+func FuzzParseRevision(f *testing.F) {
+	f.Add("main@sha1:" + strings.Repeat("a", 40))
+	f.Add("feature/x/" + strings.Repeat("b", 40))
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRevision(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseRevision(r.String())
+		if err != nil || again != r {
+			t.Errorf("%q reads as %v, which reads as %v, %v", s, r, again, err)
+		}
+	})
+}
+
+func open(t *testing.T) *Mirror {
+	t.Helper()
+	m, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func update(t *testing.T, m *Mirror, remote Remote, ref Reference) Revision {
+	t.Helper()
+	rev, err := m.Update(context.Background(), remote, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func subset(f fs.FS, dir string) fs.FS {
+	sub, err := fs.Sub(f, dir)
+	if err != nil {
+		panic(err)
+	}
+	return sub
+}
+
+func write(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sshKey(t *testing.T) (private, public []byte) {
+	t.Helper()
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sshPub, err := ssh.NewPublicKey(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(sshPub)
+}
+
+func randomText(t *testing.T, n int) string {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", b)
+}

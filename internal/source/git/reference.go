@@ -1,0 +1,184 @@
+package git
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// DefaultBranch is followed when the reference says nothing.
+const DefaultBranch = "master"
+
+const (
+	branchPrefix = "refs/heads/"
+	tagPrefix    = "refs/tags/"
+	maxNamed     = 5 // how many alternatives an error names
+)
+
+// Reference says which revision counts. Precedence: Commit, Name, SemVer, Tag, Branch.
+type Reference struct{ Branch, Tag, SemVer, Name, Commit string }
+
+// Revision is a commit and the reference that led to it.
+type Revision struct {
+	Ref    string // short for branches and tags, in full for others, empty for a bare commit
+	Commit string
+}
+
+// String gives the documented form: main@sha1:<commit>, or sha1:<commit> for a bare one.
+func (r Revision) String() string {
+	if r.Ref == "" {
+		return "sha1:" + r.Commit
+	}
+	return r.Ref + "@sha1:" + r.Commit
+}
+
+var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// ParseRevision reads the documented form, and main/<commit> of v1beta1 and v1beta2.
+func ParseRevision(s string) (Revision, error) {
+	r := Revision{}
+	if rest, ok := strings.CutPrefix(s, "sha1:"); ok {
+		r.Commit = rest
+	} else if i := strings.LastIndex(s, "@sha1:"); i > 0 {
+		r.Ref, r.Commit = s[:i], s[i+len("@sha1:"):]
+	} else if i := strings.LastIndex(s, "/"); i > 0 {
+		r.Ref, r.Commit = s[:i], s[i+1:]
+	} else {
+		r.Commit = s
+	}
+	if !commitPattern.MatchString(r.Commit) {
+		return Revision{}, fmt.Errorf("revision %q names no commit", s)
+	}
+	return r, nil
+}
+
+// pinned returns the revision of a reference that names a commit, which needs no look at the remote's references.
+func (r Reference) pinned() (Revision, bool, error) {
+	if r.Commit == "" {
+		return Revision{}, false, nil
+	}
+	if !commitPattern.MatchString(r.Commit) {
+		return Revision{}, false, gitFault("spec.ref.commit %q is not a full commit hash", r.Commit).
+			WithHint("Give all 40 hexadecimal digits").Final()
+	}
+	return Revision{Ref: r.Branch, Commit: r.Commit}, true, nil
+}
+
+// resolve picks the revision from what the remote advertised.
+func (r Reference) resolve(refs *packp.AdvRefs) (Revision, error) {
+	switch {
+	case r.Name != "":
+		return find(refs, r.Name, r.Name, "reference", "")
+	case r.SemVer != "":
+		return r.resolveSemVer(refs)
+	case r.Tag != "":
+		return find(refs, tagPrefix+r.Tag, r.Tag, "tag", tagPrefix)
+	case r.Branch != "":
+		return find(refs, branchPrefix+r.Branch, r.Branch, "branch", branchPrefix)
+	default:
+		return find(refs, branchPrefix+DefaultBranch, DefaultBranch, "branch", branchPrefix)
+	}
+}
+
+// find looks a full name up; an annotated tag leads to its commit.
+func find(refs *packp.AdvRefs, full, short, what, prefix string) (Revision, error) {
+	if h, ok := commitOf(refs, full); ok {
+		return Revision{Ref: short, Commit: h.String()}, nil
+	}
+	var others []string
+	for name := range refs.References {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && (prefix != "" || strings.HasPrefix(name, "refs/")) {
+			others = append(others, rest)
+		}
+	}
+	return Revision{}, gitFault("%s '%s' not found on the remote", what, short).WithHint("%s", alternatives(short, others, what))
+}
+
+func commitOf(refs *packp.AdvRefs, full string) (plumbing.Hash, bool) {
+	if h, ok := refs.Peeled[full]; ok {
+		return h, true
+	}
+	h, ok := refs.References[full]
+	return h, ok
+}
+
+// alternatives names what there is instead, the most alike first.
+func alternatives(name string, others []string, what string) string {
+	if len(others) == 0 {
+		return fmt.Sprintf("The remote has no %s at all", what)
+	}
+	sort.Slice(others, func(i, j int) bool {
+		a, b := common(name, others[i]), common(name, others[j])
+		return a > b || a == b && others[i] < others[j]
+	})
+	more := ""
+	if len(others) > maxNamed {
+		more = fmt.Sprintf(" and %d more", len(others)-maxNamed)
+		others = others[:maxNamed]
+	}
+	return fmt.Sprintf("Correct spec.ref; the remote has: %s%s", strings.Join(others, ", "), more)
+}
+
+func common(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// resolveSemVer picks the tag with the highest version in the range; of equal versions the first by name.
+func (r Reference) resolveSemVer(refs *packp.AdvRefs) (Revision, error) {
+	constraint, err := semver.NewConstraint(r.SemVer)
+	if err != nil {
+		return Revision{}, fault.New("InvalidSemver", "spec.ref.semver %q is not a range of versions", r.SemVer).
+			Because(err).WithHint("See https://github.com/Masterminds/semver for the syntax").Final()
+	}
+	type tag struct {
+		name    string
+		version *semver.Version
+	}
+	var tags []tag
+	for full := range refs.References {
+		name, ok := strings.CutPrefix(full, tagPrefix)
+		if !ok {
+			continue
+		}
+		if v, err := semver.NewVersion(name); err == nil {
+			tags = append(tags, tag{name, v})
+		}
+	}
+	slices.SortFunc(tags, func(a, b tag) int {
+		if c := b.version.Compare(a.version); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	for _, t := range tags {
+		if constraint.Check(t.version) {
+			return find(refs, tagPrefix+t.name, t.name, "tag", tagPrefix)
+		}
+	}
+	var highest []string
+	for _, t := range tags[:min(len(tags), maxNamed)] {
+		highest = append(highest, t.name)
+	}
+	hint := "No tag of the remote is a version"
+	if len(highest) > 0 {
+		hint = "The highest versions are: " + strings.Join(highest, ", ")
+	}
+	return Revision{}, gitFault("no tag matches the semver range %q", r.SemVer).WithHint("%s", hint)
+}
+
+func gitFault(format string, args ...any) *fault.Fault {
+	return fault.New(meta.GitOperationFailedReason, format, args...)
+}
