@@ -83,6 +83,15 @@ func (t *Tree) ID(name string) (string, error) {
 	return e.ID, nil
 }
 
+// Content identifies what a reader of name gets: like [Tree.ID], but symlinks are followed.
+func (t *Tree) Content(name string) (string, error) {
+	e, err := t.lookup("id", name, true)
+	if err != nil {
+		return "", err
+	}
+	return e.ID, nil
+}
+
 // Walk calls visit for every file and symlink, in the order of their paths.
 func (t *Tree) Walk(visit func(name string, e *Entry) error) error { return walk("", t.root, visit) }
 
@@ -241,7 +250,9 @@ func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	return t.info(name, e), nil
 }
 
-func (t *Tree) info(name string, e *Entry) info { return info{name: path.Base(name), entry: e, tree: t} }
+func (t *Tree) info(name string, e *Entry) info {
+	return info{name: path.Base(name), entry: e, tree: t}
+}
 
 func (t *Tree) dirEntries(d *Dir) []fs.DirEntry {
 	out := make([]fs.DirEntry, len(d.Entries))

@@ -1,0 +1,104 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+)
+
+// Trace is everything that a build looked at in its tree. It holds no contents.
+type Trace struct {
+	root  string // of the tree at the time
+	looks map[look]string
+}
+
+// look is a question about a name.
+type look struct {
+	what byte
+	name string
+}
+
+const (
+	lookContent = 'c' // what does a reader get?
+	lookKind    = 'k' // is it a file, a directory, or absent?
+	lookListing = 'l' // which names are in the directory?
+
+	kindAbsent = "absent"
+	kindFile   = "file"
+	kindDir    = "dir"
+)
+
+func newTrace(tree *artifact.Tree) *Trace {
+	return &Trace{root: tree.Root().ID, looks: map[look]string{}}
+}
+
+// Unchanged tells whether a build of the tree would look at the same as this one did, and so come to the same. It reads no contents.
+func (t *Trace) Unchanged(tree *artifact.Tree) bool {
+	if t.root == tree.Root().ID {
+		return true
+	}
+	for l, was := range t.looks {
+		if answer(tree, l) != was {
+			return false
+		}
+	}
+	return true
+}
+
+// answer looks at a tree.
+func answer(tree *artifact.Tree, l look) string {
+	switch l.what {
+	case lookContent:
+		id, err := tree.Content(l.name)
+		if err != nil {
+			return kindAbsent
+		}
+		return id
+	case lookListing:
+		entries, err := tree.ReadDir(l.name)
+		if err != nil {
+			return kindAbsent
+		}
+		h := sha256.New()
+		for _, e := range entries {
+			fmt.Fprintf(h, "%s %v\n", e.Name(), e.Type())
+		}
+		return hex.EncodeToString(h.Sum(nil))
+	default:
+		info, err := tree.Stat(l.name)
+		switch {
+		case err != nil:
+			return kindAbsent
+		case info.IsDir():
+			return kindDir
+		default:
+			return kindFile
+		}
+	}
+}
+
+func (t *Trace) ask(tree *artifact.Tree, what byte, name string) string {
+	l := look{what, name}
+	if _, ok := t.looks[l]; !ok {
+		t.looks[l] = answer(tree, l)
+	}
+	return t.looks[l]
+}
+
+func (t *Trace) content(tree *artifact.Tree, name string)     { t.ask(tree, lookContent, name) }
+func (t *Trace) kind(tree *artifact.Tree, name string) string { return t.ask(tree, lookKind, name) }
+
+func (t *Trace) listing(tree *artifact.Tree, name string) ([]string, error) {
+	t.ask(tree, lookListing, name)
+	entries, err := tree.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
