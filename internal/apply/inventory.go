@@ -1,0 +1,103 @@
+// Package apply makes a cluster match a set of objects: staged server-side apply, inventory, pruning, and a watch that
+// knows whether a live object moved since it was applied. It knows no controller and no source.
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Owner is the object on whose behalf others are applied. They carry it in the labels <group>/name and <group>/namespace.
+type Owner struct{ Group, Namespace, Name string }
+
+func (o Owner) nameLabel() string      { return o.Group + "/name" }
+func (o Owner) namespaceLabel() string { return o.Group + "/namespace" }
+
+// owns tells whether the labels name this owner.
+func (o Owner) owns(labels map[string]string) bool {
+	return labels[o.nameLabel()] == o.Name && labels[o.namespaceLabel()] == o.Namespace
+}
+
+// Ref identifies an object.
+type Ref struct{ Group, Version, Kind, Namespace, Name string }
+
+// String gives it as people say it: Kind/namespace/name.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + "/" + r.Name
+	}
+	return r.Kind + "/" + r.Namespace + "/" + r.Name
+}
+
+func (r Ref) groupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
+
+// key identifies the object whatever the version.
+func (r Ref) key() Ref {
+	r.Version = ""
+	return r
+}
+
+// Entry is how an inventory names an object: the documented form of status.inventory.
+type Entry struct {
+	ID      string // <namespace>_<name>_<group>_<kind>; a colon in the name is two underscores
+	Version string
+}
+
+// Entry returns the inventory's form of the reference.
+func (r Ref) Entry() Entry {
+	name := strings.ReplaceAll(r.Name, ":", "__")
+	return Entry{ID: strings.Join([]string{r.Namespace, name, r.Group, r.Kind}, "_"), Version: r.Version}
+}
+
+// Ref reads the entry.
+func (e Entry) Ref() (Ref, error) {
+	namespace, rest, ok1 := strings.Cut(e.ID, "_")
+	k := strings.LastIndexByte(rest, '_')
+	g := -1
+	if k > 0 {
+		g = strings.LastIndexByte(rest[:k], '_')
+	}
+	if !ok1 || g <= 0 || k == len(rest)-1 {
+		return Ref{}, fmt.Errorf("inventory entry %q is not <namespace>_<name>_<group>_<kind>", e.ID)
+	}
+	return Ref{
+		Group: rest[g+1 : k], Version: e.Version, Kind: rest[k+1:],
+		Namespace: namespace, Name: strings.ReplaceAll(rest[:g], "__", ":"),
+	}, nil
+}
+
+// Inventory lists objects that were applied.
+type Inventory []Entry
+
+// Has tells whether the inventory names the same object, whatever the version.
+func (i Inventory) Has(e Entry) bool {
+	return slices.ContainsFunc(i, func(o Entry) bool { return o.ID == e.ID })
+}
+
+// Without returns the entries whose objects the other does not name.
+func (i Inventory) Without(other Inventory) Inventory {
+	named := other.ids()
+	var out Inventory
+	for _, e := range i {
+		if !named[e.ID] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// With returns the entries of both, those of i first.
+func (i Inventory) With(other Inventory) Inventory {
+	return append(slices.Clone(i), other.Without(i)...)
+}
+
+func (i Inventory) ids() map[string]bool {
+	ids := make(map[string]bool, len(i))
+	for _, e := range i {
+		ids[e.ID] = true
+	}
+	return ids
+}
