@@ -1,0 +1,258 @@
+// Package manager is the composition root: flags to options, options to running controllers. Wiring only.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source"
+	"github.com/sluice-gitops/sluice/internal/sync"
+)
+
+// shutdownGrace is how long passes under way get when the process is told to stop.
+const shutdownGrace = 20 * time.Second
+
+// Scheme knows all kinds that the controllers read and write.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(sourcev1.AddToScheme(s))
+	utilruntime.Must(kustomizev1.AddToScheme(s))
+	return s
+}
+
+// Run runs the chosen controllers until ctx ends.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := setLogger(o); err != nil {
+		return err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
+	cfg.UserAgent = "sluice"
+
+	mgr, err := newManager(cfg, o)
+	if err != nil {
+		return fmt.Errorf("cannot reach the cluster: %w", err)
+	}
+	storage, err := newStorage(o)
+	if err != nil {
+		return err
+	}
+	if err := storage.serve(mgr); err != nil {
+		return err
+	}
+	kernel := newKernel(mgr, o)
+	if o.runs(SourceController) {
+		if err := runSources(mgr, kernel, storage, o); err != nil {
+			return err
+		}
+	}
+	if o.runs(KustomizeController) {
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges}
+		defer clusters.Close()
+		if err := runKustomize(ctx, mgr, kernel, storage, clusters, o); err != nil {
+			return err
+		}
+	}
+	if err := observeConfigs(ctx, mgr, kernel.Edges, o); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
+	options := ctrlmanager.Options{
+		Scheme:                        Scheme(),
+		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress:        o.HealthAddr,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              "sluice-leader-election",
+		LeaderElectionNamespace:       o.RuntimeNamespace,
+		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
+		LeaseDuration:                 &o.LeaseDuration,
+		RenewDeadline:                 &o.RenewDeadline,
+		RetryPeriod:                   &o.RetryPeriod,
+		GracefulShutdownTimeout:       ptr.To(shutdownGrace),
+		Controller:                    ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+	}
+	if !o.WatchAllNamespaces {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
+	}
+	ours, err := labels.Parse(o.WatchLabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--watch-label-selector %q: %w", o.WatchLabelSelector, err)
+	}
+	configs, err := labels.Parse(o.ConfigsSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--watch-configs-label-selector %q: %w", o.ConfigsSelector, err)
+	}
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		&sourcev1.GitRepository{}:    {Label: ours},
+		&kustomizev1.Kustomization{}: {Label: ours},
+		configMetadata("ConfigMap"):  {Label: configs},
+		configMetadata("Secret"):     {Label: configs},
+	}
+	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	mgr, err := ctrlmanager.New(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
+}
+
+func newKernel(mgr ctrlmanager.Manager, o Options) *reconcile.Kernel {
+	retry := o.Retry
+	retry.Jitter = float64(o.JitterPercentage) / 100
+	return &reconcile.Kernel{
+		Client: mgr.GetClient(),
+		Edges:  reconcile.NewEdges(),
+		Events: reconcile.ToCluster(mgr.GetEventRecorder("sluice")),
+		Clock:  clock.RealClock{},
+		Retry:  retry,
+	}
+}
+
+func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
+	return reconcile.Register(mgr, k, reconcile.Kind[*sourcev1.GitRepository]{
+		GroupKind:  source.GitRepositoryGroupKind,
+		New:        func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
+		Concurrent: o.Concurrent,
+		Step: &source.GitRepository{
+			Secrets: mgr.GetAPIReader(),
+			Store:   s.store,
+			Dir:     filepath.Join(o.StoragePath, "mirrors"),
+		},
+	})
+}
+
+func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
+	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), source.GitRepositoryGroupKind, &sourcev1.GitRepository{}, sync.SourceMoved); err != nil {
+		return err
+	}
+	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), sync.KustomizationGroupKind, &kustomizev1.Kustomization{}, sync.DependencyMoved); err != nil {
+		return err
+	}
+	return reconcile.Register(mgr, k, reconcile.Kind[*kustomizev1.Kustomization]{
+		GroupKind:  sync.KustomizationGroupKind,
+		New:        func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
+		Concurrent: o.Concurrent,
+		Step: &sync.Kustomization{
+			Client:    mgr.GetClient(),
+			Artifacts: &artifact.Fetcher{Store: s.store, Client: http.DefaultClient},
+			Clusters:  clusters,
+			Clock:     clock.RealClock{},
+			Options: sync.Options{
+				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
+				DefaultServiceAccount: o.DefaultAccount,
+				Resync:                o.Resync,
+			},
+		},
+	})
+}
+
+// observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are watched, by metadata alone.
+func observeConfigs(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, o Options) error {
+	if o.ConfigsSelector == "" {
+		return nil
+	}
+	for _, kind := range []string{"ConfigMap", "Secret"} {
+		changed := func(before, after *metav1.PartialObjectMetadata) bool {
+			return before.ResourceVersion != after.ResourceVersion
+		}
+		if err := reconcile.Observe(ctx, e, mgr.GetCache(), schema.GroupKind{Kind: kind}, configMetadata(kind), changed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func configMetadata(kind string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return m
+}
+
+func setLogger(o Options) error {
+	levels := map[string]zapcore.Level{"trace": -2, "debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "error": zapcore.ErrorLevel}
+	level, ok := levels[o.LogLevel]
+	if !ok {
+		return fmt.Errorf("--log-level %q: choose trace, debug, info or error", o.LogLevel)
+	}
+	options := zap.Options{Level: level, TimeEncoder: zapcore.ISO8601TimeEncoder, Development: false}
+	switch o.LogEncoding {
+	case "json":
+	case "console":
+		options.Development = true
+	default:
+		return fmt.Errorf("--log-encoding %q: choose json or console", o.LogEncoding)
+	}
+	log.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+	return nil
+}
+
+// storage is the artifact store with the listener that serves it.
+type storage struct {
+	store    *artifact.Store
+	listener net.Listener
+}
+
+func newStorage(o Options) (*storage, error) {
+	if !o.runs(SourceController) {
+		return &storage{}, nil
+	}
+	listener, err := net.Listen("tcp", o.StorageAddr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w", o.StorageAddr, err)
+	}
+	advertised := o.StorageAdvAddr
+	if advertised == "" {
+		advertised = listener.Addr().String()
+	}
+	store, err := artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised, artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
+	}
+	return &storage{store, listener}, nil
+}
+
+// serve adds the artifact server to the manager. It serves whether or not this replica leads.
+func (s *storage) serve(mgr ctrlmanager.Manager) error {
+	if s.store == nil {
+		return nil
+	}
+	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(s.store)})
+}

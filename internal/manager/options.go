@@ -1,0 +1,123 @@
+package manager
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// Controllers that can be chosen with --controllers, by the names that operators know.
+const (
+	SourceController    = "source-controller"
+	KustomizeController = "kustomize-controller"
+)
+
+// AllControllers is the default: one process runs them all.
+var AllControllers = []string{SourceController, KustomizeController}
+
+// Options are the flags of `sluice controller`.
+type Options struct {
+	Controllers []string
+
+	StoragePath    string
+	StorageAddr    string
+	StorageAdvAddr string
+	RetentionTTL   time.Duration
+	RetentionCount int
+
+	MetricsAddr string
+	HealthAddr  string
+
+	WatchAllNamespaces  bool
+	RuntimeNamespace    string
+	WatchLabelSelector  string
+	ConfigsSelector     string
+	Concurrent          int
+	KubeAPIQPS          float32
+	KubeAPIBurst        int
+	Retry               reconcile.Retry
+	JitterPercentage    int
+	Resync              time.Duration
+	NoCrossNamespaceRef bool
+	DefaultAccount      string
+
+	LogLevel    string
+	LogEncoding string
+
+	LeaderElection      bool
+	LeaseDuration       time.Duration
+	RenewDeadline       time.Duration
+	RetryPeriod         time.Duration
+	LeaderReleaseOnStop bool
+}
+
+// BindFlags registers the flags with their defaults.
+func (o *Options) BindFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.Controllers, "controllers", AllControllers, "controllers to run in this process")
+	f.StringVar(&o.StoragePath, "storage-path", "/data", "directory for artifacts and git mirrors")
+	f.StringVar(&o.StorageAddr, "storage-addr", ":9090", "address that the artifact server listens on")
+	f.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "host:port under which artifacts are advertised (default: the address listened on)")
+	f.DurationVar(&o.RetentionTTL, "artifact-retention-ttl", time.Minute, "how long superseded artifacts are kept")
+	f.IntVar(&o.RetentionCount, "artifact-retention-records", 2, "how many artifacts of a source are kept")
+	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
+	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
+	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
+	f.StringVar(&o.RuntimeNamespace, "runtime-namespace", "flux-system", "namespace that the controllers run in ($RUNTIME_NAMESPACE)")
+	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "watch only objects with these labels")
+	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
+		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
+	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
+	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
+	f.DurationVar(&o.Retry.Max, "max-retry-delay", reconcile.DefaultRetry.Max, "longest wait after failures in a row")
+	f.IntVar(&o.JitterPercentage, "interval-jitter-percentage", 5, "percentage by which intervals are spread")
+	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
+	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
+	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
+	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
+	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
+	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")
+	f.DurationVar(&o.LeaseDuration, "leader-election-lease-duration", 35*time.Second, "how long a lease is held without renewal")
+	f.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", 30*time.Second, "how long the leader tries to renew")
+	f.DurationVar(&o.RetryPeriod, "leader-election-retry-period", 5*time.Second, "wait between tries for the lease")
+	f.BoolVar(&o.LeaderReleaseOnStop, "leader-election-release-on-cancel", true, "give up the lease on a clean stop")
+	ignored(f)
+}
+
+// ignored registers flags of other implementations of these APIs whose purpose does not exist here, so that their manifests run.
+func ignored(f *pflag.FlagSet) {
+	f.Duration("requeue-dependency", 30*time.Second, "accepted and not used: dependents wake when their dependency is ready")
+	f.String("events-addr", "", "accepted and not used: events are Kubernetes events")
+	for _, name := range []string{"requeue-dependency", "events-addr"} {
+		if err := f.MarkHidden(name); err != nil {
+			panic(err) // the flag was registered one line above
+		}
+	}
+}
+
+// validate says what is wrong with the options before anything is started.
+func (o *Options) validate() error {
+	for _, c := range o.Controllers {
+		if !slices.Contains(AllControllers, c) {
+			return fmt.Errorf("unknown controller %q in --controllers: choose from %s", c, strings.Join(AllControllers, ", "))
+		}
+	}
+	if len(o.Controllers) == 0 {
+		return fmt.Errorf("--controllers names none: choose from %s", strings.Join(AllControllers, ", "))
+	}
+	if o.JitterPercentage < 0 || o.JitterPercentage > 100 {
+		return fmt.Errorf("--interval-jitter-percentage is %d: choose 0 to 100", o.JitterPercentage)
+	}
+	if o.Concurrent < 1 {
+		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
+	}
+	return nil
+}
+
+func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }

@@ -1,0 +1,131 @@
+package sync
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// maxNamed bounds how many objects a message names.
+const maxNamed = 5
+
+// healthProgress is how far the objects that health waits for have come.
+type healthProgress struct {
+	revision string    // of the source and the spec that the clock runs for
+	since    time.Time // when the wait began
+	healthy  bool      // whether all were healthy once since then
+}
+
+func healthKey(o apply.Owner) string { return o.Namespace + "/" + o.Name }
+
+func (c *Clusters) wakeKey(key string) {
+	namespace, name, _ := strings.Cut(key, "/")
+	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+}
+
+// checkHealth returns nil when all that health waits for is healthy, a progressing outcome while it comes on, or the failure.
+// It never blocks: the watches wake the Kustomization when something changes.
+func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
+	targets, err := r.healthTargets()
+	if err != nil {
+		return nil, err
+	}
+	key := healthKey(r.owner())
+	r.target.Health.Set(key, targets)
+	if len(targets) == 0 {
+		reconcile.Unmark(r.obj, meta.HealthyCondition)
+		return nil, nil
+	}
+	results, synced := r.target.Health.Results(key)
+	pending, broken := split(results)
+	p := r.progress()
+	left := p.since.Add(r.obj.Schedule().Timeout).Sub(r.Clock.Now())
+	switch {
+	case synced && len(pending)+len(broken) == 0:
+		p.healthy, p.since = true, r.Clock.Now()
+		reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionTrue, meta.SucceededReason, "Health check passed")
+		return nil, nil
+	case len(broken) > 0 && (p.healthy || left <= 0), left <= 0:
+		return nil, r.unhealthy(ctx, append(broken, pending...))
+	case p.healthy:
+		// A rollout of what was healthy: it has its time before anything is said of it.
+		return nil, nil
+	default:
+		message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", r.source.Revision, r.obj.Schedule().Timeout)
+		reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
+		o := reconcile.Progressing(left, "%s", message)
+		return &o, nil
+	}
+}
+
+// progress returns the clock of the wait; a new revision or spec, or an apply that changed something, starts it anew.
+func (r *run) progress() *healthProgress {
+	p := &r.memory.health
+	revision := fmt.Sprintf("%s/%d", r.memory.digest, r.obj.Generation)
+	if p.revision != revision || len(r.notes) > 0 {
+		*p = healthProgress{revision: revision, since: r.Clock.Now()}
+	}
+	return p
+}
+
+// healthTargets lists what health waits for: everything applied, or what spec.healthChecks names.
+func (r *run) healthTargets() ([]health.Target, error) {
+	var targets []health.Target
+	if r.obj.Spec.Wait {
+		for _, e := range inventoryOf(r.obj) {
+			ref, err := e.Ref()
+			if err != nil {
+				return nil, err
+			}
+			targets = append(targets, health.Target{Group: ref.Group, Version: ref.Version, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
+		}
+		return targets, nil
+	}
+	for _, c := range r.obj.Spec.HealthChecks {
+		t, err := health.Resolve(c.APIVersion, c.Kind, orOwn(r.obj, c.Namespace), c.Name)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// split parts what is not healthy into what may yet become so and what said that it won't.
+func split(results []health.Result) (pending, broken []health.Result) {
+	for _, res := range results {
+		switch res.Status {
+		case health.Current:
+		case health.Failed:
+			broken = append(broken, res)
+		default:
+			pending = append(pending, res)
+		}
+	}
+	return pending, broken
+}
+
+// unhealthy makes the failure: each object with its own reason, not a time-out alone.
+func (r *run) unhealthy(ctx context.Context, results []health.Result) error {
+	var parts []string
+	for i, res := range results {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("and %d more", len(results)-maxNamed))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %s: %s", res.Target, res.Status, r.target.Health.Explain(ctx, res)))
+	}
+	f := fault.New(meta.HealthCheckFailedReason, "health check failed within %s: %s", r.obj.Schedule().Timeout, strings.Join(parts, "; "))
+	reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionFalse, meta.HealthCheckFailedReason, f.Error())
+	return f
+}

@@ -1,0 +1,302 @@
+// Package sync holds the Kustomization controller: source → build → apply → prune → health.
+// It joins the packages that do each of these, and decides which of them a change calls for.
+package sync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// KustomizationGroupKind identifies the kind to the kernel.
+var KustomizationGroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
+
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/finalizers,verbs=get;create;update;patch;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories/status,verbs=get
+// +kubebuilder:rbac:groups="",resources=configmaps;secrets;serviceaccounts,verbs=get;list;watch
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+
+// Kustomization is the domain step of the kind.
+type Kustomization struct {
+	Client    client.Reader // cached
+	Artifacts *artifact.Fetcher
+	Clusters  *Clusters
+	Clock     clock.PassiveClock
+	Options   Options
+
+	mu     sync.Mutex
+	memory map[types.UID]*memory
+}
+
+// Options are set by flags.
+type Options struct {
+	NoCrossNamespaceRefs  bool
+	DefaultServiceAccount string
+	Resync                time.Duration // how often everything is dry-run again although nothing moved
+}
+
+// memory is what this process knows of one Kustomization. Losing it costs a build and a dry-run, nothing else.
+type memory struct {
+	generation int64        // of the spec at the last build
+	trace      *build.Trace // what that build read
+	failure    error        // of that build, told again until what it read changes
+	digest     string       // of what it made
+	applied    bool         // whether what it made was applied to the end
+	resynced   time.Time    // of the last full dry-run
+	health     healthProgress
+}
+
+// References lists what the Kustomization builds on and waits for.
+func (k *Kustomization) References(obj *kustomizev1.Kustomization) []reconcile.Ref {
+	s := obj.Spec.SourceRef
+	refs := []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Group: sourceGroup, Kind: s.Kind}, orOwn(obj, s.Namespace), s.Name)}
+	for _, d := range obj.Spec.DependsOn {
+		refs = append(refs, reconcile.RefTo(KustomizationGroupKind, orOwn(obj, d.Namespace), d.Name))
+	}
+	return refs
+}
+
+// Reconcile makes the cluster match the source. Steps that nothing calls for are left out: a build whose files and
+// settings are as they were, an apply whose objects are as built and did not move.
+func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
+	obj := pass.Object
+	if err := refuse(obj); err != nil {
+		return reconcile.Failed(err)
+	}
+	source, waiting := k.source(ctx, obj)
+	if waiting != nil {
+		return *waiting
+	}
+	if waiting := k.dependencies(ctx, obj, source); waiting != nil {
+		return *waiting
+	}
+	target, err := k.Clusters.For(obj, k.Options.DefaultServiceAccount)
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	run := &run{Kustomization: k, pass: pass, obj: obj, source: source, target: target, memory: k.remembered(obj)}
+	outcome := run.do(ctx)
+	return outcome.About("revision", source.Revision)
+}
+
+// run is one pass of one Kustomization, past its gates.
+type run struct {
+	*Kustomization
+	pass   *reconcile.Pass[*kustomizev1.Kustomization]
+	obj    *kustomizev1.Kustomization
+	source *meta.Artifact
+	target *Target
+	memory *memory
+	notes  []string // what changed in the cluster, a line an object
+	worked bool     // whether anything was built or applied
+}
+
+func (r *run) do(ctx context.Context) reconcile.Outcome {
+	start := r.Clock.Now()
+	r.obj.Status.LastAttemptedRevision = r.source.Revision
+	objects, err := r.build(ctx)
+	if err == nil && objects != nil {
+		err = r.apply(ctx, objects)
+	}
+	if err != nil {
+		r.record(start, err)
+		return r.summarize(reconcile.Failed(err))
+	}
+	r.obj.Status.LastAppliedRevision = r.source.Revision
+	outcome, err := r.checkHealth(ctx)
+	if err != nil {
+		r.record(start, err)
+		return r.summarize(reconcile.Failed(err))
+	}
+	if outcome == nil {
+		r.record(start, nil)
+		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
+		outcome = &o
+	}
+	return r.summarize(*outcome)
+}
+
+// summarize adds what changed to the outcome's events.
+func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
+	if len(r.notes) == 0 {
+		return o
+	}
+	return o.Note(meta.ProgressingReason, "%s", joinLines(r.notes))
+}
+
+// build returns the objects to apply, or none when what was applied still stands.
+func (r *run) build(ctx context.Context) (*build.Result, error) {
+	tree, err := r.Artifacts.Fetch(ctx, *r.source)
+	if err != nil {
+		return nil, err
+	}
+	m := r.memory
+	same := m.trace != nil && m.generation == r.obj.Generation && m.trace.Unchanged(tree)
+	if same && m.failure != nil && !r.pass.Requested {
+		return nil, m.failure
+	}
+	if same && m.applied && !r.pass.Requested && !r.due() {
+		return nil, nil
+	}
+	req, err := request(r.obj, tree)
+	if err != nil {
+		return nil, err
+	}
+	r.worked = true
+	result, err := build.Build(ctx, req)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // half a trace is none
+	}
+	m.generation, m.trace, m.failure, m.applied = r.obj.Generation, result.Trace, err, false
+	if err != nil {
+		return nil, err
+	}
+	m.digest = "sha256:" + result.Digest
+	return result, nil
+}
+
+// due tells whether the live objects call for a look although the declarations did not change.
+func (r *run) due() bool {
+	owner := r.owner()
+	return r.target.Cluster.Moved(owner) ||
+		len(r.target.Cluster.Unwatched(owner)) > 0 ||
+		r.Clock.Since(r.memory.resynced) >= r.Options.Resync
+}
+
+// apply makes the target match the objects, then removes what is no longer declared.
+func (r *run) apply(ctx context.Context, built *build.Result) error {
+	full := r.pass.Requested || r.Clock.Since(r.memory.resynced) >= r.Options.Resync
+	previous := inventoryOf(r.obj)
+	result, err := r.target.Cluster.Apply(ctx, apply.Request{
+		Owner:    r.owner(),
+		Objects:  built.Objects,
+		Previous: previous,
+		Force:    r.obj.Spec.Force,
+		Resync:   full,
+		Intend: func(i apply.Inventory) error {
+			setInventory(r.obj, i)
+			return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))
+		},
+	})
+	if result != nil {
+		r.note(result.Changes)
+	}
+	if err != nil {
+		return err
+	}
+	stale := previous.Without(result.Inventory)
+	if r.obj.Spec.Prune && len(stale) > 0 {
+		// The pruned stay in the inventory until they are gone, so that a kill in between leaves none behind.
+		pruned, err := r.target.Cluster.Prune(ctx, r.owner(), stale)
+		r.note(pruned)
+		if err != nil {
+			setInventory(r.obj, result.Inventory.With(stale))
+			return err
+		}
+	}
+	setInventory(r.obj, result.Inventory)
+	r.memory.applied = true
+	if full {
+		r.memory.resynced = r.Clock.Now()
+	}
+	return nil
+}
+
+func (r *run) note(changes []apply.Change) {
+	for _, c := range changes {
+		if c.Action != apply.Unchanged {
+			r.notes = append(r.notes, fmt.Sprintf("%s %s", c.Ref, c.Action))
+		}
+	}
+}
+
+func (r *run) owner() apply.Owner { return ownerOf(r.obj) }
+
+func ownerOf(obj *kustomizev1.Kustomization) apply.Owner {
+	return apply.Owner{Group: kustomizev1.GroupVersion.Group, Namespace: obj.Namespace, Name: obj.Name}
+}
+
+// remembered returns what this process knows of the object.
+func (k *Kustomization) remembered(obj *kustomizev1.Kustomization) *memory {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.memory == nil {
+		k.memory = map[types.UID]*memory{}
+	}
+	m := k.memory[obj.UID]
+	if m == nil {
+		m = &memory{}
+		k.memory[obj.UID] = m
+	}
+	return m
+}
+
+// Finalize collects what the Kustomization made, unless it is suspended or says otherwise.
+func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.memory, obj.UID)
+	}()
+	inventory := inventoryOf(obj)
+	target, err := k.Clusters.For(obj, k.Options.DefaultServiceAccount)
+	if err != nil {
+		return err
+	}
+	defer target.forget(ownerOf(obj))
+	if obj.Spec.Suspend || !collects(obj) || len(inventory) == 0 {
+		return nil
+	}
+	_, err = target.Cluster.Prune(ctx, ownerOf(obj), inventory)
+	return err
+}
+
+// collects tells whether deleting the object deletes what it made.
+func collects(obj *kustomizev1.Kustomization) bool {
+	switch obj.Spec.DeletionPolicy {
+	case kustomizev1.DeletionPolicyDelete, kustomizev1.DeletionPolicyWaitForTermination:
+		return true
+	case kustomizev1.DeletionPolicyOrphan:
+		return false
+	default:
+		return obj.Spec.Prune
+	}
+}
+
+func orOwn(obj *kustomizev1.Kustomization, namespace string) string {
+	if namespace == "" {
+		return obj.Namespace
+	}
+	return namespace
+}
+
+// joinLines keeps a long list readable: the first lines, and how many more there are.
+func joinLines(lines []string) string {
+	const most = 20
+	lines = slices.Compact(lines)
+	out := ""
+	for i, l := range lines {
+		if i == most {
+			return out + fmt.Sprintf("and %d more", len(lines)-most)
+		}
+		out += l + "\n"
+	}
+	return out[:max(0, len(out)-1)]
+}

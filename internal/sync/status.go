@@ -1,0 +1,64 @@
+package sync
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// maxHistory is how many builds status.history keeps.
+const maxHistory = 5
+
+func inventoryOf(obj *kustomizev1.Kustomization) apply.Inventory {
+	if obj.Status.Inventory == nil {
+		return nil
+	}
+	var i apply.Inventory
+	for _, e := range obj.Status.Inventory.Entries {
+		i = append(i, apply.Entry{ID: e.ID, Version: e.Version})
+	}
+	return i
+}
+
+func setInventory(obj *kustomizev1.Kustomization, i apply.Inventory) {
+	entries := make([]meta.ResourceRef, 0, len(i))
+	for _, e := range i {
+		entries = append(entries, meta.ResourceRef{ID: e.ID, Version: e.Version})
+	}
+	obj.Status.Inventory = &meta.ResourceInventory{Entries: entries}
+}
+
+// record notes in status.history how a pass ended. A pass that found nothing to do, or failed as the one before did, is
+// not recorded: the status stays as it is, and no patch is sent.
+func (r *run) record(start time.Time, err error) {
+	digest, status := r.memory.digest, meta.ReconciliationSucceededReason
+	if err != nil {
+		status = fault.Reason(err, meta.ReconciliationFailedReason)
+	}
+	if digest == "" {
+		return
+	}
+	history := r.obj.Status.History
+	if len(history) > 0 && !r.worked && history[0].Digest == digest && history[0].LastReconciledStatus == status {
+		return
+	}
+	now := metav1.NewTime(r.Clock.Now())
+	snapshot := kustomizev1.Snapshot{Digest: digest, FirstReconciled: now}
+	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool { return s.Digest == digest }); i >= 0 {
+		snapshot = history[i]
+		history = slices.Delete(slices.Clone(history), i, i+1)
+	}
+	snapshot.LastReconciled = now
+	snapshot.LastReconciledDuration = metav1.Duration{Duration: r.Clock.Since(start).Round(time.Millisecond)}
+	snapshot.LastReconciledStatus = status
+	snapshot.TotalReconciliations++
+	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
+	history = append([]kustomizev1.Snapshot{snapshot}, history...)
+	r.obj.Status.History = history[:min(len(history), maxHistory)]
+}
