@@ -91,6 +91,10 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 	for _, o := range req.Objects {
 		gvk := o.GroupVersionKind()
 		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if newer := upgrade(o); apimeta.IsNoMatchError(err) && newer != nil {
+			o, gvk = newer, newer.GroupVersionKind()
+			mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		}
 		if apimeta.IsNoMatchError(err) && brought[gvk] == nil && !reset {
 			reset = true // once: the kind may be newer than what was discovered
 			c.mapper.Reset()
@@ -101,7 +105,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 			mapping, err = brought[gvk], nil
 		}
 		if apimeta.IsNoMatchError(err) {
-			problems = append(problems, problem("%s %s: the cluster has no such kind", gvk.GroupVersion(), show(o)).
+			problems = append(problems, problem("%s: the cluster has no kind %s in %s", show(o), gvk.Kind, gvk.GroupVersion()).
 				WithHint("Install its definition first: add it, or a dependsOn to what brings it"))
 			continue
 		}

@@ -1,0 +1,179 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+var (
+	sources = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
+	syncs   = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+)
+
+// card is what is known of an object.
+type card struct {
+	kind, name string
+	after      []string // what it depends on
+	ready      string   // True, False, Unknown
+	reason     string
+	message    string
+	revision   string
+	objects    []string // what it applied
+}
+
+// board holds a card an object, sources first, and each Kustomization after what it depends on.
+type board struct{ cards []*card }
+
+func newBoard(declared []*unstructured.Unstructured) *board {
+	b := &board{}
+	for _, o := range declared {
+		if o.GetKind() != "Namespace" {
+			b.put(o)
+		}
+	}
+	return b
+}
+
+// put takes in the state of an object, and tells whether it changed anything to see.
+func (b *board) put(o *unstructured.Unstructured) bool {
+	c := read(o)
+	i := slices.IndexFunc(b.cards, func(x *card) bool { return x.kind == c.kind && x.name == c.name })
+	if i < 0 {
+		b.cards = append(b.cards, c)
+		b.sort()
+		return true
+	}
+	before := b.cards[i]
+	b.cards[i] = c
+	return before.ready != c.ready || before.message != c.message || len(before.objects) != len(c.objects)
+}
+
+func read(o *unstructured.Unstructured) *card {
+	c := &card{kind: o.GetKind(), name: o.GetName(), ready: "Unknown", message: "waiting to be reconciled"}
+	if conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions"); err == nil {
+		for _, x := range conditions {
+			if m, ok := x.(map[string]any); ok && m["type"] == "Ready" {
+				c.ready, c.reason, c.message = fmt.Sprint(m["status"]), fmt.Sprint(m["reason"]), fmt.Sprint(m["message"])
+			}
+		}
+	}
+	for _, path := range [][]string{{"status", "artifact", "revision"}, {"status", "lastAppliedRevision"}} {
+		if s, ok, err := unstructured.NestedString(o.Object, path...); err == nil && ok {
+			c.revision = s
+		}
+	}
+	if dependencies, _, err := unstructured.NestedSlice(o.Object, "spec", "dependsOn"); err == nil {
+		for _, x := range dependencies {
+			if m, ok := x.(map[string]any); ok {
+				c.after = append(c.after, fmt.Sprint(m["name"]))
+			}
+		}
+	}
+	if entries, _, err := unstructured.NestedSlice(o.Object, "status", "inventory", "entries"); err == nil {
+		for _, x := range entries {
+			if m, ok := x.(map[string]any); ok {
+				c.objects = append(c.objects, object(fmt.Sprint(m["id"])))
+			}
+		}
+	}
+	return c
+}
+
+// object reads <namespace>_<name>_<group>_<kind>.
+func object(id string) string {
+	parts := strings.Split(id, "_")
+	if len(parts) < 4 {
+		return id
+	}
+	name := strings.Join(parts[1:len(parts)-2], "_")
+	if parts[0] != "" {
+		name = parts[0] + "/" + name
+	}
+	return parts[len(parts)-1] + " " + name
+}
+
+// depth is how many dependencies stand before a card.
+func (b *board) depth(c *card) int {
+	d := 0
+	for _, name := range c.after {
+		for _, x := range b.cards {
+			if x.kind == c.kind && x.name == name {
+				d = max(d, b.depth(x)+1)
+			}
+		}
+	}
+	return d
+}
+
+func (b *board) sort() {
+	slices.SortStableFunc(b.cards, func(x, y *card) int {
+		if x.kind != y.kind {
+			return strings.Compare(x.kind, y.kind)
+		}
+		return b.depth(x) - b.depth(y)
+	})
+}
+
+func (b *board) ready() bool {
+	for _, c := range b.cards {
+		if c.ready != "True" {
+			return false
+		}
+	}
+	return len(b.cards) > 0
+}
+
+func (b *board) problems() string {
+	var s strings.Builder
+	for _, c := range b.cards {
+		if c.ready != "True" {
+			fmt.Fprintf(&s, "  %s %s: %s: %s\n", c.kind, c.name, c.reason, c.message)
+		}
+	}
+	return s.String()
+}
+
+// watch calls changed for every change until it returns true, the context ends or the controllers do.
+func (b *board) watch(ctx context.Context, client dynamic.Interface, changed func() bool, died <-chan error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan *unstructured.Unstructured)
+	for _, resource := range []schema.GroupVersionResource{sources, syncs} {
+		w, err := client.Resource(resource).Namespace(namespace).Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		go func() {
+			for e := range w.ResultChan() {
+				if o, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Deleted {
+					select {
+					case events <- o:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}
+		}()
+	}
+	for {
+		select {
+		case o := <-events:
+			if b.put(o) && changed() {
+				return nil
+			}
+		case err := <-died:
+			return fmt.Errorf("the controllers ended: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,277 @@
+// Package demo shows the main job of Sluice on a control plane in a box: declarations in git become objects in a real
+// Kubernetes API, in order and healthy. It runs the built sluice binary as a user would.
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/sluice-gitops/sluice/playground/cluster"
+	"github.com/sluice-gitops/sluice/playground/git"
+)
+
+const (
+	namespace   = "flux-system"
+	placeholder = "http://git.example" // stands in the pipeline where the git server's address goes
+	patience    = 3 * time.Minute      // for the pipeline to be Ready
+)
+
+// repositories are the directories of the examples that are served.
+var repositories = []string{"istio", "webapp"}
+
+// Options of the demo.
+type Options struct {
+	Sluice   string // the binary
+	Examples string // directory with the repositories and the pipeline
+	Exit     bool   // end once all is Ready
+}
+
+// Run runs the demo until all is Ready, or until the person ends it.
+func Run(ctx context.Context, o Options, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "sluice-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d := &demo{Options: o, dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), screen: newScreen(out)}
+	d.screen.title()
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) (stop func(), err error)
+	}{
+		{"git server with the sample repositories", d.serveGit},
+		{"control plane: etcd, kube-apiserver, controllers, 3 nodes", d.startCluster},
+		{"definitions of the *.toolkit.fluxcd.io kinds", d.installDefinitions},
+		{"sluice controller", d.startControllers},
+	} {
+		began := time.Now()
+		stop, err := step.do(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+		defer stop()
+		d.screen.done(step.what, time.Since(began))
+	}
+	if err := d.pipeline(ctx); err != nil {
+		return err
+	}
+	if o.Exit {
+		return nil
+	}
+	d.screen.whatToTry(d)
+	return d.follow(ctx)
+}
+
+// demo is a running demo.
+type demo struct {
+	Options
+	dir, kubeconfig string
+	gitURL          string
+	config          *rest.Config
+	screen          *screen
+	died            chan error // of the controllers
+}
+
+func nothing() {}
+
+// serveGit makes a repository of each directory and serves them; a clone of webapp is for the person to change.
+func (d *demo) serveGit(context.Context) (func(), error) {
+	root := filepath.Join(d.dir, "repositories")
+	for _, name := range repositories {
+		if err := d.makeRepository(root, name); err != nil {
+			return nil, err
+		}
+	}
+	resolved, err := git.Root(root)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	d.gitURL = "http://" + listener.Addr().String()
+	server := &http.Server{Handler: &git.HTTP{Root: resolved}, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }() // ends when it is closed
+	if err := run("", "git", "clone", "-q", d.gitURL+"/webapp", filepath.Join(d.dir, "webapp")); err != nil {
+		return nil, err
+	}
+	return func() { _ = server.Close() }, nil
+}
+
+func (d *demo) makeRepository(root, name string) error {
+	work, bare := filepath.Join(d.dir, "work-"+name), filepath.Join(root, name+".git")
+	if err := os.CopyFS(work, os.DirFS(filepath.Join(d.Examples, name))); err != nil {
+		return err
+	}
+	identity := []string{"-c", "user.name=Demo", "-c", "user.email=demo@example.com"}
+	return errors.Join(
+		run("", "git", "init", "-q", "--bare", "-b", "master", bare),
+		run(work, "git", "init", "-q", "-b", "master"),
+		run(work, "git", "add", "."),
+		run(work, "git", append(identity, "commit", "-q", "-m", "The sample "+name)...),
+		run(work, "git", "push", "-q", bare, "master"),
+		os.RemoveAll(work))
+}
+
+func (d *demo) startCluster(ctx context.Context) (func(), error) {
+	c, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(d.dir, "cluster"), Nodes: 3})
+	if err != nil {
+		return nil, err
+	}
+	d.config = c.Config()
+	return c.Stop, c.WriteKubeconfig(d.kubeconfig)
+}
+
+func (d *demo) installDefinitions(context.Context) (func(), error) {
+	return nothing, run("", d.Sluice, "install", "--crds-only", "--kubeconfig", d.kubeconfig)
+}
+
+// startControllers runs the controllers as a child, whose log goes to a file.
+func (d *demo) startControllers(context.Context) (func(), error) {
+	logs, err := os.Create(filepath.Join(d.dir, "sluice.log"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(d.Sluice, "controller", "--kubeconfig", d.kubeconfig, "--storage-path", filepath.Join(d.dir, "storage"),
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--log-encoding", "console")
+	cmd.Stdout, cmd.Stderr = logs, logs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the demo, which ends it in order
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	d.died = make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		d.died <- cmd.Wait()
+		close(ended)
+	}()
+	return func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill()
+		}
+		_ = logs.Close()
+	}, nil
+}
+
+// pipeline applies the pipeline and shows how it comes on, until all of it is Ready.
+func (d *demo) pipeline(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(d.config)
+	if err != nil {
+		return err
+	}
+	objects, err := d.readPipeline()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	for _, o := range objects {
+		resource := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: o.GroupVersionKind().Version, Resource: plural(o.GetKind())}
+		target := dynamic.ResourceInterface(client.Resource(resource))
+		if o.GetNamespace() != "" {
+			target = client.Resource(resource).Namespace(o.GetNamespace())
+		}
+		if _, err := target.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("cannot apply the pipeline: %w", err)
+		}
+	}
+	state := newBoard(objects)
+	err = state.watch(ctx, client, func() bool {
+		d.screen.draw(state)
+		return state.ready()
+	}, d.died)
+	d.screen.settle(state)
+	if err != nil {
+		return fmt.Errorf("the pipeline is not Ready: %w\n%s%s", err, state.problems(), tail(filepath.Join(d.dir, "sluice.log")))
+	}
+	d.screen.allReady(time.Since(began))
+	return nil
+}
+
+func (d *demo) readPipeline() ([]*unstructured.Unstructured, error) {
+	b, err := os.ReadFile(filepath.Join(d.Examples, "pipeline", "pipeline.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
+	objects := []*unstructured.Unstructured{ns}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(bytes.ReplaceAll(b, []byte(placeholder), []byte(d.gitURL))), 4096); ; {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+}
+
+// follow goes on showing changes until the person ends the demo.
+func (d *demo) follow(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(d.config)
+	if err != nil {
+		return err
+	}
+	state := newBoard(nil)
+	err = state.watch(ctx, client, func() bool {
+		d.screen.changes(state)
+		return false
+	}, d.died)
+	if ctx.Err() != nil {
+		d.screen.bye()
+		return nil
+	}
+	return err
+}
+
+func plural(kind string) string {
+	if strings.HasSuffix(kind, "y") {
+		return strings.ToLower(kind[:len(kind)-1]) + "ies"
+	}
+	return strings.ToLower(kind) + "s"
+}
+
+func run(dir, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// tail returns the last lines of a file.
+func tail(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return "last lines of the controllers' log:\n" + strings.Join(lines[max(0, len(lines)-15):], "\n")
+}

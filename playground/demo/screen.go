@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// shown bounds how many objects of a Kustomization are listed.
+const shown = 8
+
+// screen shows the demo: a tree that is drawn over on a terminal, a line a change elsewhere.
+type screen struct {
+	out      io.Writer
+	terminal bool
+	width    int
+	drawn    int               // lines of the tree on the terminal
+	said     map[string]string // by card, elsewhere
+	began    time.Time
+}
+
+func newScreen(out io.Writer) *screen {
+	s := &screen{out: out, width: 120, said: map[string]string{}, began: time.Now()}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		s.terminal = true
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
+			s.width = w
+		}
+	}
+	return s
+}
+
+func (s *screen) colour(code, text string) string {
+	if !s.terminal || os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s *screen) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
+
+func (s *screen) title() {
+	s.printf("\n%s  git → source → artifact → build → apply → health\n\n", s.colour("1;36", "Sluice"))
+}
+
+func (s *screen) done(what string, took time.Duration) {
+	s.printf("%s %s %s\n", s.colour("32", "✔"), what, s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
+}
+
+// draw shows the board as it is now.
+func (s *screen) draw(b *board) {
+	if !s.terminal {
+		s.changes(b)
+		return
+	}
+	lines := s.tree(b)
+	if s.drawn > 0 {
+		s.printf("\x1b[%dA", s.drawn)
+	}
+	for _, l := range lines {
+		s.printf("\r\x1b[K%s\n", l)
+	}
+	for i := len(lines); i < s.drawn; i++ {
+		s.printf("\x1b[K\n")
+	}
+	s.drawn = max(len(lines), s.drawn)
+}
+
+// settle shows the tree once more where it was not drawn.
+func (s *screen) settle(b *board) {
+	if !s.terminal {
+		s.printf("%s\n", strings.Join(s.tree(b), "\n"))
+	}
+}
+
+// changes prints a line for each card that changed.
+func (s *screen) changes(b *board) {
+	for _, c := range b.cards {
+		line := fmt.Sprintf("%s %s %s: %s", s.mark(c), c.kind, c.name, s.message(c))
+		if s.said[c.kind+c.name] != line {
+			s.said[c.kind+c.name] = line
+			s.printf("%s %s\n", s.colour("90", fmt.Sprintf("%6.1fs", time.Since(s.began).Seconds())), line)
+		}
+	}
+}
+
+func (s *screen) tree(b *board) []string {
+	lines := []string{""}
+	for _, c := range b.cards {
+		indent := ""
+		if c.kind == "Kustomization" {
+			indent = strings.Repeat("   ", b.depth(c)) + "└─ "
+		}
+		lines = append(lines, fmt.Sprintf(" %s%s %s %s", indent, s.mark(c), s.colour("1", c.name), s.colour("90", s.fit(s.message(c), len([]rune(indent))+len(c.name)+6))))
+		if c.ready != "True" {
+			continue
+		}
+		below := strings.Repeat(" ", len([]rune(indent))+3)
+		for i, o := range c.objects {
+			if i == shown {
+				lines = append(lines, below+s.colour("90", fmt.Sprintf("… and %d more", len(c.objects)-shown)))
+				break
+			}
+			lines = append(lines, below+s.colour("90", "· "+o))
+		}
+	}
+	return append(lines, "")
+}
+
+func (s *screen) fit(text string, used int) string {
+	text = strings.ReplaceAll(text, "\n", " ")
+	room := max(s.width-used, 10)
+	if r := []rune(text); s.terminal && len(r) > room {
+		return string(r[:room-1]) + "…"
+	}
+	return text
+}
+
+func (s *screen) mark(c *card) string {
+	switch {
+	case c.ready == "True":
+		return s.colour("32", "✔")
+	case c.ready == "False" && c.reason != "DependencyNotReady" && c.reason != "ArtifactFailed":
+		return s.colour("31", "✗")
+	default:
+		return s.colour("33", "◎")
+	}
+}
+
+func (s *screen) message(c *card) string {
+	if i := strings.Index(c.message, "sha1:"); i >= 0 && len(c.message) >= i+45 {
+		return c.message[:i+13] + c.message[i+45:]
+	}
+	return c.message
+}
+
+func (s *screen) allReady(took time.Duration) {
+	s.printf("%s\n", s.colour("1;32", fmt.Sprintf("All Ready %.1f seconds after the pipeline was applied: system == declarations == git.", took.Seconds())))
+}
+
+func (s *screen) whatToTry(d *demo) {
+	webapp := filepath.Join(d.dir, "webapp")
+	sluice, err := filepath.Abs(d.Sluice)
+	if err != nil {
+		sluice = d.Sluice
+	}
+	s.printf(`
+%s, in another terminal:
+
+  export KUBECONFIG=%s
+
+  %s
+  cd %s && sed -i 's/replicas: 2/replicas: 3/' frontend/deployment.yaml
+  git -c user.name=me -c user.email=me@example.com commit -qam 'Three of them' && git push -q
+  %s reconcile kustomization webapp-frontend --with-source
+
+  %s
+  kubectl -n webapp delete deployment backend    # or any other client
+
+  %s
+  %s get all -A
+  tail -f %s
+
+Changes show below. Ctrl-C ends the demo and leaves nothing behind.
+
+`, s.colour("1", "Now try"), d.kubeconfig,
+		s.colour("36", "# change a file in git and see it land"), webapp, sluice,
+		s.colour("36", "# delete an object and see it return within two seconds"),
+		s.colour("36", "# look around"), sluice, filepath.Join(d.dir, "sluice.log"))
+}
+
+func (s *screen) bye() { s.printf("\nThe demo has ended and left nothing behind.\n") }
