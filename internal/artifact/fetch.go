@@ -49,7 +49,7 @@ func (f *Fetcher) download(ctx context.Context, a meta.Artifact) (*Tree, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end, or given up
+	defer resp.Body.Close() // read to its end, or given up
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered with status %d", fault.RedactURL(a.URL), resp.StatusCode)
 	}

@@ -50,7 +50,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	s.mu.Lock()
 	known, ok := s.sound[relative]
 	s.mu.Unlock()

@@ -249,7 +249,7 @@ func (s *Store) check(relative, digest string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	return ReadArchive(f)
 }
 

@@ -82,7 +82,7 @@ Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 
   sluice reconcile kustomization app --with-source  # now, not at the next interval`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q for sluice; see sluice --help", args[0])
 			}

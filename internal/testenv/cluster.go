@@ -132,7 +132,7 @@ func startStoppable(args ...string) ([]string, func(), error) {
 	var lines []string
 	for out := bufio.NewScanner(stdout); out.Scan(); {
 		if out.Text() == "ready" {
-			go io.Copy(io.Discard, stdout) //nolint:errcheck // ends with the child
+			go io.Copy(io.Discard, stdout) // ends with the child
 			stop := func() {
 				_ = stdin.Close() // asks it to end
 				_ = cmd.Wait()    // by a signal or not
@@ -158,7 +158,7 @@ func Binary(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() //nolint:errcheck // gives up the lock
+	defer lock.Close() // gives up the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}

@@ -102,7 +102,7 @@ func (g *Git) Stats() map[string]int64 {
 	if err != nil {
 		g.tb.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close() // read to its end
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		g.tb.Fatal(err)

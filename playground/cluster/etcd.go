@@ -46,8 +46,8 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 		return nil, errors.Join(err, os.RemoveAll(short))
 	}
 	stop := func() {
-		e.Server.HardStop() // writes the data; there is no other member to hand over to
-		go e.Close()        // waits seconds for clients, which are going as well
+		e.Server.HardStop()     // writes the data; there is no other member to hand over to
+		go e.Close()            // waits seconds for clients, which are going as well
 		_ = os.RemoveAll(short) // the sockets are all that it holds
 	}
 	select {

@@ -87,7 +87,7 @@ func (s *SSH) connection(conn net.Conn, config *ssh.ServerConfig) {
 	if err != nil {
 		return // refused: the client was told
 	}
-	defer server.Close() //nolint:errcheck // it is gone either way
+	defer server.Close() // it is gone either way
 	go ssh.DiscardRequests(requests)
 	for c := range channels {
 		if c.ChannelType() != "session" {
@@ -103,7 +103,7 @@ func (s *SSH) connection(conn net.Conn, config *ssh.ServerConfig) {
 }
 
 func (s *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
-	defer channel.Close() //nolint:errcheck // it is gone either way
+	defer channel.Close() // it is gone either way
 	protocol := ""
 	for req := range requests {
 		switch req.Type {
@@ -154,7 +154,7 @@ func run(cmd *exec.Cmd, channel ssh.Channel) uint32 {
 	}
 	go func() {
 		_, _ = io.Copy(stdin, channel) // ends with either side
-		_ = stdin.Close() // git may have ended before
+		_ = stdin.Close()              // git may have ended before
 	}()
 	if err := cmd.Wait(); err != nil {
 		return 1

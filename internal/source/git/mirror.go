@@ -145,7 +145,7 @@ func (m *Mirror) Update(ctx context.Context, remote Remote, ref Reference) (Revi
 	if err != nil {
 		return Revision{}, remote.explain(err, "connecting")
 	}
-	defer session.Close() //nolint:errcheck // everything was read
+	defer session.Close() // everything was read
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return Revision{}, remote.explain(withContext(ctx, err), "listing references")
@@ -189,7 +189,7 @@ func (m *Mirror) bring(ctx context.Context, remote Remote, session transport.Upl
 	if err != nil {
 		return err
 	}
-	defer again.Close() //nolint:errcheck // everything was read
+	defer again.Close() // everything was read
 	if refs, err = again.AdvertisedReferencesContext(ctx); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (m *Mirror) fetchHistory(ctx context.Context, remote Remote, ref Reference,
 	if err != nil {
 		return err
 	}
-	defer session.Close() //nolint:errcheck // everything was read
+	defer session.Close() // everything was read
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func (m *Mirror) receive(ctx context.Context, session transport.UploadPackSessio
 	if err != nil {
 		return err
 	}
-	defer resp.Close() //nolint:errcheck // read to its end, or given up
+	defer resp.Close() // read to its end, or given up
 	var pack io.Reader = resp
 	if req.Capabilities.Supports(capability.Sideband64k) {
 		pack = sideband.NewDemuxer(sideband.Sideband64k, resp)

@@ -125,7 +125,7 @@ func loadKnownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(file.Name()) //nolint:errcheck // public keys only
+	defer os.Remove(file.Name()) // public keys only
 	_, err = file.Write(data)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err

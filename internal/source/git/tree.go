@@ -192,7 +192,7 @@ func readSmall(blob *object.Blob) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer r.Close() //nolint:errcheck // read to its end
+	defer r.Close() // read to its end
 	b, err := io.ReadAll(r)
 	return string(b), err
 }

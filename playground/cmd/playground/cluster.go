@@ -57,7 +57,7 @@ func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err 
 	if err != nil {
 		return err
 	}
-	defer logs.Close() //nolint:errcheck // a log's end
+	defer logs.Close() // a log's end
 	quiet(logs)
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
@@ -103,3 +103,6 @@ func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return ctx, cancel
 }
+
+// quietAll drops what Kubernetes logs.
+func quietAll() { quiet(io.Discard) }

@@ -77,14 +77,14 @@ func serveGit(ctx context.Context, o gitOptions) error {
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() { ended <- server.Serve(listener) }()
-	defer server.Close() //nolint:errcheck // the process ends
+	defer server.Close() // the process ends
 	fmt.Printf("%s://%s\n", scheme, listener.Addr())
 	if o.sshAddr != "" {
 		l, err := serveSSH(root, o, ended)
 		if err != nil {
 			return err
 		}
-		defer l.Close() //nolint:errcheck // the process ends
+		defer l.Close() // the process ends
 		fmt.Printf("ssh://git@%s\n", l.Addr())
 	}
 	fmt.Println("ready")
