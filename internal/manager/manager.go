@@ -60,6 +60,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
 	cfg.UserAgent = "sluice"
+	cfg.WarningHandler = rest.NoWarnings{} // the API server's warnings are for who wrote the manifest, not for our log
 
 	mgr, err := newManager(cfg, o)
 	if err != nil {

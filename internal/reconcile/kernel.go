@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -245,7 +246,7 @@ func (l *loop[T]) requeue(obj T, o Outcome) time.Duration {
 		return o.after
 	case o.state == failed && s.RetryInterval > 0:
 		return l.Retry.jitter(s.RetryInterval)
-	case o.state == failed, o.err == errPanic:
+	case o.state == failed, errors.Is(o.err, errPanic):
 		return l.tries.next(key, l.Retry, s.Interval)
 	default:
 		return l.Retry.jitter(s.Interval)

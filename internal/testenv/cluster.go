@@ -99,16 +99,15 @@ func startCluster() (string, error) {
 	}
 	// The name is unique to this process; the playground removes the file when it ends.
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("sluice-test-%d.kubeconfig", os.Getpid()))
-	_, err := start("cluster", "--kubeconfig", file)
+	_, stop, err := startStoppable("cluster", "--kubeconfig", file)
+	keep = stop
 	return file, err
 }
 
-// start runs the playground as a child that ends with this process, and returns what it printed before "ready".
-func start(args ...string) ([]string, error) {
-	lines, _, err := startStoppable(args...)
-	return lines, err
-}
+// keep holds on to the cluster's standard input: were it collected, it would be closed, and the cluster would end.
+var keep func()
 
+// startStoppable runs the playground as a child that ends with this process, and returns what it printed before "ready".
 func startStoppable(args ...string) ([]string, func(), error) {
 	binary, err := Binary("playground")
 	if err != nil {
@@ -132,7 +131,7 @@ func startStoppable(args ...string) ([]string, func(), error) {
 	var lines []string
 	for out := bufio.NewScanner(stdout); out.Scan(); {
 		if out.Text() == "ready" {
-			go io.Copy(io.Discard, stdout) // ends with the child
+			go func() { _, _ = io.Copy(io.Discard, stdout) }() // ends with the child
 			stop := func() {
 				_ = stdin.Close() // asks it to end
 				_ = cmd.Wait()    // by a signal or not
