@@ -100,12 +100,12 @@ func startCluster() (string, error) {
 	// The name is unique to this process; the playground removes the file when it ends.
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("sluice-test-%d.kubeconfig", os.Getpid()))
 	_, stop, err := startStoppable("cluster", "--kubeconfig", file)
-	keep = stop
+	keep = append(keep, stop)
 	return file, err
 }
 
 // keep holds on to the cluster's standard input: were it collected, it would be closed, and the cluster would end.
-var keep func()
+var keep = []func(){}
 
 // startStoppable runs the playground as a child that ends with this process, and returns what it printed before "ready".
 func startStoppable(args ...string) ([]string, func(), error) {
