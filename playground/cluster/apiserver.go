@@ -4,46 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
-
-	"github.com/spf13/pflag"
 )
 
 const serviceRange = "10.96.0.0/16"
 
-// auditPolicy counts requests without their bodies.
+// auditPolicy counts requests without their bodies: a watch as it starts, the others as they end.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
+omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
 // apiServer is the real kube-apiserver with its aggregator and custom resources.
 type apiServer struct {
 	config *rest.Config
-	done   chan struct{}
+	done   chan struct{} // closed when it has stopped
 }
 
-func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed chan<- error) (*apiServer, error) {
+// startAPIServer serves until the context ends; an end that nobody asked for is sent to failed.
+func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed chan<- error) (_ *apiServer, err error) {
 	listener, err := loopback(o.Port)
 	if err != nil {
 		return nil, err
 	}
-	s := options.NewServerRunOptions()
-	s.SecureServing.Listener = listener
-	s.SecureServing.BindAddress = nil
-	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
-	for _, set := range s.Flags().FlagSets {
-		flags.AddFlagSet(set)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
+	args, err := apiServerArgs(p, etcd, o)
+	if err != nil {
+		return nil, err
 	}
+	config, err := apiServerConfig(ctx, args, listener)
+	if err != nil {
+		return nil, err
+	}
+	completed, err := config.Complete()
+	if err != nil {
+		return nil, err
+	}
+	chain, err := app.CreateServerChain(completed)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := chain.PrepareRun()
+	if err != nil {
+		return nil, err
+	}
+	server := &apiServer{
+		done: make(chan struct{}),
+		config: &rest.Config{
+			Host:            "https://" + listener.Addr().String(),
+			TLSClientConfig: rest.TLSClientConfig{CAData: p.ca.cert, CertData: p.admin.cert, KeyData: p.admin.key},
+			QPS:             -1, // unthrottled: it is on the same machine
+		},
+	}
+	go func() {
+		defer close(server.done)
+		if err := prepared.Run(ctx); err != nil && ctx.Err() == nil {
+			failed <- fmt.Errorf("the API server ended: %w", err)
+		}
+	}()
+	return server, nil
+}
+
+func apiServerArgs(p pki, etcd string, o Options) ([]string, error) {
 	args := []string{
 		"--bind-address=127.0.0.1",
 		"--etcd-servers=" + etcd,
@@ -54,28 +92,34 @@ func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed c
 		"--service-account-signing-key-file=" + p.file("service-account.key"),
 		"--service-cluster-ip-range=" + serviceRange,
 		"--authorization-mode=RBAC",
-		"--endpoint-reconciler-type=none",
+		"--endpoint-reconciler-type=none", // there is no other API server to know of
 		"--allow-privileged",
 		"--profiling=false",
 		"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
-		"--watch-cache=true",
-		"--event-ttl=1h",
 	}
-	if o.AuditLog != "" {
-		policy := p.file("audit-policy.yaml")
-		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
-			return nil, err
-		}
-		args = append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking")
+	if o.AuditLog == "" {
+		return args, nil
+	}
+	policy := p.file("audit-policy.yaml")
+	// Blocking: what was answered is in the log.
+	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking"),
+		os.WriteFile(policy, []byte(auditPolicy), 0o600)
+}
+
+// apiServerConfig does what kube-apiserver does with its command line.
+func apiServerConfig(ctx context.Context, args []string, listener net.Listener) (*app.Config, error) {
+	s := options.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range s.Flags().FlagSets {
+		flags.AddFlagSet(set)
 	}
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	s.SecureServing.BindPort = listenerPort(listener)
+	s.SecureServing.Listener, s.SecureServing.BindPort = listener, listener.Addr().(*net.TCPAddr).Port
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, err
 	}
-	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	completed, err := s.Complete(ctx)
 	if err != nil {
 		return nil, err
@@ -87,35 +131,12 @@ func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed c
 	if err != nil {
 		return nil, err
 	}
-	full, err := config.Complete()
-	if err != nil {
-		return nil, err
+	for _, c := range []*genericserver.Config{
+		&config.Aggregator.GenericConfig.Config, config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config,
+	} {
+		c.EffectiveVersion = stated{c.EffectiveVersion}
 	}
-	chain, err := app.CreateServerChain(full)
-	if err != nil {
-		return nil, err
-	}
-	prepared, err := chain.PrepareRun()
-	if err != nil {
-		return nil, err
-	}
-	server := &apiServer{
-		done: make(chan struct{}),
-		config: &rest.Config{
-			Host: "https://" + listener.Addr().String(),
-			TLSClientConfig: rest.TLSClientConfig{
-				CAData: p.ca.cert, CertData: p.admin.cert, KeyData: p.admin.key,
-			},
-			QPS: -1, // unthrottled: it is on the same machine
-		},
-	}
-	go func() {
-		defer close(server.done)
-		if err := prepared.Run(ctx); err != nil && ctx.Err() == nil {
-			failed <- fmt.Errorf("the API server ended: %w", err)
-		}
-	}()
-	return server, nil
+	return config, nil
 }
 
 // waitReady returns once the server says that it is ready.
@@ -134,4 +155,9 @@ func (s *apiServer) waitReady(ctx context.Context, failed <-chan error) error {
 		client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
 		return status == http.StatusOK, nil
 	})
+}
+
+// loopback listens on a port of the loopback address; 0 picks a free one.
+func loopback(port int) (net.Listener, error) {
+	return net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 }

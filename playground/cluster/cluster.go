@@ -13,8 +13,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -31,9 +36,9 @@ type Options struct {
 
 // Cluster is a running control plane.
 type Cluster struct {
-	cancel context.CancelFunc
 	admin  *rest.Config
 	failed chan error
+	stop   []func() // of the parts that were started
 }
 
 // Start brings the control plane up and returns when it serves. Stop ends it.
@@ -45,47 +50,89 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{failed: make(chan error, 1), stop: []func(){unlock}}
+	if err := c.start(ctx, dir, o); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// start starts the parts, each with what ends it. They end in the reverse order: the API server must still reach etcd.
+func (c *Cluster) start(ctx context.Context, dir string, o Options) error {
 	pki, err := loadPKI(filepath.Join(dir, "pki"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the certificates: %w", err)
+		return fmt.Errorf("cannot make the certificates: %w", err)
 	}
 	etcd, err := startEtcd(ctx, filepath.Join(dir, "etcd"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot start etcd in %s: %w", dir, err)
+		return fmt.Errorf("cannot start etcd in %s: %w", dir, err)
 	}
-	// The parts stop in the reverse order: the API server must still reach etcd while it ends.
+	c.stop = append(c.stop, etcd.stop)
 	run, cancel := context.WithCancel(context.Background())
-	c := &Cluster{failed: make(chan error, 1)}
+	c.stop = append(c.stop, cancel)
 	server, err := startAPIServer(run, pki, etcd.endpoint, o, c.failed)
-	c.cancel = func() {
-		cancel()
-		if server != nil {
-			// It waits a minute for open watches; their clients are going as well.
-			select {
-			case <-server.done:
-			case <-time.After(shutdownGrace):
-			}
-		}
-		etcd.stop()
-	}
 	if err != nil {
-		c.cancel()
-		return nil, fmt.Errorf("cannot start the API server: %w", err)
+		return fmt.Errorf("cannot start the API server: %w", err)
 	}
+	c.stop = append(c.stop, func() {
+		cancel()
+		// It would wait a minute for the watches of clients.
+		select {
+		case <-server.done:
+		case <-time.After(shutdownGrace):
+		}
+	})
 	c.admin = server.config
 	if err := server.waitReady(ctx, c.failed); err != nil {
-		c.cancel()
+		return fmt.Errorf("the API server did not become ready: %w", err)
+	}
+	if err := startControllers(run, named(c.admin, "controllers"), pki); err != nil {
+		return fmt.Errorf("cannot start the controllers: %w", err)
+	}
+	if err := startSimulator(run, named(c.admin, "nodes"), o.Nodes); err != nil {
+		return fmt.Errorf("cannot start the nodes: %w", err)
+	}
+	return c.waitDefaults(ctx)
+}
+
+// waitDefaults returns once a pod can be made in the default namespace, which takes its service account.
+func (c *Cluster) waitDefaults(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the default service account was not made: %w", err)
+	}
+	return nil
+}
+
+// named is access under a name that the audit log shows.
+func named(cfg *rest.Config, part string) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = "playground-" + part
+	return cfg
+}
+
+// lock keeps a directory for this process. The returned function gives it up.
+func lock(dir string) (func(), error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
 		return nil, err
 	}
-	if err := startControllers(run, server.config, pki.ca.cert); err != nil {
-		c.cancel()
-		return nil, fmt.Errorf("cannot start the controllers: %w", err)
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is in use by another playground: stop it, or give another directory", dir), f.Close())
 	}
-	if err := startNodes(run, server.config, o.Nodes); err != nil {
-		c.cancel()
-		return nil, fmt.Errorf("cannot start the nodes: %w", err)
-	}
-	return c, nil
+	return func() { _ = f.Close() }, nil // closing gives it up
 }
 
 // Config gives access as cluster admin.
@@ -94,8 +141,13 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 // Failed yields the error of a part that ended by itself.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
-// Stop ends all parts and waits for them.
-func (c *Cluster) Stop() { c.cancel() }
+// Stop ends all parts. What they hold is written when it returns; requests under way got a second.
+func (c *Cluster) Stop() {
+	for _, stop := range slices.Backward(c.stop) {
+		stop()
+	}
+	c.stop = nil
+}
 
 // WriteKubeconfig writes an admin kubeconfig, readable by the owner only, in one step.
 func (c *Cluster) WriteKubeconfig(file string) error {

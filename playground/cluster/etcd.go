@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,7 +11,10 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// etcdServer is the embedded etcd, reachable over a Unix socket in its directory only.
+// socketLength is the most bytes that the path of a Unix socket may have.
+const socketLength = 100
+
+// etcdServer is the embedded etcd, reachable over a Unix socket in a directory of its owner only.
 type etcdServer struct {
 	endpoint string
 	stop     func()
@@ -22,12 +24,11 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// A socket's path may be 107 bytes at most, which a directory's need not be: a short directory holds it.
-	short, err := os.MkdirTemp("", "pg-")
+	socket, remove, err := socketPath(dir)
 	if err != nil {
 		return nil, err
 	}
-	client := url.URL{Scheme: "unix", Path: filepath.Join(short, "etcd.sock")}
+	client := url.URL{Scheme: "unix", Path: socket}
 	named := []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}} // a name only: a single member has no peers, and one client
 	cfg := embed.NewConfig()
 	cfg.Name = "playground"
@@ -38,17 +39,17 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true // a playground need not outlive a power cut
 	cfg.TickMs, cfg.ElectionMs = 20, 200
-	cfg.InitialElectionTickAdvance = true
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
 	cfg.QuotaBackendBytes = 2 << 30
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(short))
+		remove()
+		return nil, err
 	}
 	stop := func() {
-		e.Server.HardStop()     // writes the data; there is no other member to hand over to
-		go e.Close()            // waits seconds for clients, which are going as well
-		_ = os.RemoveAll(short) // the sockets are all that it holds
+		e.Server.HardStop() // writes the data; there is no other member to hand over to
+		go e.Close()        // waits seconds for clients, which are going as well
+		remove()
 	}
 	select {
 	case <-e.Server.ReadyNotify():
@@ -63,9 +64,13 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	return nil, err
 }
 
-// loopback listens on a port of the loopback address; 0 picks a free one.
-func loopback(port int) (net.Listener, error) {
-	return net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+// socketPath is a path for a socket: in dir if that is short enough, else in a temporary directory. The returned
+// function removes what was made; an error of it would leave an empty directory.
+func socketPath(dir string) (string, func(), error) {
+	if path := filepath.Join(dir, "etcd.sock"); len(path) <= socketLength {
+		_ = os.Remove(path) // of a process that was killed
+		return path, func() { _ = os.Remove(path) }, nil
+	}
+	short, err := os.MkdirTemp("", "playground-etcd-")
+	return filepath.Join(short, "etcd.sock"), func() { _ = os.RemoveAll(short) }, err
 }
-
-func listenerPort(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

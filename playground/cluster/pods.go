@@ -1,8 +1,8 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
-	"hash/fnv"
 	"strings"
 	"time"
 
@@ -11,109 +11,146 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// jobTime is how long a pod of a Job takes.
+// Annotations by which a pod asks for a behaviour.
+const (
+	FailAnnotation  = "playground.sluice.dev/fail"
+	DelayAnnotation = "playground.sluice.dev/delay"
+)
+
+// Values of [FailAnnotation].
+const (
+	failImagePull = "image-pull"
+	failCrashLoop = "crash-loop"
+	failPending   = "pending"
+	failNotReady  = "not-ready"
+	failJob       = "job-failed"
+)
+
+// jobTime is how long a pod takes that runs to its end.
 const jobTime = 500 * time.Millisecond
 
-// cut splits "kind/namespace/name".
-func cut(key string) (kind, name string) {
-	kind, name, _ = strings.Cut(key, "/")
-	return kind, name
+// pod takes a pod one step further.
+func (s *simulator) pod(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		s.started.Delete(pod.UID)
+		if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
+			return 0, nil // a finalizer holds it
+		}
+		now := int64(0)
+		return 0, s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+		})
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		s.started.Delete(pod.UID)
+		return 0, nil
+	case pod.Spec.NodeName == "":
+		return s.schedule(ctx, pod)
+	}
+	host := nodeSubnet + "2"
+	if node, err := s.nodes.Get(pod.Spec.NodeName); err == nil && len(node.Status.Addresses) > 0 {
+		host = node.Status.Addresses[0].Address
+	}
+	now := time.Now()
+	since, _ := s.started.LoadOrStore(pod.UID, now)
+	next, again := run(pod, host, now.Sub(since.(time.Time)), now)
+	return again, s.report(ctx, pod, next)
 }
 
-// next returns the status that a bound pod has at a time, and when to look again; 0 for when it changes.
-func next(pod *corev1.Pod, now time.Time) (*corev1.PodStatus, time.Duration) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return nil, 0
+// report writes a status that differs from the pod's, and tells what is wrong with it in an event.
+func (s *simulator) report(ctx context.Context, pod *corev1.Pod, v view) error {
+	v.status.QOSClass = pod.Status.QOSClass
+	v.status.Conditions = append(v.status.Conditions, foreignConditions(pod, v.status)...)
+	if equality.Semantic.DeepEqual(pod.Status, v.status) {
+		return nil
 	}
-	started := metav1.NewTime(now)
+	pod = pod.DeepCopy()
+	pod.Status = v.status
+	if _, err := s.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	if v.reason != "" {
+		s.events.Event(pod, corev1.EventTypeWarning, v.reason, v.message)
+	}
+	return nil
+}
+
+// foreignConditions are those that others than the kubelet and the scheduler wrote.
+func foreignConditions(pod *corev1.Pod, status corev1.PodStatus) []corev1.PodCondition {
+	var foreign []corev1.PodCondition
+	for _, c := range pod.Status.Conditions {
+		switch c.Type {
+		case corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady:
+		default:
+			foreign = append(foreign, c)
+		}
+	}
+	return foreign
+}
+
+// view is what a kubelet would say of a pod: its status, and the reason and message of what is wrong with it.
+type view struct {
+	status          corev1.PodStatus
+	reason, message string
+}
+
+// run returns the view of a pod at a time, bound to a host for a while, and when to look again; 0 for when it changes.
+func run(pod *corev1.Pod, host string, age time.Duration, now time.Time) (view, time.Duration) {
+	started := metav1.NewTime(now).Rfc3339Copy() // as it is stored, in whole seconds
 	if pod.Status.StartTime != nil {
 		started = *pod.Status.StartTime
 	}
-	status := &corev1.PodStatus{
-		Phase: corev1.PodRunning, StartTime: &started, HostIP: "172.18.0.2", PodIP: podIP(pod),
-		HostIPs: []corev1.HostIP{{IP: "172.18.0.2"}}, PodIPs: []corev1.PodIP{{IP: podIP(pod)}},
-		ObservedGeneration: pod.Generation,
+	k := kubelet{pod: pod, host: host, started: started}
+	fail, finite := pod.Annotations[FailAnnotation], pod.Spec.RestartPolicy != corev1.RestartPolicyAlways
+	delay, err := time.ParseDuration(pod.Annotations[DelayAnnotation])
+	if text := pod.Annotations[DelayAnnotation]; err != nil && text != "" {
+		return k.refused(DelayAnnotation, text, "a duration such as 2s"), 0
 	}
-	delay, _ := time.ParseDuration(pod.Annotations[DelayAnnotation])
-	finite := ownedByJob(pod)
 	if finite {
 		delay = max(delay, jobTime)
 	}
-	left := started.Add(delay).Sub(now)
-	fail := pod.Annotations[FailAnnotation]
+	left := delay - age
 	switch {
-	case fail == "image-pull":
-		status.Phase = corev1.PodPending
-		return withContainers(pod, status, false, waiting("ImagePullBackOff", "Back-off pulling image %q: not found")), 0
-	case fail == "crash-loop":
-		return withContainers(pod, status, false, waiting("CrashLoopBackOff", "back-off 10s restarting failed container of image %q")), 0
-	case left > 0:
-		return withContainers(pod, status, false, running(started)), left
-	case fail == "not-ready":
-		return withContainers(pod, status, false, running(started)), 0
-	case finite && fail == "job-failed":
-		status.Phase = corev1.PodFailed
-		return withContainers(pod, status, false, terminated(started, 1, "Error")), 0
+	case fail == failImagePull:
+		return k.imagePull(), 0
+	case fail == failCrashLoop:
+		return k.crashLoop(), 0
+	case fail == failJob && !finite:
+		return k.refused(FailAnnotation, fail, "another value: this pod does not run to an end"), 0
+	case fail != "" && fail != failNotReady && fail != failJob:
+		return k.refused(FailAnnotation, fail, strings.Join([]string{failImagePull, failCrashLoop, failPending, failNotReady, failJob}, ", ")), 0
+	case fail == failNotReady || left > 0:
+		return k.running(false), max(left, 0)
+	case fail == failJob:
+		return k.ended(corev1.PodFailed, 1, "Error"), 0
 	case finite:
-		status.Phase = corev1.PodSucceeded
-		return withContainers(pod, status, false, terminated(started, 0, "Completed")), 0
+		return k.ended(corev1.PodSucceeded, 0, "Completed"), 0
 	default:
-		return withContainers(pod, status, true, running(started)), 0
+		return k.running(true), 0
 	}
 }
 
-func ownedByJob(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "Job"
-}
-
-type containerState func(image string) corev1.ContainerState
-
-func waiting(reason, format string) containerState {
-	return func(image string) corev1.ContainerState {
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: fmt.Sprintf(format, image)}}
+// unschedulable is the view of a pod that no node takes.
+func unschedulable(pod *corev1.Pod) view {
+	c := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0 nodes are available: none matches what the pod asks for.", ObservedGeneration: pod.Generation,
+	}
+	c.LastTransitionTime = transition(pod, c)
+	return view{
+		status:  corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{c}, ObservedGeneration: pod.Generation},
+		reason:  "FailedScheduling",
+		message: c.Message,
 	}
 }
 
-func running(since metav1.Time) containerState {
-	return func(string) corev1.ContainerState {
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}
+// podIP is an address in the pods' network, or the node's for a pod that uses its network.
+func podIP(pod *corev1.Pod, host string) string {
+	if pod.Spec.HostNetwork {
+		return host
 	}
-}
-
-func terminated(since metav1.Time, code int32, reason string) containerState {
-	return func(string) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, Reason: reason, StartedAt: since, FinishedAt: metav1.NewTime(since.Add(jobTime)),
-		}}
-	}
-}
-
-func withContainers(pod *corev1.Pod, status *corev1.PodStatus, ready bool, state containerState) *corev1.PodStatus {
-	for _, c := range pod.Spec.Containers {
-		s := state(c.Image)
-		started := s.Running != nil
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: "simulated://" + c.Image, Ready: ready, Started: &started, State: s,
-		})
-	}
-	is := func(b bool) corev1.ConditionStatus {
-		if b {
-			return corev1.ConditionTrue
-		}
-		return corev1.ConditionFalse
-	}
-	for _, c := range []corev1.PodCondition{
-		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
-		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
-		{Type: corev1.ContainersReady, Status: is(ready)},
-		{Type: corev1.PodReady, Status: is(ready)},
-	} {
-		c.LastTransitionTime = transition(pod, c)
-		c.ObservedGeneration = pod.Generation
-		status.Conditions = append(status.Conditions, c)
-	}
-	return status
+	v := number(pod.UID)
+	return fmt.Sprintf("10.%d.%d.%d", 244+(v>>24)%10, (v>>8)&0xff, 1+v%253)
 }
 
 // transition keeps the time of a condition that did not change.
@@ -124,25 +161,4 @@ func transition(pod *corev1.Pod, c corev1.PodCondition) metav1.Time {
 		}
 	}
 	return metav1.Now()
-}
-
-// unschedulable is the status of a pod that no node takes.
-func unschedulable() *corev1.PodStatus {
-	return &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		Message: "0 nodes are available: insufficient cpu.",
-	}}}
-}
-
-func podIP(pod *corev1.Pod) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(pod.UID)) // never fails
-	v := h.Sum32()
-	return fmt.Sprintf("10.%d.%d.%d", 244+v>>24%10, v>>8&0xff, 1+v%253)
-}
-
-func sameStatus(a, b *corev1.PodStatus) bool {
-	x, y := a.DeepCopy(), b.DeepCopy()
-	x.QOSClass, y.QOSClass = "", ""
-	return equality.Semantic.DeepEqual(x, y)
 }
