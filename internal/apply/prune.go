@@ -82,3 +82,30 @@ func keeps(live *unstructured.Unstructured, owner Owner) bool {
 	return annotated(live, owner, pruneAnnotation, "disabled") || annotated(live, owner, reconcileAnnotation, "disabled") ||
 		annotated(live, owner, ssaAnnotation, "Ignore")
 }
+
+// Remaining lists the objects of an inventory that still stand and carry the owner's labels.
+func (c *Cluster) Remaining(ctx context.Context, owner Owner, inventory Inventory) ([]Ref, error) {
+	var left []Ref
+	for _, e := range inventory {
+		ref, err := e.Ref()
+		if err != nil {
+			return nil, err
+		}
+		mapping, err := c.mapper.RESTMapping(ref.groupKind())
+		if apimeta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		live, err := c.client(mapping.Resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		case owner.owns(live.GetLabels()) && !keeps(live, owner):
+			left = append(left, ref)
+		}
+	}
+	return left, nil
+}

@@ -213,7 +213,7 @@ func setLogger(o Options) error {
 	if !ok {
 		return fmt.Errorf("--log-level %q: choose trace, debug, info or error", o.LogLevel)
 	}
-	options := zap.Options{Level: level, TimeEncoder: zapcore.ISO8601TimeEncoder, Development: false}
+	options := zap.Options{Level: level, TimeEncoder: zapcore.ISO8601TimeEncoder, StacktraceLevel: zapcore.DPanicLevel}
 	switch o.LogEncoding {
 	case "json":
 	case "console":

@@ -159,8 +159,11 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if r := request(obj); r != "" {
 		obj.CommonStatus().LastHandledReconcileAt = r
 	}
-	if err := w.write(ctx, obj); err != nil {
+	if err := w.write(ctx, obj); err != nil && ctx.Err() == nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // the process is stopping: the next one goes on from what was written
 	}
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
