@@ -1,9 +1,62 @@
 // Package config holds the manifests that `sluice install` applies. The definitions and the role are generated.
 package config
 
-import "embed"
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"io"
+	"io/fs"
 
-// Files are crd/, rbac/ and manager/.
-//
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
 //go:embed crd rbac manager
-var Files embed.FS
+var files embed.FS
+
+// Definitions returns the CustomResourceDefinitions.
+func Definitions() ([]*unstructured.Unstructured, error) { return read("crd", nil) }
+
+// Controllers returns what runs the controllers in a namespace: its account, rights, Deployment and Service.
+func Controllers(namespace string) ([]*unstructured.Unstructured, error) {
+	rights, err := read("rbac", nil)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := read("manager", func(b []byte) []byte {
+		return bytes.ReplaceAll(b, []byte("flux-system"), []byte(namespace))
+	})
+	return append(rights, rest...), err
+}
+
+// read decodes the objects of all files in a directory.
+func read(dir string, change func([]byte) []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	err := fs.WalkDir(files, dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if change != nil {
+			b = change(b)
+		}
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096); ; {
+			o := &unstructured.Unstructured{}
+			err := decoder.Decode(&o.Object)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if len(o.Object) > 0 {
+				objects = append(objects, o)
+			}
+		}
+	})
+	return objects, err
+}

@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/config"
@@ -55,62 +51,32 @@ func (a *app) install() *cobra.Command {
 
 // manifests returns the objects to install in a namespace.
 func manifests(namespace string, o installOptions) ([]*unstructured.Unstructured, error) {
-	dirs := []string{"crd"}
-	if !o.crdsOnly {
-		dirs = append(dirs, "rbac", "manager")
+	objects, err := config.Definitions()
+	if err != nil || o.crdsOnly {
+		return objects, err
 	}
-	var objects []*unstructured.Unstructured
-	for _, dir := range dirs {
-		err := fs.WalkDir(config.Files, dir, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			b, err := config.Files.ReadFile(name)
-			if err != nil {
-				return err
-			}
-			if dir == "manager" {
-				b = bytes.ReplaceAll(b, []byte(defaultNamespace), []byte(namespace))
-			}
-			found, err := decode(b)
-			objects = append(objects, found...)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
+	controllers, err := config.Controllers(namespace)
+	if err != nil {
+		return nil, err
 	}
-	for _, obj := range objects {
+	for _, obj := range controllers {
 		if obj.GetKind() == "Deployment" && o.image != "" {
-			containers, _, err := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers")
-			if err != nil || len(containers) == 0 {
-				return nil, errors.Join(err, errors.New("the Deployment has no container"))
-			}
-			containers[0].(map[string]any)["image"] = o.image
-			if err := unstructured.SetNestedSlice(obj.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+			if err := setImage(obj, o.image); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return objects, nil
+	return append(objects, controllers...), nil
 }
 
-// decode reads the objects of a YAML stream.
-func decode(b []byte) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	for d := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096); ; {
-		o := &unstructured.Unstructured{}
-		err := d.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
-		}
+func setImage(deployment *unstructured.Unstructured, image string) error {
+	path := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(deployment.Object, path...)
+	if err != nil || len(containers) == 0 {
+		return errors.Join(err, errors.New("the Deployment has no container"))
 	}
+	containers[0].(map[string]any)["image"] = image
+	return unstructured.SetNestedSlice(deployment.Object, containers, path...)
 }
 
 func (a *app) export(objects []*unstructured.Unstructured) error {

@@ -129,21 +129,9 @@ func installDefinitions(t *testing.T, cfg *rest.Config) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	files, err := config.Files.ReadDir("crd")
+	objects, err := config.Definitions()
 	if err != nil {
 		t.Fatal(err)
-	}
-	var objects []*unstructured.Unstructured
-	for _, f := range files {
-		b, err := config.Files.ReadFile("crd/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(b, &o.Object); err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, o)
 	}
 	if _, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "crds"}, Objects: objects}); err != nil {
 		t.Fatal(err)
