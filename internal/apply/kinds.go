@@ -72,6 +72,10 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 	for _, o := range req.Objects {
 		gvk := o.GroupVersionKind()
 		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if newer := upgrade(o); meta.IsNoMatchError(err) && newer != nil {
+			o, gvk = newer, newer.GroupVersionKind()
+			mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		}
 		if meta.IsNoMatchError(err) && brought[gvk] == nil && !reset {
 			reset = true // once: the kind may be newer than what was discovered
 			c.mapper.Reset()
