@@ -104,8 +104,8 @@ func apiServerArgs(c certs, etcd string, o Options) ([]string, error) {
 		return args, nil
 	}
 	policy := c.file("audit-policy.yaml")
-	// Blocking: what was answered is in the log.
-	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking"),
+	// Blocking: what was answered is in the log. A size in MB that is not reached: it is never rotated away from its readers.
+	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking", "--audit-log-maxsize=100000"),
 		os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 
