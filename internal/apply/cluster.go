@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
@@ -16,22 +18,29 @@ import (
 // neither conflicts nor leaves fields behind.
 const DefaultFieldManager = "kustomize-controller"
 
+// defaultConcurrency is how many requests run at once within a stage.
+const defaultConcurrency = 8
+
 // ClusterOptions of a cluster.
 type ClusterOptions struct {
-	FieldManager string      // DefaultFieldManager when empty
-	Concurrency  int         // requests at once within a stage; 8 when 0
-	OnDrift      func(Owner) // called when a live object of the owner moved; must not block
+	FieldManager string        // DefaultFieldManager when empty
+	Concurrency  int           // requests at once within a stage; 8 when 0
+	Patience     time.Duration // how long definitions may take to be served and objects to go; 30 s when 0
+	OnDrift      func(Owner)   // called soon after a live object of the owner moved; must not block
 }
 
-// Cluster is one cluster under one identity. All owners that apply to it share its watches. It is safe for concurrent use.
+// Cluster is one cluster under one identity. All owners that apply to it share its watches. It is safe for concurrent
+// use, one call at a time for each owner.
 type Cluster struct {
-	options  ClusterOptions
-	dynamic  dynamic.Interface
-	metadata metadata.Interface
-	mapper   *restmapper.DeferredDiscoveryRESTMapper
+	options   ClusterOptions
+	dynamic   dynamic.Interface
+	metadata  metadata.Interface
+	discovery discovery.DiscoveryInterface
+	mapper    *restmapper.DeferredDiscoveryRESTMapper
+	edges     *notifier
 
 	mu      sync.Mutex
-	states  map[Owner]map[Ref]*applied
+	states  map[Owner]map[Ref]*applied // by Ref.key
 	watches map[watchKey]*driftWatch
 }
 
@@ -41,11 +50,16 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		o.FieldManager = DefaultFieldManager
 	}
 	if o.Concurrency <= 0 {
-		o.Concurrency = 8
+		o.Concurrency = defaultConcurrency
+	}
+	if o.Patience <= 0 {
+		o.Patience = defaultPatience
 	}
 	if o.OnDrift == nil {
 		o.OnDrift = func(Owner) {}
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.WarningHandlerWithContext = warningCollector{}
 	d, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -59,8 +73,9 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{
-		options: o, dynamic: d, metadata: m,
+		options: o, dynamic: d, metadata: m, discovery: disco,
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
+		edges:   newNotifier(o.OnDrift),
 		states:  map[Owner]map[Ref]*applied{},
 		watches: map[watchKey]*driftWatch{},
 	}, nil
@@ -72,12 +87,51 @@ func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 // Mapper knows the kinds of the cluster.
 func (c *Cluster) Mapper() meta.ResettableRESTMapper { return c.mapper }
 
-// Close stops all watches.
+// Close stops all watches. OnDrift is not called after it.
 func (c *Cluster) Close() {
+	c.edges.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, w := range c.watches {
 		w.stop()
 		delete(c.watches, k)
 	}
+	c.states = map[Owner]map[Ref]*applied{}
+}
+
+type warningsKey struct{}
+
+// warnings are what the API server remarks on the requests of one Apply.
+type warnings struct {
+	mu   sync.Mutex
+	all  []string
+	seen map[string]bool
+}
+
+func withWarnings(ctx context.Context) (context.Context, *warnings) {
+	w := &warnings{seen: map[string]bool{}}
+	return context.WithValue(ctx, warningsKey{}, w), w
+}
+
+// warningCollector hands warnings to whoever made the request.
+type warningCollector struct{}
+
+func (warningCollector) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	const miscellaneous = 299 // the only code by which the API server warns
+	w, ok := ctx.Value(warningsKey{}).(*warnings)
+	if !ok || code != miscellaneous || text == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.seen[text] {
+		w.seen[text] = true
+		w.all = append(w.all, text)
+	}
+}
+
+func (w *warnings) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all
 }

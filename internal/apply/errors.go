@@ -1,135 +1,181 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// maxNamed bounds how many problems one error tells in words.
-const maxNamed = 10
+const (
+	maxNamed = 10  // how many problems one error tells in words
+	maxWords = 600 // how many bytes of what the API server said one problem repeats
+	maxValue = 120 // how long a refused value may be to be repeated
+)
 
 func problem(format string, args ...any) *fault.Fault {
 	return fault.New(meta.ReconciliationFailedReason, format, args...)
 }
 
-// join puts problems into one error.
-func join(problems []error) error {
-	var found []error
-	for _, p := range problems {
-		if p != nil {
-			found = append(found, p)
-		}
-	}
-	if len(found) <= 1 {
-		return errors.Join(found...)
-	}
+// refused puts problems found before anything was written into one error.
+func refused(problems []error) error {
+	return join(problems, "%d objects refused, nothing was changed")
+}
+
+// failed puts problems of writing into one error.
+func failed(problems []error) error { return join(problems, "%d objects could not be applied") }
+
+func join(problems []error, title string) error {
 	var texts []string
-	for n, p := range found {
-		if n == maxNamed {
-			texts = append(texts, fmt.Sprintf("and %d more", len(found)-maxNamed))
-			break
+	var first error
+	for _, p := range problems {
+		if p == nil {
+			continue
+		}
+		if first == nil {
+			first = p
 		}
 		texts = append(texts, p.Error())
 	}
-	return problem("%s", strings.Join(texts, "; "))
+	if len(texts) <= 1 {
+		return first
+	}
+	all := fmt.Sprintf(title, len(texts))
+	if more := len(texts) - maxNamed; more > 0 {
+		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", more))
+	}
+	return problem("%s: %s", all, strings.Join(texts, "; "))
 }
 
 func show(o *unstructured.Unstructured) string {
 	return Ref{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}.String()
 }
 
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-
 // explain words what the API server said of an object.
-func (r *applyRun) explain(i *item, err error) error {
-	said := err.Error()
-	if i.ref.Kind == "Secret" {
-		said = quoted.ReplaceAllString(said, `"***"`) // values may stand in it
+func (r *run) explain(i *item, err error) error {
+	if f := fault.As(err); f != nil {
+		return f
 	}
-	p := problem("%s", i.ref).Because(errors.New(said))
+	p := problem("%s", i.ref).Because(errors.New(words(i, err)))
+	group := r.req.Owner.Group
 	switch {
 	case isImmutable(err):
-		return p.WithHint("The field cannot be changed in place: set spec.force, or the annotation %s%s: enabled on the object, to delete and create it anew",
-			r.req.Owner.Group, forceAnnotation)
-	case apierrors.IsForbidden(err):
-		return p.WithHint("Grant the right to the account that applies, or set spec.serviceAccountName to one that has it")
+		return p.WithHint("The field cannot be changed in place. Set spec.force, or the annotation %s%s: enabled on the object, to have it deleted and created anew; or undo the change",
+			group, forceAnnotation)
+	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "admission webhook"):
+		return p.WithHint("Grant this to the account that applies, or set spec.serviceAccountName to one that may")
 	case namespaceMissing(err, i.ref.Namespace):
-		return p.WithHint("Declare the namespace, or add a dependsOn to what brings it")
+		return p.WithHint("Declare the Namespace, or add a dependsOn to what brings it")
+	case kindGone(err):
+		r.mapper.Reset() // what was discovered is no longer true
+		return p.WithHint("The cluster no longer serves the kind: its CustomResourceDefinition was removed")
 	default:
 		return p
 	}
 }
 
+var (
+	quoted  = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	dumped  = regexp.MustCompile(`\{Value:.*?\}`)
+	refusal = regexp.MustCompile(`^[\w.-]+ "[^"]*" is (?:invalid|forbidden): `)
+)
+
+// words returns what the API server said, short of what it repeats of the object, and with no value of a Secret.
+func words(i *item, err error) string {
+	said := err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0 && apierrors.IsInvalid(err) {
+		var causes []string
+		for _, c := range status.Status().Details.Causes {
+			text := shorten(c.Message)
+			if c.Field != "" && c.Field != "<nil>" {
+				text = c.Field + ": " + text
+			}
+			causes = append(causes, text)
+		}
+		said = strings.Join(causes, ", ")
+	} else {
+		said = refusal.ReplaceAllString(said, "")
+	}
+	if isSecret(i.ref.groupKind()) {
+		said = mask(said, i.desired)
+	}
+	if len(said) > maxWords {
+		said = strings.ToValidUTF8(said[:maxWords], "") + "…"
+	}
+	return said
+}
+
+// shorten cuts a refused value that is as long as a pod template from what the API server said.
+func shorten(said string) string {
+	value, found := strings.CutPrefix(said, "Invalid value: ")
+	at := strings.LastIndex(value, ": ")
+	if found && at > maxValue {
+		return value[at+2:]
+	}
+	return said
+}
+
+// mask takes out of a text what may be a value of a Secret.
+func mask(said string, secret *unstructured.Unstructured) string {
+	said = dumped.ReplaceAllString(said, "{***}")
+	said = quoted.ReplaceAllString(said, `"***"`)
+	for _, field := range []string{"data", "stringData"} {
+		values, ok := secret.Object[field].(map[string]any)
+		if !ok {
+			continue
+		}
+		for _, v := range values {
+			if text := fmt.Sprint(v); text != "" {
+				said = strings.ReplaceAll(said, text, "***")
+			}
+		}
+	}
+	return said
+}
+
+// immutables are the ways in which the API server says that a field is set once.
+var immutables = []string{
+	"immutable", "may not change once set", "may not be changed", "cannot be changed", "cannot change",
+	"updates to statefulset spec for fields other than", "pod updates may not change fields other than", "updates to parameters are forbidden",
+}
+
 // isImmutable tells whether the server refused the change of a field that is set once.
 func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && (strings.Contains(err.Error(), "immutable") || strings.Contains(err.Error(), "may not change once set") ||
-		strings.Contains(err.Error(), "updates to statefulset spec for fields other than"))
+	return apierrors.IsInvalid(err) && slices.ContainsFunc(immutables, func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
 // namespaceMissing tells whether the server found the namespace, not the object, missing.
 func namespaceMissing(err error, namespace string) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return strings.Contains(err.Error(), fmt.Sprintf("namespaces %q not found", namespace))
-	}
-	d := status.Status().Details
-	return apierrors.IsNotFound(err) && d != nil && d.Kind == "namespaces" && d.Name == namespace
-}
-
-// established waits until the definitions of a stage are served, woken by their changes.
-func (r *applyRun) established(ctx context.Context, stage []*item) error {
-	found := false
-	for _, i := range stage {
-		if i.ref.Kind != crdKind || i.action == Unchanged || i.action == Skipped {
-			continue
-		}
-		found = true
-		if err := r.waitEstablished(ctx, i); err != nil {
-			return err
-		}
-	}
-	if found {
-		r.mapper.Reset()
-	}
-	return nil
-}
-
-func (r *applyRun) waitEstablished(ctx context.Context, i *item) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	w, err := r.client(i.resource, "").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + i.ref.Name})
-	if err != nil {
-		return r.explain(i, err)
-	}
-	defer w.Stop()
-	for e := range w.ResultChan() {
-		if o, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Deleted && isEstablished(o) {
-			return nil
-		}
-	}
-	return problem("%s is not established", i.ref).WithHint("Its conditions say why, such as a name that another definition has taken")
-}
-
-func isEstablished(o *unstructured.Unstructured) bool {
-	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
-	if err != nil {
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
 		return false
 	}
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-			return true
-		}
-	}
-	return false
+	d := status.Status().Details
+	return d != nil && d.Kind == "namespaces" && d.Name == namespace
 }
+
+// notServed tells whether the server does not know a kind, or a field of it, which it will in a moment if the definition is new.
+func notServed(err error) bool {
+	return kindGone(err) || err != nil && strings.Contains(err.Error(), "field not declared in schema")
+}
+
+// kindGone tells whether the server found the kind, not the object, missing.
+func kindGone(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
+}
+
+// dryRunUnsupported tells whether a webhook stands in the way that cannot be dry-run.
+func dryRunUnsupported(err error) bool {
+	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
+}
+
+// isGone tells whether an object is not there, or not the one that was meant.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -3,6 +3,7 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,6 +39,10 @@ func (r Ref) groupKind() schema.GroupKind { return schema.GroupKind{Group: r.Gro
 func (r Ref) key() Ref {
 	r.Version = ""
 	return r
+}
+
+func (r Ref) compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Group, o.Group), cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Namespace, o.Namespace), cmp.Compare(r.Name, o.Name))
 }
 
 // Entry is how an inventory names an object: the documented form of status.inventory.

@@ -2,11 +2,10 @@ package apply
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"encoding/base64"
+	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,27 +21,31 @@ const (
 	reconcileAnnotation = "/reconcile" // disabled: left alone
 )
 
-const crdKind = "CustomResourceDefinition"
-
 // item is an object on its way into the cluster.
 type item struct {
 	desired  *unstructured.Unstructured
 	ref      Ref
 	resource schema.GroupVersionResource
-	scoped   bool // namespaced
-	defined  bool // its kind is served; if not, a definition of the same set brings it
-	hash     string
-	action   Action
-	recreate bool // an immutable field changed, and force is set
-	checked  bool // the server has seen it in a dry-run
+	hash     [sha256.Size]byte // of desired
+
+	deferred    bool   // cannot be dry-run before others of the set are there
+	checked     bool   // the server has seen it in a dry-run
+	action      Action // what is to be done, as far as is known; once done, what was done
+	done        bool
+	version     string // the live resource version that the dry-run met; empty if there is no such object
+	terminating bool   // the live object is on its way out
+	recreate    bool   // an immutable field changed, and force is set
+	takeOver    bool   // fields of other managers become ours before it is applied
 }
 
 // newItem normalizes an object for its owner.
 func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMapping) (*item, error) {
 	o = o.DeepCopy()
-	namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	if o.GetName() == "" {
+		return nil, fmt.Errorf("it has no metadata.name")
+	}
 	switch {
-	case !namespaced:
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		o.SetNamespace("")
 	case o.GetNamespace() == "":
 		o.SetNamespace(metav1.NamespaceDefault)
@@ -53,18 +56,45 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	}
 	labels[owner.nameLabel()], labels[owner.namespaceLabel()] = owner.Name, owner.Namespace
 	o.SetLabels(labels)
+	// What an export from a cluster leaves behind says nothing of what is wanted.
 	unstructured.RemoveNestedField(o.Object, "status")
-	unstructured.RemoveNestedField(o.Object, "metadata", "creationTimestamp")
+	for _, f := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", f)
+	}
+	if isSecret(o.GroupVersionKind().GroupKind()) {
+		encodeStringData(o)
+	}
 	b, err := o.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(b)
 	gvk := o.GroupVersionKind()
 	return &item{
-		desired: o, resource: mapping.Resource, scoped: namespaced, hash: hex.EncodeToString(sum[:]),
+		desired: o, resource: mapping.Resource, hash: sha256.Sum256(b),
 		ref: Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()},
 	}, nil
+}
+
+func isSecret(gk schema.GroupKind) bool { return gk == schema.GroupKind{Kind: "Secret"} }
+
+// encodeStringData moves stringData to data: it is written, never stored, so nobody could tell whether it moved.
+func encodeStringData(o *unstructured.Unstructured) {
+	plain, found, err := unstructured.NestedStringMap(o.Object, "stringData")
+	if err != nil || !found {
+		return // the API server says what is wrong with it
+	}
+	data, _, err := unstructured.NestedMap(o.Object, "data")
+	if err != nil {
+		return
+	}
+	if data == nil {
+		data = map[string]any{}
+	}
+	for k, v := range plain {
+		data[k] = base64.StdEncoding.EncodeToString([]byte(v))
+	}
+	o.Object["data"] = data
+	delete(o.Object, "stringData")
 }
 
 func (c *Cluster) client(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
@@ -75,44 +105,11 @@ func (c *Cluster) client(resource schema.GroupVersionResource, namespace string)
 }
 
 // annotated tells whether an annotation of the owner's group has a value, in any case.
-func annotated(o *unstructured.Unstructured, owner Owner, suffix, value string) bool {
+func annotated(o metav1.Object, owner Owner, suffix, value string) bool {
 	return strings.EqualFold(o.GetAnnotations()[owner.Group+suffix], value)
 }
 
-// same tells whether applying would change nothing: neither what the object holds, nor which fields are ours.
-func same(live, wouldBe *unstructured.Unstructured, manager string) bool {
-	return fingerprint(live.GetManagedFields(), manager) == fingerprint(wouldBe.GetManagedFields(), manager) &&
-		equality.Semantic.DeepEqual(bare(live), bare(wouldBe))
-}
-
-// bare is what of an object is declared, not observed.
-func bare(o *unstructured.Unstructured) map[string]any {
-	o = o.DeepCopy()
-	unstructured.RemoveNestedField(o.Object, "status")
-	for _, f := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"} {
-		unstructured.RemoveNestedField(o.Object, "metadata", f)
-	}
-	return o.Object
-}
-
-// fingerprint is the set of fields that our manager applied. The API server takes a field out of it as soon as anybody
-// else changes its value, so that it stays as it is exactly as long as everything that we applied does.
-func fingerprint(fields []metav1.ManagedFieldsEntry, manager string) string {
-	h := sha256.New()
-	for _, e := range fields {
-		if e.Manager != manager || e.Operation != metav1.ManagedFieldsOperationApply || e.Subresource != "" || e.FieldsV1 == nil {
-			continue
-		}
-		// Clients differ in the order of keys: decoding and encoding sorts them.
-		var set any
-		if json.Unmarshal(e.FieldsV1.GetRawBytes(), &set) != nil {
-			continue
-		}
-		b, err := json.Marshal(set)
-		if err != nil {
-			continue // what was just decoded can be encoded
-		}
-		h.Write(b)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+// leftAlone tells whether an object says that it is not to be touched.
+func leftAlone(o metav1.Object, owner Owner) bool {
+	return annotated(o, owner, reconcileAnnotation, "disabled") || annotated(o, owner, ssaAnnotation, "Ignore")
 }

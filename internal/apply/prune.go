@@ -7,16 +7,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Prune deletes the objects of an inventory that still carry the owner's labels, in the reverse order of applying. What is
-// gone already is no error; what another owner took over, and what says that it is not to be pruned, is left.
+// Prune deletes the objects of an inventory that still carry the owner's labels, in the reverse order of applying; what
+// they own goes in the background. What is gone already is no error, and no change. What another owner took over is left,
+// and so is what says that it is not to be pruned, which the changes list as skipped.
 func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Change, error) {
-	var refs []Ref
+	var items []*item
 	var problems []error
 	for _, e := range stale {
 		ref, err := e.Ref()
@@ -24,88 +25,104 @@ func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Ch
 			problems = append(problems, err)
 			continue
 		}
-		refs = append(refs, ref)
+		c.dropRef(owner, ref) // its end is no drift
+		items = append(items, &item{ref: ref})
 	}
-	slices.SortStableFunc(refs, func(a, b Ref) int { return rank(b) - rank(a) })
+	slices.SortFunc(items, func(a, b *item) int { return byRank(b, a) })
+	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
+	for _, stage := range stages(items) {
+		if found := r.each(ctx, stage, r.prune); slices.ContainsFunc(found, func(err error) bool { return err != nil }) {
+			problems = append(problems, found...)
+			break // what others build on stays until they are gone
+		}
+	}
 	var changes []Change
-	for _, ref := range refs {
-		done, err := c.pruneOne(ctx, owner, ref)
-		if err != nil {
-			problems = append(problems, fault.New(meta.PruneFailedReason, "cannot delete %s", ref).Because(err))
-			continue
-		}
-		if done {
-			changes = append(changes, Change{ref, Deleted})
+	for _, i := range items {
+		if i.done {
+			changes = append(changes, Change{i.ref, i.action})
 		}
 	}
-	if err := join(problems); err != nil {
+	if err := join(problems, "%d objects could not be deleted"); err != nil {
 		return changes, fault.New(meta.PruneFailedReason, "pruning failed").Because(err)
 	}
 	return changes, nil
 }
 
-func (c *Cluster) pruneOne(ctx context.Context, owner Owner, ref Ref) (bool, error) {
+func (r *run) prune(ctx context.Context, i *item) error {
+	owner := r.req.Owner
+	resource, served, err := r.resource(i.ref)
+	if err != nil {
+		return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
+	}
+	if !served {
+		return nil // the kind is gone, and its objects with it
+	}
+	live, err := r.metadata.Resource(resource).Namespace(i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
+	case !owner.owns(live.Labels) || live.DeletionTimestamp != nil:
+		return nil
+	case leftAlone(live, owner) || annotated(live, owner, pruneAnnotation, "disabled"):
+		i.done = true
+		return i.found(Skipped)
+	}
+	policy := metav1.DeletePropagationBackground
+	err = r.metadata.Resource(resource).Namespace(i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{
+		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &live.UID},
+	})
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
+	}
+	i.done = true
+	return i.found(Deleted)
+}
+
+// AwaitGone waits, woken by their changes, until none of the inventory's objects that carry the owner's labels and are on
+// their way out is there any more, for as long as the context and the cluster's patience last.
+func (c *Cluster) AwaitGone(ctx context.Context, owner Owner, gone Inventory) error {
+	var items []*item
+	for _, e := range gone {
+		if ref, err := e.Ref(); err == nil {
+			items = append(items, &item{ref: ref})
+		}
+	}
+	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
+	return join(r.each(ctx, items, func(ctx context.Context, i *item) error {
+		resource, served, err := r.resource(i.ref)
+		if err != nil || !served {
+			return err
+		}
+		live, err := c.metadata.Resource(resource).Namespace(i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && (live.DeletionTimestamp == nil || !owner.owns(live.Labels)) {
+			return nil
+		}
+		return c.gone(ctx, resource, i.ref)
+	}), "%d objects are still there")
+}
+
+// resource finds what serves a kind. It reports false only if the cluster is sure that nothing does: a discovery that
+// failed in part, as it does while an aggregated API is down, says nothing of the kinds behind it.
+func (c *Cluster) resource(ref Ref) (schema.GroupVersionResource, bool, error) {
 	mapping, err := c.mapper.RESTMapping(ref.groupKind(), ref.Version)
 	if apimeta.IsNoMatchError(err) {
 		c.mapper.Reset()
-		mapping, err = c.mapper.RESTMapping(ref.groupKind())
+		mapping, err = c.mapper.RESTMapping(ref.groupKind()) // any version will do
 	}
-	if apimeta.IsNoMatchError(err) {
-		return false, nil // the kind is gone, and its objects with it
+	if err == nil {
+		return mapping.Resource, true, nil
 	}
-	if err != nil {
-		return false, err
+	if !apimeta.IsNoMatchError(err) {
+		return schema.GroupVersionResource{}, false, err
 	}
-	resource := c.client(mapping.Resource, ref.Namespace)
-	live, err := resource.Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	_, err = c.discovery.ServerResourcesForGroupVersion(schema.GroupVersion{Group: ref.Group, Version: ref.Version}.String())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return schema.GroupVersionResource{}, false, err
 	}
-	if err != nil {
-		return false, err
-	}
-	if !owner.owns(live.GetLabels()) || live.GetDeletionTimestamp() != nil || keeps(live, owner) {
-		return false, nil
-	}
-	policy, uid := metav1.DeletePropagationBackground, live.GetUID()
-	err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{
-		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},
-	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return false, nil // gone, or another object by the same name by now
-	}
-	return err == nil, err
-}
-
-// keeps tells whether the object says that it is to stay.
-func keeps(live *unstructured.Unstructured, owner Owner) bool {
-	return annotated(live, owner, pruneAnnotation, "disabled") || annotated(live, owner, reconcileAnnotation, "disabled") ||
-		annotated(live, owner, ssaAnnotation, "Ignore")
-}
-
-// Remaining lists the objects of an inventory that still stand and carry the owner's labels.
-func (c *Cluster) Remaining(ctx context.Context, owner Owner, inventory Inventory) ([]Ref, error) {
-	var left []Ref
-	for _, e := range inventory {
-		ref, err := e.Ref()
-		if err != nil {
-			return nil, err
-		}
-		mapping, err := c.mapper.RESTMapping(ref.groupKind())
-		if apimeta.IsNoMatchError(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		live, err := c.client(mapping.Resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		case owner.owns(live.GetLabels()) && !keeps(live, owner):
-			left = append(left, ref)
-		}
-	}
-	return left, nil
+	return schema.GroupVersionResource{}, false, nil
 }

@@ -452,7 +452,7 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"out":                {"BuildFailed", "reaches out of the source"},
 		"link":               {"BuildFailed", "x.yaml"},
 		"refused":            {"ReconciliationFailed", "Service/" + s.namespace + "/refused-b"},
-		"unknown":            {"ReconciliationFailed", "no kind Nothing"},
+		"unknown":            {"ReconciliationFailed", "does not serve kind Nothing"},
 		"nowhere":            {"BuildFailed", "path not found"},
 		"missing-source":     {"ArtifactFailed", "/none' not found"},
 		"missing-dependency": {"DependencyNotReady", "/none' not found"},

@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -268,12 +267,7 @@ func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomiza
 	if _, err = target.Cluster.Prune(ctx, ownerOf(obj), inventory); err != nil || obj.Spec.DeletionPolicy != kustomizev1.DeletionPolicyWaitForTermination {
 		return err
 	}
-	left, err := target.Cluster.Remaining(ctx, ownerOf(obj), inventory)
-	if err == nil && len(left) > 0 {
-		err = fault.New(meta.PruneFailedReason, "%d objects are still terminating, among them %s", len(left), left[0]).
-			WithHint("spec.deletionPolicy waits for them: if one does not go, look at its finalizers")
-	}
-	return err
+	return target.Cluster.AwaitGone(ctx, ownerOf(obj), inventory)
 }
 
 // collects tells whether deleting the object deletes what it made.

@@ -1,14 +1,18 @@
 package testenv
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
-	"io"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Git is a git server with the repositories under Root.
@@ -16,7 +20,8 @@ type Git struct {
 	tb     testing.TB
 	Root   string
 	URL    string // http(s)://host:port
-	SSHURL string // ssh://git@host:port, when asked for
+	SSHURL string // ssh://git@host:port, with --ssh-addr
+	CA     []byte // PEM of the certificate authority, with --tls-dir
 	stop   func()
 }
 
@@ -29,15 +34,20 @@ func NewGit(tb testing.TB, args ...string) *Git {
 // ServeGit starts a git server over an existing root.
 func ServeGit(tb testing.TB, root string, args ...string) *Git {
 	tb.Helper()
-	lines, stop, err := startStoppable(append([]string{"git", "--root", root}, args...)...)
+	c, err := start(append([]string{"git", "--root", root}, args...)...)
 	if err != nil {
 		tb.Fatalf("cannot start the git server: %v", err)
 	}
-	g := &Git{tb: tb, Root: root, URL: lines[0], stop: stop}
-	if len(lines) > 1 {
-		g.SSHURL = lines[1]
+	tb.Cleanup(c.stop)
+	g := &Git{tb: tb, Root: root, URL: c.printed[0], stop: c.stop}
+	if len(c.printed) > 1 {
+		g.SSHURL = c.printed[1]
 	}
-	tb.Cleanup(stop)
+	if i := slices.Index(args, "--tls-dir"); i >= 0 {
+		if g.CA, err = os.ReadFile(filepath.Join(args[i+1], "ca.crt")); err != nil {
+			tb.Fatal(err)
+		}
+	}
 	return g
 }
 
@@ -47,10 +57,26 @@ func (g *Git) Stop() { g.stop() }
 // Init makes an empty bare repository whose branch is main.
 func (g *Git) Init(repo string) {
 	g.tb.Helper()
-	g.run("", nil, "init", "-q", "--bare", "-b", "main", g.dir(repo))
+	if out, err := exec.Command("git", "init", "-q", "--bare", "-b", "main", g.dir(repo)).CombinedOutput(); err != nil {
+		g.tb.Fatalf("git init: %v\n%s", err, out)
+	}
 }
 
-// Commit adds a commit to the branch main that sets files to contents; a content that is empty deletes the file.
+// Symlink is the content of a file that is a symbolic link.
+func Symlink(target string) string { return symlink + target }
+
+// Executable is the content of a file that may be run.
+func Executable(content string) string { return executable + content }
+
+// Delete is the content of a file that a commit deletes.
+const Delete = ""
+
+const (
+	symlink    = "symlink:"
+	executable = "executable:"
+)
+
+// Commit adds a commit to the branch main that sets files to contents, or to [Delete], [Symlink] or [Executable].
 // It makes the repository if need be and returns the commit's hash.
 func (g *Git) Commit(repo string, files map[string]string) string {
 	g.tb.Helper()
@@ -63,83 +89,91 @@ func (g *Git) CommitTo(repo, ref string, files map[string]string) string {
 	if _, err := os.Stat(g.dir(repo)); os.IsNotExist(err) {
 		g.Init(repo)
 	}
-	index := filepath.Join(g.tb.TempDir(), "index")
-	env := []string{"GIT_INDEX_FILE=" + index}
-	parent, err := g.try(repo, env, "", "rev-parse", "--verify", "-q", ref)
-	args := []string{"commit-tree", "-m", "change"}
-	if err == nil {
-		g.git(repo, env, "", "read-tree", parent)
-		args = append(args, "-p", parent)
+	parent, err := g.try(repo, "", "rev-parse", "--verify", "-q", ref+"^{commit}")
+	if err != nil {
+		parent = ""
 	}
-	var info strings.Builder
-	for name, content := range files {
-		if content == "" {
-			info.WriteString("0 0000000000000000000000000000000000000000\t" + name + "\n")
-			continue
-		}
-		mode := "100644"
-		if target, ok := strings.CutPrefix(content, "symlink:"); ok {
-			mode, content = "120000", target
-		}
-		info.WriteString(mode + " " + g.git(repo, env, content, "hash-object", "-w", "--stdin") + "\t" + name + "\n")
-	}
-	g.git(repo, env, info.String(), "update-index", "--add", "--index-info")
-	commit := g.git(repo, env, "", append(args, g.git(repo, env, "", "write-tree"))...)
-	g.git(repo, env, "", "update-ref", ref, commit)
-	return commit
+	return g.git(repo, stream(ref, parent, files), "fast-import", "--quiet", "--force")
+}
+
+// ForcePush makes a reference a single commit without a past, and returns its hash.
+func (g *Git) ForcePush(repo, ref string, files map[string]string) string {
+	g.tb.Helper()
+	return g.git(repo, stream(ref, "", files), "fast-import", "--quiet", "--force")
+}
+
+// SetRef points a reference, such as refs/tags/v1 or refs/pull/1/head, to a commit.
+func (g *Git) SetRef(repo, ref, commit string) {
+	g.tb.Helper()
+	g.git(repo, "", "update-ref", ref, commit)
 }
 
 // Run runs git in the repository and returns what it printed.
 func (g *Git) Run(repo string, args ...string) string {
 	g.tb.Helper()
-	return g.git(repo, nil, "", args...)
+	return g.git(repo, "", args...)
 }
 
-// Stats returns the server's counts: advertisements, fetches, pushes and bytesSent.
+// Stats returns the server's counts: advertisements, fetches, pushes, bytesSent and bytesReceived.
 func (g *Git) Stats() map[string]int64 {
 	g.tb.Helper()
-	resp, err := http.Get(g.URL + "/-/stats")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(g.CA)
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+	}}
+	resp, err := client.Get(g.URL + "/-/stats")
 	if err != nil {
 		g.tb.Fatal(err)
 	}
-	defer resp.Body.Close() // read to its end
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		g.tb.Fatal(err)
-	}
+	defer resp.Body.Close() // it is read
 	stats := map[string]int64{}
-	if err := json.Unmarshal(b, &stats); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
 		g.tb.Fatal(err)
 	}
 	return stats
 }
 
+// stream is a commit in the format of git fast-import: a process a commit, however many files it has.
+func stream(ref, parent string, files map[string]string) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "feature done\ncommit %s\nmark :1\ncommitter Test <test@example.com> %d +0000\ndata 6\nchange\n", ref, time.Now().Unix())
+	if parent != "" {
+		fmt.Fprintf(&s, "from %s\n", parent)
+	}
+	for name, content := range files {
+		mode := "100644"
+		if target, ok := strings.CutPrefix(content, symlink); ok {
+			mode, content = "120000", target
+		} else if program, ok := strings.CutPrefix(content, executable); ok {
+			mode, content = "100755", program
+		}
+		if content == Delete {
+			fmt.Fprintf(&s, "D %s\n", name)
+			continue
+		}
+		fmt.Fprintf(&s, "M %s inline %s\ndata %d\n%s\n", mode, name, len(content), content)
+	}
+	s.WriteString("\nget-mark :1\ndone\n")
+	return s.String()
+}
+
 func (g *Git) dir(repo string) string { return filepath.Join(g.Root, repo+".git") }
 
-func (g *Git) git(repo string, env []string, stdin string, args ...string) string {
+func (g *Git) git(repo, stdin string, args ...string) string {
 	g.tb.Helper()
-	out, err := g.try(repo, env, stdin, args...)
+	out, err := g.try(repo, stdin, args...)
 	if err != nil {
 		g.tb.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
 }
 
-func (g *Git) try(repo string, env []string, stdin string, args ...string) (string, error) {
+func (g *Git) try(repo, stdin string, args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"--git-dir", g.dir(repo)}, args...)...)
-	cmd.Env = append(os.Environ(), append(env,
-		"GIT_AUTHOR_NAME=Test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=Test", "GIT_COMMITTER_EMAIL=test@example.com",
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=Test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=Test", "GIT_COMMITTER_EMAIL=test@example.com")
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
-}
-
-func (g *Git) run(dir string, env []string, args ...string) {
-	g.tb.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		g.tb.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
 }

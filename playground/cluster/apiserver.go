@@ -18,7 +18,10 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-const serviceRange = "10.96.0.0/16"
+const (
+	serviceRange = "10.96.0.0/16"
+	firstService = "10.96.0.1" // the API server's own
+)
 
 // auditPolicy counts requests without their bodies: a watch as it starts, the others as they end.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -34,7 +37,7 @@ type apiServer struct {
 }
 
 // startAPIServer serves until the context ends; an end that nobody asked for is sent to failed.
-func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed chan<- error) (_ *apiServer, err error) {
+func startAPIServer(ctx context.Context, c certs, etcd string, o Options, failed chan<- error) (_ *apiServer, err error) {
 	listener, err := loopback(o.Port)
 	if err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed c
 			err = errors.Join(err, listener.Close())
 		}
 	}()
-	args, err := apiServerArgs(p, etcd, o)
+	args, err := apiServerArgs(c, etcd, o)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed c
 		done: make(chan struct{}),
 		config: &rest.Config{
 			Host:            "https://" + listener.Addr().String(),
-			TLSClientConfig: rest.TLSClientConfig{CAData: p.ca.cert, CertData: p.admin.cert, KeyData: p.admin.key},
+			TLSClientConfig: rest.TLSClientConfig{CAData: c.ca, CertData: c.admin.Cert, KeyData: c.admin.Key},
 			QPS:             -1, // unthrottled: it is on the same machine
 		},
 	}
@@ -81,15 +84,15 @@ func startAPIServer(ctx context.Context, p pki, etcd string, o Options, failed c
 	return server, nil
 }
 
-func apiServerArgs(p pki, etcd string, o Options) ([]string, error) {
+func apiServerArgs(c certs, etcd string, o Options) ([]string, error) {
 	args := []string{
 		"--bind-address=127.0.0.1",
 		"--etcd-servers=" + etcd,
-		"--tls-cert-file=" + p.file("server.crt"), "--tls-private-key-file=" + p.file("server.key"),
-		"--client-ca-file=" + p.file("ca.crt"),
+		"--tls-cert-file=" + c.file("server.crt"), "--tls-private-key-file=" + c.file("server.key"),
+		"--client-ca-file=" + c.file("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + p.file("service-account.crt"),
-		"--service-account-signing-key-file=" + p.file("service-account.key"),
+		"--service-account-key-file=" + c.file("service-account.crt"),
+		"--service-account-signing-key-file=" + c.file("service-account.key"),
 		"--service-cluster-ip-range=" + serviceRange,
 		"--authorization-mode=RBAC",
 		"--endpoint-reconciler-type=none", // there is no other API server to know of
@@ -100,9 +103,9 @@ func apiServerArgs(p pki, etcd string, o Options) ([]string, error) {
 	if o.AuditLog == "" {
 		return args, nil
 	}
-	policy := p.file("audit-policy.yaml")
-	// Blocking: what was answered is in the log.
-	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking"),
+	policy := c.file("audit-policy.yaml")
+	// Blocking: what was answered is in the log. A size in MB that is not reached: it is never rotated away from its readers.
+	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking", "--audit-log-maxsize=100000"),
 		os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 

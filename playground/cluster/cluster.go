@@ -9,6 +9,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -64,7 +65,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 // start starts the parts, each with what ends it. They end in the reverse order: the API server must still reach etcd.
 func (c *Cluster) start(ctx context.Context, dir string, o Options) error {
-	pki, err := loadPKI(filepath.Join(dir, "pki"))
+	certs, err := loadCerts(filepath.Join(dir, "pki"))
 	if err != nil {
 		return fmt.Errorf("cannot make the certificates: %w", err)
 	}
@@ -75,7 +76,7 @@ func (c *Cluster) start(ctx context.Context, dir string, o Options) error {
 	c.stop = append(c.stop, etcd.stop)
 	run, cancel := context.WithCancel(context.Background())
 	c.stop = append(c.stop, cancel)
-	server, err := startAPIServer(run, pki, etcd.endpoint, o, c.failed)
+	server, err := startAPIServer(run, certs, etcd.endpoint, o, c.failed)
 	if err != nil {
 		return fmt.Errorf("cannot start the API server: %w", err)
 	}
@@ -91,7 +92,7 @@ func (c *Cluster) start(ctx context.Context, dir string, o Options) error {
 	if err := server.waitReady(ctx, c.failed); err != nil {
 		return fmt.Errorf("the API server did not become ready: %w", err)
 	}
-	if err := startControllers(run, named(c.admin, "controllers"), pki); err != nil {
+	if err := startControllers(run, named(c.admin, "controllers"), certs); err != nil {
 		return fmt.Errorf("cannot start the controllers: %w", err)
 	}
 	if err := startSimulator(run, named(c.admin, "nodes"), o.Nodes); err != nil {
@@ -151,6 +152,7 @@ func (c *Cluster) Stop() {
 
 // WriteKubeconfig writes an admin kubeconfig, readable by the owner only, in one step.
 func (c *Cluster) WriteKubeconfig(file string) error {
+	encode := base64.StdEncoding.EncodeToString
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters:
@@ -167,7 +169,7 @@ contexts:
 - name: playground
   context: {cluster: playground, user: admin}
 current-context: playground
-`, c.admin.Host, b64(c.admin.CAData), b64(c.admin.CertData), b64(c.admin.KeyData))
+`, c.admin.Host, encode(c.admin.CAData), encode(c.admin.CertData), encode(c.admin.KeyData))
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".kubeconfig-*") // made with mode 0600
 	if err != nil {
 		return err
@@ -176,5 +178,8 @@ current-context: playground
 	if err := errors.Join(err, tmp.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return os.Rename(tmp.Name(), file)
+	if err := os.Rename(tmp.Name(), file); err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
 }

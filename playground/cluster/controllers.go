@@ -70,7 +70,7 @@ type manager struct {
 }
 
 // startControllers runs the real controllers of Kubernetes that a delivery is seen through, until the context ends.
-func startControllers(ctx context.Context, cfg *rest.Config, p pki) error {
+func startControllers(ctx context.Context, cfg *rest.Config, c certs) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func startControllers(ctx context.Context, cfg *rest.Config, p pki) error {
 	}
 	m.workloads(ctx)
 	m.networkAndStorage(ctx)
-	m.serviceAccounts(ctx, p)
+	m.serviceAccounts(ctx, c)
 	m.disruptions(ctx)
 	m.quotas(ctx)
 	m.garbage(ctx)
@@ -133,12 +133,12 @@ func (m *manager) networkAndStorage(ctx context.Context) {
 	m.add(pvprotection.NewPVProtectionController(logger, core.PersistentVolumes(), m.client), nil)
 }
 
-func (m *manager) serviceAccounts(ctx context.Context, p pki) {
+func (m *manager) serviceAccounts(ctx context.Context, c certs) {
 	logger, core := klog.FromContext(ctx), m.shared.Core().V1()
 	m.add(accounts.NewServiceAccountsController(logger, core.ServiceAccounts(), core.Namespaces(), m.client, accounts.DefaultServiceAccountsControllerOptions()))
-	m.add(rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), m.client, p.ca.cert))
+	m.add(rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), m.client, c.ca))
 	m.add(clusterroleaggregation.NewClusterRoleAggregation(m.shared.Rbac().V1().ClusterRoles(), m.client.RbacV1()), nil)
-	key, err := keyutil.PrivateKeyFromFile(p.file("service-account.key"))
+	key, err := keyutil.PrivateKeyFromFile(c.file("service-account.key"))
 	if err != nil {
 		m.errs = append(m.errs, err)
 		return
@@ -149,7 +149,7 @@ func (m *manager) serviceAccounts(ctx context.Context, p pki) {
 		return
 	}
 	m.add(accounts.NewTokensController(logger, core.ServiceAccounts(), core.Secrets(), m.client,
-		accounts.TokensControllerOptions{TokenGenerator: tokens, RootCA: p.ca.cert}))
+		accounts.TokensControllerOptions{TokenGenerator: tokens, RootCA: c.ca}))
 }
 
 func (m *manager) disruptions(ctx context.Context) {

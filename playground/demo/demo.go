@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,19 +98,13 @@ func (d *demo) serveGit(context.Context) (func(), error) {
 			return nil, err
 		}
 	}
-	resolved, err := git.Root(root)
+	server, err := git.Start(git.Options{Root: root, Addr: "127.0.0.1:0"})
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	d.gitURL = "http://" + listener.Addr().String()
-	server := &http.Server{Handler: &git.HTTP{Root: resolved}, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = server.Serve(listener) }() // ends when it is closed
+	d.gitURL = server.URL
 	if err := run("", "git", "clone", "-q", d.gitURL+"/webapp", filepath.Join(d.dir, "webapp")); err != nil {
-		return nil, err
+		return nil, errors.Join(err, server.Close())
 	}
 	return func() { _ = server.Close() }, nil
 }

@@ -3,10 +3,12 @@
 package git
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -17,53 +19,69 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// Stats counts what was asked of the server.
-type Stats struct {
-	Advertisements atomic.Int64 // of references
-	Fetches        atomic.Int64 // packs sent
-	Pushes         atomic.Int64
-	BytesSent      atomic.Int64
+// stats counts what was asked of a server. Its zero value is ready.
+type stats struct {
+	advertisements atomic.Int64 // of references
+	fetches        atomic.Int64 // packs sent
+	pushes         atomic.Int64
+	bytesSent      atomic.Int64
+	bytesReceived  atomic.Int64
 }
 
-// repository returns the directory of the bare repository that a client names; ".git" may be left out.
+func (s *stats) counts() map[string]int64 {
+	return map[string]int64{
+		"advertisements": s.advertisements.Load(), "fetches": s.fetches.Load(), "pushes": s.pushes.Load(),
+		"bytesSent": s.bytesSent.Load(), "bytesReceived": s.bytesReceived.Load(),
+	}
+}
+
+// resolve finds the directory that repositories are served from.
+func resolve(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// repository returns the directory of the bare repository that a client names; ".git" may be left out. A name that leads
+// out of the root, itself or by a symbolic link, is not found.
 func repository(root, name string) (string, error) {
-	clean := filepath.Clean("/" + strings.TrimPrefix(name, "/"))
-	if strings.ContainsRune(clean, 0) {
+	if strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("repository %q not found", name)
 	}
+	clean := filepath.Clean("/" + name)
 	for _, dir := range []string{clean, clean + ".git"} {
-		full := filepath.Join(root, dir)
-		resolved, err := filepath.EvalSymlinks(full)
+		resolved, err := filepath.EvalSymlinks(filepath.Join(root, dir))
 		if err != nil {
 			continue
 		}
-		if rel, err := filepath.Rel(root, resolved); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(resolved, "HEAD")); err == nil {
+		if rel, err := filepath.Rel(root, resolved); err == nil && filepath.IsLocal(rel) && isBare(resolved) {
 			return resolved, nil
 		}
 	}
 	return "", fmt.Errorf("repository %q not found", name)
 }
 
+func isBare(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return filepath.Base(dir) != ".git" // a work tree's
+}
+
 // command runs a service on a repository, with the settings of a server that hands out any commit it holds.
-func command(service, dir, protocol string, args ...string) *exec.Cmd {
+// It is killed when the context ends.
+func command(ctx context.Context, service, dir, protocol string, args ...string) *exec.Cmd {
 	all := append([]string{
 		"-c", "uploadpack.allowAnySHA1InWant=true", "-c", "uploadpack.allowFilter=true",
 		"-c", "safe.directory=*", "-c", "receive.denyCurrentBranch=ignore",
 		strings.TrimPrefix(service, "git-"),
 	}, args...)
-	cmd := exec.Command("git", append(all, dir)...)
-	cmd.Env = append(os.Environ(), "GIT_PROTOCOL="+protocol, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
+	cmd := exec.CommandContext(ctx, "git", append(all, dir)...)
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
+	cmd.Env = append(inherited, "GIT_PROTOCOL="+protocol, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
 	return cmd
-}
-
-// Root resolves the directory that repositories are served from.
-func Root(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(abs)
 }

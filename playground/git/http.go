@@ -1,6 +1,8 @@
 package git
 
 import (
+	"bufio"
+	"bytes"
 	"compress/gzip"
 	"crypto/subtle"
 	"encoding/json"
@@ -10,17 +12,18 @@ import (
 	"strings"
 )
 
-// HTTP serves repositories over the smart HTTP protocol (git's gitprotocol-http).
-type HTTP struct {
-	Root               string // as [Root] returned it
-	Username, Password string // basic authentication when set
-	Token              string // bearer authentication when set
-	Stats              Stats
+// httpServer serves repositories over the smart HTTP protocol (git's gitprotocol-http), and its counts at /-/stats.
+type httpServer struct {
+	root               string // as resolve returned it
+	username, password string // basic authentication when set
+	token              string // bearer authentication when set
+	stats              stats
 }
 
-func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/-/stats" {
-		h.serveStats(w)
+func (h *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/-/stats" { // counts are no secret
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(h.stats.counts()) // a reader that went away is no error
 		return
 	}
 	if !h.authorized(r) {
@@ -28,96 +31,137 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wrong credentials", http.StatusUnauthorized)
 		return
 	}
-	switch {
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/info/refs"):
-		h.advertise(w, r, strings.TrimSuffix(r.URL.Path, "/info/refs"))
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+uploadPack):
-		h.Stats.Fetches.Add(1)
-		h.serve(w, r, uploadPack, strings.TrimSuffix(r.URL.Path, "/"+uploadPack))
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+receivePack):
-		h.Stats.Pushes.Add(1)
-		h.serve(w, r, receivePack, strings.TrimSuffix(r.URL.Path, "/"+receivePack))
-	default:
-		http.NotFound(w, r)
-	}
-}
-
-func (h *HTTP) authorized(r *http.Request) bool {
-	equal := func(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
-	if h.Token != "" && equal(r.Header.Get("Authorization"), "Bearer "+h.Token) {
-		return true
-	}
-	if h.Username == "" && h.Password == "" {
-		return h.Token == ""
-	}
-	user, password, ok := r.BasicAuth()
-	return ok && equal(user, h.Username) && equal(password, h.Password)
-}
-
-func (h *HTTP) advertise(w http.ResponseWriter, r *http.Request, name string) {
-	service := r.URL.Query().Get("service")
-	dir, err := repository(h.Root, name)
-	if err != nil || service != uploadPack && service != receivePack {
-		http.NotFound(w, r)
-		return
-	}
-	h.Stats.Advertisements.Add(1)
-	header(w, service+"-advertisement")
-	protocol := r.Header.Get("Git-Protocol")
-	if !strings.Contains(protocol, "version=2") || service == receivePack {
-		line := "# service=" + service + "\n"
-		fmt.Fprintf(w, "%04x%s0000", len(line)+4, line)
-	}
-	cmd := command(service, dir, protocol, "--stateless-rpc", "--advertise-refs")
-	cmd.Stdout = &counter{w, &h.Stats}
-	_ = cmd.Run() // the client sees a short answer
-}
-
-func (h *HTTP) serve(w http.ResponseWriter, r *http.Request, service, name string) {
-	dir, err := repository(h.Root, name)
-	if err != nil {
-		http.NotFound(w, r)
-		return
-	}
-	body := io.Reader(r.Body)
-	if r.Header.Get("Content-Encoding") == "gzip" {
-		z, err := gzip.NewReader(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
+	for _, route := range []struct {
+		method, suffix string
+		serve          func(http.ResponseWriter, *http.Request, string)
+	}{
+		{http.MethodGet, "/info/refs", h.advertise},
+		{http.MethodPost, "/" + uploadPack, h.fetch},
+		{http.MethodPost, "/" + receivePack, h.push},
+	} {
+		if name, ok := strings.CutSuffix(r.URL.Path, route.suffix); ok && r.Method == route.method {
+			dir, err := repository(h.root, name)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			route.serve(w, r, dir)
 			return
 		}
-		body = z
 	}
-	header(w, service+"-result")
-	cmd := command(service, dir, r.Header.Get("Git-Protocol"), "--stateless-rpc")
-	cmd.Stdin, cmd.Stdout = body, &counter{w, &h.Stats}
-	_ = cmd.Run() // the client sees a short answer
+	http.NotFound(w, r)
 }
 
-func header(w http.ResponseWriter, kind string) {
-	w.Header().Set("Content-Type", "application/x-"+kind)
-	w.Header().Set("Cache-Control", "no-cache")
+func (h *httpServer) authorized(r *http.Request) bool {
+	equal := func(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+	if h.token != "" && equal(r.Header.Get("Authorization"), "Bearer "+h.token) {
+		return true
+	}
+	if h.username == "" && h.password == "" {
+		return h.token == ""
+	}
+	user, password, ok := r.BasicAuth()
+	return ok && equal(user, h.username) && equal(password, h.password)
 }
 
-func (h *HTTP) serveStats(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]int64{ // a reader that went away is no error
-		"advertisements": h.Stats.Advertisements.Load(), "fetches": h.Stats.Fetches.Load(),
-		"pushes": h.Stats.Pushes.Load(), "bytesSent": h.Stats.BytesSent.Load(),
-	})
+func (h *httpServer) advertise(w http.ResponseWriter, r *http.Request, dir string) {
+	service := r.URL.Query().Get("service")
+	if service != uploadPack && service != receivePack {
+		http.Error(w, "only the smart protocol is served", http.StatusForbidden)
+		return
+	}
+	var banner string
+	if !versionTwo(r) || service == receivePack { // under version 2 the references are asked for later
+		h.stats.advertisements.Add(1)
+		line := "# service=" + service + "\n"
+		banner = fmt.Sprintf("%04x%s0000", len(line)+4, line)
+	}
+	h.run(w, r, http.NoBody, service, dir, service+"-advertisement", banner, "--stateless-rpc", "--advertise-refs")
 }
 
-// counter counts what goes out, and sends it as it comes.
-type counter struct {
-	io.Writer
-	stats *Stats
+func versionTwo(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Git-Protocol"), "version=2")
 }
 
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.Writer.Write(p)
-	c.stats.BytesSent.Add(int64(n))
-	if f, ok := c.Writer.(http.Flusher); ok {
+func (h *httpServer) fetch(w http.ResponseWriter, r *http.Request, dir string) {
+	h.rpc(w, r, dir, uploadPack)
+}
+func (h *httpServer) push(w http.ResponseWriter, r *http.Request, dir string) {
+	h.rpc(w, r, dir, receivePack)
+}
+
+func (h *httpServer) rpc(w http.ResponseWriter, r *http.Request, dir, service string) {
+	body := bufio.NewReader(&counted{r.Body, &h.stats})
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			http.Error(w, "the body is not gzip as its header says", http.StatusBadRequest)
+			return
+		}
+		body = bufio.NewReader(z)
+	}
+	switch {
+	case service == receivePack:
+		h.stats.pushes.Add(1)
+	case versionTwo(r) && listsReferences(body):
+		h.stats.advertisements.Add(1)
+	default:
+		h.stats.fetches.Add(1)
+	}
+	h.run(w, r, body, service, dir, service+"-result", "", "--stateless-rpc")
+}
+
+// listsReferences tells the request of version 2 of the protocol that takes the place of the advertisement.
+func listsReferences(body *bufio.Reader) bool {
+	line, err := body.Peek(len("0014command=ls-refs"))
+	return err == nil && bytes.HasSuffix(line, []byte("command=ls-refs"))
+}
+
+// run answers with what git prints. Once a part of it is out, a failure can only cut the answer short.
+func (h *httpServer) run(w http.ResponseWriter, r *http.Request, body io.Reader, service, dir, kind, banner string, args ...string) {
+	var trouble bytes.Buffer
+	out := &answer{w: w, stats: &h.stats, kind: kind, banner: banner}
+	cmd := command(r.Context(), service, dir, r.Header.Get("Git-Protocol"), args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = body, out, &trouble
+	if err := cmd.Run(); err != nil && !out.begun {
+		http.Error(w, strings.TrimSpace(trouble.String()), http.StatusInternalServerError)
+	}
+}
+
+// answer sends what is written as it comes, after a header and a banner, and counts it.
+type answer struct {
+	w            http.ResponseWriter
+	stats        *stats
+	kind, banner string
+	begun        bool
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		a.w.Header().Set("Content-Type", "application/x-"+a.kind)
+		a.w.Header().Set("Cache-Control", "no-cache")
+		if _, err := io.WriteString(a.w, a.banner); err != nil {
+			return 0, err
+		}
+		a.stats.bytesSent.Add(int64(len(a.banner)))
+	}
+	n, err := a.w.Write(p)
+	a.stats.bytesSent.Add(int64(n))
+	if f, ok := a.w.(http.Flusher); ok {
 		f.Flush()
 	}
+	return n, err
+}
+
+// counted counts what a client sends.
+type counted struct {
+	io.Reader
+	stats *stats
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.stats.bytesReceived.Add(int64(n))
 	return n, err
 }

@@ -2,92 +2,61 @@ package git
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
+	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
 
-// SSH serves repositories over SSH to the holders of the authorized keys.
-type SSH struct {
-	Root       string
-	HostKey    ssh.Signer
-	Authorized []ssh.PublicKey
+// handshake is how long a client may take to log in.
+const handshake = 10 * time.Second
+
+// sshServer serves repositories over SSH to the holders of the authorized keys.
+type sshServer struct {
+	root       string // as resolve returned it
+	hostKey    ssh.Signer
+	authorized []ssh.PublicKey
+	stats      *stats
 }
 
-// LoadHostKey reads a private key, or makes one.
-func LoadHostKey(file string) (ssh.Signer, error) {
-	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			return nil, err
-		}
-		block, err := ssh.MarshalPrivateKey(key, "playground")
-		if err != nil {
-			return nil, err
-		}
-		b = pem.EncodeToMemory(block)
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
-		return nil, err
-	}
-	return ssh.ParsePrivateKey(b)
-}
-
-// LoadAuthorized reads an authorized_keys file.
-func LoadAuthorized(file string) ([]ssh.PublicKey, error) {
-	rest, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var keys []ssh.PublicKey
-	for len(bytes.TrimSpace(rest)) > 0 {
-		var key ssh.PublicKey
-		if key, _, _, rest, err = ssh.ParseAuthorizedKey(rest); err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
-// Serve accepts connections until the listener closes.
-func (s *SSH) Serve(l net.Listener) error {
+// serve accepts connections until the listener closes. Connections end with the context.
+func (s *sshServer) serve(ctx context.Context, l net.Listener) error {
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		for _, k := range s.Authorized {
+		for _, k := range s.authorized {
 			if bytes.Equal(k.Marshal(), key.Marshal()) {
 				return nil, nil
 			}
 		}
 		return nil, errors.New("key is not authorized")
 	}}
-	config.AddHostKey(s.HostKey)
+	config.AddHostKey(s.hostKey)
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return err
 		}
-		go s.connection(conn, config)
+		go s.connection(ctx, conn, config)
 	}
 }
 
-func (s *SSH) connection(conn net.Conn, config *ssh.ServerConfig) {
-	server, channels, requests, err := ssh.NewServerConn(conn, config)
+func (s *sshServer) connection(ctx context.Context, conn net.Conn, config *ssh.ServerConfig) {
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer conn.Close() // it is gone either way
+	if err := conn.SetDeadline(time.Now().Add(handshake)); err != nil {
+		return
+	}
+	_, channels, requests, err := ssh.NewServerConn(conn, config)
 	if err != nil {
 		return // refused: the client was told
 	}
-	defer server.Close() // it is gone either way
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return
+	}
 	go ssh.DiscardRequests(requests)
 	for c := range channels {
 		if c.ChannelType() != "session" {
@@ -98,11 +67,11 @@ func (s *SSH) connection(conn net.Conn, config *ssh.ServerConfig) {
 		if err != nil {
 			return
 		}
-		go s.session(channel, requests)
+		go s.session(ctx, channel, requests)
 	}
 }
 
-func (s *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
+func (s *sshServer) session(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer channel.Close() // it is gone either way
 	protocol := ""
 	for req := range requests {
@@ -115,13 +84,10 @@ func (s *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 			reply(req, true)
 		case "exec":
 			var line struct{ Command string }
-			cmd, ok := (*exec.Cmd)(nil), ssh.Unmarshal(req.Payload, &line) == nil
-			if ok {
-				cmd, ok = s.command(line.Command, protocol)
-			}
-			reply(req, ok)
-			if ok {
-				exit(channel, run(cmd, channel))
+			err := ssh.Unmarshal(req.Payload, &line)
+			reply(req, err == nil)
+			if err == nil {
+				exit(channel, s.run(ctx, channel, line.Command, protocol))
 			}
 			return
 		default:
@@ -130,36 +96,44 @@ func (s *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	}
 }
 
-// command understands "git-upload-pack 'path'" and nothing else.
-func (s *SSH) command(line, protocol string) (*exec.Cmd, bool) {
-	service, path, ok := strings.Cut(line, " ")
+// run understands "git-upload-pack 'path'" and "git-receive-pack 'path'", and returns the exit status.
+func (s *sshServer) run(ctx context.Context, channel ssh.Channel, line, protocol string) uint32 {
+	service, quoted, _ := strings.Cut(line, " ")
+	path, ok := unquote(quoted)
 	if !ok || service != uploadPack && service != receivePack {
-		return nil, false
+		return refuse(channel, "only git-upload-pack and git-receive-pack are served")
 	}
-	dir, err := repository(s.Root, strings.Trim(path, "'"))
+	dir, err := repository(s.root, path)
 	if err != nil {
-		return nil, false
+		return refuse(channel, err.Error())
 	}
-	return command(service, dir, protocol), true
+	cmd := command(ctx, service, dir, protocol)
+	cmd.Stdout, cmd.Stderr = &sent{channel, s.stats}, channel.Stderr()
+	return pipe(cmd, newReceived(channel, service, protocol, s.stats))
 }
 
-func run(cmd *exec.Cmd, channel ssh.Channel) uint32 {
+// pipe runs a command on what a client sends. The client may go on talking when the command has ended.
+func pipe(cmd *exec.Cmd, in io.Reader) uint32 {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return 1
 	}
-	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	if err := cmd.Start(); err != nil {
 		return 1
 	}
 	go func() {
-		_, _ = io.Copy(stdin, channel) // ends with either side
-		_ = stdin.Close()              // git may have ended before
+		_, _ = io.Copy(stdin, in) // ends with either side
+		_ = stdin.Close()         // git may have ended before
 	}()
 	if err := cmd.Wait(); err != nil {
 		return 1
 	}
 	return 0
+}
+
+func refuse(channel ssh.Channel, why string) uint32 {
+	_, _ = io.WriteString(channel.Stderr(), why+"\n") // the client may be gone
+	return 128
 }
 
 func exit(channel ssh.Channel, status uint32) {
@@ -170,4 +144,26 @@ func reply(req *ssh.Request, ok bool) {
 	if req.WantReply {
 		_ = req.Reply(ok, nil) // the client may be gone
 	}
+}
+
+// unquote reads one word that a client quoted for a shell, as git does: 'it'\”s'.
+func unquote(s string) (string, bool) {
+	var word strings.Builder
+	for quoted := false; s != ""; s = s[1:] {
+		switch {
+		case s[0] == '\'':
+			quoted = !quoted
+		case !quoted && s[0] == '\\' && len(s) > 1:
+			s = s[1:]
+			word.WriteByte(s[0])
+		case !quoted && strings.IndexByte(" \t\n\"$`;&|<>(){}*?[]~#", s[0]) >= 0:
+			return "", false
+		default:
+			word.WriteByte(s[0])
+		}
+		if len(s) == 1 && quoted {
+			return "", false
+		}
+	}
+	return word.String(), word.Len() > 0
 }

@@ -67,10 +67,7 @@ func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err 
 	if err := c.WriteKubeconfig(kubeconfig); err != nil {
 		return err
 	}
-	if os.Getenv(parentWatch) != "" {
-		// Whoever asked for the file may have been killed.
-		defer func() { err = errors.Join(err, os.RemoveAll(kubeconfig)) }()
-	}
+	defer func() { err = errors.Join(err, os.RemoveAll(kubeconfig)) }() // it leads nowhere from then on
 	fmt.Println("ready")
 	select {
 	case <-ctx.Done():

@@ -1,0 +1,299 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+)
+
+// check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions come first:
+// what they change decides whether objects of their kinds can be checked yet.
+func (r *run) check(ctx context.Context) error {
+	var definitions, others []*item
+	for _, i := range r.items {
+		if i.ref.groupKind() == definitionKind {
+			definitions = append(definitions, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	r.prefetch(ctx, others)
+	problems := r.each(ctx, definitions, r.checkFirst)
+	for _, i := range others {
+		for _, d := range definitions {
+			if d.defines(i.ref.groupKind()) && d.action != Unchanged && d.action != Skipped {
+				i.deferred = true
+			}
+		}
+	}
+	return refused(append(problems, r.each(ctx, others, r.checkFirst)...))
+}
+
+// checkFirst checks an item before anything is written. What builds on objects of the same set that are not there yet is
+// left for later.
+func (r *run) checkFirst(ctx context.Context, i *item) error {
+	if i.deferred {
+		return nil
+	}
+	err := r.checkItem(ctx, i)
+	switch {
+	case err == nil:
+		return nil
+	case namespaceMissing(err, i.ref.Namespace) && r.brings(namespaceKind, i.ref.Namespace):
+		return r.trial(ctx, i, metav1.NamespaceDefault)
+	case r.awaits(i, err), dryRunUnsupported(err):
+		return nil
+	default:
+		return r.explain(i, err)
+	}
+}
+
+// unknownVersion stands for that of an object which could not be dry-run.
+const unknownVersion = "unknown"
+
+// brings tells whether the set holds an object.
+func (r *run) brings(gk schema.GroupKind, name string) bool {
+	for _, i := range r.items {
+		if i.ref.groupKind() == gk && i.ref.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// awaits tells whether the server missed another object that this very set brings, such as the Role of a RoleBinding.
+func (r *run) awaits(i *item, err error) bool {
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return false
+	}
+	said := err.Error()
+	if !strings.Contains(said, "found") {
+		return false
+	}
+	for _, o := range r.items {
+		if o != i && rank(o.ref.groupKind()) < rank(i.ref.groupKind()) && strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkLate checks an item right before it is written. A definition of its kind was just established, and may take a
+// moment to be served.
+func (r *run) checkLate(ctx context.Context, i *item) error {
+	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 14} // 11 s in all
+	if !i.deferred {
+		backoff.Steps = 1
+	}
+	err := retry.OnError(backoff, notServed, func() error { return r.checkItem(ctx, i) })
+	if dryRunUnsupported(err) {
+		i.version = unknownVersion
+		return i.found(Configured)
+	}
+	if err != nil {
+		return r.explain(i, err)
+	}
+	return nil
+}
+
+// checkItem dry-runs an item unless it is known to stand as declared. The error is the API server's.
+func (r *run) checkItem(ctx context.Context, i *item) error {
+	owner := r.req.Owner
+	k := r.known(owner, i)
+	if leftAlone(i.desired, owner) {
+		return i.found(Skipped)
+	}
+	if k.settled && !r.req.Resync {
+		return i.found(Unchanged)
+	}
+	if annotated(i.desired, owner, ssaAnnotation, "IfNotPresent") {
+		if done, err := r.present(ctx, i); done || err != nil {
+			return err
+		}
+	}
+	return r.dryRun(ctx, i, false)
+}
+
+// dryRun asks the server what applying the item would come to. Again is set if it is asked for the second time.
+func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
+	owner := r.req.Owner
+	k := r.known(owner, i)
+	wouldBe, err := r.patch(ctx, i, true)
+	if err != nil {
+		return r.checkRefused(ctx, i, err, again)
+	}
+	i.version = wouldBe.GetResourceVersion()
+	i.terminating = wouldBe.GetDeletionTimestamp() != nil
+	switch {
+	case i.version == "" || i.terminating:
+		return i.found(Created)
+	case leftAlone(wouldBe, owner) || annotated(wouldBe, owner, ssaAnnotation, "IfNotPresent"): // the live object says so
+		return i.found(Skipped)
+	}
+	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
+		_, i.takeOver = takeOver(wouldBe.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), owner.Group)
+	}
+	if i.takeOver || k.known && (!k.same || k.moved) {
+		return i.found(Configured) // very likely, and if not, the server leaves it as it is
+	}
+	same := k.known && k.version == i.version && k.digest == digest(wouldBe, r.options.FieldManager)
+	if !same {
+		live, err := r.live(ctx, i)
+		if err != nil {
+			return err
+		}
+		same = live.GetResourceVersion() == i.version && digest(live, r.options.FieldManager) == digest(wouldBe, r.options.FieldManager)
+	}
+	if same {
+		r.commit(owner, i, wouldBe)
+		return i.found(Unchanged)
+	}
+	return i.found(Configured)
+}
+
+// found notes what a check came to.
+func (i *item) found(a Action) error {
+	i.checked, i.action = true, a
+	return nil
+}
+
+// present tells whether an object that is only ever created is there.
+func (r *run) present(ctx context.Context, i *item) (bool, error) {
+	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if r.req.Owner.owns(live.GetLabels()) {
+		r.commit(r.req.Owner, i, live)
+	}
+	return true, i.found(Skipped)
+}
+
+// checkRefused takes in that the server refused the dry-run.
+func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bool) error {
+	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) {
+		return refusal
+	}
+	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return refusal // it says more
+	}
+	_, foreign := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
+	switch {
+	case leftAlone(live, r.req.Owner):
+		return i.found(Skipped)
+	case foreign && !again && !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge"):
+		// What kubectl left in it may be what makes it invalid. Taking over changes who owns fields, and no field.
+		if err := r.takeOver(ctx, i); err != nil {
+			return err
+		}
+		return r.dryRun(ctx, i, true)
+	case !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled"):
+		return refusal
+	}
+	// What cannot be created anew must not be deleted.
+	if err := r.trial(ctx, i, i.ref.Namespace); err != nil {
+		return err
+	}
+	i.version, i.recreate, i.terminating = live.GetResourceVersion(), true, live.GetDeletionTimestamp() != nil
+	return i.found(Configured)
+}
+
+// trial has an object validated as if it were created, in a namespace that exists. Only what is wrong with the object
+// itself counts: all else may be of the other namespace, or of the object by the same name.
+func (r *run) trial(ctx context.Context, i *item, namespace string) error {
+	probe := i.desired.DeepCopy()
+	probe.SetNamespace(namespace)
+	_, err := r.client(i.resource, namespace).Create(ctx, probe, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldManager: r.options.FieldManager, FieldValidation: metav1.FieldValidationStrict,
+	})
+	if dryRunUnsupported(err) || err == nil || strings.Contains(err.Error(), "already allocated") {
+		return nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return r.explain(i, err)
+	}
+	return nil
+}
+
+// prefetchFrom is how many objects of a kind make a list cheaper than asking for each.
+const prefetchFrom = 3
+
+// prefetch lists the owner's objects where nothing is known of several of a kind, as after a start.
+func (r *run) prefetch(ctx context.Context, items []*item) {
+	count := map[schema.GroupVersionResource]int{}
+	for _, i := range items {
+		if !r.known(r.req.Owner, i).known && !i.deferred && r.req.Previous.Has(i.ref.Entry()) {
+			count[i.resource]++
+		}
+	}
+	mine := labels.SelectorFromSet(labels.Set{r.req.Owner.nameLabel(): r.req.Owner.Name, r.req.Owner.namespaceLabel(): r.req.Owner.Namespace}).String()
+	r.lives = map[Ref]*unstructured.Unstructured{}
+	for resource, n := range count {
+		if n < prefetchFrom {
+			continue
+		}
+		list, err := r.dynamic.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: mine})
+		if err != nil {
+			continue // asked for one by one instead
+		}
+		for n := range list.Items {
+			o := &list.Items[n]
+			gvk := o.GroupVersionKind()
+			r.lives[Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()}] = o
+		}
+	}
+}
+
+// live returns an object as it stands in the cluster, no older than the item's dry-run met it.
+func (r *run) live(ctx context.Context, i *item) (*unstructured.Unstructured, error) {
+	if o := r.lives[i.ref]; o != nil && o.GetResourceVersion() == i.version {
+		return o, nil
+	}
+	return r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+}
+
+// takeOver makes the fields of overridden managers ours.
+func (r *run) takeOver(ctx context.Context, i *item) error {
+	client := r.client(i.resource, i.ref.Namespace)
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return unlessGone(err)
+		}
+		fields, needed := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
+		if !needed {
+			return nil
+		}
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "replace", "path": "/metadata/managedFields", "value": fields},
+			{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()}, // conflicts if it is older
+		})
+		if err != nil {
+			return err
+		}
+		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: r.options.FieldManager})
+		return unlessGone(err)
+	})
+}
+
+// unlessGone lets pass what is gone meanwhile: applying creates it.
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package apply
+
+import (
+	"bytes"
+	"encoding/json"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+var seed = maphash.MakeSeed()
+
+// mark is what of an object a move is judged by, small enough to keep for every object.
+//
+// The insight: the API server keeps the set of fields that our manager applied, and takes a field out of it as soon as
+// anybody else changes its value. So the set stays as it is exactly as long as everything that we applied does, whatever
+// happens to the status or to fields that are not ours. Only an apply under our own name can change a value and not the
+// set; it changes the time beside it, or, within the same second, leaves a new version that nothing else explains.
+type mark struct {
+	version    string
+	uid        types.UID
+	generation int64
+	deleting   bool
+	owner      Owner
+	ours       uint64 // the fields that are ours or that we would take over, and when they were set
+	others     uint64 // who else set fields, and when
+}
+
+func markOf(o metav1.Object, manager, group string) mark {
+	labels := o.GetLabels()
+	m := mark{
+		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(), deleting: o.GetDeletionTimestamp() != nil,
+		owner: Owner{Group: group, Namespace: labels[group+"/namespace"], Name: labels[group+"/name"]},
+	}
+	m.ours, m.others = hashFields(o.GetManagedFields(), manager)
+	return m
+}
+
+// moved tells whether the object, marked anew, is no longer as it was when it was marked. What is older than the mark,
+// such as an event that was under way while we applied, tells nothing.
+func (m mark) moved(now mark) bool {
+	switch {
+	case now.version == m.version || after(m.version, now.version):
+		return false
+	case now.uid != m.uid:
+		return true
+	case now.deleting:
+		return false // its end will be told
+	case now.ours != m.ours || now.owner != m.owner:
+		return true
+	default:
+		unexplained := now.others == m.others
+		return unexplained && (now.generation != m.generation || now.generation == 0)
+	}
+}
+
+// after tells whether resource version a is newer than b. Versions that are not numbers are in no order.
+func after(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
+// hashFields tells apart what managers own: ours, with what we would take over, and all others.
+func hashFields(fields []metav1.ManagedFieldsEntry, manager string) (ours, others uint64) {
+	var own, rest maphash.Hash
+	own.SetSeed(seed)
+	rest.SetSeed(seed)
+	for _, e := range fields {
+		h := &rest
+		if isOurs(e, manager) || overridden(e, manager) {
+			h = &own
+			writeFields(h, e.FieldsV1)
+		}
+		for _, s := range []string{e.Manager, string(e.Operation), e.Subresource, e.APIVersion} {
+			_, _ = h.WriteString(s) // never fails
+			_ = h.WriteByte(0)
+		}
+		if e.Time != nil {
+			_, _ = h.WriteString(strconv.FormatInt(e.Time.Unix(), 36))
+		}
+	}
+	return own.Sum64(), rest.Sum64()
+}
+
+// writeFields hashes a set of fields. Clients hand out its keys in different orders: decoding and encoding sorts them.
+func writeFields(h *maphash.Hash, f *metav1.FieldsV1) {
+	if f == nil {
+		return
+	}
+	raw := f.GetRawBytes()
+	var set any
+	if json.Unmarshal(raw, &set) == nil {
+		if sorted, err := json.Marshal(set); err == nil {
+			raw = sorted
+		}
+	}
+	_, _ = h.Write(raw) // never fails
+}
+
+func isOurs(e metav1.ManagedFieldsEntry, manager string) bool {
+	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+}
+
+// overridden tells whether fields set by this manager are taken over, so that what a person did with kubectl, or what was
+// applied before there was server-side apply, does not stay behind for good.
+func overridden(e metav1.ManagedFieldsEntry, manager string) bool {
+	if e.Subresource != "" {
+		return false
+	}
+	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") ||
+		e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate
+}
+
+// takeOver returns the managed fields with those of overridden managers made ours, so that the next apply removes what is
+// not declared. It reports false if there is nothing to take. Annotations that tell us how to treat the object, and the
+// request for a restart, stay with whoever set them.
+func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
+	taken := fieldpath.NewSet()
+	var out []metav1.ManagedFieldsEntry
+	mine := -1
+	for _, e := range fields {
+		if isOurs(e, manager) && e.APIVersion == apiVersion {
+			mine = len(out)
+		}
+		if !overridden(e, manager) || e.APIVersion != apiVersion || e.FieldsV1 == nil {
+			out = append(out, e)
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
+			out = append(out, e)
+			continue
+		}
+		kept := fieldpath.NewSet()
+		for p := range set.All() {
+			if keepsAnnotation(p, group) {
+				kept.Insert(p.Copy())
+			}
+		}
+		take := set.Difference(kept)
+		if kept.Empty() || !onlyParents(take) {
+			taken = taken.Union(take)
+			if kept.Empty() {
+				continue
+			}
+			e = withFields(e, kept)
+		}
+		out = append(out, e)
+	}
+	if taken.Empty() {
+		return fields, false
+	}
+	if mine >= 0 {
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(out[mine].FieldsV1.GetRawBytes())); err != nil {
+			return fields, false
+		}
+		out[mine] = withFields(out[mine], set.Union(taken))
+		return out, true
+	}
+	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1"}
+	return append(out, withFields(entry, taken)), true
+}
+
+// onlyParents tells whether a set holds nothing but the map of annotations itself.
+func onlyParents(s *fieldpath.Set) bool {
+	for p := range s.All() {
+		if !slices.Contains([]string{"", ".metadata", ".metadata.annotations"}, p.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+func keepsAnnotation(p fieldpath.Path, group string) bool {
+	if len(p) != 3 || p[0].FieldName == nil || *p[0].FieldName != "metadata" || p[1].FieldName == nil || *p[1].FieldName != "annotations" || p[2].FieldName == nil {
+		return false
+	}
+	key := *p[2].FieldName
+	return strings.HasPrefix(key, group+"/") || key == "kubectl.kubernetes.io/restartedAt"
+}
+
+func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {
+	raw, err := set.ToJSON()
+	if err != nil {
+		return e // a set that was read can be written
+	}
+	e.FieldsV1 = &metav1.FieldsV1{}
+	e.FieldsV1.SetRawBytes(raw)
+	return e
+}
+
+// digest is what an object holds, less what is observed, not declared.
+func digest(o *unstructured.Unstructured, manager string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	b, err := json.Marshal(declared(o))
+	if err != nil {
+		return 0
+	}
+	_, _ = h.Write(b) // never fails
+	ours, _ := hashFields(o.GetManagedFields(), manager)
+	return h.Sum64() ^ ours
+}
+
+// declared is what of an object is declared, not observed. It shares values with the object.
+func declared(o *unstructured.Unstructured) map[string]any {
+	out := make(map[string]any, len(o.Object))
+	for k, v := range o.Object {
+		if k != "status" {
+			out[k] = v
+		}
+	}
+	if m, ok := o.Object["metadata"].(map[string]any); ok {
+		metadata := make(map[string]any, len(m))
+		for k, v := range m {
+			switch k {
+			case "managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink":
+			default:
+				metadata[k] = v
+			}
+		}
+		out["metadata"] = metadata
+	}
+	return out
+}

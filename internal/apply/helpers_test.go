@@ -1,0 +1,230 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+const group = "kustomize.toolkit.fluxcd.io"
+
+// fixture is a cluster as one owner sees it.
+type fixture struct {
+	*Cluster
+	t         testing.TB
+	ns        string
+	owner     Owner
+	requests  *counter
+	inventory Inventory
+	woken     chan Owner
+	intended  []Inventory
+}
+
+func newFixture(t testing.TB, tune ...func(*rest.Config)) *fixture {
+	t.Helper()
+	cfg := testenv.Cluster(t)
+	f := &fixture{t: t, ns: testenv.Namespace(t), requests: &counter{}, woken: make(chan Owner, 100)}
+	cfg.Wrap(f.requests.wrap)
+	for _, change := range tune {
+		change(cfg)
+	}
+	c, err := NewCluster(cfg, ClusterOptions{OnDrift: func(o Owner) { f.woken <- o }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	f.Cluster, f.owner = c, Owner{group, f.ns, "app"}
+	return f
+}
+
+// counter counts requests by verb, dry-runs apart, and does not count watches that are open.
+type counter struct {
+	mu    sync.Mutex
+	lines []string
+	total atomic.Int64
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		kind := r.Method
+		switch {
+		case r.URL.Query().Get("watch") != "":
+			kind = "WATCH"
+		case r.URL.Query().Get("dryRun") != "":
+			kind = "DRY " + kind
+		}
+		c.mu.Lock()
+		c.lines = append(c.lines, kind+" "+r.URL.Path)
+		c.mu.Unlock()
+		c.total.Add(1)
+		return next.RoundTrip(r)
+	})
+}
+
+// take returns what was asked since the last time, without discovery.
+func (c *counter) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, l := range c.lines {
+		_, path, _ := strings.Cut(l, "/")
+		if parts := strings.Split(path, "/"); len(parts) > 3 || len(parts) == 3 && parts[0] == "api" {
+			out = append(out, l)
+		}
+	}
+	c.lines = nil
+	return out
+}
+
+// objects reads YAML documents; a %s in them is the namespace of the test.
+func (f *fixture) objects(text string) []*unstructured.Unstructured {
+	f.t.Helper()
+	var out []*unstructured.Unstructured
+	for doc := range strings.SplitSeq(strings.ReplaceAll(text, "%s", f.ns), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+			f.t.Fatal(err)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func (f *fixture) request(text string) Request {
+	f.t.Helper()
+	return Request{Owner: f.owner, Objects: f.objects(text), Previous: f.inventory, Intend: func(i Inventory) error {
+		f.intended = append(f.intended, i)
+		return nil
+	}}
+}
+
+func (f *fixture) try(req Request) (*Result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r, err := f.Apply(ctx, req)
+	if err == nil {
+		f.inventory = r.Inventory
+	}
+	return r, err
+}
+
+// apply applies and returns what became of the objects, as "Kind/name action" of namespaced ones.
+func (f *fixture) apply(text string) []string {
+	f.t.Helper()
+	return f.do(f.request(text))
+}
+
+func (f *fixture) do(req Request) []string {
+	f.t.Helper()
+	r, err := f.try(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return said(r.Changes)
+}
+
+func said(changes []Change) []string {
+	var out []string
+	for _, c := range changes {
+		out = append(out, fmt.Sprintf("%s/%s %s", c.Ref.Kind, c.Ref.Name, c.Action))
+	}
+	return out
+}
+
+func (f *fixture) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
+	f.t.Helper()
+	o, err := f.dynamic.Resource(resource).Namespace(f.ns).Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return o
+}
+
+func (f *fixture) has(resource schema.GroupVersionResource, namespace, name string) bool {
+	f.t.Helper()
+	_, err := f.client(resource, namespace).Get(context.Background(), name, metav1.GetOptions{})
+	return err == nil
+}
+
+// watched waits until all watches are complete.
+func (f *fixture) watched() {
+	f.t.Helper()
+	testenv.Eventually(f.t, "watches", func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for k, w := range f.watches {
+			if !w.synced && !w.refused {
+				return fmt.Errorf("watch of %v is not complete", k)
+			}
+		}
+		return nil
+	})
+	f.requests.take()
+}
+
+// waitWoken waits until the owner was told of a move.
+func (f *fixture) waitWoken(o Owner) {
+	f.t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		select {
+		case got := <-f.woken:
+			if got == o {
+				return
+			}
+		case <-deadline.C:
+			f.t.Fatalf("%v was not told that something moved", o)
+		}
+	}
+}
+
+// seen waits until the watch has come to the newest version of an object, so that whatever it has to say is said.
+func (f *fixture) seen(resource schema.GroupVersionResource, name string) {
+	f.t.Helper()
+	version := f.get(resource, name).GetResourceVersion()
+	testenv.Eventually(f.t, "watch to come to "+name, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for k, w := range f.watches {
+			if k.resource == resource && !after(version, w.newest) {
+				return nil
+			}
+		}
+		return fmt.Errorf("not at version %s", version)
+	})
+}
+
+func same(t testing.TB, what string, got, want []string) {
+	t.Helper()
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
+var (
+	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+)

@@ -1,0 +1,157 @@
+package apply
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
+)
+
+// order of kinds: what others need comes first. Kinds of a line are applied together, a line once the one above is done.
+// What is not named stands in the middle.
+var order = [][]string{
+	{"CustomResourceDefinition", "Namespace", "StorageClass", "PriorityClass", "IngressClass", "RuntimeClass", "GatewayClass", "ClusterClass", "VolumeSnapshotClass", "DeviceClass"},
+	{"ResourceQuota", "LimitRange"},
+	{"ServiceAccount", "Role", "ClusterRole", "ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim"},
+	{"RoleBinding", "ClusterRoleBinding"},
+	{"Service", "Endpoints", "EndpointSlice", "NetworkPolicy", "PodDisruptionBudget"},
+}
+
+// middle is the rank of what order does not name: workloads, and whatever builds on definitions.
+const middle = 100
+
+func rank(gk schema.GroupKind) int {
+	for n, kinds := range order {
+		// Only groups of Kubernetes itself, and of its projects, mean by these names what is meant here.
+		if slices.Contains(kinds, gk.Kind) && (!strings.Contains(gk.Group, ".") || strings.HasSuffix(gk.Group, ".k8s.io") || gk.Group == "cluster.x-k8s.io") {
+			return n
+		}
+	}
+	switch {
+	// They stand between us and the API: they come when what answers for them is on its way.
+	case gk.Group == "admissionregistration.k8s.io", gk.Group == "apiregistration.k8s.io":
+		return middle + 1
+	default:
+		return middle
+	}
+}
+
+// stages parts the items by rank. They are sorted already.
+func stages(items []*item) [][]*item {
+	var out [][]*item
+	for n, i := range items {
+		if n == 0 || rank(items[n-1].ref.groupKind()) != rank(i.ref.groupKind()) {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], i)
+	}
+	return out
+}
+
+func byRank(a, b *item) int {
+	return cmp.Or(cmp.Compare(rank(a.ref.groupKind()), rank(b.ref.groupKind())), a.ref.compare(b.ref))
+}
+
+// plan finds out what each object is to the cluster, in the order of applying. Kinds that a definition among the objects
+// brings are known from it.
+func (c *Cluster) plan(req Request) ([]*item, error) {
+	brought := definitions(req.Objects)
+	var items []*item
+	var problems []error
+	seen := map[Ref]bool{}
+	reset := false
+	for _, o := range req.Objects {
+		gvk := o.GroupVersionKind()
+		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if newer := upgrade(o); meta.IsNoMatchError(err) && newer != nil {
+			o, gvk = newer, newer.GroupVersionKind()
+			mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		}
+		if meta.IsNoMatchError(err) && brought[gvk] == nil && !reset {
+			reset = true // once: the kind may be newer than what was discovered
+			c.mapper.Reset()
+			mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		}
+		undefined := meta.IsNoMatchError(err)
+		if undefined && brought[gvk] != nil {
+			mapping, err = brought[gvk], nil
+		}
+		if undefined && err != nil {
+			problems = append(problems, problem("%s: the cluster does not serve kind %s of %s", show(o), gvk.Kind, gvk.GroupVersion()).
+				WithHint("Install its CustomResourceDefinition first: declare it here, or add a dependsOn to what brings it. If the version is the problem, use one that the cluster serves"))
+			continue
+		}
+		if err != nil {
+			return nil, problem("cannot find out which kinds the cluster serves").Because(err)
+		}
+		i, err := newItem(o, req.Owner, mapping)
+		if err != nil {
+			problems = append(problems, problem("%s cannot be applied", show(o)).Because(err))
+			continue
+		}
+		if seen[i.ref.key()] {
+			problems = append(problems, problem("%s is declared twice", i.ref).WithHint("Remove one of the two"))
+			continue
+		}
+		seen[i.ref.key()] = true
+		i.deferred = undefined
+		items = append(items, i)
+	}
+	slices.SortFunc(items, byRank)
+	return items, refused(problems)
+}
+
+// definitions returns the kinds that CustomResourceDefinitions among the objects define.
+func definitions(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]*meta.RESTMapping {
+	found := map[schema.GroupVersionKind]*meta.RESTMapping{}
+	for _, o := range objects {
+		if o.GroupVersionKind().GroupKind() != definitionKind {
+			continue
+		}
+		get := func(path ...string) string {
+			s, _, err := unstructured.NestedString(o.Object, path...)
+			if err != nil {
+				return "" // the API server says what is wrong with it
+			}
+			return s
+		}
+		scope := meta.RESTScopeRoot
+		if get("spec", "scope") == "Namespaced" {
+			scope = meta.RESTScopeNamespace
+		}
+		versions, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
+		if err != nil {
+			continue
+		}
+		for _, v := range versions {
+			version, ok := v.(map[string]any)
+			if !ok {
+				continue
+			}
+			gvk := schema.GroupVersionKind{Group: get("spec", "group"), Version: fmt.Sprint(version["name"]), Kind: get("spec", "names", "kind")}
+			found[gvk] = &meta.RESTMapping{
+				Resource: gvk.GroupVersion().WithResource(get("spec", "names", "plural")), GroupVersionKind: gvk, Scope: scope,
+			}
+		}
+	}
+	return found
+}
+
+// defines tells whether the item is the definition of a kind.
+func (i *item) defines(gk schema.GroupKind) bool {
+	if i.ref.groupKind() != definitionKind {
+		return false
+	}
+	group, _, _ := unstructured.NestedString(i.desired.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(i.desired.Object, "spec", "names", "kind")
+	return gk == schema.GroupKind{Group: group, Kind: kind}
+}

@@ -1,0 +1,160 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// applied is what is known of an object since it was applied, or found as declared. The cluster's lock guards it.
+type applied struct {
+	owner    Owner
+	ref      Ref
+	resource schema.GroupVersionResource
+	hash     [sha256.Size]byte // of what was declared
+	digest   uint64            // of what stood in the cluster then
+	at       mark
+	watch    *driftWatch
+	busy     bool // it is being written: what the watch says is judged afterwards
+	unknown  bool // a write failed: what stands there is anyone's guess
+	moved    bool
+}
+
+func (a *applied) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: a.ref.Namespace, Name: a.ref.Name}
+}
+
+// knowledge is what is known of an item before the server is asked.
+type knowledge struct {
+	known   bool   // it was applied, or found as declared
+	same    bool   // and declared just so
+	moved   bool   // and moved since
+	settled bool   // it stands as declared: no need to ask
+	digest  uint64 // of what stood in the cluster when it was applied
+	version string // up to which it did not move
+}
+
+func (c *Cluster) known(owner Owner, i *item) knowledge {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.states[owner][i.ref.key()]
+	if a == nil || a.unknown {
+		return knowledge{}
+	}
+	same := a.hash == i.hash
+	return knowledge{
+		known: true, same: same, moved: a.moved, settled: same && !a.moved && a.watch.trusted(),
+		digest: a.digest, version: a.at.version,
+	}
+}
+
+// begin notes that an item is being written.
+func (c *Cluster) begin(owner Owner, i *item) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.states[owner][i.ref.key()]; a != nil {
+		a.busy = true
+	}
+}
+
+// fail notes that writing an item failed.
+func (c *Cluster) fail(owner Owner, i *item) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.states[owner][i.ref.key()]; a != nil {
+		a.busy, a.unknown = false, true
+	}
+}
+
+// commit notes that live stands as the item declares it, and judges what the watch said meanwhile.
+func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured) {
+	next := &applied{
+		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash,
+		digest: digest(live, c.options.FieldManager), at: markOf(live, c.options.FieldManager, owner.Group),
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.watchFor(i.resource, i.ref.Namespace, owner.Group)
+	w.attach(next)
+	if old := c.states[owner][i.ref.key()]; old != nil {
+		c.detach(old)
+	}
+	if c.states[owner] == nil {
+		c.states[owner] = map[Ref]*applied{}
+	}
+	c.states[owner][i.ref.key()] = next
+	w.judge(next)
+}
+
+// retain forgets the owner's objects that are not among the items.
+func (c *Cluster) retain(owner Owner, items []*item) {
+	keep := make(map[Ref]bool, len(items))
+	for _, i := range items {
+		keep[i.ref.key()] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, a := range c.states[owner] {
+		if !keep[key] {
+			c.drop(a)
+		}
+	}
+}
+
+// drop forgets an object. The caller holds the lock.
+func (c *Cluster) drop(a *applied) {
+	c.detach(a)
+	delete(c.states[a.owner], a.ref.key())
+	if len(c.states[a.owner]) == 0 {
+		delete(c.states, a.owner)
+	}
+}
+
+// dropRef forgets an object that is about to be deleted.
+func (c *Cluster) dropRef(owner Owner, ref Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.states[owner][ref.key()]; a != nil {
+		c.drop(a)
+	}
+}
+
+// Moved tells whether a live object of the owner moved since it was applied.
+func (c *Cluster) Moved(owner Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.states[owner] {
+		if a.moved {
+			return true
+		}
+	}
+	return false
+}
+
+// Unwatched lists the kinds of the owner's objects that the cluster does not let us watch, sorted. Nobody tells when they
+// move: they are dry-run on every Apply.
+func (c *Cluster) Unwatched(owner Owner) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var kinds []string
+	for _, a := range c.states[owner] {
+		if a.watch.refused {
+			kinds = append(kinds, a.ref.Kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// Forget drops what is known of an owner's objects, and the watches that nobody else needs.
+func (c *Cluster) Forget(owner Owner) {
+	c.edges.forget(owner)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.states[owner] {
+		c.drop(a)
+	}
+}

@@ -1,0 +1,129 @@
+package testenv
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+)
+
+// Request is one that the API server answered. As a filter, its empty fields match anything.
+type Request struct {
+	Verb        string // get, list, watch, create, update, patch, delete, deletecollection
+	Group       string
+	Resource    string // plural, such as "deployments"; empty for a path that is none, such as /version
+	Subresource string
+	Namespace   string
+	Name        string
+	User        string // who asked, or whom they impersonated
+	UserAgent   string // a filter's is a part of it
+	URI         string // a filter's is a part of it; "dryRun=All" finds dry-runs
+	Code        int    // HTTP status
+}
+
+// AuditLog is what the API server was asked since the log was taken, the playground's own parts left out.
+type AuditLog struct{ from int64 }
+
+// NewAuditLog begins to look at what the cluster of [Cluster] is asked.
+func NewAuditLog(tb testing.TB) *AuditLog {
+	tb.Helper()
+	log := &AuditLog{}
+	log.from = log.end(tb)
+	return log
+}
+
+// Count returns how many requests match the filter.
+func (a *AuditLog) Count(tb testing.TB, filter Request) int {
+	tb.Helper()
+	return len(a.Requests(tb, filter))
+}
+
+// Requests returns those that match the filter, in the order in which they were answered. A watch is answered when it begins.
+func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
+	tb.Helper()
+	var found []Request
+	lines := bufio.NewReader(io.NewSectionReader(use(tb).audit, a.from, math.MaxInt64-a.from))
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return found // a line without an end is still being written
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		r, counts, err := parse(line)
+		if err != nil {
+			tb.Fatalf("audit log: %v: %s", err, line)
+		}
+		if counts && filter.matches(r) {
+			found = append(found, r)
+		}
+	}
+}
+
+// end is the offset behind the last whole line.
+func (a *AuditLog) end(tb testing.TB) int64 {
+	tb.Helper()
+	file := use(tb).audit
+	if file == nil {
+		tb.Fatalf("the audit log of the cluster in %s is not known: set %s to its file", kubeconfigEnv, auditLogEnv)
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	const block = 64 << 10
+	for buf := make([]byte, block); size > 0; size -= min(size, block) {
+		at := max(0, size-block)
+		n, err := file.ReadAt(buf[:size-at], at)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return at + int64(i) + 1
+		}
+	}
+	return 0
+}
+
+// entry is what of a line of the log is read; audit.k8s.io documents it.
+type entry struct {
+	Stage            string
+	Verb             string
+	RequestURI       string
+	UserAgent        string
+	User             struct{ Username string }
+	ImpersonatedUser *struct{ Username string }
+	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+	ResponseStatus   struct{ Code int }
+}
+
+// parse reads a line, and tells whether it counts: what a long-running request is at its end was counted when it began.
+func parse(line []byte) (Request, bool, error) {
+	var e entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		return Request{}, false, err
+	}
+	r := Request{
+		Verb: e.Verb, URI: e.RequestURI, UserAgent: e.UserAgent, User: e.User.Username, Code: e.ResponseStatus.Code,
+		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
+		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+	}
+	if e.ImpersonatedUser != nil {
+		r.User = e.ImpersonatedUser.Username
+	}
+	began := e.Stage == "ResponseStarted"
+	own := r.User == "system:apiserver" || strings.HasPrefix(r.UserAgent, "playground-")
+	return r, !own && began == (r.Verb == "watch") && (began || e.Stage == "ResponseComplete" || e.Stage == "Panic"), nil
+}
+
+func (f Request) matches(r Request) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	return is(f.Verb, r.Verb) && is(f.Group, r.Group) && is(f.Resource, r.Resource) && is(f.Subresource, r.Subresource) &&
+		is(f.Namespace, r.Namespace) && is(f.Name, r.Name) && is(f.User, r.User) && (f.Code == 0 || f.Code == r.Code) &&
+		strings.Contains(r.UserAgent, f.UserAgent) && strings.Contains(r.URI, f.URI)
+}

@@ -1,0 +1,159 @@
+package git
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-gitops/sluice/playground/internal/pki"
+)
+
+// Options of a server. Without credentials anybody may fetch and push over HTTP.
+type Options struct {
+	Root               string // directory with the bare repositories
+	Addr               string // to serve HTTP on; port 0 picks a free one
+	Username, Password string
+	Token              string
+	TLSCert, TLSKey    string // files: serve HTTPS
+	TLSDir             string // instead of them: a directory for a certificate that is made, and its ca.crt
+	SSHAddr            string // to serve SSH on as well
+	SSHHostKey         string // file, made when missing
+	SSHAuthorizedKeys  string // file
+}
+
+// Server is a running git server.
+type Server struct {
+	URL    string // http(s)://host:port
+	SSHURL string // ssh://git@host:port, if SSH is served
+	ended  chan error
+	stop   []func() error
+}
+
+// Start serves until Close.
+func Start(o Options) (*Server, error) {
+	s := &Server{ended: make(chan error, 2)}
+	err := s.start(o)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Ended yields the error of a part that ended by itself.
+func (s *Server) Ended() <-chan error { return s.ended }
+
+// Close ends the server and all of its connections.
+func (s *Server) Close() error {
+	var errs []error
+	for _, stop := range s.stop {
+		errs = append(errs, stop())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) start(o Options) error {
+	root, err := resolve(o.Root)
+	if err != nil {
+		return err
+	}
+	handler := &httpServer{root: root, username: o.Username, password: o.Password, token: o.Token}
+	if err := s.serveHTTP(o, handler); err != nil {
+		return err
+	}
+	if o.SSHAddr == "" {
+		return nil
+	}
+	return s.serveSSH(o, root, &handler.stats)
+}
+
+func (s *Server) serveHTTP(o Options, handler http.Handler) error {
+	config, err := tlsConfig(o)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.Addr)
+	if err != nil {
+		return err
+	}
+	s.URL = "http://" + listener.Addr().String()
+	if config != nil {
+		s.URL = "https://" + listener.Addr().String()
+		listener = tls.NewListener(listener, config)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	s.stop = append(s.stop, server.Close)
+	go func() { s.ended <- server.Serve(listener) }()
+	return nil
+}
+
+func (s *Server) serveSSH(o Options, root string, counts *stats) error {
+	if o.SSHHostKey == "" || o.SSHAuthorizedKeys == "" {
+		return errors.New("SSH needs a host key and authorized keys")
+	}
+	host, err := loadHostKey(o.SSHHostKey)
+	if err != nil {
+		return fmt.Errorf("cannot load the host key: %w", err)
+	}
+	keys, err := loadAuthorized(o.SSHAuthorizedKeys)
+	if err != nil {
+		return fmt.Errorf("cannot load the authorized keys: %w", err)
+	}
+	listener, err := net.Listen("tcp", o.SSHAddr)
+	if err != nil {
+		return err
+	}
+	s.SSHURL = "ssh://git@" + listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = append(s.stop, listener.Close, func() error { cancel(); return nil })
+	server := &sshServer{root: root, hostKey: host, authorized: keys, stats: counts}
+	go func() { s.ended <- server.serve(ctx, listener) }()
+	return nil
+}
+
+// tlsConfig is nil without TLS.
+func tlsConfig(o Options) (*tls.Config, error) {
+	if o.TLSDir != "" {
+		o.TLSCert, o.TLSKey = filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key")
+		if err := makeCertificate(o.TLSDir, o.Addr); err != nil {
+			return nil, fmt.Errorf("cannot make a certificate in %s: %w", o.TLSDir, err)
+		}
+	}
+	if o.TLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// makeCertificate writes ca.crt, server.crt and server.key for the host of an address.
+func makeCertificate(dir, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	ca, err := pki.NewAuthority("playground-git-ca")
+	if err != nil {
+		return err
+	}
+	hosts := []string{"127.0.0.1", "::1", "localhost"}
+	if host != "" {
+		hosts = append(hosts, host)
+	}
+	server, err := ca.Server("playground-git", hosts...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
+}
