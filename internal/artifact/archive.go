@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strconv"
 	"time"
 )
 
@@ -49,12 +50,14 @@ type archiver struct {
 	content  Content
 	from     *previous // may be nil
 	run      []member  // the files of the segment that is being gathered
+	text     []byte    // for keyOf, used over and over
+	buffer   []byte    // for copying
 	segments []segment
 }
 
 // writeArchive writes the tree to w and returns the segments that it is made of. From may be nil.
 func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]segment, error) {
-	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from}
+	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from, buffer: make([]byte, 128<<10)}
 	err := t.Walk(func(name string, e *Entry) error {
 		if e.Mode&fs.ModeSymlink != 0 {
 			if _, err := t.linkTarget(path.Dir(name), e); errors.Is(err, fs.ErrInvalid) {
@@ -92,7 +95,7 @@ func (a *archiver) flush() error {
 	if len(a.run) == 0 {
 		return nil
 	}
-	s := segment{Key: keyOf(a.run), Offset: a.out.n}
+	s := segment{Key: a.keyOf(), Offset: a.out.n}
 	if err := a.writeSegment(s.Key); err != nil {
 		return err
 	}
@@ -101,18 +104,23 @@ func (a *archiver) flush() error {
 	return nil
 }
 
-func keyOf(run []member) string {
-	h := sha256.New()
-	for _, m := range run {
-		fmt.Fprintf(h, "%o %s\x00%s\n", uint32(m.entry.Mode), m.name, m.entry.ID)
+// keyOf identifies what a segment of the files gathered would hold.
+func (a *archiver) keyOf() string {
+	text := a.text[:0]
+	for _, m := range a.run {
+		text = strconv.AppendUint(text, uint64(m.entry.Mode), 8)
+		text = append(append(append(text, ' '), m.name...), 0)
+		text = append(append(text, m.entry.ID...), '\n')
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	a.text = text
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 func (a *archiver) writeSegment(key string) error {
 	if a.from != nil {
 		if s, ok := a.from.segments[key]; ok {
-			n, err := io.Copy(a.out, io.NewSectionReader(a.from, s.Offset, s.Length))
+			n, err := io.CopyBuffer(a.out, io.NewSectionReader(a.from, s.Offset, s.Length), a.buffer)
 			if err == nil && n != s.Length {
 				err = io.ErrUnexpectedEOF
 			}
