@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
+// Files are crd/, rbac/ and manager/.
+//
 //go:embed crd rbac manager
-var files embed.FS
+var Files embed.FS
 
 // Definitions returns the CustomResourceDefinitions.
 func Definitions() ([]*unstructured.Unstructured, error) { return read("crd", nil) }
@@ -33,11 +35,11 @@ func Controllers(namespace string) ([]*unstructured.Unstructured, error) {
 // read decodes the objects of all files in a directory.
 func read(dir string, change func([]byte) []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	err := fs.WalkDir(files, dir, func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(Files, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		b, err := files.ReadFile(name)
+		b, err := Files.ReadFile(name)
 		if err != nil {
 			return err
 		}

@@ -71,6 +71,16 @@ func newMemoryTree(files map[string]file) *Tree {
 	return NewTree(finish(root), content)
 }
 
+// size is how many bytes the tree's files hold together.
+func (t *Tree) size() (sum int64) {
+	_ = t.Walk(func(_ string, e *Entry) error { // never fails
+		n, _ := t.content.Size(e.ID) // unknown counts as nothing
+		sum += n
+		return nil
+	})
+	return sum
+}
+
 // FromMap returns a tree of file contents by path. A content that starts with "symlink:" is a symlink to what follows.
 func FromMap(contents map[string]string) *Tree {
 	files := map[string]file{}

@@ -1,21 +1,21 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -23,36 +23,43 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-const (
-	suffix = ".tar.gz"
-	index  = ".index" // of an archive's segments, beside it
-	prefix = ".tmp-"
-)
-
 // Key names the object that an artifact belongs to.
 type Key struct{ Kind, Namespace, Name string }
 
-func (k Key) dir() string {
-	return filepath.Join(strings.ToLower(k.Kind), k.Namespace, k.Name)
+// dir is the key's directory, slash-separated and relative to the store.
+func (k Key) dir() string { return path.Join(strings.ToLower(k.Kind), k.Namespace, k.Name) }
+
+// check refuses a key that does not stand for one directory three levels down.
+func (k Key) check() error {
+	for _, part := range []string{k.Kind, k.Namespace, k.Name} {
+		if part == "" || strings.HasPrefix(part, ".") || strings.ContainsAny(part, `/\`) || !filepath.IsLocal(part) {
+			return fmt.Errorf("%q, %q, %q do not name an object", k.Kind, k.Namespace, k.Name)
+		}
+	}
+	return nil
 }
 
 // Retention says which superseded artifacts are kept. The current one always is.
 type Retention struct {
-	TTL   time.Duration // kept at least so long
-	Count int           // beyond that, kept up to so many
+	TTL   time.Duration // how long one is kept after another took its place
+	Count int           // how many are kept at most, the current one included
 }
 
 // Store keeps artifacts on disk, a directory an object. A file is written beside its place, synced and renamed: a crash at
-// any instruction leaves the old or the new.
+// any instruction leaves the old or the new. Nothing is read, copied from or served before this process has compared it
+// with its digest; a file that is damaged is removed, for its source to write it again. It is safe for concurrent use.
 type Store struct {
-	root      string
-	host      string // under which artifacts are advertised
+	dir       string
+	root      *os.Root // the same, for what must not be led out of it
+	host      string   // under which artifacts are advertised
 	retention Retention
 	clock     clock.PassiveClock
+	checking  singleflight.Group
+	placing   sync.Mutex // while an archive and its sidecar do not belong together
 
 	mu    sync.Mutex
-	trees map[Key]registered
-	sound map[string]stamp // files whose digest was checked, by path
+	trees map[string]registered // by the key's directory
+	sound map[string]stamp      // files whose digest was checked, by path
 }
 
 // registered is the tree of the artifact last put under a key.
@@ -61,62 +68,84 @@ type registered struct {
 	tree     *Tree
 }
 
-// stamp tells whether a file is still the one that was checked.
-type stamp struct {
-	size     int64
-	modified time.Time
-	digest   string
-}
+// Option changes how a store works.
+type Option func(*Store)
 
-// OpenStore opens the store in root. Host is the host:port that artifacts are advertised under.
-func OpenStore(root, host string, retention Retention) (*Store, error) {
-	if err := os.MkdirAll(root, 0o700); err != nil {
+// WithClock sets where the store takes the time from.
+func WithClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
+
+// OpenStore opens the store in dir, and removes what a killed process left half-written there. Host is the host:port that
+// artifacts are advertised under.
+func OpenStore(dir, host string, retention Retention, options ...Option) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Store{root: root, host: host, retention: retention, clock: clock.RealClock{}, trees: map[Key]registered{}, sound: map[string]stamp{}}
-	return s, s.removeUnfinished()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		dir: dir, root: root, host: host, retention: retention, clock: clock.RealClock{},
+		trees: map[string]registered{}, sound: map[string]stamp{},
+	}
+	for _, o := range options {
+		o(s)
+	}
+	if err := s.removeUnfinished(); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return s, nil
 }
 
-// removeUnfinished removes what a killed process was writing.
-func (s *Store) removeUnfinished() error {
-	return filepath.WalkDir(s.root, func(file string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(d.Name(), prefix) {
-			return os.Remove(file)
-		}
-		return err
-	})
-}
-
-// Put stores the tree as the artifact of a revision. Current is the artifact that the object has now, nil when it has none:
-// if it holds this tree already and is whole, nothing is written.
-func (s *Store) Put(_ context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
-	name := fileName(revision, tree)
-	relative := filepath.Join(key.dir(), name)
-	a := meta.Artifact{Path: relative, URL: fmt.Sprintf("http://%s/%s", s.host, relative), Revision: revision}
-	if current != nil && current.Path == relative && s.check(relative, current.Digest) == nil {
-		url := a.URL // the address may be another since
-		a = *current.DeepCopy()
-		a.URL = url
-	} else {
-		digest, size, err := s.write(key, name, tree)
-		if err != nil {
-			return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of revision %s", revision).Because(err).
-				WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
-		}
-		a.Digest, a.Checksum, a.Size = "sha256:"+digest, digest, &size
-		a.LastUpdateTime = metav1.NewTime(s.clock.Now().Truncate(time.Second))
+// Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is the artifact
+// that the object has now, nil when it has none. If the store holds this tree of this revision whole, nothing is written.
+func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+	a, err := s.put(ctx, key, tree, revision, current)
+	if err != nil {
+		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of revision %s", revision).Because(err).
+			WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trees[key] = registered{a, tree}
+	s.trees[key.dir()] = registered{*a, tree}
 	return a.DeepCopy(), nil
+}
+
+func (s *Store) put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+	if err := errors.Join(key.check(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	relative := path.Join(key.dir(), fileName(revision, tree))
+	st, err := s.check(relative)
+	updated := metav1.NewTime(s.clock.Now().Truncate(time.Second))
+	switch {
+	case err != nil:
+		st, err = s.write(ctx, key, relative, tree)
+	case current != nil && current.Path == relative && current.Digest == st.digest:
+		updated = current.LastUpdateTime
+	default: // an earlier revision is current again
+		now := s.clock.Now()
+		err = s.root.Chtimes(relative, now, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	size := st.info.Size()
+	a := &meta.Artifact{
+		Path: relative, URL: fmt.Sprintf("http://%s/%s", s.host, relative), Revision: revision,
+		Digest: st.digest, Checksum: strings.TrimPrefix(st.digest, "sha256:"), Size: &size, LastUpdateTime: updated,
+	}
+	if current != nil && current.Path == relative {
+		a.Metadata = current.Metadata
+	}
+	return a, nil
 }
 
 // fileName is one for the revision and for what the tree holds of it.
 func fileName(revision string, tree *Tree) string {
 	sum := sha256.Sum256([]byte(revision + "\x00" + tree.root.ID))
 	commit := revision[strings.LastIndexAny(revision, ":@/")+1:]
-	return fmt.Sprintf("%s-%s%s", safe(commit), hex.EncodeToString(sum[:4]), suffix)
+	return fmt.Sprintf("%s-%s%s", safe(commit), hex.EncodeToString(sum[:8]), suffix)
 }
 
 // safe keeps what may stand in a file's name.
@@ -129,209 +158,110 @@ func safe(s string) string {
 	}, s[:min(len(s), 64)])
 }
 
-// write makes the archive in its place and returns its digest in hex and its size.
-func (s *Store) write(key Key, name string, tree *Tree) (digest string, size int64, err error) {
-	dir := filepath.Join(s.root, key.dir())
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", 0, err
-	}
-	from, closePrevious := s.previous(key)
-	defer closePrevious()
-	tmp, err := os.CreateTemp(dir, prefix)
-	if err != nil {
-		return "", 0, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
-		}
-	}()
-	h := sha256.New()
-	out := &counting{w: io.MultiWriter(tmp, h)}
-	segments, err := writeArchive(out, tree, from)
-	if err != nil {
-		return "", 0, err
-	}
-	if err := tmp.Sync(); err != nil {
-		return "", 0, err
-	}
-	info, err := tmp.Stat()
-	if err != nil {
-		return "", 0, err
-	}
-	full := filepath.Join(dir, name)
-	if err := os.Rename(tmp.Name(), full); err != nil {
-		return "", 0, err
-	}
-	digest = hex.EncodeToString(h.Sum(nil))
-	s.mu.Lock()
-	s.sound[filepath.Join(key.dir(), name)] = stamp{info.Size(), info.ModTime(), "sha256:" + digest}
-	s.mu.Unlock()
-	return digest, out.n, errors.Join(tmp.Close(), syncDir(dir), writeIndex(full, segments))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func writeIndex(file string, segments []segment) error {
-	b, err := json.Marshal(segments)
-	if err != nil {
-		return err
-	}
-	tmp := filepath.Join(filepath.Dir(file), prefix+filepath.Base(file)+index)
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file+index)
-}
-
-// previous opens the newest sound archive of the key to copy segments from; none is no error.
-func (s *Store) previous(key Key) (*previous, func()) {
-	none := func() {}
-	files := s.files(key)
-	if len(files) == 0 {
-		return nil, none
-	}
-	newest := filepath.Join(s.root, key.dir(), files[0].name)
-	s.mu.Lock()
-	st, known := s.sound[filepath.Join(key.dir(), files[0].name)]
-	s.mu.Unlock()
-	if !known || s.check(filepath.Join(key.dir(), files[0].name), st.digest) != nil {
-		return nil, none // never copy from what was not checked
-	}
-	b, err := os.ReadFile(newest + index)
-	if err != nil {
-		return nil, none
-	}
-	var segments []segment
-	if json.Unmarshal(b, &segments) != nil {
-		return nil, none
-	}
-	f, err := os.Open(newest)
-	if err != nil {
-		return nil, none
-	}
-	p := &previous{ReaderAt: f, segments: make(map[string]segment, len(segments))}
-	for _, seg := range segments {
-		p.segments[seg.Key] = seg
-	}
-	return p, func() { _ = f.Close() } // only read
-}
-
 // Verify tells whether the artifact is there and whole.
 func (s *Store) Verify(_ context.Context, key Key, a *meta.Artifact) error {
-	if filepath.Dir(a.Path) != key.dir() {
+	if path.Dir(a.Path) != key.dir() {
 		return fmt.Errorf("artifact %s is not one of %s", a.Path, key.dir())
 	}
-	return s.check(a.Path, a.Digest)
+	return s.holds(*a)
 }
 
-// check compares a file with its digest; one that was checked and did not change since is not read again.
-func (s *Store) check(relative, digest string) error {
-	full := filepath.Join(s.root, relative)
-	info, err := os.Stat(full)
+// holds tells whether the artifact's file is there, whole, and of the artifact's digest.
+func (s *Store) holds(a meta.Artifact) error {
+	st, err := s.check(a.Path)
 	if err != nil {
 		return err
 	}
-	now := stamp{info.Size(), info.ModTime(), digest}
-	s.mu.Lock()
-	known := s.sound[relative] == now
-	s.mu.Unlock()
-	if known {
-		return nil
+	if st.digest != a.Digest {
+		return fmt.Errorf("artifact %s has the digest %s, not %s", a.Path, st.digest, a.Digest)
 	}
-	f, err := os.Open(full)
-	if err != nil {
-		return err
-	}
-	defer f.Close() // only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return err
-	}
-	if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); got != digest {
-		return fmt.Errorf("artifact %s is damaged: its digest is %s, not %s", relative, got, digest)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sound[relative] = now
 	return nil
 }
 
-// Tree returns the tree of an artifact of this store: the one that was put, else what its file holds.
+// Tree returns the tree of an artifact of this store: the one that was put last, else what its file holds.
 func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
-	s.mu.Lock()
-	for _, r := range s.trees {
-		if r.artifact.Digest == a.Digest {
-			s.mu.Unlock()
-			return r.tree, nil
-		}
+	if tree := s.registered(a.Digest); tree != nil {
+		return tree, nil
 	}
-	s.mu.Unlock()
-	if !filepath.IsLocal(a.Path) {
-		return nil, fmt.Errorf("artifact path %q leads out of the store", a.Path)
-	}
-	if err := s.check(a.Path, a.Digest); err != nil {
+	if err := s.holds(a); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(filepath.Join(s.root, a.Path))
+	f, err := s.root.Open(a.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // only read
-	return ReadArchive(f)
+	return readVerified(f, a.Digest, maxDownload)
+}
+
+func (s *Store) registered(digest string) *Tree {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.trees {
+		if r.artifact.Digest == digest {
+			return r.tree
+		}
+	}
+	return nil
 }
 
 // stored is an archive of a key.
 type stored struct {
-	name     string
+	path     string
 	modified time.Time
 }
 
-// files lists the archives of a key, newest first.
-func (s *Store) files(key Key) []stored {
-	entries, err := os.ReadDir(filepath.Join(s.root, key.dir()))
+// newest returns the path of the key's current archive, or nothing.
+func (s *Store) newest(key Key) string {
+	s.mu.Lock()
+	current, ok := s.trees[key.dir()]
+	s.mu.Unlock()
+	if ok {
+		return current.artifact.Path
+	}
+	if files := s.files(key.dir()); len(files) > 0 {
+		return files[0].path
+	}
+	return ""
+}
+
+// files lists the archives in a key's directory, newest first.
+func (s *Store) files(dir string) []stored {
+	entries, err := os.ReadDir(filepath.Join(s.dir, dir))
 	if err != nil {
 		return nil
 	}
 	var out []stored
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), suffix) && !strings.HasPrefix(e.Name(), prefix) {
-			out = append(out, stored{e.Name(), info.ModTime()})
+		if info, err := e.Info(); err == nil && isArchive(e.Name()) && info.Mode().IsRegular() {
+			out = append(out, stored{path.Join(dir, e.Name()), info.ModTime()})
 		}
 	}
 	slices.SortFunc(out, func(a, b stored) int {
-		if c := b.modified.Compare(a.modified); c != 0 {
-			return c
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 	})
 	return out
 }
 
-// Collect removes the artifacts of a key that retention no longer keeps; keep is the current one.
+// Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the current one.
 func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err error) {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
 	kept := 1 // the current one
-	for _, f := range s.files(key) {
-		relative := filepath.Join(key.dir(), f.name)
-		if keep != nil && relative == keep.Path {
+	superseded := s.clock.Now()
+	for _, f := range s.files(key.dir()) {
+		since := s.clock.Since(superseded)
+		superseded = f.modified // of the next one, which is older
+		if keep != nil && f.path == keep.Path {
 			continue
 		}
-		if kept < s.retention.Count || s.clock.Since(f.modified) < s.retention.TTL {
+		if kept < s.retention.Count && since < s.retention.TTL {
 			kept++
 			continue
 		}
-		full := filepath.Join(s.root, relative)
-		err = errors.Join(err, os.Remove(full), ignoreMissing(os.Remove(full+index)))
-		s.mu.Lock()
-		delete(s.sound, relative)
-		s.mu.Unlock()
-		removed = append(removed, relative)
+		err = errors.Join(err, s.remove(f.path))
+		removed = append(removed, f.path)
 	}
 	if err != nil {
 		return removed, fault.New(meta.StorageOperationFailedReason, "cannot remove superseded artifacts").Because(err)
@@ -341,20 +271,41 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 
 // Remove removes all artifacts of a key.
 func (s *Store) Remove(key Key) error {
+	if err := key.check(); err != nil {
+		return err
+	}
+	s.forget(key)
+	return s.root.RemoveAll(key.dir())
+}
+
+func (s *Store) forget(key Key) {
 	s.mu.Lock()
-	delete(s.trees, key)
+	defer s.mu.Unlock()
+	delete(s.trees, key.dir())
 	for relative := range s.sound {
-		if filepath.Dir(relative) == key.dir() {
+		if path.Dir(relative) == key.dir() {
 			delete(s.sound, relative)
 		}
 	}
-	s.mu.Unlock()
-	return os.RemoveAll(filepath.Join(s.root, key.dir()))
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories. It is for the
+// start: objects may have been deleted while no one was there to remove their artifacts.
+func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err error) {
+	alive := map[string]bool{}
+	for _, k := range live {
+		alive[k.dir()] = true
 	}
-	return err
+	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), "*", "*"))
+	for _, dir := range dirs {
+		relative, relErr := filepath.Rel(s.dir, dir)
+		if relative = filepath.ToSlash(relative); relErr == nil && alive[relative] {
+			continue
+		}
+		parts := strings.Split(relative, "/")
+		s.forget(Key{kind, parts[1], parts[2]})
+		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
+		removed = append(removed, relative)
+	}
+	return removed, err
 }

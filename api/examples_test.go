@@ -1,0 +1,129 @@
+package api_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/yaml"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	kustomizev1beta1 "github.com/sluice-gitops/sluice/api/kustomize/v1beta1"
+	kustomizev1beta2 "github.com/sluice-gitops/sluice/api/kustomize/v1beta2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	sourcev1beta1 "github.com/sluice-gitops/sluice/api/source/v1beta1"
+	sourcev1beta2 "github.com/sluice-gitops/sluice/api/source/v1beta2"
+)
+
+// examples returns the manifests of testdata, one a kind and version, by file name.
+func examples(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	found := map[string]*unstructured.Unstructured{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if b, err = yaml.YAMLToJSONStrict(b); err == nil {
+			err = u.UnmarshalJSON(b) // numbers as the API machinery has them
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		found[filepath.Base(file)] = u
+	}
+	return found
+}
+
+// TestTypesHoldExamples reads every example into its Go type and back: nothing may be unknown, lost or changed.
+func TestTypesHoldExamples(t *testing.T) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
+		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
+	} {
+		utilruntime.Must(add(s))
+	}
+	for name, want := range examples(t) {
+		t.Run(name, func(t *testing.T) {
+			obj, err := s.New(want.GroupVersionKind())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(want.Object, obj, true); err != nil {
+				t.Fatal(err)
+			}
+			got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(declared(t, want.Object), declared(t, got)); diff != "" {
+				t.Errorf("declared (-) and written (+) differ:\n%s", diff)
+			}
+		})
+	}
+}
+
+// declared returns the spec in which what is unset and what is set to its zero look the same, by way of JSON.
+func declared(t *testing.T, object map[string]any) any {
+	t.Helper()
+	spec := runtime.DeepCopyJSONValue(object["spec"]).(map[string]any)
+	for key, value := range spec {
+		if value == false && key != "prune" {
+			delete(spec, key)
+		}
+	}
+	b, err := yaml.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out any
+	if err := yaml.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestSchedule(t *testing.T) {
+	minutes := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Minute} }
+	two, three := minutes(2), minutes(3)
+	for name, c := range map[string]struct {
+		object interface{ Schedule() meta.Schedule }
+		want   meta.Schedule
+	}{
+		"a repository that sets no timeout has 60 seconds": {
+			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5)}},
+			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute},
+		},
+		"a repository's own timeout counts": {
+			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two, Suspend: true}},
+			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
+		},
+		"a Kustomization that sets no timeout has its interval": {
+			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
+			meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
+		},
+		"a Kustomization's own timeout and retry interval count": {
+			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two, RetryInterval: &three, Suspend: true}},
+			meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.object.Schedule()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,310 @@
+package api_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/config"
+)
+
+// surfaceEnv names the folder with the field lists, when it does not stand beside the checkout.
+const surfaceEnv = "SLUICE_API_SURFACE"
+
+// keptForLegacy are the fields of the storage version that only older versions list: without a conversion webhook the
+// API server drops what the storage version does not know.
+var keptForLegacy = map[string][]string{
+	"GitRepository": {
+		".spec.accessFrom", ".spec.gitImplementation", ".status.artifact.checksum", ".status.includedArtifacts[].checksum",
+	},
+	"Kustomization": {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation"},
+}
+
+// TestSurface checks the generated definitions against the lists of every field that users of these APIs rely on.
+func TestSurface(t *testing.T) {
+	crds := definitions(t)
+	for _, list := range surfaceLists(t) {
+		crd, version := served(crds, list)
+		if crd == nil {
+			continue // a kind that is yet to come
+		}
+		t.Run(strings.ReplaceAll(list.version, "/", "-")+" "+list.kind, func(t *testing.T) {
+			if want := list.facts["plural"]; crd.Spec.Names.Plural != want {
+				t.Errorf("plural is %q, want %q", crd.Spec.Names.Plural, want)
+			}
+			if want := []string{list.facts["short"]}; !slices.Equal(crd.Spec.Names.ShortNames, want) {
+				t.Errorf("short names are %q, want %q", crd.Spec.Names.ShortNames, want)
+			}
+			var columns []string
+			for _, c := range version.AdditionalPrinterColumns {
+				columns = append(columns, fmt.Sprintf("%s %s %s", c.Name, c.JSONPath, c.Type))
+			}
+			if !slices.Equal(columns, list.columns) {
+				t.Errorf("columns are %q, want %q", columns, list.columns)
+			}
+			have := map[string]field{}
+			walk(have, "", version.Schema.OpenAPIV3Schema, false)
+			for _, path := range slices.Sorted(maps.Keys(list.fields)) {
+				compare(t, path, have, list.fields[path])
+			}
+			for _, path := range slices.Sorted(maps.Keys(have)) {
+				if _, listed := list.fields[path]; !listed && !expected(list, path) {
+					t.Errorf("%s is not listed: additions stand in the storage version only, and are named in this test", path)
+				}
+			}
+		})
+	}
+}
+
+// TestVersions checks that every version is served with its status apart, and that v1, where there is one, is what is stored.
+func TestVersions(t *testing.T) {
+	for kind, crd := range definitions(t) {
+		hasV1 := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1" })
+		for _, v := range crd.Spec.Versions {
+			if !v.Served {
+				t.Errorf("%s %s is not served", kind, v.Name)
+			}
+			if hasV1 && v.Storage != (v.Name == "v1") {
+				t.Errorf("%s %s: storage is %t", kind, v.Name, v.Storage)
+			}
+			if v.Subresources == nil || v.Subresources.Status == nil {
+				t.Errorf("%s %s has no status subresource", kind, v.Name)
+			}
+		}
+	}
+}
+
+// TestNothingIsPruned checks that the storage version knows every field of the older ones' specs.
+func TestNothingIsPruned(t *testing.T) {
+	for kind, crd := range definitions(t) {
+		stored := map[string]field{}
+		for _, v := range crd.Spec.Versions {
+			if v.Storage {
+				walk(stored, "", v.Schema.OpenAPIV3Schema, false)
+			}
+		}
+		for _, v := range crd.Spec.Versions {
+			legacy := map[string]field{}
+			walk(legacy, "", v.Schema.OpenAPIV3Schema, false)
+			for path := range legacy {
+				if _, ok := stored[path]; !ok && strings.HasPrefix(path, ".spec") {
+					t.Errorf("%s %s: %s would be dropped in storage", kind, v.Name, path)
+				}
+			}
+		}
+	}
+}
+
+func compare(t *testing.T, path string, have map[string]field, want field) {
+	t.Helper()
+	got, ok := have[path]
+	if !ok {
+		t.Errorf("%s is missing", path)
+		return
+	}
+	if got.kind != want.kind {
+		t.Errorf("%s is of type %s, want %s", path, got.kind, want.kind)
+	}
+	for _, key := range slices.Sorted(maps.Keys(want.limits)) {
+		if key != "enum" && !slices.Equal(got.limits[key], want.limits[key]) {
+			t.Errorf("%s: %s is %q, want %q", path, key, got.limits[key], want.limits[key])
+		}
+	}
+	for _, value := range want.limits["enum"] {
+		if !slices.Contains(got.limits["enum"], value) {
+			t.Errorf("%s: the value %q is refused", path, value)
+		}
+	}
+	for key, limit := range got.limits {
+		if _, listed := want.limits[key]; !listed && key != "default" {
+			t.Errorf("%s: %s %q is stricter than what users rely on", path, key, limit)
+		}
+	}
+}
+
+// expected tells whether a field that the list lacks is meant to be there.
+func expected(list surfaceList, path string) bool {
+	if !strings.HasPrefix(path, ".spec") && !strings.HasPrefix(path, ".status") || !strings.HasSuffix(list.version, "/v1") {
+		return !strings.HasPrefix(path, ".spec") && !strings.HasPrefix(path, ".status")
+	}
+	return slices.ContainsFunc(keptForLegacy[list.kind], func(kept string) bool { return strings.HasPrefix(path, kept) })
+}
+
+// field is what a schema or a list says of one field.
+type field struct {
+	kind   string
+	limits map[string][]string
+}
+
+func walk(into map[string]field, path string, s *apiextensionsv1.JSONSchemaProps, required bool) {
+	f := field{kind: cmp.Or(s.Type, "any"), limits: map[string][]string{}}
+	set := func(key, value string) { f.limits[key] = append(f.limits[key], value) }
+	if required {
+		set("required", "")
+	}
+	if s.Pattern != "" {
+		set("pattern", s.Pattern)
+	}
+	if s.Format != "" {
+		set("format", s.Format)
+	}
+	for key, n := range map[string]*int64{"minLength": s.MinLength, "maxLength": s.MaxLength} {
+		if n != nil {
+			set(key, strconv.FormatInt(*n, 10))
+		}
+	}
+	if s.Minimum != nil {
+		set("minimum", strconv.FormatFloat(*s.Minimum, 'f', -1, 64))
+	}
+	if s.Default != nil {
+		set("default", pythonic(s.Default.Raw))
+	}
+	for _, e := range s.Enum {
+		set("enum", strings.Trim(string(e.Raw), `"`))
+	}
+	for _, rule := range s.XValidations {
+		set("rule", rule.Rule)
+	}
+	if s.XPreserveUnknownFields != nil {
+		set("free-form", "")
+	}
+	into[path] = f
+	for name, sub := range s.Properties {
+		walk(into, path+"."+name, &sub, slices.Contains(s.Required, name))
+	}
+	if s.Items != nil {
+		walk(into, path+"[]", s.Items.Schema, false)
+	}
+	if s.AdditionalProperties != nil {
+		walk(into, path+"{}", s.AdditionalProperties.Schema, false)
+	}
+}
+
+// pythonic writes a default as the lists do.
+func pythonic(raw []byte) string {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return string(raw)
+	}
+	switch v := v.(type) {
+	case string:
+		return v
+	case bool:
+		return map[bool]string{true: "True", false: "False"}[v]
+	case map[string]any:
+		var pairs []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			pairs = append(pairs, fmt.Sprintf("'%s': %v", key, v[key]))
+		}
+		return "{" + strings.Join(pairs, ", ") + "}"
+	}
+	return string(raw)
+}
+
+// surfaceList is one kind at one version, as listed.
+type surfaceList struct {
+	version, kind string
+	facts         map[string]string
+	columns       []string
+	fields        map[string]field
+}
+
+func surfaceLists(t *testing.T) []surfaceList {
+	t.Helper()
+	dir := cmp.Or(os.Getenv(surfaceEnv), filepath.Join("..", "..", "shared", "api-surface"))
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		if os.Getenv(surfaceEnv) != "" {
+			t.Fatalf("no list in %s", dir)
+		}
+		t.Skipf("the lists are not part of the repository: set %s to check against them", surfaceEnv)
+	}
+	var lists []surfaceList
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, parseList(strings.Split(strings.TrimRight(string(b), "\n"), "\n")))
+	}
+	return lists
+}
+
+// parseList reads a head line "# group/version Kind key=value…", lines "# column …", and a line of tabs a field.
+func parseList(lines []string) surfaceList {
+	head := strings.Fields(lines[0])
+	list := surfaceList{version: head[1], kind: head[2], facts: map[string]string{}, fields: map[string]field{}}
+	for _, fact := range head[3:] {
+		key, value, _ := strings.Cut(fact, "=")
+		list.facts[key] = value
+	}
+	for _, line := range lines[1:] {
+		if column, ok := strings.CutPrefix(line, "# column "); ok {
+			list.columns = append(list.columns, column)
+			continue
+		}
+		cells := strings.Split(line, "\t")
+		f := field{kind: cells[1], limits: map[string][]string{}}
+		for _, limit := range strings.Split(cells[2], "; ") {
+			key, value, _ := strings.Cut(limit, "=")
+			switch key {
+			case "":
+			case "enum":
+				f.limits[key] = strings.Split(value, "|")
+			default:
+				f.limits[key] = append(f.limits[key], value)
+			}
+		}
+		list.fields[cells[0]] = f
+	}
+	return list
+}
+
+// definitions returns the generated definitions by kind.
+func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	files, err := fs.Glob(config.Files, "crd/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, file := range files {
+		b, err := config.Files.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(b, crd); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		crds[crd.Spec.Names.Kind] = crd
+	}
+	return crds
+}
+
+func served(crds map[string]*apiextensionsv1.CustomResourceDefinition, list surfaceList) (*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.CustomResourceDefinitionVersion) {
+	crd := crds[list.kind]
+	if crd == nil {
+		return nil, nil
+	}
+	for i, v := range crd.Spec.Versions {
+		if crd.Spec.Group+"/"+v.Name == list.version && v.Served {
+			return crd, &crd.Spec.Versions[i]
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,318 @@
+package artifact
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func archiveOf(t testing.TB, tree *Tree, from *previous) ([]byte, []segment) {
+	t.Helper()
+	var b bytes.Buffer
+	segments, err := writeArchive(t.Context(), &b, tree, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), segments
+}
+
+// contents gives a tree as FromMap takes it.
+func contents(t testing.TB, tree *Tree) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := tree.Walk(func(name string, e *Entry) error {
+		b, err := tree.content.Read(e.ID)
+		out[name] = string(b)
+		if e.Mode&fs.ModeSymlink != 0 {
+			out[name] = "symlink:" + string(b)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// manyFiles makes n files in some directories; what they hold follows from the seed.
+func manyFiles(n int, seed uint64) map[string]string {
+	r := rand.New(rand.NewPCG(seed, 0))
+	files := map[string]string{}
+	for i := range n {
+		files[fmt.Sprintf("dir%d/sub%d/file%d.yaml", r.IntN(7), r.IntN(5), i)] = strings.Repeat(fmt.Sprintf("line %d\n", r.Int()), r.IntN(40))
+	}
+	return files
+}
+
+func TestTreeIsAFileSystem(t *testing.T) {
+	tree := FromMap(map[string]string{"a.yaml": "a", "dir/b.yaml": "bb", "dir/sub/c": "", "link": "symlink:dir/b.yaml", "dir/up": "symlink:../a.yaml"})
+	if err := fstest.TestFS(tree, "a.yaml", "dir/b.yaml", "dir/sub/c", "link", "dir/up"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTreeFollowsNoLinkOutOfItself(t *testing.T) {
+	tree := FromMap(map[string]string{
+		"up": "symlink:../x", "abs": "symlink:/etc/passwd", "dir/far": "symlink:../../x", "loop": "symlink:loop", "chain": "symlink:up",
+		"self": "symlink:.", "deep": "symlink:" + strings.Repeat("self/", 100) + "up",
+	})
+	for _, name := range []string{"up", "abs", "dir/far", "loop", "chain", "up/below", "deep", "self/abs"} {
+		if _, err := tree.ReadFile(name); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: got %v, want fs.ErrInvalid", name, err)
+		}
+		if _, err := tree.Content(name); err == nil {
+			t.Errorf("%s has content", name)
+		}
+	}
+}
+
+func TestArchiveIsAFunctionOfItsTree(t *testing.T) {
+	before := manyFiles(500, 1)
+	names := slices.Sorted(maps.Keys(before))
+	for reason, change := range map[string]func(map[string]string){
+		"nothing changed":            func(map[string]string) {},
+		"a file changed":             func(m map[string]string) { m[names[250]] = "changed" },
+		"the first and last changed": func(m map[string]string) { m[names[0]], m[names[499]] = "x", "y" },
+		"a file was added":           func(m map[string]string) { m["dir3/sub2/new.yaml"] = "new" },
+		"a directory went away": func(m map[string]string) {
+			maps.DeleteFunc(m, func(n, _ string) bool { return strings.HasPrefix(n, "dir2/") })
+		},
+		"a file became a symlink":      func(m map[string]string) { m[names[10]] = "symlink:file" },
+		"everything went away":         func(m map[string]string) { clear(m) },
+		"a file became a directory":    func(m map[string]string) { delete(m, names[3]); m[names[3]+"/below"] = "x" },
+		"two files changed their name": func(m map[string]string) { m["a"], m["b"] = m[names[1]], m[names[2]]; delete(m, names[1]) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			old, segments := archiveOf(t, FromMap(before), nil)
+			after := maps.Clone(before)
+			change(after)
+			from := &previous{ReaderAt: bytes.NewReader(old), segments: map[string]segment{}}
+			for _, s := range segments {
+				from.segments[s.Key] = s
+			}
+			fresh, _ := archiveOf(t, FromMap(after), nil)
+			again, _ := archiveOf(t, FromMap(after), nil)
+			reused, _ := archiveOf(t, FromMap(after), from)
+			if !bytes.Equal(fresh, again) {
+				t.Error("the same tree gave two archives")
+			}
+			if !bytes.Equal(fresh, reused) {
+				t.Error("copying segments gave another archive than writing them")
+			}
+			read, err := ReadArchive(bytes.NewReader(reused))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(contents(t, read), after) {
+				t.Error("the archive holds something else")
+			}
+			if read.Root().ID != FromMap(after).Root().ID {
+				t.Error("the tree read has another ID")
+			}
+		})
+	}
+}
+
+func TestArchiveCostsWhatChanged(t *testing.T) {
+	files := manyFiles(2000, 2)
+	old, segments := archiveOf(t, FromMap(files), nil)
+	from := &previous{ReaderAt: bytes.NewReader(old), segments: map[string]segment{}}
+	for _, s := range segments {
+		from.segments[s.Key] = s
+	}
+	changed := slices.Sorted(maps.Keys(files))[1000]
+	files[changed] = "changed"
+	tree := FromMap(files)
+	reads := &countingContent{Content: tree.content}
+	tree.content = reads
+	archiveOf(t, tree, from)
+	if reads.n == 0 || reads.n > 8*segmentFiles {
+		t.Errorf("%d of %d files were read for one that changed", reads.n, len(files))
+	}
+}
+
+type countingContent struct {
+	Content
+	n int
+}
+
+func (c *countingContent) Read(id string) ([]byte, error) {
+	c.n++
+	return c.Content.Read(id)
+}
+
+func TestArchiveSaysNothingOfTimeAndOwner(t *testing.T) {
+	tree := newMemoryTree(map[string]file{"run.sh": {0o755, []byte("#!")}, "a": {0o644, nil}, "link": {fs.ModeSymlink | 0o777, []byte("a")}})
+	b, _ := archiveOf(t, tree, nil)
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.Gname != "" || h.ModTime.Unix() != 0 {
+			t.Errorf("%s: %+v", h.Name, h)
+		}
+		got = append(got, fmt.Sprintf("%s %o %s", h.Name, h.Mode, h.Linkname))
+	}
+	if want := []string{"a 644 ", "link 777 a", "run.sh 755 "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestArchiveIsReadByTar(t *testing.T) {
+	files := manyFiles(300, 3)
+	files["link"] = "symlink:dir0"
+	files[strings.Repeat("long/", 60)+"name"] = "x"
+	b, _ := archiveOf(t, FromMap(files), nil)
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "a.tar.gz")
+	if err := os.WriteFile(archive, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-xzf", archive, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	for name, want := range files {
+		if strings.HasPrefix(want, "symlink:") {
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestArchiveLeavesOutLinksThatLeadOut(t *testing.T) {
+	b, _ := archiveOf(t, FromMap(map[string]string{"a": "x", "out": "symlink:../x", "abs": "symlink:/etc", "in": "symlink:a", "nowhere": "symlink:b"}), nil)
+	tree, err := ReadArchive(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := contents(t, tree), map[string]string{"a": "x", "in": "symlink:a", "nowhere": "symlink:b"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// packed makes a .tar.gz of headers; one with a size gets that many bytes.
+func packed(t testing.TB, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, h := range headers {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, h.Size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
+	for reason, c := range map[string]struct {
+		headers []tar.Header
+		says    string
+	}{
+		"a path out":             {[]tar.Header{{Name: "../x", Typeflag: tar.TypeReg}}, "leads out"},
+		"a path out, hidden":     {[]tar.Header{{Name: "a/../../x", Typeflag: tar.TypeReg}}, "leads out"},
+		"an absolute path":       {[]tar.Header{{Name: "/etc/passwd", Typeflag: tar.TypeReg}}, "leads out"},
+		"the root as a file":     {[]tar.Header{{Name: ".", Typeflag: tar.TypeReg}}, "leads out"},
+		"a symlink out":          {[]tar.Header{{Name: "a/b", Typeflag: tar.TypeSymlink, Linkname: "../../x"}}, "symlink"},
+		"an absolute symlink":    {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc"}}, "symlink"},
+		"a hard link":            {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "type"},
+		"a device":               {[]tar.Header{{Name: "a", Typeflag: tar.TypeChar}}, "type"},
+		"a fifo":                 {[]tar.Header{{Name: "a", Typeflag: tar.TypeFifo}}, "type"},
+		"too many bytes":         {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Size: 600}}, "more than 1000 bytes"},
+		"too many entries":       {[]tar.Header{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}, "more than 3 entries"},
+		"too deep a directory":   {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
+		"too long a name":        {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
+		"too long a link target": {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("a", 60)}}, "too long"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			l := limits{bytes: 1000, entries: 3, depth: 4, name: 50}
+			if _, err := l.read(bytes.NewReader(packed(t, c.headers...))); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestReadArchiveTakesWhatOthersWrite(t *testing.T) {
+	b := packed(t,
+		tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "commit"}},
+		tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./dir/", Typeflag: tar.TypeDir},
+		tar.Header{Name: "./dir/a", Mode: 0o600}, tar.Header{Name: "b", Mode: 0o700}, tar.Header{Name: "b", Mode: 0o644, Size: 1},
+	)
+	tree, err := ReadArchive(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := contents(t, tree), map[string]string{"dir/a": "", "b": "\x00"}; !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if info, err := tree.Stat("dir/a"); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+func FuzzReadArchive(f *testing.F) {
+	b, _ := archiveOf(f, FromMap(map[string]string{"a/b": "x", "c": "symlink:a/b"}), nil)
+	f.Add(b)
+	f.Add(packed(f, tar.Header{Name: "../x"}))
+	f.Add(packed(f, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "a"}, tar.Header{Name: "a/b/c"}))
+	f.Add([]byte("\x1f\x8b"))
+	small := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tree, err := small.read(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		if sum := tree.size(); sum > small.bytes {
+			t.Fatalf("%d bytes got in", sum)
+		}
+		err = tree.Walk(func(name string, _ *Entry) error {
+			if !fs.ValidPath(name) {
+				return fmt.Errorf("%q is no path", name)
+			}
+			if _, err := tree.ReadFile(name); err != nil && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What was read is written and read to the same.
+		again, _ := archiveOf(t, tree, nil)
+		second, err := ReadArchive(bytes.NewReader(again))
+		if err != nil || second.Root().ID != tree.Root().ID {
+			t.Fatalf("another tree came out: %v", err)
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	suffix = ".tar.gz"
+	index  = ".index" // beside an archive: its digest and its segments
+	prefix = ".tmp-"  // of what is being written
+)
+
+// format names what the bytes of a segment depend on beside its files: segments of another one are not copied.
+var format = "1 " + runtime.Version()
+
+// sidecar is what stands beside an archive. It is in its place before the archive is.
+type sidecar struct {
+	Format   string    `json:"format"`
+	Digest   string    `json:"digest"`
+	Segments []segment `json:"segments"`
+}
+
+// stamp is a file that was compared with its digest.
+type stamp struct {
+	info   fs.FileInfo
+	digest string
+}
+
+// is tells whether a file is still the one that was compared.
+func (s stamp) is(info fs.FileInfo) bool {
+	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
+}
+
+func isArchive(base string) bool {
+	return strings.HasSuffix(base, suffix) && !strings.HasPrefix(base, ".") && base != latest
+}
+
+// removeUnfinished removes what a killed process was writing.
+func (s *Store) removeUnfinished() error {
+	return filepath.WalkDir(s.dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), prefix) {
+			return os.Remove(file)
+		}
+		if archive, ok := strings.CutSuffix(file, index); ok {
+			if _, err := os.Lstat(archive); errors.Is(err, fs.ErrNotExist) {
+				return os.Remove(file)
+			}
+		}
+		return nil
+	})
+}
+
+// write makes the archive in its place. Segments that the newest archive of the key holds too are copied from it.
+func (s *Store) write(ctx context.Context, key Key, relative string, tree *Tree) (stamp, error) {
+	dir := filepath.Join(s.dir, filepath.FromSlash(key.dir()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return stamp{}, err
+	}
+	from, closeFrom := s.previous(key)
+	defer closeFrom()
+	now := s.clock.Now()
+	side := sidecar{Format: format}
+	tmp, err := writeTemporary(dir, now, func(w io.Writer) error {
+		h := sha256.New()
+		segments, err := writeArchive(ctx, io.MultiWriter(w, h), tree, from)
+		side.Segments, side.Digest = segments, "sha256:"+hex.EncodeToString(h.Sum(nil))
+		return err
+	})
+	if err != nil {
+		return stamp{}, err
+	}
+	tmpIndex, err := writeTemporary(dir, now, side.encode)
+	if err != nil {
+		return stamp{}, errors.Join(err, os.Remove(tmp))
+	}
+	info, err := s.place(tmp, tmpIndex, filepath.Join(dir, path.Base(relative)))
+	if err != nil {
+		return stamp{}, errors.Join(err, ignoreMissing(os.Remove(tmp)), ignoreMissing(os.Remove(tmpIndex)))
+	}
+	st := stamp{info, side.Digest}
+	s.mu.Lock()
+	s.sound[relative] = st
+	s.mu.Unlock()
+	return st, nil
+}
+
+// place puts an archive and its sidecar where they are looked for: the sidecar first, so that no archive is ever without.
+func (s *Store) place(tmp, tmpIndex, full string) (fs.FileInfo, error) {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	if err := os.Rename(tmpIndex, full+index); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(tmp, full); err != nil {
+		return nil, err
+	}
+	if err := syncDir(filepath.Dir(full)); err != nil {
+		return nil, err
+	}
+	return os.Lstat(full)
+}
+
+// writeTemporary writes and syncs a file of its own in dir, and returns its path. Nothing stays when that fails.
+func writeTemporary(dir string, modified time.Time, content func(io.Writer) error) (name string, err error) {
+	f, err := os.CreateTemp(dir, prefix)
+	if err != nil {
+		return "", err
+	}
+	err = content(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Chtimes(f.Name(), modified, modified)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// previous opens the newest archive of the key to copy segments from. That there is none is no error.
+func (s *Store) previous(key Key) (*previous, func()) {
+	none := func() {}
+	newest := s.newest(key)
+	if newest == "" {
+		return nil, none
+	}
+	if _, err := s.check(newest); err != nil {
+		return nil, none
+	}
+	side, err := s.sidecar(newest)
+	if err != nil || side.Format != format {
+		return nil, none
+	}
+	f, err := s.root.Open(newest)
+	if err != nil {
+		return nil, none
+	}
+	p := &previous{ReaderAt: f, segments: make(map[string]segment, len(side.Segments))}
+	for _, seg := range side.Segments {
+		p.segments[seg.Key] = seg
+	}
+	return p, func() { _ = f.Close() } // only read
+}
+
+func (s *Store) sidecar(relative string) (sidecar, error) {
+	b, err := s.root.ReadFile(relative + index)
+	if err != nil {
+		return sidecar{}, err
+	}
+	return decodeSidecar(b)
+}
+
+// encode writes a line with the digest of what follows, then the JSON: offsets that are not true must not be used.
+func (s sidecar) encode(w io.Writer) error {
+	b, err := json.Marshal(s)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%x\n%s", sha256.Sum256(b), b)
+	}
+	return err
+}
+
+func decodeSidecar(b []byte) (sidecar, error) {
+	sum, content, _ := bytes.Cut(b, []byte("\n"))
+	if string(sum) != fmt.Sprintf("%x", sha256.Sum256(content)) {
+		return sidecar{}, errors.New("its index is damaged")
+	}
+	var side sidecar
+	return side, json.Unmarshal(content, &side)
+}
+
+// check compares an archive with the digest that was taken when it was written. One that was compared before and did not
+// change since is not read again; a damaged one is removed.
+func (s *Store) check(relative string) (stamp, error) {
+	if !filepath.IsLocal(relative) || !isArchive(path.Base(relative)) {
+		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)
+	}
+	info, err := s.root.Lstat(relative)
+	if err != nil {
+		return stamp{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return stamp{}, fmt.Errorf("artifact %s is not a file", relative)
+	}
+	s.mu.Lock()
+	known := s.sound[relative]
+	s.mu.Unlock()
+	if known.is(info) {
+		return known, nil
+	}
+	checked, err, _ := s.checking.Do(relative, func() (any, error) { return s.compare(relative, info) })
+	if err != nil {
+		return stamp{}, err
+	}
+	return checked.(stamp), nil
+}
+
+// compare reads an archive and its sidecar.
+func (s *Store) compare(relative string, info fs.FileInfo) (stamp, error) {
+	f, err := s.root.Open(relative)
+	if err != nil {
+		return stamp{}, err
+	}
+	defer f.Close() // only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return stamp{}, err
+	}
+	st := stamp{info, "sha256:" + hex.EncodeToString(h.Sum(nil))}
+	side, err := s.sidecar(relative)
+	if err == nil && side.Digest != st.digest {
+		err = fmt.Errorf("its digest is %s, not %s", st.digest, side.Digest)
+	}
+	if err != nil {
+		return stamp{}, errors.Join(fmt.Errorf("artifact %s is damaged: %w", relative, err), s.discard(relative, info))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sound[relative] = st
+	return st, nil
+}
+
+// discard removes a damaged archive, unless another one took its place meanwhile.
+func (s *Store) discard(relative string, damaged fs.FileInfo) error {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	if now, err := s.root.Lstat(relative); err != nil || !(stamp{info: damaged}).is(now) {
+		return ignoreMissing(err)
+	}
+	return s.remove(relative)
+}
+
+// remove removes an archive, then what stands beside it.
+func (s *Store) remove(relative string) error {
+	s.mu.Lock()
+	delete(s.sound, relative)
+	s.mu.Unlock()
+	return errors.Join(ignoreMissing(s.root.Remove(relative)), ignoreMissing(s.root.Remove(relative+index)))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package artifact
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// limits bound an archive that is read.
+type limits struct {
+	bytes   int64 // of all its files together
+	entries int
+	depth   int // of directories
+	name    int // bytes of a path or a link's target
+}
+
+var archiveLimits = limits{bytes: 1 << 30, entries: 1_000_000, depth: 256, name: 4096}
+
+// ReadArchive reads a .tar.gz into a tree in memory. Entries that lead out of the root, links that do, devices, and archives
+// of more than 1 GiB or a million entries are refused: nothing of such an archive is used.
+func ReadArchive(r io.Reader) (*Tree, error) { return archiveLimits.read(r) }
+
+func (l limits) read(r io.Reader) (*Tree, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, err
+	}
+	// Headers and padding take at most so much more than the files themselves.
+	t := tar.NewReader(io.LimitReader(z, l.bytes+int64(l.entries)*4096))
+	files, left := map[string]file{}, l.bytes
+	for n := 0; ; n++ {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return newMemoryTree(files), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n >= l.entries {
+			return nil, fmt.Errorf("the archive has more than %d entries", l.entries)
+		}
+		if h.Typeflag == tar.TypeXGlobalHeader {
+			continue // what git archive says of the commit
+		}
+		if left -= h.Size; left < 0 || h.Size < 0 {
+			return nil, fmt.Errorf("the archive unpacks to more than %d bytes", l.bytes)
+		}
+		name, err := l.nameOf(h)
+		if err != nil {
+			return nil, err
+		}
+		if h.Typeflag == tar.TypeDir {
+			continue // there when it holds a file
+		}
+		if files[name], err = l.fileOf(name, h, t); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l limits) nameOf(h *tar.Header) (string, error) {
+	name := path.Clean(h.Name)
+	switch {
+	case !fs.ValidPath(name) || name == "." && h.Typeflag != tar.TypeDir:
+		return "", fmt.Errorf("the archive's entry %.100q leads out of it", h.Name)
+	case len(h.Name) > l.name || len(h.Linkname) > l.name || strings.Count(name, "/") >= l.depth:
+		return "", fmt.Errorf("the archive's entry %.100q... has too long a name", h.Name)
+	}
+	return name, nil
+}
+
+func (l limits) fileOf(name string, h *tar.Header, r io.Reader) (file, error) {
+	switch h.Typeflag {
+	case tar.TypeReg:
+		data, err := io.ReadAll(r)
+		if h.Mode&0o111 != 0 {
+			return file{0o755, data}, err
+		}
+		return file{0o644, data}, err
+	case tar.TypeSymlink:
+		if path.IsAbs(h.Linkname) || !fs.ValidPath(path.Join(path.Dir(name), h.Linkname)) {
+			return file{}, fmt.Errorf("the archive's symlink %.100q leads out of it", h.Name)
+		}
+		return file{fs.ModeSymlink | 0o777, []byte(h.Linkname)}, nil
+	default:
+		return file{}, fmt.Errorf("the archive's entry %.100q is of type %q: only files, directories and symlinks are allowed", h.Name, h.Typeflag)
+	}
+}
+
+// maxDownload bounds the bytes of an archive, compressed.
+const maxDownload = 512 << 20
+
+// readVerified reads a .tar.gz into a tree, and gives it only if the whole of r has the digest and no more than most bytes.
+func readVerified(r io.Reader, digest string, most int64) (*Tree, error) {
+	h, err := newHash(digest)
+	if err != nil {
+		return nil, err
+	}
+	limited := &io.LimitedReader{R: r, N: most + 1}
+	body := io.TeeReader(limited, h)
+	tree, readErr := ReadArchive(body)
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return nil, errors.Join(readErr, err)
+	}
+	algorithm, _, _ := strings.Cut(digest, ":")
+	got := algorithm + ":" + hex.EncodeToString(h.Sum(nil))
+	switch {
+	case limited.N <= 0:
+		return nil, fmt.Errorf("the archive has more than %d bytes", most)
+	case got != digest:
+		return nil, fmt.Errorf("the archive has the digest %s, not %s", got, digest)
+	}
+	return tree, readErr
+}
+
+func newHash(digest string) (hash.Hash, error) {
+	switch algorithm, _, _ := strings.Cut(digest, ":"); algorithm {
+	case "sha256":
+		return sha256.New(), nil
+	case "sha384":
+		return sha512.New384(), nil
+	case "sha512":
+		return sha512.New(), nil
+	default:
+		return nil, fmt.Errorf("the digest %q is of no known algorithm: sha256, sha384 and sha512 are", digest)
+	}
+}

@@ -1,0 +1,272 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// serving puts an artifact into a store that is served over HTTP.
+func serving(t *testing.T, files map[string]string) (*Store, *meta.Artifact, *httptest.Server) {
+	t.Helper()
+	s := openStore(t, t.TempDir(), newClock())
+	a := put(t, s, FromMap(files), "main@sha1:0123", nil)
+	server := httptest.NewUnstartedServer(s)
+	server.Config = NewServer(s)
+	server.Start()
+	t.Cleanup(server.Close)
+	a.URL = server.URL + "/" + a.Path
+	return s, a, server
+}
+
+func get(t *testing.T, method, url string, headers map[string]string) (*http.Response, []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	must(t, err)
+	for k, v := range headers {
+		req.Header.Set(k, v)
+	}
+	resp, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(req)
+	must(t, err)
+	body, err := io.ReadAll(resp.Body)
+	must(t, errors.Join(err, resp.Body.Close()))
+	return resp, body
+}
+
+func TestServerServesAnArtifact(t *testing.T) {
+	s, a, server := serving(t, manyFiles(50, 1))
+	whole, err := os.ReadFile(filepath.Join(s.dir, a.Path))
+	must(t, err)
+	etag := `"` + a.Digest + `"`
+	latestURL := server.URL + "/gitrepository/apps/webapp/latest.tar.gz"
+	for reason, c := range map[string]struct {
+		method, url string
+		headers     map[string]string
+		status      int
+		body        []byte
+	}{
+		"whole":                       {"GET", a.URL, nil, 200, whole},
+		"its head":                    {"HEAD", a.URL, nil, 200, nil},
+		"the latest":                  {"GET", latestURL, nil, 200, whole},
+		"a range":                     {"GET", a.URL, map[string]string{"Range": "bytes=10-19"}, 206, whole[10:20]},
+		"a range of what it still is": {"GET", a.URL, map[string]string{"Range": "bytes=10-19", "If-Range": etag}, 206, whole[10:20]},
+		"a range of what it was":      {"GET", a.URL, map[string]string{"Range": "bytes=10-19", "If-Range": `"sha256:00"`}, 200, whole},
+		"a range that is not there":   {"GET", a.URL, map[string]string{"Range": "bytes=99999999-"}, 416, nil},
+		"what the client has already": {"GET", a.URL, map[string]string{"If-None-Match": etag}, 304, nil},
+		"the latest, as it has it":    {"GET", latestURL, map[string]string{"If-None-Match": etag}, 304, nil},
+		"something else than it has":  {"GET", a.URL, map[string]string{"If-None-Match": `"sha256:00"`}, 200, whole},
+		"nothing is posted":           {"POST", a.URL, nil, 405, nil},
+		"nothing is deleted":          {"DELETE", a.URL, nil, 405, nil},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			resp, body := get(t, c.method, c.url, c.headers)
+			if resp.StatusCode != c.status {
+				t.Fatalf("status %d, want %d", resp.StatusCode, c.status)
+			}
+			if c.status < 300 && (resp.Header.Get("ETag") != etag || resp.Header.Get("Content-Type") != "application/gzip") {
+				t.Errorf("headers %v", resp.Header)
+			}
+			if c.body != nil && !bytes.Equal(body, c.body) {
+				t.Errorf("%d bytes, want %d", len(body), len(c.body))
+			}
+			if c.method == "HEAD" && (len(body) > 0 || resp.ContentLength != int64(len(whole))) {
+				t.Errorf("%d bytes, announced %d", len(body), resp.ContentLength)
+			}
+		})
+	}
+}
+
+func TestServerShowsNothingElse(t *testing.T) {
+	s, a, server := serving(t, map[string]string{"a": "x"})
+	outside := filepath.Join(t.TempDir(), "secret.tar.gz")
+	must(t, os.WriteFile(outside, []byte("secret"), 0o600))
+	dir := filepath.Join(s.dir, webapp.dir())
+	must(t, os.Symlink(outside, filepath.Join(dir, "link.tar.gz")))
+	must(t, os.Symlink(filepath.Dir(outside), filepath.Join(s.dir, "gitrepository", "apps", "link")))
+	must(t, os.Mkdir(filepath.Join(dir, "dir.tar.gz"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, prefix+"x.tar.gz"), []byte("half"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "strange.tar.gz"), []byte("not from here"), 0o600))
+	for _, p := range []string{
+		"/", "/gitrepository", "/gitrepository/apps/webapp", "/gitrepository/apps/webapp/", "/" + a.Path + index, "/" + a.Path + "/",
+		"/gitrepository/apps/webapp/link.tar.gz", "/gitrepository/apps/link/secret.tar.gz", "/gitrepository/apps/webapp/dir.tar.gz",
+		"/gitrepository/apps/webapp/" + prefix + "x.tar.gz", "/gitrepository/apps/webapp/strange.tar.gz", "/gitrepository/apps/webapp/none.tar.gz",
+		"/gitrepository/apps/none/latest.tar.gz", "/gitrepository/apps/link/latest.tar.gz", "/GitRepository/apps/webapp/latest.tar.gz",
+		"/gitrepository/apps/x/../webapp/latest.tar.gz", "/gitrepository/apps/webapp/..%2f..%2f..%2f..%2fetc%2fpasswd", "//etc/passwd/x/y.tar.gz",
+		"/../../../x.tar.gz", "/gitrepository/apps/webapp/%00.tar.gz", `/gitrepository/apps/webapp/..\x.tar.gz`,
+	} {
+		resp, body := get(t, "GET", server.URL+p, nil)
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: status %d: %.40s", p, resp.StatusCode, body)
+		}
+	}
+}
+
+func TestServerServesNothingDamaged(t *testing.T) {
+	for reason, restart := range map[string]bool{"found while running": false, "found after a restart": true} {
+		t.Run(reason, func(t *testing.T) {
+			s, a, server := serving(t, manyFiles(50, 1))
+			damage(t, filepath.Join(s.dir, a.Path), 33)
+			if restart {
+				server.Config.Handler = openStore(t, s.dir, newClock())
+			}
+			if resp, _ := get(t, "GET", a.URL, nil); resp.StatusCode != http.StatusNotFound {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+		})
+	}
+}
+
+func TestServerServesAfterARestart(t *testing.T) {
+	s, a, server := serving(t, manyFiles(50, 1))
+	server.Config.Handler = openStore(t, s.dir, newClock())
+	for _, url := range []string{a.URL, server.URL + "/gitrepository/apps/webapp/latest.tar.gz"} {
+		if resp, _ := get(t, "GET", url, nil); resp.StatusCode != 200 || resp.Header.Get("ETag") != `"`+a.Digest+`"` {
+			t.Errorf("%s: %v", url, resp)
+		}
+	}
+}
+
+func TestFetchGivesTheTree(t *testing.T) {
+	files := manyFiles(50, 1)
+	s, a, _ := serving(t, files)
+	for reason, f := range map[string]*Fetcher{
+		"from the store":            {Store: s},
+		"over HTTP":                 {Client: http.DefaultClient},
+		"over HTTP, another's":      {Store: openStore(t, t.TempDir(), newClock()), Client: http.DefaultClient},
+		"from the store, restarted": {Store: openStore(t, s.dir, newClock())},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			tree, err := f.Fetch(t.Context(), *a)
+			must(t, err)
+			if !maps.Equal(contents(t, tree), files) {
+				t.Error("it holds something else")
+			}
+			if again, err := f.Fetch(t.Context(), *a); err != nil || again != tree {
+				t.Errorf("the second time it was another tree: %v", err)
+			}
+		})
+	}
+}
+
+func TestFetchRefusesInWordsThatHelp(t *testing.T) {
+	_, a, server := serving(t, map[string]string{"a": "x"})
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for reason, c := range map[string]struct {
+		change func(a *meta.Artifact)
+		says   string
+	}{
+		"another digest":   {func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) }, "has the digest " + a.Digest},
+		"a digest unknown": {func(a *meta.Artifact) { a.Digest = "md5:00" }, "no known algorithm"},
+		"not there":        {func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" }, "status 404"},
+		"no server": {func(a *meta.Artifact) {
+			a.URL = strings.Replace(gone.URL, "http://", "http://user:secret@", 1) + "/x?token=secret"
+		}, "refused"},
+		"a URL that is not one": {func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, "URL"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			b := *a
+			c.change(&b)
+			_, err := (&Fetcher{Client: http.DefaultClient}).Fetch(t.Context(), b)
+			if fault.Reason(err, "") != meta.ArtifactFailedReason || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want it to say %q", err, c.says)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("shows a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestConsumersShareOneDownload(t *testing.T) {
+	s, a, _ := serving(t, manyFiles(50, 1))
+	const consumers = 20
+	var downloads atomic.Int32
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if downloads.Add(1) == 1 {
+			close(begun)
+		}
+		<-proceed
+		s.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	a.URL = server.URL + "/" + a.Path
+	f := &Fetcher{Client: http.DefaultClient}
+
+	impatient, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := f.Fetch(impatient, *a)
+		gaveUp <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	var wg sync.WaitGroup
+	for range consumers {
+		wg.Go(func() {
+			if _, err := f.Fetch(t.Context(), *a); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(proceed)
+	wg.Wait()
+	if n := downloads.Load(); n != 1 {
+		t.Errorf("%d downloads", n)
+	}
+}
+
+func TestFetcherKeepsABoundedNumberOfTrees(t *testing.T) {
+	f := &Fetcher{}
+	small := FromMap(map[string]string{"a": "x"})
+	for i := range 3 * keptTrees {
+		f.keep(strings.Repeat("x", i), small)
+	}
+	if len(f.kept) != keptTrees || f.recall(strings.Repeat("x", 3*keptTrees-1)) == nil || f.recall("") != nil {
+		t.Errorf("%d are kept", len(f.kept))
+	}
+	huge := NewTree(small.root, sized(keptBytes))
+	f.keep("huge", huge)
+	if f.recall("huge") != huge || len(f.kept) != 1 {
+		t.Errorf("%d are kept beside the huge one", len(f.kept))
+	}
+	f.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
+	if len(f.kept) != 0 {
+		t.Errorf("%d are kept", len(f.kept))
+	}
+}
+
+// sized is content that claims a size.
+type sized int64
+
+func (s sized) Size(string) (int64, error)  { return int64(s), nil }
+func (s sized) Read(string) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func TestServerIsBoundedAgainstSlowClients(t *testing.T) {
+	s := NewServer(openStore(t, t.TempDir(), newClock()))
+	for name, d := range map[string]time.Duration{
+		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,
+	} {
+		if d <= 0 {
+			t.Errorf("%s is not set", name)
+		}
+	}
+}
