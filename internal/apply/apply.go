@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +81,6 @@ type run struct {
 	req   Request
 	items []*item
 
-	mu    sync.Mutex
 	lives map[Ref]*unstructured.Unstructured // listed before the dry-run, where that saves requests
 }
 

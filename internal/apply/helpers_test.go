@@ -220,11 +220,9 @@ func same(t testing.TB, what string, got, want []string) {
 }
 
 var (
-	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 )
