@@ -23,8 +23,9 @@ const (
 
 // Change is what became of one object.
 type Change struct {
-	Ref    Ref
-	Action Action
+	Ref     Ref
+	Action  Action
+	Version string // the resource version of what was written; empty if nothing was
 }
 
 // Request says what the cluster is to hold.
@@ -65,7 +66,7 @@ func (c *Cluster) Apply(ctx context.Context, req Request) (*Result, error) {
 	err = run.do(ctx, result.Inventory)
 	for _, i := range items {
 		if i.done {
-			result.Changes = append(result.Changes, Change{i.ref, i.action})
+			result.Changes = append(result.Changes, Change{i.ref, i.action, i.written})
 		}
 	}
 	result.Warnings = warned.list()
@@ -145,6 +146,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		case i.version == live.GetResourceVersion():
 			i.action = Unchanged
 		}
+		i.written = live.GetResourceVersion()
 		r.commit(r.req.Owner, i, live)
 	}
 	i.done = true

@@ -33,6 +33,7 @@ type item struct {
 	action      Action // what is to be done, as far as is known; once done, what was done
 	done        bool
 	version     string // the live resource version that the dry-run met; empty if there is no such object
+	written     string // the resource version of what was written
 	terminating bool   // the live object is on its way out
 	recreate    bool   // an immutable field changed, and force is set
 	takeOver    bool   // fields of other managers become ours before it is applied

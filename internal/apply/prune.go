@@ -39,7 +39,7 @@ func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Ch
 	var changes []Change
 	for _, i := range items {
 		if i.done {
-			changes = append(changes, Change{i.ref, i.action})
+			changes = append(changes, Change{Ref: i.ref, Action: i.action})
 		}
 	}
 	if err := join(problems, "%d objects could not be deleted"); err != nil {

@@ -3,8 +3,10 @@
 package health
 
 import (
-	"fmt"
+	"slices"
+	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -19,7 +21,13 @@ func (t Target) String() string {
 	if t.Namespace == "" {
 		return t.Kind + "/" + t.Name
 	}
-	return fmt.Sprintf("%s/%s/%s", t.Kind, t.Namespace, t.Name)
+	return t.Kind + "/" + t.Namespace + "/" + t.Name
+}
+
+func (t Target) groupKind() schema.GroupKind { return schema.GroupKind{Group: t.Group, Kind: t.Kind} }
+
+func (t Target) groupVersion() string {
+	return schema.GroupVersion{Group: t.Group, Version: t.Version}.String()
 }
 
 // wellKnown are kinds that references may name without a version, as those of v1beta1 do.
@@ -31,16 +39,19 @@ var wellKnown = map[string]schema.GroupVersion{
 	"Namespace": {Version: "v1"}, "PersistentVolumeClaim": {Version: "v1"}, "ServiceAccount": {Version: "v1"},
 	"Ingress":                  {Group: "networking.k8s.io", Version: "v1"},
 	"CustomResourceDefinition": {Group: "apiextensions.k8s.io", Version: "v1"},
+	"HorizontalPodAutoscaler":  {Group: "autoscaling", Version: "v2"},
+	"PodDisruptionBudget":      {Group: "policy", Version: "v1"},
 	"HelmRelease":              {Group: "helm.toolkit.fluxcd.io", Version: "v2"},
 	"Kustomization":            {Group: "kustomize.toolkit.fluxcd.io", Version: "v1"},
 	"GitRepository":            {Group: "source.toolkit.fluxcd.io", Version: "v1"},
 }
 
-// Resolve makes a target of a reference whose apiVersion may be left out.
+// Resolve makes a target of a reference whose apiVersion may be left out, for kinds that are known without asking.
 func Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s: apiVersion %q cannot be read", kind, name, apiVersion).Final()
+		return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s: apiVersion %q cannot be read", kind, name, apiVersion).
+			WithHint("Write it as group/version, such as apps/v1").Final()
 	}
 	if apiVersion == "" {
 		known, ok := wellKnown[kind]
@@ -51,4 +62,61 @@ func Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 		gv = known
 	}
 	return Target{gv.Group, gv.Version, kind, namespace, name}, nil
+}
+
+// Resolve is [Resolve] that also asks the cluster: for kinds that are not known without, for the version that it serves
+// where it does not serve the one that is named, and for the scope. A kind that several groups serve is a fault.
+func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, error) {
+	t, err := Resolve(apiVersion, kind, namespace, name)
+	if err != nil && (apiVersion != "" || wellKnown[kind] != schema.GroupVersion{}) {
+		return t, err
+	}
+	if err != nil {
+		gk, ambiguous := w.find(kind)
+		switch {
+		case ambiguous != nil:
+			return t, fault.New(meta.HealthCheckFailedReason, "health check of %s %s names no apiVersion, and several groups have such a kind: %s",
+				kind, name, strings.Join(ambiguous, ", ")).WithHint("Add the apiVersion to the entry of spec.healthChecks").Final()
+		case gk.Empty():
+			return t, err
+		}
+		t = Target{gk.Group, "", kind, namespace, name}
+	}
+	versions := []string{t.Version}
+	if apiVersion == "" {
+		versions = nil // the one that the cluster prefers
+	}
+	if m, err := w.mapper.RESTMapping(t.groupKind(), versions...); err == nil {
+		t.Version = m.GroupVersionKind.Version
+		if m.Scope.Name() != apimeta.RESTScopeNameNamespace {
+			t.Namespace = ""
+		}
+	}
+	return t, nil
+}
+
+// find looks a kind up in all groups that the cluster serves; if there are several, it names them.
+func (w *Watcher) find(kind string) (found schema.GroupKind, ambiguous []string) {
+	byName := schema.GroupVersionResource{Resource: strings.ToLower(kind)}
+	kinds, err := w.mapper.KindsFor(byName)
+	if err != nil {
+		w.mapper.Reset() // it may be newer than what was discovered
+		if kinds, err = w.mapper.KindsFor(byName); err != nil {
+			return found, nil
+		}
+	}
+	for _, gvk := range kinds {
+		if gvk.Kind == kind && !slices.Contains(ambiguous, gvk.Group) {
+			found = gvk.GroupKind()
+			ambiguous = append(ambiguous, gvk.Group)
+		}
+	}
+	if len(ambiguous) <= 1 {
+		return found, nil
+	}
+	slices.Sort(ambiguous)
+	if ambiguous[0] == "" {
+		ambiguous[0] = "v1" // the core group has no name
+	}
+	return found, ambiguous
 }

@@ -1,0 +1,426 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+const owner = "team/app"
+
+type fixture struct {
+	*Watcher
+	t        *testing.T
+	admin    dynamic.Interface // of the test itself: not counted
+	mapper   *restmapper.DeferredDiscoveryRESTMapper
+	ns       string
+	changed  chan string
+	requests atomic.Int64 // that are no watch
+	opened   atomic.Int64 // watches
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func newFixture(t *testing.T, user ...string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, ns: testenv.Namespace(t), changed: make(chan string, 1000)}
+	cfg := testenv.Cluster(t)
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	if f.admin, err = dynamic.NewForConfig(cfg); err != nil {
+		t.Fatal(err)
+	}
+	counted := rest.CopyConfig(cfg)
+	for _, u := range user {
+		counted.Impersonate.UserName = strings.ReplaceAll(u, "%s", f.ns)
+	}
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Get("watch") != "" {
+				f.opened.Add(1)
+			} else {
+				f.requests.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	d, err := dynamic.NewForConfig(counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Watcher = NewWatcher(d, f.mapper, func(o string) { f.changed <- o })
+	t.Cleanup(f.Close)
+	return f
+}
+
+// apply brings objects into the cluster, as somebody else. A %s in them is the namespace of the test.
+func (f *fixture) apply(text string) {
+	f.t.Helper()
+	for doc := range strings.SplitSeq(strings.ReplaceAll(text, "%s", f.ns), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+			f.t.Fatal(err)
+		}
+		testenv.Eventually(f.t, "apply "+o.GetName(), func() error { // a kind that is new takes a moment to be served
+			f.mapper.Reset()
+			m, err := f.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+			if err != nil {
+				return err
+			}
+			_, err = f.admin.Resource(m.Resource).Namespace(o.GetNamespace()).Apply(context.Background(), o.GetName(), o,
+				metav1.ApplyOptions{FieldManager: "test", Force: true})
+			return err
+		})
+	}
+}
+
+func (f *fixture) remove(t Target) {
+	f.t.Helper()
+	m, err := f.mapper.RESTMapping(t.groupKind(), t.Version)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	background := metav1.DeletePropagationBackground
+	if err := f.admin.Resource(m.Resource).Namespace(t.Namespace).Delete(context.Background(), t.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// setStatus writes the status of an object as its controller would.
+func (f *fixture) setStatus(t Target, patch string) {
+	f.t.Helper()
+	m, err := f.mapper.RESTMapping(t.groupKind(), t.Version)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.admin.Resource(m.Resource).Namespace(t.Namespace).Patch(context.Background(), t.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// await waits, on the edges of the watcher alone, until a target of the owner has a status.
+func (f *fixture) await(t Target, status string) Result {
+	f.t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	for {
+		results, synced := f.Results(owner)
+		for _, r := range results {
+			if synced && r.Target == t && r.Status == status {
+				return r
+			}
+		}
+		select {
+		case <-f.changed:
+		case <-deadline.C:
+			f.t.Fatalf("%s is not %s: %+v, synced %v", t, status, results, synced)
+		}
+	}
+}
+
+func (f *fixture) target(group, version, kind, name string) Target {
+	return Target{group, version, kind, f.ns, name}
+}
+
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: app, namespace: %s}
+spec:
+  progressDeadlineSeconds: 600
+  selector: {matchLabels: {app: app}}
+  template:
+    metadata: {labels: {app: app}}
+    spec: {containers: [{name: main, image: "app:1"}]}
+`
+
+func failing(how string) string {
+	return strings.ReplaceAll(deployment, "labels: {app: app}}\n    spec", "labels: {app: app}, annotations: {playground.sluice.dev/fail: "+how+"}}\n    spec")
+}
+
+func TestADeploymentComesUpAndGoesDown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	app := f.target("apps", "v1", "Deployment", "app")
+	f.Set(owner, []Target{app})
+	f.await(app, NotFound)
+	f.apply(deployment)
+	f.await(app, Current)
+	before := f.requests.Load()
+	f.apply(failing("not-ready"))
+	f.await(app, InProgress)
+	f.apply(deployment)
+	f.await(app, Current)
+	f.remove(app)
+	f.await(app, NotFound)
+	if n := f.requests.Load() - before; n != 0 {
+		t.Errorf("%d requests beside the watch", n)
+	}
+	f.Forget(owner)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.watches) != 0 || len(f.owners) != 0 {
+		t.Errorf("left behind: %v", f.watches)
+	}
+}
+
+func TestFailuresAreExplained(t *testing.T) {
+	for name, c := range map[string]struct{ object, kind, says string }{
+		"an image that is not there": {failing("image-pull"), "Deployment", "ImagePullBackOff"},
+		"a container that crashes":   {failing("crash-loop"), "Deployment", "CrashLoopBackOff"},
+		"no node with room":          {failing("pending"), "Deployment", "0/"},
+		"a pod that is not ready":    {failing("not-ready"), "Deployment", "readiness probe"},
+		"a quota that admits no pod": {
+			"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\nspec: {hard: {pods: \"0\"}}\n---\n" + deployment, "Deployment", "exceeded quota",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			target := f.target("apps", "v1", c.kind, "app")
+			f.apply(c.object)
+			f.Set(owner, []Target{target})
+			testenv.Eventually(t, "explanation", func() error {
+				results, _ := f.Results(owner)
+				if said := f.Explain(context.Background(), results[0]); !strings.Contains(said, c.says) {
+					return fmt.Errorf("%+v: %q does not say %q", results[0], said, c.says)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	job := `apiVersion: batch/v1
+kind: Job
+metadata: {name: %n, namespace: %s}
+spec:
+  backoffLimit: 0
+  suspend: %p
+  template:
+    metadata: {annotations: {playground.sluice.dev/fail: "%f"}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
+`
+	make := func(name, fail, suspend string) {
+		f.apply(strings.NewReplacer("%n", name, "%f", fail, "%p", suspend).Replace(job))
+	}
+	make("good", "", "false")
+	make("bad", "job-failed", "false")
+	make("suspended", "", "true")
+	good, bad, suspended := f.target("batch", "v1", "Job", "good"), f.target("batch", "v1", "Job", "bad"), f.target("batch", "v1", "Job", "suspended")
+	f.Set(owner, []Target{good, bad, suspended})
+	f.await(good, Current)
+	f.await(suspended, Current)
+	said := f.Explain(context.Background(), f.await(bad, Failed))
+	if !strings.Contains(said, "exit code 1") {
+		t.Errorf("%q does not say why", said)
+	}
+}
+
+func TestKindsWithoutStatusAreCurrent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: health-%s}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\nspec: {ports: [{port: 80}]}")
+	role := Target{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "health-" + f.ns}
+	t.Cleanup(func() { f.remove(role) })
+	targets := []Target{f.target("", "v1", "ConfigMap", "c"), f.target("", "v1", "Service", "s"), role}
+	f.Set(owner, targets)
+	for _, target := range targets {
+		f.await(target, Current)
+	}
+}
+
+const gadgets = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.%s.example.com}
+spec:
+  group: %s.example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget}
+  versions:
+  - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+func TestAKindThatIsInstalledLater(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
+	f.Set(owner, []Target{gadget})
+	r := f.await(gadget, NotFound)
+	if !strings.Contains(r.Message, "does not serve kind Gadget") {
+		t.Errorf("message %q", r.Message)
+	}
+	drain(f.changed)
+	f.apply(gadgets)
+	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns + ".example.com"}
+	t.Cleanup(func() { f.remove(definition) })
+	f.waitChanged()
+	f.Set(owner, []Target{gadget}) // as an owner does that is told
+	f.apply("apiVersion: %s.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: %s}")
+	f.await(gadget, Current) // it has no conditions
+
+	f.setStatus(gadget, `{"status":{"observedGeneration":0,"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.await(gadget, InProgress)
+	f.setStatus(gadget, `{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.await(gadget, Current)
+	f.setStatus(gadget, `{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"False","message":"no luck"},{"type":"Stalled","status":"True","message":"no luck"}]}}`)
+	if r := f.await(gadget, Failed); !strings.Contains(r.Message, "no luck") {
+		t.Errorf("message %q", r.Message)
+	}
+	f.mu.Lock()
+	if len(f.watches) != 1 {
+		t.Errorf("watches %v", f.watches)
+	}
+	f.mu.Unlock()
+	t.Run("a kind whose group is not named is found", func(t *testing.T) {
+		got, err := f.Watcher.Resolve("", "Gadget", f.ns, "g")
+		if err == nil && got != gadget || err != nil && !strings.Contains(err.Error(), f.ns+".example.com") { // other tests have one too
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}
+
+func (f *fixture) waitChanged() {
+	f.t.Helper()
+	select {
+	case <-f.changed:
+	case <-time.After(30 * time.Second):
+		f.t.Fatal("not told of a change")
+	}
+}
+
+func drain(c chan string) {
+	for len(c) > 0 {
+		<-c
+	}
+}
+
+func TestWatchesAreShared(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var many []Target
+	for n := range 5 {
+		name := fmt.Sprintf("c%d", n)
+		f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: %s}")
+		many = append(many, f.target("", "v1", "ConfigMap", name))
+	}
+	f.Set(owner, many)
+	f.Set("team/other", many[1:])
+	f.Set("team/single", many[:1])
+	for _, target := range many {
+		f.await(target, Current)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.watches) != 2 { // all of the namespace, and the one alone
+		t.Errorf("watches %v", f.watches)
+	}
+}
+
+func TestWhatIsOlderThanTheApplyIsNotTold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}")
+	c := f.target("", "v1", "ConfigMap", "c")
+	f.Set(owner, []Target{c})
+	f.await(c, Current)
+	f.mu.Lock()
+	version := f.owners[owner][c].watch.seen[types.NamespacedName{Namespace: f.ns, Name: "c"}].version
+	f.mu.Unlock()
+	f.Expect(owner, c, version)
+	f.await(c, Current)
+	f.Expect(owner, c, "1"+version)
+	f.await(c, InProgress)
+	f.Expect(owner, f.target("", "v1", "ConfigMap", "other"), version) // not asked for
+	f.Expect(owner, c, version)
+	f.await(c, Current)
+}
+
+func TestARightThatIsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "system:serviceaccount:%s:default")
+	c := f.target("", "v1", "ConfigMap", "c")
+	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}")
+	f.Set(owner, []Target{c})
+	f.waitChangedTo(c, "may not be watched")
+	f.apply(`apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: one, namespace: %s}
+rules: [{apiGroups: [""], resources: [configmaps], resourceNames: [c], verbs: [list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: one, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one}
+subjects: [{kind: ServiceAccount, name: default, namespace: %s}]`)
+	testenv.Eventually(t, "the right", func() error {
+		f.Set(owner, []Target{c})
+		if r, synced := f.Results(owner); !synced || r[0].Status != Current {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+}
+
+func (f *fixture) waitChangedTo(t Target, message string) {
+	f.t.Helper()
+	testenv.Eventually(f.t, message, func() error {
+		results, synced := f.Results(owner)
+		if synced && results[0].Target == t && strings.Contains(results[0].Message, message) {
+			return nil
+		}
+		return fmt.Errorf("%+v", results)
+	})
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, c := range map[string]struct {
+		apiVersion, kind string
+		want             Target
+		fault            string
+	}{
+		"a Deployment without a version":         {"", "Deployment", Target{"apps", "v1", "Deployment", "ns", "x"}, ""},
+		"a kind with a version":                  {"apps/v1", "StatefulSet", Target{"apps", "v1", "StatefulSet", "ns", "x"}, ""},
+		"a kind that only the cluster knows":     {"", "NetworkPolicy", Target{"networking.k8s.io", "v1", "NetworkPolicy", "ns", "x"}, ""},
+		"a kind of the cluster has no namespace": {"", "StorageClass", Target{"storage.k8s.io", "v1", "StorageClass", "", "x"}, ""},
+		"a kind of another group by version":     {"example.com/v1", "Deployment", Target{"example.com", "v1", "Deployment", "ns", "x"}, ""},
+		"a kind of several groups":               {"", "Event", Target{}, "several groups have such a kind: v1, events.k8s.io"},
+		"a kind that nobody knows":               {"", "Gizmo", Target{}, "names no apiVersion"},
+		"a version that cannot be read":          {"a/b/c", "Deployment", Target{}, "cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := f.Watcher.Resolve(c.apiVersion, c.kind, "ns", "x")
+			if c.fault == "" && (err != nil || got != c.want) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
+				t.Errorf("%v does not say %q", err, c.fault)
+			}
+		})
+	}
+}
