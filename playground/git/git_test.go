@@ -176,7 +176,7 @@ func request(t *testing.T, method, url string, header http.Header, body io.Reade
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is read
+	defer resp.Body.Close() // it is read
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestOnlyRepositoriesUnderTheRootAreServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // the test ends
+	defer s.Close() // the test ends
 	rel, err := filepath.Rel(root, outside)
 	if err != nil {
 		t.Fatal(err)
