@@ -64,13 +64,24 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	return nil, err
 }
 
-// socketPath is a path for a socket: in dir if that is short enough, else in a temporary directory. The returned
-// function removes what was made; an error of it would leave an empty directory.
+// socketPath is a path for a socket in the first of dir and the temporary directories that is short enough. The returned
+// function removes what was made; what it cannot remove is an empty directory.
 func socketPath(dir string) (string, func(), error) {
-	if path := filepath.Join(dir, "etcd.sock"); len(path) <= socketLength {
+	const name = "etcd.sock"
+	if path := filepath.Join(dir, name); len(path) <= socketLength {
 		_ = os.Remove(path) // of a process that was killed
 		return path, func() { _ = os.Remove(path) }, nil
 	}
-	short, err := os.MkdirTemp("", "playground-etcd-")
-	return filepath.Join(short, "etcd.sock"), func() { _ = os.RemoveAll(short) }, err
+	for _, base := range []string{os.TempDir(), "/tmp"} {
+		short, err := os.MkdirTemp(base, "playground-etcd-")
+		if err != nil {
+			return "", nil, err
+		}
+		remove := func() { _ = os.RemoveAll(short) }
+		if path := filepath.Join(short, name); len(path) <= socketLength {
+			return path, remove, nil
+		}
+		remove()
+	}
+	return "", nil, errors.New("no directory has a path that is short enough for a socket: set TMPDIR to one")
 }

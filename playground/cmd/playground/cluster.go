@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/sluice-gitops/sluice/playground/cluster"
 )
@@ -58,7 +56,9 @@ func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err 
 		return err
 	}
 	defer logs.Close() // a log's end
-	quiet(logs)
+	if err := quiet(logs); err != nil {
+		return err
+	}
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
 		return err
@@ -77,18 +77,6 @@ func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err 
 	}
 }
 
-// quiet sends what Kubernetes logs to a file.
-func quiet(w io.Writer) {
-	flags := flag.NewFlagSet("klog", flag.PanicOnError)
-	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "v": "0"} {
-		if err := flags.Set(name, value); err != nil {
-			panic(err) // klog's own flags
-		}
-	}
-	klog.SetOutput(w)
-}
-
 // withParent ends the context when standard input ends, if the environment asks for it.
 func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,6 +88,3 @@ func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return ctx, cancel
 }
-
-// quietAll drops what Kubernetes logs.
-func quietAll() { quiet(io.Discard) }

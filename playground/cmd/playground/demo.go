@@ -17,7 +17,13 @@ func demoCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Exit = os.Getenv("DEMO_EXIT") == "1"
-			quietAll()
+			nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			if err := quiet(nowhere); err != nil {
+				return err
+			}
 			return demo.Run(cmd.Context(), o, os.Stdout)
 		},
 	}
