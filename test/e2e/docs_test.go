@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/config"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+var example = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+func TestExamplesOfTheDocumentationApply(t *testing.T) {
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	installDefinitions(t)
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := testenv.Namespace(t)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := 0
+	for _, page := range pages {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range example.FindAllSubmatch(b, -1) {
+			o := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict(match[1], &o.Object); err != nil {
+				t.Errorf("%s: %v", filepath.Base(page), err)
+				continue
+			}
+			o.SetNamespace(namespace)
+			err := c.Create(context.Background(), o, client.DryRunAll, client.FieldValidation("Strict"))
+			if err != nil {
+				t.Errorf("%s: %s %s: %v", filepath.Base(page), o.GetKind(), o.GetName(), err)
+			}
+			applied++
+		}
+	}
+	if applied < 2 {
+		t.Errorf("%d examples found", applied)
+	}
+}
+
+func installDefinitions(t *testing.T) {
+	t.Helper()
+	objects, err := config.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := apply.NewCluster(testenv.Cluster(t), apply.ClusterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	if _, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects}); err != nil {
+		t.Fatal(err)
+	}
+}
