@@ -119,13 +119,13 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
-	r.obj.Status.LastAppliedRevision = r.source.Revision
 	outcome, err := r.checkHealth(ctx)
 	if err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	if outcome == nil {
+		r.obj.Status.LastAppliedRevision = r.source.Revision
 		r.record(start, nil)
 		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
 		outcome = &o
