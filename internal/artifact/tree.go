@@ -120,46 +120,59 @@ func (d *Dir) find(name string) (*Entry, bool) {
 	return &d.Entries[i], true
 }
 
+// Resolve returns the name that name stands for when symlinks are followed.
+func (t *Tree) Resolve(name string) (string, error) {
+	if !fs.ValidPath(name) {
+		return "", &fs.PathError{Op: "resolve", Path: name, Err: fs.ErrInvalid}
+	}
+	real, _, err := t.resolve(name, true, maxLinks)
+	if err != nil {
+		return "", &fs.PathError{Op: "resolve", Path: name, Err: err}
+	}
+	return real, nil
+}
+
 // lookup finds what stands at name. Symlinks on the way are followed, the last one only if follow says so.
 func (t *Tree) lookup(op, name string, follow bool) (*Entry, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
-	e, err := t.resolve(name, follow, maxLinks)
+	_, e, err := t.resolve(name, follow, maxLinks)
 	if err != nil {
 		return nil, &fs.PathError{Op: op, Path: name, Err: err}
 	}
 	return e, nil
 }
 
-func (t *Tree) resolve(name string, follow bool, links int) (*Entry, error) {
+// resolve returns what stands at name, and its name without symlinks on the way.
+func (t *Tree) resolve(name string, follow bool, links int) (string, *Entry, error) {
 	at := &Entry{Name: ".", Mode: fs.ModeDir | 0o755, ID: t.root.ID, Dir: t.root}
 	if name == "." {
-		return at, nil
+		return name, at, nil
 	}
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
 		if at.Dir == nil {
-			return nil, fs.ErrNotExist
+			return "", nil, fs.ErrNotExist
 		}
 		next, ok := at.Dir.find(part)
 		if !ok {
-			return nil, fs.ErrNotExist
+			return "", nil, fs.ErrNotExist
 		}
 		last := i == len(parts)-1
 		if next.Mode&fs.ModeSymlink != 0 && (!last || follow) {
 			if links == 0 {
-				return nil, fmt.Errorf("%w: too many symlinks", fs.ErrInvalid)
+				return "", nil, fmt.Errorf("%w: too many symlinks", fs.ErrInvalid)
 			}
 			target, err := t.linkTarget(strings.Join(parts[:i], "/"), next)
 			if err != nil {
-				return nil, err
+				return "", nil, err
 			}
 			return t.resolve(path.Join(append([]string{target}, parts[i+1:]...)...), follow, links-1)
 		}
 		at = next
 	}
-	return at, nil
+	return name, at, nil
 }
 
 // linkTarget returns the name that a symlink in dir leads to; it must be inside the tree.

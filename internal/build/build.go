@@ -1,24 +1,15 @@
 // Package build turns a tree into Kubernetes objects with kustomize: it generates a kustomization where there is none,
-// applies the settings of the Kustomization over it, and traces everything that it reads. It opens no connection, runs
+// merges the settings of the Kustomization into it, and traces everything that it reads. It opens no connection, runs
 // no program, writes no file, and knows no cluster and no controller.
 package build
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"path"
-	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -28,129 +19,88 @@ type Request struct {
 	Tree *artifact.Tree
 	Path string // of the directory in the tree; the root when empty
 
-	// Settings over what is built, each as in a kustomization file.
+	// Settings over what the kustomization file says, each as in such a file: they replace its namespace, its prefix, its
+	// suffix, and its images of the same name, and are added to its patches, components and build metadata.
 	TargetNamespace         string
 	NamePrefix, NameSuffix  string
-	Labels, Annotations     map[string]string
 	Patches                 []types.Patch
 	Images                  []types.Image
 	Components              []string // relative to Path
 	IgnoreMissingComponents bool
 	BuildMetadata           []string
+
+	// Labels and Annotations are set on the objects built, and on nothing inside them.
+	Labels, Annotations map[string]string
 }
 
 // Result is what a build came to.
 type Result struct {
-	Objects []*unstructured.Unstructured
-	Digest  string // of the objects, sha256 in hex
+	Objects []*unstructured.Unstructured // in the order that kustomize gives them
+	Digest  string                       // of the objects, sha256 in hex
 	Trace   *Trace
 }
 
-// kustomize keeps its OpenAPI schema in package globals (kubernetes-sigs/kustomize#4824): one build at a time.
-var running sync.Mutex
+// running is held by the one build that runs: kustomize keeps its OpenAPI schema in package globals
+// (kubernetes-sigs/kustomize#4824, #5805).
+var running = make(chan struct{}, 1)
 
-// Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something else.
+// Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something
+// else, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed when Path is not there.
 func Build(ctx context.Context, req Request) (*Result, error) {
-	f := &filesystem{tree: req.Tree, trace: newTrace(req.Tree), generated: map[string][]byte{}}
+	f := newFilesystem(ctx, req.Tree)
 	result := &Result{Trace: f.trace}
-	root, err := f.prepare(req)
+	root, empty, err := f.prepare(req)
+	if err == nil && !empty {
+		result.Objects, err = f.run(root)
+	}
+	if ctx.Err() != nil {
+		return result, ctx.Err()
+	}
 	if err != nil {
 		return result, err
 	}
-	if err := ctx.Err(); err != nil {
-		return result, err
+	for _, o := range result.Objects {
+		setAll(o.GetLabels, o.SetLabels, req.Labels)
+		setAll(o.GetAnnotations, o.SetAnnotations, req.Annotations)
 	}
-	result.Objects, err = f.run(root)
-	if err != nil {
-		return result, err
-	}
-	result.Digest, err = validate(result.Objects)
+	result.Digest, err = f.validate(result.Objects)
 	return result, err
 }
 
-// prepare returns the directory that kustomize starts at: the path itself, or our own that stands over it.
-func (f *filesystem) prepare(req Request) (string, error) {
-	dir := path.Clean("./" + strings.TrimPrefix(req.Path, "/"))
-	if strings.HasPrefix(dir, "..") {
-		return "", refusal("spec.path %q reaches out of the source", req.Path).WithHint("Give a path below the root of the source").Final()
+func setAll(get func() map[string]string, set func(map[string]string), more map[string]string) {
+	if len(more) == 0 {
+		return
 	}
-	if f.trace.kind(f.tree, dir) != kindDir {
-		return "", f.missing(dir)
+	all := get()
+	if all == nil {
+		all = map[string]string{}
 	}
-	if _, ok := f.findKustomization(dir); !ok {
-		k, err := f.generate(dir)
-		if err != nil {
-			return "", err
-		}
-		if err := f.add(path.Join(mount, dir), k); err != nil {
-			return "", err
-		}
+	for k, v := range more {
+		all[k] = v
 	}
-	over, err := f.settings(req, dir)
-	if err != nil || over == nil {
-		return path.Join(mount, dir), err
-	}
-	return overlay, f.add(overlay, over)
-}
-
-func (f *filesystem) add(dir string, k *types.Kustomization) error {
-	b, err := yaml.Marshal(k)
-	if err != nil {
-		return err
-	}
-	f.generated[path.Join(dir, konfig.DefaultKustomizationFileName())] = b
-	return nil
-}
-
-// settings returns a kustomization with the request's settings over dir, or nil when there are none.
-func (f *filesystem) settings(req Request, dir string) (*types.Kustomization, error) {
-	k := &types.Kustomization{
-		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		Resources: []string{path.Join("..", mount, dir)},
-	}
-	bare := *k
-	k.Namespace, k.NamePrefix, k.NameSuffix = req.TargetNamespace, req.NamePrefix, req.NameSuffix
-	k.Patches, k.Images, k.BuildMetadata, k.CommonAnnotations = req.Patches, req.Images, req.BuildMetadata, req.Annotations
-	if len(req.Labels) > 0 {
-		k.Labels = []types.Label{{Pairs: req.Labels}}
-	}
-	for _, c := range req.Components {
-		name := path.Join(dir, c)
-		if f.Exists(path.Join(mount, name)) {
-			k.Components = append(k.Components, path.Join("..", mount, name))
-		} else if !req.IgnoreMissingComponents {
-			return nil, refusal("component %q of spec.components is not in the source", c).
-				WithHint("Correct the path, which is relative to spec.path, or set spec.ignoreMissingComponents")
-		}
-	}
-	if equal(k, &bare) {
-		return nil, nil
-	}
-	return k, nil
-}
-
-func equal(a, b *types.Kustomization) bool {
-	x, err1 := yaml.Marshal(a)
-	y, err2 := yaml.Marshal(b)
-	return err1 == nil && err2 == nil && string(x) == string(y)
+	set(all)
 }
 
 // run builds with kustomize and words its errors.
 func (f *filesystem) run(root string) (objects []*unstructured.Unstructured, err error) {
-	options := krusty.MakeDefaultOptions()
-	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
-	running.Lock()
-	defer running.Unlock()
+	select {
+	case running <- struct{}{}:
+	case <-f.ctx.Done():
+		return nil, f.ctx.Err()
+	}
 	defer func() {
-		if f.schema {
-			openapi.ResetOpenAPI() // the next build must not inherit this one's schema
-		}
 		if p := recover(); p != nil {
 			objects, err = nil, refusal("kustomize cannot build the source: %v", p)
 		}
+		if f.schema {
+			openapi.ResetOpenAPI() // the next build must not inherit this one's schema
+		}
+		<-running
 	}()
+	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
+	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
 	resources, err := krusty.MakeKustomizer(options).Run(f, root)
-	if err != nil {
+	if err != nil || f.refused != nil {
 		return nil, f.explain(err)
 	}
 	for _, r := range resources.Resources() {
@@ -165,43 +115,4 @@ func (f *filesystem) run(root string) (objects []*unstructured.Unstructured, err
 		objects = append(objects, object)
 	}
 	return objects, nil
-}
-
-// explain prefers what we know of a failure over what kustomize says of it.
-func (f *filesystem) explain(err error) error {
-	if f.refused != nil {
-		return f.refused
-	}
-	var problems []error
-	for _, name := range f.files {
-		if _, err := f.manifest(name); err != nil && strings.Contains(err.Error(), "not valid YAML") {
-			problems = append(problems, err)
-		}
-	}
-	if found := join(problems); found != nil {
-		return found
-	}
-	return refusal("kustomize cannot build the source").Because(errors.New(show(err.Error())))
-}
-
-// validate checks what any object must have, all at once, and returns the digest of them all.
-func validate(objects []*unstructured.Unstructured) (string, error) {
-	h := sha256.New()
-	var problems []error
-	for _, o := range objects {
-		if o.GetName() == "" {
-			hint := "Give it a metadata.name"
-			if o.GetGenerateName() != "" {
-				hint = "metadata.generateName makes another object each time: give it a metadata.name"
-			}
-			problems = append(problems, refusal("an object of kind %s has no name", o.GetKind()).WithHint("%s", hint))
-		}
-		b, err := o.MarshalJSON()
-		if err != nil {
-			problems = append(problems, err)
-		}
-		fmt.Fprintf(h, "%d\n", len(b))
-		h.Write(b)
-	}
-	return hex.EncodeToString(h.Sum(nil)), join(problems)
 }

@@ -91,10 +91,10 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		"a Helm chart":             {map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"}, "", "HelmRelease"},
 		"invalid YAML":             {map[string]string{"dir/bad.yaml": "a: b\nc: [\n"}, "", "dir/bad.yaml is not valid YAML: line 2"},
 		"invalid YAML in a base":   {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n", "bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
-		"a file that is no object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "", "values.yaml, line 2, is not a Kubernetes object"},
+		"a file that is no object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "", "values.yaml, line 2: this is not a Kubernetes object"},
 		"an object without a name": {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
 		"an object twice":          {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
-		"a plugin that would run":  {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n", "g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n"}, "", "kustomize cannot build"},
+		"a plugin that would run":  {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n", "g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			result, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Path: c.path})

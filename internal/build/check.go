@@ -1,83 +1,130 @@
 package build
 
 import (
+	"errors"
+	"io/fs"
+	"net/url"
 	"path"
+	"reflect"
+	"regexp"
 	"strings"
 
+	yaml "go.yaml.in/yaml/v3"
+
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-func refusal(format string, args ...any) *fault.Fault {
-	return fault.New(meta.BuildFailedReason, format, args...)
-}
-
-// check looks at a kustomization file before kustomize follows what it names: everything must be a file or a directory of
-// this source. So nothing is ever fetched and nothing is ever run, whatever a file says.
-func (f *filesystem) check(name string, content []byte) error {
-	var k types.Kustomization
-	if err := k.Unmarshal(content); err != nil {
-		return refusal("%s cannot be read", name).Because(err)
-	}
+// check looks at a kustomization file before kustomize follows what it names. Kustomize itself would download what looks
+// like a URL and run git for what looks like a repository, wherever a file or a base is named, and it has no switch for
+// that. So everything named must be a file or a directory of this source, and not look remote even if it is.
+func (f *filesystem) check(name string, k *types.Kustomization) error {
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
-		return refusal("%s inflates Helm charts, which would run a program", name).WithHint("Deliver the chart with a HelmRelease")
+		return inflatesHelm(name)
 	}
 	f.schema = f.schema || len(k.OpenAPI) > 0
-	dir := path.Dir(path.Join(mount, name))
-	for _, named := range namedBy(&k) {
+	dir := path.Dir(name)
+	for _, named := range namedBy(k) {
 		if err := f.checkNamed(name, dir, named); err != nil {
 			return err
+		}
+	}
+	for _, list := range [][]string{k.Generators, k.Transformers, k.Validators} {
+		for _, entry := range list {
+			if err := f.checkPlugin(name, dir, entry); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+func inflatesHelm(name string) error {
+	return refusal("%s inflates Helm charts, which would run a program", name).WithHint("Deliver the chart with a HelmRelease")
+}
+
+// checkNamed checks one name in a kustomization file that stands in dir.
 func (f *filesystem) checkNamed(file, dir, named string) error {
-	if strings.Contains(named, "\n") {
-		return nil // content in place, not a name
+	if isRemote(named) {
+		return remote(file, named)
 	}
-	full := path.Join(dir, named)
+	if strings.Contains(named, "\n") || inPlace(named) {
+		return nil // content, not a name
+	}
+	full := path.Join(mount, dir, named)
+	if path.IsAbs(named) {
+		full = path.Clean(named)
+	}
+	inTree, err := inside(full)
+	if err != nil || path.IsAbs(named) {
+		return refusal("%s names %q, which reaches out of the source", file, named).
+			WithHint("A build sees its own repository only: copy it in")
+	}
 	if f.Exists(full) {
 		return nil
 	}
-	switch _, err := inside(full); {
-	case looksRemote(named):
-		return refusal("%s names %q, which is remote", file, fault.RedactURL(named)).
-			WithHint("Remote bases are refused: copy it into the repository, or make it a source of its own")
-	case err != nil || path.IsAbs(named):
-		return refusal("%s names %q, which reaches out of the source", file, named).
-			WithHint("A build sees its own repository only: copy it in")
-	default:
-		return refusal("%s names %q, which is not in the source", file, named).
-			WithHint("Correct the path, and check that spec.ignore and .sourceignore do not leave it out")
+	if _, err := f.tree.Stat(inTree); errors.Is(err, fs.ErrInvalid) {
+		return refusal("%s names %q, which is a symlink that leads out of the source", file, named).
+			WithHint("Keep everything that a build reads inside the repository")
 	}
+	return refusal("%s names %q, which is not in the source", file, named).
+		WithHint("Correct the path, and check that spec.ignore and .sourceignore do not leave it out")
 }
 
-func looksRemote(named string) bool {
-	return strings.Contains(named, "://") || strings.Contains(named, "git@") || strings.Contains(named, "?ref=") ||
-		strings.HasPrefix(named, "github.com") || strings.HasPrefix(named, "git::")
+// inPlace tells whether the text is an object in YAML rather than the name of a file.
+func inPlace(text string) bool {
+	found := false
+	err := documents([]byte(text), func(doc *yaml.Node) error {
+		found = found || doc.Kind == yaml.MappingNode
+		return nil
+	})
+	return found && err == nil
 }
 
-// namedBy lists the files and directories that a kustomization names.
+func remote(file, named string) error {
+	if strings.Contains(named, "://") {
+		named = fault.RedactURL(named)
+	}
+	return refusal("%s names %q, which is remote", file, named).
+		WithHint("Remote bases are refused: copy it into the repository, or make it a source of its own. If it is a local directory, write ./ before it")
+}
+
+var loginAt = regexp.MustCompile(`^[a-z][a-z0-9-]*@[^/]*[:/]`)
+
+// isRemote tells whether kustomize may take the name for a URL or a repository. It errs on the side of yes.
+func isRemote(named string) bool {
+	if u, err := url.Parse(named); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+		return true
+	}
+	lower := strings.TrimPrefix(strings.ToLower(named), "git::")
+	for _, prefix := range []string{"http://", "https://", "ssh://", "file://", "git@", "github.com/", "github.com:"} {
+		if strings.HasPrefix(lower, prefix) {
+			return true
+		}
+	}
+	return loginAt.MatchString(lower)
+}
+
+// namedBy lists the files and directories that a kustomization names, but for those that configure plugins.
 func namedBy(k *types.Kustomization) []string {
 	var names []string
-	for _, list := range [][]string{k.Resources, k.Components, k.Crds, k.Configurations, k.Generators, k.Transformers, k.Validators, k.Bases} { //nolint:staticcheck // bases are old but in use
+	for _, list := range [][]string{k.Resources, k.Components, k.Crds, k.Configurations, k.Bases} { //nolint:staticcheck // bases are old but in use
 		names = append(names, list...)
 	}
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		names = append(names, string(p))
 	}
-	for _, p := range append(k.Patches, k.PatchesJson6902...) { //nolint:staticcheck // old but in use
-		names = appendSet(names, p.Path)
+	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
+		for _, p := range list {
+			names = appendSet(names, p.Path)
+		}
 	}
 	for _, r := range k.Replacements {
 		names = appendSet(names, r.Path)
 	}
-	if p := k.OpenAPI["path"]; p != "" {
-		names = append(names, p)
-	}
+	names = appendSet(names, k.OpenAPI["path"])
 	for _, g := range k.ConfigMapGenerator {
 		names = appendSources(names, g.KvPairSources)
 	}
@@ -102,4 +149,124 @@ func appendSources(names []string, s types.KvPairSources) []string {
 		names = append(names, f)
 	}
 	return appendSet(append(names, s.EnvSources...), s.EnvSource)
+}
+
+// checkPlugin checks what configures a generator, a transformer or a validator: YAML in place, a file, or a directory of
+// such files. Only those built into kustomize run, and they too may load files by URL, so their configuration is read.
+func (f *filesystem) checkPlugin(file, dir, entry string) error {
+	if isRemote(entry) {
+		return remote(file, entry)
+	}
+	if inPlace(entry) {
+		return checkPluginConfig(file, []byte(entry))
+	}
+	if err := f.checkNamed(file, dir, entry); err != nil {
+		return err
+	}
+	name := path.Join(dir, entry)
+	if !f.IsDir(path.Join(mount, name)) {
+		b, err := f.ReadFile(path.Join(mount, name))
+		if err != nil {
+			return explainRead(name, err)
+		}
+		return checkPluginConfig(name, b)
+	}
+	return f.checkPluginDir(name)
+}
+
+// checkPluginDir checks a directory of plugin configurations. Its kustomization may list them and do nothing else: one
+// that is patched together cannot be checked before it is used.
+func (f *filesystem) checkPluginDir(dir string) error {
+	if f.plugins[dir] {
+		return nil // kustomize finds the cycle, if it is one
+	}
+	f.plugins[dir] = true
+	k, file, err := f.kustomization(dir)
+	if err != nil || file == "" {
+		return err // kustomize refuses a base without a kustomization
+	}
+	k.FixKustomization()
+	bare := types.Kustomization{TypeMeta: k.TypeMeta, Resources: k.Resources, MetaData: k.MetaData}
+	if !reflect.DeepEqual(*k, bare) {
+		return refusal("%s lists configurations of transformers or generators, and does more than listing them", file).
+			WithHint("Keep only resources in it, and write the configurations out")
+	}
+	dir = path.Dir(file)
+	for _, r := range k.Resources {
+		if err := f.checkPlugin(file, dir, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// harmless are fields of plugin configurations whose values are text and never loaded.
+var harmless = map[string]bool{"metadata": true, "annotations": true, "labels": true, "literals": true, "value": true}
+
+func checkPluginConfig(file string, content []byte) error {
+	var refused error
+	err := documents(content, func(doc *yaml.Node) error {
+		var head types.TypeMeta
+		if err := doc.Decode(&head); err != nil {
+			return err
+		}
+		switch {
+		case head.APIVersion != konfig.BuiltinPluginApiVersion:
+			refused = refusal("%s configures the plugin %s, which is not built into kustomize and would run a program", file, head.Kind).
+				WithHint("Only plugins of apiVersion: builtin are allowed")
+		case strings.HasPrefix(head.Kind, "HelmChart"):
+			refused = inflatesHelm(file)
+		default:
+			refused = (&pluginConfig{file, map[*yaml.Node]bool{}}).check(doc)
+		}
+		if refused != nil {
+			return refused
+		}
+		return nil
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		return syntaxError(file, err)
+	}
+	return nil
+}
+
+// pluginConfig is a plugin's configuration that is being checked.
+type pluginConfig struct {
+	file string
+	seen map[*yaml.Node]bool // what an alias led to
+}
+
+// check refuses every text that kustomize may load as a URL.
+func (p *pluginConfig) check(n *yaml.Node) error {
+	switch n.Kind {
+	case yaml.AliasNode:
+		if p.seen[n.Alias] {
+			return nil
+		}
+		p.seen[n.Alias] = true
+		return p.check(n.Alias)
+	case yaml.ScalarNode:
+		_, value, _ := strings.Cut(n.Value, "=") // a generator's key=file
+		for _, text := range []string{n.Value, value} {
+			if isRemote(text) {
+				return remote(p.file, text)
+			}
+		}
+		if n.ShortTag() == "!!binary" {
+			return refusal("%s, line %d, holds binary data", p.file, n.Line).WithHint("Write it as text")
+		}
+		return nil
+	}
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && harmless[n.Content[i-1].Value] {
+			continue
+		}
+		if err := p.check(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }

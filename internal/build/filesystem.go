@@ -1,34 +1,46 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// Where the source and our own kustomization stand for kustomize. A path that reaches out of the source is not below mount.
-const (
-	mount   = "/source"
-	overlay = "/overlay"
-)
+// mount is where the source stands for kustomize. A path that reaches out of the source is not below it.
+const mount = "/source"
 
-// filesystem shows kustomize a tree, read-only, and traces what it looks at.
+// filesystem shows kustomize a tree, read-only, and traces what it looks at. It is for one build.
 type filesystem struct {
+	ctx       context.Context // of the build: kustomize knows none, so that reads end it
 	tree      *artifact.Tree
 	trace     *Trace
 	generated map[string][]byte // files of our own, by full path
 	schema    bool              // whether a kustomization brings its own OpenAPI schema
 	refused   error             // the first refusal, in our words
-	files     []string          // manifests that were read, for finding the one with a syntax error
+	files     []string          // manifests that were read, to find one that is the cause of a failure
+	listed    map[string]bool   // the same files
+	plugins   map[string]bool   // directories of plugin configurations that were checked
+	reads     int
+}
+
+// maxReads bounds a build: bases may name bases over and over, each time under another prefix.
+const maxReads = 100_000
+
+func newFilesystem(ctx context.Context, tree *artifact.Tree) *filesystem {
+	return &filesystem{
+		ctx: ctx, tree: tree, trace: newTrace(tree),
+		generated: map[string][]byte{}, listed: map[string]bool{}, plugins: map[string]bool{},
+	}
 }
 
 var _ filesys.FileSystem = (*filesystem)(nil)
@@ -42,19 +54,48 @@ func inside(full string) (string, error) {
 	if rest, ok := strings.CutPrefix(clean, mount+"/"); ok {
 		return rest, nil
 	}
-	return "", errOutside
+	return "", &fs.PathError{Op: "find", Path: full, Err: errOutside}
 }
 
 var errOutside = errors.New("reaches out of the source")
 
-// ReadFile implements filesys.FileSystem.
+// ReadFile implements filesys.FileSystem. A kustomization file is given only when nothing in it is refused.
 func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if b, ok := f.generated[full]; ok {
-		return b, nil
+		return b, f.ctx.Err()
 	}
 	name, err := inside(full)
 	if err != nil {
-		return nil, &fs.PathError{Op: "read", Path: full, Err: fs.ErrNotExist}
+		return nil, err
+	}
+	b, err := f.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if !isKustomization(path.Base(name)) {
+		if isManifest(name) && !f.listed[name] {
+			f.files, f.listed[name] = append(f.files, name), true
+		}
+		return b, nil
+	}
+	k, err := parseKustomization(name, b)
+	if err == nil {
+		err = f.check(name, k)
+	}
+	if err != nil {
+		return nil, f.refuse(err)
+	}
+	return b, nil
+}
+
+// read reads a file of the tree.
+func (f *filesystem) read(name string) ([]byte, error) {
+	if f.reads++; f.reads > maxReads {
+		return nil, f.refuse(refusal("the build reads more than %d files, many of them over and over", maxReads).
+			WithHint("Look for bases that name the same bases more than once"))
+	}
+	if err := f.ctx.Err(); err != nil {
+		return nil, err
 	}
 	if f.trace.kind(f.tree, name) == kindDir {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist} // kustomize tries a base as a file first
@@ -62,22 +103,20 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	f.trace.content(f.tree, name)
 	b, err := f.tree.ReadFile(name)
 	if errors.Is(err, fs.ErrInvalid) {
-		return nil, f.refuse(refusal("%s is a symlink that leads out of the source, or no file", name).
-			WithHint("Keep everything that a build reads inside the repository"))
+		return nil, f.refuse(leadsOut(name))
 	}
-	if err != nil {
-		return nil, err
-	}
-	if isKustomization(path.Base(name)) {
-		if err := f.check(name, b); err != nil {
-			return nil, f.refuse(err)
-		}
-	} else if isManifest(name) {
-		f.files = append(f.files, name)
-	}
-	return b, nil
+	return b, err
 }
 
+func parseKustomization(name string, content []byte) (*types.Kustomization, error) {
+	k := &types.Kustomization{}
+	if err := k.Unmarshal(content); err != nil {
+		return nil, refusal("%s cannot be read", name).Because(err)
+	}
+	return k, nil
+}
+
+// refuse keeps the first refusal: kustomize tries one thing after another, and tells the last.
 func (f *filesystem) refuse(err error) error {
 	if f.refused == nil {
 		f.refused = err
@@ -87,9 +126,6 @@ func (f *filesystem) refuse(err error) error {
 
 // IsDir implements filesys.FileSystem.
 func (f *filesystem) IsDir(full string) bool {
-	if full == overlay {
-		return f.generated[overlay+"/"+konfig.DefaultKustomizationFileName()] != nil
-	}
 	name, err := inside(full)
 	return err == nil && f.trace.kind(f.tree, name) == kindDir
 }
@@ -103,14 +139,19 @@ func (f *filesystem) Exists(full string) bool {
 	return err == nil && f.trace.kind(f.tree, name) != kindAbsent
 }
 
-// CleanedAbs implements filesys.FileSystem.
+// CleanedAbs implements filesys.FileSystem. Symlinks are resolved: kustomize finds cycles by comparing directories.
 func (f *filesystem) CleanedAbs(full string) (filesys.ConfirmedDir, string, error) {
-	clean := path.Clean("/" + full)
-	if clean == overlay || f.IsDir(clean) {
-		return filesys.ConfirmedDir(clean), "", nil
+	name, err := inside(full)
+	if err != nil {
+		return "", "", err
 	}
-	if !f.Exists(clean) {
-		return "", "", &fs.PathError{Op: "find", Path: strings.TrimPrefix(clean, mount+"/"), Err: fs.ErrNotExist}
+	real, err := f.trace.resolve(f.tree, name)
+	if err != nil {
+		return "", "", err
+	}
+	clean := path.Join(mount, real)
+	if f.trace.kind(f.tree, real) == kindDir {
+		return filesys.ConfirmedDir(clean), "", nil
 	}
 	return filesys.ConfirmedDir(path.Dir(clean)), path.Base(clean), nil
 }
@@ -119,73 +160,42 @@ func (f *filesystem) CleanedAbs(full string) (filesys.ConfirmedDir, string, erro
 func (f *filesystem) ReadDir(full string) ([]string, error) {
 	name, err := inside(full)
 	if err != nil {
-		return nil, &fs.PathError{Op: "readdir", Path: full, Err: fs.ErrNotExist}
+		return nil, err
 	}
 	return f.trace.listing(f.tree, name)
 }
 
-// Walk implements filesys.FileSystem.
-func (f *filesystem) Walk(full string, visit filepath.WalkFunc) error {
-	name, err := inside(full)
-	if err != nil {
-		return err
-	}
-	return fs.WalkDir(f.tree, name, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if _, err := f.trace.listing(f.tree, p); err != nil {
-				return err
-			}
-		}
-		info, err := d.Info()
-		return visit(path.Join(mount, p), info, err)
-	})
+func unsupported(op, full string) error {
+	return &fs.PathError{Op: op, Path: full, Err: errors.ErrUnsupported}
 }
 
-// Glob implements filesys.FileSystem.
+// Walk implements filesys.FileSystem; no build needs it.
+func (f *filesystem) Walk(full string, _ filepath.WalkFunc) error { return unsupported("walk", full) }
+
+// Glob implements filesys.FileSystem; no build needs it.
 func (f *filesystem) Glob(pattern string) ([]string, error) {
-	name, err := inside(pattern)
-	if err != nil {
-		return nil, nil
-	}
-	var found []string
-	err = f.Walk(mount, func(p string, _ os.FileInfo, err error) error {
-		if ok, matchErr := path.Match(path.Join(mount, name), p); matchErr != nil {
-			return matchErr
-		} else if ok {
-			found = append(found, p)
-		}
-		return err
-	})
-	slices.Sort(found)
-	return found, err
+	return nil, unsupported("glob", pattern)
 }
 
-// Open implements filesys.FileSystem. Kustomize reads whole files only.
-func (f *filesystem) Open(full string) (filesys.File, error) {
-	return nil, &fs.PathError{Op: "open", Path: full, Err: errReadOnly}
-}
-
-var errReadOnly = errors.New("a source is read as a whole and never written")
-
-func readOnly(full string) error { return &fs.PathError{Op: "write", Path: full, Err: errReadOnly} }
+// Open implements filesys.FileSystem; kustomize reads whole files only.
+func (f *filesystem) Open(full string) (filesys.File, error) { return nil, unsupported("open", full) }
 
 // Create implements filesys.FileSystem; a source is never written.
-func (f *filesystem) Create(full string) (filesys.File, error) { return nil, readOnly(full) }
+func (f *filesystem) Create(full string) (filesys.File, error) {
+	return nil, unsupported("create", full)
+}
 
 // Mkdir implements filesys.FileSystem; a source is never written.
-func (f *filesystem) Mkdir(full string) error { return readOnly(full) }
+func (f *filesystem) Mkdir(full string) error { return unsupported("mkdir", full) }
 
 // MkdirAll implements filesys.FileSystem; a source is never written.
-func (f *filesystem) MkdirAll(full string) error { return readOnly(full) }
+func (f *filesystem) MkdirAll(full string) error { return unsupported("mkdir", full) }
 
 // RemoveAll implements filesys.FileSystem; a source is never written.
-func (f *filesystem) RemoveAll(full string) error { return readOnly(full) }
+func (f *filesystem) RemoveAll(full string) error { return unsupported("remove", full) }
 
 // WriteFile implements filesys.FileSystem; a source is never written.
-func (f *filesystem) WriteFile(full string, _ []byte) error { return readOnly(full) }
+func (f *filesystem) WriteFile(full string, _ []byte) error { return unsupported("write", full) }
 
 func isKustomization(base string) bool {
 	return slices.Contains(konfig.RecognizedKustomizationFileNames(), base)
@@ -196,7 +206,7 @@ func isManifest(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// show gives a full path as people know it.
+// show gives full paths in a text as people know them.
 func show(text string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(text, mount+"/", ""), "'"+mount+"'", "'.'"), overlay, "the settings of the Kustomization")
+	return strings.ReplaceAll(strings.ReplaceAll(text, mount+"/", ""), "'"+mount+"'", "'.'")
 }

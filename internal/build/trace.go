@@ -24,6 +24,7 @@ const (
 	lookContent = 'c' // what does a reader get?
 	lookKind    = 'k' // is it a file, a directory, or absent?
 	lookListing = 'l' // which names are in the directory?
+	lookTarget  = 't' // which name does it stand for once symlinks are followed?
 
 	kindAbsent = "absent"
 	kindFile   = "file"
@@ -66,6 +67,12 @@ func answer(tree *artifact.Tree, l look) string {
 			fmt.Fprintf(h, "%s %v\n", e.Name(), e.Type())
 		}
 		return hex.EncodeToString(h.Sum(nil))
+	case lookTarget:
+		real, err := tree.Resolve(l.name)
+		if err != nil {
+			return kindAbsent
+		}
+		return real
 	default:
 		info, err := tree.Stat(l.name)
 		switch {
@@ -89,6 +96,11 @@ func (t *Trace) ask(tree *artifact.Tree, what byte, name string) string {
 
 func (t *Trace) content(tree *artifact.Tree, name string)     { t.ask(tree, lookContent, name) }
 func (t *Trace) kind(tree *artifact.Tree, name string) string { return t.ask(tree, lookKind, name) }
+
+func (t *Trace) resolve(tree *artifact.Tree, name string) (string, error) {
+	t.ask(tree, lookTarget, name)
+	return tree.Resolve(name)
+}
 
 func (t *Trace) listing(tree *artifact.Tree, name string) ([]string, error) {
 	t.ask(tree, lookListing, name)

@@ -60,7 +60,7 @@ func (s *simulator) pod(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 // report writes a status that differs from the pod's, and tells what is wrong with it in an event.
 func (s *simulator) report(ctx context.Context, pod *corev1.Pod, v view) error {
 	v.status.QOSClass = pod.Status.QOSClass
-	v.status.Conditions = append(v.status.Conditions, foreignConditions(pod, v.status)...)
+	v.status.Conditions = append(v.status.Conditions, foreignConditions(pod)...)
 	if equality.Semantic.DeepEqual(pod.Status, v.status) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *simulator) report(ctx context.Context, pod *corev1.Pod, v view) error {
 }
 
 // foreignConditions are those that others than the kubelet and the scheduler wrote.
-func foreignConditions(pod *corev1.Pod, status corev1.PodStatus) []corev1.PodCondition {
+func foreignConditions(pod *corev1.Pod) []corev1.PodCondition {
 	var foreign []corev1.PodCondition
 	for _, c := range pod.Status.Conditions {
 		switch c.Type {

@@ -1,0 +1,152 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+func refusal(format string, args ...any) *fault.Fault {
+	return fault.New(meta.BuildFailedReason, format, args...)
+}
+
+func leadsOut(name string) error {
+	return refusal("%s is a symlink that leads out of the source", name).
+		WithHint("Keep everything that a build reads inside the repository")
+}
+
+// explainRead makes a fault of an error of reading a file.
+func explainRead(name string, err error) error {
+	if fault.As(err) != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return refusal("%s cannot be read", name).Because(err)
+}
+
+// explain prefers what we know of a failure over what kustomize says of it.
+func (f *filesystem) explain(err error) error {
+	if f.refused != nil {
+		return f.refused
+	}
+	var problems []error
+	for _, name := range f.files {
+		b, readErr := f.tree.ReadFile(name)
+		if readErr != nil {
+			continue
+		}
+		invalid := documents(b, func(doc *yaml.Node) error {
+			var v any
+			return doc.Decode(&v) // finds what parsing alone does not, such as a key that stands twice
+		})
+		if invalid != nil {
+			problems = append(problems, syntaxError(name, invalid))
+		}
+	}
+	if found := join(problems); found != nil {
+		return found
+	}
+	said := show(err.Error())
+	if _, id, ok := strings.Cut(said, "already registered id: "); ok {
+		if found := f.duplicate(id); found != nil {
+			return found
+		}
+	}
+	return refusal("kustomize cannot build the source").Because(errors.New(said))
+}
+
+// duplicate finds the files that declare the object that kustomize names, as Kind.version.group/name.namespace.
+func (f *filesystem) duplicate(id string) error {
+	for _, name := range f.files {
+		objects, err := f.manifests(name)
+		if err != nil {
+			continue
+		}
+		for _, o := range objects {
+			group := o.group
+			if group == "" {
+				group = "[noGrp]"
+			}
+			namespace := o.namespace
+			if namespace == "" {
+				namespace = "[noNs]"
+			}
+			if strings.HasPrefix(id+" ", fmt.Sprintf("%s.%s.%s/%s.%s ", o.kind, o.version, group, o.name, namespace)) {
+				return twice(o.identity, f.declaring(o.kind, o.name))
+			}
+		}
+	}
+	return nil
+}
+
+// declaring returns where objects of the kind and name stand in the files that were read.
+func (f *filesystem) declaring(kind, name string) (where []string) {
+	for _, file := range f.files {
+		objects, err := f.manifests(file)
+		if err != nil {
+			continue
+		}
+		for _, o := range objects {
+			if o.kind == kind && o.name == name {
+				where = append(where, o.where)
+			}
+		}
+	}
+	return where
+}
+
+// validate checks what any object must have, all at once, and returns the digest of them all.
+func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, error) {
+	h := sha256.New()
+	seen := map[identity]bool{}
+	var problems []error
+	for _, o := range objects {
+		gvk := o.GroupVersionKind()
+		id := identity{group: gvk.Group, kind: gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()} // of any version
+		switch {
+		case o.GetAPIVersion() == "" || gvk.Version == "":
+			problems = append(problems, refusal("%s has no apiVersion", id))
+		case id.name == "":
+			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
+		case seen[id]:
+			problems = append(problems, twice(id, f.declaring(id.kind, id.name)))
+		}
+		seen[id] = true
+		b, err := o.MarshalJSON()
+		if err != nil {
+			problems = append(problems, refusal("%s cannot be written", id).Because(err))
+		}
+		fmt.Fprintf(h, "%d\n", len(b))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)), join(problems)
+}
+
+// mostProblems are told in words.
+const mostProblems = 10
+
+// join puts problems into one error.
+func join(problems []error) error {
+	var texts []string
+	for _, p := range problems {
+		if p != nil {
+			texts = append(texts, p.Error())
+		}
+	}
+	switch n := len(texts); {
+	case n == 0:
+		return nil
+	case n > mostProblems:
+		texts = append(texts[:mostProblems], fmt.Sprintf("and %d more", n-mostProblems))
+	}
+	return refusal("%s", strings.Join(texts, "; "))
+}

@@ -1,0 +1,151 @@
+package build
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// prepare returns the directory that kustomize starts at. Where there is no kustomization file, or settings to merge into
+// it, one of our own stands in its place. Empty says that it asks for nothing, which kustomize would refuse.
+func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
+	dir, err := f.directory(req.Path)
+	if err != nil {
+		return "", false, err
+	}
+	k, file, err := f.kustomization(dir)
+	if err != nil {
+		return "", false, err
+	}
+	generated := file == ""
+	if generated {
+		file = path.Join(dir, konfig.DefaultKustomizationFileName())
+		if k, err = f.generate(dir); err != nil {
+			return "", false, err
+		}
+	}
+	k.FixKustomization()
+	changed, err := f.merge(k, req, dir)
+	if err != nil {
+		return "", false, err
+	}
+	if err := f.check(file, k); err != nil {
+		return "", false, err
+	}
+	if generated || changed {
+		b, err := yaml.Marshal(k)
+		if err != nil {
+			return "", false, refusal("%s cannot be written", file).Because(err)
+		}
+		f.generated[path.Join(mount, file)] = b
+	}
+	return path.Join(mount, dir), k.CheckEmpty() != nil, nil
+}
+
+// directory returns the directory in the tree that spec.path stands for.
+func (f *filesystem) directory(specPath string) (string, error) {
+	dir := path.Clean("./" + strings.TrimLeft(specPath, "/"))
+	if !fs.ValidPath(dir) {
+		return "", refusal("spec.path %q reaches out of the source", specPath).WithHint("Give a path below the root of the source").Final()
+	}
+	real, err := f.trace.resolve(f.tree, dir)
+	if errors.Is(err, fs.ErrInvalid) {
+		return "", refusal("spec.path %q leads over a symlink out of the source", specPath).WithHint("Give a path below the root of the source")
+	}
+	if err != nil || f.trace.kind(f.tree, real) != kindDir {
+		return "", f.missing(dir)
+	}
+	return real, nil
+}
+
+// missing says that spec.path is not there, and what is.
+func (f *filesystem) missing(dir string) error {
+	parent := dir
+	for parent != "." {
+		parent = path.Dir(parent)
+		if f.trace.kind(f.tree, parent) == kindDir {
+			break
+		}
+	}
+	hint := "Correct spec.path, and check that spec.ignore and .sourceignore of the source do not leave it out"
+	names, _ := f.trace.listing(f.tree, parent) // what cannot be listed is not shown
+	var dirs []string
+	for _, n := range names {
+		if name := path.Join(parent, n); f.trace.kind(f.tree, name) == kindDir {
+			dirs = append(dirs, name)
+		}
+	}
+	if len(dirs) > 0 {
+		hint += "; the source has: " + strings.Join(dirs[:min(len(dirs), 8)], ", ")
+	}
+	return fault.New(meta.ArtifactFailedReason, "kustomization path not found: %q is not a directory of the source", dir).WithHint("%s", hint)
+}
+
+// kustomization reads the kustomization file of a directory, unchecked; the file is "" when there is none.
+func (f *filesystem) kustomization(dir string) (k *types.Kustomization, file string, err error) {
+	for _, n := range konfig.RecognizedKustomizationFileNames() {
+		name := path.Join(dir, n)
+		if f.trace.kind(f.tree, name) != kindFile {
+			continue
+		}
+		b, err := f.read(name)
+		if err != nil {
+			return nil, name, explainRead(name, err)
+		}
+		k, err = parseKustomization(name, b)
+		return k, name, err
+	}
+	return nil, "", nil
+}
+
+// merge puts the settings of the request into the kustomization of dir, and tells whether there were any.
+func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) (changed bool, err error) {
+	for _, s := range []struct {
+		field *string
+		value string
+	}{{&k.Namespace, req.TargetNamespace}, {&k.NamePrefix, req.NamePrefix}, {&k.NameSuffix, req.NameSuffix}} {
+		if s.value != "" {
+			*s.field, changed = s.value, true
+		}
+	}
+	for _, image := range req.Images {
+		k.Images = slices.DeleteFunc(k.Images, func(i types.Image) bool { return i.Name == image.Name })
+		k.Images = append(k.Images, image)
+	}
+	for _, option := range req.BuildMetadata {
+		if !slices.Contains(k.BuildMetadata, option) {
+			k.BuildMetadata = append(k.BuildMetadata, option)
+		}
+	}
+	k.Patches = append(k.Patches, req.Patches...)
+	components, err := f.components(req, dir)
+	k.Components = append(k.Components, components...)
+	return changed || len(req.Images)+len(req.BuildMetadata)+len(req.Patches)+len(components) > 0, err
+}
+
+// components returns those that are there.
+func (f *filesystem) components(req Request, dir string) (there []string, err error) {
+	for _, c := range req.Components {
+		full := path.Join(mount, dir, c)
+		switch _, outside := inside(full); {
+		case isRemote(c) || path.IsAbs(c) || outside != nil:
+			return nil, refusal("component %q of spec.components is not a path inside the source", c).
+				WithHint("Give a path relative to spec.path").Final()
+		case f.IsDir(full):
+			there = append(there, c)
+		case !req.IgnoreMissingComponents:
+			return nil, refusal("component %q of spec.components is not in the source", c).
+				WithHint("Correct the path, which is relative to spec.path, or set spec.ignoreMissingComponents")
+		}
+	}
+	return there, nil
+}

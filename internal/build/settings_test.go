@@ -1,0 +1,190 @@
+package build
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/resid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+)
+
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: one, image: nginx:1}
+      - {name: two, image: redis:1}
+`
+
+func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
+	web := &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "Deployment"}, Name: "web"}}
+	replicas := `[{"op": "add", "path": "/spec/replicas", "value": 3}]`
+	for reason, c := range map[string]struct {
+		kustomization string
+		req           Request
+		has, hasNot   []string
+	}{
+		"the target namespace replaces the one of the file": {
+			"resources: [d.yaml]\nnamespace: theirs\n", Request{TargetNamespace: "ours"},
+			[]string{`"namespace":"ours"`}, []string{"theirs"},
+		},
+		"prefix and suffix replace those of the file": {
+			"resources: [d.yaml]\nnamePrefix: a-\nnameSuffix: -b\n", Request{NamePrefix: "x-", NameSuffix: "-y"},
+			[]string{`"name":"x-web-y"`}, nil,
+		},
+		"a patch selects by the name in the manifests, whatever the file makes of it": {
+			"resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n", Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
+			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
+		},
+		"a strategic merge patch without a target does too": {
+			"resources: [d.yaml]\nnamePrefix: a-\n",
+			Request{Patches: []types.Patch{{Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"}}},
+			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
+		},
+		"patches come after those of the file": {
+			"resources: [d.yaml]\npatches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": \"/spec/replicas\", \"value\": 9}]'}]\n",
+			Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
+			[]string{`"replicas":3`}, nil,
+		},
+		"a patch may delete": {
+			"resources: [d.yaml, c.yaml]\n",
+			Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n$patch: delete\n"}}},
+			[]string{"Deployment"}, []string{"ConfigMap"},
+		},
+		"an image replaces that of the same name in the file": {
+			"resources: [d.yaml]\nimages: [{name: nginx, newName: other, newTag: '2'}, {name: redis, newTag: '2'}]\n",
+			Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
+			[]string{`"image":"nginx:3"`, `"image":"redis:2"`}, []string{"other"},
+		},
+		"the last of several images of a name wins": {
+			"resources: [d.yaml]\n",
+			Request{Images: []types.Image{{Name: "nginx", NewTag: "2"}, {Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
+			[]string{`"image":"nginx@sha256:000`}, nil,
+		},
+		"components work on what the file makes": {
+			"resources: [d.yaml]\n", Request{Components: []string{"../comp"}},
+			[]string{`"replicas":7`}, nil,
+		},
+		"missing components may be ignored": {
+			"resources: [d.yaml]\n", Request{Components: []string{"../none", "../comp"}, IgnoreMissingComponents: true},
+			[]string{`"replicas":7`}, nil,
+		},
+		"build metadata is added to that of the file": {
+			"resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n", Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
+			[]string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"}, nil,
+		},
+		"common metadata is set on the object and nowhere inside": {
+			"resources: [d.yaml]\n", Request{Labels: map[string]string{"app": "ours", "team": "a"}, Annotations: map[string]string{"note": "n"}},
+			[]string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`, `"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`}, nil,
+		},
+		"settings apply to a generated kustomization": {
+			"", Request{TargetNamespace: "ours", NamePrefix: "x-"},
+			[]string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`}, nil,
+		},
+		"what else the file says stays": {
+			"resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\nsortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {paused: true}}']\n",
+			Request{TargetNamespace: "ours"},
+			[]string{`"team":"a"`, `"replicas":5`, `"paused":true`}, nil,
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			files := map[string]string{
+				"app/d.yaml": deployment, "app/c.yaml": cm("c"),
+				"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": \"/spec/replicas\", \"value\": 7}]'}]\n",
+			}
+			if c.kustomization != "" {
+				files["app/kustomization.yaml"] = c.kustomization
+			}
+			c.req.Tree, c.req.Path = artifact.FromMap(files), "app"
+			result, err := Build(t.Context(), c.req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := json.Marshal(result.Objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.has {
+				if !strings.Contains(string(b), want) {
+					t.Errorf("no %s in %s", want, b)
+				}
+			}
+			for _, not := range c.hasNot {
+				if strings.Contains(string(b), not) {
+					t.Errorf("%s in %s", not, b)
+				}
+			}
+		})
+	}
+}
+
+func TestComponentsOutsideAreRefused(t *testing.T) {
+	for _, c := range []string{"/comp", "../../comp", "https://example.com/comp", "github.com/a/b", "none"} {
+		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"app/a.yaml": cm("a")}), Path: "app", Components: []string{c}})
+		if err == nil || !strings.Contains(err.Error(), "spec.components") {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+}
+
+// A kustomization is written out again when settings are merged into it: nothing in it may get lost on the way.
+func TestAKustomizationSurvivesBeingWritten(t *testing.T) {
+	var full types.Kustomization
+	fill(reflect.ValueOf(&full).Elem(), 0)
+	b, err := yaml.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again types.Kustomization
+	if err := again.Unmarshal(b); err != nil {
+		t.Fatal(err)
+	}
+	second, err := yaml.Marshal(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != string(second) {
+		t.Errorf("it was\n%s\nand became\n%s", b, second)
+	}
+}
+
+// fill sets every field that JSON knows to something.
+func fill(v reflect.Value, depth int) {
+	if depth > 8 || !v.CanSet() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth+1)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, depth+1)
+		fill(value, depth+1)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), depth+1)
+		}
+	}
+}
