@@ -28,7 +28,7 @@ generate: ## Generate CRDs, deepcopy and RBAC
 
 .PHONY: lint
 lint: ## Run the linters, with the layer rules
-	$(LINT) golangci-lint run ./...
+	$(LINT) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: bench
 bench: build ## Print what a change costs: requests, bytes, allocations, ratios to the raw operation
