@@ -230,3 +230,20 @@ func TestNoMoves(t *testing.T) {
 		})
 	}
 }
+
+func TestARestartIsNotUndone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.apply(drifting)
+	f.watched()
+	restart := patched(types.StrategicMergePatchType, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}}}}}`)
+	if err := restart(context.Background(), f.client(deployments, f.ns), "app"); err != nil {
+		t.Fatal(err)
+	}
+	f.seen(deployments, "app")
+	same(t, "after it", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged", "Deployment/app unchanged"})
+	annotations, _, _ := unstructured.NestedStringMap(f.get(deployments, "app").Object, "spec", "template", "metadata", "annotations")
+	if annotations["kubectl.kubernetes.io/restartedAt"] == "" {
+		t.Error("undone")
+	}
+}

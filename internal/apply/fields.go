@@ -145,7 +145,7 @@ func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group str
 			}
 		}
 		take := set.Difference(kept)
-		if kept.Empty() || !onlyParents(take) {
+		if kept.Empty() || !onlyParents(take, kept) {
 			taken = taken.Union(take)
 			if kept.Empty() {
 				continue
@@ -169,10 +169,11 @@ func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group str
 	return append(out, withFields(entry, taken)), true
 }
 
-// onlyParents tells whether a set holds nothing but the map of annotations itself.
-func onlyParents(s *fieldpath.Set) bool {
+// onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
+func onlyParents(s, kept *fieldpath.Set) bool {
 	for p := range s.All() {
-		if !slices.Contains([]string{"", ".metadata", ".metadata.annotations"}, p.String()) {
+		prefix := p.String() + "."
+		if !slices.ContainsFunc(slices.Collect(kept.All()), func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) }) {
 			return false
 		}
 	}
@@ -180,11 +181,16 @@ func onlyParents(s *fieldpath.Set) bool {
 }
 
 func keepsAnnotation(p fieldpath.Path, group string) bool {
-	if len(p) != 3 || p[0].FieldName == nil || *p[0].FieldName != "metadata" || p[1].FieldName == nil || *p[1].FieldName != "annotations" || p[2].FieldName == nil {
+	field := func(back int) string {
+		if n := len(p) - 1 - back; n >= 0 && p[n].FieldName != nil {
+			return *p[n].FieldName
+		}
+		return ""
+	}
+	if field(1) != "annotations" || field(2) != "metadata" {
 		return false
 	}
-	key := *p[2].FieldName
-	return strings.HasPrefix(key, group+"/") || key == "kubectl.kubernetes.io/restartedAt"
+	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") || field(0) == "kubectl.kubernetes.io/restartedAt"
 }
 
 func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {

@@ -24,6 +24,7 @@ const group = "kustomize.toolkit.fluxcd.io"
 // fixture is a cluster as one owner sees it.
 type fixture struct {
 	*Cluster
+	admin     *Cluster // where the owner is not one
 	t         testing.TB
 	ns        string
 	owner     Owner
@@ -150,7 +151,7 @@ func said(changes []Change) []string {
 
 func (f *fixture) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	f.t.Helper()
-	o, err := f.dynamic.Resource(resource).Namespace(f.ns).Get(context.Background(), name, metav1.GetOptions{})
+	o, err := f.client(resource, f.ns).Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -220,9 +221,11 @@ func same(t testing.TB, what string, got, want []string) {
 }
 
 var (
-	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 )

@@ -145,7 +145,7 @@ func isEstablished(o *unstructured.Unstructured) (established bool, why string) 
 	if err != nil {
 		return false, err.Error()
 	}
-	why = "It has no conditions yet"
+	var says []string
 	for _, c := range conditions {
 		m, ok := c.(map[string]any)
 		if !ok {
@@ -155,8 +155,11 @@ func isEstablished(o *unstructured.Unstructured) (established bool, why string) 
 			return true, ""
 		}
 		if m["status"] == "False" {
-			why = fmt.Sprintf("%v: %v", m["type"], m["message"])
+			says = append(says, fmt.Sprintf("%v: %v", m["type"], m["message"]))
 		}
 	}
-	return false, why
+	if len(says) == 0 {
+		return false, "It has no conditions yet"
+	}
+	return false, "It says: " + strings.Join(says, ", ")
 }

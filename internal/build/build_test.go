@@ -1,12 +1,15 @@
 package build
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
@@ -51,6 +54,45 @@ func TestBuildMakesObjects(t *testing.T) {
 			map[string]string{"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: {disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
 			Request{}, "g",
 		},
+		"a directory without manifests makes nothing": {
+			map[string]string{"app/readme.md": "x"}, Request{Path: "app", TargetNamespace: "ns"}, "",
+		},
+		"a kustomization without anything makes nothing": {
+			map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"}, Request{}, "",
+		},
+		"a kustomization may have any of its names": {
+			map[string]string{"Kustomization": "resources: [base]\n", "base/kustomization.yml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"), "b.yaml": cm("b")},
+			Request{NamePrefix: "x-"}, "x-a",
+		},
+		"an absolute path starts at the root of the source": {
+			map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, Request{Path: "//app/"}, "a",
+		},
+		"a path over a symlink is that of its target": {
+			map[string]string{"link": "symlink:env/prod", "env/prod/kustomization.yaml": "resources: [../../base]\n", "base/a.yaml": cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
+			Request{Path: "link"}, "a",
+		},
+		"bases are relative to where they are, not to the symlink that leads there": {
+			map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app", "deep/down/app/kustomization.yaml": "resources: [../base]\n", "deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
+			Request{}, "a",
+		},
+		"a file that holds comments alone is no question": {
+			map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, Request{}, "a",
+		},
+		"objects of this field's own kinds are objects like any": {
+			map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: ks, namespace: flux-system}\n"},
+			Request{}, "flux-system/ks",
+		},
+		"the order is that of the files": {
+			map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")}, Request{}, "c a b z",
+		},
+		"one name in two namespaces is two objects": {
+			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
+			Request{}, "x/a y/a",
+		},
+		"what is for local use stays": {
+			map[string]string{"a.yaml": cm("a"), "b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: {config.kubernetes.io/local-config: 'true'}}\n"},
+			Request{}, "a",
+		},
 		"lists are taken apart": {
 			map[string]string{"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
 			Request{}, "a b",
@@ -79,22 +121,40 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		path  string
 		says  string
 	}{
-		"a path that is not there": {map[string]string{"deploy/a.yaml": cm("a")}, "depoly", "the source has: deploy"},
-		"a path out of the source": {map[string]string{"a.yaml": cm("a")}, "../x", "reaches out"},
-		"a base out of the source": {map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"}, "a", `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
-		"an absolute base":         {map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"}, "", "reaches out"},
-		"a symlink out":            {map[string]string{"kustomization.yaml": "resources: [x.yaml]\n", "x.yaml": "symlink:../../etc/passwd"}, "", `names "x.yaml"`},
-		"a symlink out, generated": {map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"}, "", "x.yaml is a symlink that leads out"},
-		"a remote base":            {map[string]string{"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"}, "", `"https://example.com/x.yaml", which is remote`},
-		"a remote git base":        {map[string]string{"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, "", "is remote"},
-		"a file that is missing":   {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}, "", `names "a.yaml", which is not in the source`},
-		"a Helm chart":             {map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"}, "", "HelmRelease"},
-		"invalid YAML":             {map[string]string{"dir/bad.yaml": "a: b\nc: [\n"}, "", "dir/bad.yaml is not valid YAML: line 2"},
-		"invalid YAML in a base":   {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n", "bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
-		"a file that is no object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "", "values.yaml, line 2: this is not a Kubernetes object"},
-		"an object without a name": {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
-		"an object twice":          {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
-		"a plugin that would run":  {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n", "g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
+		"a path that is not there":        {map[string]string{"deploy/a.yaml": cm("a")}, "depoly", "the source has: deploy"},
+		"a path out of the source":        {map[string]string{"a.yaml": cm("a")}, "../x", "reaches out"},
+		"a base out of the source":        {map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"}, "a", `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
+		"an absolute base":                {map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"}, "", "reaches out"},
+		"a symlink out":                   {map[string]string{"kustomization.yaml": "resources: [x.yaml]\n", "x.yaml": "symlink:../../etc/passwd"}, "", `names "x.yaml"`},
+		"a symlink out, generated":        {map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"}, "", "x.yaml is a symlink that leads out"},
+		"a remote base":                   {map[string]string{"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"}, "", `"https://example.com/x.yaml", which is remote`},
+		"a remote git base":               {map[string]string{"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, "", "is remote"},
+		"a file that is missing":          {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}, "", `names "a.yaml", which is not in the source`},
+		"a Helm chart":                    {map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"}, "", "HelmRelease"},
+		"invalid YAML":                    {map[string]string{"dir/bad.yaml": "a: b\nc: [\n"}, "", "dir/bad.yaml is not valid YAML: line 2"},
+		"invalid YAML in a base":          {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n", "bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
+		"a file that is no object":        {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "", "values.yaml, line 2: this is not a Kubernetes object"},
+		"two files that are not YAML":     {map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"}, "", "b.yaml is not valid YAML: line"},
+		"a key that stands twice":         {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"}, "", "a.yaml is not valid YAML: "},
+		"a list where an object should":   {map[string]string{"a.yaml": "- a\n- b\n"}, "", "a.yaml, line 1: this is not a Kubernetes object"},
+		"a generated name":                {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "", "a.yaml, line 1: ConfigMap has metadata.generateName"},
+		"a generated name, listed":        {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "", "ame"},
+		"an object twice, listed":         {map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n", "a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")}, "", "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
+		"an object in two versions":       {map[string]string{"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", "b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"}, "", "Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
+		"a cycle of bases":                {map[string]string{"a/kustomization.yaml": "resources: [../b]\n", "b/kustomization.yaml": "resources: [../a]\n"}, "a", "cycle"},
+		"a cycle by a symlink":            {map[string]string{"kustomization.yaml": "resources: [self]\n", "self": "symlink:."}, "", "cycle"},
+		"a kustomization with a typo":     {map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"}, "", `kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
+		"a kustomization that is no YAML": {map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"}, "app", "app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
+		"two kustomization files":         {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, "", "multiple kustomization files"},
+		"a base without kustomization":    {map[string]string{"kustomization.yaml": "resources: [base]\n", "base/a.yaml": cm("a")}, "", "base"},
+		"a path to a file":                {map[string]string{"a.yaml": cm("a")}, "a.yaml", "is not a directory of the source"},
+		"a path over a symlink out":       {map[string]string{"link": "symlink:../x", "a.yaml": cm("a")}, "link", "symlink out of the source"},
+		"a generator's file out":          {map[string]string{"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"}, "", "reaches out"},
+		"a patch out":                     {map[string]string{"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")}, "app", "reaches out"},
+		"a plugin's file out":             {map[string]string{"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"), "t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"}, "", "kustomize cannot build"},
+		"an object without a name":        {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
+		"an object twice":                 {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
+		"a plugin that would run":         {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n", "g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			result, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Path: c.path})
@@ -104,6 +164,9 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 			if !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %q, want it to say %q", err, c.says)
 			}
+			if r := fault.Reason(err, ""); r != meta.BuildFailedReason && r != meta.ArtifactFailedReason {
+				t.Errorf("reason %q", r)
+			}
 			if strings.Contains(err.Error(), mount+"/") || strings.Contains(err.Error(), "user:pw") {
 				t.Errorf("shows what it should not: %v", err)
 			}
@@ -111,71 +174,6 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 				t.Error("no trace")
 			}
 		})
-	}
-}
-
-func TestTraceKnowsWhatWasRead(t *testing.T) {
-	base := map[string]string{
-		"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"), "base/unused.yaml": cm("u"),
-		"app/kustomization.yaml": "resources: [../base]\n", "plain/b.yaml": cm("b"), "readme.md": "x",
-	}
-	for reason, c := range map[string]struct {
-		path      string
-		change    map[string]string
-		unchanged bool
-	}{
-		"an unrelated file":                    {"app", map[string]string{"readme.md": "y", "plain/b.yaml": cm("z")}, true},
-		"a file that a base does not name":     {"app", map[string]string{"base/unused.yaml": "?"}, true},
-		"a file of a base":                     {"app", map[string]string{"base/a.yaml": cm("z")}, false},
-		"a new file where all are scanned":     {"plain", map[string]string{"plain/c.yaml": cm("c")}, false},
-		"a kustomization where there was none": {"plain", map[string]string{"plain/kustomization.yaml": "resources: [b.yaml]\n"}, false},
-		"a second kustomization file":          {"app", map[string]string{"base/kustomization.yml": "resources: []\n"}, false},
-		"a path that went away":                {"app", map[string]string{"base/a.yaml": ""}, false},
-	} {
-		t.Run(reason, func(t *testing.T) {
-			result, err := Build(t.Context(), Request{Tree: artifact.FromMap(base), Path: c.path})
-			if err != nil {
-				t.Fatal(err)
-			}
-			next := map[string]string{}
-			for k, v := range base {
-				next[k] = v
-			}
-			for k, v := range c.change {
-				next[k] = v
-				if v == "" {
-					delete(next, k)
-				}
-			}
-			if got := result.Trace.Unchanged(artifact.FromMap(next)); got != c.unchanged {
-				t.Errorf("unchanged: %v, want %v", got, c.unchanged)
-			}
-		})
-	}
-}
-
-func TestSchemaOfOneBuildDoesNotReachAnother(t *testing.T) {
-	poison := artifact.FromMap(map[string]string{
-		"kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n", "schema.json": `{"definitions":{}}`, "d.yaml": cm("a"),
-	})
-	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: one, image: a}, {name: two, image: b}]}}}\n"
-	victim := Request{Tree: artifact.FromMap(map[string]string{
-		"kustomization.yaml": "resources: [d.yaml]\npatches: [{path: p.yaml}]\n", "d.yaml": deployment,
-		"p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: two, image: patched}]}}}\n",
-	})}
-	if _, err := Build(t.Context(), Request{Tree: poison}); err != nil {
-		t.Fatal(err)
-	}
-	result, err := Build(t.Context(), victim)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := result.Objects[0].MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(b), `"image":"a"`) || !strings.Contains(string(b), "patched") {
-		t.Errorf("the list was replaced, not merged: %s", b)
 	}
 }
 
@@ -211,6 +209,27 @@ func TestRealRepositoriesBuild(t *testing.T) {
 			if err != nil || len(result.Objects) == 0 {
 				t.Errorf("%s/%s: %v", dir, p, err)
 			}
+		}
+	}
+}
+
+func TestAPathThatIsNotThereIsTheArtifactsFault(t *testing.T) {
+	tree := artifact.FromMap(map[string]string{"deploy/prod/a.yaml": cm("a"), "deploy/dev/a.yaml": cm("a"), "x.yaml": cm("x")})
+	_, err := Build(t.Context(), Request{Tree: tree, Path: "./deploy/prd/x"})
+	if fault.Reason(err, "") != meta.ArtifactFailedReason || !strings.Contains(err.Error(), "the source has: deploy/dev, deploy/prod") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAllProblemsAreToldAtOnce(t *testing.T) {
+	files := map[string]string{"a.yaml": cm("a") + "---\n" + cm("a"), "b.yaml": "x: 1\n", "c.yaml": "a: [\n"}
+	for i := range mostProblems {
+		files[fmt.Sprintf("d%d.yaml", i)] = "x: 1\n"
+	}
+	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(files)})
+	for _, want := range []string{"a.yaml, line 1, and in a.yaml, line 5", "b.yaml, line 1: this", "c.yaml is not valid YAML", "and 3 more"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %q", err, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -80,13 +81,17 @@ func (f *filesystem) duplicate(id string) error {
 			if namespace == "" {
 				namespace = "[noNs]"
 			}
-			if strings.HasPrefix(id+" ", fmt.Sprintf("%s.%s.%s/%s.%s ", o.kind, o.version, group, o.name, namespace)) {
+			rest, ok := strings.CutPrefix(id, fmt.Sprintf("%s.%s.%s/%s.%s", o.kind, o.version, group, o.name, namespace))
+			if ok && !continues.MatchString(rest) {
 				return twice(o.identity, f.declaring(o.kind, o.name))
 			}
 		}
 	}
 	return nil
 }
+
+// continues matches where a namespace's name goes on.
+var continues = regexp.MustCompile(`^[a-z0-9-]`)
 
 // declaring returns where objects of the kind and name stand in the files that were read.
 func (f *filesystem) declaring(kind, name string) (where []string) {

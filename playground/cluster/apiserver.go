@@ -144,7 +144,7 @@ func apiServerConfig(ctx context.Context, args []string, listener net.Listener) 
 
 // waitReady returns once the server says that it is ready.
 func (s *apiServer) waitReady(ctx context.Context, failed <-chan error) error {
-	client, err := kubernetes.NewForConfig(s.config)
+	client, err := kubernetes.NewForConfig(named(s.config, "start"))
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (c *Cluster) start(ctx context.Context, dir string, o Options) error {
 
 // waitDefaults returns once a pod can be made in the default namespace, which takes its service account.
 func (c *Cluster) waitDefaults(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.admin)
+	client, err := kubernetes.NewForConfig(named(c.admin, "start"))
 	if err != nil {
 		return err
 	}

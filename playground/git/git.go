@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 )
 
 // services that clients may ask for.
@@ -18,22 +17,6 @@ const (
 	uploadPack  = "git-upload-pack"
 	receivePack = "git-receive-pack"
 )
-
-// stats counts what was asked of a server. Its zero value is ready.
-type stats struct {
-	advertisements atomic.Int64 // of references
-	fetches        atomic.Int64 // packs sent
-	pushes         atomic.Int64
-	bytesSent      atomic.Int64
-	bytesReceived  atomic.Int64
-}
-
-func (s *stats) counts() map[string]int64 {
-	return map[string]int64{
-		"advertisements": s.advertisements.Load(), "fetches": s.fetches.Load(), "pushes": s.pushes.Load(),
-		"bytesSent": s.bytesSent.Load(), "bytesReceived": s.bytesReceived.Load(),
-	}
-}
 
 // resolve finds the directory that repositories are served from.
 func resolve(dir string) (string, error) {

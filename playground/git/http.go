@@ -91,7 +91,7 @@ func (h *httpServer) push(w http.ResponseWriter, r *http.Request, dir string) {
 }
 
 func (h *httpServer) rpc(w http.ResponseWriter, r *http.Request, dir, service string) {
-	body := bufio.NewReader(&counted{r.Body, &h.stats})
+	body := bufio.NewReader(counted{r.Body, &h.stats})
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)
 		if err != nil {
@@ -120,7 +120,7 @@ func listsReferences(body *bufio.Reader) bool {
 // run answers with what git prints. Once a part of it is out, a failure can only cut the answer short.
 func (h *httpServer) run(w http.ResponseWriter, r *http.Request, body io.Reader, service, dir, kind, banner string, args ...string) {
 	var trouble bytes.Buffer
-	out := &answer{w: w, stats: &h.stats, kind: kind, banner: banner}
+	out := &answer{w: w, body: sent{w, &h.stats}, kind: kind, banner: banner}
 	cmd := command(r.Context(), service, dir, r.Header.Get("Git-Protocol"), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = body, out, &trouble
 	if err := cmd.Run(); err != nil && !out.begun {
@@ -128,10 +128,10 @@ func (h *httpServer) run(w http.ResponseWriter, r *http.Request, body io.Reader,
 	}
 }
 
-// answer sends what is written as it comes, after a header and a banner, and counts it.
+// answer sends what is written as it comes, after a header and a banner.
 type answer struct {
 	w            http.ResponseWriter
-	stats        *stats
+	body         sent
 	kind, banner string
 	begun        bool
 }
@@ -141,27 +141,13 @@ func (a *answer) Write(p []byte) (int, error) {
 		a.begun = true
 		a.w.Header().Set("Content-Type", "application/x-"+a.kind)
 		a.w.Header().Set("Cache-Control", "no-cache")
-		if _, err := io.WriteString(a.w, a.banner); err != nil {
+		if _, err := a.body.Write([]byte(a.banner)); err != nil {
 			return 0, err
 		}
-		a.stats.bytesSent.Add(int64(len(a.banner)))
 	}
-	n, err := a.w.Write(p)
-	a.stats.bytesSent.Add(int64(n))
+	n, err := a.body.Write(p)
 	if f, ok := a.w.(http.Flusher); ok {
 		f.Flush()
 	}
-	return n, err
-}
-
-// counted counts what a client sends.
-type counted struct {
-	io.Reader
-	stats *stats
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.stats.bytesReceived.Add(int64(n))
 	return n, err
 }

@@ -108,7 +108,7 @@ func (s *sshServer) run(ctx context.Context, channel ssh.Channel, line, protocol
 		return refuse(channel, err.Error())
 	}
 	cmd := command(ctx, service, dir, protocol)
-	cmd.Stdout, cmd.Stderr = &sent{channel, s.stats}, channel.Stderr()
+	cmd.Stdout, cmd.Stderr = sent{channel, s.stats}, channel.Stderr()
 	return pipe(cmd, newReceived(channel, service, protocol, s.stats))
 }
 

@@ -3,13 +3,13 @@ package git
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 )
 
 // received counts what a client sends over SSH, and what it asks for with that.
 type received struct {
-	channel io.Reader
-	stats   *stats
+	counted
 	seen    int    // bytes
 	tail    []byte // of what was seen, where a marker may begin
 	markers []marker
@@ -25,7 +25,7 @@ type marker struct {
 // newReceived counts a session: under version 2 of the protocol every command is one request; before it, the references
 // always come first, and a client that wants no more says so with an empty packet.
 func newReceived(channel io.Reader, service, protocol string, s *stats) *received {
-	r := &received{channel: channel, stats: s}
+	r := &received{counted: counted{channel, s}}
 	references, fetch, push := func() { s.advertisements.Add(1) }, func() { s.fetches.Add(1) }, func() { s.pushes.Add(1) }
 	if service == uploadPack && strings.Contains(protocol, "version=2") {
 		r.markers = []marker{{text: "command=ls-refs", count: references}, {text: "command=fetch", count: fetch}}
@@ -41,30 +41,20 @@ func newReceived(channel io.Reader, service, protocol string, s *stats) *receive
 }
 
 func (r *received) Read(p []byte) (int, error) {
-	n, err := r.channel.Read(p)
-	r.stats.bytesReceived.Add(int64(n))
+	n, err := r.counted.Read(p)
+	if len(r.markers) == 0 {
+		return n, err
+	}
 	r.seen += n
 	r.tail = append(r.tail, p[:n]...)
-	for i := 0; i < len(r.markers); i++ {
-		if m := r.markers[i]; r.seen > m.after && bytes.Contains(r.tail, []byte(m.text)) {
+	r.markers = slices.DeleteFunc(r.markers, func(m marker) bool {
+		found := r.seen > m.after && bytes.Contains(r.tail, []byte(m.text))
+		if found {
 			m.count()
-			r.markers = append(r.markers[:i], r.markers[i+1:]...)
-			i--
 		}
-	}
+		return found
+	})
 	const longest = len("command=ls-refs")
 	r.tail = append(r.tail[:0], r.tail[max(0, len(r.tail)-longest):]...)
-	return n, err
-}
-
-// sent counts what is sent over SSH.
-type sent struct {
-	io.Writer
-	stats *stats
-}
-
-func (s *sent) Write(p []byte) (int, error) {
-	n, err := s.Writer.Write(p)
-	s.stats.bytesSent.Add(int64(n))
 	return n, err
 }

@@ -68,16 +68,16 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 	}
 	g.Commit("app", files)
 	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
-	update(t, m, remote, ref)
+	updated(t, m, remote, ref)
 	whole := g.Stats()
 
-	update(t, m, remote, ref)
+	updated(t, m, remote, ref)
 	same := g.Stats()
 	if same["fetches"] != whole["fetches"] {
 		t.Error("fetched although the reference did not move")
 	}
 	g.Commit("app", map[string]string{"dir-3/file-3.yaml": "changed"})
-	rev := update(t, m, remote, ref)
+	rev := updated(t, m, remote, ref)
 	changed := g.Stats()
 	if got, all := changed["bytesSent"]-same["bytesSent"], whole["bytesSent"]; got*20 > all {
 		t.Errorf("one changed file of 300 brought %d bytes, the whole repository %d", got, all)
@@ -101,7 +101,7 @@ func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
 		"out.yaml": "symlink:../../etc/passwd",
 	})
 	m := open(t)
-	rev := update(t, m, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	rev := updated(t, m, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	tree, err := m.Tree(rev, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestTreesShareWhatDidNotChange(t *testing.T) {
 	g.Commit("app", map[string]string{"one/a.yaml": "a", "two/b.yaml": "b", "two/sub/c.yaml": "c"})
 	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	tree := func() func(string) string {
-		tree, err := m.Tree(update(t, m, remote, ref), nil)
+		tree, err := m.Tree(updated(t, m, remote, ref), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,18 +175,18 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		ref          Reference
 		reason, says string
 	}{
-		"wrong password":      {Remote{url, auth.GitCredentials{Username: "me", Password: "wrong-s3cret"}}, Reference{Branch: "main"}, "AuthenticationFailed", "refused the credentials"},
+		"wrong password":      {Remote{URL: url, Credentials: Credentials{Username: "me", Password: "wrong-s3cret"}}, Reference{Branch: "main"}, "AuthenticationFailed", "refused the"},
 		"no credentials":      {Remote{URL: url}, Reference{Branch: "main"}, "AuthenticationFailed", "spec.secretRef"},
-		"missing repository":  {Remote{g.URL + "/none", me}, Reference{Branch: "main"}, "GitOperationFailed", "not found"},
-		"missing branch":      {Remote{url, me}, Reference{Branch: "mian"}, "GitOperationFailed", "the remote has: main"},
-		"missing tag":         {Remote{url, me}, Reference{Tag: "v9"}, "GitOperationFailed", "v1.2.3"},
-		"no version in range": {Remote{url, me}, Reference{SemVer: ">=2"}, "GitOperationFailed", "highest versions are: v1.2.3"},
-		"bad range":           {Remote{url, me}, Reference{SemVer: "what"}, "InvalidSemver", "not a range"},
-		"missing commit":      {Remote{url, me}, Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, "GitOperationFailed", "not found in branch 'main'"},
-		"short commit":        {Remote{url, me}, Reference{Commit: "abc"}, "GitOperationFailed", "40 hexadecimal digits"},
-		"bad URL":             {Remote{URL: "https://"}, Reference{}, "URLInvalid", "not a URL"},
+		"missing repository":  {Remote{URL: g.URL + "/none", Credentials: me}, Reference{Branch: "main"}, "GitOperationFailed", "not found"},
+		"missing branch":      {Remote{URL: url, Credentials: me}, Reference{Branch: "mian"}, "GitOperationFailed", "the remote has: main"},
+		"missing tag":         {Remote{URL: url, Credentials: me}, Reference{Tag: "v9"}, "GitOperationFailed", "v1.2.3"},
+		"no version in range": {Remote{URL: url, Credentials: me}, Reference{SemVer: ">=2"}, "GitOperationFailed", "highest versions are: v1.2.3"},
+		"bad range":           {Remote{URL: url, Credentials: me}, Reference{SemVer: "what"}, "GitOperationFailed", "not a range"},
+		"missing commit":      {Remote{URL: url, Credentials: me}, Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, "GitOperationFailed", "not found"},
+		"short commit":        {Remote{URL: url, Credentials: me}, Reference{Commit: "abc"}, "GitOperationFailed", "40 hexadecimal digits"},
+		"bad URL":             {Remote{URL: "https://"}, Reference{}, "URLInvalid", "is not the URL"},
 		"unknown host":        {Remote{URL: "http://host.invalid/app"}, Reference{}, "GitOperationFailed", "host.invalid"},
-		"nobody listens":      {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed", "connection refused"},
+		"nobody listens":      {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed", "refuses the connection"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, err := open(t).Update(t.Context(), c.remote, c.ref)
@@ -237,14 +237,14 @@ func TestSSHChecksTheHost(t *testing.T) {
 		"a known host is trusted":   {identity, entry(host.PublicKey()), ""},
 		"an unknown host is not":    {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))), "is unknown"},
 		"another key is not":        {identity, entry(stranger), "not the one in known_hosts"},
-		"a key that may not log in": {other, entry(host.PublicKey()), "refused the credentials"},
+		"a key that may not log in": {other, entry(host.PublicKey()), "refused the"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			credentials, err := auth.Git(g.SSHURL, map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = open(t).Update(t.Context(), Remote{g.SSHURL + "/app.git", credentials}, Reference{Branch: "main"})
+			_, err = open(t).Update(t.Context(), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials}, Reference{Branch: "main"})
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -261,7 +261,7 @@ func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	update(t, m, remote, ref)
+	updated(t, m, remote, ref)
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Tree(update(t, m, remote, ref), nil); err != nil {
+	if _, err := m.Tree(updated(t, m, remote, ref), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -289,10 +289,10 @@ func TestManyFetchesStartAnew(t *testing.T) {
 	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	first := Revision{}
 	var read func() error
-	for i := range maxFetches + 3 {
+	for i := range maxPacks + 3 {
 		g.Commit("app", map[string]string{"a.yaml": fmt.Sprint(i)})
-		rev := update(t, m, remote, ref)
-		if i == maxFetches-1 {
+		rev := updated(t, m, remote, ref)
+		if i == maxPacks-1 {
 			tree, err := m.Tree(rev, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -300,7 +300,7 @@ func TestManyFetchesStartAnew(t *testing.T) {
 			first, read = rev, func() error { _, err := tree.ReadFile("a.yaml"); return err }
 		}
 	}
-	if held, err := m.objects.store.Shallow(); err != nil || len(held) > maxFetches {
+	if held, err := m.current.Load().shallow, error(nil); err != nil || len(held) > maxPacks {
 		t.Errorf("%d fetches are kept, %v", len(held), err)
 	}
 	if err := read(); err != nil {
@@ -337,7 +337,7 @@ func open(t *testing.T) *Mirror {
 	return m
 }
 
-func update(t *testing.T, m *Mirror, remote Remote, ref Reference) Revision {
+func updated(t *testing.T, m *Mirror, remote Remote, ref Reference) Revision {
 	t.Helper()
 	rev, err := m.Update(context.Background(), remote, ref)
 	if err != nil {

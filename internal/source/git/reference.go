@@ -11,8 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 
-	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
 // DefaultBranch is followed when the reference says nothing.
@@ -61,21 +60,32 @@ func ParseRevision(s string) (Revision, error) {
 	return r, nil
 }
 
+// target is what a reference leads to on a remote.
+type target struct {
+	Revision
+	// want is what to ask the remote for: an annotated tag leads to the commit, but only the tag may be asked for.
+	want plumbing.Hash
+	// hidden says that the remote did not list what is wanted.
+	hidden bool
+}
+
 // pinned returns the revision of a reference that names a commit, which needs no look at the remote's references.
 func (r Reference) pinned() (Revision, bool, error) {
 	if r.Commit == "" {
 		return Revision{}, false, nil
 	}
 	if !commitPattern.MatchString(r.Commit) {
-		return Revision{}, false, gitFault("spec.ref.commit %q is not a full commit hash", r.Commit).
-			WithHint("Give all 40 hexadecimal digits").Final()
+		return Revision{}, false, gitFault("spec.ref.commit '%s' is not a full commit hash", r.Commit).
+			WithHint("Give all 40 hexadecimal digits, in lower case").Final()
 	}
 	return Revision{Ref: r.Branch, Commit: r.Commit}, true, nil
 }
 
-// resolve picks the revision from what the remote advertised.
-func (r Reference) resolve(refs *packp.AdvRefs) (Revision, error) {
+// resolve picks the target from what the remote listed.
+func (r Reference) resolve(refs *packp.AdvRefs) (target, error) {
 	switch {
+	case r.Commit != "":
+		return r.resolveCommit(refs)
 	case r.Name != "":
 		return find(refs, r.Name, r.Name, "reference", "")
 	case r.SemVer != "":
@@ -89,10 +99,26 @@ func (r Reference) resolve(refs *packp.AdvRefs) (Revision, error) {
 	}
 }
 
+// resolveCommit finds a reference that leads to the pinned commit; what is listed may always be asked for.
+func (r Reference) resolveCommit(refs *packp.AdvRefs) (target, error) {
+	revision, _, err := r.pinned()
+	commit := plumbing.NewHash(revision.Commit)
+	for full, h := range refs.References {
+		if h == commit || refs.Peeled[full] == commit {
+			return target{revision, h, false}, err
+		}
+	}
+	return target{revision, commit, true}, err
+}
+
 // find looks a full name up; an annotated tag leads to its commit.
-func find(refs *packp.AdvRefs, full, short, what, prefix string) (Revision, error) {
-	if h, ok := commitOf(refs, full); ok {
-		return Revision{Ref: short, Commit: h.String()}, nil
+func find(refs *packp.AdvRefs, full, short, what, prefix string) (target, error) {
+	if want, ok := refs.References[full]; ok {
+		commit := want
+		if peeled, ok := refs.Peeled[full]; ok {
+			commit = peeled
+		}
+		return target{Revision{short, commit.String()}, want, false}, nil
 	}
 	var others []string
 	for name := range refs.References {
@@ -100,21 +126,13 @@ func find(refs *packp.AdvRefs, full, short, what, prefix string) (Revision, erro
 			others = append(others, rest)
 		}
 	}
-	return Revision{}, gitFault("%s '%s' not found on the remote", what, short).WithHint("%s", alternatives(short, others, what))
-}
-
-func commitOf(refs *packp.AdvRefs, full string) (plumbing.Hash, bool) {
-	if h, ok := refs.Peeled[full]; ok {
-		return h, true
-	}
-	h, ok := refs.References[full]
-	return h, ok
+	return target{}, gitFault("%s '%s' not found on the remote", what, short).WithHint("%s", alternatives(short, others, what))
 }
 
 // alternatives names what there is instead, the most alike first.
 func alternatives(name string, others []string, what string) string {
 	if len(others) == 0 {
-		return fmt.Sprintf("The remote has no %s at all", what)
+		return fmt.Sprintf("The remote has no %s", what)
 	}
 	sort.Slice(others, func(i, j int) bool {
 		a, b := common(name, others[i]), common(name, others[j])
@@ -125,7 +143,7 @@ func alternatives(name string, others []string, what string) string {
 		more = fmt.Sprintf(" and %d more", len(others)-maxNamed)
 		others = others[:maxNamed]
 	}
-	return fmt.Sprintf("Correct spec.ref; the remote has: %s%s", strings.Join(others, ", "), more)
+	return fmt.Sprintf("Correct spec.ref; the remote has: %s%s", wire.Printable(strings.Join(others, ", ")), more)
 }
 
 func common(a, b string) int {
@@ -137,11 +155,11 @@ func common(a, b string) int {
 }
 
 // resolveSemVer picks the tag with the highest version in the range; of equal versions the first by name.
-func (r Reference) resolveSemVer(refs *packp.AdvRefs) (Revision, error) {
+func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	constraint, err := semver.NewConstraint(r.SemVer)
 	if err != nil {
-		return Revision{}, fault.New("InvalidSemver", "spec.ref.semver %q is not a range of versions", r.SemVer).
-			Because(err).WithHint("See https://github.com/Masterminds/semver for the syntax").Final()
+		return target{}, gitFault("spec.ref.semver '%s' is not a range of versions", r.SemVer).
+			Because(err).WithHint("Write a range such as '>=1.2.0 <2.0.0' or '~1.4'").Final()
 	}
 	type tag struct {
 		name    string
@@ -174,11 +192,7 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (Revision, error) {
 	}
 	hint := "No tag of the remote is a version"
 	if len(highest) > 0 {
-		hint = "The highest versions are: " + strings.Join(highest, ", ")
+		hint = "The highest versions are: " + wire.Printable(strings.Join(highest, ", "))
 	}
-	return Revision{}, gitFault("no tag matches the semver range %q", r.SemVer).WithHint("%s", hint)
-}
-
-func gitFault(format string, args ...any) *fault.Fault {
-	return fault.New(meta.GitOperationFailedReason, format, args...)
+	return target{}, gitFault("no tag matches the semver range '%s'", r.SemVer).WithHint("%s", hint)
 }

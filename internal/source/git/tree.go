@@ -1,198 +1,251 @@
 package git
 
 import (
+	"bytes"
+	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/source/git/packs"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
 const (
 	maxEntries = 2_000_000 // files and directories of one tree
-	maxDepth   = 256
+	maxDepth   = 256       // of its directories
+	maxRules   = 1 << 20   // bytes of a .sourceignore file
 )
 
-// lastTree is the tree given last; the next one shares the directories that did not change.
-type lastTree struct {
-	spec string
-	dirs map[string]builtDir // by path
-}
-
-// builtDir is a directory as git has it and as the rules leave it.
-type builtDir struct {
-	hash plumbing.Hash
-	dir  *artifact.Dir
+// directory is one as git has it and as the rules leave it. It is never changed, so that the trees of two commits share
+// what is the same in both.
+type directory struct {
+	hash  plumbing.Hash
+	rules string // the ID of the rules that came from above
+	dir   *artifact.Dir
+	below map[string]*directory
 }
 
 // Tree returns the tree of a revision that the mirror holds. Spec is the source's spec.ignore, nil when unset.
-// No file is read but .sourceignore ones.
+// No file is read but .sourceignore ones, and no directory that is as it was in the tree before. The error is a fault.
 func (m *Mirror) Tree(revision Revision, spec *string) (*artifact.Tree, error) {
-	m.objects.mu.Lock()
-	defer m.objects.mu.Unlock()
-	commit, err := object.GetCommit(m.objects.store, plumbing.NewHash(revision.Commit))
+	commit := plumbing.NewHash(revision.Commit)
+	r := m.current.Load()
+	if r == nil || !r.holds(commit) {
+		return nil, gitFault("commit %s is not in the mirror", revision.Commit).WithHint("It is fetched at the next interval")
+	}
+	content := &content{mirror: m, from: r}
+	b := &treeBuilder{content: content, left: m.limits.entries}
+	root, err := r.rootTree(commit)
+	if err == nil {
+		m.last, err = b.build(nil, root, ignore.New(spec), m.last)
+	}
 	if err != nil {
-		return nil, gitFault("commit %s is not in the mirror", revision.Commit).Because(err)
-	}
-	key := "default"
-	if spec != nil {
-		key = "spec:" + *spec
-	}
-	b := &treeBuilder{objects: m.objects, rules: ignore.New(spec), next: map[string]builtDir{}}
-	if m.last != nil && m.last.spec == key {
-		b.before = m.last.dirs
-	}
-	root, err := b.build(nil, commit.TreeHash, b.rules, true)
-	if err != nil {
+		m.last = nil
+		content.blame(err)
 		return nil, gitFault("cannot read the tree of commit %s", revision.Commit).Because(err)
 	}
-	m.last = &lastTree{spec: key, dirs: b.next}
-	return artifact.NewTree(root, m.objects), nil
+	return artifact.NewTree(m.last.dir, content), nil
 }
 
 type treeBuilder struct {
-	objects *objects // locked by the caller
-	rules   ignore.Rules
-	before  map[string]builtDir
-	next    map[string]builtDir
-	count   int
+	content *content
+	left    int // entries that may still come
 }
 
-// build makes the directory at path. Shared says that the rules coming from above are those of the tree before, so that a
-// directory with the same hash is the same.
-func (b *treeBuilder) build(path []string, hash plumbing.Hash, rules ignore.Rules, shared bool) (*artifact.Dir, error) {
-	name := strings.Join(path, "/")
-	if was, ok := b.before[name]; ok && shared && was.hash == hash {
-		b.keep(name, was)
-		return was.dir, nil
+// build makes the directory at path. Before is what stood there in the tree before, nil if nothing did.
+func (b *treeBuilder) build(path []string, hash plumbing.Hash, rules ignore.Rules, before *directory) (*directory, error) {
+	if before != nil && before.hash == hash && before.rules == rules.ID() {
+		return before, nil
 	}
 	if len(path) > maxDepth {
 		return nil, fmt.Errorf("directories are nested deeper than %d", maxDepth)
 	}
-	tree, err := object.GetTree(b.objects.store, hash)
+	listing, err := b.list(hash)
+	if err != nil {
+		return nil, fmt.Errorf("directory '%s': %w", strings.Join(path, "/"), err)
+	}
+	d := &directory{hash: hash, rules: rules.ID()}
+	if rules, err = b.localRules(listing, rules); err != nil {
+		return nil, err
+	}
+	entries := make([]artifact.Entry, 0, len(listing))
+	for _, e := range listing {
+		if e.mode != fs.ModeDir {
+			if !rules.Excludes(e.name) {
+				entries = append(entries, artifact.Entry{Name: e.name, Mode: e.mode, ID: contentID(e)})
+			}
+			continue
+		}
+		if rules.Prunes(e.name) {
+			continue
+		}
+		sub, err := b.build(append(slices.Clip(path), e.name), e.hash, rules.Enter(e.name), before.at(e.name))
+		if err != nil {
+			return nil, err
+		}
+		if d.below == nil {
+			d.below = map[string]*directory{}
+		}
+		d.below[e.name] = sub
+		if len(sub.dir.Entries) > 0 {
+			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID, Dir: sub.dir})
+		}
+	}
+	d.dir = artifact.NewDir(slices.Clip(entries))
+	return d, nil
+}
+
+func (d *directory) at(name string) *directory {
+	if d == nil {
+		return nil
+	}
+	return d.below[name]
+}
+
+// list reads a directory, and checks what a hostile one may hold.
+func (b *treeBuilder) list(hash plumbing.Hash) ([]listed, error) {
+	kind, data, err := b.content.from.objects.Read(hash)
 	if err != nil {
 		return nil, err
 	}
-	if b.count += len(tree.Entries); b.count > maxEntries {
-		return nil, fmt.Errorf("more than %d files", maxEntries)
+	if kind != plumbing.TreeObject {
+		return nil, fmt.Errorf("object %s is no directory", hash)
 	}
-	rules, shared, err = b.localRules(path, tree, rules, shared)
-	if err != nil {
-		return nil, err
+	listing, err := parseTree(data)
+	if b.left -= len(listing); err == nil && b.left < 0 {
+		err = errors.New("there are too many files")
 	}
-	var entries []artifact.Entry
-	for _, e := range tree.Entries {
-		below := append(slices.Clip(path), e.Name)
-		if !validName(e.Name) || rules.Match(below, e.Mode == filemode.Dir) {
+	return listing, err
+}
+
+// localRules adds the directory's own .sourceignore.
+func (b *treeBuilder) localRules(listing []listed, rules ignore.Rules) (ignore.Rules, error) {
+	for _, e := range listing {
+		if e.name != ignore.File || !e.mode.IsRegular() {
 			continue
 		}
-		switch e.Mode {
-		case filemode.Dir:
-			dir, err := b.build(below, e.Hash, rules, shared)
-			if err != nil {
-				return nil, err
-			}
-			if len(dir.Entries) > 0 {
-				entries = append(entries, artifact.Entry{Name: e.Name, Mode: fs.ModeDir | 0o755, ID: dir.ID, Dir: dir})
-			}
-		case filemode.Symlink:
-			entries = append(entries, fileEntry(e, fs.ModeSymlink|0o777))
-		case filemode.Executable:
-			entries = append(entries, fileEntry(e, 0o755))
-		case filemode.Regular, filemode.Deprecated:
-			entries = append(entries, fileEntry(e, 0o644))
+		_, text, err := b.content.from.objects.Read(e.hash)
+		if err == nil && len(text) > maxRules {
+			err = fmt.Errorf("%s is larger than %d bytes", ignore.File, maxRules)
 		}
+		if err != nil {
+			return rules, err
+		}
+		return rules.With(string(text)), nil
 	}
-	dir := artifact.NewDir(entries)
-	b.next[name] = builtDir{hash, dir}
-	return dir, nil
+	return rules, nil
 }
 
-// keep notes an unchanged directory, and those below it, for the tree after this one.
-func (b *treeBuilder) keep(name string, was builtDir) {
-	b.next[name] = was
-	for _, e := range was.dir.Entries {
-		if e.Dir == nil {
+// listed is an entry of a git directory.
+type listed struct {
+	name string
+	mode fs.FileMode // of directories only the type
+	hash plumbing.Hash
+}
+
+var errTree = errors.New("the directory is malformed")
+
+// parseTree reads a git directory: "<mode in octal> <name>\0<hash>" again and again. Submodules are left out.
+func parseTree(data []byte) ([]listed, error) {
+	var listing []listed
+	seen := make(map[string]bool, len(data)/32)
+	for len(data) > 0 {
+		octal, rest, ok := bytes.Cut(data, []byte(" "))
+		name, rest, ended := bytes.Cut(rest, []byte{0})
+		if !ok || !ended || len(rest) < len(plumbing.Hash{}) {
+			return nil, errTree
+		}
+		e := listed{name: string(name)}
+		data = rest[copy(e.hash[:], rest):]
+		// No path may have such a name, nor may one stand for two things.
+		if e.name == "" || e.name == "." || e.name == ".." || strings.Contains(e.name, "/") || seen[e.name] {
+			return nil, fmt.Errorf("%w: the name %q", errTree, e.name)
+		}
+		seen[e.name] = true
+		switch string(octal) {
+		case "40000", "040000":
+			e.mode = fs.ModeDir
+		case "100644", "100664":
+			e.mode = 0o644
+		case "100755":
+			e.mode = 0o755
+		case "120000":
+			e.mode = fs.ModeSymlink | 0o777
+		case "160000":
 			continue
+		default:
+			return nil, fmt.Errorf("%w: the mode %q", errTree, octal)
 		}
-		below := e.Name
-		if name != "" {
-			below = name + "/" + e.Name
-		}
-		b.keep(below, b.before[below])
+		listing = append(listing, e)
 	}
+	return listing, nil
 }
 
-// localRules adds the directory's own .sourceignore. The rules below are shared with the tree before only if it is the same there.
-func (b *treeBuilder) localRules(path []string, tree *object.Tree, rules ignore.Rules, shared bool) (ignore.Rules, bool, error) {
-	i := slices.IndexFunc(tree.Entries, func(e object.TreeEntry) bool { return e.Name == ignore.File && e.Mode.IsFile() })
-	id := ""
-	if i >= 0 {
-		id = tree.Entries[i].Hash.String()
-		blob, err := object.GetBlob(b.objects.store, tree.Entries[i].Hash)
-		if err != nil {
-			return rules, false, err
-		}
-		text, err := readSmall(blob)
-		if err != nil {
-			return rules, false, err
-		}
-		rules = rules.With(path, text)
+// contentID names a file by its mode and its hash.
+func contentID(e listed) string {
+	id := make([]byte, 0, len("link:")+2*len(e.hash))
+	switch e.mode {
+	case 0o644:
+		id = append(id, "file:"...)
+	case 0o755:
+		id = append(id, "exec:"...)
+	default:
+		id = append(id, "link:"...)
 	}
-	was, ok := b.before[strings.Join(path, "/")]
-	if !ok {
-		return rules, shared, nil
-	}
-	return rules, shared && b.ignoreID(was.hash) == id, nil
+	return string(hex.AppendEncode(id, e.hash[:]))
 }
 
-// ignoreID returns the hash of the .sourceignore in a git directory, or nothing.
-func (b *treeBuilder) ignoreID(hash plumbing.Hash) string {
-	tree, err := object.GetTree(b.objects.store, hash)
-	if err != nil {
-		return "unknown"
-	}
-	for _, e := range tree.Entries {
-		if e.Name == ignore.File {
-			return e.Hash.String()
-		}
-	}
-	return ""
+// content reads the files of a tree. It implements artifact.Content.
+type content struct {
+	mirror *Mirror
+	from   *repository // that the tree was made of; its files stay open
 }
 
-func fileEntry(e object.TreeEntry, mode fs.FileMode) artifact.Entry {
-	return artifact.Entry{Name: e.Name, Mode: mode, ID: fmt.Sprintf("%o:%s", uint32(mode), e.Hash)}
+var _ artifact.Content = (*content)(nil)
+
+// Size implements artifact.Content.
+func (c *content) Size(id string) (size int64, err error) {
+	err = c.each(func(s *packs.Store) error {
+		size, err = s.Size(blobHash(id))
+		return err
+	})
+	return size, err
 }
 
-// blobHash reads back what fileEntry wrote.
-func blobHash(id string) plumbing.Hash {
-	return plumbing.NewHash(id[strings.IndexByte(id, ':')+1:])
+// Read implements artifact.Content.
+func (c *content) Read(id string) (data []byte, err error) {
+	err = c.each(func(s *packs.Store) error {
+		_, data, err = s.Read(blobHash(id))
+		return err
+	})
+	return data, err
 }
 
-// validName refuses names that a hostile tree may hold and that no path may have.
-func validName(name string) bool {
-	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
-}
+func blobHash(id string) plumbing.Hash { return plumbing.NewHash(id[strings.IndexByte(id, ':')+1:]) }
 
-// maxRules bounds a .sourceignore file, in bytes.
-const maxRules = 1 << 20
-
-func readSmall(blob *object.Blob) (string, error) {
-	if blob.Size > maxRules {
-		return "", fmt.Errorf("%s is larger than %d bytes", ignore.File, maxRules)
+// each reads from where the tree was made of; should that be damaged, from what was fetched in its place.
+func (c *content) each(read func(*packs.Store) error) error {
+	err := read(c.from.objects)
+	if err == nil || !c.blame(err) {
+		return err
 	}
-	r, err := blob.Reader()
-	if err != nil {
-		return "", err
+	if now := c.mirror.current.Load(); now != nil && now != c.from {
+		return read(now.objects)
 	}
-	defer r.Close() // read to its end
-	b, err := io.ReadAll(r)
-	return string(b), err
+	return fmt.Errorf("the kept mirror is damaged, and is fetched again at the next interval: %w", err)
+}
+
+// blame notes that the mirror is damaged, if the error says so, for the next update to fetch it anew.
+func (c *content) blame(err error) bool {
+	if !errors.Is(err, packs.ErrDamaged) && !errors.Is(err, packs.ErrNotFound) {
+		return false
+	}
+	c.from.damaged.Store(true)
+	return true
 }

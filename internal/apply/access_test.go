@@ -1,0 +1,273 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// asTenant makes a cluster be seen by the default service account of the test's namespace.
+func asTenant(t *testing.T) *fixture {
+	f := newFixture(t)
+	cfg := testenv.Cluster(t)
+	cfg.Impersonate.UserName = "system:serviceaccount:" + f.ns + ":default"
+	cfg.Wrap(f.requests.wrap)
+	c, err := NewCluster(cfg, ClusterOptions{OnDrift: func(o Owner) { f.woken <- o }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	f.admin, f.Cluster = f.Cluster, c
+	return f
+}
+
+// grant gives the tenant rights in its namespace.
+func (f *fixture) grant(verbs string) {
+	f.t.Helper()
+	admin := *f
+	admin.Cluster, admin.owner.Name, admin.inventory = f.admin, "admin", nil
+	admin.apply(strings.ReplaceAll(`apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: tenant, namespace: %s}
+rules: [{apiGroups: [""], resources: [configmaps, services], verbs: [%v]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
+subjects: [{kind: ServiceAccount, name: default, namespace: %s}]
+`, "%v", verbs))
+}
+
+// allowed waits until the API server has taken in a right that was just granted.
+func (f *fixture) applySoon(text string) []string {
+	f.t.Helper()
+	var got []string
+	testenv.Eventually(f.t, "right", func() error {
+		r, err := f.try(f.request(text))
+		got = said(r.Changes)
+		return err
+	})
+	return got
+}
+
+func TestATenantMayNotWatchAllNamespaces(t *testing.T) {
+	t.Parallel()
+	f := asTenant(t)
+	f.grant("get, list, watch, create, patch, delete")
+	f.applySoon(f.cm("a"))
+	f.watched()
+	testenv.Eventually(t, "watch of the namespace", func() error {
+		if kinds := f.Unwatched(f.owner); len(kinds) > 0 {
+			return fmt.Errorf("unwatched: %v", kinds)
+		}
+		return nil
+	})
+	f.seen(configMaps, "a")
+	f.requests.take()
+	same(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
+	same(t, "requests", f.requests.take(), nil)
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(), f.client(configMaps, f.ns), "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.waitWoken(f.owner)
+	same(t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
+	f.Forget(f.owner)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.watches) != 0 {
+		t.Errorf("watches left: %v", f.watches)
+	}
+}
+
+func TestAKindThatMayNotBeWatched(t *testing.T) {
+	t.Parallel()
+	f := asTenant(t)
+	f.grant("get, create, patch, delete")
+	text := f.cm("a") + "---\n" + f.cm("b")
+	f.applySoon(text)
+	testenv.Eventually(t, "refusal", func() error {
+		if kinds := f.Unwatched(f.owner); len(kinds) != 1 || kinds[0] != "ConfigMap" {
+			return fmt.Errorf("unwatched: %v", kinds)
+		}
+		return nil
+	})
+	f.requests.take()
+	same(t, "again", f.apply(text), []string{"ConfigMap/a unchanged", "ConfigMap/b unchanged"})
+	count := 0
+	for _, l := range f.requests.take() {
+		if strings.HasPrefix(l, "PATCH") || strings.HasPrefix(l, "GET") && strings.Contains(l, "/configmaps/") {
+			t.Errorf("asked %s", l)
+		}
+		if strings.HasPrefix(l, "DRY PATCH") {
+			count++
+		}
+	}
+	if count != 2 {
+		t.Errorf("%d dry-runs, want one an object", count)
+	}
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(), f.client(configMaps, f.ns), "a"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "after an edit", f.apply(text), []string{"ConfigMap/a configured", "ConfigMap/b unchanged"})
+
+	f.grant("get, list, watch, create, patch, delete")
+	testenv.Eventually(t, "watch", func() error {
+		if _, err := f.try(f.request(text)); err != nil {
+			return err
+		}
+		if kinds := f.Unwatched(f.owner); len(kinds) > 0 {
+			return fmt.Errorf("unwatched: %v", kinds)
+		}
+		return nil
+	})
+}
+
+func TestWhatTheAccountMayNotDo(t *testing.T) {
+	t.Parallel()
+	f := asTenant(t)
+	f.grant("get, list, watch, create, patch, delete")
+	f.applySoon(f.cm("a"))
+	_, err := f.try(f.request(f.cm("b") + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: %s}"))
+	for _, s := range []string{"Secret/" + f.ns + "/s", "cannot patch resource", "Grant"} {
+		if err == nil || !strings.Contains(err.Error(), s) {
+			t.Errorf("%v does not say %q", err, s)
+		}
+	}
+	if f.has(configMaps, f.ns, "b") {
+		t.Error("the other object was created")
+	}
+}
+
+func TestOwnersShareWatchesAndStopThem(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := *f
+	other.owner.Name, other.inventory = "other", nil
+	f.apply(f.cm("a"))
+	other.apply(f.cm("b") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\nspec: {ports: [{port: 80}]}")
+	count := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.watches)
+	}
+	if count() != 2 {
+		t.Errorf("%d watches, want one a kind", count())
+	}
+	other.apply(f.cm("b"))
+	if count() != 1 {
+		t.Errorf("%d watches after the Service is no longer applied", count())
+	}
+	f.watched()
+	if err := deleted(context.Background(), f.client(configMaps, f.ns), "b"); err != nil {
+		t.Fatal(err)
+	}
+	f.waitWoken(other.owner)
+	if f.Moved(f.owner) || len(f.woken) > 0 {
+		t.Error("an owner was told of what is not its own")
+	}
+	f.Forget(other.owner)
+	f.Forget(f.owner)
+	if count() != 0 {
+		t.Errorf("%d watches left", count())
+	}
+}
+
+func TestTwoOwnersDoNotFight(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := *f
+	other.owner.Name, other.inventory = "other", nil
+	f.apply(f.cm("a"))
+	f.watched()
+	other.apply(f.cm("a"))
+	f.seen(configMaps, "a")
+	if !f.Moved(f.owner) || other.Moved(other.owner) {
+		t.Error("the one from whom it was taken does not know")
+	}
+	if len(f.woken) > 0 {
+		t.Error("the one from whom it was taken is woken, to take it back at once")
+	}
+	if changes, err := f.Prune(context.Background(), f.owner, f.inventory); err != nil || len(changes) != 0 {
+		t.Errorf("pruned what another owns: %v, %v", changes, err)
+	}
+}
+
+// line can be cut: open watches end, and none begins.
+type line struct {
+	mu   sync.Mutex
+	down bool
+	open []io.Closer
+}
+
+func (l *line) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("watch") == "" && !strings.HasSuffix(r.URL.Path, "/configmaps") {
+			return next.RoundTrip(r)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.down {
+			return nil, errors.New("the line is cut")
+		}
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			l.open = append(l.open, resp.Body)
+		}
+		return resp, err
+	})
+}
+
+func (l *line) cut(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+	l.open = nil
+}
+
+func TestAWatchThatBreaksMissesNothing(t *testing.T) {
+	t.Parallel()
+	var l line
+	f := newFixture(t, func(cfg *rest.Config) { cfg.Wrap(l.wrap) })
+	ctx := context.Background()
+	f.apply(f.cm("edited") + "---\n" + f.cm("deleted") + "---\n" + f.cm("untouched"))
+	f.watched()
+	l.cut(true)
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(ctx, f.client(configMaps, f.ns), "edited"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.client(configMaps, f.ns).Delete(ctx, "deleted", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.cut(false)
+	testenv.Eventually(t, "both moves", func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		moved := map[string]bool{}
+		for _, a := range f.states[f.owner] {
+			moved[a.ref.Name] = a.moved
+		}
+		if moved["edited"] && moved["deleted"] && !moved["untouched"] {
+			return nil
+		}
+		return fmt.Errorf("moved: %v", moved)
+	})
+	f.waitWoken(f.owner)
+	same(t, "put right", f.apply(f.cm("edited")+"---\n"+f.cm("deleted")+"---\n"+f.cm("untouched")), []string{
+		"ConfigMap/deleted created", "ConfigMap/edited configured", "ConfigMap/untouched unchanged",
+	})
+}

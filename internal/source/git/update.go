@@ -1,0 +1,187 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+)
+
+// allowAny is the capability to hand out any object that the remote has.
+const allowAny capability.Capability = "allow-any-sha1-in-want"
+
+// update is one run of [Mirror.Update].
+type update struct {
+	mirror *Mirror
+	ctx    context.Context
+	remote Remote
+	ref    Reference
+	conn   *wire.Conn
+}
+
+func (u *update) dial() error {
+	u.hangUp()
+	conn, err := wire.Dial(u.ctx, u.remote)
+	if err != nil {
+		return err
+	}
+	u.conn = conn
+	return nil
+}
+
+func (u *update) hangUp() {
+	if u.conn == nil {
+		return
+	}
+	u.conn.Close()
+	s := u.conn.Stats()
+	u.mirror.stats.Requests += s.Requests
+	u.mirror.stats.BytesReceived += s.BytesReceived
+	u.conn = nil
+}
+
+func (u *update) run() (Revision, error) {
+	if err := u.dial(); err != nil {
+		return Revision{}, err
+	}
+	t, err := u.ref.resolve(u.conn.Refs)
+	if err != nil {
+		return Revision{}, err
+	}
+	if u.mirror.holds(plumbing.NewHash(t.Commit)) {
+		return t.Revision, nil
+	}
+	if t.hidden && !u.conn.Supports(capability.AllowReachableSHA1InWant) && !u.conn.Supports(allowAny) {
+		return t.Revision, u.bringHistory(t)
+	}
+	return t.Revision, u.bring(t)
+}
+
+// bring fetches the commit: what is new of it, or all of it when nothing is held to build on.
+func (u *update) bring(t target) error {
+	r := u.mirror.current.Load()
+	if r != nil && !r.damaged.Load() && r.objects.Len() < u.mirror.limits.packs {
+		err := u.fetch(r, t, wire.Request{Want: t.want, Single: u.conn.Supports(capability.Shallow), Have: r.latest(maxTips)})
+		if err == nil || t.hidden || !u.worthFetchingAnew(err) {
+			return err
+		}
+		if err := u.dial(); err != nil {
+			return err
+		}
+	}
+	return u.anew(t, wire.Request{Want: t.want, Single: u.conn.Supports(capability.Shallow)})
+}
+
+// bringHistory finds a commit that the remote does not hand out by its hash: in the history of its
+// branch, or else of the remote's own.
+func (u *update) bringHistory(t target) error {
+	if head := u.conn.Refs.Head; u.ref.Branch == "" && head != nil {
+		return u.anew(t, wire.Request{Want: *head})
+	}
+	branch, err := Reference{Branch: u.ref.Branch}.resolve(u.conn.Refs)
+	if err != nil {
+		return err
+	}
+	return u.anew(t, wire.Request{Want: branch.want})
+}
+
+// worthFetchingAnew tells whether the failure may come from what is held, on either side.
+func (u *update) worthFetchingAnew(err error) bool {
+	var refused *wire.Refused
+	return u.ctx.Err() == nil && (errors.Is(err, packs.ErrMalformed) || errors.Is(err, packs.ErrDamaged) || errors.As(err, &refused))
+}
+
+// anew fetches into a repository of its own, which takes the place of the current one once it holds the commit.
+func (u *update) anew(t target, request wire.Request) error {
+	m := u.mirror
+	number := m.number + 1
+	dir := m.path(number)
+	if err := os.RemoveAll(dir); err != nil {
+		return storageFault("cannot tidy the mirror's directory", err)
+	}
+	r, err := createRepository(dir)
+	if err != nil {
+		return storageFault("cannot make the mirror's directory", err)
+	}
+	if err := u.fetch(r, t, request); err != nil {
+		_ = os.RemoveAll(dir) // or else when the mirror is opened again
+		return err
+	}
+	return m.replaceBy(r, number)
+}
+
+// fetch asks for a pack, stores it, and notes the commit.
+func (u *update) fetch(r *repository, t target, request wire.Request) error {
+	if !request.Single { // of what is held, only what has all of its history can be built on
+		request.Have = slices.DeleteFunc(request.Have, func(h plumbing.Hash) bool { return slices.Contains(r.shallow, h) })
+	}
+	for _, h := range request.Have {
+		if slices.Contains(r.shallow, h) {
+			request.Shallow = append(request.Shallow, h)
+		}
+	}
+	answer, err := u.conn.Fetch(u.ctx, request, u.mirror.limits.pack)
+	if err != nil {
+		return u.notFound(t, err)
+	}
+	stream := &remembering{Reader: answer.Pack}
+	switch err := r.objects.Add(u.ctx, stream); {
+	case err == nil:
+	case stream.err != nil:
+		return answer.Explain(stream.err)
+	case u.ctx.Err() != nil:
+		return answer.Explain(u.ctx.Err())
+	case errors.Is(err, packs.ErrMalformed), errors.Is(err, packs.ErrDamaged):
+		return gitFault("what %s sends cannot be read", fault.RedactURL(u.remote.URL)).Because(err)
+	default:
+		return storageFault("cannot store what was fetched", err)
+	}
+	commit := plumbing.NewHash(t.Commit)
+	if !r.holds(commit) {
+		return u.notFound(t, nil)
+	}
+	if err := r.record(commit, answer.Shallow); err != nil {
+		return storageFault("cannot note what was fetched", err)
+	}
+	return nil
+}
+
+// notFound explains why there is no commit, if that is so.
+func (u *update) notFound(t target, err error) error {
+	var refused *wire.Refused
+	switch {
+	case err != nil && !errors.As(err, &refused):
+		return err
+	case t.hidden && u.ref.Branch != "":
+		return gitFault("commit %s not found in branch '%s'", t.Commit, u.ref.Branch).Because(err).
+			WithHint("Check spec.ref.commit and spec.ref.branch; a commit that was force-pushed away is gone")
+	case t.hidden:
+		return gitFault("commit %s not found on the remote", t.Commit).Because(err).
+			WithHint("Check spec.ref.commit, and set spec.ref.branch to the branch that it is on")
+	case err != nil:
+		return err
+	}
+	return gitFault("'%s' does not lead to a commit", t.Ref).WithHint("Correct spec.ref: a tag may point to something else")
+}
+
+// remembering keeps the error that ended the stream: it tells the network's failures from the disk's.
+type remembering struct {
+	io.Reader
+	err error
+}
+
+func (r *remembering) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,209 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+const (
+	dialTimeout  = 30 * time.Second
+	maxRedirects = 5
+	infoRefs     = "/info/refs"
+	service      = "git-upload-pack"
+)
+
+// overHTTP is a conversation over smart HTTP, gitprotocol-http(5).
+type overHTTP struct {
+	base   *url.URL // of the repository, without user info
+	login  http.Header
+	client *http.Client
+	counts *counts
+	body   io.Closer // of the answer that is read now
+}
+
+func newHTTP(remote Remote, u *url.URL, counts *counts) (*overHTTP, error) {
+	transport, err := newTransport(remote)
+	if err != nil {
+		return nil, err
+	}
+	h := &overHTTP{counts: counts, login: login(remote, u), client: &http.Client{Transport: transport}}
+	h.client.CheckRedirect = h.redirect
+	base := *u
+	base.User, base.Fragment, base.RawQuery = nil, "", ""
+	h.base = &base
+	return h, nil
+}
+
+// newTransport makes a transport of its own for every conversation: no setting and no connection is shared with another.
+func newTransport(remote Remote) (*http.Transport, error) {
+	c := remote.Credentials
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		ForceAttemptHTTP2:   true,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if remote.ProxyURL != "" {
+		proxy, err := url.Parse(remote.ProxyURL)
+		if err != nil || proxy.Host == "" {
+			return nil, fault.New(meta.URLInvalidReason, "the proxy's address is not a URL").WithHint("Correct the Secret of spec.proxySecretRef")
+		}
+		t.Proxy = http.ProxyURL(proxy)
+	}
+	if len(c.CA) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(c.CA) {
+			return nil, fault.New(meta.AuthenticationFailedReason, "the key ca.crt of the Secret holds no certificate").
+				WithHint("It must hold the authority's certificate in PEM")
+		}
+		t.TLSClientConfig.RootCAs = pool
+	}
+	if len(c.ClientCert) > 0 {
+		pair, err := tls.X509KeyPair(c.ClientCert, c.ClientKey)
+		if err != nil {
+			return nil, fault.New(meta.AuthenticationFailedReason, "the keys tls.crt and tls.key of the Secret are no pair").Because(err).
+				WithHint("Both must be in PEM, and the key must be that of the certificate")
+		}
+		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// login is the header that logs in; user info in the URL serves when there are no credentials.
+func login(remote Remote, u *url.URL) http.Header {
+	c := remote.Credentials
+	r := http.Request{Header: http.Header{}}
+	password, _ := u.User.Password()
+	switch {
+	case c.BearerToken != "":
+		r.Header.Set("Authorization", "Bearer "+c.BearerToken)
+	case c.Username != "" || c.Password != "":
+		r.SetBasicAuth(c.Username, c.Password)
+	case u.User != nil:
+		r.SetBasicAuth(u.User.Username(), password)
+	}
+	return r.Header
+}
+
+// redirect follows the first request only, as git does, and never to where the credentials were not meant for.
+func (h *overHTTP) redirect(next *http.Request, via []*http.Request) error {
+	switch {
+	case next.Method != http.MethodGet || len(via) > maxRedirects:
+		return errRedirect
+	case next.URL.Scheme != "https" && next.URL.Scheme != via[len(via)-1].URL.Scheme:
+		return fmt.Errorf("%w, from %s to %s", errRedirect, via[len(via)-1].URL.Scheme, next.URL.Scheme)
+	}
+	if !strings.EqualFold(next.URL.Host, h.base.Host) && !sameHost(next.URL, h.base) {
+		h.login = nil // for all that follows, even if it leads back
+	}
+	next.Header.Del("Authorization")
+	for name, values := range h.login {
+		next.Header[name] = values
+	}
+	return nil
+}
+
+// sameHost allows for the step from http to https, which changes the port.
+func sameHost(a, b *url.URL) bool {
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && a.Scheme == "https" && b.Scheme == "http" && a.Port() == "" && b.Port() == ""
+}
+
+func (h *overHTTP) open(ctx context.Context) (io.Reader, error) {
+	u := h.base.JoinPath(infoRefs)
+	u.RawQuery = "service=" + service
+	resp, err := h.do(ctx, http.MethodGet, u, nil)
+	if err != nil {
+		return nil, err
+	}
+	if got := resp.Header.Get("Content-Type"); got != "application/x-"+service+"-advertisement" {
+		return nil, fmt.Errorf("%w, but content of type %q", errNotGit, Printable(got))
+	}
+	final := *resp.Request.URL
+	var ok bool
+	if final.Path, ok = strings.CutSuffix(final.Path, infoRefs); !ok {
+		return nil, errRedirect
+	}
+	final.RawPath, final.RawQuery = strings.TrimSuffix(final.RawPath, infoRefs), ""
+	h.base = &final
+	return resp.Body, nil
+}
+
+func (h *overHTTP) ask(ctx context.Context, request []byte) (io.Reader, error) {
+	resp, err := h.do(ctx, http.MethodPost, h.base.JoinPath(service), request)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+func (h *overHTTP) do(ctx context.Context, method string, u *url.URL, request []byte) (*http.Response, error) {
+	h.closeBody()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(request))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", agent)
+	for name, values := range h.login {
+		req.Header[name] = values
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/x-"+service+"-request")
+		req.Header.Set("Accept", "application/x-"+service+"-result")
+	}
+	h.counts.requests.Add(1)
+	resp, err := h.client.Do(req)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // without the URL, which is told by whoever tells the error
+		}
+		return nil, err
+	}
+	h.body = resp.Body
+	if resp.StatusCode != http.StatusOK {
+		return nil, &statusError{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"))}
+	}
+	resp.Body = counted{resp.Body, h.counts}
+	return resp, nil
+}
+
+func (h *overHTTP) closeBody() {
+	if h.body != nil {
+		_ = h.body.Close() // read to its end, or given up
+		h.body = nil
+	}
+}
+
+func (h *overHTTP) close() {
+	h.closeBody()
+	h.client.CloseIdleConnections()
+}
+
+// counted counts what is read.
+type counted struct {
+	io.ReadCloser
+	counts *counts
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.counts.bytes.Add(int64(n))
+	return n, err
+}

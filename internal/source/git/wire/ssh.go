@@ -1,0 +1,187 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// overSSH is a conversation over SSH. Nothing of the machine's own SSH configuration counts.
+type overSSH struct {
+	address string // host:port
+	path    string
+	config  *ssh.ClientConfig
+	counts  *counts
+
+	conn    net.Conn
+	session *ssh.Session
+	in      io.WriteCloser
+	out     *bufio.Reader
+	said    *words
+	release func() bool // of the context that bounds the conversation
+}
+
+func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
+	c := remote.Credentials
+	if remote.ProxyURL != "" {
+		return nil, fault.New(meta.URLInvalidReason, "a proxy is set, which SSH cannot go through").
+			WithHint("Use an https URL, or remove spec.proxySecretRef").Final()
+	}
+	if c.Identity == nil || len(c.KnownHosts) == 0 {
+		return nil, fault.New(meta.AuthenticationFailedReason, "SSH needs a private key and the keys of the host").
+			WithHint("Set spec.secretRef to a Secret with 'identity' and 'known_hosts'")
+	}
+	address := net.JoinHostPort(u.Hostname(), "22")
+	if u.Port() != "" {
+		address = net.JoinHostPort(u.Hostname(), u.Port())
+	}
+	known, err := knownHosts(c.KnownHosts, remote.Scratch)
+	if err != nil {
+		return nil, fault.New(meta.AuthenticationFailedReason, "the key known_hosts of the Secret cannot be read").
+			Because(err).WithHint("It must hold the output of ssh-keyscan %s", u.Hostname())
+	}
+	user := "git"
+	if name := u.User.Username(); name != "" {
+		user = name
+	}
+	path := u.Path
+	if strings.HasPrefix(path, "/~") {
+		path = path[1:]
+	}
+	return &overSSH{address: address, path: path, counts: counts, config: &ssh.ClientConfig{
+		User:              user,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
+		HostKeyCallback:   known.HostKeyCallback(),
+		HostKeyAlgorithms: known.HostKeyAlgorithms(address), // those that known_hosts lists, so that the host shows one of them
+	}}, nil
+}
+
+// knownHosts reads known hosts from memory. The library reads files only: one lives for the moment of reading.
+func knownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) {
+	f, err := os.CreateTemp(scratch, "tmp-known-hosts-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it holds public keys only
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	db, err := knownhosts.NewDB(f.Name())
+	if err != nil {
+		return nil, errors.New(strings.TrimPrefix(strings.ReplaceAll(err.Error(), f.Name(), "line"), "knownhosts: "))
+	}
+	return db, nil
+}
+
+func (s *overSSH) open(ctx context.Context) (io.Reader, error) {
+	s.counts.requests.Add(1)
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", s.address)
+	if err != nil {
+		return nil, err
+	}
+	s.conn = metered{conn, s.counts}
+	s.bind(ctx)
+	inner, channels, requests, err := ssh.NewClientConn(s.conn, s.address, s.config)
+	if err != nil {
+		return nil, err
+	}
+	if s.session, err = ssh.NewClient(inner, channels, requests).NewSession(); err != nil {
+		return nil, err
+	}
+	s.said = &words{}
+	s.session.Stderr = s.said
+	if s.in, err = s.session.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := s.session.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.out = bufio.NewReader(out)
+	if err := s.session.Start(service + " " + quoted(s.path)); err != nil {
+		return nil, err
+	}
+	if _, err := s.out.Peek(1); err != nil { // the service ended at once: what it said tells why
+		_ = s.session.Wait() // until all of it is here
+		return nil, &refusal{s.said.String()}
+	}
+	return s.out, nil
+}
+
+// bind makes the context's end that of the connection: reads and writes in progress fail.
+func (s *overSSH) bind(ctx context.Context) {
+	if s.release != nil {
+		s.release()
+	}
+	s.release = context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+}
+
+func (s *overSSH) ask(ctx context.Context, request []byte) (io.Reader, error) {
+	s.bind(ctx)
+	if _, err := s.in.Write(request); err != nil {
+		return nil, err
+	}
+	return s.out, nil
+}
+
+func (s *overSSH) close() {
+	if s.conn == nil {
+		return
+	}
+	if s.in != nil {
+		_, _ = s.in.Write([]byte("0000")) // nothing is wanted any more; the remote may be gone already
+	}
+	_ = s.conn.Close()
+	s.release()
+}
+
+// quoted is an argument for the remote's shell.
+func quoted(s string) string {
+	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(s) + "'"
+}
+
+// words keeps the beginning of what the remote says beside the protocol.
+type words struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const maxWords = 1 << 10
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, p[:min(len(p), maxWords-len(w.text))]...)
+	return len(p), nil
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text)
+}
+
+// metered counts what is read.
+type metered struct {
+	net.Conn
+	counts *counts
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	m.counts.bytes.Add(int64(n))
+	return n, err
+}
