@@ -453,7 +453,7 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"link":               {"BuildFailed", "x.yaml"},
 		"refused":            {"ReconciliationFailed", "Service/" + s.namespace + "/refused-b"},
 		"unknown":            {"ReconciliationFailed", "does not serve kind Nothing"},
-		"nowhere":            {"BuildFailed", "path not found"},
+		"nowhere":            {"ArtifactFailed", "path not found"},
 		"missing-source":     {"ArtifactFailed", "/none' not found"},
 		"missing-dependency": {"DependencyNotReady", "/none' not found"},
 		"cycle-a":            {"DependencyNotReady", "dependency cycle"},
