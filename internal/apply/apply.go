@@ -2,11 +2,14 @@ package apply
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 )
 
 // Action is what became of an object.
@@ -120,10 +123,11 @@ func (r *run) each(ctx context.Context, items []*item, do func(context.Context, 
 		})
 	}
 	_ = g.Wait() // the functions return nothing
-	if ctx.Err() != nil {
-		return []error{problem("applying did not end in time").Because(ctx.Err()).WithHint("Raise spec.timeout if the cluster is only slow")}
+	if ctx.Err() == nil {
+		return problems
 	}
-	return problems
+	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil || strings.Contains(err.Error(), ctx.Err().Error()) })
+	return append(problems, problem("applying did not end in time").Because(ctx.Err()).WithHint("Raise spec.timeout if the cluster is only slow"))
 }
 
 // write does for an item what its check found to be due.
@@ -147,7 +151,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 			i.action = Unchanged
 		}
 		i.written = live.GetResourceVersion()
-		r.commit(r.req.Owner, i, live)
+		r.commit(r.req.Owner, i, live, Unchanged)
 	}
 	i.done = true
 	return nil
@@ -190,7 +194,11 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	live, err := r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, options)
+	var live *unstructured.Unstructured
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live, err = r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, options)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

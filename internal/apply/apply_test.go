@@ -366,3 +366,31 @@ func TestWarningsAreHandedOut(t *testing.T) {
 		t.Errorf("warnings %q", result.Warnings)
 	}
 }
+
+func TestAnObjectThatIsLeftAloneForAWhile(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := context.Background()
+	text := f.cm("a")
+	f.apply(text)
+	f.watched()
+	annotate := func(value, data string) {
+		body := `{"metadata":{"annotations":{"` + group + `/reconcile":` + value + `}},"data":{"a":"` + data + `"}}`
+		if err := patched(types.MergePatchType, "person", body)(ctx, f.client(configMaps, f.ns), "a"); err != nil {
+			t.Fatal(err)
+		}
+		f.waitWoken(f.owner)
+	}
+	annotate(`"disabled"`, "9")
+	same(t, "left alone", f.apply(text), []string{"ConfigMap/a skipped"})
+	f.seen(configMaps, "a")
+	f.requests.take()
+	same(t, "again", f.apply(text), []string{"ConfigMap/a skipped"})
+	same(t, "requests", f.requests.take(), nil)
+	restarted := f.restart()
+	same(t, "after a start", restarted.apply(text), []string{"ConfigMap/a skipped"})
+	restarted.watched()
+	f = restarted
+	annotate("null", "9")
+	same(t, "no longer", f.apply(text), []string{"ConfigMap/a configured"})
+}

@@ -114,7 +114,7 @@ func (r *run) checkItem(ctx context.Context, i *item) error {
 		return i.found(Skipped)
 	}
 	if k.settled && !r.req.Resync {
-		return i.found(Unchanged)
+		return i.found(k.action)
 	}
 	if annotated(i.desired, owner, ssaAnnotation, "IfNotPresent") {
 		if done, err := r.present(ctx, i); done || err != nil {
@@ -138,7 +138,8 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	case i.version == "" || i.terminating:
 		return i.found(Created)
 	case leftAlone(wouldBe, owner) || annotated(wouldBe, owner, ssaAnnotation, "IfNotPresent"): // the live object says so
-		return i.found(Skipped)
+		_, err := r.present(ctx, i)
+		return err
 	}
 	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
 		_, i.takeOver = takeOver(wouldBe.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), owner.Group)
@@ -155,7 +156,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		same = live.GetResourceVersion() == i.version && digest(live, r.options.FieldManager) == digest(wouldBe, r.options.FieldManager)
 	}
 	if same {
-		r.commit(owner, i, wouldBe)
+		r.commit(owner, i, wouldBe, Unchanged)
 		return i.found(Unchanged)
 	}
 	return i.found(Configured)
@@ -167,7 +168,7 @@ func (i *item) found(a Action) error {
 	return nil
 }
 
-// present tells whether an object that is only ever created is there.
+// present tells whether the object is there, in which case it is left as it is.
 func (r *run) present(ctx context.Context, i *item) (bool, error) {
 	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -176,10 +177,15 @@ func (r *run) present(ctx context.Context, i *item) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	return true, r.leave(i, live)
+}
+
+// leave notes that a live object is not to be touched. If it was ours, the watch tells when that may have changed.
+func (r *run) leave(i *item, live *unstructured.Unstructured) error {
 	if r.req.Owner.owns(live.GetLabels()) {
-		r.commit(r.req.Owner, i, live)
+		r.commit(r.req.Owner, i, live, Skipped)
 	}
-	return true, i.found(Skipped)
+	return i.found(Skipped)
 }
 
 // checkRefused takes in that the server refused the dry-run.
@@ -194,7 +200,7 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 	_, foreign := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
 	switch {
 	case leftAlone(live, r.req.Owner):
-		return i.found(Skipped)
+		return r.leave(i, live)
 	case foreign && !again && !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge"):
 		// What kubectl left in it may be what makes it invalid. Taking over changes who owns fields, and no field.
 		if err := r.takeOver(ctx, i); err != nil {

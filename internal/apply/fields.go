@@ -31,6 +31,7 @@ type mark struct {
 	owner      Owner
 	ours       uint64 // the fields that are ours or that we would take over, and when they were set
 	others     uint64 // who else set fields, and when
+	steering   uint64 // the annotations that tell us how to treat it
 }
 
 func markOf(o metav1.Object, manager, group string) mark {
@@ -40,6 +41,11 @@ func markOf(o metav1.Object, manager, group string) mark {
 		owner: Owner{Group: group, Namespace: labels[group+"/namespace"], Name: labels[group+"/name"]},
 	}
 	m.ours, m.others = hashFields(o.GetManagedFields(), manager)
+	for k, v := range o.GetAnnotations() {
+		if strings.HasPrefix(k, group+"/") {
+			m.steering ^= maphash.String(seed, k+"="+v) // in any order
+		}
+	}
 	return m
 }
 
@@ -53,7 +59,7 @@ func (m mark) moved(now mark) bool {
 		return true
 	case now.deleting:
 		return false // its end will be told
-	case now.ours != m.ours || now.owner != m.owner:
+	case now.ours != m.ours || now.owner != m.owner || now.steering != m.steering:
 		return true
 	default:
 		unexplained := now.others == m.others

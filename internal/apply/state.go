@@ -18,8 +18,9 @@ type applied struct {
 	digest   uint64            // of what stood in the cluster then
 	at       mark
 	watch    *driftWatch
-	busy     bool // it is being written: what the watch says is judged afterwards
-	unknown  bool // a write failed: what stands there is anyone's guess
+	action   Action // what an apply of it comes to as long as it does not move
+	busy     bool   // it is being written: what the watch says is judged afterwards
+	unknown  bool   // a write failed: what stands there is anyone's guess
 	moved    bool
 }
 
@@ -33,6 +34,7 @@ type knowledge struct {
 	same    bool   // and declared just so
 	moved   bool   // and moved since
 	settled bool   // it stands as declared: no need to ask
+	action  Action // what to say of it then
 	digest  uint64 // of what stood in the cluster when it was applied
 	version string // up to which it did not move
 }
@@ -47,7 +49,7 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 	same := a.hash == i.hash
 	return knowledge{
 		known: true, same: same, moved: a.moved, settled: same && !a.moved && a.watch.trusted(),
-		digest: a.digest, version: a.at.version,
+		action: a.action, digest: a.digest, version: a.at.version,
 	}
 }
 
@@ -69,10 +71,11 @@ func (c *Cluster) fail(owner Owner, i *item) {
 	}
 }
 
-// commit notes that live stands as the item declares it, and judges what the watch said meanwhile.
-func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured) {
+// commit notes that live stands as the item declares it, or says that it is to be left as it is: which of them is the
+// action, Unchanged or Skipped. It judges what the watch said meanwhile.
+func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured, action Action) {
 	next := &applied{
-		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash,
+		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: action,
 		digest: digest(live, c.options.FieldManager), at: markOf(live, c.options.FieldManager, owner.Group),
 	}
 	c.mu.Lock()

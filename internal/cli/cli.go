@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/manager"
 )
@@ -33,13 +36,13 @@ const (
 // app is what the commands share.
 type app struct {
 	in       io.Reader
-	out, err io.Writer
+	out, err *screen
 	flags    *genericclioptions.ConfigFlags
 	timeout  time.Duration
 	verbose  bool
 	qps      float32
 	burst    int
-	terminal bool // standard error is one: progress lines and colours make sense
+	follows  bool // the namespace is the kubeconfig context's
 }
 
 // usageError is a mistake in the command's words.
@@ -47,22 +50,22 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// Main runs a command line and returns the process's exit code.
+// Main runs a command line and returns the process's exit code. Results go to out, all else to errOut.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: out, err: errOut, flags: genericclioptions.NewConfigFlags(true)}
-	if f, ok := errOut.(*os.File); ok {
-		a.terminal = term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-	}
+	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), flags: genericclioptions.NewConfigFlags(true)}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
+	a.clear()
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(errOut, "%s %v\n", a.paint(red, "✗"), err)
+	for _, one := range each(err) {
+		a.say(red, "✗", "%v", one)
+	}
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
@@ -70,27 +73,27 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	return exitFailed
 }
 
-func (a *app) root() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "sluice",
-		Short: "GitOps for Kubernetes: keep the cluster as git declares it",
-		Long: `Sluice keeps system == declarations == git: it fetches declarations, builds them and makes the cluster match.
-
-Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 the command's words are off.`,
-		Example: `  sluice install                                    # the definitions and the controllers
-  sluice get all -A                                 # what there is, and whether it is Ready
-  sluice reconcile kustomization app --with-source  # now, not at the next interval`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q for sluice; see sluice --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+// each takes errors that were joined apart, so that each gets a line.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && strings.Contains(err.Error(), "\n") {
+		return joined.Unwrap()
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	return []error{err}
+}
+
+func (a *app) root() *cobra.Command {
+	c := group("sluice", "GitOps for Kubernetes: keep the cluster as git declares it", `  sluice install                                    # the definitions and the controllers
+  sluice get all -A                                 # what there is, and whether it is Ready
+  sluice reconcile kustomization app --with-source  # now, not at the next interval`)
+	c.Long = `Sluice keeps system == declarations == git: it fetches declarations, builds them and makes the cluster match.
+
+Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 the command's words are off.
+Results go to standard output, progress and errors to standard error. NO_COLOR turns colours off.`
+	c.SilenceUsage = true
+	c.SilenceErrors = true
+	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w. See %s --help", err, cmd.CommandPath())
+	})
 	f := c.PersistentFlags()
 	namespace := os.Getenv(namespaceEnv)
 	if namespace == "" {
@@ -99,12 +102,49 @@ Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 
 	*a.flags.Namespace = namespace
 	a.flags.Timeout = nil // ours is for the whole command
 	a.flags.AddFlags(f)
+	f.BoolVar(&a.follows, "ns-follows-kube-context", false, "use the namespace of the kubeconfig's context unless --namespace is given")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Minute, "how long the command may take")
-	f.BoolVar(&a.verbose, "verbose", false, "say more")
+	f.BoolVar(&a.verbose, "verbose", false, "show every request to the Kubernetes API")
 	f.Float32Var(&a.qps, "kube-api-qps", 50, "requests per second to the Kubernetes API")
 	f.IntVar(&a.burst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
-	c.AddCommand(a.controller(), a.install(), a.get(), a.reconcile(), a.suspend(), a.resume(), a.version())
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !a.follows || cmd.Flags().Changed("namespace") {
+			return nil
+		}
+		*a.flags.Namespace = "" // or it would count as given
+		of, _, err := a.flags.ToRawKubeConfigLoader().Namespace()
+		*a.flags.Namespace = of
+		return err
+	}
+	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.get(), a.reconcile(), a.suspend(), a.resume(), a.version())
 	return c
+}
+
+// group makes a command that only holds others.
+func group(use, short, example string) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Example: example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf(" Did you mean %s?", strings.Join(near, " or "))
+			}
+			return usagef("unknown command %q for %s.%s See %s --help", args[0], cmd.CommandPath(), hint, cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.SuggestionsMinimumDistance = 2
+	return c
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
 }
 
 // config returns access to the cluster.
@@ -115,7 +155,26 @@ func (a *app) config() (*rest.Config, error) {
 	}
 	cfg.QPS, cfg.Burst = a.qps, a.burst
 	cfg.UserAgent = "sluice-cli"
+	if a.verbose {
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return tracer{a, next} })
+	}
 	return cfg, nil
+}
+
+// tracer shows requests.
+type tracer struct {
+	*app
+	next http.RoundTripper
+}
+
+func (t tracer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	answer := "no answer"
+	if err == nil {
+		answer = resp.Status
+	}
+	t.say(grey, "·", "%s %s: %s", r.Method, r.URL.RequestURI(), answer)
+	return resp, err
 }
 
 // client returns a client that knows our kinds and may watch.
@@ -124,9 +183,10 @@ func (a *app) client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	log.SetLogger(logr.Discard()) // the client's own log is for controllers
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: manager.Scheme()})
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the cluster: %w", err)
+		return nil, explain("cannot reach the cluster", err)
 	}
 	return c, nil
 }

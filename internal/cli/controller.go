@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"cmp"
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-gitops/sluice/internal/manager"
@@ -11,6 +14,8 @@ func (a *app) controller() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controllers, in a cluster or outside of it",
+		Long: `Run the controllers until SIGINT or SIGTERM. In a cluster the service account is used; outside of it --kubeconfig,
+$KUBECONFIG or ~/.kube/config.`,
 		Example: `  sluice controller --kubeconfig ~/.kube/config --storage-path /tmp/sluice
   sluice controller --controllers source-controller`,
 		Args: noArgs,
@@ -19,17 +24,12 @@ func (a *app) controller() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.RuntimeNamespace = a.namespace()
+			if !cmd.Flags().Changed("runtime-namespace") {
+				o.RuntimeNamespace = cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), a.namespace())
+			}
 			return manager.Run(cmd.Context(), cfg, o)
 		},
 	}
 	o.BindFlags(c.Flags())
 	return c
-}
-
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("this command takes no arguments, got %q", args[0])
-	}
-	return nil
 }

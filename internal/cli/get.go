@@ -1,197 +1,143 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // getOptions of the get commands.
 type getOptions struct {
-	all, watch, noHeader bool
-	output, selector     string
-	status               string
+	everywhere, watch, noHeader bool
+	source                      bool
+	output, labels              string
+	status                      string
 }
 
 func (a *app) get() *cobra.Command {
 	var o getOptions
-	c := &cobra.Command{
-		Use:   "get",
-		Short: "Show objects and whether they are Ready",
-		Example: `  sluice get all -A
+	c := group("get", "Show objects and whether they are Ready", `  sluice get all -A
   sluice get sources git
   sluice get kustomizations -w
-  sluice get ks app -o yaml`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+  sluice get ks app -o yaml`)
 	f := c.PersistentFlags()
-	f.BoolVarP(&o.all, "all-namespaces", "A", false, "in all namespaces")
+	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in all namespaces")
 	f.BoolVarP(&o.watch, "watch", "w", false, "go on showing changes")
 	f.BoolVar(&o.noHeader, "no-header", false, "leave the header out")
 	f.StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
-	f.StringVarP(&o.selector, "label-selector", "l", "", "only objects with these labels")
+	f.StringVarP(&o.labels, "label-selector", "l", "", "only objects with these labels")
 	f.StringVar(&o.status, "status-selector", "", "only objects with a condition of a status, such as ready=false")
 	a.perKind(c, func(k *kind) *cobra.Command {
-		return &cobra.Command{
-			Use:     plural(k) + " [NAME]",
-			Aliases: k.words,
+		sub := &cobra.Command{
+			Use:     k.plural + " [NAME]",
+			Aliases: slices.DeleteFunc(slices.Clone(k.words), func(w string) bool { return w == k.plural }),
 			Short:   "Show " + k.title() + " objects",
-			Example: "  sluice get " + k.path(plural(k)) + " -A\n  sluice get " + k.path(plural(k)) + " NAME -o yaml",
+			Example: "  " + k.get() + " -A\n  " + k.get() + " NAME -o yaml",
 			Args:    atMostOne,
 			RunE:    func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), []*kind{k}, args, o) },
 		}
-	})
-	everything := func(ks []*kind, of string) *cobra.Command {
-		return &cobra.Command{
-			Use: "all", Short: "Show all " + of, Example: "  sluice get all -A --status-selector ready=false", Args: noArgs,
-			RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), ks, args, o) },
+		if k.source != nil {
+			sub.Flags().BoolVar(&o.source, "show-source", false, "show what each is built from")
 		}
-	}
-	c.AddCommand(everything(kinds, "objects"))
+		return sub
+	})
+	a.all(c, kinds, &o)
 	for _, sub := range c.Commands() {
-		if sub.Name() == "source" {
-			sub.AddCommand(everything(slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.parent != "source" }), "sources"))
+		if parents[sub.Name()] != nil {
+			a.all(sub, slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.parent != sub.Name() }), &o)
 		}
 	}
 	return c
 }
 
-// perKind adds a command for each kind, below the word of its parent.
-func (a *app) perKind(to *cobra.Command, make func(*kind) *cobra.Command) {
-	under := map[string]*cobra.Command{}
-	for _, k := range kinds {
-		parent := to
-		if k.parent != "" {
-			parent = under[k.parent]
-			if parent == nil {
-				parent = &cobra.Command{
-					Use: k.parent, Aliases: parents[k.parent], Short: "The same for sources: " + k.words[0] + " and others",
-					Example: "  sluice " + to.Name() + " " + k.parent + " " + k.words[0], Args: noArgs,
-					RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-				}
-				under[k.parent] = parent
-				to.AddCommand(parent)
-			}
-		}
-		parent.AddCommand(make(k))
-	}
+// all adds the command that shows the objects of several kinds.
+func (a *app) all(to *cobra.Command, ks []*kind, o *getOptions) {
+	to.AddCommand(&cobra.Command{
+		Use: "all", Short: "Show the objects of all these kinds", Args: noArgs,
+		Example: "  sluice " + strings.TrimPrefix(to.CommandPath()+" all -A --status-selector ready=false", "sluice "),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), ks, args, *o) },
+	})
 }
 
-func plural(k *kind) string {
-	if k.parent != "" {
-		return k.words[0]
-	}
-	return k.words[0] + "s"
-}
-
-// path is how the kind is named on the command line.
-func (k *kind) path(word string) string {
-	return strings.TrimSpace(k.parent + " " + word)
-}
-
-func atMostOne(_ *cobra.Command, args []string) error {
+func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("one name at most, got %d", len(args))
+		return usagef("one name at most, got %d. See %s --help", len(args), cmd.CommandPath())
 	}
 	return nil
 }
 
-func (a *app) show(ctx context.Context, ks []*kind, args []string, o getOptions) error {
+// query is what to show.
+type query struct {
+	kinds     []*kind
+	name      string // of the one object; empty for all
+	namespace string // empty for all
+	labels    labels.Selector
+	condition string // of this type
+	status    string // with this status
+}
+
+func (a *app) query(ks []*kind, args []string, o getOptions) (query, error) {
+	q := query{kinds: ks, namespace: a.namespace()}
+	if o.everywhere {
+		q.namespace = ""
+	}
+	if len(args) > 0 {
+		q.name = args[0]
+	}
 	if !slices.Contains([]string{"", "wide", "name", "json", "yaml"}, o.output) {
-		return usagef("unknown output %q: choose wide, name, json or yaml", o.output)
+		return q, usagef("unknown output %q: choose wide, name, json or yaml", o.output)
 	}
 	if o.watch && len(ks) > 1 {
-		return usagef("--watch shows one kind: name it")
+		return q, usagef("--watch shows one kind: name it, as in %s --watch", ks[0].get())
 	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	options := &client.ListOptions{Namespace: a.namespace()}
-	if o.all {
-		options.Namespace = ""
-	}
-	selector, err := metav1.ParseToLabelSelector(o.selector)
-	if err != nil {
-		return usagef("--label-selector: %w", err)
-	}
-	if options.LabelSelector, err = metav1.LabelSelectorAsSelector(selector); err != nil {
-		return usagef("--label-selector: %w", err)
-	}
-	var found []row
-	for _, k := range ks {
-		list := k.list()
-		if err := c.List(ctx, list, options); err != nil {
-			return listError(k, err)
-		}
-		objects, err := items(list)
-		if err != nil {
-			return err
-		}
-		for _, obj := range objects {
-			if (len(args) == 0 || obj.GetName() == args[0]) && selected(obj, o.status) {
-				found = append(found, row{k, obj})
-			}
-		}
-		if o.watch {
-			if err := a.print(found, o, false); err != nil {
-				return err
-			}
-			return a.follow(ctx, c, k, list, options, args, o)
+	if o.status != "" {
+		var ok bool
+		if q.condition, q.status, ok = strings.Cut(o.status, "="); !ok {
+			return q, usagef("--status-selector is %q, want a condition and its status, such as ready=false", o.status)
 		}
 	}
-	if len(args) == 1 && len(found) == 0 {
-		return fmt.Errorf("%s '%s/%s' not found. See sluice get %s -A", ks[0].title(), a.namespace(), args[0], ks[0].path(plural(ks[0])))
+	var err error
+	if q.labels, err = labels.Parse(o.labels); err != nil {
+		return q, usagef("--label-selector %q: %w", o.labels, err)
 	}
-	if len(found) == 0 {
-		fmt.Fprintf(a.err, "nothing found in %s\n", where(options.Namespace))
-		return nil
-	}
-	return a.print(found, o, len(args) == 1)
+	return q, nil
 }
 
-func where(namespace string) string {
-	if namespace == "" {
-		return "any namespace"
-	}
-	return "namespace " + namespace + " (-A looks in all)"
+func (q query) options() client.ListOptions {
+	return client.ListOptions{Namespace: q.namespace, LabelSelector: q.labels}
 }
 
-func listError(k *kind, err error) error {
-	if apimeta.IsNoMatchError(err) {
-		return fmt.Errorf("the cluster has no kind %s. Run sluice install", k.title())
+// wants tells whether an object is asked for by name and status.
+func (q query) wants(o reconcile.Object) bool {
+	if q.name != "" && o.GetName() != q.name {
+		return false
 	}
-	return fmt.Errorf("cannot list %s objects: %w", k.title(), err)
-}
-
-// selected tells whether an object has the condition that --status-selector asks for.
-func selected(o reconcile.Object, selector string) bool {
-	if selector == "" {
+	if q.condition == "" {
 		return true
 	}
-	name, want, _ := strings.Cut(selector, "=")
-	for _, c := range o.CommonStatus().Conditions {
-		if strings.EqualFold(c.Type, name) {
-			return strings.EqualFold(string(c.Status), want)
-		}
+	i := slices.IndexFunc(o.CommonStatus().Conditions, func(c metav1.Condition) bool { return strings.EqualFold(c.Type, q.condition) })
+	if i < 0 {
+		return strings.EqualFold(q.status, string(metav1.ConditionUnknown))
 	}
-	return strings.EqualFold(want, "unknown")
+	return strings.EqualFold(q.status, string(o.CommonStatus().Conditions[i].Status))
 }
 
 // row is an object to show.
@@ -200,90 +146,176 @@ type row struct {
 	object reconcile.Object
 }
 
-func (a *app) print(rows []row, o getOptions, single bool) error {
-	switch o.output {
+func (a *app) show(ctx context.Context, ks []*kind, args []string, o getOptions) error {
+	q, err := a.query(ks, args, o)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, a.timeout)
+	rows, err := q.run(bounded, c)
+	cancel()
+	if err != nil {
+		return err
+	}
+	p := &printer{app: a, getOptions: o, tables: map[*kind]*table{}}
+	if o.watch {
+		return p.follow(ctx, c, q, rows)
+	}
+	if len(rows) == 0 && q.name != "" {
+		return notFound(ks[0], a.namespace(), q.name)
+	}
+	if len(rows) == 0 {
+		where := "any namespace"
+		if q.namespace != "" {
+			where = "namespace " + q.namespace + "; -A looks in all"
+		}
+		a.step("nothing found in %s", where)
+	}
+	return p.print(rows, q.name != "")
+}
+
+// run lists the objects. Of several kinds, those that the cluster does not have are left out.
+func (q query) run(ctx context.Context, c client.Client) ([]row, error) {
+	var rows []row
+	var missing error
+	absent := 0
+	for _, k := range q.kinds {
+		list, options := k.list(), q.options()
+		if err := c.List(ctx, list, &options); err != nil {
+			if missing = explain("cannot list "+k.title()+" objects", err); apimeta.IsNoMatchError(err) {
+				absent++
+				continue
+			}
+			return nil, missing
+		}
+		objects, err := items(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if q.wants(o) {
+				rows = append(rows, row{k, o})
+			}
+		}
+	}
+	if absent == len(q.kinds) {
+		return nil, missing
+	}
+	return rows, nil
+}
+
+// printer writes rows in the form that was asked for.
+type printer struct {
+	*app
+	getOptions
+	tables map[*kind]*table
+}
+
+func (p *printer) print(rows []row, single bool) error {
+	switch p.output {
 	case "json", "yaml":
-		return a.printObjects(rows, o.output, single)
+		return p.objects(rows, single)
 	case "name":
 		for _, r := range rows {
-			fmt.Fprintf(a.out, "%s/%s\n", strings.ToLower(r.kind.title()), r.object.GetName())
+			gvk, err := apiutil.GVKForObject(r.object, manager.Scheme())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(p.out, "%s.%s/%s\n", strings.ToLower(gvk.Kind), gvk.Group, r.object.GetName())
 		}
 		return nil
 	}
-	byKind := map[*kind][]row{}
-	for _, r := range rows {
-		byKind[r.kind] = append(byKind[r.kind], r)
-	}
-	first := true
-	for _, k := range kinds {
-		if len(byKind[k]) == 0 {
-			continue
+	for len(rows) > 0 { // rows of a kind stand together
+		k := rows[0].kind
+		n := slices.IndexFunc(rows, func(r row) bool { return r.kind != k })
+		if n < 0 {
+			n = len(rows)
 		}
-		if !first {
-			fmt.Fprintln(a.out)
-		}
-		first = false
-		w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-		if !o.noHeader {
-			fmt.Fprintln(w, strings.Join(header(o), "\t"))
-		}
-		for _, r := range byKind[k] {
-			fmt.Fprintln(w, strings.Join(cells(r, o), "\t"))
-		}
-		if err := w.Flush(); err != nil {
+		if err := p.table(k, rows[:n]); err != nil {
 			return err
 		}
+		rows = rows[n:]
 	}
 	return nil
 }
 
-func header(o getOptions) []string {
-	h := []string{"NAME", "REVISION", "SUSPENDED", "READY", "MESSAGE"}
-	if o.all {
-		h = append([]string{"NAMESPACE"}, h...)
+// table prints rows of a kind, below those that it printed of this kind before.
+func (p *printer) table(k *kind, rows []row) error {
+	var lines [][]cell
+	t := p.tables[k]
+	if t == nil {
+		t = &table{out: p.out}
+		if len(p.tables) > 0 {
+			fmt.Fprintln(p.out)
+		}
+		p.tables[k] = t
+		if !p.noHeader {
+			lines = append(lines, p.header(k))
+		}
 	}
-	if o.output == "wide" {
-		h = append(h, "AGE")
-	}
-	return h
-}
-
-func cells(r row, o getOptions) []string {
-	ready, message := "Unknown", "waiting to be reconciled"
-	if c := apimeta.FindStatusCondition(r.object.CommonStatus().Conditions, reconcile.TypeReady); c != nil {
-		ready, message = string(c.Status), strings.ReplaceAll(c.Message, "\n", " ")
-	}
-	suspended := "False"
-	if r.object.Schedule().Suspended {
-		suspended = "True"
-	}
-	out := []string{r.object.GetName(), short(r.kind.revision(r.object)), suspended, ready, message}
-	if o.all {
-		out = append([]string{r.object.GetNamespace()}, out...)
-	}
-	if o.output == "wide" {
-		out = append(out, time.Since(r.object.GetCreationTimestamp().Time).Round(time.Second).String())
-	}
-	return out
-}
-
-// short gives a revision as people read it: main@sha1:4f170ec8.
-func short(revision string) string {
-	i := strings.LastIndexByte(revision, ':')
-	if i < 0 || len(revision)-i <= 9 {
-		return revision
-	}
-	return revision[:i+9]
-}
-
-func (a *app) printObjects(rows []row, output string, single bool) error {
-	var all []any
 	for _, r := range rows {
-		r.object.SetManagedFields(nil)
-		gvk, err := apiutilGVK(r.object)
+		lines = append(lines, p.cells(r))
+	}
+	return t.print(lines...)
+}
+
+func (p *printer) header(k *kind) []cell {
+	var h []cell
+	if p.everywhere {
+		h = append(h, cell{text: "NAMESPACE"})
+	}
+	h = append(h, cell{text: "NAME"})
+	for _, c := range p.columns(k) {
+		h = append(h, cell{text: c.head})
+	}
+	return append(h, cell{text: "READY"}, cell{text: "MESSAGE"})
+}
+
+func (p *printer) columns(k *kind) []column {
+	columns := slices.Clone(k.columns)
+	if p.source && k.source != nil {
+		columns = append(columns, column{"SOURCE", func(o reconcile.Object, _ bool) string {
+			ref := k.source(o)
+			return ref.Kind + "/" + cmp.Or(ref.Namespace, o.GetNamespace()) + "/" + ref.Name
+		}})
+	}
+	if p.output == "wide" {
+		columns = append(columns, column{"AGE", func(o reconcile.Object, _ bool) string {
+			return time.Since(o.GetCreationTimestamp().Time).Round(time.Second).String()
+		}})
+	}
+	return columns
+}
+
+func (p *printer) cells(r row) []cell {
+	ready, message := string(metav1.ConditionUnknown), "waiting to be reconciled"
+	if c := readyCondition(r.object); c != nil {
+		ready, message = string(c.Status), oneLine(c.Message)
+	}
+	var out []cell
+	if p.everywhere {
+		out = append(out, cell{text: r.object.GetNamespace()})
+	}
+	out = append(out, cell{text: r.object.GetName()})
+	for _, c := range p.columns(r.kind) {
+		out = append(out, cell{text: c.value(r.object, p.output == "wide")})
+	}
+	colour := map[string]string{"True": green, "False": red}[ready]
+	return append(out, cell{ready, colour}, cell{text: message})
+}
+
+func (p *printer) objects(rows []row, single bool) error {
+	all := []any{}
+	for _, r := range rows {
+		gvk, err := apiutil.GVKForObject(r.object, manager.Scheme())
 		if err != nil {
 			return err
 		}
+		r.object.SetManagedFields(nil)
 		r.object.GetObjectKind().SetGroupVersionKind(gvk)
 		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.object)
 		if err != nil {
@@ -300,43 +332,48 @@ func (a *app) printObjects(rows []row, output string, single bool) error {
 		return err
 	}
 	b = append(b, '\n')
-	if output == "yaml" {
+	if p.output == "yaml" {
 		if b, err = yaml.JSONToYAML(b); err != nil {
 			return err
 		}
+		if p.watch {
+			b = append([]byte("---\n"), b...)
+		}
 	}
-	_, err = a.out.Write(b)
+	_, err = p.out.Write(b)
 	return err
 }
 
-// follow prints a line for every change until the command is stopped.
-func (a *app) follow(ctx context.Context, c client.WithWatch, k *kind, from client.ObjectList, options *client.ListOptions, args []string, o getOptions) error {
-	o.noHeader = true
-	options.Raw = &metav1.ListOptions{ResourceVersion: from.GetResourceVersion()}
-	w, err := c.Watch(ctx, k.list(), options)
-	if err != nil {
-		return listError(k, err)
+// follow prints the rows, and then a line for every change until the command is stopped.
+func (p *printer) follow(ctx context.Context, c client.WithWatch, q query, rows []row) error {
+	shown := map[string]string{}
+	fresh := func(o reconcile.Object) bool {
+		key, now := client.ObjectKeyFromObject(o).String(), o.GetResourceVersion()
+		if p.output == "" {
+			now = fmt.Sprint(p.cells(row{q.kinds[0], o})) // changes that nobody can see are none
+		}
+		if shown[key] == now {
+			return false
+		}
+		shown[key] = now
+		return true
 	}
-	defer w.Stop()
-	last := map[string]string{}
-	for e := range w.ResultChan() {
-		obj, ok := e.Object.(reconcile.Object)
-		if !ok || e.Type == watch.Bookmark {
-			continue
-		}
-		if len(args) == 1 && obj.GetName() != args[0] || !selected(obj, o.status) {
-			continue
-		}
-		line := strings.Join(cells(row{k, obj}, o), " ")
-		if key := obj.GetNamespace() + "/" + obj.GetName(); last[key] != line {
-			last[key] = line
-			if err := a.print([]row{{k, obj}}, o, true); err != nil {
-				return err
-			}
+	for _, r := range rows {
+		fresh(r.object)
+	}
+	if len(rows) > 0 {
+		if err := p.print(rows, true); err != nil {
+			return err
 		}
 	}
-	if errors.Is(ctx.Err(), context.Canceled) {
+	err := observe(ctx, c, q.kinds[0], q.options(), func(event watch.EventType, o reconcile.Object) (bool, error) {
+		if event == watch.Deleted || !q.wants(o) || !fresh(o) {
+			return false, nil
+		}
+		return false, p.print([]row{{q.kinds[0], o}}, true)
+	})
+	if errors.Is(err, context.Canceled) {
 		return nil // stopped by the person
 	}
-	return errors.New("the watch ended. Run the command again")
+	return err
 }

@@ -2,34 +2,33 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/manager"
 )
-
-// installOptions of the install command.
-type installOptions struct {
-	export, crdsOnly bool
-	image            string
-}
 
 func (a *app) install() *cobra.Command {
 	var o installOptions
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Install the definitions and the controllers, or print their manifests",
+		Long: `Install the definitions and the controllers. What stands already is brought up to date; running it again changes nothing.
+The order is the one the controllers apply by: definitions first, until the cluster serves them.`,
 		Example: `  sluice install                     # apply to the cluster of the kubeconfig
   sluice install --export > sluice.yaml
   sluice install --crds-only         # the definitions alone, for controllers that run outside`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
 			objects, err := manifests(a.namespace(), o)
 			if err != nil {
 				return err
@@ -39,44 +38,37 @@ func (a *app) install() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 			defer cancel()
-			return a.applyInstall(ctx, objects)
+			return a.applyInstall(ctx, objects, o)
 		},
 	}
 	f := c.Flags()
 	f.BoolVar(&o.export, "export", false, "print the manifests and change nothing")
 	f.BoolVar(&o.crdsOnly, "crds-only", false, "only the CustomResourceDefinitions")
-	f.StringVar(&o.image, "image", "", "container image of the controllers")
+	f.StringSliceVar(&o.components, "components", manager.AllControllers, "controllers to run")
+	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run beside those of --components")
+	f.StringVar(&o.image, "image", "", "container image of the controllers (default: --registry and --version)")
+	f.StringVar(&o.registry, "registry", "ghcr.io/sluice-gitops", "registry of the container image")
+	f.StringVar(&o.version, "version", defaultTag(), "tag of the container image")
+	f.StringVar(&o.pullSecret, "image-pull-secret", "", "Secret to pull the container image with")
+	f.StringVar(&o.clusterDomain, "cluster-domain", clusterDomain, "internal domain of the cluster")
+	f.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info or error")
+	f.BoolVar(&o.networkPolicy, "network-policy", true, "let only the namespace reach the artifacts")
+	f.StringSliceVar(&o.tolerations, "toleration-keys", nil, "taints that the controllers tolerate")
+	f.BoolVar(&o.allNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only the controllers' own")
 	return c
 }
 
-// manifests returns the objects to install in a namespace.
-func manifests(namespace string, o installOptions) ([]*unstructured.Unstructured, error) {
-	objects, err := config.Definitions()
-	if err != nil || o.crdsOnly {
-		return objects, err
-	}
-	controllers, err := config.Controllers(namespace)
-	if err != nil {
-		return nil, err
-	}
-	for _, obj := range controllers {
-		if obj.GetKind() == "Deployment" && o.image != "" {
-			if err := setImage(obj, o.image); err != nil {
-				return nil, err
-			}
+// check finds what would only fail in the cluster, where nobody looks.
+func (o installOptions) check() error {
+	for _, c := range o.controllers() {
+		if !slices.Contains(manager.AllControllers, c) {
+			return usagef("there is no component %q: choose from %s", c, strings.Join(manager.AllControllers, ", "))
 		}
 	}
-	return append(objects, controllers...), nil
-}
-
-func setImage(deployment *unstructured.Unstructured, image string) error {
-	path := []string{"spec", "template", "spec", "containers"}
-	containers, _, err := unstructured.NestedSlice(deployment.Object, path...)
-	if err != nil || len(containers) == 0 {
-		return errors.Join(err, errors.New("the Deployment has no container"))
+	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.logLevel) {
+		return usagef("unknown --log-level %q: choose trace, debug, info or error", o.logLevel)
 	}
-	containers[0].(map[string]any)["image"] = image
-	return unstructured.SetNestedSlice(deployment.Object, containers, path...)
+	return nil
 }
 
 func (a *app) export(objects []*unstructured.Unstructured) error {
@@ -92,8 +84,8 @@ func (a *app) export(objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// applyInstall applies the objects as the controllers apply theirs: definitions first, and established.
-func (a *app) applyInstall(ctx context.Context, objects []*unstructured.Unstructured) error {
+// applyInstall applies the objects as the controllers apply theirs.
+func (a *app) applyInstall(ctx context.Context, objects []*unstructured.Unstructured, o installOptions) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -103,13 +95,20 @@ func (a *app) applyInstall(ctx context.Context, objects []*unstructured.Unstruct
 		return err
 	}
 	defer cluster.Close()
-	a.step("installing %d objects", len(objects))
+	a.step("installing %d objects into namespace %s", len(objects), a.namespace())
+	a.live("waiting for the cluster to serve the definitions")
 	result, err := cluster.Apply(ctx, apply.Request{
 		Owner:   apply.Owner{Group: "app.kubernetes.io", Namespace: a.namespace(), Name: "sluice"},
 		Objects: objects,
 	})
 	for _, c := range result.Changes {
-		a.done("%s %s", strings.ToLower(c.Ref.Kind)+"/"+c.Ref.Name, c.Action)
+		a.done("%s %s", c.Ref, c.Action)
 	}
-	return err
+	if err != nil {
+		return explain("the install failed", err)
+	}
+	if !o.crdsOnly {
+		a.step("the controllers start now: kubectl -n %s rollout status deployment/sluice shows how", a.namespace())
+	}
+	return nil
 }

@@ -5,60 +5,86 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // kind is what the commands know of a kind; all else follows. A new kind is one more entry in kinds.
 type kind struct {
-	words    []string // how people name it, the first for messages
-	parent   string   // the word that stands before it: "source" for sources
-	new      func() reconcile.Object
-	list     func() client.ObjectList
-	revision func(reconcile.Object) string
-	suspend  func(reconcile.Object, bool)
-	source   func(reconcile.Object) (sourceRef, bool)
+	words   []string // how people name it, the first for messages
+	plural  string   // the word of `sluice get`
+	parent  string   // the word that stands before it: "source" for sources
+	new     func() reconcile.Object
+	list    func() client.ObjectList
+	columns []column                                    // between NAME and READY
+	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
+	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
 }
 
-// sourceRef names what an object is built from.
-type sourceRef struct{ kind, namespace, name string }
+// column of a table.
+type column struct {
+	head  string
+	value func(o reconcile.Object, wide bool) string
+}
 
 var kinds = []*kind{
 	{
-		words:  []string{"git", "gitrepository", "gitrepositories", "gitrepo"},
-		parent: "source",
-		new:    func() reconcile.Object { return &sourcev1.GitRepository{} },
-		list:   func() client.ObjectList { return &sourcev1.GitRepositoryList{} },
-		revision: func(o reconcile.Object) string {
-			if a := o.(*sourcev1.GitRepository).Status.Artifact; a != nil {
-				return a.Revision
-			}
-			return ""
-		},
+		words: []string{"git", "gitrepository", "gitrepositories", "gitrepo"}, plural: "git", parent: "source",
+		new:     func() reconcile.Object { return &sourcev1.GitRepository{} },
+		list:    func() client.ObjectList { return &sourcev1.GitRepositoryList{} },
+		columns: []column{revision(artifactRevision), suspended},
 		suspend: func(o reconcile.Object, s bool) { o.(*sourcev1.GitRepository).Spec.Suspend = s },
 	},
 	{
-		words:    []string{"kustomization", "kustomizations", "ks"},
-		new:      func() reconcile.Object { return &kustomizev1.Kustomization{} },
-		list:     func() client.ObjectList { return &kustomizev1.KustomizationList{} },
-		revision: func(o reconcile.Object) string { return o.(*kustomizev1.Kustomization).Status.LastAppliedRevision },
-		suspend:  func(o reconcile.Object, s bool) { o.(*kustomizev1.Kustomization).Spec.Suspend = s },
-		source: func(o reconcile.Object) (sourceRef, bool) {
+		words: []string{"kustomization", "kustomizations", "ks"}, plural: "kustomizations",
+		new:     func() reconcile.Object { return &kustomizev1.Kustomization{} },
+		list:    func() client.ObjectList { return &kustomizev1.KustomizationList{} },
+		columns: []column{revision(func(o reconcile.Object) string { return o.(*kustomizev1.Kustomization).Status.LastAppliedRevision }), suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*kustomizev1.Kustomization).Spec.Suspend = s },
+		source: func(o reconcile.Object) meta.ObjectReference {
 			r := o.(*kustomizev1.Kustomization).Spec.SourceRef
-			if r.Namespace == "" {
-				r.Namespace = o.GetNamespace()
-			}
-			return sourceRef{r.Kind, r.Namespace, r.Name}, true
+			return meta.ObjectReference{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 		},
 	},
 }
 
-// parents are the words that stand before a kind's.
-var parents = map[string][]string{"source": {"source", "sources", "src"}}
+// parents are the words that may stand before a kind's, and other words for them.
+var parents = map[string][]string{"source": {"sources", "src"}}
+
+var suspended = column{"SUSPENDED", func(o reconcile.Object, _ bool) string {
+	return map[bool]string{true: "True", false: "False"}[o.Schedule().Suspended]
+}}
+
+func revision(of func(reconcile.Object) string) column {
+	return column{"REVISION", func(o reconcile.Object, wide bool) string {
+		if wide {
+			return of(o)
+		}
+		return short(of(o))
+	}}
+}
+
+func artifactRevision(o reconcile.Object) string {
+	if a := o.(interface{ GetArtifact() *meta.Artifact }).GetArtifact(); a != nil {
+		return a.Revision
+	}
+	return ""
+}
+
+// short gives a revision as people read it: main@sha1:4f170ec8.
+func short(revision string) string {
+	i := strings.LastIndexByte(revision, ':')
+	if i < 0 || len(revision)-i <= 9 {
+		return revision
+	}
+	return revision[:i+9]
+}
 
 // title is the kind as the API names it.
 func (k *kind) title() string {
@@ -66,7 +92,13 @@ func (k *kind) title() string {
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
-// byTitle finds a kind by its name in the API.
+// path is how the kind is named on the command line.
+func (k *kind) path() string { return strings.TrimSpace(k.parent + " " + k.words[0]) }
+
+// get is the command that shows the kind's objects.
+func (k *kind) get() string { return "sluice get " + strings.TrimSpace(k.parent+" "+k.plural) }
+
+// byTitle finds a kind by its name in the API; nil if it is none of ours.
 func byTitle(title string) *kind {
 	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.title() == title })
 	if i < 0 {
@@ -90,4 +122,25 @@ func items(list client.ObjectList) ([]reconcile.Object, error) {
 		out = append(out, o)
 	}
 	return out, nil
+}
+
+// perKind adds a command for each kind, below the word of its parent.
+func (a *app) perKind(to *cobra.Command, make func(*kind) *cobra.Command) {
+	under := map[string]*cobra.Command{"": to}
+	for _, k := range kinds {
+		c := make(k)
+		if c == nil {
+			continue
+		}
+		if c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = a.completeNames(k)
+		}
+		if under[k.parent] == nil {
+			parent := group(k.parent, "The same for a "+k.parent, "  sluice "+to.Name()+" "+k.path()+" NAME")
+			parent.Aliases = parents[k.parent]
+			under[k.parent] = parent
+			to.AddCommand(parent)
+		}
+		under[k.parent].AddCommand(c)
+	}
 }

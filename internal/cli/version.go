@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+const devVersion = "dev"
+
 // Version is set by the release build; a build from source carries its commit.
-var Version = "dev"
+var Version = devVersion
 
 func (a *app) version() *cobra.Command {
 	var clientOnly bool
@@ -24,7 +26,7 @@ func (a *app) version() *cobra.Command {
   sluice version -o json`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info := map[string]string{"sluice": Version + revision(), "go": runtime.Version()}
+			info := map[string]string{"sluice": Version + commit(), "go": runtime.Version()}
 			if !clientOnly {
 				cfg, err := a.config()
 				if err != nil {
@@ -36,7 +38,7 @@ func (a *app) version() *cobra.Command {
 				}
 				v, err := d.ServerVersion()
 				if err != nil {
-					return fmt.Errorf("cannot reach the cluster: %w. Use --client for this binary alone", err)
+					return explain("cannot ask the cluster for its version; --client leaves it out", err)
 				}
 				info["kubernetes"] = v.GitVersion
 			}
@@ -73,7 +75,8 @@ func (a *app) printVersion(info map[string]string, output string) error {
 	return err
 }
 
-func revision() string {
+// commit returns +<hash> of a build from a checkout.
+func commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""

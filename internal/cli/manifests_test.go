@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// exported returns what install --export prints, without the definitions.
+func exported(t *testing.T, args ...string) string {
+	t.Helper()
+	r := run(t, append([]string{"install", "--export"}, args...)...).wants(t, exitOK)
+	objects, err := decode([]byte(r.out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, o := range objects {
+		if o.GetKind() == "CustomResourceDefinition" {
+			continue
+		}
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("---\n" + string(text))
+	}
+	return b.String()
+}
+
+func TestExport(t *testing.T) {
+	golden(t, "export.yaml", exported(t))
+}
+
+func TestExportInAnotherWay(t *testing.T) {
+	golden(t, "export-options.yaml", exported(t, "-n", "gitops", "--components", "source-controller", "--components-extra", "kustomize-controller",
+		"--registry", "registry.example.com/mirror", "--version", "v1.2.3", "--image-pull-secret", "pull", "--cluster-domain", "example.internal",
+		"--log-level", "debug", "--network-policy=false", "--toleration-keys", "dedicated", "--watch-all-namespaces=false"))
+}
+
+func TestExportStartsWithTheNamespaceAndHoldsTheDefinitions(t *testing.T) {
+	objects, err := decode([]byte(run(t, "install", "--export").wants(t, exitOK).out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range objects {
+		kinds = append(kinds, o.GetKind())
+	}
+	if kinds[0] != "Namespace" || !slices.Contains(kinds, "CustomResourceDefinition") {
+		t.Errorf("got %q", kinds)
+	}
+	only, err := decode([]byte(run(t, "install", "--export", "--crds-only").wants(t, exitOK).out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range only {
+		if o.GetKind() != "CustomResourceDefinition" {
+			t.Errorf("--crds-only prints a %s", o.GetKind())
+		}
+	}
+}
