@@ -20,6 +20,10 @@ import (
 // Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is the artifact
 // that the object has now, nil when it has none. If the store holds this tree of this revision whole, nothing is written.
 func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+	if err := tree.Check(); err != nil {
+		return nil, fault.New(meta.StorageOperationFailedReason, "revision %s cannot be an artifact", revision).Because(err).
+			WithHint("Rename the file. The last artifact keeps being served").Final()
+	}
 	relative := path.Join(key.dir(), fileName(revision, tree.root.ID, suffix))
 	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
 		if st, err := s.check(relative); err == nil {
