@@ -147,19 +147,6 @@ func newKernel(mgr ctrlmanager.Manager, o Options) *reconcile.Kernel {
 	}
 }
 
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
-	return reconcile.Register(mgr, k, reconcile.Kind[*sourcev1.GitRepository]{
-		GroupKind:  source.GitRepositoryGroupKind,
-		New:        func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
-		Concurrent: o.Concurrent,
-		Step: &source.GitRepository{
-			Secrets: mgr.GetAPIReader(),
-			Store:   s.store,
-			Dir:     filepath.Join(o.StoragePath, "mirrors"),
-		},
-	})
-}
-
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
 	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), source.GitRepositoryGroupKind, &sourcev1.GitRepository{}, sync.SourceMoved); err != nil {
 		return err
