@@ -14,7 +14,11 @@ const GitRepositoryKind = "GitRepository"
 // Condition types of sources.
 const (
 	ArtifactInStorageCondition      = "ArtifactInStorage"
+	ArtifactOutdatedCondition       = "ArtifactOutdated"
+	BuildFailedCondition            = "BuildFailed"
 	FetchFailedCondition            = "FetchFailed"
+	IncludeUnavailableCondition     = "IncludeUnavailable"
+	SourceVerifiedCondition         = "SourceVerified"
 	StorageOperationFailedCondition = "StorageOperationFailed"
 )
 
@@ -212,6 +216,9 @@ func (r *GitRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 
 // GetArtifact returns the last artifact; nil when there is none.
 func (r *GitRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
+
+// SetArtifact sets the last artifact.
+func (r *GitRepository) SetArtifact(a *meta.Artifact) { r.Status.Artifact = a }
 
 // Schedule returns when and for how long the repository is reconciled.
 func (r *GitRepository) Schedule() meta.Schedule {
