@@ -102,8 +102,8 @@ func newMemoryTree(files map[string]file) *Tree {
 	return NewTree(finish(root), content)
 }
 
-// size is how many bytes the tree's files hold together.
-func (t *Tree) size() (sum int64) {
+// Size is how many bytes the tree's files hold together.
+func (t *Tree) Size() (sum int64) {
 	_ = t.Walk(func(_ string, e *Entry) error { // never fails
 		n, _ := t.content.Size(e.ID) // unknown counts as nothing
 		sum += n
