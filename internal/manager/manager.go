@@ -75,7 +75,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := storage.serve(mgr); err != nil {
 		return err
 	}
-	kernel := newKernel(mgr, o)
+	events, end, err := recordEvents(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	defer end()
+	kernel := newKernel(mgr, events, o)
 	if o.runs(SourceController) {
 		if err := runSources(mgr, kernel, storage, o); err != nil {
 			return err
@@ -137,29 +142,16 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
 }
 
-func newKernel(mgr ctrlmanager.Manager, o Options) *reconcile.Kernel {
+func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *reconcile.Kernel {
 	retry := o.Retry
 	retry.Jitter = float64(o.JitterPercentage) / 100
 	return &reconcile.Kernel{
 		Client: mgr.GetClient(),
 		Edges:  reconcile.NewEdges(),
-		Events: reconcile.ToCluster(mgr.GetEventRecorder("sluice")),
+		Events: events,
 		Clock:  clock.RealClock{},
 		Retry:  retry,
 	}
-}
-
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
-	return reconcile.Register(mgr, k, reconcile.Kind[*sourcev1.GitRepository]{
-		GroupKind:  source.GitRepositoryGroupKind,
-		New:        func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
-		Concurrent: o.Concurrent,
-		Step: &source.GitRepository{
-			Secrets: mgr.GetAPIReader(),
-			Store:   s.store,
-			Dir:     filepath.Join(o.StoragePath, "mirrors"),
-		},
-	})
 }
 
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
