@@ -97,7 +97,7 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	}
 	size := st.info.Size()
 	a := &meta.Artifact{
-		Path: relative, URL: fmt.Sprintf("http://%s/%s", s.host, relative), Revision: revision,
+		Path: relative, URL: s.Address(relative), Revision: revision,
 		Digest: st.digest, Checksum: strings.TrimPrefix(st.digest, "sha256:"), Size: &size,
 		LastUpdateTime: metav1.NewTime(updated.Truncate(time.Second)),
 	}
@@ -126,6 +126,9 @@ func (s *Store) placeNew(u *unfinished, key Key, revision, ext string) (string, 
 	st, err := s.place(u, relative)
 	return relative, st, err
 }
+
+// Address returns the URL that an artifact's path is served under.
+func (s *Store) Address(relative string) string { return fmt.Sprintf("http://%s/%s", s.host, relative) }
 
 func (s *Store) register(key Key, r registered) {
 	s.mu.Lock()
