@@ -66,6 +66,9 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 }
 
 func (f *Fetcher) fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
+	if tree := f.recall(a.Digest); tree != nil {
+		return tree, nil // another was done with it just now
+	}
 	var local error
 	if f.Store != nil {
 		tree, err := f.Store.Tree(a)

@@ -9,20 +9,22 @@ import (
 )
 
 // memory is Content that is held in memory, by the digest of content and mode.
-type memory map[string][]byte
+type memory struct{ byID map[string][]byte }
 
-func (m memory) Size(id string) (int64, error) {
+func (m *memory) Size(id string) (int64, error) {
 	b, err := m.Read(id)
 	return int64(len(b)), err
 }
 
-func (m memory) Read(id string) ([]byte, error) {
-	b, ok := m[id]
+func (m *memory) Read(id string) ([]byte, error) {
+	b, ok := m.byID[id]
 	if !ok {
-		return nil, fmt.Errorf("content %s: %w", id, fs.ErrNotExist)
+		return nil, unknown(id)
 	}
 	return b, nil
 }
+
+func unknown(id string) error { return fmt.Errorf("content %s: %w", id, fs.ErrNotExist) }
 
 // file is what a tree in memory is made of.
 type file struct {
@@ -32,7 +34,7 @@ type file struct {
 
 // newMemoryTree makes a tree of files by path. Paths are valid by io/fs, and no file stands where another needs a directory.
 func newMemoryTree(files map[string]file) *Tree {
-	content := memory{}
+	content := &memory{map[string][]byte{}}
 	type building struct {
 		entries map[string]Entry
 		dirs    map[string]*building
@@ -50,7 +52,7 @@ func newMemoryTree(files map[string]file) *Tree {
 		}
 		sum := sha256.Sum256(f.data)
 		id := fmt.Sprintf("%o:%s", uint32(f.mode), hex.EncodeToString(sum[:]))
-		content[id] = f.data
+		content.byID[id] = f.data
 		base := parts[len(parts)-1]
 		at.entries[base] = Entry{Name: base, Mode: f.mode, ID: id}
 	}

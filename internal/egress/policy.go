@@ -2,7 +2,7 @@
 // so that one that is broken, slow or tired of us never delays the sources of another; which bounds what a remote can make us wait for;
 // and which never carries a credential to where it was not meant for.
 //
-// Errors are faults without a reason: the kind that asked gives its own. None holds a credential, or more of a URL than its host.
+// Errors are faults, most without a reason: the kind that asked gives its own. None holds a credential, or more of a URL than its host.
 package egress
 
 import (
@@ -108,6 +108,15 @@ func (p *Policy) forgetTransports() {
 			t.base.CloseIdleConnections()
 			delete(p.transports, key)
 		}
+	}
+}
+
+// CloseIdleConnections closes the connections that no request uses now.
+func (p *Policy) CloseIdleConnections() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.transports {
+		t.base.CloseIdleConnections()
 	}
 }
 

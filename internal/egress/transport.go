@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // maxHeader bounds, in bytes, the header of an answer.
@@ -173,7 +176,7 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 func proxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 	switch {
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return failed("the proxy refused the login").WithHint("Check username and password in the Secret of spec.proxySecretRef")
+		return fault.New(meta.AuthenticationFailedReason, "the proxy refused the login").WithHint("Check username and password in the Secret of spec.proxySecretRef")
 	case resp.StatusCode/100 != 2:
 		return failed("the proxy refused the connection (%d)", resp.StatusCode).WithHint("Check what the proxy allows")
 	}
