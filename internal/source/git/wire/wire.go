@@ -31,7 +31,8 @@ const maxAdvertisement = 64 << 20
 type Remote struct {
 	URL         string // http, https or ssh
 	Credentials auth.GitCredentials
-	ProxyURL    string // for http and https; the environment's proxy when empty
+	Identity    string // who logs in, for credentials that are renewed: it stands for them where they are compared
+	ProxyURL    string // the environment's proxy when empty
 	Scratch     string // directory for a file that lives for a moment; the system's when empty
 }
 
