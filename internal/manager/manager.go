@@ -81,6 +81,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	defer end()
 	kernel := newKernel(mgr, events, o)
+	// Kustomizations build on sources, and so do sources that include others.
+	if err := reconcile.Observe(ctx, kernel.Edges, mgr.GetCache(), source.GitRepositoryGroupKind, &sourcev1.GitRepository{}, sync.SourceMoved); err != nil {
+		return err
+	}
 	if o.runs(SourceController) {
 		if err := runSources(mgr, kernel, storage, o); err != nil {
 			return err
@@ -159,9 +163,6 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 }
 
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
-	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), source.GitRepositoryGroupKind, &sourcev1.GitRepository{}, sync.SourceMoved); err != nil {
-		return err
-	}
 	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), sync.KustomizationGroupKind, &kustomizev1.Kustomization{}, sync.DependencyMoved); err != nil {
 		return err
 	}

@@ -26,6 +26,17 @@ const (
 // Reference says which revision counts. Precedence: Commit, Name, SemVer, Tag, Branch.
 type Reference struct{ Branch, Tag, SemVer, Name, Commit string }
 
+// LeadsToTag tells whether it is a tag that counts.
+func (r Reference) LeadsToTag() bool {
+	switch {
+	case r.Commit != "":
+		return false
+	case r.Name != "":
+		return strings.HasPrefix(r.Name, tagPrefix)
+	}
+	return r.SemVer != "" || r.Tag != ""
+}
+
 // Revision is a commit and the reference that led to it.
 type Revision struct {
 	Ref    string // short for branches and tags, in full for others, empty for a bare commit
