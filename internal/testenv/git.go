@@ -114,6 +114,12 @@ func (g *Git) Run(repo string, args ...string) string {
 	return g.git(repo, "", args...)
 }
 
+// Object writes an object as it is, such as a commit that is signed, and returns its hash.
+func (g *Git) Object(repo, kind, content string) string {
+	g.tb.Helper()
+	return g.git(repo, content, "hash-object", "-w", "--stdin", "-t", kind)
+}
+
 // Stats returns the server's counts: advertisements, fetches, pushes, bytesSent and bytesReceived.
 func (g *Git) Stats() map[string]int64 {
 	g.tb.Helper()

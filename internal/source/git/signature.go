@@ -124,7 +124,7 @@ func (r *repository) verifyTag(revision Revision, name string, trusted *Trusted,
 			return signer, nil
 		}
 		if _, target, err = r.tag(target); err != nil {
-			return "", err
+			break // another commit
 		}
 	}
 	return "", fmt.Errorf("it does not lead to commit %s", revision.Commit)
