@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -325,6 +326,14 @@ func updated(t *testing.T, m *View, remote Remote, ref Reference) Revision {
 		t.Fatal(err)
 	}
 	return rev
+}
+
+func names(t *testing.T, tree *artifact.Tree) (names []string) {
+	t.Helper()
+	if err := tree.Walk(func(name string, _ *artifact.Entry) error { names = append(names, name); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 func subset(f fs.FS, dir string) fs.FS {
