@@ -29,6 +29,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -45,6 +46,7 @@ func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(sourcev1.AddToScheme(s))
+	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	return s
 }
@@ -73,7 +75,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := storage.serve(mgr); err != nil {
 		return err
 	}
-	kernel := newKernel(mgr, o)
+	events, end, err := recordEvents(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	defer end()
+	kernel := newKernel(mgr, events, o)
 	if o.runs(SourceController) {
 		if err := runSources(mgr, kernel, storage, o); err != nil {
 			return err
@@ -119,10 +126,14 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 		return nil, fmt.Errorf("--watch-configs-label-selector %q: %w", o.ConfigsSelector, err)
 	}
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
-		&sourcev1.GitRepository{}:    {Label: ours},
-		&kustomizev1.Kustomization{}: {Label: ours},
-		configMetadata("ConfigMap"):  {Label: configs},
-		configMetadata("Secret"):     {Label: configs},
+		configMetadata("ConfigMap"): {Label: configs},
+		configMetadata("Secret"):    {Label: configs},
+	}
+	for _, obj := range []client.Object{
+		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
+		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
+	} {
+		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	mgr, err := ctrlmanager.New(cfg, options)
@@ -135,29 +146,16 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
 }
 
-func newKernel(mgr ctrlmanager.Manager, o Options) *reconcile.Kernel {
+func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *reconcile.Kernel {
 	retry := o.Retry
 	retry.Jitter = float64(o.JitterPercentage) / 100
 	return &reconcile.Kernel{
 		Client: mgr.GetClient(),
 		Edges:  reconcile.NewEdges(),
-		Events: reconcile.ToCluster(mgr.GetEventRecorder("sluice")),
+		Events: events,
 		Clock:  clock.RealClock{},
 		Retry:  retry,
 	}
-}
-
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
-	return reconcile.Register(mgr, k, reconcile.Kind[*sourcev1.GitRepository]{
-		GroupKind:  source.GitRepositoryGroupKind,
-		New:        func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
-		Concurrent: o.Concurrent,
-		Step: &source.GitRepository{
-			Secrets: mgr.GetAPIReader(),
-			Store:   s.store,
-			Dir:     filepath.Join(o.StoragePath, "mirrors"),
-		},
-	})
 }
 
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {

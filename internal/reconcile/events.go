@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/recorder"
+	"k8s.io/client-go/tools/events"
 )
 
 const (
@@ -30,9 +30,9 @@ type Events interface {
 }
 
 // ToCluster returns Events that become Kubernetes events.
-func ToCluster(r recorder.EventRecorder) Events { return clusterEvents{r} }
+func ToCluster(r events.AnnotatedEventRecorder) Events { return clusterEvents{r} }
 
-type clusterEvents struct{ recorder recorder.EventRecorder }
+type clusterEvents struct{ recorder events.AnnotatedEventRecorder }
 
 func (c clusterEvents) Emit(group string, obj Object, e Event) {
 	annotations := map[string]string{}

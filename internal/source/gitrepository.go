@@ -11,13 +11,9 @@ import (
 	"path/filepath"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -37,9 +33,9 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
-// GitRepository is the domain step of the kind: resolve the reference, fetch what is new, store the artifact.
+// GitRepository fetches the kind: it resolves the reference and brings a mirror to it.
 type GitRepository struct {
-	Secrets client.Reader // reads Secrets past the cache
+	Secrets Secrets
 	Store   *artifact.Store
 	Dir     string // where the mirrors are kept
 
@@ -51,107 +47,58 @@ type GitRepository struct {
 type mirror struct {
 	*git.Mirror
 	dir string
-	put string // the content key of the artifact that this process put last
 }
 
 // References lists what the repository builds on.
 func (g *GitRepository) References(obj *sourcev1.GitRepository) []reconcile.Ref {
-	if obj.Spec.SecretRef == nil {
-		return nil
-	}
-	return []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, obj.Spec.SecretRef.Name)}
+	return secretRefs(obj.Namespace, obj.Spec.SecretRef)
 }
 
-// Reconcile brings the artifact to the revision that the reference points at.
-func (g *GitRepository) Reconcile(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository]) reconcile.Outcome {
+// Fetch brings the mirror to the revision that the reference points at.
+func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository]) (*Revision, error) {
 	obj := pass.Object
-	if a := obj.Status.Artifact; a != nil && g.Store.Verify(ctx, gitRepositoryKey(obj), a) != nil {
-		obj.Status.Artifact = nil // no longer there whole: fetched and written again
-		reconcile.Unmark(obj, sourcev1.ArtifactInStorageCondition)
-	}
-	fetched, err := g.fetch(ctx, obj)
+	m, revision, err := g.update(ctx, obj)
 	if err != nil {
-		return failed(obj, sourcev1.FetchFailedCondition, err)
+		return nil, err
 	}
-	reconcile.Unmark(obj, sourcev1.FetchFailedCondition)
-
-	revision := fetched.revision.String()
-	if content := contentKey(obj, revision); !obj.Status.Artifact.HasRevision(revision) || fetched.mirror.put != content {
-		if err := g.store(ctx, obj, fetched); err != nil {
-			return failed(obj, sourcev1.StorageOperationFailedCondition, err)
+	put := func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error) {
+		tree, err := m.Tree(revision, obj.Spec.Ignore)
+		if err != nil {
+			return nil, err
 		}
-		fetched.mirror.put = content
+		a, err := g.Store.Put(ctx, key, tree, revision.String(), current)
+		if err == nil {
+			obj.Status.ObservedIgnore = obj.Spec.Ignore
+		}
+		return a, err
 	}
-	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
-	message := fmt.Sprintf("stored artifact for revision '%s'", revision)
-	reconcile.Mark(obj, sourcev1.ArtifactInStorageCondition, metav1.ConditionTrue, meta.SucceededReason, message)
-	return reconcile.Ready(meta.SucceededReason, "%s", message).
-		About("revision", revision).About("digest", obj.Status.Artifact.Digest)
+	return &Revision{Name: revision.String(), Content: ptr.Deref(obj.Spec.Ignore, ""), Put: put}, nil
 }
 
-// fetched is a revision that the mirror holds.
-type fetched struct {
-	mirror   *mirror
-	revision git.Revision
-}
-
-// contentKey tells artifacts of one object apart.
-func contentKey(obj *sourcev1.GitRepository, revision string) string {
-	return revision + "\n" + ptr.Deref(obj.Spec.Ignore, "")
-}
-
-// fetch resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
-func (g *GitRepository) fetch(ctx context.Context, obj *sourcev1.GitRepository) (fetched, error) {
+// update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
+func (g *GitRepository) update(ctx context.Context, obj *sourcev1.GitRepository) (*mirror, git.Revision, error) {
 	if err := refuse(obj); err != nil {
-		return fetched{}, err
+		return nil, git.Revision{}, err
 	}
 	remote, err := g.remote(ctx, obj)
 	if err != nil {
-		return fetched{}, err
+		return nil, git.Revision{}, err
 	}
 	m, err := g.open(obj)
 	if err != nil {
-		return fetched{}, err
+		return nil, git.Revision{}, err
 	}
 	revision, err := m.Update(ctx, remote, reference(obj.Spec.Reference))
-	return fetched{m, revision}, err
-}
-
-// store packages the revision and drops the artifacts that retention no longer keeps.
-func (g *GitRepository) store(ctx context.Context, obj *sourcev1.GitRepository, f fetched) error {
-	tree, err := f.mirror.Tree(f.revision, obj.Spec.Ignore)
-	if err != nil {
-		return err
-	}
-	key := gitRepositoryKey(obj)
-	a, err := g.Store.Put(ctx, key, tree, f.revision.String(), obj.Status.Artifact)
-	if err != nil {
-		return err
-	}
-	obj.Status.Artifact = a
-	obj.Status.ObservedIgnore = obj.Spec.Ignore
-	_, err = g.Store.Collect(key, a)
-	return err
+	return m, revision, err
 }
 
 func (g *GitRepository) remote(ctx context.Context, obj *sourcev1.GitRepository) (git.Remote, error) {
-	remote := git.Remote{URL: obj.Spec.URL}
-	data := map[string][]byte{}
-	if ref := obj.Spec.SecretRef; ref != nil {
-		var secret corev1.Secret
-		err := g.Secrets.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name}, &secret)
-		if apierrors.IsNotFound(err) {
-			return remote, fault.New(meta.AuthenticationFailedReason, "Secret '%s/%s' not found", obj.Namespace, ref.Name).
-				WithHint("Create it, or correct spec.secretRef")
-		}
-		if err != nil {
-			return remote, fault.New(meta.AuthenticationFailedReason, "cannot read Secret '%s/%s'", obj.Namespace, ref.Name).Because(err)
-		}
-		data = secret.Data
+	data, err := g.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef")
+	if err != nil {
+		return git.Remote{}, err
 	}
 	credentials, err := auth.Git(obj.Spec.URL, data)
-	remote.Credentials = credentials
-	return remote, err
+	return git.Remote{URL: obj.Spec.URL, Credentials: credentials}, err
 }
 
 // open returns the object's kept mirror. It is kept by URL: a changed one starts anew and drops the old.
@@ -184,8 +131,8 @@ func (g *GitRepository) open(obj *sourcev1.GitRepository) (*mirror, error) {
 	return m, nil
 }
 
-// Finalize removes the artifact and the mirror.
-func (g *GitRepository) Finalize(_ context.Context, obj *sourcev1.GitRepository) error {
+// Forget removes the mirror.
+func (g *GitRepository) Forget(_ context.Context, obj *sourcev1.GitRepository) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var closed error
@@ -193,13 +140,7 @@ func (g *GitRepository) Finalize(_ context.Context, obj *sourcev1.GitRepository)
 		closed = m.Close()
 		delete(g.mirrors, obj.UID)
 	}
-	return errors.Join(closed,
-		os.RemoveAll(filepath.Join(g.Dir, string(obj.UID))),
-		g.Store.Remove(gitRepositoryKey(obj)))
-}
-
-func gitRepositoryKey(obj *sourcev1.GitRepository) artifact.Key {
-	return artifact.Key{Kind: sourcev1.GitRepositoryKind, Namespace: obj.Namespace, Name: obj.Name}
+	return errors.Join(closed, os.RemoveAll(filepath.Join(g.Dir, string(obj.UID))))
 }
 
 // keepOnly removes everything in dir but the entry called name.
@@ -222,12 +163,6 @@ func reference(ref *sourcev1.GitRepositoryRef) git.Reference {
 		return git.Reference{}
 	}
 	return git.Reference{Branch: ref.Branch, Tag: ref.Tag, SemVer: ref.SemVer, Name: ref.Name, Commit: ref.Commit}
-}
-
-// failed reports a failure in a condition of its own beside Ready. The last artifact stays and keeps being served.
-func failed(obj reconcile.Object, condition string, err error) reconcile.Outcome {
-	reconcile.Mark(obj, condition, metav1.ConditionTrue, fault.Reason(err, meta.FailedReason), err.Error())
-	return reconcile.Failed(err)
 }
 
 // refuse fails closed on fields whose meaning is to guard or to complete the content, which this controller cannot honour.

@@ -1,0 +1,41 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// lastWords is how long events that were recorded before the end may still take to be written.
+const lastWords = 5 * time.Second
+
+// recordEvents returns where events go, and what ends it. It outlives ctx, so that what was said last is written, too.
+func recordEvents(ctx context.Context, mgr ctrlmanager.Manager) (reconcile.Events, func(), error) {
+	c, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot record events: %w", err)
+	}
+	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("cannot record events: %w", err)
+	}
+	end := func() {
+		time.AfterFunc(lastWords, func() {
+			broadcaster.Shutdown()
+			stop()
+		})
+	}
+	recorder, ok := broadcaster.NewRecorder(mgr.GetScheme(), "sluice").(events.AnnotatedEventRecorder)
+	if !ok {
+		panic("client-go's recorder has always taken annotations")
+	}
+	return reconcile.ToCluster(recorder), end, nil
+}

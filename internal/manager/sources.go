@@ -1,0 +1,47 @@
+package manager
+
+import (
+	"errors"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source"
+)
+
+// sources starts the controllers of the source kinds.
+type sources struct {
+	mgr     ctrlmanager.Manager
+	kernel  *reconcile.Kernel
+	storage *storage
+	options Options
+	secrets source.Secrets
+}
+
+func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
+	r := &sources{mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()}}
+	return errors.Join(
+		r.gitRepositories(),
+	)
+}
+
+func (r *sources) gitRepositories() error {
+	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
+		Secrets: r.secrets,
+		Store:   r.storage.store,
+		Dir:     filepath.Join(r.options.StoragePath, "mirrors"),
+	})
+}
+
+// keep starts the controller of a kind whose objects keep an artifact.
+func keep[T source.Object](r *sources, gk schema.GroupKind, newObject func() T, fetcher source.Fetcher[T]) error {
+	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[T]{
+		GroupKind:  gk,
+		New:        newObject,
+		Concurrent: r.options.Concurrent,
+		Step:       &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
+	})
+}

@@ -1,0 +1,196 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// Object is a source: an object that keeps an artifact.
+type Object interface {
+	reconcile.Object
+	GetArtifact() *meta.Artifact
+	SetArtifact(*meta.Artifact)
+}
+
+// Fetcher is what a kind of source supplies: how it comes by a revision.
+type Fetcher[T Object] interface {
+	// References lists what the source builds on. A change of one of them wakes it.
+	References(obj T) []reconcile.Ref
+	// Fetch finds the revision that counts, fetches what is new of it and verifies it. It may set conditions and status
+	// fields of the kind's own. An error becomes the condition FetchFailed, unless [In] says another.
+	Fetch(ctx context.Context, pass *reconcile.Pass[T]) (*Revision, error)
+	// Forget removes what the source keeps beside its artifact. It must be idempotent.
+	Forget(ctx context.Context, obj T) error
+}
+
+// Revision is a fetched and verified revision.
+type Revision struct {
+	// Name is the revision in the documented form, such as main@sha1:<commit>.
+	Name string
+	// Content tells artifacts of one revision apart, such as by the ignore rules.
+	Content string
+	// Put stores the artifact and then notes in the status what it was made of. It is called only when the revision or its
+	// content is not the one that the object has.
+	Put func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error)
+	// Message of the condition Ready; it says that the artifact was stored when empty.
+	Message string
+	// Reason of the condition Ready; Succeeded when empty.
+	Reason string
+}
+
+// Keeper is the domain step that all sources share: fetch, store, and keep the last good artifact whatever happens.
+type Keeper[T Object] struct {
+	Kind    schema.GroupKind
+	Store   *artifact.Store
+	Fetcher Fetcher[T]
+
+	put sync.Map // from artifact.Key to the revision and content that this process put last
+}
+
+// References implements [reconcile.Step].
+func (k *Keeper[T]) References(obj T) []reconcile.Ref { return k.Fetcher.References(obj) }
+
+// Reconcile brings the artifact to the revision that counts.
+func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reconcile.Outcome {
+	obj, key := pass.Object, k.key(pass.Object)
+	if a := obj.GetArtifact(); a != nil && k.Store.Verify(ctx, key, a) != nil {
+		obj.SetArtifact(nil) // no longer there whole: fetched and written again
+		reconcile.Unmark(obj, sourcev1.ArtifactInStorageCondition)
+	}
+	revision, err := k.Fetcher.Fetch(ctx, pass)
+	if err != nil {
+		return failed(obj, conditionOf(err), err)
+	}
+	for _, c := range []string{sourcev1.FetchFailedCondition, sourcev1.BuildFailedCondition, sourcev1.IncludeUnavailableCondition} {
+		reconcile.Unmark(obj, c)
+	}
+	if err := k.store(ctx, obj, key, revision); err != nil {
+		return failed(obj, sourcev1.StorageOperationFailedCondition, err)
+	}
+	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
+	return k.ready(obj, revision)
+}
+
+// store puts the artifact if it is not the one at hand, and drops those that retention no longer keeps.
+func (k *Keeper[T]) store(ctx context.Context, obj T, key artifact.Key, revision *Revision) error {
+	content := revision.Name + "\n" + revision.Content
+	if last, _ := k.put.Load(key); last != content || !obj.GetArtifact().HasRevision(revision.Name) {
+		if obj.GetArtifact() != nil && !obj.GetArtifact().HasRevision(revision.Name) {
+			reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, sourcev1.NewRevisionReason,
+				fmt.Sprintf("new revision '%s' is being stored", revision.Name))
+		}
+		a, err := revision.Put(ctx, key, obj.GetArtifact())
+		if err != nil {
+			return err
+		}
+		obj.SetArtifact(a)
+		k.put.Store(key, content)
+	}
+	reconcile.Unmark(obj, sourcev1.ArtifactOutdatedCondition)
+	_, err := k.Store.Collect(key, obj.GetArtifact())
+	return err
+}
+
+func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
+	stored := fmt.Sprintf("stored artifact for revision '%s'", revision.Name)
+	reconcile.Mark(obj, sourcev1.ArtifactInStorageCondition, metav1.ConditionTrue, meta.SucceededReason, stored)
+	message, reason := revision.Message, revision.Reason
+	if message == "" {
+		message = stored
+	}
+	if reason == "" {
+		reason = meta.SucceededReason
+	}
+	return reconcile.Ready(reason, "%s", message).
+		About("revision", revision.Name).About("digest", obj.GetArtifact().Digest)
+}
+
+// Finalize removes the artifact and what else is kept of the source.
+func (k *Keeper[T]) Finalize(ctx context.Context, obj T) error {
+	if err := k.Fetcher.Forget(ctx, obj); err != nil {
+		return err
+	}
+	k.put.Delete(k.key(obj))
+	return k.Store.Remove(k.key(obj))
+}
+
+func (k *Keeper[T]) key(obj T) artifact.Key {
+	return artifact.Key{Kind: k.Kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// In says which condition tells of the error, for a step that has one of its own.
+func In(condition string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &conditioned{err, condition}
+}
+
+type conditioned struct {
+	error
+	condition string
+}
+
+func (c *conditioned) Unwrap() error { return c.error }
+
+func conditionOf(err error) string {
+	var c *conditioned
+	if errors.As(err, &c) {
+		return c.condition
+	}
+	return sourcev1.FetchFailedCondition
+}
+
+// failed reports a failure in a condition of its own beside Ready. The last artifact stays and keeps being served.
+func failed(obj reconcile.Object, condition string, err error) reconcile.Outcome {
+	reconcile.Mark(obj, condition, metav1.ConditionTrue, fault.Reason(err, meta.FailedReason), err.Error())
+	return reconcile.Failed(err)
+}
+
+// Secrets reads the Secrets that sources refer to.
+type Secrets struct {
+	Reader client.Reader // past the cache: Secrets are not kept in memory
+}
+
+// Data returns the data of the Secret that a field of an object names; nothing when it names none.
+func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObjectReference, field string) (map[string][]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	var secret corev1.Secret
+	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, fault.New(meta.AuthenticationFailedReason, "Secret '%s/%s' not found", namespace, ref.Name).
+			WithHint("Create it, or correct %s", field)
+	}
+	if err != nil {
+		return nil, fault.New(meta.AuthenticationFailedReason, "cannot read Secret '%s/%s' of %s", namespace, ref.Name, field).Because(err)
+	}
+	return secret.Data, nil
+}
+
+// secretRefs lists the Secrets that are named, as references that wake the object.
+func secretRefs(namespace string, names ...*meta.LocalObjectReference) []reconcile.Ref {
+	var refs []reconcile.Ref
+	for _, n := range names {
+		if n != nil {
+			refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, namespace, n.Name))
+		}
+	}
+	return refs
+}
