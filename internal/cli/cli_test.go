@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"flag"
@@ -94,7 +95,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newApp() *app {
-	return &app{in: strings.NewReader(""), out: newScreen(io.Discard), err: newScreen(io.Discard), flags: genericclioptions.NewConfigFlags(true)}
+	return &app{in: bufio.NewReader(strings.NewReader("")), out: newScreen(io.Discard), err: newScreen(io.Discard), flags: genericclioptions.NewConfigFlags(true)}
 }
 
 // TestCommands checks that every command explains itself, and that their names are the ones users know.
