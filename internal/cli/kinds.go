@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -149,15 +150,18 @@ func madeBy(o reconcile.Object, _ bool) string {
 	return ref.Kind + "/" + cmp.Or(ref.Namespace, o.GetNamespace()) + "/" + ref.Name
 }
 
-// suspendByAnnotation suspends a generator: its kind has no field for it.
+// suspendByAnnotation suspends or resumes a generator: its kind has no field for it. As its generation stays, a resume asks
+// for a reconcile, so that the old status is not taken for the outcome.
 func suspendByAnnotation(o reconcile.Object, suspend bool) {
 	annotations := maps.Clone(o.GetAnnotations())
-	delete(annotations, extensionsv1beta1.ReconcileAnnotation)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	if suspend {
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
 		annotations[extensionsv1beta1.ReconcileAnnotation] = extensionsv1beta1.ReconcileDisabled
+	} else {
+		delete(annotations, extensionsv1beta1.ReconcileAnnotation)
+		annotations[meta.ReconcileRequestAnnotation] = time.Now().Format(time.RFC3339Nano)
 	}
 	o.SetAnnotations(annotations)
 }
