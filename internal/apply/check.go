@@ -153,7 +153,10 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		if err != nil {
 			return err
 		}
-		same = live.GetResourceVersion() == i.version && digest(live, r.options.FieldManager) == digest(wouldBe, r.options.FieldManager)
+		same = digest(live, r.options.FieldManager) == digest(wouldBe, r.options.FieldManager)
+		if !same && !again && live.GetResourceVersion() != i.version {
+			return r.dryRun(ctx, i, true) // it changed in between
+		}
 	}
 	if same {
 		r.commit(owner, i, wouldBe, Unchanged)

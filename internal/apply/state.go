@@ -53,10 +53,12 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 	}
 }
 
-// begin notes that an item is being written.
+// begin notes that an item is being written. The owner counts as one of ours from here on, as the watch may tell of the
+// write before it returns.
 func (c *Cluster) begin(owner Owner, i *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.admit(owner)
 	if a := c.states[owner][i.ref.key()]; a != nil {
 		a.busy = true
 	}
@@ -85,11 +87,16 @@ func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured, 
 	if old := c.states[owner][i.ref.key()]; old != nil {
 		c.detach(old)
 	}
+	c.admit(owner)
+	c.states[owner][i.ref.key()] = next
+	w.judge(next)
+}
+
+// admit makes room for what is known of an owner's objects. The caller holds the lock.
+func (c *Cluster) admit(owner Owner) {
 	if c.states[owner] == nil {
 		c.states[owner] = map[Ref]*applied{}
 	}
-	c.states[owner][i.ref.key()] = next
-	w.judge(next)
 }
 
 // retain forgets the owner's objects that are not among the items.
@@ -160,4 +167,5 @@ func (c *Cluster) Forget(owner Owner) {
 	for _, a := range c.states[owner] {
 		c.drop(a)
 	}
+	delete(c.states, owner)
 }

@@ -239,20 +239,28 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 		headers []tar.Header
 		says    string
 	}{
-		"a path out":             {[]tar.Header{{Name: "../x", Typeflag: tar.TypeReg}}, "leads out"},
-		"a path out, hidden":     {[]tar.Header{{Name: "a/../../x", Typeflag: tar.TypeReg}}, "leads out"},
-		"an absolute path":       {[]tar.Header{{Name: "/etc/passwd", Typeflag: tar.TypeReg}}, "leads out"},
-		"the root as a file":     {[]tar.Header{{Name: ".", Typeflag: tar.TypeReg}}, "leads out"},
-		"a symlink out":          {[]tar.Header{{Name: "a/b", Typeflag: tar.TypeSymlink, Linkname: "../../x"}}, "symlink"},
-		"an absolute symlink":    {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc"}}, "symlink"},
-		"a hard link":            {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "type"},
-		"a device":               {[]tar.Header{{Name: "a", Typeflag: tar.TypeChar}}, "type"},
-		"a fifo":                 {[]tar.Header{{Name: "a", Typeflag: tar.TypeFifo}}, "type"},
-		"too many bytes":         {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Size: 600}}, "more than 1000 bytes"},
-		"too many entries":       {[]tar.Header{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}, "more than 3 entries"},
-		"too deep a directory":   {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
-		"too long a name":        {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
-		"too long a link target": {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("a", 60)}}, "too long"},
+		"a path out":                      {[]tar.Header{{Name: "../x", Typeflag: tar.TypeReg}}, "leads out"},
+		"a path out, hidden":              {[]tar.Header{{Name: "a/../../x", Typeflag: tar.TypeReg}}, "leads out"},
+		"an absolute path":                {[]tar.Header{{Name: "/etc/passwd", Typeflag: tar.TypeReg}}, "leads out"},
+		"the root as a file":              {[]tar.Header{{Name: ".", Typeflag: tar.TypeReg}}, "leads out"},
+		"a symlink out":                   {[]tar.Header{{Name: "a/b", Typeflag: tar.TypeSymlink, Linkname: "../../x"}}, "symlink"},
+		"an absolute symlink":             {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc"}}, "symlink"},
+		"a hard link out":                 {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "../b"}}, "hard link"},
+		"a hard link to nothing":          {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "hard link"},
+		"a hard link to a link":           {[]tar.Header{{Name: "b", Typeflag: tar.TypeSymlink, Linkname: "c"}, {Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "hard link"},
+		"hard links, a bomb":              {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Typeflag: tar.TypeLink, Linkname: "a"}}, "more than 1000 bytes"},
+		"names that differ in case":       {[]tar.Header{{Name: "dir/Readme.md"}, {Name: "dir/README.md"}}, "case only"},
+		"a name in small letters too":     {[]tar.Header{{Name: "dir/readme.md"}, {Name: "dir/README.md"}}, "case only"},
+		"directories that differ in case": {[]tar.Header{{Name: "Dir/a"}, {Name: "dir/b"}}, "case only"},
+		"a name that is not UTF-8":        {[]tar.Header{{Name: "a\xff", Format: tar.FormatGNU}}, "UTF-8"},
+		"a device":                        {[]tar.Header{{Name: "a", Typeflag: tar.TypeChar}}, "type"},
+		"a block device":                  {[]tar.Header{{Name: "a", Typeflag: tar.TypeBlock}}, "type"},
+		"a fifo":                          {[]tar.Header{{Name: "a", Typeflag: tar.TypeFifo}}, "type"},
+		"too many bytes":                  {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Size: 600}}, "more than 1000 bytes"},
+		"too many entries":                {[]tar.Header{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}, "more than 3 entries"},
+		"too deep a directory":            {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
+		"too long a name":                 {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
+		"too long a link target":          {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("a", 60)}}, "too long"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			l := limits{bytes: 1000, entries: 3, depth: 4, name: 50}
@@ -263,17 +271,72 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 	}
 }
 
+func TestReadArchiveEndsBombsEarly(t *testing.T) {
+	l := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
+	for what, b := range map[string][]byte{
+		"zeros":            packed(t, tar.Header{Name: "a", Size: 64 << 20}),
+		"what is no tar":   gzipped(t, make([]byte, 64<<20)),
+		"a sparse file":    sparse(t, 1<<40),
+		"headers that are": packed(t, slices.Repeat([]tar.Header{{Name: "a", PAXRecords: map[string]string{"comment": strings.Repeat("x", 512<<10)}}}, 64)...),
+		"entries":          packed(t, slices.Repeat([]tar.Header{{Name: "a"}}, 1001)...),
+	} {
+		r := &countingReader{Reader: bytes.NewReader(b)}
+		if _, err := l.read(r); what != "what is no tar" && (err == nil || !strings.Contains(err.Error(), "more than")) {
+			t.Errorf("%s: got %v", what, err)
+		}
+		if r.n > 256<<10 {
+			t.Errorf("%s: %d compressed bytes were read", what, r.n)
+		}
+	}
+}
+
+type countingReader struct {
+	io.Reader
+	n int
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}
+
+func gzipped(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write(data)
+	must(t, errors.Join(err, z.Close()))
+	return b.Bytes()
+}
+
+// sparse makes an archive of a file that claims a size and holds a hole (PAX format 1.0).
+func sparse(t testing.TB, size int64) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	file, archive := filepath.Join(dir, "hole"), filepath.Join(dir, "a.tar.gz")
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.Truncate(file, size))
+	if out, err := exec.Command("tar", "--format=pax", "--sparse", "-czf", archive, "-C", dir, "hole").CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	b, err := os.ReadFile(archive)
+	must(t, err)
+	return b
+}
+
 func TestReadArchiveTakesWhatOthersWrite(t *testing.T) {
 	b := packed(t,
 		tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "commit"}},
 		tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./dir/", Typeflag: tar.TypeDir},
 		tar.Header{Name: "./dir/a", Mode: 0o600}, tar.Header{Name: "b", Mode: 0o700}, tar.Header{Name: "b", Mode: 0o644, Size: 1},
+		tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "./b"}, tar.Header{Name: "nested.tgz", Size: 2},
 	)
 	tree, err := ReadArchive(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := contents(t, tree), map[string]string{"dir/a": "", "b": "\x00"}; !maps.Equal(got, want) {
+	if got, want := contents(t, tree), map[string]string{"dir/a": "", "b": "\x00", "hard": "\x00", "nested.tgz": "\x00\x00"}; !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if info, err := tree.Stat("dir/a"); err != nil || info.Mode() != 0o644 {
@@ -287,13 +350,16 @@ func FuzzReadArchive(f *testing.F) {
 	f.Add(packed(f, tar.Header{Name: "../x"}))
 	f.Add(packed(f, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "a"}, tar.Header{Name: "a/b/c"}))
 	f.Add([]byte("\x1f\x8b"))
+	f.Add(packed(f, tar.Header{Name: "A"}, tar.Header{Name: "a"}))
+	f.Add(packed(f, tar.Header{Name: "a", Size: 3}, tar.Header{Name: "b", Typeflag: tar.TypeLink, Linkname: "a"}))
+	f.Add(sparse(f, 1<<19))
 	small := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tree, err := small.read(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		if sum := tree.size(); sum > small.bytes {
+		if sum := tree.Size(); sum > small.bytes {
 			t.Fatalf("%d bytes got in", sum)
 		}
 		err = tree.Walk(func(name string, _ *Entry) error {

@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -45,8 +44,17 @@ func (s stamp) is(info fs.FileInfo) bool {
 	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
 }
 
-func isArchive(base string) bool {
-	return strings.HasSuffix(base, suffix) && !strings.HasPrefix(base, ".") && base != latest
+// extensions are those of the files that a store keeps, with what they are served as.
+var extensions = map[string]string{suffix: "application/gzip", ".tgz": "application/gzip", ".yaml": "application/yaml"}
+
+// extension returns that of a file which a store keeps, or nothing.
+func extension(base string) string {
+	for ext := range extensions {
+		if name, ok := strings.CutSuffix(base, ext); ok && name != "" && name != latest && !strings.HasPrefix(base, ".") {
+			return ext
+		}
+	}
+	return ""
 }
 
 // removeUnfinished removes what a killed process was writing.
@@ -58,8 +66,8 @@ func (s *Store) removeUnfinished() error {
 		if strings.HasPrefix(d.Name(), prefix) {
 			return os.Remove(file)
 		}
-		if archive, ok := strings.CutSuffix(file, index); ok {
-			if _, err := os.Lstat(archive); errors.Is(err, fs.ErrNotExist) {
+		if artifact, ok := strings.CutSuffix(file, index); ok {
+			if _, err := os.Lstat(artifact); errors.Is(err, fs.ErrNotExist) {
 				return os.Remove(file)
 			}
 		}
@@ -67,48 +75,62 @@ func (s *Store) removeUnfinished() error {
 	})
 }
 
-// write makes the archive in its place. Segments that the newest archive of the key holds too are copied from it.
-func (s *Store) write(ctx context.Context, key Key, relative string, tree *Tree) (stamp, error) {
+// unfinished is a file with its sidecar on the way to their place.
+type unfinished struct {
+	file, index string // temporary paths
+	sidecar     sidecar
+}
+
+// prepare writes a file and its sidecar beside where the key's files are. Content returns the segments that it wrote.
+func (s *Store) prepare(key Key, content func(io.Writer) ([]segment, error)) (*unfinished, error) {
 	dir := filepath.Join(s.dir, filepath.FromSlash(key.dir()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return stamp{}, err
+		return nil, err
 	}
-	from, closeFrom := s.previous(key)
-	defer closeFrom()
 	now := s.clock.Now()
-	side := sidecar{Format: format}
-	tmp, err := writeTemporary(dir, now, func(w io.Writer) error {
+	u := &unfinished{sidecar: sidecar{Format: format}}
+	var err error
+	u.file, err = writeTemporary(dir, now, func(w io.Writer) error {
 		h := sha256.New()
-		segments, err := writeArchive(ctx, io.MultiWriter(w, h), tree, from)
-		side.Segments, side.Digest = segments, "sha256:"+hex.EncodeToString(h.Sum(nil))
+		segments, err := content(io.MultiWriter(w, h))
+		u.sidecar.Segments, u.sidecar.Digest = segments, "sha256:"+hex.EncodeToString(h.Sum(nil))
 		return err
 	})
 	if err != nil {
-		return stamp{}, err
+		return nil, err
 	}
-	tmpIndex, err := writeTemporary(dir, now, side.encode)
+	if u.index, err = writeTemporary(dir, now, u.sidecar.encode); err != nil {
+		return nil, errors.Join(err, os.Remove(u.file))
+	}
+	return u, nil
+}
+
+// remove gives up what did not get to its place.
+func (u *unfinished) remove() error {
+	return errors.Join(ignoreMissing(os.Remove(u.file)), ignoreMissing(os.Remove(u.index)))
+}
+
+// place puts a file and its sidecar where they are looked for.
+func (s *Store) place(u *unfinished, relative string) (stamp, error) {
+	info, err := s.rename(u, filepath.Join(s.dir, filepath.FromSlash(relative)))
 	if err != nil {
-		return stamp{}, errors.Join(err, os.Remove(tmp))
+		return stamp{}, errors.Join(err, u.remove())
 	}
-	info, err := s.place(tmp, tmpIndex, filepath.Join(dir, path.Base(relative)))
-	if err != nil {
-		return stamp{}, errors.Join(err, ignoreMissing(os.Remove(tmp)), ignoreMissing(os.Remove(tmpIndex)))
-	}
-	st := stamp{info, side.Digest}
+	st := stamp{info, u.sidecar.Digest}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.sound[relative] = st
-	s.mu.Unlock()
 	return st, nil
 }
 
-// place puts an archive and its sidecar where they are looked for: the sidecar first, so that no archive is ever without.
-func (s *Store) place(tmp, tmpIndex, full string) (fs.FileInfo, error) {
+// rename moves the sidecar first, so that no file is ever without.
+func (s *Store) rename(u *unfinished, full string) (fs.FileInfo, error) {
 	s.placing.Lock()
 	defer s.placing.Unlock()
-	if err := os.Rename(tmpIndex, full+index); err != nil {
+	if err := os.Rename(u.index, full+index); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(tmp, full); err != nil {
+	if err := os.Rename(u.file, full); err != nil {
 		return nil, err
 	}
 	if err := syncDir(filepath.Dir(full)); err != nil {
@@ -147,7 +169,7 @@ func syncDir(dir string) error {
 // previous opens the newest archive of the key to copy segments from. That there is none is no error.
 func (s *Store) previous(key Key) (*previous, func()) {
 	none := func() {}
-	newest := s.newest(key)
+	newest := s.newest(key, suffix)
 	if newest == "" {
 		return nil, none
 	}
@@ -198,7 +220,7 @@ func decodeSidecar(b []byte) (sidecar, error) {
 // check compares an archive with the digest that was taken when it was written. One that was compared before and did not
 // change since is not read again; a damaged one is removed.
 func (s *Store) check(relative string) (stamp, error) {
-	if !filepath.IsLocal(relative) || !isArchive(path.Base(relative)) {
+	if !filepath.IsLocal(relative) || extension(path.Base(relative)) == "" {
 		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)
 	}
 	info, err := s.root.Lstat(relative)

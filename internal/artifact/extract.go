@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // limits bound an archive that is read.
@@ -23,10 +24,11 @@ type limits struct {
 	name    int // bytes of a path or a link's target
 }
 
-var archiveLimits = limits{bytes: 1 << 30, entries: 1_000_000, depth: 256, name: 4096}
+var archiveLimits = limits{bytes: 1 << 30, entries: 500_000, depth: 256, name: 4096}
 
-// ReadArchive reads a .tar.gz into a tree in memory. Entries that lead out of the root, links that do, devices, and archives
-// of more than 1 GiB or a million entries are refused: nothing of such an archive is used.
+// ReadArchive reads a .tar.gz into a tree in memory. Entries that lead out of the root, links that do, devices, names that
+// [Tree.Check] refuses, and archives of more than 1 GiB or half a million entries are refused: nothing of such an archive is
+// used. Archives in the archive are files like any other.
 func ReadArchive(r io.Reader) (*Tree, error) { return archiveLimits.read(r) }
 
 func (l limits) read(r io.Reader) (*Tree, error) {
@@ -35,12 +37,12 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 		return nil, err
 	}
 	// Headers and padding take at most so much more than the files themselves.
-	t := tar.NewReader(io.LimitReader(z, l.bytes+int64(l.entries)*4096))
+	t := tar.NewReader(&capped{z, l.bytes + int64(l.entries)*4096, l.tooLarge()})
 	files, left := map[string]file{}, l.bytes
 	for n := 0; ; n++ {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			return newMemoryTree(files), nil
+			break
 		}
 		if err != nil {
 			return nil, err
@@ -51,8 +53,8 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			continue // what git archive says of the commit
 		}
-		if left -= h.Size; left < 0 || h.Size < 0 {
-			return nil, fmt.Errorf("the archive unpacks to more than %d bytes", l.bytes)
+		if h.Size < 0 || h.Size > left {
+			return nil, l.tooLarge()
 		}
 		name, err := l.nameOf(h)
 		if err != nil {
@@ -61,15 +63,43 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 		if h.Typeflag == tar.TypeDir {
 			continue // there when it holds a file
 		}
-		if files[name], err = l.fileOf(name, h, t); err != nil {
+		f, err := l.fileOf(name, h, t, files)
+		if err != nil {
 			return nil, err
 		}
+		if left -= int64(len(f.data)); left < 0 {
+			return nil, l.tooLarge()
+		}
+		files[name] = f
 	}
+	tree := newMemoryTree(files)
+	return tree, tree.Check()
+}
+
+func (l limits) tooLarge() error {
+	return fmt.Errorf("the archive unpacks to more than %d bytes", l.bytes)
+}
+
+// capped fails when more than left bytes are read.
+type capped struct {
+	io.Reader
+	left int64
+	err  error
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if c.left -= int64(n); c.left < 0 {
+		return 0, c.err
+	}
+	return n, err
 }
 
 func (l limits) nameOf(h *tar.Header) (string, error) {
 	name := path.Clean(h.Name)
 	switch {
+	case !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname):
+		return "", fmt.Errorf("the archive's entry %.100q has a name that is not UTF-8 text", h.Name)
 	case !fs.ValidPath(name) || name == "." && h.Typeflag != tar.TypeDir:
 		return "", fmt.Errorf("the archive's entry %.100q leads out of it", h.Name)
 	case len(h.Name) > l.name || len(h.Linkname) > l.name || strings.Count(name, "/") >= l.depth:
@@ -78,7 +108,7 @@ func (l limits) nameOf(h *tar.Header) (string, error) {
 	return name, nil
 }
 
-func (l limits) fileOf(name string, h *tar.Header, r io.Reader) (file, error) {
+func (l limits) fileOf(name string, h *tar.Header, r io.Reader, before map[string]file) (file, error) {
 	switch h.Typeflag {
 	case tar.TypeReg:
 		data, err := io.ReadAll(r)
@@ -91,8 +121,14 @@ func (l limits) fileOf(name string, h *tar.Header, r io.Reader) (file, error) {
 			return file{}, fmt.Errorf("the archive's symlink %.100q leads out of it", h.Name)
 		}
 		return file{fs.ModeSymlink | 0o777, []byte(h.Linkname)}, nil
+	case tar.TypeLink: // to a file that came before; it counts as a copy
+		f, ok := before[path.Clean(h.Linkname)]
+		if !ok || !f.mode.IsRegular() {
+			return file{}, fmt.Errorf("the archive's hard link %.100q leads to no file of it", h.Name)
+		}
+		return f, nil
 	default:
-		return file{}, fmt.Errorf("the archive's entry %.100q is of type %q: only files, directories and symlinks are allowed", h.Name, h.Typeflag)
+		return file{}, fmt.Errorf("the archive's entry %.100q is of type %q: only files, directories and links are allowed", h.Name, h.Typeflag)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// latest is the file name under which the newest artifact of an object is served.
-const latest = "latest" + suffix
+// latest is the name, before its extension, under which the newest artifact of an object is served.
+const latest = "latest"
 
 // NewServer returns an HTTP server of the store, bounded against clients that are slow or say too much.
 func NewServer(s *Store) *http.Server {
@@ -51,7 +51,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", "application/gzip")
+	w.Header().Set("Content-Type", extensions[extension(path.Base(relative))])
 	w.Header().Set("ETag", `"`+st.digest+`"`)
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
@@ -67,8 +67,8 @@ func (s *Store) requested(urlPath string) (string, bool) {
 	if key.check() != nil || key.dir() != path.Dir(relative) {
 		return "", false
 	}
-	if parts[3] == latest {
-		relative = s.newest(key)
+	if ext, ok := strings.CutPrefix(parts[3], latest); ok && extensions[ext] != "" {
+		relative = s.newest(key, ext)
 	}
 	return relative, relative != ""
 }

@@ -25,12 +25,18 @@ func serving(t *testing.T, files map[string]string) (*Store, *meta.Artifact, *ht
 	t.Helper()
 	s := openStore(t, t.TempDir(), newClock())
 	a := put(t, s, FromMap(files), "main@sha1:0123", nil)
+	server := newServer(t, s)
+	a.URL = server.URL + "/" + a.Path
+	return s, a, server
+}
+
+func newServer(t *testing.T, s *Store) *httptest.Server {
+	t.Helper()
 	server := httptest.NewUnstartedServer(s)
 	server.Config = NewServer(s)
 	server.Start()
 	t.Cleanup(server.Close)
-	a.URL = server.URL + "/" + a.Path
-	return s, a, server
+	return server
 }
 
 func get(t *testing.T, method, url string, headers map[string]string) (*http.Response, []byte) {

@@ -263,6 +263,21 @@ func TestAFailedPutLeavesTheOldOne(t *testing.T) {
 	}
 }
 
+func TestPutRefusesNamesThatMeanTwoThings(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	a := put(t, s, FromMap(map[string]string{"a": "x"}), "v1", nil)
+	for what, tree := range map[string]*Tree{
+		"case":  FromMap(map[string]string{"dir/sub/A": "1", "dir/sub/a": "2"}),
+		"UTF-8": FromMap(map[string]string{"dir/\xff": "1"}),
+	} {
+		_, err := s.Put(t.Context(), webapp, tree, "v2", a)
+		if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	must(t, s.Verify(t.Context(), webapp, a))
+}
+
 func TestAFullDiskLeavesTheOldOne(t *testing.T) {
 	const child = "SLUICE_TEST_FULL_DISK"
 	if os.Getenv(child) == "" { // the limit is the process's: take another one

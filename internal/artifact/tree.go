@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,6 +31,8 @@ type Content interface {
 type Dir struct {
 	ID      string
 	Entries []Entry // sorted by name
+
+	wrong string // why no artifact may hold it, if so
 }
 
 // Entry is a file, a directory or a symlink.
@@ -47,7 +50,7 @@ func NewDir(entries []Entry) *Dir {
 	for _, e := range entries {
 		fmt.Fprintf(h, "%o %s\x00%s\n", uint32(e.Mode), e.Name, e.ID)
 	}
-	return &Dir{ID: hex.EncodeToString(h.Sum(nil)), Entries: entries}
+	return &Dir{ID: hex.EncodeToString(h.Sum(nil)), Entries: entries, wrong: wrong(entries)}
 }
 
 // Tree is a read-only view of a fetched revision, shared by every consumer and safe for concurrent use.
@@ -90,6 +93,15 @@ func (t *Tree) Content(name string) (string, error) {
 		return "", err
 	}
 	return e.ID, nil
+}
+
+// Check tells whether the tree may become an artifact. Names that are not UTF-8 or that differ in case only are refused: they
+// would mean different things to different readers.
+func (t *Tree) Check() error {
+	if t.root.wrong != "" {
+		return errors.New(t.root.wrong)
+	}
+	return nil
 }
 
 // Walk calls visit for every file and symlink, in the order of their paths.

@@ -126,10 +126,14 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 		return nil, fmt.Errorf("--watch-configs-label-selector %q: %w", o.ConfigsSelector, err)
 	}
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
-		&sourcev1.GitRepository{}:    {Label: ours},
-		&kustomizev1.Kustomization{}: {Label: ours},
-		configMetadata("ConfigMap"):  {Label: configs},
-		configMetadata("Secret"):     {Label: configs},
+		configMetadata("ConfigMap"): {Label: configs},
+		configMetadata("Secret"):    {Label: configs},
+	}
+	for _, obj := range []client.Object{
+		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
+		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
+	} {
+		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	mgr, err := ctrlmanager.New(cfg, options)

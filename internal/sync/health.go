@@ -69,11 +69,13 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 }
 
 // progress returns the clock of the wait; a new revision or spec, or an apply that changed something, starts it anew.
+// What was Ready when the process before this one stopped counts as healthy until its watches say otherwise.
 func (r *run) progress() *healthProgress {
 	p := &r.memory.health
 	revision := fmt.Sprintf("%s/%d", r.memory.digest, r.obj.Generation)
 	if p.revision != revision || len(r.notes) > 0 {
-		*p = healthProgress{revision: revision, since: r.Clock.Now()}
+		carried := p.revision == "" && len(r.notes) == 0 && reconcile.IsReady(r.obj) && r.obj.Status.LastAppliedRevision == r.source.Revision
+		*p = healthProgress{revision: revision, since: r.Clock.Now(), healthy: carried}
 	}
 	return p
 }

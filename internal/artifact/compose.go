@@ -1,0 +1,156 @@
+package artifact
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Layer is a part of a tree, and where it stands in a composed one.
+type Layer struct {
+	Tree *Tree
+	From string // a file or directory of the tree; "." is all of it
+	To   string // where it stands in the result; "." puts a directory's entries at the root
+}
+
+// Compose returns a tree of the layers' entries. Directories are merged; of two files, or a file and a directory, in one
+// place the later layer's stays. No content is read but targets of symlinks on the way to From, which are followed;
+// other symlinks are taken as they are. A From that is not there gives fs.ErrNotExist.
+func Compose(layers ...Layer) (*Tree, error) {
+	root := NewDir(nil)
+	var parts []*Tree
+	for _, l := range layers {
+		e, err := l.Tree.lookup("compose", l.From, true)
+		if err != nil {
+			return nil, err
+		}
+		if !fs.ValidPath(l.To) || l.To == "." && e.Dir == nil {
+			return nil, fmt.Errorf("%w: %q is no place for %q", fs.ErrInvalid, l.To, l.From)
+		}
+		added := e.Dir
+		if l.To != "." {
+			added = wrap(strings.Split(l.To, "/"), *e)
+		}
+		root = merge(root, added)
+		parts = append(parts, NewTree(added, l.Tree.content))
+	}
+	return NewTree(root, join(parts)), nil
+}
+
+// wrap returns directories around an entry.
+func wrap(to []string, e Entry) *Dir {
+	e.Name = to[len(to)-1]
+	d := NewDir([]Entry{e})
+	for _, name := range slices.Backward(to[:len(to)-1]) {
+		d = NewDir([]Entry{{Name: name, Mode: fs.ModeDir | 0o755, ID: d.ID, Dir: d}})
+	}
+	return d
+}
+
+// merge returns what is in either directory; what is not in both is shared.
+func merge(below, above *Dir) *Dir {
+	if len(below.Entries) == 0 {
+		return above
+	}
+	entries := make([]Entry, 0, len(below.Entries)+len(above.Entries))
+	for _, e := range below.Entries {
+		if over, ok := above.find(e.Name); !ok {
+			entries = append(entries, e)
+		} else if e.Dir != nil && over.Dir != nil {
+			d := merge(e.Dir, over.Dir)
+			entries = append(entries, Entry{Name: e.Name, Mode: e.Mode, ID: d.ID, Dir: d})
+		}
+	}
+	for _, e := range above.Entries {
+		if under, ok := below.find(e.Name); !ok || under.Dir == nil || e.Dir == nil {
+			entries = append(entries, e)
+		}
+	}
+	return NewDir(entries)
+}
+
+// join returns the contents of all parts: the only one there is, or one that knows which part holds what.
+func join(parts []*Tree) Content {
+	others := slices.IndexFunc(parts, func(p *Tree) bool { return !sameContent(p.content, parts[0].content) })
+	if len(parts) > 0 && others < 0 {
+		return parts[0].content
+	}
+	owned := owners{}
+	for _, p := range parts {
+		_ = p.Walk(func(_ string, e *Entry) error { // never fails
+			if inner, ok := p.content.(owners); ok {
+				owned[e.ID] = inner[e.ID]
+			} else {
+				owned[e.ID] = p.content
+			}
+			return nil
+		})
+	}
+	return owned
+}
+
+// sameContent tells whether both are one; of types that cannot be compared it says no.
+func sameContent(a, b Content) bool { return reflect.TypeOf(a).Comparable() && a == b }
+
+// owners is Content by who holds it. A part is never asked for what it does not hold: to a mirror that would be damage.
+type owners map[string]Content
+
+func (o owners) Size(id string) (int64, error) {
+	c, ok := o[id]
+	if !ok {
+		return 0, unknown(id)
+	}
+	return c.Size(id)
+}
+
+func (o owners) Read(id string) ([]byte, error) {
+	c, ok := o[id]
+	if !ok {
+		return nil, unknown(id)
+	}
+	return c.Read(id)
+}
+
+// Select returns the tree's files for which keep says so, by their path. Directories that are kept whole are shared.
+func (t *Tree) Select(keep func(name string) bool) *Tree {
+	return NewTree(t.root.keep("", keep), t.content)
+}
+
+func (d *Dir) keep(prefix string, keep func(string) bool) *Dir {
+	entries, same := make([]Entry, 0, len(d.Entries)), true
+	for _, e := range d.Entries {
+		name := prefix + e.Name
+		if e.Dir == nil {
+			if keep(name) {
+				entries = append(entries, e)
+			} else {
+				same = false
+			}
+			continue
+		}
+		sub := e.Dir.keep(name+"/", keep)
+		same = same && sub == e.Dir
+		if len(sub.Entries) > 0 {
+			entries = append(entries, Entry{Name: e.Name, Mode: e.Mode, ID: sub.ID, Dir: sub})
+		}
+	}
+	if same {
+		return d
+	}
+	return NewDir(entries)
+}
+
+// At returns the tree below a directory; symlinks on the way are followed.
+func (t *Tree) At(dir string) (*Tree, error) {
+	e, err := t.lookup("open", path.Clean(dir), true)
+	if err != nil {
+		return nil, err
+	}
+	if e.Dir == nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w: not a directory", fs.ErrInvalid)}
+	}
+	return NewTree(e.Dir, t.content), nil
+}

@@ -1,0 +1,146 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is the artifact
+// that the object has now, nil when it has none. If the store holds this tree of this revision whole, nothing is written.
+func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+	if err := tree.Check(); err != nil {
+		return nil, fault.New(meta.StorageOperationFailedReason, "revision %s cannot be an artifact", revision).Because(err).
+			WithHint("Rename the file. The last artifact keeps being served").Final()
+	}
+	relative := path.Join(key.dir(), fileName(revision, tree.root.ID, suffix))
+	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
+		if st, err := s.check(relative); err == nil {
+			return relative, st, nil
+		}
+		u, err := s.prepareTree(ctx, key, tree)
+		if err != nil {
+			return "", stamp{}, err
+		}
+		st, err := s.place(u, relative)
+		return relative, st, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.register(key, registered{*a, tree})
+	return a.DeepCopy(), nil
+}
+
+// PutFile stores a file as it is, such as a chart or an index, as the artifact of a revision. Ext is one that the store
+// knows: .tar.gz, .tgz or .yaml. Content of more than 1 GiB is refused. If the store holds this content of this revision
+// whole, that file stays.
+func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Reader, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
+		if extensions[ext] == "" {
+			return "", stamp{}, fmt.Errorf("the store keeps no files called *%s", ext)
+		}
+		u, err := s.prepare(key, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
+		if err != nil {
+			return "", stamp{}, err
+		}
+		relative := path.Join(key.dir(), fileName(revision, u.sidecar.Digest, ext))
+		if st, err := s.check(relative); err == nil {
+			return relative, st, u.remove()
+		}
+		st, err := s.place(u, relative)
+		return relative, st, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.register(key, registered{*a, nil})
+	return a.DeepCopy(), nil
+}
+
+// put makes sure that a file is in its place, and describes it. Write returns its path.
+func (s *Store) put(ctx context.Context, key Key, revision string, current *meta.Artifact, write func() (string, stamp, error)) (*meta.Artifact, error) {
+	err := errors.Join(key.check(), ctx.Err())
+	var relative string
+	var st stamp
+	if err == nil {
+		relative, st, err = write()
+	}
+	updated := s.clock.Now()
+	if err == nil && current != nil && current.Path == relative && current.Digest == st.digest {
+		updated = current.LastUpdateTime.Time
+	} else if err == nil { // also when an earlier revision is current again
+		err = s.root.Chtimes(relative, updated, updated)
+	}
+	if err != nil {
+		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of revision %s", revision).Because(err).
+			WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
+	}
+	size := st.info.Size()
+	a := &meta.Artifact{
+		Path: relative, URL: fmt.Sprintf("http://%s/%s", s.host, relative), Revision: revision,
+		Digest: st.digest, Checksum: strings.TrimPrefix(st.digest, "sha256:"), Size: &size,
+		LastUpdateTime: metav1.NewTime(updated.Truncate(time.Second)),
+	}
+	if current != nil && current.Path == relative {
+		a.Metadata = current.Metadata
+	}
+	return a, nil
+}
+
+func (s *Store) register(key Key, r registered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trees[key.dir()] = r
+}
+
+// prepareTree writes the tree's archive. Segments that the newest archive of the key holds too are copied from it.
+func (s *Store) prepareTree(ctx context.Context, key Key, tree *Tree) (*unfinished, error) {
+	from, closeFrom := s.previous(key)
+	defer closeFrom()
+	return s.prepare(key, func(w io.Writer) ([]segment, error) { return writeArchive(ctx, w, tree, from) })
+}
+
+// copyAtMost copies until the end, the context's included. A source that holds more than most bytes is an error.
+func copyAtMost(ctx context.Context, w io.Writer, r io.Reader, most int64) error {
+	limited := &io.LimitedReader{R: r, N: most + 1}
+	stop := context.AfterFunc(ctx, func() {
+		if c, ok := r.(io.Closer); ok {
+			_ = c.Close() // wakes a read that hangs
+		}
+	})
+	defer stop()
+	_, err := io.Copy(w, limited)
+	if err == nil && limited.N <= 0 {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// fileName is one for the revision and for what the file holds of it.
+func fileName(revision, content, ext string) string {
+	sum := sha256.Sum256([]byte(revision + "\x00" + content))
+	commit := revision[strings.LastIndexAny(revision, ":@/")+1:]
+	return fmt.Sprintf("%s-%s%s", safe(commit), hex.EncodeToString(sum[:8]), ext)
+}
+
+// safe keeps what may stand in a file's name.
+func safe(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, s[:min(len(s), 64)])
+}

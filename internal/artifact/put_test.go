@@ -1,0 +1,123 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+func putFile(t testing.TB, s *Store, ext, content, revision string, current *meta.Artifact) *meta.Artifact {
+	t.Helper()
+	a, err := s.PutFile(t.Context(), webapp, ext, strings.NewReader(content), revision, current)
+	must(t, err)
+	return a
+}
+
+func TestPutFileStoresAFileAsItIs(t *testing.T) {
+	for ext, contentType := range extensions {
+		t.Run(ext, func(t *testing.T) {
+			clk := newClock()
+			s := openStore(t, t.TempDir(), clk)
+			first := putFile(t, s, ext, "what it holds", "1.2.3", nil)
+			if !strings.HasPrefix(first.Path, "gitrepository/apps/webapp/1-2-3-") || !strings.HasSuffix(first.Path, ext) || *first.Size != 13 {
+				t.Errorf("%+v", first)
+			}
+			f, err := s.Open(*first)
+			must(t, err)
+			b, err := io.ReadAll(f)
+			must(t, errors.Join(err, f.Close()))
+			if string(b) != "what it holds" {
+				t.Errorf("it holds %q", b)
+			}
+			before := statOf(t, s, first)
+			clk.SetTime(clk.Now().Add(time.Hour))
+			again := putFile(t, s, ext, "what it holds", "1.2.3", first)
+			if !os.SameFile(before, statOf(t, s, again)) || !again.LastUpdateTime.Equal(&first.LastUpdateTime) {
+				t.Error("the same was written again")
+			}
+			next := putFile(t, s, ext, "another", "1.2.3", again)
+			if next.Path == first.Path || next.Digest == first.Digest {
+				t.Errorf("%+v", next)
+			}
+			server := newServer(t, s)
+			for _, name := range []string{next.Path, webapp.dir() + "/latest" + ext} {
+				resp, body := get(t, "GET", server.URL+"/"+name, nil)
+				if resp.StatusCode != 200 || string(body) != "another" || resp.Header.Get("Content-Type") != contentType {
+					t.Errorf("%s: %d %q %v", name, resp.StatusCode, body, resp.Header)
+				}
+			}
+			if resp, _ := get(t, "GET", server.URL+"/"+webapp.dir()+"/latest.zip", nil); resp.StatusCode != 404 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			removed, err := s.Collect(webapp, next)
+			must(t, err)
+			if len(removed) != 0 { // it was superseded just now
+				t.Errorf("removed %v", removed)
+			}
+		})
+	}
+}
+
+func TestPutFileOfADamagedOneWritesItAgain(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	a := putFile(t, s, ".yaml", "index", "v1", nil)
+	damage(t, filepath.Join(s.dir, a.Path), 2)
+	if _, err := s.Open(*a); err == nil {
+		t.Error("a damaged file was opened")
+	}
+	must(t, s.Verify(t.Context(), webapp, putFile(t, s, ".yaml", "index", "v1", a)))
+}
+
+func TestAFailedPutFileLeavesTheOldOne(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	a := putFile(t, s, ".tgz", "chart", "v1", nil)
+	s.maxFile = 1000
+	cancelled, cancel := context.WithCancel(t.Context())
+	hangs, _ := io.Pipe()
+	for what, c := range map[string]struct {
+		ctx     context.Context
+		ext     string
+		content io.Reader
+		says    string
+	}{
+		"of a source that fails": {t.Context(), ".tgz", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))), "cut off"},
+		"of an endless source":   {t.Context(), ".tgz", endless{}, "more than"},
+		"of another extension":   {t.Context(), ".exe", strings.NewReader("x"), "*.exe"},
+		"of a source that hangs": {cancelled, ".tgz", io.MultiReader(&cancelling{cancel}, hangs), "canceled"},
+	} {
+		content := c.content
+		if what == "of a source that hangs" {
+			content = struct {
+				io.Reader
+				io.Closer
+			}{content, hangs}
+		}
+		_, err := s.PutFile(c.ctx, webapp, c.ext, content, "v2", a)
+		if fault.Reason(err, "") != meta.StorageOperationFailedReason || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	must(t, s.Verify(t.Context(), webapp, a))
+	if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// endless never ends.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// cancelling cancels a context when it is read.
+type cancelling struct{ cancel func() }
+
+func (c *cancelling) Read([]byte) (int, error) { c.cancel(); return 0, io.EOF }

@@ -1,0 +1,122 @@
+package artifact
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// stored is a file of a key.
+type stored struct {
+	path     string
+	modified time.Time
+}
+
+// newest returns the path of the key's current file with the extension, or nothing.
+func (s *Store) newest(key Key, ext string) string {
+	s.mu.Lock()
+	current, ok := s.trees[key.dir()]
+	s.mu.Unlock()
+	if ok && extension(path.Base(current.artifact.Path)) == ext {
+		return current.artifact.Path
+	}
+	for _, f := range s.files(key.dir()) {
+		if extension(path.Base(f.path)) == ext {
+			return f.path
+		}
+	}
+	return ""
+}
+
+// files lists the artifacts in a key's directory, newest first.
+func (s *Store) files(dir string) []stored {
+	entries, err := os.ReadDir(filepath.Join(s.dir, dir))
+	if err != nil {
+		return nil
+	}
+	var out []stored
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && extension(e.Name()) != "" && info.Mode().IsRegular() {
+			out = append(out, stored{path.Join(dir, e.Name()), info.ModTime()})
+		}
+	}
+	slices.SortFunc(out, func(a, b stored) int {
+		return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
+	})
+	return out
+}
+
+// Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the current one.
+func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err error) {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
+	kept := 1 // the current one
+	superseded := s.clock.Now()
+	for _, f := range s.files(key.dir()) {
+		since := s.clock.Since(superseded)
+		superseded = f.modified // of the next one, which is older
+		if keep != nil && f.path == keep.Path {
+			continue
+		}
+		if kept < s.retention.Count && since < s.retention.TTL {
+			kept++
+			continue
+		}
+		err = errors.Join(err, s.remove(f.path))
+		removed = append(removed, f.path)
+	}
+	if err != nil {
+		return removed, fault.New(meta.StorageOperationFailedReason, "cannot remove superseded artifacts").Because(err)
+	}
+	return removed, nil
+}
+
+// Remove removes all artifacts of a key.
+func (s *Store) Remove(key Key) error {
+	if err := key.check(); err != nil {
+		return err
+	}
+	s.forget(key)
+	return s.root.RemoveAll(key.dir())
+}
+
+func (s *Store) forget(key Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.trees, key.dir())
+	for relative := range s.sound {
+		if path.Dir(relative) == key.dir() {
+			delete(s.sound, relative)
+		}
+	}
+}
+
+// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories. It is for the
+// start: objects may have been deleted while no one was there to remove their artifacts.
+func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err error) {
+	alive := map[string]bool{}
+	for _, k := range live {
+		alive[k.dir()] = true
+	}
+	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), "*", "*"))
+	for _, dir := range dirs {
+		relative, relErr := filepath.Rel(s.dir, dir)
+		if relative = filepath.ToSlash(relative); relErr == nil && alive[relative] {
+			continue
+		}
+		parts := strings.Split(relative, "/")
+		s.forget(Key{kind, parts[1], parts[2]})
+		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
+		removed = append(removed, relative)
+	}
+	return removed, err
+}

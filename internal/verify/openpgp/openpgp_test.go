@@ -1,0 +1,177 @@
+package openpgp
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+var (
+	made    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	message = []byte("tree 1234\n")
+)
+
+func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
+	now := made.Add(time.Hour)
+	trusted, stranger := newKey(t, nil), newKey(t, nil)
+	expired := newKey(t, &packet.Config{KeyLifetimeSecs: 60})
+	shortLived := newKey(t, nil)
+	revoked := newKey(t, nil)
+	if err := revoked.RevokeKey(packet.KeyCompromised, "stolen", at(made)); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := Read(public(t, trusted), append(public(t, expired), public(t, revoked)...), public(t, shortLived))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys.Len() != 4 {
+		t.Fatalf("%d keys were read, not 4", keys.Len())
+	}
+	ofTrusted := sign(t, trusted, message, nil)
+	for reason, c := range map[string]struct {
+		message, signature []byte
+		says               string
+	}{
+		"a trusted key":            {message, ofTrusted, ""},
+		"another message":          {[]byte("tree 5678\n"), ofTrusted, "not one of this content"},
+		"a stranger's key":         {message, sign(t, stranger, message, nil), "not among the trusted"},
+		"an expired key":           {message, sign(t, expired, message, nil), "key that signed has expired"},
+		"a revoked key":            {message, sign(t, revoked, message, nil), "revoked"},
+		"an expired signature":     {message, sign(t, shortLived, message, &packet.Config{SigLifetimeSecs: 60}), "signature has expired"},
+		"no signature":             {message, nil, "0 OpenPGP signatures"},
+		"two signatures":           {message, append(bytes.Clone(ofTrusted), ofTrusted...), "2 OpenPGP signatures"},
+		"half a signature":         {message, append(ofTrusted[:len(ofTrusted)/2:len(ofTrusted)/2], signatureEnd...), "cannot be read"},
+		"a key for a signature":    {message, append(public(t, trusted), signatureEnd...), "damaged"},
+		"a signature of any size":  {message, bytes.Repeat([]byte("a"), maxSignature+1), "more than"},
+		"something behind the end": {message, append(bytes.Clone(ofTrusted), "tree 1234\n"...), ""},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			signer, err := keys.Verify(c.message, c.signature, now)
+			if c.says == "" && (err != nil || len(signer) != 40) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("got %q, %v; want %q", signer, err, c.says)
+			}
+		})
+	}
+}
+
+func TestKeysThatCannotBeTrusted(t *testing.T) {
+	key := newKey(t, nil)
+	var binary, private bytes.Buffer
+	if err := key.Serialize(&binary); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := Read(binary.Bytes()); err != nil || keys.Len() != 1 {
+		t.Errorf("a binary key: %v", err)
+	}
+	w, err := armor.Encode(&private, openpgp.PublicKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := key.SerializePrivate(w, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for reason, file := range map[string][]byte{
+		"empty": nil, "words": []byte("ssh-ed25519 AAAA"), "a private key": private.Bytes(), "half": public(t, key)[:200],
+		"large": bytes.Repeat([]byte("\n"), maxKeyring+1), "damaged binary": append([]byte{0xc6}, "words"...),
+	} {
+		if _, err := Read(file); err == nil {
+			t.Errorf("%s: is taken for public keys", reason)
+		}
+	}
+}
+
+// The files were made by GnuPG 2.2: gpg --armor --detach-sign, the weak one with --digest-algo SHA1, and gpg --armor --export.
+func TestSignatureOfGnuPG(t *testing.T) {
+	keys, err := Read(golden(t, "key.asc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Verify(golden(t, "message"), golden(t, "message.asc"), made.AddDate(10, 0, 0)); err != nil {
+		t.Error(err)
+	}
+	if _, err := keys.Verify(golden(t, "message"), golden(t, "weak.asc"), made.AddDate(10, 0, 0)); err == nil {
+		t.Error("a signature over a SHA-1 hash is taken")
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	key := newKey(f, nil)
+	keys, err := Read(public(f, key))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sign(f, key, message, nil))
+	f.Add([]byte("-----BEGIN PGP SIGNATURE-----\n\n=\n" + signatureEnd))
+	f.Fuzz(func(t *testing.T, signature []byte) {
+		if _, err := keys.Verify([]byte("another message"), signature, made); err == nil {
+			t.Error("a signature over another message is taken")
+		}
+	})
+}
+
+func golden(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// at makes a configuration whose clock stands still.
+func at(now time.Time) *packet.Config { return &packet.Config{Time: func() time.Time { return now }} }
+
+func newKey(tb testing.TB, config *packet.Config) *openpgp.Entity {
+	tb.Helper()
+	if config == nil {
+		config = &packet.Config{}
+	}
+	config.Time, config.Algorithm = at(made).Time, packet.PubKeyAlgoEdDSA
+	key, err := openpgp.NewEntity("Test", "", "test@example.com", config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
+}
+
+func public(tb testing.TB, key *openpgp.Entity) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := key.Serialize(w); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	b.WriteString("\n")
+	return b.Bytes()
+}
+
+func sign(tb testing.TB, key *openpgp.Entity, message []byte, config *packet.Config) []byte {
+	tb.Helper()
+	signer := *key
+	signer.Revocations = nil // one who stole a key signs with it all the same
+	if config == nil {
+		config = &packet.Config{}
+	}
+	config.Time = at(made.Add(time.Second)).Time
+	var b bytes.Buffer
+	if err := openpgp.ArmoredDetachSign(&b, &signer, bytes.NewReader(message), config); err != nil {
+		tb.Fatal(err)
+	}
+	return append(b.Bytes(), '\n')
+}
