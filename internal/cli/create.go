@@ -41,8 +41,8 @@ type creation struct {
 	export   bool // print, and change nothing
 
 	secret    *corev1.Secret // that the object refers to; nil for none
-	deployKey string         // public half of a key that was made now, which the host must be told
-	silent    bool           // do not ask whether it was
+	deployKey string         // public half of the key, which the host must know
+	silent    bool           // do not ask whether it does
 }
 
 // createOptions of the create commands.
@@ -78,17 +78,17 @@ func (a *app) createKind(k *kind, o *createOptions) *cobra.Command {
 		Short:   "Create or update " + k.one() + ", and wait until it is Ready",
 		Args:    oneNewName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
 			c := &creation{app: a, name: args[0], labels: o.labels, export: o.export, interval: metav1.Duration{Duration: interval}}
-			obj, err := m.make(ctx, c)
+			bounded, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+			obj, err := m.make(bounded, c)
+			cancel()
 			if err != nil {
 				return err
 			}
 			obj.SetName(c.name)
 			obj.SetNamespace(a.namespace())
 			obj.SetLabels(o.labels)
-			return a.createAndWait(ctx, c, k, obj)
+			return a.createAndWait(cmd.Context(), c, k, obj)
 		},
 	}
 	c.ValidArgsFunction = cobra.NoFileCompletions
@@ -111,38 +111,35 @@ func oneNewName(cmd *cobra.Command, args []string) error {
 // createAndWait stores the Secret and the object, and waits for what the controllers make of them.
 func (a *app) createAndWait(ctx context.Context, c *creation, k *kind, obj reconcile.Object) error {
 	if c.export {
-		if c.secret != nil {
-			if err := a.printDeclared(c.secret); err != nil {
-				return err
-			}
+		if c.secret == nil {
+			return a.printDeclared(obj)
 		}
-		return a.printDeclared(obj)
+		return a.printDeclared(c.secret, obj)
 	}
+	if c.secret != nil {
+		if err := a.storeSecret(ctx, c); err != nil {
+			return err
+		}
+	}
+	key := client.ObjectKeyFromObject(obj)
+	if c.deployKey != "" && !c.silent && !a.confirm("Does it?") {
+		return fmt.Errorf("%s '%s' was not created. Give the host the key, and run the same command again: it takes the key that is in Secret '%s'",
+			k.title(), key, c.secret.Name)
+	}
+	bounded, cancel := context.WithTimeout(ctx, a.timeout) // a person may have thought for long
+	defer cancel()
 	cluster, err := a.client()
 	if err != nil {
 		return err
 	}
-	if c.secret != nil {
-		if _, err := a.put(ctx, cluster, c.secret); err != nil {
-			return err
-		}
-	}
-	if c.deployKey != "" {
-		fmt.Fprintln(a.out, c.deployKey)
-		if !c.silent && !a.confirm("Above is the public key of '"+c.secret.Name+"'. Does the repository's host know it as a deploy key?") {
-			return fmt.Errorf("%s '%s' was not created. Give the host the key, and run the same command again: it takes the key that is in Secret '%s'",
-				k.title(), client.ObjectKeyFromObject(obj), c.secret.Name)
-		}
-	}
-	action, err := a.put(ctx, cluster, obj)
+	action, err := a.put(bounded, cluster, obj)
 	if err != nil {
 		return err
 	}
-	key := client.ObjectKeyFromObject(obj)
 	if action != created { // what failed before may have failed for what the Secret says
-		return a.reconcileNow(ctx, cluster, k, key, false)
+		return a.reconcileNow(bounded, cluster, k, key, false)
 	}
-	done, err := a.await(ctx, cluster, k, key, settled)
+	done, err := a.await(bounded, cluster, k, key, settled)
 	if err != nil {
 		return err
 	}
@@ -175,32 +172,11 @@ func (a *app) put(ctx context.Context, c client.Client, obj client.Object) (stri
 		if err != nil {
 			return err
 		}
-		before := live.DeepCopy()
-		for key := range live.Object {
-			if !slices.Contains(kept, key) {
-				delete(live.Object, key)
-			}
-		}
-		for key, value := range want.Object {
-			if !slices.Contains(kept, key) {
-				live.Object[key] = value
-			}
-		}
-		if labels := live.GetLabels(); len(want.GetLabels()) > 0 {
-			if labels == nil {
-				labels = map[string]string{}
-			}
-			maps.Copy(labels, want.GetLabels())
-			live.SetLabels(labels)
-		}
-		action = unchanged
-		if err := c.Update(ctx, live); err != nil {
-			return err
-		}
-		if live.GetResourceVersion() != before.GetResourceVersion() {
-			action = configured
-		}
-		return nil
+		before := live.GetResourceVersion()
+		overwrite(live, want)
+		err = c.Update(ctx, live)
+		action = map[bool]string{true: unchanged, false: configured}[live.GetResourceVersion() == before]
+		return err
 	})
 	var invalid *apierrors.StatusError
 	switch {
@@ -215,8 +191,22 @@ func (a *app) put(ctx context.Context, c client.Client, obj client.Object) (stri
 	return action, nil
 }
 
-// kept are the parts of an object that the cluster and others own.
-var kept = []string{"apiVersion", "kind", "metadata", "status"}
+// overwrite makes an object say what another one declares, but for what the cluster and others own; labels are added.
+func overwrite(live, want *unstructured.Unstructured) {
+	kept := []string{"apiVersion", "kind", "metadata", "status"}
+	maps.DeleteFunc(live.Object, func(key string, _ any) bool { return !slices.Contains(kept, key) })
+	for key, value := range want.Object {
+		if !slices.Contains(kept, key) {
+			live.Object[key] = value
+		}
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, live.GetLabels())
+	maps.Copy(labels, want.GetLabels())
+	if len(labels) > 0 {
+		live.SetLabels(labels)
+	}
+}
 
 // causes lists what is wrong with an object, field by field.
 func causes(err *apierrors.StatusError) string {

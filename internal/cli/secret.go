@@ -64,6 +64,9 @@ neither in the shell's history nor in the list of processes. Nothing private is 
 				if err := m.make(ctx, c); err != nil {
 					return err
 				}
+				if c.export {
+					return a.printDeclared(c.secret)
+				}
 				return a.storeSecret(ctx, c)
 			},
 		}
@@ -73,10 +76,10 @@ neither in the shell's history nor in the list of processes. Nothing private is 
 	return c
 }
 
+// storeSecret stores the Secret of a creation, and shows the public half of its key.
 func (a *app) storeSecret(ctx context.Context, c *creation) error {
-	if c.export {
-		return a.printDeclared(c.secret)
-	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
 	cluster, err := a.client()
 	if err != nil {
 		return err
