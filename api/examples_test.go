@@ -13,6 +13,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	kustomizev1beta1 "github.com/sluice-gitops/sluice/api/kustomize/v1beta1"
 	kustomizev1beta2 "github.com/sluice-gitops/sluice/api/kustomize/v1beta2"
@@ -51,6 +52,7 @@ func examples(t *testing.T) map[string]*unstructured.Unstructured {
 func TestTypesHoldExamples(t *testing.T) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
+		extensionsv1beta1.AddToScheme,
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
 	} {
@@ -111,6 +113,25 @@ func TestSchedule(t *testing.T) {
 			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two, Suspend: true}},
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
 		},
+		"a chart has 60 seconds": {
+			&sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{Interval: minutes(5), Suspend: true}},
+			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
+		},
+		"a chart repository that sets no interval is checked every minute": {
+			&sourcev1.HelmRepository{},
+			meta.Schedule{Interval: time.Minute, Timeout: time.Minute},
+		},
+		"a chart repository in a registry is not checked": {
+			&sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI, Interval: minutes(5)}},
+			meta.Schedule{Timeout: time.Minute},
+		},
+		"an external artifact waits for its maker": {&sourcev1.ExternalArtifact{}, meta.Schedule{}},
+		"a generator is suspended by annotation": {
+			&extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				extensionsv1beta1.ReconcileAnnotation: extensionsv1beta1.ReconcileDisabled,
+			}}},
+			meta.Schedule{Suspended: true},
+		},
 		"a Kustomization that sets no timeout has its interval": {
 			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
@@ -125,5 +146,12 @@ func TestSchedule(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestValuesFilesOfOlderVersionsComeFirst(t *testing.T) {
+	chart := &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{ValuesFile: "a.yaml", ValuesFiles: []string{"b.yaml", "c.yaml"}}}
+	if diff := cmp.Diff([]string{"a.yaml", "b.yaml", "c.yaml"}, chart.GetValuesFiles()); diff != "" {
+		t.Error(diff)
 	}
 }

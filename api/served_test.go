@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -18,6 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -56,12 +60,13 @@ func resource(gvk schema.GroupVersionKind, version string) schema.GroupVersionRe
 // current one, outlives a controller's status in the current one, and is read back in the older one.
 func TestServedAsDeclared(t *testing.T) {
 	client := serve(t)
+	stored := storageVersions(t)
 	namespace := testenv.Namespace(t)
 	for name, example := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			gvk := example.GroupVersionKind()
 			own := client.Resource(resource(gvk, gvk.Version)).Namespace(namespace)
-			current := client.Resource(resource(gvk, "v1")).Namespace(namespace)
+			current := client.Resource(resource(gvk, stored[gvk.Kind])).Namespace(namespace)
 			// The server may not be serving a definition that was established a moment ago.
 			testenv.Eventually(t, "created", func() error {
 				_, err := own.Create(t.Context(), example, metav1.CreateOptions{FieldValidation: "Strict"})
@@ -88,6 +93,20 @@ func TestServedAsDeclared(t *testing.T) {
 	}
 }
 
+// storageVersions returns the version of each kind that is stored, which is the current one.
+func storageVersions(t *testing.T) map[string]string {
+	t.Helper()
+	stored := map[string]string{}
+	for kind, crd := range definitions(t) {
+		for _, v := range crd.Spec.Versions {
+			if v.Storage {
+				stored[kind] = v.Name
+			}
+		}
+	}
+	return stored
+}
+
 // addedDefault tells whether a path is a key that only the stored side has: the server's defaults.
 func addedDefault(p cmp.Path) bool {
 	i, ok := p.Last().(cmp.MapIndex)
@@ -102,25 +121,71 @@ func addedDefault(p cmp.Path) bool {
 func TestRefused(t *testing.T) {
 	client := serve(t)
 	namespace := testenv.Namespace(t)
-	repository := schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"}
-	kustomization := schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
+	repository := sourcev1.GroupVersion.WithKind(sourcev1.GitRepositoryKind)
+	oci := sourcev1.GroupVersion.WithKind(sourcev1.OCIRepositoryKind)
+	charts := sourcev1.GroupVersion.WithKind(sourcev1.HelmRepositoryKind)
+	chart := sourcev1.GroupVersion.WithKind(sourcev1.HelmChartKind)
+	bucket := sourcev1.GroupVersion.WithKind(sourcev1.BucketKind)
+	generator := extensionsv1beta1.GroupVersion.WithKind(extensionsv1beta1.ArtifactGeneratorKind)
+	kustomization := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind)
+	named := map[string]any{"name": "a"}
+	objects := func(changes map[string]any) map[string]any {
+		spec := map[string]any{"bucketName": "a", "endpoint": "s3.example.com", "interval": "1m"}
+		maps.Copy(spec, changes)
+		return spec
+	}
+	sts := func(provider string, changes map[string]any) map[string]any {
+		spec := map[string]any{"provider": provider, "endpoint": "https://sts.example.com"}
+		maps.Copy(spec, changes)
+		return spec
+	}
+	generated := func(name, to string) map[string]any {
+		copies := []any{map[string]any{"from": "@app/**", "to": to}}
+		return map[string]any{
+			"sources":   []any{map[string]any{"alias": "app", "kind": "GitRepository", "name": "app"}},
+			"artifacts": []any{map[string]any{"name": name, "copy": copies}},
+		}
+	}
 	source := map[string]any{"kind": "GitRepository", "name": "app"}
 	for name, c := range map[string]struct {
 		gvk  schema.GroupVersionKind
 		spec map[string]any
 		says string
 	}{
-		"a URL that is no HTTP or SSH URL":      {repository, map[string]any{"url": "git@example.com:a/b", "interval": "1m"}, "spec.url"},
-		"no URL":                                {repository, map[string]any{"interval": "1m"}, "spec.url"},
-		"an interval without a unit":            {repository, map[string]any{"url": "https://example.com", "interval": "1"}, "spec.interval"},
-		"a timeout in hours":                    {repository, map[string]any{"url": "https://example.com", "interval": "1m", "timeout": "1h"}, "spec.timeout"},
-		"an account without a provider for it":  {repository, map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"}, "provider is 'azure' or 'aws'"},
-		"a source of a kind that is none":       {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": map[string]any{"kind": "Secret", "name": "a"}}, "spec.sourceRef.kind"},
-		"no word on pruning":                    {kustomization, map[string]any{"interval": "1m", "sourceRef": source}, "spec.prune"},
-		"a remote cluster from two places":      {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}, "configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
-		"a remote cluster from nowhere":         {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}}, "exactly one of"},
-		"a target namespace that is too long":   {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "targetNamespace": strings.Repeat("a", 64)}, "spec.targetNamespace"},
-		"a deletion policy that does not exist": {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"}, "spec.deletionPolicy"},
+		"a URL that is no HTTP or SSH URL":     {repository, map[string]any{"url": "git@example.com:a/b", "interval": "1m"}, "spec.url"},
+		"no URL":                               {repository, map[string]any{"interval": "1m"}, "spec.url"},
+		"an interval without a unit":           {repository, map[string]any{"url": "https://example.com", "interval": "1"}, "spec.interval"},
+		"a timeout in hours":                   {repository, map[string]any{"url": "https://example.com", "interval": "1m", "timeout": "1h"}, "spec.timeout"},
+		"an account without a provider for it": {repository, map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"}, "provider is 'azure' or 'aws'"},
+		"a source of a kind that is none":      {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": map[string]any{"kind": "Secret", "name": "a"}}, "spec.sourceRef.kind"},
+		"no word on pruning":                   {kustomization, map[string]any{"interval": "1m", "sourceRef": source}, "spec.prune"},
+		"a remote cluster from two places":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}, "configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
+		"a remote cluster from nowhere":        {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}}, "exactly one of"},
+		"a target namespace that is too long":  {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "targetNamespace": strings.Repeat("a", 64)}, "spec.targetNamespace"},
+		"a registry by HTTP URL":               {oci, map[string]any{"url": "https://example.com/a", "interval": "1m"}, "spec.url"},
+		"an operation on a layer that is none": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m", "layerSelector": map[string]any{"operation": "burn"}}, "spec.layerSelector.operation"},
+		"signatures of a provider unheard of":  {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m", "verify": map[string]any{"provider": "pgp"}}, "spec.verify.provider"},
+		"a chart repository over SSH":          {charts, map[string]any{"url": "ssh://example.com/a"}, "spec.url"},
+		"a chart repository of no known type":  {charts, map[string]any{"url": "https://example.com/a", "type": "git"}, "spec.type"},
+		"a chart of a source that holds none":  {chart, map[string]any{"chart": "a", "interval": "1m", "sourceRef": map[string]any{"kind": "OCIRepository", "name": "a"}}, "spec.sourceRef.kind"},
+		"a signed chart in git": {chart, map[string]any{
+			"chart": "a", "interval": "1m", "sourceRef": source, "verify": map[string]any{"provider": "cosign"},
+		}, "spec.sourceRef.kind is 'HelmRepository'"},
+		"a strategy that does not exist":         {chart, map[string]any{"chart": "a", "interval": "1m", "sourceRef": source, "reconcileStrategy": "Never"}, "spec.reconcileStrategy"},
+		"a bucket without a name":                {bucket, map[string]any{"endpoint": "s3.example.com", "interval": "1m"}, "spec.bucketName"},
+		"a bucket of an unknown provider":        {bucket, objects(map[string]any{"provider": "tape"}), "spec.provider"},
+		"temporary credentials of azure":         {bucket, objects(map[string]any{"provider": "azure", "sts": sts("aws", nil)}), "'aws' and 'generic' providers"},
+		"temporary credentials of ldap at aws":   {bucket, objects(map[string]any{"provider": "aws", "sts": sts("ldap", nil)}), "'aws' is the only STS provider"},
+		"temporary credentials of aws elsewhere": {bucket, objects(map[string]any{"sts": sts("aws", nil)}), "'ldap' is the only STS provider"},
+		"a login to the service of aws":          {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"secretRef": named})}), "spec.sts.secretRef"},
+		"certificates for the service of aws":    {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}), "spec.sts.certSecretRef"},
+		"a service by no URL":                    {bucket, objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}), "spec.sts.endpoint"},
+		"an account without a cloud":             {bucket, objects(map[string]any{"serviceAccountName": "a"}), "'generic' provider"},
+		"an account and a login":                 {bucket, objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}), "not both"},
+		"an artifact of no valid name":           {generator, generated("{slug}", "@artifact/"), "must be that of an object"},
+		"a copy to a source":                     {generator, generated("a", "@app/"), "spec.artifacts[0].copy[0].to"},
+		"no artifact":                            {generator, map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}}, "spec.artifacts"},
+		"a deletion policy that does not exist":  {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"}, "spec.deletionPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(c.spec)}}
@@ -128,7 +193,7 @@ func TestRefused(t *testing.T) {
 			obj.SetName("bad")
 			var err error
 			testenv.Eventually(t, "served", func() error {
-				_, err = client.Resource(resource(c.gvk, "v1")).Namespace(namespace).Create(context.Background(), obj, metav1.CreateOptions{})
+				_, err = client.Resource(resource(c.gvk, c.gvk.Version)).Namespace(namespace).Create(context.Background(), obj, metav1.CreateOptions{})
 				if apierrors.IsNotFound(err) {
 					return err // established, but not served yet
 				}

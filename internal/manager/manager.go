@@ -29,6 +29,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -45,6 +46,8 @@ func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(sourcev1.AddToScheme(s))
+	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
+	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	return s
 }
@@ -124,10 +127,14 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 		return nil, fmt.Errorf("--watch-configs-label-selector %q: %w", o.ConfigsSelector, err)
 	}
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
-		&sourcev1.GitRepository{}:    {Label: ours},
-		&kustomizev1.Kustomization{}: {Label: ours},
-		configMetadata("ConfigMap"):  {Label: configs},
-		configMetadata("Secret"):     {Label: configs},
+		configMetadata("ConfigMap"): {Label: configs},
+		configMetadata("Secret"):    {Label: configs},
+	}
+	for _, obj := range []client.Object{
+		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
+		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
+	} {
+		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	mgr, err := ctrlmanager.New(cfg, options)

@@ -91,7 +91,7 @@ func (k *Keeper[T]) store(ctx context.Context, obj T, key artifact.Key, revision
 	content := revision.Name + "\n" + revision.Content
 	if last, _ := k.put.Load(key); last != content || !obj.GetArtifact().HasRevision(revision.Name) {
 		if obj.GetArtifact() != nil && !obj.GetArtifact().HasRevision(revision.Name) {
-			reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, "NewRevision",
+			reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, sourcev1.NewRevisionReason,
 				fmt.Sprintf("new revision '%s' is being stored", revision.Name))
 		}
 		a, err := revision.Put(ctx, key, obj.GetArtifact())

@@ -1,8 +1,6 @@
 package v1
 
 import (
-	"time"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -10,17 +8,6 @@ import (
 
 // GitRepositoryKind is the kind's name.
 const GitRepositoryKind = "GitRepository"
-
-// Condition types of sources.
-const (
-	ArtifactInStorageCondition      = "ArtifactInStorage"
-	ArtifactOutdatedCondition       = "ArtifactOutdated"
-	BuildFailedCondition            = "BuildFailed"
-	FetchFailedCondition            = "FetchFailed"
-	IncludeUnavailableCondition     = "IncludeUnavailable"
-	SourceVerifiedCondition         = "SourceVerified"
-	StorageOperationFailedCondition = "StorageOperationFailed"
-)
 
 // GitRepositorySpec says where the declarations are and which revision of them counts.
 // +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider == 'aws'))"
@@ -222,9 +209,5 @@ func (r *GitRepository) SetArtifact(a *meta.Artifact) { r.Status.Artifact = a }
 
 // Schedule returns when and for how long the repository is reconciled.
 func (r *GitRepository) Schedule() meta.Schedule {
-	s := meta.Schedule{Interval: r.Spec.Interval.Duration, Timeout: time.Minute, Suspended: r.Spec.Suspend}
-	if r.Spec.Timeout != nil {
-		s.Timeout = r.Spec.Timeout.Duration
-	}
-	return s
+	return schedule(r.Spec.Interval, r.Spec.Timeout, r.Spec.Suspend)
 }

@@ -14,7 +14,13 @@ var GroupVersion = schema.GroupVersion{Group: "source.toolkit.fluxcd.io", Versio
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GitRepository{}, &GitRepositoryList{})
+	s.AddKnownTypes(GroupVersion,
+		&Bucket{}, &BucketList{},
+		&GitRepository{}, &GitRepositoryList{},
+		&HelmChart{}, &HelmChartList{},
+		&HelmRepository{}, &HelmRepositoryList{},
+		&OCIRepository{}, &OCIRepositoryList{},
+	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -1,0 +1,175 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// BucketKind is the kind's name.
+const BucketKind = "Bucket"
+
+// Providers of the Security Token Service.
+const (
+	STSProviderAWS  = "aws"
+	STSProviderLDAP = "ldap"
+)
+
+// BucketSpec says where the objects are and which of them count.
+// +kubebuilder:validation:XValidation:message="STS configuration is only supported for the 'aws' and 'generic' providers",rule="self.provider == 'aws' || self.provider == 'generic' || !has(self.sts)"
+// +kubebuilder:validation:XValidation:message="'aws' is the only STS provider of the 'aws' provider",rule="self.provider != 'aws' || !has(self.sts) || self.sts.provider == 'aws'"
+// +kubebuilder:validation:XValidation:message="'ldap' is the only STS provider of the 'generic' provider",rule="self.provider != 'generic' || !has(self.sts) || self.sts.provider == 'ldap'"
+// +kubebuilder:validation:XValidation:message="spec.sts.secretRef is not used by the 'aws' STS provider",rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.secretRef)"
+// +kubebuilder:validation:XValidation:message="spec.sts.certSecretRef is not used by the 'aws' STS provider",rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.certSecretRef)"
+// +kubebuilder:validation:XValidation:message="serviceAccountName can not be set with the 'generic' provider",rule="self.provider != 'generic' || !has(self.serviceAccountName)"
+// +kubebuilder:validation:XValidation:message="set one of secretRef and serviceAccountName, not both",rule="!has(self.secretRef) || !has(self.serviceAccountName)"
+type BucketSpec struct {
+	// Provider whose protocol and login is used; generic is any S3-compatible one.
+	// +kubebuilder:validation:Enum=generic;aws;gcp;azure
+	// +kubebuilder:default:=generic
+	// +optional
+	Provider string `json:"provider,omitempty"`
+
+	// BucketName is the name of the bucket, or of the container with Azure.
+	// +required
+	BucketName string `json:"bucketName"`
+
+	// Endpoint is the address of the object store, as host and port, or with Azure as URL.
+	// +required
+	Endpoint string `json:"endpoint"`
+
+	// STS says how temporary credentials are had from a Security Token Service.
+	// +optional
+	STS *BucketSTS `json:"sts,omitempty"`
+
+	// Insecure speaks to the endpoint over HTTP.
+	// +optional
+	Insecure bool `json:"insecure,omitempty"`
+
+	// Region of the bucket.
+	// +optional
+	Region string `json:"region,omitempty"`
+
+	// Prefix limits the artifact to the objects whose keys begin with it.
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+
+	// SecretRef names the Secret with the provider's credentials, such as accesskey and secretkey.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// ServiceAccountName is the identity used with the aws, azure and gcp providers; the controller's own when unset.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS.
+	// +optional
+	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
+
+	// ProxySecretRef names the Secret with the proxy's address, username and password.
+	// +optional
+	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
+
+	// Interval at which the bucket is listed.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +required
+	Interval metav1.Duration `json:"interval"`
+
+	// Timeout of one fetch.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
+	// +kubebuilder:default="60s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Ignore holds rules in .gitignore syntax that replace the default exclusions.
+	// +optional
+	Ignore *string `json:"ignore,omitempty"`
+
+	// Suspend stops reconciling; the last artifact keeps being served.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// AccessFrom is kept for manifests of v1beta1 and v1beta2.
+	// Deprecated.
+	// +optional
+	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+}
+
+// BucketSTS says how temporary credentials are had from a Security Token Service.
+type BucketSTS struct {
+	// Provider of the service.
+	// +kubebuilder:validation:Enum=aws;ldap
+	// +required
+	Provider string `json:"provider"`
+
+	// Endpoint is the URL of the service.
+	// +kubebuilder:validation:Pattern="^(http|https)://.*$"
+	// +required
+	Endpoint string `json:"endpoint"`
+
+	// SecretRef names the Secret with the username and password of ldap.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS with the service.
+	// +optional
+	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
+}
+
+// BucketStatus is what was observed of the bucket.
+type BucketStatus struct {
+	meta.Status `json:",inline"`
+
+	// URL of the latest artifact.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// Artifact of the last revision that was fetched.
+	// +optional
+	Artifact *meta.Artifact `json:"artifact,omitempty"`
+
+	// ObservedIgnore is the ignore rules of the artifact.
+	// +optional
+	ObservedIgnore *string `json:"observedIgnore,omitempty"`
+}
+
+// Bucket keeps an artifact of the objects of a bucket.
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint`
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type Bucket struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec BucketSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status BucketStatus `json:"status,omitempty"`
+}
+
+// BucketList is a list of buckets.
+// +kubebuilder:object:root=true
+type BucketList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Bucket `json:"items"`
+}
+
+// CommonStatus returns the part of the status that the kernel writes.
+func (b *Bucket) CommonStatus() *meta.Status { return &b.Status.Status }
+
+// GetArtifact returns the last artifact; nil when there is none.
+func (b *Bucket) GetArtifact() *meta.Artifact { return b.Status.Artifact }
+
+// SetArtifact sets the last artifact.
+func (b *Bucket) SetArtifact(a *meta.Artifact) { b.Status.Artifact = a }
+
+// Schedule returns when and for how long the bucket is reconciled.
+func (b *Bucket) Schedule() meta.Schedule {
+	return schedule(b.Spec.Interval, b.Spec.Timeout, b.Spec.Suspend)
+}

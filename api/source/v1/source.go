@@ -1,0 +1,112 @@
+package v1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// Condition types of sources, beside Ready, Reconciling and Stalled. Those that end in Failed, Outdated or Unavailable are
+// there only while they are true.
+const (
+	ArtifactInStorageCondition      = "ArtifactInStorage"
+	ArtifactOutdatedCondition       = "ArtifactOutdated"
+	BuildFailedCondition            = "BuildFailed"
+	FetchFailedCondition            = "FetchFailed"
+	IncludeUnavailableCondition     = "IncludeUnavailable"
+	SourceVerifiedCondition         = "SourceVerified"
+	StorageOperationFailedCondition = "StorageOperationFailed"
+)
+
+// Condition reasons of sources, beside those of package meta.
+const (
+	ArchiveOperationFailedReason = "ArchiveOperationFailed"
+	ArtifactUpToDateReason       = "ArtifactUpToDate"
+	CacheOperationFailedReason   = "CacheOperationFailed"
+	InvalidPathReason            = "InvalidPath"
+	NewRevisionReason            = "NewRevision"
+	NoSourceArtifactReason       = "NoSourceArtifact"
+	ReadOperationFailedReason    = "ReadOperationFailed"
+	SourceUnavailableReason      = "SourceUnavailable"
+	UnsupportedSourceKindReason  = "UnsupportedSourceKind"
+	VerificationErrorReason      = "VerificationError"
+
+	BucketOperationFailedReason        = "BucketOperationFailed"
+	BucketOperationSucceededReason     = "BucketOperationSucceeded"
+	GitOperationSucceededReason        = "GitOperationSucceeded"
+	InvalidProviderConfigurationReason = "InvalidProviderConfiguration"
+	InvalidSTSConfigurationReason      = "InvalidSTSConfiguration"
+	OCILayerOperationFailedReason      = "OCIArtifactLayerOperationFailed"
+	OCIPullFailedReason                = "OCIArtifactPullFailed"
+
+	ChartPackageErrorReason      = "ChartPackageError"
+	ChartPackageSucceededReason  = "ChartPackageSucceeded"
+	ChartPullErrorReason         = "ChartPullError"
+	ChartPullSucceededReason     = "ChartPullSucceeded"
+	ChartVerificationErrorReason = "ChartVerificationError"
+	DependencyBuildErrorReason   = "DependencyBuildError"
+	IndexationFailedReason       = "IndexationFailed"
+	InvalidChartReferenceReason  = "InvalidChartReference"
+	ValuesFilesErrorReason       = "ValuesFilesError"
+)
+
+// Providers: whose login or workload identity is used. Each kind says which it takes.
+const (
+	ProviderGeneric = "generic"
+	ProviderAWS     = "aws"
+	ProviderAzure   = "azure"
+	ProviderGCP     = "gcp"
+	ProviderGitHub  = "github"
+)
+
+// Providers of signatures of OCI artifacts.
+const (
+	VerifyCosign   = "cosign"
+	VerifyNotation = "notation"
+)
+
+// Verification says by whom an OCI artifact must be signed.
+type Verification struct {
+	// Provider of the signatures.
+	// +kubebuilder:validation:Enum=cosign;notation
+	// +kubebuilder:default=cosign
+	// +required
+	Provider string `json:"provider"`
+
+	// SecretRef names the Secret with the trusted public keys (cosign), or with the trust policy and the certificates
+	// (notation). Cosign verifies keyless signatures when unset.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// MatchOIDCIdentity lists the identities of keyless signers; any one suffices. Any signer that the trust root vouches
+	// for when empty.
+	// +optional
+	MatchOIDCIdentity []OIDCIdentityMatch `json:"matchOIDCIdentity,omitempty"`
+
+	// TrustedRootSecretRef names the Secret with the trust root of an own Sigstore, in its key trusted_root.json; the
+	// public one when unset.
+	// +optional
+	TrustedRootSecretRef *meta.LocalObjectReference `json:"trustedRootSecretRef,omitempty"`
+}
+
+// OIDCIdentityMatch says who a keyless signer is.
+type OIDCIdentityMatch struct {
+	// Issuer of the signer's identity token, as a regular expression.
+	// +required
+	Issuer string `json:"issuer"`
+
+	// Subject of the signer's identity token, as a regular expression.
+	// +required
+	Subject string `json:"subject"`
+}
+
+// schedule of a source; one that sets no timeout has 60 seconds.
+func schedule(interval metav1.Duration, timeout *metav1.Duration, suspended bool) meta.Schedule {
+	s := meta.Schedule{Interval: interval.Duration, Timeout: time.Minute, Suspended: suspended}
+	if timeout != nil {
+		s.Timeout = timeout.Duration
+	}
+	return s
+}

@@ -1,0 +1,94 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// BucketSpec is the legacy form of the current version's.
+type BucketSpec struct {
+	// Provider whose login is used.
+	// +kubebuilder:validation:Enum=generic;aws;gcp;azure
+	// +kubebuilder:default:=generic
+	// +optional
+	Provider string `json:"provider,omitempty"`
+
+	// BucketName is the name of the bucket.
+	// +required
+	BucketName string `json:"bucketName"`
+
+	// Endpoint is the address of the object store.
+	// +required
+	Endpoint string `json:"endpoint"`
+
+	// Insecure speaks to the endpoint over HTTP.
+	// +optional
+	Insecure bool `json:"insecure,omitempty"`
+
+	// Region of the bucket.
+	// +optional
+	Region string `json:"region,omitempty"`
+
+	// SecretRef names the Secret with credentials.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// Interval at which the bucket is listed.
+	// +required
+	Interval metav1.Duration `json:"interval"`
+
+	// Timeout of one fetch.
+	// +kubebuilder:default="60s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Ignore holds rules in .gitignore syntax that replace the default exclusions.
+	// +optional
+	Ignore *string `json:"ignore,omitempty"`
+
+	// Suspend stops reconciling.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// AccessFrom says which namespaces may refer to the bucket.
+	// +optional
+	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+}
+
+// BucketStatus is what was observed of the bucket.
+type BucketStatus struct {
+	meta.Status `json:",inline"`
+
+	// URL of the latest artifact.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// Artifact of the last revision that was fetched.
+	// +optional
+	Artifact *Artifact `json:"artifact,omitempty"`
+}
+
+// Bucket is the legacy form of the current version's kind.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint`
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type Bucket struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec BucketSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status BucketStatus `json:"status,omitempty"`
+}
+
+// BucketList is a list of buckets.
+// +kubebuilder:object:root=true
+type BucketList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Bucket `json:"items"`
+}

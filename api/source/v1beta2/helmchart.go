@@ -1,0 +1,109 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// HelmChartSpec is the legacy form of the current version's.
+type HelmChartSpec struct {
+	// Chart is the name in the HelmRepository, or the path in the other sources.
+	// +required
+	Chart string `json:"chart"`
+
+	// Version range of the chart.
+	// +kubebuilder:default:=*
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// SourceRef names the source of the chart.
+	// +required
+	SourceRef LocalHelmChartSourceReference `json:"sourceRef"`
+
+	// Interval at which the source is asked for a new chart.
+	// +required
+	Interval metav1.Duration `json:"interval"`
+
+	// ReconcileStrategy says what makes a new artifact.
+	// +kubebuilder:validation:Enum=ChartVersion;Revision
+	// +kubebuilder:default:=ChartVersion
+	// +optional
+	ReconcileStrategy string `json:"reconcileStrategy,omitempty"`
+
+	// ValuesFiles are merged, later ones win.
+	// +optional
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+
+	// ValuesFile comes before ValuesFiles.
+	// +optional
+	ValuesFile string `json:"valuesFile,omitempty"`
+
+	// Suspend stops reconciling.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// AccessFrom says which namespaces may refer to the chart.
+	// +optional
+	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+}
+
+// LocalHelmChartSourceReference names the source of a chart.
+type LocalHelmChartSourceReference struct {
+	// +optional
+	APIVersion string `json:"apiVersion,omitempty"`
+	// +kubebuilder:validation:Enum=HelmRepository;GitRepository;Bucket
+	// +required
+	Kind string `json:"kind"`
+	// +required
+	Name string `json:"name"`
+}
+
+// HelmChartStatus is what was observed of the chart.
+type HelmChartStatus struct {
+	meta.Status `json:",inline"`
+
+	// URL of the latest artifact.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// Artifact of the last chart that was fetched or packaged.
+	// +optional
+	Artifact *Artifact `json:"artifact,omitempty"`
+
+	// ObservedSourceArtifactRevision is the revision of the source that the chart was last taken from.
+	// +optional
+	ObservedSourceArtifactRevision string `json:"observedSourceArtifactRevision,omitempty"`
+
+	// ObservedChartName is the name of the chart of the artifact.
+	// +optional
+	ObservedChartName string `json:"observedChartName,omitempty"`
+}
+
+// HelmChart is the legacy form of the current version's kind.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=hc
+// +kubebuilder:printcolumn:name="Chart",type=string,JSONPath=`.spec.chart`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Source Kind",type=string,JSONPath=`.spec.sourceRef.kind`
+// +kubebuilder:printcolumn:name="Source Name",type=string,JSONPath=`.spec.sourceRef.name`
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type HelmChart struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec HelmChartSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status HelmChartStatus `json:"status,omitempty"`
+}
+
+// HelmChartList is a list of charts.
+// +kubebuilder:object:root=true
+type HelmChartList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HelmChart `json:"items"`
+}

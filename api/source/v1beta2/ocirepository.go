@@ -1,0 +1,116 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// OCIRepositorySpec is the legacy form of the current version's.
+type OCIRepositorySpec struct {
+	// URL of the repository in a registry.
+	// +kubebuilder:validation:Pattern="^oci://.*$"
+	// +required
+	URL string `json:"url"`
+
+	// Reference to resolve; the tag latest when unset.
+	// +optional
+	Reference *OCIRepositoryRef `json:"ref,omitempty"`
+
+	// LayerSelector says which layer makes the artifact.
+	// +optional
+	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
+
+	// Provider whose login is used.
+	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
+	// +kubebuilder:default:=generic
+	// +optional
+	Provider string `json:"provider,omitempty"`
+
+	// SecretRef names the Secret with credentials.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// ServiceAccountName names the account whose pull secrets or identity is used.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// CertSecretRef names the Secret with the certificates.
+	// +optional
+	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
+
+	// Interval at which the registry is asked for a new revision.
+	// +required
+	Interval metav1.Duration `json:"interval"`
+
+	// Timeout of one fetch.
+	// +kubebuilder:default="60s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Ignore holds rules in .gitignore syntax that replace the default exclusions.
+	// +optional
+	Ignore *string `json:"ignore,omitempty"`
+
+	// Insecure speaks to the registry over HTTP.
+	// +optional
+	Insecure bool `json:"insecure,omitempty"`
+
+	// Suspend stops reconciling.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// OCIRepositoryRef says which revision counts.
+type OCIRepositoryRef struct {
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// +optional
+	SemVer string `json:"semver,omitempty"`
+	// +optional
+	Tag string `json:"tag,omitempty"`
+}
+
+// OCILayerSelector says which layer makes the artifact.
+type OCILayerSelector struct {
+	// +optional
+	MediaType string `json:"mediaType,omitempty"`
+}
+
+// OCIRepositoryStatus is what was observed of the repository.
+type OCIRepositoryStatus struct {
+	meta.Status `json:",inline"`
+
+	// URL of the latest artifact.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// Artifact of the last revision that was fetched.
+	// +optional
+	Artifact *Artifact `json:"artifact,omitempty"`
+}
+
+// OCIRepository is the legacy form of the current version's kind.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ocirepo
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+type OCIRepository struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec OCIRepositorySpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status OCIRepositoryStatus `json:"status,omitempty"`
+}
+
+// OCIRepositoryList is a list of repositories.
+// +kubebuilder:object:root=true
+type OCIRepositoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []OCIRepository `json:"items"`
+}
