@@ -172,12 +172,14 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		Concurrent: o.Concurrent,
 		Step: &sync.Kustomization{
 			Client:    mgr.GetClient(),
+			Configs:   mgr.GetAPIReader(),
 			Artifacts: &artifact.Fetcher{Store: s.store, Client: http.DefaultClient},
 			Clusters:  clusters,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
+				StrictSubstitutions:   o.strictSubstitutions(),
 				Resync:                o.Resync,
 			},
 		},
