@@ -191,7 +191,7 @@ func (h *HelmChart) revision(obj *sourcev1.HelmChart, b built) (*Revision, error
 			return nil, err
 		}
 		obj.Status.ObservedChartName, obj.Status.ObservedValuesFiles = p.Name, p.ValuesFiles
-		obj.Status.ObservedSourceArtifactRevision, obj.Status.URL = b.from, latestURL(a, ".tgz")
+		obj.Status.ObservedSourceArtifactRevision = b.from
 		if !b.pulled {
 			r.Message = packagedMessage(p.Name, version, p.ValuesFiles)
 		}
