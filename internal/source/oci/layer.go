@@ -93,7 +93,7 @@ type Layer struct {
 }
 
 // Open returns the layer as it is. Reading fails at the end if it is not what its digest says.
-func (l *Layer) Open(ctx context.Context) (io.ReadCloser, error) {
+func (l *Layer) Open(ctx context.Context) (*Blob, error) {
 	// By its digest alone: a manifest may name other places to get a layer from, which nobody has to follow.
 	layer, err := l.image.repo.puller.Layer(ctx, l.image.repo.At(l.d.Digest))
 	if err != nil {
@@ -103,22 +103,31 @@ func (l *Layer) Open(ctx context.Context) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, failed(err, "cannot pull the layer %s", l.d.Digest)
 	}
-	return &sized{body, l.d}, nil
+	return &Blob{body, l.d.Digest, l.d.Size, nil}, nil
 }
 
-// sized fails when there is more to read than the manifest says.
-type sized struct {
+// Blob is the content of a layer while it is read.
+type Blob struct {
 	io.ReadCloser
-	d v1.Descriptor
+	digest v1.Hash
+	left   int64 // bytes, by the manifest
+	err    error
 }
 
-func (s *sized) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	if s.d.Size -= int64(n); s.d.Size < 0 {
-		return 0, fmt.Errorf("the layer %s is larger than its manifest says", s.d.Digest)
+func (b *Blob) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		n, err = 0, errors.New("it is larger than its manifest says")
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = failed(err, "cannot pull the layer %s", b.digest)
+		err = b.err
 	}
 	return n, err
 }
+
+// Err returns why reading failed, nil if it did not: whoever it was handed to may say it in other words.
+func (b *Blob) Err() error { return b.err }
 
 // Tree unpacks the layer, a .tar.gz, and leaves out what the rules in spec.ignore, the default exclusions if it is nil, and
 // .sourceignore files exclude. Nothing of a layer that is not what its digest says is used.
@@ -129,8 +138,9 @@ func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) 
 	}
 	defer body.Close() // only read
 	tree, unpackErr := artifact.ReadArchive(body)
-	if _, err := io.Copy(io.Discard, body); err != nil { // the rest is digested too
-		return nil, failed(err, "cannot pull the layer %s", l.d.Digest)
+	_, _ = io.Copy(io.Discard, body) // the rest is digested too
+	if err := body.Err(); err != nil {
+		return nil, err
 	}
 	if unpackErr != nil {
 		return nil, l.image.failed("has a layer that cannot be extracted").Because(unpackErr).

@@ -408,11 +408,11 @@ func TestAccess(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"the login and the certificate": {Access{Transport: r.Transport(), Keychain: one{"me", "secret"}}, "", ""},
+		"the login and the certificate": {Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "", ""},
 		"no login":                      {Access{Transport: r.Transport()}, "AuthenticationFailed", "Check the login"},
-		"a wrong login":                 {Access{Transport: r.Transport(), Keychain: one{"me", "wrong"}}, "AuthenticationFailed", "Check the login"},
-		"no client certificate":         {Access{Transport: anonymous, Keychain: one{"me", "secret"}}, "OCIArtifactPullFailed", "certificate required"},
-		"an authority that is unknown":  {Access{Transport: http.DefaultTransport, Keychain: one{"me", "secret"}}, "OCIArtifactPullFailed", "certificate"},
+		"a wrong login":                 {Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, "AuthenticationFailed", "Check the login"},
+		"no client certificate":         {Access{Transport: anonymous, Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate required"},
+		"an authority that is unknown":  {Access{Transport: http.DefaultTransport, Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			repo, err := Open(r.OCI+"/app", c.a)
@@ -431,17 +431,11 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-type one struct{ username, password string }
-
-func (o one) Resolve(authn.Resource) (authn.Authenticator, error) {
-	return authn.FromConfig(authn.AuthConfig{Username: o.username, Password: o.password}), nil
-}
-
 func TestPlainHTTPIsRefusedUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
-	repo, err := Open(r.OCI+"/app", Access{Transport: r.Transport(), Keychain: one{"me", "secret"}})
+	repo, err := Open(r.OCI+"/app", Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}

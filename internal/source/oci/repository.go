@@ -25,11 +25,14 @@ const (
 	maxBlob   = 1 << 30  // bytes of a blob
 )
 
+// insecureReason is the documented condition reason of what would go over HTTP.
+const insecureReason = "InsecureConnectionsDisallowed"
+
 // Access says how a registry is reached.
 type Access struct {
 	Transport http.RoundTripper
-	Keychain  authn.Keychain // anonymous when nil
-	Insecure  bool           // over HTTP if it does not speak HTTPS
+	Login     authn.AuthConfig // anonymous when empty
+	Insecure  bool             // over HTTP if it does not speak HTTPS
 }
 
 // Repository is a repository in a registry. It stays logged in, so that a kept one asks for nothing but what is wanted. It is
@@ -45,13 +48,9 @@ func Open(rawURL string, a Access) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	keychain := a.Keychain
-	if keychain == nil {
-		keychain = authn.NewMultiKeychain() // knows nobody
-	}
 	puller, err := remote.NewPuller(
 		remote.WithTransport(&guard{a.Transport, a.Insecure}),
-		remote.WithAuthFromKeychain(keychain),
+		remote.WithAuth(authn.FromConfig(a.Login)),
 		remote.WithUserAgent("sluice"),
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // who asked decides when to ask again
 		remote.WithRetryStatusCodes(),
@@ -146,7 +145,7 @@ type guard struct {
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.insecure {
-		return nil, fault.New(meta.AuthenticationFailedReason, "'%s' speaks HTTP, where anybody can listen", req.URL.Host).
+		return nil, fault.New(insecureReason, "'%s' speaks HTTP, where anybody can listen", req.URL.Host).
 			WithHint("Set spec.insecure if that is wanted").Final()
 	}
 	resp, err := g.next.RoundTrip(req)
