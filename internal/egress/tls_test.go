@@ -52,11 +52,11 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("with a certificate: %q, %v", content, err)
 	}
 	_, _, err := get(t, client(t, p, Options{TLS: auth.TLS{CA: ours.pem}}), s.URL)
-	mustFail(t, err, "refused the TLS connection", "tls.crt")
+	mustFail(t, err, "client certificate")
 	_, stranger := newAuthority(t).issue(t, "client", time.Time{})
 	stranger.CA = ours.pem
 	_, _, err = get(t, client(t, p, Options{TLS: stranger}), s.URL)
-	mustFail(t, err, "refused the TLS connection")
+	mustFail(t, err, "client certificate")
 }
 
 // connectProxy is a proxy as squid would be one: it opens tunnels for who knows the password, and speaks TLS itself.
@@ -77,13 +77,13 @@ func connectProxy(t *testing.T, a *authority, tunnels *atomic.Int64) *httptest.S
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		local, _, err := http.NewResponseController(w).Hijack()
+		local, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		tunnels.Add(1)
-		go func() { _, _ = io.Copy(remote, local); _ = remote.Close() }()
+		go func() { _, _ = io.Copy(remote, buffered); _ = remote.Close() }()
 		_, _ = io.Copy(local, remote)
 		_ = local.Close()
 	})
