@@ -84,7 +84,7 @@ func explainNetwork(err error, where string) *fault.Fault {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return failed("cannot reach %s", where).Because(brief{"it does not answer in time", err}).WithHint("Check the server, and the network on the way")
 	case errors.As(err, &op):
-		return failed("the connection to %s broke off", where).Because(brief{op.Err.Error(), err}). // without the ports, which change every time
+		return failed("the connection to %s broke off", where).Because(brief{op.Err.Error(), err}).
 			WithHint("Check the server, and whether it wants a client certificate")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return failed("the connection to %s broke off", where).Because(brief{"unexpected end", err})
