@@ -26,11 +26,12 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // Reason is the documented condition reason of a signature that is missing or not trusted.
-const Reason = "VerificationError"
+const Reason = sourcev1.VerificationErrorReason
 
 // Identity is who may have signed keyless: Go regular expressions for the issuer and the subject of the certificate.
 type Identity struct{ Issuer, Subject string }
