@@ -4,20 +4,14 @@ import (
 	"errors"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // helm starts the controllers of Helm repositories and charts.
 func (r *sources) helm() error {
-	transport, err := r.egress.Transport(egress.Options{})
-	if err != nil {
-		return err
-	}
 	charts := &source.HelmCharts{
-		Objects: r.mgr.GetClient(), Secrets: r.secrets, Egress: r.egress, Identities: r.identities,
+		Objects: r.mgr.GetClient(), Secrets: r.secrets, Egress: r.egress, Registries: r.registries,
 		Store: r.storage.store, Limits: r.options.HelmLimits,
 	}
 	repositories := reconcile.Register(r.mgr, r.kernel, reconcile.Kind[*sourcev1.HelmRepository]{
@@ -27,13 +21,12 @@ func (r *sources) helm() error {
 		Step:       source.NewHelmRepository(r.storage.store, charts),
 	})
 	return errors.Join(repositories, keep(r, source.HelmChartGroupKind, func() *sourcev1.HelmChart { return &sourcev1.HelmChart{} }, &source.HelmChart{
-		Objects: r.mgr.GetClient(),
-		Charts:  charts,
-		Signatures: &source.ChartSignatures{
-			Secrets: r.secrets, Egress: r.egress, Clock: r.kernel.Clock,
-			Public: &cosign.PublicRoot{Transport: transport, Clock: r.kernel.Clock},
-		},
-		Store:     r.storage.store,
-		Artifacts: r.storage.fetcher,
+		Objects:    r.mgr.GetClient(),
+		Secrets:    r.secrets,
+		Charts:     charts,
+		Signatures: r.signatures,
+		Store:      r.storage.store,
+		Artifacts:  r.storage.fetcher,
+		Clock:      r.kernel.Clock,
 	}))
 }

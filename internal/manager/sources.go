@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // sources starts the controllers of the source kinds.
@@ -25,6 +26,8 @@ type sources struct {
 
 	egress     *egress.Policy // the one way out
 	identities *auth.Identities
+	registries *source.Registries
+	signatures *source.Signatures
 }
 
 func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
@@ -32,8 +35,11 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
 		egress: &egress.Policy{}, identities: &auth.Identities{},
 	}
+	r.registries = &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities}
+	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
 	return errors.Join(
 		r.gitRepositories(),
+		r.ociRepositories(),
 		r.helm(),
 		r.artifactGenerators(),
 	)
@@ -41,11 +47,22 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 
 func (r *sources) gitRepositories() error {
 	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
-		Secrets: r.secrets,
-		Objects: r.mgr.GetClient(),
-		Store:   r.storage.store,
-		Mirrors: git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
-		Clock:   r.kernel.Clock,
+		Secrets:    r.secrets,
+		Objects:    r.mgr.GetClient(),
+		Store:      r.storage.store,
+		Mirrors:    git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
+		Egress:     r.egress,
+		Identities: r.identities,
+		GitHubApps: &auth.GitHubApps{},
+		Clock:      r.kernel.Clock,
+	})
+}
+
+func (r *sources) ociRepositories() error {
+	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} }, &source.OCIRepository{
+		Registries: r.registries,
+		Signatures: r.signatures,
+		Store:      r.storage.store,
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -31,11 +33,14 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 
 // GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and completes it by what it includes.
 type GitRepository struct {
-	Secrets Secrets
-	Objects client.Reader // the cache: other GitRepositories
-	Store   *artifact.Store
-	Mirrors *git.Mirrors
-	Clock   clock.PassiveClock
+	Secrets    Secrets
+	Objects    client.Reader // the cache: other GitRepositories
+	Store      *artifact.Store
+	Mirrors    *git.Mirrors
+	Egress     *egress.Policy
+	Identities *auth.Identities
+	GitHubApps *auth.GitHubApps
+	Clock      clock.PassiveClock
 
 	mu   sync.Mutex
 	tidy bool // whether mirrors of objects that are gone were removed since the start

@@ -59,7 +59,7 @@ func (h *HelmRepository) check(ctx context.Context, obj *sourcev1.HelmRepository
 	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return err
 	}
-	_, err := h.charts.registry(ctx, obj)
+	_, err := h.charts.openRegistry(ctx, obj, h.charts.registry(obj).ChartURL("chart"))
 	return err
 }
 

@@ -26,11 +26,12 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // Reason is the documented condition reason of a signature that is missing or not trusted.
-const Reason = "VerificationError"
+const Reason = sourcev1.VerificationErrorReason
 
 // Identity is who may have signed keyless: Go regular expressions for the issuer and the subject of the certificate.
 type Identity struct{ Issuer, Subject string }
@@ -75,6 +76,9 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 // Keyless returns a verifier that trusts identities. TrustedRoot is a trusted_root.json; without one the root of the public
 // Sigstore instance is used.
 func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Verifier, error) {
+	if len(identities) == 0 && trustedRoot != nil {
+		identities = []Identity{{".*", ".*"}} // whoever the own authority vouches for
+	}
 	if len(identities) == 0 {
 		return nil, unusable("spec.verify trusts any identity that ever signed").
 			WithHint("Say in spec.verify.matchOIDCIdentity whose signatures count, or name a Secret with public keys in spec.verify.secretRef")

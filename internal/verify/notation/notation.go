@@ -26,11 +26,12 @@ import (
 	"github.com/notaryproject/notation-go/verifier/trustpolicy"
 	"github.com/notaryproject/notation-go/verifier/truststore"
 
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // Reason is the documented condition reason of a signature that is missing or not trusted.
-const Reason = "VerificationError"
+const Reason = sourcev1.VerificationErrorReason
 
 // policyEntry is the entry of the Secret with the trust policy.
 const policyEntry = "trustpolicy.json"
