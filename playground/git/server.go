@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -140,20 +139,5 @@ func makeCertificate(dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	ca, err := pki.NewAuthority("playground-git-ca")
-	if err != nil {
-		return err
-	}
-	hosts := []string{"127.0.0.1", "::1", "localhost"}
-	if host != "" {
-		hosts = append(hosts, host)
-	}
-	server, err := ca.Server("playground-git", hosts...)
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
+	return pki.MakeServer(dir, "playground-git", host)
 }

@@ -67,6 +67,27 @@ func (a *Authority) Server(name string, hosts ...string) (Pair, error) {
 	})
 }
 
+// MakeServer writes ca.crt, server.crt and server.key of a new authority for a server on this machine into a directory, made
+// when missing. Host is a further name or address of the server; it may be empty.
+func MakeServer(dir, name, host string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	ca, err := NewAuthority(name + "-ca")
+	if err != nil {
+		return err
+	}
+	hosts := []string{"127.0.0.1", "::1", "localhost"}
+	if host != "" {
+		hosts = append(hosts, host)
+	}
+	server, err := ca.Server(name, hosts...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
+}
+
 // Client issues a certificate for a user in groups.
 func (a *Authority) Client(name string, groups ...string) (Pair, error) {
 	return a.issue(name, func(c *x509.Certificate) {

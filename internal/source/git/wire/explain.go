@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -80,7 +80,8 @@ func scp(s string) (at, path string, ok bool) {
 
 // explain turns an error into a fault: what failed, and what to do.
 func (r Remote) explain(ctx context.Context, err error, doing string) error {
-	if fault.As(err) != nil {
+	if f := fault.As(err); f != nil {
+		f.Reason = cmp.Or(f.Reason, meta.GitOperationFailedReason) // what the way out says has none
 		return err
 	}
 	where := fault.RedactURL(r.URL)
@@ -261,18 +262,4 @@ func Printable(s string) string {
 		s = strings.ToValidUTF8(s[:maxPrinted], "") + "..."
 	}
 	return s
-}
-
-// maxWait bounds how long a host may ask to wait.
-const maxWait = time.Hour
-
-// retryAfter reads how long a host asks to wait (RFC 9110, 10.2.3); 0 when it does not.
-func retryAfter(v string) time.Duration {
-	if seconds, err := strconv.Atoi(v); err == nil && seconds > 0 {
-		return time.Duration(min(seconds, int(maxWait/time.Second))) * time.Second
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return min(max(time.Until(at), 0), maxWait)
-	}
-	return 0
 }

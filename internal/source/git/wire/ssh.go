@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
@@ -17,6 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
+
+const dialTimeout = 30 * time.Second
 
 // overSSH is a conversation over SSH. Nothing of the machine's own SSH configuration counts.
 type overSSH struct {
