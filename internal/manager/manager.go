@@ -4,9 +4,6 @@ package manager
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"path/filepath"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -32,9 +29,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
@@ -81,6 +76,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	defer end()
 	kernel := newKernel(mgr, events, o)
+	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
+		return err
+	}
 	if o.runs(SourceController) {
 		if err := runSources(mgr, kernel, storage, o); err != nil {
 			return err
@@ -159,9 +157,6 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 }
 
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
-	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), source.GitRepositoryGroupKind, &sourcev1.GitRepository{}, sync.SourceMoved); err != nil {
-		return err
-	}
 	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), sync.KustomizationGroupKind, &kustomizev1.Kustomization{}, sync.DependencyMoved); err != nil {
 		return err
 	}
@@ -171,7 +166,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		Concurrent: o.Concurrent,
 		Step: &sync.Kustomization{
 			Client:    mgr.GetClient(),
-			Artifacts: &artifact.Fetcher{Store: s.store, Client: http.DefaultClient},
+			Artifacts: s.fetcher,
 			Clusters:  clusters,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
@@ -221,37 +216,4 @@ func setLogger(o Options) error {
 	}
 	log.SetLogger(zap.New(zap.UseFlagOptions(&options)))
 	return nil
-}
-
-// storage is the artifact store with the listener that serves it.
-type storage struct {
-	store    *artifact.Store
-	listener net.Listener
-}
-
-func newStorage(o Options) (*storage, error) {
-	if !o.runs(SourceController) {
-		return &storage{}, nil
-	}
-	listener, err := net.Listen("tcp", o.StorageAddr)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w", o.StorageAddr, err)
-	}
-	advertised := o.StorageAdvAddr
-	if advertised == "" {
-		advertised = listener.Addr().String()
-	}
-	store, err := artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised, artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount})
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
-	}
-	return &storage{store, listener}, nil
-}
-
-// serve adds the artifact server to the manager. It serves whether or not this replica leads.
-func (s *storage) serve(mgr ctrlmanager.Manager) error {
-	if s.store == nil {
-		return nil
-	}
-	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(s.store)})
 }

@@ -25,6 +25,7 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 	r := &sources{mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()}}
 	return errors.Join(
 		r.gitRepositories(),
+		r.artifactGenerators(),
 	)
 }
 

@@ -24,23 +24,23 @@ func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomizati
 	if err := k.allowed(obj, "spec.sourceRef", namespace); err != nil {
 		return nil, ptrTo(reconcile.Failed(err))
 	}
-	if ref.Kind != sourcev1.GitRepositoryKind {
-		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not served by this version", ref.Kind).
-			WithHint("Use a GitRepository").Final()))
+	source := newSource(ref.Kind)
+	if source == nil {
+		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not one that holds manifests", ref.Kind).
+			WithHint("Use a GitRepository, OCIRepository, Bucket or ExternalArtifact").Final()))
 	}
-	var repository sourcev1.GitRepository
-	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &repository)
+	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, source)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, ptrTo(reconcile.Waiting(meta.ArtifactFailedReason,
 			"%s '%s/%s' not found. Create it, or correct spec.sourceRef", ref.Kind, namespace, ref.Name))
 	case err != nil:
 		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s/%s'", ref.Kind, namespace, ref.Name).Because(err)))
-	case repository.Status.Artifact == nil:
+	case source.GetArtifact() == nil:
 		return nil, ptrTo(reconcile.Waiting(meta.ArtifactFailedReason,
 			"Source artifact not found: %s '%s/%s' has none yet. Its own conditions say why", ref.Kind, namespace, ref.Name))
 	}
-	return repository.Status.Artifact, nil
+	return source.GetArtifact(), nil
 }
 
 // dependencies returns what the Kustomization waits for among spec.dependsOn, or nil.

@@ -8,11 +8,9 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
-
-// ValidationFailedReason is the documented reason of a spec that cannot be carried out.
-const ValidationFailedReason = "ValidationFailed"
 
 const (
 	maxGlob         = 1024 // bytes of a glob
@@ -42,8 +40,8 @@ func Check(aliases []string, pathPattern string, outputs []Output) error {
 	}
 	for _, o := range outputs {
 		for field, ref := range map[string]string{"revision": o.Revision, "originRevision": o.Origin} {
-			if ref != "" && !slices.Contains(aliases, strings.TrimPrefix(ref, "@")) {
-				return invalid("%s of artifact '%s': no source has the alias '%s'", field, o.Name, ref)
+			if alias := strings.TrimPrefix(ref, "@"); ref != "" && !slices.Contains(aliases, alias) {
+				return invalid("%s of artifact '%s': no source has the alias '%s'", field, o.Name, alias)
 			}
 		}
 		// A stand-in for what is captured: nothing in it is special to globs.
@@ -87,5 +85,5 @@ func checkCopy(c Copy, aliases []string) error {
 
 // invalid is a fault that only a change of the object helps.
 func invalid(format string, args ...any) error {
-	return fault.New(ValidationFailedReason, format, args...).WithHint("Correct the ArtifactGenerator. The artifacts before stay").Final()
+	return fault.New(extensionsv1beta1.ValidationFailedReason, format, args...).WithHint("Correct the ArtifactGenerator. The artifacts before stay").Final()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -19,9 +20,9 @@ import (
 
 // Strategies of a copy.
 const (
-	Overwrite = "Overwrite" // the default: a later file takes the place of an earlier one
-	Merge     = "Merge"     // YAML files are merged into those in their place, as Helm merges values
-	Extract   = "Extract"   // archives are replaced by what they hold
+	Overwrite = extensionsv1beta1.CopyOverwrite // the default: a later file takes the place of an earlier one
+	Merge     = extensionsv1beta1.CopyMerge     // YAML files are merged into those in their place, as Helm merges values
+	Extract   = extensionsv1beta1.CopyExtract   // archives are replaced by what they hold
 )
 
 // Copy puts files of a source into the output.

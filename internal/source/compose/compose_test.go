@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -192,12 +193,12 @@ func TestCheckRefuses(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			err := Check([]string{"src"}, c.pattern, c.outputs)
 			f := fault.As(err)
-			if f == nil || f.Reason != ValidationFailedReason || !f.Terminal || !strings.Contains(err.Error(), c.says) {
+			if f == nil || f.Reason != extensionsv1beta1.ValidationFailedReason || !f.Terminal || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want it to say %q", err, c.says)
 			}
 		})
 	}
-	if err := Check([]string{"a", "a"}, "", nil); fault.Reason(err, "") != ValidationFailedReason {
+	if err := Check([]string{"a", "a"}, "", nil); fault.Reason(err, "") != extensionsv1beta1.ValidationFailedReason {
 		t.Errorf("two sources of one alias: %v", err)
 	}
 }
@@ -249,10 +250,10 @@ func TestExpandRefuses(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"directories that differ in case":    {map[string]string{"apps/Auth/a": "", "apps/auth/a": ""}, "{app}", ValidationFailedReason, "both give an artifact called 'auth'"},
-		"a directory that cannot be a label": {map[string]string{"apps/.hidden/a": ""}, "x{app}", ValidationFailedReason, "'.hidden' cannot be a label"},
-		"a directory that cannot be a name":  {map[string]string{"apps/a_b/a": ""}, "{app}", ValidationFailedReason, "'a_b' is not valid"},
-		"a name for all":                     {map[string]string{"apps/a/a": "", "apps/b/a": ""}, "same", ValidationFailedReason, "both give"},
+		"directories that differ in case":    {map[string]string{"apps/Auth/a": "", "apps/auth/a": ""}, "{app}", extensionsv1beta1.ValidationFailedReason, "both give an artifact called 'auth'"},
+		"a directory that cannot be a label": {map[string]string{"apps/.hidden/a": ""}, "x{app}", extensionsv1beta1.ValidationFailedReason, "'.hidden' cannot be a label"},
+		"a directory that cannot be a name":  {map[string]string{"apps/a_b/a": ""}, "{app}", extensionsv1beta1.ValidationFailedReason, "'a_b' is not valid"},
+		"a name for all":                     {map[string]string{"apps/a/a": "", "apps/b/a": ""}, "same", extensionsv1beta1.ValidationFailedReason, "both give"},
 		"no directory":                       {map[string]string{"apps/file": ""}, "{app}", meta.BuildFailedReason, "no directory matches"},
 	} {
 		t.Run(what, func(t *testing.T) {
