@@ -15,6 +15,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
+// AzureScope is what a token for Blob Storage is asked for.
+const AzureScope = "https://storage.azure.com/.default"
+
 // Azure says where a container of Azure Blob Storage is.
 type Azure struct {
 	Endpoint  string // URL of the account; its query may hold a shared access signature

@@ -109,6 +109,17 @@ func (c *Cache) Tree(ctx context.Context, from Remote, l *Listing) (*artifact.Tr
 	return artifact.NewTree(treeOf(l, next), &content{c}), nil
 }
 
+// Holds tells whether the tree of a listing can be had without fetching anything.
+func (c *Cache) Holds(from Remote, l *Listing) bool {
+	known := c.index(from)
+	for _, o := range l.Objects {
+		if _, ok := c.has(known, o); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // rules returns the content of a .sourceignore object.
 func (c *Cache) rules(ctx context.Context, from Remote, o Object) (string, error) {
 	if o.Size > c.limits.rules {

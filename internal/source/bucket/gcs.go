@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
@@ -21,20 +22,24 @@ const (
 	// GCSReadOnly is the scope that reading a bucket of Google Cloud Storage needs.
 	GCSReadOnly = "https://www.googleapis.com/auth/devstorage.read_only"
 
-	maxAnswer = 16 << 20 // bytes of a page of a listing
+	maxAnswer       = 16 << 20 // bytes of a page of a listing
+	exchangeTimeout = 30 * time.Second
 )
 
 // GCS says where a bucket of Google Cloud Storage is.
 type GCS struct {
 	Endpoint  string // host, or host:port
 	Bucket    string
-	Insecure  bool               // HTTP
-	Tokens    oauth2.TokenSource // nil asks for what is public
+	Insecure  bool   // HTTP
+	Tokens    Tokens // nil asks for what is public
 	Transport http.RoundTripper
 }
 
+// Tokens returns a token that is valid now.
+type Tokens func(ctx context.Context) (*oauth2.Token, error)
+
 // ServiceAccountTokens are those of the JSON key of a Google service account, the key serviceaccount of a Secret.
-func ServiceAccountTokens(data map[string][]byte, transport http.RoundTripper) (oauth2.TokenSource, error) {
+func ServiceAccountTokens(data map[string][]byte, transport http.RoundTripper) (Tokens, error) {
 	key := data["serviceaccount"]
 	if len(key) == 0 {
 		return nil, refused("the Secret has no key serviceaccount").WithHint("Set it to the JSON key of a service account, or correct spec.secretRef")
@@ -44,7 +49,9 @@ func ServiceAccountTokens(data map[string][]byte, transport http.RoundTripper) (
 		return nil, refused("the key serviceaccount of the Secret is not the JSON key of a service account").
 			WithHint("Keys of the type service_account are supported; other types can name files and programs")
 	}
-	return config.TokenSource(context.WithValue(context.Background(), oauth2.HTTPClient, &http.Client{Transport: transport})), nil
+	client := context.WithValue(context.Background(), oauth2.HTTPClient, &http.Client{Transport: transport, Timeout: exchangeTimeout})
+	source := config.TokenSource(client) // keeps its token until it expires
+	return func(context.Context) (*oauth2.Token, error) { return source.Token() }, nil
 }
 
 // gcs speaks the JSON API: https://cloud.google.com/storage/docs/json_api/v1/objects
@@ -52,7 +59,7 @@ type gcs struct {
 	objects string // URL of the bucket's objects
 	bucket  string
 	client  *http.Client
-	tokens  oauth2.TokenSource
+	tokens  Tokens
 }
 
 // NewGCS returns the bucket. It asks nothing of the server.
@@ -143,7 +150,7 @@ func (r *gcs) get(ctx context.Context, at, what string) (io.ReadCloser, error) {
 	// Without this, objects that are stored compressed come unpacked, and not in the size that was listed.
 	req.Header.Set("Accept-Encoding", "gzip")
 	if r.tokens != nil {
-		token, err := r.tokens.Token()
+		token, err := r.tokens(ctx)
 		if err != nil {
 			return nil, tokenFailed(what, err)
 		}

@@ -17,6 +17,9 @@ func checkNames(objects []Object) error {
 			return failed("the object '%s' %s", shorten(o.Name), why).
 				WithHint("Rename it, or leave it out by spec.ignore or a .sourceignore object")
 		}
+		if files[o.Name] {
+			return failed("the object '%s' is listed twice", shorten(o.Name))
+		}
 		for i, r := range o.Name + "/" {
 			if r != '/' {
 				continue

@@ -69,11 +69,13 @@ func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *c
 }
 
 // WebIdentityKeys are had from AWS's Security Token Service at an endpoint, for a role and the token of a service account.
-func WebIdentityKeys(endpoint, role string, token func() (string, error), transport http.RoundTripper) *credentials.Credentials {
+func WebIdentityKeys(endpoint, role string, token func(context.Context) (string, error), transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.STSWebIdentity{
 		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, RoleARN: role,
 		GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
-			t, err := token()
+			ctx, cancel := context.WithTimeout(context.Background(), exchangeTimeout)
+			defer cancel()
+			t, err := token(ctx)
 			return &credentials.WebIdentityToken{Token: t}, err
 		},
 	}, endpoint})
