@@ -119,8 +119,8 @@ func (s *Server) serveSSH(o Options, root string, counts *stats) error {
 func tlsConfig(o Options) (*tls.Config, error) {
 	if o.TLSDir != "" {
 		o.TLSCert, o.TLSKey = filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key")
-		if err := makeCertificate(o.TLSDir, o.Addr); err != nil {
-			return nil, fmt.Errorf("cannot make a certificate in %s: %w", o.TLSDir, err)
+		if _, err := pki.Files(o.TLSDir, "playground-git", o.Addr); err != nil {
+			return nil, err
 		}
 	}
 	if o.TLSCert == "" {
@@ -131,13 +131,4 @@ func tlsConfig(o Options) (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
-}
-
-// makeCertificate writes ca.crt, server.crt and server.key for the host of an address.
-func makeCertificate(dir, addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	return pki.MakeServer(dir, "playground-git", host)
 }

@@ -166,11 +166,7 @@ func tlsConfig(o Options) (*tls.Config, error) {
 	if o.TLSDir == "" {
 		return nil, nil
 	}
-	host, _, err := net.SplitHostPort(o.Addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := pki.MakeServer(o.TLSDir, "playground-s3", host); err != nil {
+	if _, err := pki.Files(o.TLSDir, "playground-s3", o.Addr); err != nil {
 		return nil, fmt.Errorf("cannot make a certificate in %s: %w", o.TLSDir, err)
 	}
 	cert, err := tls.LoadX509KeyPair(filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key"))

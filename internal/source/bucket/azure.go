@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
@@ -128,6 +129,11 @@ func (r *azure) explain(what string, err error) error {
 	var said *azcore.ResponseError
 	if errors.As(err, &said) { // its text holds the whole answer
 		return explain(what, err, answer{status: said.StatusCode, code: said.ErrorCode})
+	}
+	var login *azidentity.AuthenticationFailedError
+	if errors.As(err, &login) && login.RawResponse != nil { // as does its
+		return refused("%s: there is no token", what).Because(errors.New("Entra ID answered with " + shorten(login.RawResponse.Status))).
+			WithHint("Check tenantId, clientId and the secret or certificate of the Secret")
 	}
 	return explain(what, err, answer{})
 }

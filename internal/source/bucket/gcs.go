@@ -189,7 +189,7 @@ func tokenFailed(what string, err error) error {
 	case inner != nil:
 		return f.Because(inner).After(inner.RetryAfter)
 	case errors.As(err, &exchange):
-		return f.Because(fmt.Errorf("the token's exchange answered %d %s", exchange.Response.StatusCode, shorten(exchange.ErrorCode)))
+		return f.Because(fmt.Errorf("the exchange of tokens answered with %s", shorten(exchange.Response.Status)))
 	}
 	return f.Because(redacted(err))
 }

@@ -67,15 +67,18 @@ func (a *Authority) Server(name string, hosts ...string) (Pair, error) {
 	})
 }
 
-// MakeServer writes ca.crt, server.crt and server.key of a new authority for a server on this machine into a directory, made
-// when missing. Host is a further name or address of the server; it may be empty.
-func MakeServer(dir, name, host string) error {
+// Files makes an authority and a certificate for the host of an address, and writes ca.crt, server.crt and server.key.
+func Files(dir, name, addr string) (*Authority, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	ca, err := NewAuthority(name + "-ca")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	hosts := []string{"127.0.0.1", "::1", "localhost"}
 	if host != "" {
@@ -83,9 +86,9 @@ func MakeServer(dir, name, host string) error {
 	}
 	server, err := ca.Server(name, hosts...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
+	return ca, errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
 }
 
 // Client issues a certificate for a user in groups.
