@@ -28,6 +28,9 @@ func (s *Store) newest(key Key, ext string) string {
 	if ok && extension(path.Base(current.artifact.Path)) == ext {
 		return current.artifact.Path
 	}
+	if current, ok := s.remote.newest(key.dir(), ext); ok {
+		return current
+	}
 	for _, f := range s.files(key.dir()) {
 		if extension(path.Base(f.path)) == ext {
 			return f.path
@@ -48,10 +51,12 @@ func (s *Store) files(dir string) []stored {
 			out = append(out, stored{path.Join(dir, e.Name()), info.ModTime()})
 		}
 	}
-	slices.SortFunc(out, func(a, b stored) int {
-		return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
-	})
+	slices.SortFunc(out, newerFirst)
 	return out
+}
+
+func newerFirst(a, b stored) int {
+	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
 // Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the current one.
@@ -59,9 +64,10 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 	if err := key.check(); err != nil {
 		return nil, err
 	}
+	files, err := s.remote.more(key.dir(), keep, s.files(key.dir()))
 	kept := 1 // the current one
 	superseded := s.clock.Now()
-	for _, f := range s.files(key.dir()) {
+	for _, f := range files {
 		since := s.clock.Since(superseded)
 		superseded = f.modified // of the next one, which is older
 		if keep != nil && f.path == keep.Path {
@@ -71,7 +77,7 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 			kept++
 			continue
 		}
-		err = errors.Join(err, s.remove(f.path))
+		err = errors.Join(err, s.removeEverywhere(f.path))
 		removed = append(removed, f.path)
 	}
 	if err != nil {
@@ -86,7 +92,16 @@ func (s *Store) Remove(key Key) error {
 		return err
 	}
 	s.forget(key)
-	return s.root.RemoveAll(key.dir())
+	_, err := s.remote.removeAll(key.dir(), nil)
+	return errors.Join(err, s.root.RemoveAll(key.dir()))
+}
+
+// removeEverywhere removes a file. It stays on disk, to be tried again, when the backend does not remove it.
+func (s *Store) removeEverywhere(relative string) error {
+	if err := s.remote.remove(relative); err != nil {
+		return err
+	}
+	return s.remove(relative)
 }
 
 func (s *Store) forget(key Key) {
@@ -118,5 +133,8 @@ func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err e
 		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
 		removed = append(removed, relative)
 	}
-	return removed, err
+	gone, remoteErr := s.remote.removeAll(strings.ToLower(kind), alive)
+	removed = append(removed, gone...)
+	slices.Sort(removed)
+	return slices.Compact(removed), errors.Join(err, remoteErr)
 }
