@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -85,7 +88,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: &sync.Remote{
+			Reader: mgr.GetAPIReader(), Token: accountTokens(mgr.GetClient()),
+			AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS,
+		}}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, clusters, o); err != nil {
 			return err
@@ -157,7 +163,7 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 }
 
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
-	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), sync.KustomizationGroupKind, &kustomizev1.Kustomization{}, sync.DependencyMoved); err != nil {
+	if err := sync.ObserveDependencies(ctx, k.Edges, mgr.GetCache()); err != nil {
 		return err
 	}
 	return reconcile.Register(mgr, k, reconcile.Kind[*kustomizev1.Kustomization]{
@@ -177,6 +183,21 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		},
 	})
 }
+
+// accountTokens makes tokens of ServiceAccounts.
+func accountTokens(c client.Client) func(context.Context, types.NamespacedName, []string) (*authenticationv1.TokenRequestStatus, error) {
+	return func(ctx context.Context, account types.NamespacedName, audiences []string) (*authenticationv1.TokenRequestStatus, error) {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
+		req := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To(tokenSeconds)}}
+		if err := c.SubResource("token").Create(ctx, sa, req); err != nil {
+			return nil, err
+		}
+		return &req.Status, nil
+	}
+}
+
+// tokenSeconds is how long a ServiceAccount's token is asked to be good for; the least that the API allows is 600.
+const tokenSeconds int64 = 3600
 
 // observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are watched, by metadata alone.
 func observeConfigs(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, o Options) error {
@@ -215,5 +236,6 @@ func setLogger(o Options) error {
 		return fmt.Errorf("--log-encoding %q: choose json or console", o.LogEncoding)
 	}
 	log.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+	klog.SetLogger(log.Log.WithName("client")) // what client-go has to say
 	return nil
 }
