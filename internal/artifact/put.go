@@ -36,7 +36,7 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 		if st, err := s.check(relative); err == nil {
 			return relative, st, nil
 		}
-		u, err := s.prepareTree(ctx, key, tree)
+		u, err := s.prepareTree(ctx, key, revision, tree)
 		if err != nil {
 			return "", stamp{}, err
 		}
@@ -61,7 +61,7 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 		if extensions[ext] == "" {
 			return "", stamp{}, fmt.Errorf("the store keeps no files called *%s", ext)
 		}
-		u, err := s.prepare(key, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
+		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
 		if err != nil {
 			return "", stamp{}, err
 		}
@@ -137,10 +137,10 @@ func (s *Store) register(key Key, r registered) {
 }
 
 // prepareTree writes the tree's archive. Segments that the newest archive of the key holds too are copied from it.
-func (s *Store) prepareTree(ctx context.Context, key Key, tree *Tree) (*unfinished, error) {
+func (s *Store) prepareTree(ctx context.Context, key Key, revision string, tree *Tree) (*unfinished, error) {
 	from, closeFrom := s.previous(key)
 	defer closeFrom()
-	return s.prepare(key, func(w io.Writer) ([]segment, error) { return writeArchive(ctx, w, tree, from) })
+	return s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return writeArchive(ctx, w, tree, from) })
 }
 
 // copyAtMost copies until the end, the context's included. A source that holds more than most bytes is an error.
