@@ -32,7 +32,7 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 	if revision == "" {
 		relative = s.lastOf(key, tree)
 	}
-	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
+	a, err := s.put(ctx, key, revision, current, s.orWithLess(func() (string, stamp, error) {
 		if st, err := s.check(relative); err == nil {
 			return relative, st, nil
 		}
@@ -45,7 +45,7 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 		}
 		st, err := s.place(u, relative)
 		return relative, st, err
-	})
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +62,9 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 			return "", stamp{}, fmt.Errorf("the store keeps no files called *%s", ext)
 		}
 		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
+		if isFull(err) {
+			s.makeRoom() // the content was read, so this time it fails: the next finds room
+		}
 		if err != nil {
 			return "", stamp{}, err
 		}
@@ -90,7 +93,7 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	}
 	if err != nil {
 		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).Because(err).
-			WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
+			WithHint("%s. It is tried again by itself, and the last artifact keeps being served", s.advice(err))
 	}
 	if revision == "" {
 		revision = latestPrefix + st.digest
