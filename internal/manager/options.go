@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
@@ -32,6 +33,7 @@ type Options struct {
 	RetentionTTL   time.Duration
 	RetentionCount int
 	HelmLimits     helm.Limits
+	Backend        artifact.S3Options
 
 	MetricsAddr string
 	HealthAddr  string
@@ -74,6 +76,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.Int64Var(&o.HelmLimits.Index, "helm-index-max-size", helm.DefaultLimits.Index, "bytes that the index of a Helm repository may have")
 	f.Int64Var(&o.HelmLimits.Chart, "helm-chart-max-size", helm.DefaultLimits.Chart, "bytes that a packaged Helm chart may have")
 	f.Int64Var(&o.HelmLimits.File, "helm-chart-file-max-size", helm.DefaultLimits.File, "bytes that a file of a Helm chart may have")
+	bindBackendFlags(f, &o.Backend)
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")

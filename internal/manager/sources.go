@@ -41,6 +41,7 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 		r.gitRepositories(),
 		r.ociRepositories(),
 		r.helm(),
+		r.buckets(),
 		r.artifactGenerators(),
 	)
 }
