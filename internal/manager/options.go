@@ -3,11 +3,13 @@ package manager
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -29,6 +31,7 @@ type Options struct {
 	StorageAdvAddr string
 	RetentionTTL   time.Duration
 	RetentionCount int
+	Backend        artifact.S3Options
 
 	MetricsAddr string
 	HealthAddr  string
@@ -47,6 +50,8 @@ type Options struct {
 	DefaultAccount      string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
+	StrictSubstitutions bool
+	FeatureGates        map[string]string
 
 	LogLevel    string
 	LogEncoding string
@@ -66,6 +71,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "host:port under which artifacts are advertised (default: the address listened on)")
 	f.DurationVar(&o.RetentionTTL, "artifact-retention-ttl", time.Minute, "how long superseded artifacts are kept")
 	f.IntVar(&o.RetentionCount, "artifact-retention-records", 2, "how many artifacts of a source are kept")
+	bindBackendFlags(f, &o.Backend)
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
@@ -84,6 +90,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
+	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
+	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")
@@ -118,10 +126,23 @@ func (o *Options) validate() error {
 	if o.JitterPercentage < 0 || o.JitterPercentage > 100 {
 		return fmt.Errorf("--interval-jitter-percentage is %d: choose 0 to 100", o.JitterPercentage)
 	}
+	for name, value := range o.FeatureGates {
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)
+		}
+	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
 	return nil
+}
+
+// strictSubstitutions is what the feature gate says, or else the flag.
+func (o *Options) strictSubstitutions() bool {
+	if strict, err := strconv.ParseBool(o.FeatureGates["StrictPostBuildSubstitutions"]); err == nil {
+		return strict
+	}
+	return o.StrictSubstitutions
 }
 
 func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }

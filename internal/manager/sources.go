@@ -34,6 +34,7 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 	}
 	return errors.Join(
 		r.gitRepositories(),
+		r.buckets(),
 		r.artifactGenerators(),
 	)
 }
