@@ -192,7 +192,7 @@ func exchangeFault(err error, s subject, format string, args ...any) error {
 		return f.Because(err)
 	case errors.As(err, &api):
 		return f.Because(errors.New(oneLine(api.ErrorCode() + ": " + api.ErrorMessage())))
-	case errors.As(err, &entra):
+	case errors.As(err, &entra) && entra.RawResponse != nil:
 		return f.Because(errors.New(entraWords(entra.RawResponse)))
 	case errors.As(err, &token):
 		return f.Because(errors.New(oneLine(token.ErrorCode + ": " + token.ErrorDescription)))
@@ -202,9 +202,6 @@ func exchangeFault(err error, s subject, format string, args ...any) error {
 
 // entraWords reads an error of Microsoft Entra: its first line, as those below hold a time and identifiers.
 func entraWords(resp *http.Response) string {
-	if resp == nil || resp.Body == nil {
-		return "no token was given"
-	}
 	var said struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
