@@ -54,26 +54,36 @@ func (e *Refused) Error() string { return e.Words }
 
 // newLink opens nothing yet; it refuses a URL that leads nowhere.
 func newLink(remote Remote, counts *counts) (link, error) {
-	u, err := url.Parse(remote.URL)
+	u, err := ParseURL(remote.URL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "ssh" {
+		return newSSH(remote, u, counts)
+	}
+	return newHTTP(remote, u, counts)
+}
+
+// ParseURL reads the URL of a repository. The error is a fault.
+func ParseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
 		f := fault.New(meta.URLInvalidReason, "spec.url is not the URL of a repository").Final()
-		if at, path, ok := scp(remote.URL); ok {
+		if at, path, ok := SCP(raw); ok {
 			return nil, f.WithHint("Write it as ssh://%s/%s", at, path)
 		}
 		return nil, f.WithHint("Use https://host/path or ssh://git@host/path")
 	}
 	switch u.Scheme {
-	case "http", "https":
-		return newHTTP(remote, u, counts)
-	case "ssh":
-		return newSSH(remote, u, counts)
+	case "http", "https", "ssh":
+		return u, nil
 	}
 	return nil, fault.New(meta.URLInvalidReason, "spec.url has the scheme '%s'", Printable(u.Scheme)).
 		WithHint("Use https, http or ssh").Final()
 }
 
-// scp takes git@host:path apart, which is no URL.
-func scp(s string) (at, path string, ok bool) {
+// SCP takes git@host:path apart, which is no URL.
+func SCP(s string) (at, path string, ok bool) {
 	at, path, ok = strings.Cut(s, ":")
 	return at, strings.TrimPrefix(path, "/"), ok && strings.Contains(at, "@") && !strings.ContainsAny(at, "/ ") && path != ""
 }

@@ -32,7 +32,8 @@ const maxAdvertisement = 64 << 20
 type Remote struct {
 	URL         string // http, https or ssh
 	Credentials auth.GitCredentials
-	ProxyURL    string         // for http and https; the environment's proxy when empty
+	Identity    string         // who logs in, for credentials that are renewed: it stands for them where they are compared
+	ProxyURL    string         // the environment's proxy when empty
 	Egress      *egress.Policy // the process's way out for HTTP(S); one of its own when nil
 	Scratch     string         // directory for a file that lives for a moment; the system's when empty
 }
