@@ -139,3 +139,23 @@ func TestAzureOfTheProcess(t *testing.T) {
 	}
 	expect(t, "the token", got.BearerToken, "managed")
 }
+
+func TestTokensGoToBucketsOfTheirCloudOnly(t *testing.T) {
+	t.Parallel()
+	for endpoint, provider := range map[string]string{
+		"https://team.blob.core.windows.net": Azure, "https://Team.blob.core.windows.net/": Azure, "https://team.z01.blob.storage.azure.net": Azure,
+		"storage.googleapis.com": GCP, "https://storage.googleapis.com": GCP, "minio.example.com:9000": AWS, "http://minio": "generic",
+	} {
+		if err := CheckBucket(provider, endpoint, false); err != nil {
+			t.Errorf("%s of %s: %v", endpoint, provider, err)
+		}
+	}
+	for endpoint, provider := range map[string]string{
+		"https://evil.com": Azure, "https://team.blob.core.windows.net.evil.com": Azure, "http://team.blob.core.windows.net": Azure,
+		"https://team.blob.core.windows.net@evil.com": Azure, "https://evil.com/team.blob.core.windows.net": Azure, "": Azure,
+		"evil.com": GCP, "storage.googleapis.com.evil.com": GCP, "storage.googleapis.com@evil.com": GCP, "evilgoogleapis.com": GCP, "http://storage.googleapis.com": GCP,
+	} {
+		mustFail(t, CheckBucket(provider, endpoint, false), "gets no token", "spec.secretRef")
+	}
+	mustFail(t, CheckBucket(GCP, "storage.googleapis.com", true), "with TLS")
+}

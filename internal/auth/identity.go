@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -168,6 +169,29 @@ func unknownProvider(provider string) error {
 func notOf(cloud, host, want string) error {
 	return fault.New(meta.URLInvalidReason, "%s is no host of provider %s, and gets none of its tokens", host, cloud).
 		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
+}
+
+// bucketHosts are those that the tokens of a cloud may go to.
+var bucketHosts = map[string]struct {
+	host *regexp.Regexp
+	want string
+}{
+	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
+	GCP:   {regexp.MustCompile(`^([a-z0-9-]+\.)*googleapis\.com$`), "storage.googleapis.com"},
+}
+
+// CheckBucket refuses an endpoint to which a token of the cloud's workload identity must not go: one that is not the cloud's, or in plain
+// HTTP. Whoever reads it could use the token. Keys of AWS do not travel, so that there any endpoint does. The error is a fault.
+func CheckBucket(provider, endpoint string, insecure bool) error {
+	allowed, ok := bucketHosts[provider]
+	if !ok {
+		return nil
+	}
+	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") || !allowed.host.MatchString(host) {
+		return fault.New(meta.AuthenticationFailedReason, "the endpoint %s gets no token of provider %s", host, provider).
+			WithHint("Write spec.endpoint as %s with TLS, or log in with a Secret in spec.secretRef", allowed.want).Final()
+	}
+	return nil
 }
 
 func authFault(format string, args ...any) *fault.Fault {
