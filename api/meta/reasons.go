@@ -15,6 +15,7 @@ const (
 	FailedReason                  = "Failed"
 	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"
+	InvalidCELExpressionReason    = "InvalidCELExpression"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"
 	ReconciliationFailedReason    = "ReconciliationFailed"

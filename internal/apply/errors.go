@@ -141,6 +141,15 @@ func mask(said string, secret *unstructured.Unstructured) string {
 	return said
 }
 
+// unreachable explains that the cluster did not even say which kinds it serves.
+func unreachable(err error) error {
+	p := problem("cannot find out which kinds the cluster serves").Because(err)
+	if apierrors.IsUnauthorized(err) {
+		return p.WithHint("The cluster does not accept the credentials: they may have expired, or a token's audience may not be one of the cluster's")
+	}
+	return p
+}
+
 // immutables are the ways in which the API server says that a field is set once.
 var immutables = []string{
 	"immutable", "may not change once set", "may not be changed", "cannot be changed", "cannot change",

@@ -91,7 +91,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 			continue
 		}
 		if err != nil {
-			return nil, problem("cannot find out which kinds the cluster serves").Because(err)
+			return nil, unreachable(err)
 		}
 		i, err := newItem(o, req.Owner, mapping)
 		if err != nil {

@@ -359,7 +359,7 @@ func FuzzReadArchive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if sum := tree.size(); sum > small.bytes {
+		if sum := tree.Size(); sum > small.bytes {
 			t.Fatalf("%d bytes got in", sum)
 		}
 		err = tree.Walk(func(name string, _ *Entry) error {

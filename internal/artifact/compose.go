@@ -78,14 +78,18 @@ func join(parts []*Tree) Content {
 	if len(parts) > 0 && others < 0 {
 		return parts[0].content
 	}
-	owners := owners{}
+	owned := owners{}
 	for _, p := range parts {
 		_ = p.Walk(func(_ string, e *Entry) error { // never fails
-			owners[e.ID] = p.content
+			if inner, ok := p.content.(owners); ok {
+				owned[e.ID] = inner[e.ID]
+			} else {
+				owned[e.ID] = p.content
+			}
 			return nil
 		})
 	}
-	return owners
+	return owned
 }
 
 // sameContent tells whether both are one; of types that cannot be compared it says no.

@@ -2,8 +2,10 @@ package artifact
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -90,6 +92,24 @@ func (j *jealous) Read(id string) ([]byte, error) {
 	return b, err
 }
 
+func TestComposeOfComposedAsksTheFirstOwners(t *testing.T) {
+	tree := FromMap(map[string]string{"first": "0"})
+	for i := range 50 {
+		next := FromMap(map[string]string{fmt.Sprint(i): fmt.Sprint(i)})
+		composed, err := Compose(Layer{tree, ".", "."}, Layer{next, ".", "."})
+		must(t, err)
+		tree = composed
+	}
+	for id, c := range tree.content.(owners) {
+		if _, nested := c.(owners); nested {
+			t.Fatalf("%s is asked for through another composed tree", id)
+		}
+	}
+	if got := contents(t, tree); len(got) != 51 || got["first"] != "0" || got["49"] != "49" {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestComposeRefuses(t *testing.T) {
 	tree := FromMap(map[string]string{"a": "a", "out": "symlink:../x", "dir/b": "b"})
 	for what, c := range map[string]struct {
@@ -137,6 +157,28 @@ func TestAtGivesWhatIsBelow(t *testing.T) {
 	for dir, want := range map[string]error{"file": fs.ErrInvalid, "none": fs.ErrNotExist, "../dir": fs.ErrInvalid} {
 		if _, err := tree.At(dir); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", dir, err, want)
+		}
+	}
+}
+
+func TestNewMemory(t *testing.T) {
+	tree, err := NewMemory(map[string]File{
+		"a": {0o600, []byte("symlink:b")}, "dir/run": {0o744, []byte("#!")}, "dir/link": {fs.ModeSymlink, []byte("run")},
+	})
+	must(t, err)
+	for name, want := range map[string]fs.FileMode{"a": 0o644, "dir/run": 0o755, "dir/link": fs.ModeSymlink | 0o777} {
+		if info, err := tree.Lstat(name); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	if b, err := tree.ReadFile("a"); err != nil || string(b) != "symlink:b" {
+		t.Errorf("%q %v", b, err)
+	}
+	for _, files := range []map[string]File{
+		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"a": {fs.ModeDir, nil}}, {"a": {fs.ModeDevice, nil}}, {"a": {}, "A": {}}, {"\xff": {}},
+	} {
+		if _, err := NewMemory(files); err == nil {
+			t.Errorf("%q was taken", slices.Collect(maps.Keys(files)))
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (f *Fetcher) recall(digest string) *Tree {
 func (f *Fetcher) keep(digest string, tree *Tree) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kept = append(slices.DeleteFunc(f.kept, func(k keptTree) bool { return k.digest == digest }), keptTree{digest, tree, tree.size()})
+	f.kept = append(slices.DeleteFunc(f.kept, func(k keptTree) bool { return k.digest == digest }), keptTree{digest, tree, tree.Size()})
 	var sum int64
 	first := len(f.kept)
 	for first > 0 && len(f.kept)-first < keptTrees && sum+f.kept[first-1].size <= keptBytes {

@@ -26,13 +26,42 @@ func (m *memory) Read(id string) ([]byte, error) {
 
 func unknown(id string) error { return fmt.Errorf("content %s: %w", id, fs.ErrNotExist) }
 
-// file is what a tree in memory is made of.
-type file struct {
-	mode fs.FileMode
-	data []byte // of a symlink its target
+// File is what a tree in memory is made of.
+type File struct {
+	Mode fs.FileMode // 0644, 0755, or of a symlink
+	Data []byte      // of a symlink its target; it must not be changed any more
 }
 
-// newMemoryTree makes a tree of files by path. Paths are valid by io/fs, and no file stands where another needs a directory.
+// NewMemory returns a tree that holds the files, by path, in memory. Paths must be valid by [fs.ValidPath], modes are reduced
+// to what an archive has. Where a file stands in the place of a directory, the directory stays.
+func NewMemory(files map[string]File) (*Tree, error) {
+	own := make(map[string]file, len(files))
+	for name, f := range files {
+		if !fs.ValidPath(name) || name == "." {
+			return nil, fmt.Errorf("%w: %.100q is not a path of a file", fs.ErrInvalid, name)
+		}
+		mode := fs.FileMode(0o644)
+		switch {
+		case f.Mode&fs.ModeSymlink != 0:
+			mode = fs.ModeSymlink | 0o777
+		case !f.Mode.IsRegular():
+			return nil, fmt.Errorf("%w: %.100q is of mode %s", fs.ErrInvalid, name, f.Mode)
+		case f.Mode&0o111 != 0:
+			mode = 0o755
+		}
+		own[name] = file{mode, f.Data}
+	}
+	tree := newMemoryTree(own)
+	return tree, tree.Check()
+}
+
+// file is one with a mode as an archive has it.
+type file struct {
+	mode fs.FileMode
+	data []byte
+}
+
+// newMemoryTree makes a tree of files by path. Paths are valid by io/fs.
 func newMemoryTree(files map[string]file) *Tree {
 	content := &memory{map[string][]byte{}}
 	type building struct {
@@ -73,8 +102,8 @@ func newMemoryTree(files map[string]file) *Tree {
 	return NewTree(finish(root), content)
 }
 
-// size is how many bytes the tree's files hold together.
-func (t *Tree) size() (sum int64) {
+// Size is how many bytes the tree's files hold together.
+func (t *Tree) Size() (sum int64) {
 	_ = t.Walk(func(_ string, e *Entry) error { // never fails
 		n, _ := t.content.Size(e.ID) // unknown counts as nothing
 		sum += n

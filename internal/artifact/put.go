@@ -17,14 +17,21 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
+// latestPrefix stands before the digest in a revision that is made of the content.
+const latestPrefix = "latest@"
+
 // Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is the artifact
 // that the object has now, nil when it has none. If the store holds this tree of this revision whole, nothing is written.
+// An empty revision stands for latest@<digest of the archive>, so that the same content is the same revision.
 func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
 	if err := tree.Check(); err != nil {
-		return nil, fault.New(meta.StorageOperationFailedReason, "revision %s cannot be an artifact", revision).Because(err).
+		return nil, fault.New(meta.StorageOperationFailedReason, "%s cannot be an artifact", named(revision)).Because(err).
 			WithHint("Rename the file. The last artifact keeps being served").Final()
 	}
 	relative := path.Join(key.dir(), fileName(revision, tree.root.ID, suffix))
+	if revision == "" {
+		relative = s.lastOf(key, tree)
+	}
 	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
 		if st, err := s.check(relative); err == nil {
 			return relative, st, nil
@@ -32,6 +39,9 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 		u, err := s.prepareTree(ctx, key, tree)
 		if err != nil {
 			return "", stamp{}, err
+		}
+		if revision == "" {
+			return s.placeNew(u, key, latestPrefix+u.sidecar.Digest, suffix)
 		}
 		st, err := s.place(u, relative)
 		return relative, st, err
@@ -55,12 +65,7 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 		if err != nil {
 			return "", stamp{}, err
 		}
-		relative := path.Join(key.dir(), fileName(revision, u.sidecar.Digest, ext))
-		if st, err := s.check(relative); err == nil {
-			return relative, st, u.remove()
-		}
-		st, err := s.place(u, relative)
-		return relative, st, err
+		return s.placeNew(u, key, revision, ext)
 	})
 	if err != nil {
 		return nil, err
@@ -84,12 +89,15 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 		err = s.root.Chtimes(relative, updated, updated)
 	}
 	if err != nil {
-		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of revision %s", revision).Because(err).
+		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).Because(err).
 			WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
+	}
+	if revision == "" {
+		revision = latestPrefix + st.digest
 	}
 	size := st.info.Size()
 	a := &meta.Artifact{
-		Path: relative, URL: fmt.Sprintf("http://%s/%s", s.host, relative), Revision: revision,
+		Path: relative, URL: s.Address(relative), Revision: revision,
 		Digest: st.digest, Checksum: strings.TrimPrefix(st.digest, "sha256:"), Size: &size,
 		LastUpdateTime: metav1.NewTime(updated.Truncate(time.Second)),
 	}
@@ -98,6 +106,29 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	}
 	return a, nil
 }
+
+// lastOf returns the path of the artifact last put under the key, if it was of this tree.
+func (s *Store) lastOf(key Key, tree *Tree) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.trees[key.dir()]; r.tree != nil && r.tree.root.ID == tree.root.ID {
+		return r.artifact.Path
+	}
+	return ""
+}
+
+// placeNew puts a file where its revision and digest say, unless it is there already.
+func (s *Store) placeNew(u *unfinished, key Key, revision, ext string) (string, stamp, error) {
+	relative := path.Join(key.dir(), fileName(revision, u.sidecar.Digest, ext))
+	if st, err := s.check(relative); err == nil {
+		return relative, st, u.remove()
+	}
+	st, err := s.place(u, relative)
+	return relative, st, err
+}
+
+// Address returns the URL that an artifact's path is served under.
+func (s *Store) Address(relative string) string { return fmt.Sprintf("http://%s/%s", s.host, relative) }
 
 func (s *Store) register(key Key, r registered) {
 	s.mu.Lock()
@@ -126,6 +157,13 @@ func copyAtMost(ctx context.Context, w io.Writer, r io.Reader, most int64) error
 		err = fmt.Errorf("it has more than %d bytes", most)
 	}
 	return errors.Join(err, ctx.Err())
+}
+
+func named(revision string) string {
+	if revision == "" {
+		return "this content"
+	}
+	return "revision " + revision
 }
 
 // fileName is one for the revision and for what the file holds of it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -121,3 +122,57 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 type cancelling struct{ cancel func() }
 
 func (c *cancelling) Read([]byte) (int, error) { c.cancel(); return 0, io.EOF }
+
+func TestPutWithoutARevisionIsOfItsContent(t *testing.T) {
+	clk := newClock()
+	s := openStore(t, t.TempDir(), clk)
+	tree := FromMap(manyFiles(100, 1))
+	first := put(t, s, tree, "", nil)
+	if first.Revision != "latest@"+first.Digest {
+		t.Errorf("revision %s, digest %s", first.Revision, first.Digest)
+	}
+	before := statOf(t, s, first)
+	clk.SetTime(clk.Now().Add(time.Hour))
+	reads := &countingContent{Content: tree.content}
+	same := func(what string, a *meta.Artifact) {
+		if !reflect.DeepEqual(a, first) || !os.SameFile(before, statOf(t, s, a)) {
+			t.Errorf("%s: got %+v, want %+v", what, a, first)
+		}
+	}
+	same("again", put(t, s, NewTree(tree.root, reads), "", first))
+	if reads.n != 0 {
+		t.Errorf("%d files were read", reads.n)
+	}
+	same("of other IDs", put(t, s, NewTree(withOtherIDs(tree.root), prefixed{tree.content}), "", first))
+	s = openStore(t, s.dir, clk)
+	same("after a restart", put(t, s, tree, "", first))
+	if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
+		t.Errorf("left: %q", got)
+	}
+	damage(t, filepath.Join(s.dir, first.Path), 40)
+	if again := put(t, s, tree, "", first); again.Revision != first.Revision || s.Verify(t.Context(), webapp, again) != nil {
+		t.Errorf("after damage: %+v", again)
+	}
+	if next := put(t, s, FromMap(manyFiles(100, 2)), "", first); next.Revision == first.Revision {
+		t.Error("another content has the same revision")
+	}
+}
+
+// withOtherIDs gives the same files other IDs, as another kind of source does.
+func withOtherIDs(d *Dir) *Dir {
+	var entries []Entry
+	for _, e := range d.Entries {
+		if e.Dir != nil {
+			e.Dir = withOtherIDs(e.Dir)
+			e.ID = e.Dir.ID
+		} else {
+			e.ID = "other " + e.ID
+		}
+		entries = append(entries, e)
+	}
+	return NewDir(entries)
+}
+
+type prefixed struct{ Content }
+
+func (p prefixed) Read(id string) ([]byte, error) { return p.Content.Read(id[len("other "):]) }

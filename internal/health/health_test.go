@@ -264,6 +264,50 @@ spec:
   - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
+func TestExpressionsSayWhatIsHealthy(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
+	f.apply(gadgets)
+	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns + ".example.com"}
+	t.Cleanup(func() { f.remove(definition) })
+	check, err := NewCheck(f.ns+".example.com/v1", "Gadget", "status.phase == 'Bound'", "status.phase == 'Pending'", "status.phase == 'Lost'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Set(owner, []Target{gadget}, check)
+	f.waitChanged()
+	f.Set(owner, []Target{gadget}, check)
+	f.apply("apiVersion: %s.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: %s}")
+	if r := f.await(gadget, InProgress); !strings.Contains(r.Message, "no such") {
+		t.Errorf("without a status: %q", r.Message)
+	}
+	for _, c := range []struct{ status, want string }{
+		{`{"phase":"Pending"}`, InProgress}, {`{"phase":"Bound"}`, Current}, {`{"phase":"Lost"}`, Failed},
+		{`{"phase":"Bound","observedGeneration":7}`, InProgress}, {`{"phase":"Bound","observedGeneration":1}`, Current},
+	} {
+		f.setStatus(gadget, `{"status":`+c.status+`}`)
+		f.await(gadget, c.want)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.watches) != 1 {
+		t.Errorf("watches %v", f.watches)
+	}
+}
+
+func TestAWrongExpressionIsToldByItsField(t *testing.T) {
+	for field, c := range map[string][3]string{
+		"current":    {"status.", "", ""},
+		"inProgress": {"true", "unknown == 1", ""},
+		"failed":     {"true", "", "'text'"},
+	} {
+		if _, err := NewCheck("v1", "ConfigMap", c[0], c[1], c[2]); err == nil || !strings.HasPrefix(err.Error(), field+": ") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
 func TestAKindThatIsInstalledLater(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -23,7 +23,7 @@ func (w *Watcher) seekKinds() {
 	wt := w.watches[definitionKey]
 	switch {
 	case missing && wt == nil:
-		wt = newWatch(w, definitionKey)
+		wt = newWatch(w, definitionKey, nil)
 		w.watches[definitionKey] = wt
 		wt.start()
 	case !missing && wt != nil && len(wt.asked) == 0:

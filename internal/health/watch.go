@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,12 +29,14 @@ type watchKey struct {
 	resource  schema.GroupVersionResource
 	namespace string
 	name      string // empty for all
+	check     string // the ID of the Check that judges them; empty for kstatus
 }
 
 // targetKey is a target's watch, and its name there. The watch is empty if the cluster does not serve the kind.
 type targetKey struct {
 	watchKey
-	name types.NamespacedName
+	name  types.NamespacedName
+	check *Check
 }
 
 // seen is all that is kept of an object.
@@ -44,6 +47,7 @@ type seen struct{ version, status, message string }
 type watch struct {
 	watcher *Watcher
 	key     watchKey
+	check   *Check             // nil for kstatus
 	cancel  context.CancelFunc // nil while it does not run
 
 	synced  bool   // it knows of all objects that it covers
@@ -53,13 +57,13 @@ type watch struct {
 	asked   map[types.NamespacedName][]*asked
 }
 
-func newWatch(w *Watcher, key watchKey) *watch {
-	return &watch{watcher: w, key: key, seen: map[types.NamespacedName]seen{}, asked: map[types.NamespacedName][]*asked{}}
+func newWatch(w *Watcher, key watchKey, check *Check) *watch {
+	return &watch{watcher: w, key: key, check: check, seen: map[types.NamespacedName]seen{}, asked: map[types.NamespacedName][]*asked{}}
 }
 
 // keys finds the watch for each target: one for all where an owner asks for several of a namespace, else one for the
 // object alone, for which a narrow right is enough.
-func (w *Watcher) keys(targets []Target) map[Target]targetKey {
+func (w *Watcher) keys(targets []Target, checks []*Check) map[Target]targetKey {
 	keys := make(map[Target]targetKey, len(targets))
 	count := map[watchKey]int{}
 	reset := false
@@ -72,7 +76,10 @@ func (w *Watcher) keys(targets []Target) map[Target]targetKey {
 			keys[t] = targetKey{}
 			continue
 		}
-		k := targetKey{watchKey{resource: mapping.Resource}, types.NamespacedName{Name: t.Name}}
+		k := targetKey{watchKey: watchKey{resource: mapping.Resource}, name: types.NamespacedName{Name: t.Name}}
+		if i := slices.IndexFunc(checks, func(c *Check) bool { return c.covers(mapping.GroupVersionKind) }); i >= 0 {
+			k.check, k.watchKey.check = checks[i], checks[i].id
+		}
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 			k.namespace, k.name.Namespace = t.Namespace, t.Namespace
 		}
@@ -159,6 +166,13 @@ func (wt *watch) broken(err error) bool {
 	return true
 }
 
+func (wt *watch) compute(u *unstructured.Unstructured) seen {
+	if wt.check != nil {
+		return wt.check.compute(u)
+	}
+	return compute(u)
+}
+
 // note takes in an event.
 func (wt *watch) note(obj any, gone bool) error {
 	u, ok := obj.(*unstructured.Unstructured)
@@ -166,7 +180,7 @@ func (wt *watch) note(obj any, gone bool) error {
 		return nil
 	}
 	name := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
-	now := compute(u)
+	now := wt.compute(u)
 	w, changed := wt.watcher, map[string]bool{}
 	w.mu.Lock()
 	wt.newest = now.version
@@ -200,7 +214,7 @@ func (wt *watch) Replace(list []any, version string) error {
 	w.mu.Lock()
 	for _, obj := range list {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
-			all[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}] = compute(u)
+			all[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}] = wt.compute(u)
 			if wt.key == definitionKey {
 				w.defined(u, false, changed)
 			}

@@ -51,9 +51,10 @@ func NewWatcher(d dynamic.Interface, m meta.ResettableRESTMapper, onChange func(
 	}
 }
 
-// Set says which targets an owner asks for. What it asked for before and still does goes on being watched.
-func (w *Watcher) Set(owner string, targets []Target) {
-	keys := w.keys(targets)
+// Set says which targets an owner asks for, and the checks that judge them where kstatus does not; the first that covers
+// a target counts. What it asked for before and still does goes on being watched.
+func (w *Watcher) Set(owner string, targets []Target, checks ...*Check) {
+	keys := w.keys(targets, checks)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -137,7 +138,7 @@ func (w *Watcher) join(a *asked, key targetKey) {
 	if key.watchKey != (watchKey{}) {
 		wt := w.watches[key.watchKey]
 		if wt == nil {
-			wt = newWatch(w, key.watchKey)
+			wt = newWatch(w, key.watchKey, key.check)
 			w.watches[key.watchKey] = wt
 			wt.start()
 		}

@@ -4,20 +4,20 @@ package manager
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"path/filepath"
 	"time"
 
 	"go.uber.org/zap/zapcore"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,9 +32,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
@@ -82,13 +80,19 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	defer end()
 	kernel := newKernel(mgr, events, o)
+	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
+		return err
+	}
 	if o.runs(SourceController) {
 		if err := runSources(mgr, kernel, storage, o); err != nil {
 			return err
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: &sync.Remote{
+			Reader: mgr.GetAPIReader(), Token: accountTokens(mgr.GetClient()),
+			AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS,
+		}}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, clusters, o); err != nil {
 			return err
@@ -160,10 +164,7 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 }
 
 func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
-	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), source.GitRepositoryGroupKind, &sourcev1.GitRepository{}, sync.SourceMoved); err != nil {
-		return err
-	}
-	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), sync.KustomizationGroupKind, &kustomizev1.Kustomization{}, sync.DependencyMoved); err != nil {
+	if err := sync.ObserveDependencies(ctx, k.Edges, mgr.GetCache()); err != nil {
 		return err
 	}
 	return reconcile.Register(mgr, k, reconcile.Kind[*kustomizev1.Kustomization]{
@@ -173,7 +174,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		Step: &sync.Kustomization{
 			Client:    mgr.GetClient(),
 			Configs:   mgr.GetAPIReader(),
-			Artifacts: &artifact.Fetcher{Store: s.store, Client: http.DefaultClient},
+			Artifacts: s.fetcher,
 			Clusters:  clusters,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
@@ -185,6 +186,21 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		},
 	})
 }
+
+// accountTokens makes tokens of ServiceAccounts.
+func accountTokens(c client.Client) func(context.Context, types.NamespacedName, []string) (*authenticationv1.TokenRequestStatus, error) {
+	return func(ctx context.Context, account types.NamespacedName, audiences []string) (*authenticationv1.TokenRequestStatus, error) {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
+		req := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To(tokenSeconds)}}
+		if err := c.SubResource("token").Create(ctx, sa, req); err != nil {
+			return nil, err
+		}
+		return &req.Status, nil
+	}
+}
+
+// tokenSeconds is how long a ServiceAccount's token is asked to be good for; the least that the API allows is 600.
+const tokenSeconds int64 = 3600
 
 // observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are watched, by metadata alone.
 func observeConfigs(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, o Options) error {
@@ -223,38 +239,6 @@ func setLogger(o Options) error {
 		return fmt.Errorf("--log-encoding %q: choose json or console", o.LogEncoding)
 	}
 	log.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+	klog.SetLogger(log.Log.WithName("client")) // what client-go has to say
 	return nil
-}
-
-// storage is the artifact store with the listener that serves it.
-type storage struct {
-	store    *artifact.Store
-	listener net.Listener
-}
-
-func newStorage(o Options) (*storage, error) {
-	if !o.runs(SourceController) {
-		return &storage{}, nil
-	}
-	listener, err := net.Listen("tcp", o.StorageAddr)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w", o.StorageAddr, err)
-	}
-	advertised := o.StorageAdvAddr
-	if advertised == "" {
-		advertised = listener.Addr().String()
-	}
-	store, err := artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised, artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount})
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
-	}
-	return &storage{store, listener}, nil
-}
-
-// serve adds the artifact server to the manager. It serves whether or not this replica leads.
-func (s *storage) serve(mgr ctrlmanager.Manager) error {
-	if s.store == nil {
-		return nil
-	}
-	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(s.store)})
 }

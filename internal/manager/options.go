@@ -48,6 +48,8 @@ type Options struct {
 	DefaultAccount      string
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
+	KubeConfigExec      bool
+	KubeConfigTLS       bool
 
 	LogLevel    string
 	LogEncoding string
@@ -85,6 +87,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true, "fail when a variable of spec.postBuild is not set and has no default")
 	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
+	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
+	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")

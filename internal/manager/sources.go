@@ -10,6 +10,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
+	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
 // sources starts the controllers of the source kinds.
@@ -25,14 +26,17 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 	r := &sources{mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()}}
 	return errors.Join(
 		r.gitRepositories(),
+		r.artifactGenerators(),
 	)
 }
 
 func (r *sources) gitRepositories() error {
 	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
 		Secrets: r.secrets,
+		Objects: r.mgr.GetClient(),
 		Store:   r.storage.store,
-		Dir:     filepath.Join(r.options.StoragePath, "mirrors"),
+		Mirrors: git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
+		Clock:   r.kernel.Clock,
 	})
 }
 

@@ -110,12 +110,21 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{}, asked))
 }
 
-// asked passes the events that ask for a reconcile: a new generation, a new request, a deletion. Our own status patches don't.
+// asked passes the events that ask for a reconcile: a new generation, a new request, a deletion, or another schedule, which some
+// kinds have in annotations. Our own status patches don't.
 var asked = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		request(e.ObjectOld) != request(e.ObjectNew) ||
+		schedule(e.ObjectOld) != schedule(e.ObjectNew) ||
 		e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil
 }}
+
+func schedule(obj client.Object) meta.Schedule {
+	if o, ok := obj.(Object); ok {
+		return o.Schedule()
+	}
+	return meta.Schedule{}
+}
 
 func request(obj client.Object) string { return obj.GetAnnotations()[meta.ReconcileRequestAnnotation] }
 

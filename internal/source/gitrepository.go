@@ -4,21 +4,17 @@ package source
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -33,128 +29,134 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
-// GitRepository fetches the kind: it resolves the reference and brings a mirror to it.
+// GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and completes it by what it includes.
 type GitRepository struct {
 	Secrets Secrets
+	Objects client.Reader // the cache: other GitRepositories
 	Store   *artifact.Store
-	Dir     string // where the mirrors are kept
+	Mirrors *git.Mirrors
+	Clock   clock.PassiveClock
 
-	mu      sync.Mutex
-	mirrors map[types.UID]*mirror
-}
-
-// mirror is the kept repository of one object.
-type mirror struct {
-	*git.Mirror
-	dir string
+	mu   sync.Mutex
+	tidy bool // whether mirrors of objects that are gone were removed since the start
 }
 
 // References lists what the repository builds on.
 func (g *GitRepository) References(obj *sourcev1.GitRepository) []reconcile.Ref {
-	return secretRefs(obj.Namespace, obj.Spec.SecretRef)
+	refs := secretRefs(obj.Namespace, obj.Spec.SecretRef, obj.Spec.ProxySecretRef)
+	if v := obj.Spec.Verification; v != nil {
+		refs = append(refs, secretRefs(obj.Namespace, &v.SecretRef)...)
+	}
+	for _, i := range obj.Spec.Include {
+		refs = append(refs, reconcile.RefTo(GitRepositoryGroupKind, obj.Namespace, i.GitRepositoryRef.Name))
+	}
+	return refs
 }
 
-// Fetch brings the mirror to the revision that the reference points at.
+// Fetch brings the mirror to the revision that the reference points at, and verifies it.
 func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository]) (*Revision, error) {
 	obj := pass.Object
-	m, revision, err := g.update(ctx, obj)
+	if err := g.removeOrphans(ctx); err != nil {
+		return nil, In(sourcev1.StorageOperationFailedCondition, err)
+	}
+	view := g.Mirrors.View(string(obj.UID))
+	revision, err := g.update(ctx, pass, view)
+	if revision.Commit != "" {
+		markOutdated(obj, revision.String())
+	}
 	if err != nil {
 		return nil, err
 	}
+	if err := g.verify(ctx, obj, view, revision); err != nil {
+		return nil, err
+	}
+	included, err := g.included(ctx, obj)
+	if err != nil {
+		return nil, In(sourcev1.IncludeUnavailableCondition, err)
+	}
 	put := func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error) {
-		tree, err := m.Tree(revision, obj.Spec.Ignore)
+		tree, err := view.Tree(ctx, revision, options(obj))
 		if err != nil {
-			return nil, err
+			return nil, In(sourcev1.FetchFailedCondition, err)
+		}
+		if tree, err = g.compose(obj, tree, included); err != nil {
+			return nil, In(sourcev1.IncludeUnavailableCondition, err)
 		}
 		a, err := g.Store.Put(ctx, key, tree, revision.String(), current)
 		if err == nil {
-			obj.Status.ObservedIgnore = obj.Spec.Ignore
+			observe(obj, included)
 		}
 		return a, err
 	}
-	return &Revision{Name: revision.String(), Content: ptr.Deref(obj.Spec.Ignore, ""), Put: put}, nil
+	return &Revision{Name: revision.String(), Content: contentKey(obj, included), Put: put}, nil
 }
 
 // update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
-func (g *GitRepository) update(ctx context.Context, obj *sourcev1.GitRepository) (*mirror, git.Revision, error) {
+func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository], view *git.View) (git.Revision, error) {
+	obj := pass.Object
 	if err := refuse(obj); err != nil {
-		return nil, git.Revision{}, err
+		return git.Revision{}, err
 	}
 	remote, err := g.remote(ctx, obj)
 	if err != nil {
-		return nil, git.Revision{}, err
+		return git.Revision{}, err
 	}
-	m, err := g.open(obj)
-	if err != nil {
-		return nil, git.Revision{}, err
-	}
-	revision, err := m.Update(ctx, remote, reference(obj.Spec.Reference))
-	return m, revision, err
+	fresh := pass.Requested || obj.Status.ObservedGeneration != obj.Generation
+	return view.Update(ctx, remote, reference(obj.Spec.Reference), fresh)
 }
 
-func (g *GitRepository) remote(ctx context.Context, obj *sourcev1.GitRepository) (git.Remote, error) {
-	data, err := g.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef")
-	if err != nil {
-		return git.Remote{}, err
-	}
-	credentials, err := auth.Git(obj.Spec.URL, data)
-	return git.Remote{URL: obj.Spec.URL, Credentials: credentials}, err
-}
-
-// open returns the object's kept mirror. It is kept by URL: a changed one starts anew and drops the old.
-func (g *GitRepository) open(obj *sourcev1.GitRepository) (*mirror, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	home := filepath.Join(g.Dir, string(obj.UID))
-	dir := filepath.Join(home, fmt.Sprintf("%x", sha256.Sum256([]byte(obj.Spec.URL)))[:16])
-	m := g.mirrors[obj.UID]
-	if m != nil && m.dir == dir {
-		return m, nil
-	}
-	if m != nil {
-		if err := m.Close(); err != nil {
-			return nil, fault.New(meta.StorageOperationFailedReason, "cannot close the mirror of the former URL").Because(err)
-		}
-	}
-	if err := keepOnly(home, filepath.Base(dir)); err != nil {
-		return nil, fault.New(meta.StorageOperationFailedReason, "cannot remove the mirror of the former URL").Because(err)
-	}
-	opened, err := git.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if g.mirrors == nil {
-		g.mirrors = map[types.UID]*mirror{}
-	}
-	m = &mirror{Mirror: opened, dir: dir}
-	g.mirrors[obj.UID] = m
-	return m, nil
-}
-
-// Forget removes the mirror.
+// Forget removes the mirrors that nobody else uses.
 func (g *GitRepository) Forget(_ context.Context, obj *sourcev1.GitRepository) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var closed error
-	if m := g.mirrors[obj.UID]; m != nil {
-		closed = m.Close()
-		delete(g.mirrors, obj.UID)
-	}
-	return errors.Join(closed, os.RemoveAll(filepath.Join(g.Dir, string(obj.UID))))
+	return g.Mirrors.Forget(string(obj.UID))
 }
 
-// keepOnly removes everything in dir but the entry called name.
-func keepOnly(dir, name string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
+// removeOrphans removes, once after the start, the mirrors of objects that were deleted while no one was there to see it.
+func (g *GitRepository) removeOrphans(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tidy {
 		return nil
 	}
-	for _, e := range entries {
-		if e.Name() != name {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-		}
+	var all sourcev1.GitRepositoryList
+	if err := g.Objects.List(ctx, &all); err != nil {
+		return err
 	}
-	return err
+	alive := map[string]bool{}
+	for i := range all.Items {
+		alive[string(all.Items[i].UID)] = true
+	}
+	if err := g.Mirrors.Collect(func(owner string) bool { return alive[owner] }); err != nil {
+		return fault.New(meta.StorageOperationFailedReason, "cannot remove the mirrors of deleted repositories").Because(err)
+	}
+	g.tidy = true
+	return nil
+}
+
+// options say what the artifact is made of.
+func options(obj *sourcev1.GitRepository) git.Options {
+	return git.Options{Ignore: obj.Spec.Ignore, Directories: obj.Spec.SparseCheckout, Submodules: obj.Spec.RecurseSubmodules}
+}
+
+// contentKey tells artifacts of one revision apart.
+func contentKey(obj *sourcev1.GitRepository, included []*meta.Artifact) string {
+	parts := []string{ptr.Deref(obj.Spec.Ignore, "")}
+	if obj.Spec.RecurseSubmodules {
+		parts = append(parts, "submodules")
+	}
+	parts = append(parts, obj.Spec.SparseCheckout...)
+	for i, a := range included {
+		parts = append(parts, obj.Spec.Include[i].FromPath, includeTo(obj.Spec.Include[i]), a.Digest)
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// observe notes what the artifact was made of.
+func observe(obj *sourcev1.GitRepository, included []*meta.Artifact) {
+	obj.Status.ObservedIgnore = obj.Spec.Ignore
+	obj.Status.ObservedRecurseSubmodules = obj.Spec.RecurseSubmodules
+	obj.Status.ObservedSparseCheckout = obj.Spec.SparseCheckout
+	obj.Status.ObservedInclude = obj.Spec.Include
+	obj.Status.IncludedArtifacts = included
 }
 
 // reference translates the API's reference.
@@ -165,20 +167,11 @@ func reference(ref *sourcev1.GitRepositoryRef) git.Reference {
 	return git.Reference{Branch: ref.Branch, Tag: ref.Tag, SemVer: ref.SemVer, Name: ref.Name, Commit: ref.Commit}
 }
 
-// refuse fails closed on fields whose meaning is to guard or to complete the content, which this controller cannot honour.
+// refuse fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.
 func refuse(obj *sourcev1.GitRepository) error {
-	for field, set := range map[string]bool{
-		"spec.verify":            obj.Spec.Verification != nil,
-		"spec.include":           len(obj.Spec.Include) > 0,
-		"spec.recurseSubmodules": obj.Spec.RecurseSubmodules,
-		"spec.sparseCheckout":    len(obj.Spec.SparseCheckout) > 0,
-		"spec.proxySecretRef":    obj.Spec.ProxySecretRef != nil,
-		"spec.provider":          obj.Spec.Provider != "" && obj.Spec.Provider != "generic",
-	} {
-		if set {
-			return fault.New(meta.FailedReason, "%s is set, which this version cannot honour", field).
-				WithHint("Nothing was fetched. Remove the field, or use a version of Sluice whose docs list it").Final()
-		}
+	if obj.Spec.AccessFrom == nil {
+		return nil
 	}
-	return nil
+	return fault.New(meta.AccessDeniedReason, "spec.accessFrom is set, which is not honoured").
+		WithHint("Nothing was fetched. Remove the field; --no-cross-namespace-refs keeps other namespaces from the artifact").Final()
 }

@@ -45,7 +45,7 @@ type Revision struct {
 	// Content tells artifacts of one revision apart, such as by the ignore rules.
 	Content string
 	// Put stores the artifact and then notes in the status what it was made of. It is called only when the revision or its
-	// content is not the one that the object has.
+	// content is not the one that the object has. An error becomes the condition StorageOperationFailed, unless [In] says another.
 	Put func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error)
 	// Message of the condition Ready; it says that the artifact was stored when empty.
 	Message string
@@ -74,13 +74,13 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 	}
 	revision, err := k.Fetcher.Fetch(ctx, pass)
 	if err != nil {
-		return failed(obj, conditionOf(err), err)
+		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
 	}
 	for _, c := range []string{sourcev1.FetchFailedCondition, sourcev1.BuildFailedCondition, sourcev1.IncludeUnavailableCondition} {
 		reconcile.Unmark(obj, c)
 	}
 	if err := k.store(ctx, obj, key, revision); err != nil {
-		return failed(obj, sourcev1.StorageOperationFailedCondition, err)
+		return failed(obj, conditionOf(err, sourcev1.StorageOperationFailedCondition), err)
 	}
 	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
 	return k.ready(obj, revision)
@@ -90,10 +90,7 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 func (k *Keeper[T]) store(ctx context.Context, obj T, key artifact.Key, revision *Revision) error {
 	content := revision.Name + "\n" + revision.Content
 	if last, _ := k.put.Load(key); last != content || !obj.GetArtifact().HasRevision(revision.Name) {
-		if obj.GetArtifact() != nil && !obj.GetArtifact().HasRevision(revision.Name) {
-			reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, sourcev1.NewRevisionReason,
-				fmt.Sprintf("new revision '%s' is being stored", revision.Name))
-		}
+		markOutdated(obj, revision.Name)
 		a, err := revision.Put(ctx, key, obj.GetArtifact())
 		if err != nil {
 			return err
@@ -104,6 +101,14 @@ func (k *Keeper[T]) store(ctx context.Context, obj T, key artifact.Key, revision
 	reconcile.Unmark(obj, sourcev1.ArtifactOutdatedCondition)
 	_, err := k.Store.Collect(key, obj.GetArtifact())
 	return err
+}
+
+// markOutdated says that there is a newer revision than that of the artifact, if that is so, for as long as it is not stored.
+func markOutdated(obj Object, revision string) {
+	if a := obj.GetArtifact(); a != nil && revision != "" && !a.HasRevision(revision) {
+		reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, sourcev1.NewRevisionReason,
+			fmt.Sprintf("new revision '%s' is not stored yet", revision))
+	}
 }
 
 func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
@@ -148,12 +153,12 @@ type conditioned struct {
 
 func (c *conditioned) Unwrap() error { return c.error }
 
-func conditionOf(err error) string {
+func conditionOf(err error, otherwise string) string {
 	var c *conditioned
 	if errors.As(err, &c) {
 		return c.condition
 	}
-	return sourcev1.FetchFailedCondition
+	return otherwise
 }
 
 // failed reports a failure in a condition of its own beside Ready. The last artifact stays and keeps being served.

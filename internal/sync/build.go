@@ -13,6 +13,9 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		return nil, err
 	}
 	m := r.memory
+	if m.target != r.target { // another cluster, or another identity
+		m.target, m.applied = r.target, false
+	}
 	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)
 	if same && m.failure != nil && !r.pass.Requested {
 		return nil, m.failure
@@ -30,6 +33,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		return nil, ctx.Err() // half a trace is none
 	}
 	m.generation, m.inputs, m.trace, m.failure, m.applied = r.obj.Generation, in.digest, result.Trace, err, false
+	m.stands.Store(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,9 @@
 package sync
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -8,18 +11,21 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // Clusters hands out the cluster that a Kustomization applies to, under the identity that it applies as.
-// One target serves all Kustomizations of the same identity, so that they share its watches.
+// One target serves all Kustomizations of the same cluster and identity, so that they share its watches.
 type Clusters struct {
-	Config *rest.Config
+	Config *rest.Config // of the cluster that we run for
+	Remote *Remote
 	Edges  *reconcile.Edges
 
 	mu      sync.Mutex
 	targets map[string]*Target
+	used    map[types.UID]string // the target of each Kustomization
 }
 
 // Target is one cluster under one identity.
@@ -28,8 +34,9 @@ type Target struct {
 	Health  *health.Watcher
 }
 
-// For returns the target of the object: the service account it names, else the default one, else the controller's own identity.
-func (c *Clusters) For(obj *kustomizev1.Kustomization, defaultServiceAccount string) (*Target, error) {
+// For returns the target of the object: the cluster of its kubeConfig, else our own, as the service account that it names,
+// else as the default one, else as whoever the configuration says.
+func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defaultServiceAccount string) (*Target, error) {
 	account := obj.Spec.ServiceAccountName
 	if account == "" {
 		account = defaultServiceAccount
@@ -38,30 +45,79 @@ func (c *Clusters) For(obj *kustomizev1.Kustomization, defaultServiceAccount str
 	if account != "" {
 		user = "system:serviceaccount:" + obj.Namespace + ":" + account
 	}
+	cfg, id := c.Config, ""
+	if obj.Spec.KubeConfig != nil {
+		var err error
+		if cfg, id, err = c.Remote.Config(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	return c.target(obj.UID, cfg, digestOf(id, user), user)
+}
+
+// digestOf names a target without telling what it is made of.
+func digestOf(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// target returns the target by its key, made when need be. The one that the object used before is let go of.
+func (c *Clusters) target(uid types.UID, cfg *rest.Config, key, user string) (*Target, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := c.targets[user]; t != nil {
-		return t, nil
+	t := c.targets[key]
+	if t == nil {
+		var err error
+		if t, err = c.connect(cfg, user); err != nil {
+			return nil, err
+		}
+		if c.targets == nil {
+			c.targets, c.used = map[string]*Target{}, map[types.UID]string{}
+		}
+		c.targets[key] = t
 	}
-	t, err := c.connect(user)
-	if err != nil {
-		return nil, err
+	if c.used[uid] != key {
+		c.release(uid)
+		c.used[uid] = key
 	}
-	if c.targets == nil {
-		c.targets = map[string]*Target{}
-	}
-	c.targets[user] = t
 	return t, nil
 }
 
-func (c *Clusters) connect(user string) (*Target, error) {
-	cfg := rest.CopyConfig(c.Config)
+func (c *Clusters) connect(cfg *rest.Config, user string) (*Target, error) {
+	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
 	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{OnDrift: c.wake})
 	if err != nil {
-		return nil, err
+		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)
 	}
 	return &Target{Cluster: cluster, Health: health.NewWatcher(cluster.Dynamic(), cluster.Mapper(), c.wakeKey)}, nil
+}
+
+// release lets go of the target that an object used, and closes it if nobody else uses it. The caller holds the lock.
+func (c *Clusters) release(uid types.UID) {
+	key, ok := c.used[uid]
+	if !ok {
+		return
+	}
+	delete(c.used, uid)
+	for _, k := range c.used {
+		if k == key {
+			return
+		}
+	}
+	c.targets[key].close()
+	delete(c.targets, key)
+}
+
+// Forget ends the object's use of its target.
+func (c *Clusters) Forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release(uid)
 }
 
 func (c *Clusters) wake(o apply.Owner) {
@@ -73,13 +129,17 @@ func (t *Target) forget(o apply.Owner) {
 	t.Health.Forget(healthKey(o))
 }
 
+func (t *Target) close() {
+	t.Health.Close()
+	t.Cluster.Close()
+}
+
 // Close stops all watches.
 func (c *Clusters) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.targets {
-		t.Health.Close()
-		t.Cluster.Close()
+		t.close()
 	}
-	c.targets = nil
+	c.targets, c.used = nil, nil
 }

@@ -1,8 +1,15 @@
 package sync
 
 import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -10,6 +17,22 @@ import (
 type Source interface {
 	reconcile.Object
 	GetArtifact() *meta.Artifact
+}
+
+// newSource returns an empty object of a kind that holds manifests; nil for other kinds.
+func newSource(kind string) Source {
+	switch kind {
+	case sourcev1.GitRepositoryKind:
+		return &sourcev1.GitRepository{}
+	case sourcev1.OCIRepositoryKind:
+		return &sourcev1.OCIRepository{}
+	case sourcev1.BucketKind:
+		return &sourcev1.Bucket{}
+	case sourcev1.ExternalArtifactKind:
+		return &sourcev1.ExternalArtifact{}
+	default:
+		return nil
+	}
 }
 
 // SourceMoved tells whether a change of a source is one that its consumers act on: another artifact.
@@ -21,8 +44,22 @@ func SourceMoved[T Source](before, after T) bool {
 	return b.Revision != a.Revision || b.Digest != a.Digest
 }
 
-// DependencyMoved tells whether a change of a Kustomization is one that its dependents act on.
-func DependencyMoved(before, after *kustomizev1.Kustomization) bool {
+// anyChangeGroupKind stands for Kustomizations in the edges of those whose readyExpr may look at anything in them.
+var anyChangeGroupKind = schema.GroupKind{Group: KustomizationGroupKind.Group, Kind: KustomizationGroupKind.Kind + "*"}
+
+// ObserveDependencies fires the edges of Kustomizations.
+func ObserveDependencies(ctx context.Context, e *reconcile.Edges, c cache.Cache) error {
+	changed := func(before, after *kustomizev1.Kustomization) bool {
+		return before.ResourceVersion != after.ResourceVersion
+	}
+	return errors.Join(
+		reconcile.Observe(ctx, e, c, KustomizationGroupKind, &kustomizev1.Kustomization{}, dependencyMoved),
+		reconcile.Observe(ctx, e, c, anyChangeGroupKind, &kustomizev1.Kustomization{}, changed),
+	)
+}
+
+// dependencyMoved tells whether a change of a Kustomization is one that its dependents act on.
+func dependencyMoved(before, after *kustomizev1.Kustomization) bool {
 	return reconcile.IsReady(before) != reconcile.IsReady(after) ||
 		before.Status.LastAppliedRevision != after.Status.LastAppliedRevision ||
 		before.Generation != after.Generation

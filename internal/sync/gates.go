@@ -2,15 +2,18 @@ package sync
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -24,23 +27,23 @@ func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomizati
 	if err := k.allowed(obj, "spec.sourceRef", namespace); err != nil {
 		return nil, ptrTo(reconcile.Failed(err))
 	}
-	if ref.Kind != sourcev1.GitRepositoryKind {
-		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not served by this version", ref.Kind).
-			WithHint("Use a GitRepository").Final()))
+	source := newSource(ref.Kind)
+	if source == nil {
+		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not one that holds manifests", ref.Kind).
+			WithHint("Use a GitRepository, OCIRepository, Bucket or ExternalArtifact").Final()))
 	}
-	var repository sourcev1.GitRepository
-	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &repository)
+	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, source)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, ptrTo(reconcile.Waiting(meta.ArtifactFailedReason,
 			"%s '%s/%s' not found. Create it, or correct spec.sourceRef", ref.Kind, namespace, ref.Name))
 	case err != nil:
 		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s/%s'", ref.Kind, namespace, ref.Name).Because(err)))
-	case repository.Status.Artifact == nil:
+	case source.GetArtifact() == nil:
 		return nil, ptrTo(reconcile.Waiting(meta.ArtifactFailedReason,
 			"Source artifact not found: %s '%s/%s' has none yet. Its own conditions say why", ref.Kind, namespace, ref.Name))
 	}
-	return repository.Status.Artifact, nil
+	return source.GetArtifact(), nil
 }
 
 // dependencies returns what the Kustomization waits for among spec.dependsOn, or nil.
@@ -62,12 +65,54 @@ func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kusto
 				"dependency '%s/%s' not found. Create it, or remove it from spec.dependsOn", namespace, d.Name))
 		case err != nil:
 			return ptrTo(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "cannot read dependency '%s/%s'", namespace, d.Name).Because(err)))
+		case d.ReadyExpr != "":
+			if waiting := holds(ctx, obj, &dependency, d.ReadyExpr); waiting != nil {
+				return waiting
+			}
 		case !reconcile.IsReady(&dependency):
 			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
-		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision:
+		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision && !k.untouched(ctx, &dependency, source):
 			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason,
 				"dependency '%s/%s' has not applied revision %s yet", namespace, d.Name, source.Revision))
 		}
+	}
+	return nil
+}
+
+// untouched tells whether a Ready Kustomization stands as the revision declares it, too, although it did not look yet: nothing
+// that it is built from is different. So a chain of them does not wait for each to say so.
+func (k *Kustomization) untouched(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) bool {
+	stands := k.remembered(obj).stands.Load()
+	if stands == nil || stands.generation != obj.Generation {
+		return false
+	}
+	tree, err := k.Artifacts.Fetch(ctx, *source)
+	return err == nil && stands.trace.Unchanged(tree)
+}
+
+// holds tells what is to be waited for by a readyExpr, which stands in for the condition Ready: it sees the dependent as
+// self and the dependency as dep.
+func holds(ctx context.Context, obj, dependency *kustomizev1.Kustomization, source string) *reconcile.Outcome {
+	about := fmt.Sprintf("dependency '%s/%s'", dependency.Namespace, dependency.Name)
+	e, err := expression.Compile(source, "self", "dep")
+	if err != nil {
+		return ptrTo(reconcile.Failed(fault.New(meta.InvalidCELExpressionReason, "the readyExpr of %s cannot be read", about).Because(err).
+			WithHint("Correct spec.dependsOn[].readyExpr; it sees this Kustomization as self and the other as dep").Final()))
+	}
+	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return ptrTo(reconcile.Failed(err))
+	}
+	dep, err := runtime.DefaultUnstructuredConverter.ToUnstructured(dependency)
+	if err != nil {
+		return ptrTo(reconcile.Failed(err))
+	}
+	ready, err := e.Holds(ctx, map[string]any{"self": self, "dep": dep})
+	switch {
+	case err != nil:
+		return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' cannot be told yet: %v", about, source, err))
+	case !ready:
+		return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' does not hold", about, source))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -40,8 +41,12 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	checks, err := r.memory.checks.of(r.obj)
+	if err != nil {
+		return nil, err
+	}
 	key := healthKey(r.owner())
-	r.target.Health.Set(key, targets)
+	r.target.Health.Set(key, targets, checks...)
 	if len(targets) == 0 {
 		reconcile.Unmark(r.obj, meta.HealthyCondition)
 		return nil, nil
@@ -66,6 +71,29 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 		o := reconcile.Progressing(left, "%s", message)
 		return &o, nil
 	}
+}
+
+// expressions keeps the compiled spec.healthCheckExprs of a generation.
+type expressions struct {
+	generation int64
+	checks     []*health.Check
+}
+
+func (e *expressions) of(obj *kustomizev1.Kustomization) ([]*health.Check, error) {
+	if e.generation == obj.Generation {
+		return e.checks, nil
+	}
+	var checks []*health.Check
+	for _, x := range obj.Spec.HealthCheckExprs {
+		c, err := health.NewCheck(x.APIVersion, x.Kind, x.Current, x.InProgress, x.Failed)
+		if err != nil {
+			return nil, fault.New(meta.InvalidCELExpressionReason, "spec.healthCheckExprs for %s of %s cannot be read", x.Kind, x.APIVersion).
+				Because(err).WithHint("Correct the expression; it sees the object's fields, such as status, by their names").Final()
+		}
+		checks = append(checks, c)
+	}
+	*e = expressions{obj.Generation, checks}
+	return checks, nil
 }
 
 // progress returns the clock of the wait; a new revision or spec, or an apply that changed something, starts it anew.

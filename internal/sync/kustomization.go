@@ -4,15 +4,18 @@ package sync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -28,9 +31,10 @@ var KustomizationGroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Gr
 // +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/finalizers,verbs=get;create;update;patch;delete
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories,verbs=get;list;watch
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories/status,verbs=get
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;buckets;externalartifacts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories/status;ocirepositories/status;buckets/status;externalartifacts/status,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps;secrets;serviceaccounts,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
 // Kustomization is the domain step of the kind.
@@ -59,11 +63,20 @@ type memory struct {
 	generation int64        // of the spec at the last build
 	inputs     string       // digest of the variables and keys that it took
 	trace      *build.Trace // what it read
+	target     *Target      // that it was applied to
 	failure    error        // of that build, told again until what it read changes
 	digest     string       // of what it made
 	applied    bool         // whether what it made was applied to the end
 	resynced   time.Time    // of the last full dry-run
 	health     healthProgress
+	checks     expressions
+	stands     atomic.Pointer[standing] // what was applied to the end, for dependents to look at
+}
+
+// standing is what a Kustomization was built from when it was applied to the end.
+type standing struct {
+	generation int64
+	trace      *build.Trace
 }
 
 // References lists what the Kustomization builds on and waits for.
@@ -71,7 +84,16 @@ func (k *Kustomization) References(obj *kustomizev1.Kustomization) []reconcile.R
 	s := obj.Spec.SourceRef
 	refs := []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Group: sourceGroup, Kind: s.Kind}, orOwn(obj, s.Namespace), s.Name)}
 	for _, d := range obj.Spec.DependsOn {
-		refs = append(refs, reconcile.RefTo(KustomizationGroupKind, orOwn(obj, d.Namespace), d.Name))
+		kind := KustomizationGroupKind
+		if d.ReadyExpr != "" {
+			kind = anyChangeGroupKind
+		}
+		refs = append(refs, reconcile.RefTo(kind, orOwn(obj, d.Namespace), d.Name))
+	}
+	if c := obj.Spec.KubeConfig; c != nil && c.SecretRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, c.SecretRef.Name))
+	} else if c != nil && c.ConfigMapRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "ConfigMap"}, obj.Namespace, c.ConfigMapRef.Name))
 	}
 	return append(refs, inputRefs(obj)...)
 }
@@ -90,7 +112,7 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 	if waiting := k.dependencies(ctx, obj, source); waiting != nil {
 		return *waiting
 	}
-	target, err := k.Clusters.For(obj, k.Options.DefaultServiceAccount)
+	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if err != nil {
 		return reconcile.Failed(err)
 	}
@@ -189,6 +211,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	}
 	setInventory(r.obj, result.Inventory)
 	r.memory.applied = true
+	r.memory.stands.Store(&standing{r.memory.generation, r.memory.trace})
 	if full {
 		r.memory.resynced = r.Clock.Now()
 	}
@@ -232,7 +255,12 @@ func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomiza
 		delete(k.memory, obj.UID)
 	}()
 	inventory := inventoryOf(obj)
-	target, err := k.Clusters.For(obj, k.Options.DefaultServiceAccount)
+	defer k.Clusters.Forget(obj.UID)
+	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
+	if errors.Is(err, errRemoteGone) {
+		log.FromContext(ctx).Info("left behind in a cluster that can no longer be reached", "reason", err.Error(), "objects", len(inventory))
+		return nil // it would hold up the deletion for ever
+	}
 	if err != nil {
 		return err
 	}

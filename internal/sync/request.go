@@ -72,18 +72,11 @@ func refuse(obj *kustomizev1.Kustomization) error {
 		set   bool
 	}{
 		{"spec.decryption", obj.Spec.Decryption != nil},
-		{"spec.kubeConfig", obj.Spec.KubeConfig != nil},
-		{"spec.healthCheckExprs", len(obj.Spec.HealthCheckExprs) > 0},
 		{"spec.ignore", len(obj.Spec.Ignore) > 0},
 	} {
 		if f.set {
 			return fault.New(meta.BuildFailedReason, "%s is set, which this version cannot honour", f.field).
 				WithHint("Nothing was applied. Remove the field, or use a version of Sluice whose docs list it").Final()
-		}
-	}
-	for _, d := range obj.Spec.DependsOn {
-		if d.ReadyExpr != "" {
-			return fault.New(meta.DependencyNotReadyReason, "spec.dependsOn[].readyExpr is set for '%s', which this version cannot honour", d.Name).Final()
 		}
 	}
 	return nil

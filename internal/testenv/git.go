@@ -68,15 +68,20 @@ func Symlink(target string) string { return symlink + target }
 // Executable is the content of a file that may be run.
 func Executable(content string) string { return executable + content }
 
+// Submodule is the content of a directory that is a commit of another repository.
+func Submodule(commit string) string { return submodule + commit }
+
 // Delete is the content of a file that a commit deletes.
 const Delete = ""
 
 const (
 	symlink    = "symlink:"
 	executable = "executable:"
+	submodule  = "submodule:"
 )
 
-// Commit adds a commit to the branch main that sets files to contents, or to [Delete], [Symlink] or [Executable].
+// Commit adds a commit to the branch main that sets files to contents, or to [Delete], [Symlink], [Executable] or
+// [Submodule].
 // It makes the repository if need be and returns the commit's hash.
 func (g *Git) Commit(repo string, files map[string]string) string {
 	g.tb.Helper()
@@ -114,6 +119,12 @@ func (g *Git) Run(repo string, args ...string) string {
 	return g.git(repo, "", args...)
 }
 
+// Object writes an object as it is, such as a commit that is signed, and returns its hash.
+func (g *Git) Object(repo, kind, content string) string {
+	g.tb.Helper()
+	return g.git(repo, content, "hash-object", "-w", "--stdin", "-t", kind)
+}
+
 // Stats returns the server's counts: advertisements, fetches, pushes, bytesSent and bytesReceived.
 func (g *Git) Stats() map[string]int64 {
 	g.tb.Helper()
@@ -147,6 +158,10 @@ func stream(ref, parent string, files map[string]string) string {
 			mode, content = "120000", target
 		} else if program, ok := strings.CutPrefix(content, executable); ok {
 			mode, content = "100755", program
+		}
+		if commit, ok := strings.CutPrefix(content, submodule); ok {
+			fmt.Fprintf(&s, "M 160000 %s %s\n", commit, name)
+			continue
 		}
 		if content == Delete {
 			fmt.Fprintf(&s, "D %s\n", name)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -120,8 +119,8 @@ func (s *Server) serveSSH(o Options, root string, counts *stats) error {
 func tlsConfig(o Options) (*tls.Config, error) {
 	if o.TLSDir != "" {
 		o.TLSCert, o.TLSKey = filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key")
-		if err := makeCertificate(o.TLSDir, o.Addr); err != nil {
-			return nil, fmt.Errorf("cannot make a certificate in %s: %w", o.TLSDir, err)
+		if _, err := pki.Files(o.TLSDir, "playground-git", o.Addr); err != nil {
+			return nil, err
 		}
 	}
 	if o.TLSCert == "" {
@@ -132,28 +131,4 @@ func tlsConfig(o Options) (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
-}
-
-// makeCertificate writes ca.crt, server.crt and server.key for the host of an address.
-func makeCertificate(dir, addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	ca, err := pki.NewAuthority("playground-git-ca")
-	if err != nil {
-		return err
-	}
-	hosts := []string{"127.0.0.1", "::1", "localhost"}
-	if host != "" {
-		hosts = append(hosts, host)
-	}
-	server, err := ca.Server("playground-git", hosts...)
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
 }

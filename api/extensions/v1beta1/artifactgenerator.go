@@ -1,6 +1,9 @@
 package v1beta1
 
 import (
+	"strings"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -9,10 +12,22 @@ import (
 // ArtifactGeneratorKind is the kind's name.
 const ArtifactGeneratorKind = "ArtifactGenerator"
 
-// ReconcileAnnotation with the value ReconcileDisabled suspends a generator; the kind has no field for it.
+// ReconcileAnnotation with the value ReconcileDisabled, in whatever case, suspends a generator, and ReconcileEveryAnnotation
+// says how often it is reconciled although nothing moved; the kind has no fields for these.
 const (
-	ReconcileAnnotation = "source.extensions.fluxcd.io/reconcile"
-	ReconcileDisabled   = "disabled"
+	ReconcileAnnotation      = "source.extensions.fluxcd.io/reconcile"
+	ReconcileDisabled        = "disabled"
+	ReconcileEveryAnnotation = "source.extensions.fluxcd.io/reconcileEvery"
+	DefaultReconcileEvery    = time.Hour
+)
+
+// GeneratorLabel of an ExternalArtifact holds the UID of the generator that makes it.
+const GeneratorLabel = "source.extensions.fluxcd.io/generator"
+
+// Reasons of generators that fail.
+const (
+	SourceFetchFailedReason = "SourceFetchFailed"
+	ValidationFailedReason  = "ValidationFailed"
 )
 
 // Strategies of copying over what is there.
@@ -196,7 +211,14 @@ type ArtifactGeneratorList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (g *ArtifactGenerator) CommonStatus() *meta.Status { return &g.Status.Status }
 
-// Schedule returns the schedule of an object that is woken by its sources alone.
+// Schedule returns the schedule, which annotations hold. Sources wake the generator whatever the interval is.
 func (g *ArtifactGenerator) Schedule() meta.Schedule {
-	return meta.Schedule{Suspended: g.Annotations[ReconcileAnnotation] == ReconcileDisabled}
+	interval, err := time.ParseDuration(g.Annotations[ReconcileEveryAnnotation])
+	if err != nil || interval <= 0 {
+		interval = DefaultReconcileEvery
+	}
+	return meta.Schedule{
+		Interval:  interval,
+		Suspended: strings.EqualFold(g.Annotations[ReconcileAnnotation], ReconcileDisabled),
+	}
 }

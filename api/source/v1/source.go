@@ -36,8 +36,11 @@ const (
 	BucketOperationFailedReason        = "BucketOperationFailed"
 	BucketOperationSucceededReason     = "BucketOperationSucceeded"
 	GitOperationSucceededReason        = "GitOperationSucceeded"
+	InvalidCommitSignatureReason       = "InvalidCommitSignature"
 	InvalidProviderConfigurationReason = "InvalidProviderConfiguration"
 	InvalidSTSConfigurationReason      = "InvalidSTSConfiguration"
+	InvalidTagSignatureReason          = "InvalidTagSignature"
+	InvalidVerificationModeReason      = "InvalidVerificationMode"
 	OCILayerOperationFailedReason      = "OCIArtifactLayerOperationFailed"
 	OCIPullFailedReason                = "OCIArtifactPullFailed"
 

@@ -4,7 +4,6 @@ package git
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -42,29 +41,38 @@ const (
 	maxTips = 8
 	// defaultTimeout bounds an update whose context has no deadline.
 	defaultTimeout = time.Minute
-	generation     = "gen-"
+	// moment is how long after another source asked for the references their answer still counts.
+	moment     = 5 * time.Second
+	generation = "gen-"
+	userPrefix = "user-" // of the empty files that name the owners of a mirror
 )
 
-// Mirror is a kept bare repository. Its methods may be called from one goroutine at a time; the trees it gave may be
-// read at any time, also while it is updated and after it was closed.
-type Mirror struct {
+// mirror is a kept bare repository. It is brought to a reference by one at a time; the trees of it may be read at any time,
+// also while it is updated and after it was removed.
+type mirror struct {
 	dir     string
+	key     string                     // of what its remote and credentials are
+	turn    chan struct{}              // is taken by who updates it
 	number  int                        // of the current repository
 	current atomic.Pointer[repository] // replaced as a whole when the mirror is fetched anew
-	last    *directory                 // the tree given last, for the next one to share directories with
-	stats   Stats
+	listing listing                    // of the remote's references, the last
+	counts  struct{ requests, bytes atomic.Int64 }
 	limits  limits
+	users   map[string]bool // owners of views; guarded by Mirrors
 }
 
 type limits struct {
 	packs, entries int
 	pack           int64
+	moment         time.Duration
 }
 
-// Open opens the mirror in dir, or starts an empty one. What a killed process left half done is removed, and what is
+var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, moment: moment}
+
+// openMirror opens the mirror in dir, or starts an empty one. What a killed process left half done is removed, and what is
 // damaged is dropped, so that it is fetched again.
-func Open(dir string) (*Mirror, error) {
-	m := &Mirror{dir: dir, limits: limits{packs: maxPacks, entries: maxEntries, pack: maxPack}}
+func openMirror(dir string) (*mirror, error) {
+	m := &mirror{dir: dir, turn: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, storageFault("cannot make the mirror's directory", err)
 	}
@@ -74,6 +82,10 @@ func Open(dir string) (*Mirror, error) {
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(numberOf(b.Name()), numberOf(a.Name())) })
 	for _, e := range entries {
+		if owner, ok := strings.CutPrefix(e.Name(), userPrefix); ok {
+			m.users[owner] = true
+			continue
+		}
 		n := numberOf(e.Name())
 		m.number = max(m.number, n)
 		if n > 0 && m.current.Load() == nil {
@@ -101,52 +113,35 @@ func numberOf(name string) int {
 	return n
 }
 
-func (m *Mirror) path(n int) string { return filepath.Join(m.dir, generation+strconv.Itoa(n)) }
+func (m *mirror) path(n int) string { return filepath.Join(m.dir, generation+strconv.Itoa(n)) }
 
-// Close ends the use of the mirror. Trees that it gave stay readable; the files close with the last of them.
-func (m *Mirror) Close() error {
-	m.current.Store(nil)
-	m.last = nil
-	return nil
+// remove removes the mirror from the disk; who reads a tree of it goes on.
+func (m *mirror) remove() error {
+	if r := m.current.Swap(nil); r != nil {
+		_ = r.objects.Detach() // one that cannot be read is no loss
+	}
+	return os.RemoveAll(m.dir)
 }
 
-// Stats returns what went over the wire since the mirror was opened.
-func (m *Mirror) Stats() Stats { return m.stats }
-
-func (m *Mirror) holds(commit plumbing.Hash) bool {
+// holds tells whether the commit is there with all of its tree.
+func (m *mirror) holds(commit plumbing.Hash) bool {
 	r := m.current.Load()
 	return r != nil && r.holds(commit)
 }
 
-// Update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
-// nothing when the commit is held already; a pinned commit that is held costs no request at all. The context's deadline
-// is honoured; without one it takes a minute at most. The error is a fault.
-func (m *Mirror) Update(ctx context.Context, remote Remote, ref Reference) (Revision, error) {
-	pinned, isPinned, err := ref.pinned()
-	if err != nil {
-		return Revision{}, err
-	}
-	if isPinned && m.holds(plumbing.NewHash(pinned.Commit)) {
-		return pinned, nil
-	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
-		defer cancel()
-	}
-	remote.Scratch = m.dir
-	u := &update{mirror: m, ctx: ctx, remote: remote, ref: ref}
-	defer u.hangUp()
-	return u.run()
+// arrived tells whether the target is there, with the annotated tag that leads to it.
+func (m *mirror) arrived(t target) bool {
+	return m.holds(plumbing.NewHash(t.Commit)) && (t.Tag == "" || m.current.Load().objects.Has(t.want))
 }
 
 // replaceBy makes another repository the current one. Trees of the one before are read from its open files.
-func (m *Mirror) replaceBy(r *repository, number int) error {
+func (m *mirror) replaceBy(r *repository, number int) error {
 	before := m.current.Swap(r)
-	m.number, m.last = number, nil
+	m.number = number
 	if before == nil {
 		return nil
 	}
+	_ = before.objects.Detach() // it may be replaced because it cannot be read
 	if err := os.RemoveAll(before.dir); err != nil {
 		return storageFault("cannot remove the mirror that was replaced", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -46,14 +47,14 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			m := open(t)
-			rev, err := m.Update(t.Context(), Remote{URL: g.URL + "/app"}, c.ref)
+			rev, err := m.Update(t.Context(), Remote{URL: g.URL + "/app"}, c.ref, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if rev.String() != c.want {
 				t.Errorf("got %s, want %s", rev, c.want)
 			}
-			if _, err := m.Tree(rev, nil); err != nil {
+			if _, err := m.Tree(t.Context(), rev, Options{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -82,7 +83,7 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 	if got, all := changed["bytesSent"]-same["bytesSent"], whole["bytesSent"]; got*20 > all {
 		t.Errorf("one changed file of 300 brought %d bytes, the whole repository %d", got, all)
 	}
-	tree, err := m.Tree(rev, nil)
+	tree, err := m.Tree(t.Context(), rev, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
 	})
 	m := open(t)
 	rev := updated(t, m, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
-	tree, err := m.Tree(rev, nil)
+	tree, err := m.Tree(t.Context(), rev, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
 		t.Error("a symlink out was followed")
 	}
 	spec := "/*\n!/deploy\n"
-	only, err := m.Tree(rev, &spec)
+	only, err := m.Tree(t.Context(), rev, Options{Ignore: &spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestTreesShareWhatDidNotChange(t *testing.T) {
 	g.Commit("app", map[string]string{"one/a.yaml": "a", "two/b.yaml": "b", "two/sub/c.yaml": "c"})
 	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	tree := func() func(string) string {
-		tree, err := m.Tree(updated(t, m, remote, ref), nil)
+		tree, err := m.Tree(t.Context(), updated(t, m, remote, ref), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		"nobody listens":      {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed", "refuses the connection"},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			_, err := open(t).Update(t.Context(), c.remote, c.ref)
+			_, err := open(t).Update(t.Context(), c.remote, c.ref, false)
 			f := fault.As(err)
 			if f == nil {
 				t.Fatalf("no fault: %v", err)
@@ -244,7 +245,7 @@ func TestSSHChecksTheHost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = open(t).Update(t.Context(), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials}, Reference{Branch: "main"})
+			_, err = open(t).Update(t.Context(), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials}, Reference{Branch: "main"}, false)
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -257,15 +258,8 @@ func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	dir := t.TempDir()
 	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
-	m, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	updated(t, m, remote, ref)
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	packs, err := filepath.Glob(filepath.Join(dir, "gen-*", "objects", "pack", "*.pack"))
+	updated(t, NewMirrors(dir).View("owner"), remote, ref)
+	packs, err := filepath.Glob(filepath.Join(dir, "*", "gen-*", "objects", "pack", "*.pack"))
 	if err != nil || len(packs) == 0 {
 		t.Fatal("no pack", err)
 	}
@@ -275,11 +269,8 @@ func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
 		}
 		write(t, p, []byte("garbage"))
 	}
-	m, err = Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Tree(updated(t, m, remote, ref), nil); err != nil {
+	m := NewMirrors(dir).View("owner") // as after a restart
+	if _, err := m.Tree(t.Context(), updated(t, m, remote, ref), Options{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -293,14 +284,14 @@ func TestManyFetchesStartAnew(t *testing.T) {
 		g.Commit("app", map[string]string{"a.yaml": fmt.Sprint(i)})
 		rev := updated(t, m, remote, ref)
 		if i == maxPacks-1 {
-			tree, err := m.Tree(rev, nil)
+			tree, err := m.Tree(t.Context(), rev, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			first, read = rev, func() error { _, err := tree.ReadFile("a.yaml"); return err }
 		}
 	}
-	if held, err := m.current.Load().shallow, error(nil); err != nil || len(held) > maxPacks {
+	if held, err := m.mirror.current.Load().shallow, error(nil); err != nil || len(held) > maxPacks {
 		t.Errorf("%d fetches are kept, %v", len(held), err)
 	}
 	if err := read(); err != nil {
@@ -323,27 +314,26 @@ func FuzzParseRevision(f *testing.F) {
 	})
 }
 
-func open(t *testing.T) *Mirror {
+func open(t *testing.T) *View {
 	t.Helper()
-	m, err := Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
+	return NewMirrors(t.TempDir()).View("owner")
 }
 
-func updated(t *testing.T, m *Mirror, remote Remote, ref Reference) Revision {
+func updated(t *testing.T, m *View, remote Remote, ref Reference) Revision {
 	t.Helper()
-	rev, err := m.Update(context.Background(), remote, ref)
+	rev, err := m.Update(context.Background(), remote, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return rev
+}
+
+func names(t *testing.T, tree *artifact.Tree) (names []string) {
+	t.Helper()
+	if err := tree.Walk(func(name string, _ *artifact.Entry) error { names = append(names, name); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 func subset(f fs.FS, dir string) fs.FS {

@@ -26,10 +26,22 @@ const (
 // Reference says which revision counts. Precedence: Commit, Name, SemVer, Tag, Branch.
 type Reference struct{ Branch, Tag, SemVer, Name, Commit string }
 
+// LeadsToTag tells whether it is a tag that counts.
+func (r Reference) LeadsToTag() bool {
+	switch {
+	case r.Commit != "":
+		return false
+	case r.Name != "":
+		return strings.HasPrefix(r.Name, tagPrefix)
+	}
+	return r.SemVer != "" || r.Tag != ""
+}
+
 // Revision is a commit and the reference that led to it.
 type Revision struct {
 	Ref    string // short for branches and tags, in full for others, empty for a bare commit
 	Commit string
+	Tag    string // the annotated tag that led there, if one did
 }
 
 // String gives the documented form: main@sha1:<commit>, or sha1:<commit> for a bare one.
@@ -114,11 +126,11 @@ func (r Reference) resolveCommit(refs *packp.AdvRefs) (target, error) {
 // find looks a full name up; an annotated tag leads to its commit.
 func find(refs *packp.AdvRefs, full, short, what, prefix string) (target, error) {
 	if want, ok := refs.References[full]; ok {
-		commit := want
-		if peeled, ok := refs.Peeled[full]; ok {
-			commit = peeled
+		revision := Revision{Ref: short, Commit: want.String()}
+		if commit, ok := refs.Peeled[full]; ok {
+			revision.Commit, revision.Tag = commit.String(), want.String()
 		}
-		return target{Revision{short, commit.String()}, want, false}, nil
+		return target{revision, want, false}, nil
 	}
 	var others []string
 	for name := range refs.References {

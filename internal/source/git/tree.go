@@ -2,7 +2,7 @@ package git
 
 import (
 	"bytes"
-	"encoding/hex"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packs"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
@@ -22,83 +23,14 @@ const (
 	maxRules   = 1 << 20   // bytes of a .sourceignore file
 )
 
-// directory is one as git has it and as the rules leave it. It is never changed, so that the trees of two commits share
+// directory is one as git has it and as the options leave it. It is never changed, so that the trees of two commits share
 // what is the same in both.
 type directory struct {
-	hash  plumbing.Hash
-	rules string // the ID of the rules that came from above
-	dir   *artifact.Dir
-	below map[string]*directory
-}
-
-// Tree returns the tree of a revision that the mirror holds. Spec is the source's spec.ignore, nil when unset.
-// No file is read but .sourceignore ones, and no directory that is as it was in the tree before. The error is a fault.
-func (m *Mirror) Tree(revision Revision, spec *string) (*artifact.Tree, error) {
-	commit := plumbing.NewHash(revision.Commit)
-	r := m.current.Load()
-	if r == nil || !r.holds(commit) {
-		return nil, gitFault("commit %s is not in the mirror", revision.Commit).WithHint("It is fetched at the next interval")
-	}
-	content := &content{mirror: m, from: r}
-	b := &treeBuilder{content: content, left: m.limits.entries}
-	root, err := r.rootTree(commit)
-	if err == nil {
-		m.last, err = b.build(nil, root, ignore.New(spec), m.last)
-	}
-	if err != nil {
-		m.last = nil
-		content.blame(err)
-		return nil, gitFault("cannot read the tree of commit %s", revision.Commit).Because(err)
-	}
-	return artifact.NewTree(m.last.dir, content), nil
-}
-
-type treeBuilder struct {
-	content *content
-	left    int // entries that may still come
-}
-
-// build makes the directory at path. Before is what stood there in the tree before, nil if nothing did.
-func (b *treeBuilder) build(path []string, hash plumbing.Hash, rules ignore.Rules, before *directory) (*directory, error) {
-	if before != nil && before.hash == hash && before.rules == rules.ID() {
-		return before, nil
-	}
-	if len(path) > maxDepth {
-		return nil, fmt.Errorf("directories are nested deeper than %d", maxDepth)
-	}
-	listing, err := b.list(hash)
-	if err != nil {
-		return nil, fmt.Errorf("directory '%s': %w", strings.Join(path, "/"), err)
-	}
-	d := &directory{hash: hash, rules: rules.ID()}
-	if rules, err = b.localRules(listing, rules); err != nil {
-		return nil, err
-	}
-	entries := make([]artifact.Entry, 0, len(listing))
-	for _, e := range listing {
-		if e.mode != fs.ModeDir {
-			if !rules.Excludes(e.name) {
-				entries = append(entries, artifact.Entry{Name: e.name, Mode: e.mode, ID: contentID(e)})
-			}
-			continue
-		}
-		if rules.Prunes(e.name) {
-			continue
-		}
-		sub, err := b.build(append(slices.Clip(path), e.name), e.hash, rules.Enter(e.name), before.at(e.name))
-		if err != nil {
-			return nil, err
-		}
-		if d.below == nil {
-			d.below = map[string]*directory{}
-		}
-		d.below[e.name] = sub
-		if len(sub.dir.Entries) > 0 {
-			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID, Dir: sub.dir})
-		}
-	}
-	d.dir = artifact.NewDir(slices.Clip(entries))
-	return d, nil
+	hash    plumbing.Hash
+	rules   string // the ID of the rules that came from above
+	dir     *artifact.Dir
+	below   map[string]*directory
+	origins []origin // of the submodules in it
 }
 
 func (d *directory) at(name string) *directory {
@@ -108,39 +40,182 @@ func (d *directory) at(name string) *directory {
 	return d.below[name]
 }
 
-// list reads a directory, and checks what a hostile one may hold.
-func (b *treeBuilder) list(hash plumbing.Hash) ([]listed, error) {
-	kind, data, err := b.content.from.objects.Read(hash)
+// current tells whether submodules in the directory are still read from where they were.
+func (d *directory) current() bool {
+	return d == nil || !slices.ContainsFunc(d.origins, func(o origin) bool {
+		return o.mirror.current.Load() != o.from || o.from.damaged.Load()
+	})
+}
+
+func (d *directory) mirrors() (used []*mirror) {
+	for _, o := range d.origins {
+		used = append(used, o.mirror)
+	}
+	return used
+}
+
+// builder makes one tree.
+type builder struct {
+	ctx        context.Context
+	view       *View
+	submodules bool
+	entries    int // that came so far may be taken off
+	fetched    int // submodules
+}
+
+// top makes the top directory of a commit. Before is that of the tree before, nil if there is none to share with.
+func (b *builder) top(r *repository, commit plumbing.Hash, rules ignore.Rules, only []string, before *directory) (*directory, error) {
+	root, err := r.rootTree(commit)
 	if err != nil {
 		return nil, err
 	}
+	c := &checkout{origin: origin{b.view.mirror, r}, remote: b.view.remote, root: root}
+	return b.build(c, place{hash: root, rules: rules, only: only}, before)
+}
+
+// place is a directory that is to be built.
+type place struct {
+	path  []string
+	hash  plumbing.Hash
+	rules ignore.Rules
+	only  []string // paths in it that the tree is made of; all when empty
+}
+
+func (p place) String() string { return strings.Join(p.path, "/") }
+
+// enter returns the place of a directory in this one; false when the tree has nothing of it.
+func (p place) enter(e listed) (place, bool) {
+	if p.rules.Prunes(e.name) {
+		return place{}, false
+	}
+	sub := place{path: append(slices.Clip(p.path), e.name), hash: e.hash, rules: p.rules.Enter(e.name)}
+	for _, o := range p.only {
+		if o == e.name {
+			sub.only = nil
+			return sub, true
+		}
+		if rest, ok := strings.CutPrefix(o, e.name+"/"); ok {
+			sub.only = append(sub.only, rest)
+		}
+	}
+	return sub, len(p.only) == 0 || len(sub.only) > 0
+}
+
+// build makes a directory of a checkout. Before is what stood there in the tree before, nil if nothing did.
+func (b *builder) build(c *checkout, p place, before *directory) (*directory, error) {
+	if before != nil && before.hash == p.hash && before.rules == p.rules.ID() {
+		return before, nil
+	}
+	if len(p.path) > maxDepth {
+		return nil, fmt.Errorf("directories are nested deeper than %d", maxDepth)
+	}
+	listing, err := b.list(c, p)
+	if err != nil {
+		return nil, fmt.Errorf("directory '%s': %w", p, err)
+	}
+	d := &directory{hash: p.hash, rules: p.rules.ID()}
+	if p.rules, err = localRules(c, listing, p.rules); err != nil {
+		return nil, err
+	}
+	entries := make([]artifact.Entry, 0, len(listing))
+	for _, e := range listing {
+		if e.mode.IsRegular() || e.mode&fs.ModeSymlink != 0 {
+			if len(p.only) == 0 && !p.rules.Excludes(e.name) {
+				entries = append(entries, artifact.Entry{Name: e.name, Mode: e.mode, ID: contentID(e)})
+			}
+			continue
+		}
+		sub, err := b.enter(c, p, e, before.at(e.name))
+		if err != nil {
+			return nil, err
+		}
+		if sub == nil {
+			continue
+		}
+		if d.below == nil {
+			d.below = map[string]*directory{}
+		}
+		d.below[e.name] = sub
+		d.origins = append(d.origins, sub.origins...)
+		if len(sub.dir.Entries) > 0 {
+			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID, Dir: sub.dir})
+		}
+	}
+	d.dir = artifact.NewDir(slices.Clip(entries))
+	return d, nil
+}
+
+// enter makes what stands in a directory: another one, or a submodule. It is nil if the tree has nothing of it.
+func (b *builder) enter(c *checkout, p place, e listed, before *directory) (*directory, error) {
+	sub, ok := p.enter(e)
+	switch {
+	case !ok:
+		return nil, nil
+	case e.mode == fs.ModeDir:
+		return b.build(c, sub, before)
+	case !b.submodules:
+		return nil, nil
+	}
+	d, err := b.submodule(c, sub, before)
+	if err != nil {
+		return nil, inSubmodule(sub, err)
+	}
+	return d, nil
+}
+
+// list reads a directory, and checks what a hostile one may hold.
+func (b *builder) list(c *checkout, p place) ([]listed, error) {
+	if err := b.ctx.Err(); err != nil {
+		return nil, err
+	}
+	kind, data, err := c.from.objects.Read(p.hash)
+	if err != nil {
+		c.blame(err)
+		return nil, err
+	}
 	if kind != plumbing.TreeObject {
-		return nil, fmt.Errorf("object %s is no directory", hash)
+		return nil, fmt.Errorf("object %s is no directory", p.hash)
 	}
 	listing, err := parseTree(data)
-	if b.left -= len(listing); err == nil && b.left < 0 {
+	if b.entries -= len(listing); err == nil && b.entries < 0 {
 		err = errors.New("there are too many files")
 	}
 	return listing, err
 }
 
 // localRules adds the directory's own .sourceignore.
-func (b *treeBuilder) localRules(listing []listed, rules ignore.Rules) (ignore.Rules, error) {
+func localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules, error) {
 	for _, e := range listing {
 		if e.name != ignore.File || !e.mode.IsRegular() {
 			continue
 		}
-		_, text, err := b.content.from.objects.Read(e.hash)
+		_, text, err := c.from.objects.Read(e.hash)
 		if err == nil && len(text) > maxRules {
 			err = fmt.Errorf("%s is larger than %d bytes", ignore.File, maxRules)
 		}
 		if err != nil {
+			c.blame(err)
 			return rules, err
 		}
 		return rules.With(string(text)), nil
 	}
 	return rules, nil
 }
+
+// explainTree turns an error of building a tree into a fault.
+func explainTree(revision Revision, err error) error {
+	f := gitFault("cannot read the tree of commit %s", revision.Commit).Because(err)
+	if cause := fault.As(err); cause != nil {
+		f.Reason, f.RetryAfter, f.Terminal = cause.Reason, cause.RetryAfter, cause.Terminal
+	}
+	if errors.Is(err, packs.ErrDamaged) || errors.Is(err, packs.ErrNotFound) {
+		return f.WithHint("The kept mirror is damaged, and is fetched again at the next interval")
+	}
+	return f
+}
+
+// submodule is the mode of a directory that is a commit of another repository.
+const submodule = fs.ModeDir | fs.ModeIrregular
 
 // listed is an entry of a git directory.
 type listed struct {
@@ -151,7 +226,7 @@ type listed struct {
 
 var errTree = errors.New("the directory is malformed")
 
-// parseTree reads a git directory: "<mode in octal> <name>\0<hash>" again and again. Submodules are left out.
+// parseTree reads a git directory: "<mode in octal> <name>\0<hash>" again and again.
 func parseTree(data []byte) ([]listed, error) {
 	var listing []listed
 	seen := make(map[string]bool, len(data)/32)
@@ -178,74 +253,11 @@ func parseTree(data []byte) ([]listed, error) {
 		case "120000":
 			e.mode = fs.ModeSymlink | 0o777
 		case "160000":
-			continue
+			e.mode = submodule
 		default:
 			return nil, fmt.Errorf("%w: the mode %q", errTree, octal)
 		}
 		listing = append(listing, e)
 	}
 	return listing, nil
-}
-
-// contentID names a file by its mode and its hash.
-func contentID(e listed) string {
-	id := make([]byte, 0, len("link:")+2*len(e.hash))
-	switch e.mode {
-	case 0o644:
-		id = append(id, "file:"...)
-	case 0o755:
-		id = append(id, "exec:"...)
-	default:
-		id = append(id, "link:"...)
-	}
-	return string(hex.AppendEncode(id, e.hash[:]))
-}
-
-// content reads the files of a tree. It implements artifact.Content.
-type content struct {
-	mirror *Mirror
-	from   *repository // that the tree was made of; its files stay open
-}
-
-var _ artifact.Content = (*content)(nil)
-
-// Size implements artifact.Content.
-func (c *content) Size(id string) (size int64, err error) {
-	err = c.each(func(s *packs.Store) error {
-		size, err = s.Size(blobHash(id))
-		return err
-	})
-	return size, err
-}
-
-// Read implements artifact.Content.
-func (c *content) Read(id string) (data []byte, err error) {
-	err = c.each(func(s *packs.Store) error {
-		_, data, err = s.Read(blobHash(id))
-		return err
-	})
-	return data, err
-}
-
-func blobHash(id string) plumbing.Hash { return plumbing.NewHash(id[strings.IndexByte(id, ':')+1:]) }
-
-// each reads from where the tree was made of; should that be damaged, from what was fetched in its place.
-func (c *content) each(read func(*packs.Store) error) error {
-	err := read(c.from.objects)
-	if err == nil || !c.blame(err) {
-		return err
-	}
-	if now := c.mirror.current.Load(); now != nil && now != c.from {
-		return read(now.objects)
-	}
-	return fmt.Errorf("the kept mirror is damaged, and is fetched again at the next interval: %w", err)
-}
-
-// blame notes that the mirror is damaged, if the error says so, for the next update to fetch it anew.
-func (c *content) blame(err error) bool {
-	if !errors.Is(err, packs.ErrDamaged) && !errors.Is(err, packs.ErrNotFound) {
-		return false
-	}
-	c.from.damaged.Store(true)
-	return true
 }

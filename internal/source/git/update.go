@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -18,23 +20,88 @@ import (
 // allowAny is the capability to hand out any object that the remote has.
 const allowAny capability.Capability = "allow-any-sha1-in-want"
 
-// update is one run of [Mirror.Update].
+// listing is what a remote answered when it was asked for its references.
+type listing struct {
+	owner string // of the view that asked
+	begun time.Time
+	refs  *packp.AdvRefs
+	err   error
+}
+
+// maxListing is how many references are kept for others who ask soon.
+const maxListing = 1000
+
+// update is one run of bringing a mirror to a reference.
 type update struct {
-	mirror *Mirror
+	mirror *mirror
 	ctx    context.Context
 	remote Remote
 	ref    Reference
+	owner  string
 	conn   *wire.Conn
+}
+
+// update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
+// nothing when the commit is held already; a pinned commit that is held costs no request at all. What the remote answered
+// another owner a moment ago counts, unless fresh says that only an answer to a question asked from now on does.
+func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, fresh bool) (Revision, error) {
+	pinned, isPinned, err := ref.pinned()
+	if err != nil {
+		return Revision{}, err
+	}
+	if isPinned && m.holds(plumbing.NewHash(pinned.Commit)) {
+		return pinned, nil
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
+		defer cancel()
+	}
+	asked := time.Now()
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return Revision{}, gitFault("another fetch from %s takes too long", fault.RedactURL(remote.URL)).Because(ctx.Err()).
+			WithHint("Check the network, or raise spec.timeout")
+	}
+	if revision, done, err := m.known(ref, owner, asked, fresh); done {
+		return revision, err
+	}
+	remote.Scratch = m.dir
+	u := &update{mirror: m, ctx: ctx, remote: remote, ref: ref, owner: owner}
+	defer u.hangUp()
+	return u.run()
+}
+
+// known answers from the last listing, if it counts and nothing is to be fetched.
+func (m *mirror) known(ref Reference, owner string, asked time.Time, fresh bool) (Revision, bool, error) {
+	l := &m.listing
+	after := l.begun.After(asked) // while this one waited for its turn
+	if l.err != nil {
+		return Revision{}, after, l.err
+	}
+	if l.refs == nil || !after && (fresh || l.owner == owner || asked.Sub(l.begun) > m.limits.moment) {
+		return Revision{}, false, nil
+	}
+	t, err := ref.resolve(l.refs)
+	return t.Revision, err == nil && m.arrived(t), nil
 }
 
 func (u *update) dial() error {
 	u.hangUp()
+	begun := time.Now()
 	conn, err := wire.Dial(u.ctx, u.remote)
-	if err != nil {
-		return err
+	switch {
+	case err == nil && len(conn.Refs.References) <= maxListing:
+		u.mirror.listing = listing{u.owner, begun, conn.Refs, nil}
+	case err != nil && u.ctx.Err() == nil: // else it is this one's own haste
+		u.mirror.listing = listing{u.owner, begun, nil, err}
+	default:
+		u.mirror.listing = listing{}
 	}
 	u.conn = conn
-	return nil
+	return err
 }
 
 func (u *update) hangUp() {
@@ -43,8 +110,8 @@ func (u *update) hangUp() {
 	}
 	u.conn.Close()
 	s := u.conn.Stats()
-	u.mirror.stats.Requests += s.Requests
-	u.mirror.stats.BytesReceived += s.BytesReceived
+	u.mirror.counts.requests.Add(s.Requests)
+	u.mirror.counts.bytes.Add(s.BytesReceived)
 	u.conn = nil
 }
 
@@ -56,7 +123,7 @@ func (u *update) run() (Revision, error) {
 	if err != nil {
 		return Revision{}, err
 	}
-	if u.mirror.holds(plumbing.NewHash(t.Commit)) {
+	if u.mirror.arrived(t) {
 		return t.Revision, nil
 	}
 	if t.hidden && !u.conn.Supports(capability.AllowReachableSHA1InWant) && !u.conn.Supports(allowAny) {
@@ -145,7 +212,7 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 		return storageFault("cannot store what was fetched", err)
 	}
 	commit := plumbing.NewHash(t.Commit)
-	if !r.holds(commit) {
+	if !r.holds(commit) || t.Tag != "" && !r.objects.Has(t.want) {
 		return u.notFound(t, nil)
 	}
 	if err := r.record(commit, answer.Shallow); err != nil {

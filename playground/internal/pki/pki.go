@@ -67,6 +67,30 @@ func (a *Authority) Server(name string, hosts ...string) (Pair, error) {
 	})
 }
 
+// Files makes an authority and a certificate for the host of an address, and writes ca.crt, server.crt and server.key.
+func Files(dir, name, addr string) (*Authority, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	ca, err := NewAuthority(name + "-ca")
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{"127.0.0.1", "::1", "localhost"}
+	if host != "" {
+		hosts = append(hosts, host)
+	}
+	server, err := ca.Server(name, hosts...)
+	if err != nil {
+		return nil, err
+	}
+	return ca, errors.Join(os.WriteFile(filepath.Join(dir, "ca.crt"), ca.Cert, 0o600), server.Write(dir, "server"))
+}
+
 // Client issues a certificate for a user in groups.
 func (a *Authority) Client(name string, groups ...string) (Pair, error) {
 	return a.issue(name, func(c *x509.Certificate) {

@@ -19,9 +19,8 @@ import (
 const (
 	hashSize   = 20
 	packHeader = 12
-	fanoutEnd  = 8 + 256*4
-	// smallIndex bounds, in bytes, an index that is held in memory rather than kept open.
-	smallIndex = 64 << 10
+	fanoutAt   = 8
+	fanoutEnd  = fanoutAt + 256*4
 	// maxChain bounds how many deltas lead to an object; git makes no more than 4095.
 	maxChain = 4095
 )
@@ -31,56 +30,47 @@ var errNoBase = errors.New("delta builds on an object that is not there")
 
 // pack is a pack file and its index.
 type pack struct {
-	name   string // path without suffix
-	data   io.ReaderAt
-	end    int64 // where the objects end, in bytes
-	index  io.ReaderAt
-	count  int
-	fanout [256]uint32
-	found  map[plumbing.Hash]int64 // instead of an index, while there is none yet
+	name  string // path without suffix
+	data  io.ReaderAt
+	end   int64 // where the objects end, in bytes
+	index io.ReaderAt
+	count int
+	found map[plumbing.Hash]int64 // instead of an index, while there is none yet
 }
 
 // openPack opens name.pack and name.idx, and checks that they are whole and belong together. What is inside is checked
 // when it is read.
 func openPack(name string) (*pack, error) {
-	data, size, err := open(name + packSuffix)
+	data, index := &handle{path: name + packSuffix}, &handle{path: name + indexSuffix}
+	size, err := sizeOf(data.path)
 	if err != nil {
 		return nil, err
 	}
-	index, indexSize, err := open(name + indexSuffix)
+	indexSize, err := sizeOf(index.path)
 	if err != nil {
-		return nil, errors.Join(err, data.Close())
+		return nil, err
 	}
 	p := &pack{name: name, data: data, end: size - hashSize, index: index}
-	if indexSize <= smallIndex {
-		b := make([]byte, indexSize)
-		if _, err := index.ReadAt(b, 0); err != nil {
-			return nil, errors.Join(damaged(name, err), data.Close(), index.Close())
-		}
-		p.index = bytes.NewReader(b)
-		if err := index.Close(); err != nil {
-			return nil, errors.Join(err, data.Close())
-		}
-	}
 	if err := p.check(size, indexSize); err != nil {
-		return nil, damaged(name, err) // the collector closes the files
+		return nil, damaged(name, err)
 	}
 	return p, nil
 }
 
-func open(file string) (*os.File, int64, error) {
-	f, err := os.Open(file)
+func sizeOf(file string) (int64, error) {
+	info, err := os.Stat(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, damaged(file, err)
+		return 0, damaged(file, err)
 	}
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+	return info.Size(), nil
+}
+
+// detach keeps the pack readable when its files are removed.
+func (p *pack) detach() error {
+	return errors.Join(handles.detach(p.data.(*handle)), handles.detach(p.index.(*handle)))
 }
 
 func (p *pack) check(size, indexSize int64) error {
@@ -105,65 +95,18 @@ func (p *pack) check(size, indexSize int64) error {
 		return errors.New("the pack is not the one of its index")
 	}
 	last := uint32(0)
-	for i := range p.fanout {
-		p.fanout[i] = binary.BigEndian.Uint32(table[8+4*i:])
-		if p.fanout[i] < last {
+	for at := fanoutAt; at < fanoutEnd; at += 4 {
+		n := binary.BigEndian.Uint32(table[at:])
+		if n < last {
 			return errors.New("the index is out of order")
 		}
-		last = p.fanout[i]
+		last = n
 	}
 	p.count = int(last)
 	if indexSize < fanoutEnd+int64(p.count)*(hashSize+4+4)+2*hashSize {
 		return errors.New("the index is too short")
 	}
 	return nil
-}
-
-// find looks the offset of an object up.
-func (p *pack) find(h plumbing.Hash) (int64, bool, error) {
-	if p.found != nil {
-		offset, ok := p.found[h]
-		return offset, ok, nil
-	}
-	low, high := 0, int(p.fanout[h[0]])
-	if h[0] > 0 {
-		low = int(p.fanout[h[0]-1])
-	}
-	var at plumbing.Hash
-	for low < high {
-		mid := (low + high) / 2
-		if _, err := p.index.ReadAt(at[:], fanoutEnd+int64(mid)*hashSize); err != nil {
-			return 0, false, damaged(p.name, err)
-		}
-		switch c := bytes.Compare(h[:], at[:]); {
-		case c == 0:
-			offset, err := p.offset(mid)
-			return offset, err == nil, err
-		case c < 0:
-			high = mid
-		default:
-			low = mid + 1
-		}
-	}
-	return 0, false, nil
-}
-
-// offset reads where the i-th object of the index is.
-func (p *pack) offset(i int) (int64, error) {
-	var b [8]byte
-	small := fanoutEnd + int64(p.count)*(hashSize+4)
-	if _, err := p.index.ReadAt(b[:4], small+int64(i)*4); err != nil {
-		return 0, damaged(p.name, err)
-	}
-	v := binary.BigEndian.Uint32(b[:4])
-	if v&(1<<31) == 0 {
-		return int64(v), nil
-	}
-	large := small + int64(p.count)*4
-	if _, err := p.index.ReadAt(b[:], large+int64(v&^(1<<31))*8); err != nil {
-		return 0, damaged(p.name, err)
-	}
-	return int64(binary.BigEndian.Uint64(b[:])), nil //nolint:gosec // checked against the end of the pack when read
 }
 
 // head is what stands before the compressed bytes of an object or a delta.

@@ -357,3 +357,33 @@ func remove(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 }
+
+func TestFewHandlesServeManyPacks(t *testing.T) {
+	r := newRepository(t)
+	head := r.commit(2, "text")
+	pack := r.pack(head)
+	stores := make([]*Store, maxHandles)
+	for i := range stores {
+		stores[i] = openStore(t)
+		add(t, stores[i], pack)
+	}
+	for range 2 {
+		for _, s := range stores {
+			if _, _, err := s.Read(plumbing.NewHash(head)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(handles.held); n > maxHandles {
+		t.Errorf("%d files are held open", n)
+	}
+	detached := stores[0]
+	if err := errors.Join(detached.Detach(), os.RemoveAll(detached.dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stores {
+		if _, _, err := s.Read(plumbing.NewHash(head)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

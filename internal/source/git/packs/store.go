@@ -35,10 +35,9 @@ const (
 )
 
 // Store is the packs of one directory. It is safe for concurrent use, and readers do not wait for a pack that is added.
-// Its files stay open, so that they can be read even after they were removed; the collector closes them.
+// It holds no file open: the process has a bounded number of handles for all stores.
 type Store struct {
-	dir   string
-	bases *bases
+	dir string
 
 	mu    sync.RWMutex
 	packs []*pack // the largest first: it most likely holds what is asked for
@@ -54,7 +53,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, bases: &bases{}}
+	s := &Store{dir: dir}
 	whole := map[string]bool{}
 	for _, e := range entries {
 		whole[e.Name()] = true
@@ -101,6 +100,16 @@ func (s *Store) snapshot() []*pack {
 // Len returns how many packs there are.
 func (s *Store) Len() int { return len(s.snapshot()) }
 
+// Detach keeps all that the store holds readable while there is anyone to read it, even when its files are removed now.
+func (s *Store) Detach() error {
+	var errs []error
+	for _, p := range s.snapshot() {
+		errs = append(errs, p.detach())
+	}
+	shared.forget()
+	return errors.Join(errs...)
+}
+
 // Has tells whether a pack holds the object.
 func (s *Store) Has(h plumbing.Hash) bool {
 	_, _, err := s.find(h)
@@ -126,7 +135,7 @@ func (s *Store) Read(h plumbing.Hash) (plumbing.ObjectType, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	o, err := p.read(offset, s.bases)
+	o, err := p.read(offset, &shared)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -176,6 +185,9 @@ type place struct {
 // maxBases bounds, in bytes, what is kept. All of it goes when more comes: neighbours in a tree build on the same few.
 const maxBases = 16 << 20
 
+// shared are the bases of all stores, so that many stores take no more memory than one.
+var shared bases
+
 func (b *bases) get(at place) (object, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,6 +208,13 @@ func (b *bases) put(at place, o object) {
 		b.held[at] = o
 		b.size += len(o.data)
 	}
+}
+
+// forget drops what is kept, and with it the packs that it comes from.
+func (b *bases) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held, b.size = nil, 0
 }
 
 // damaged marks an error of reading a file that was whole when it was written.

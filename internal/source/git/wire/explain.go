@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -54,33 +54,44 @@ func (e *Refused) Error() string { return e.Words }
 
 // newLink opens nothing yet; it refuses a URL that leads nowhere.
 func newLink(remote Remote, counts *counts) (link, error) {
-	u, err := url.Parse(remote.URL)
+	u, err := ParseURL(remote.URL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "ssh" {
+		return newSSH(remote, u, counts)
+	}
+	return newHTTP(remote, u, counts)
+}
+
+// ParseURL reads the URL of a repository. The error is a fault.
+func ParseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
 		f := fault.New(meta.URLInvalidReason, "spec.url is not the URL of a repository").Final()
-		if at, path, ok := scp(remote.URL); ok {
+		if at, path, ok := SCP(raw); ok {
 			return nil, f.WithHint("Write it as ssh://%s/%s", at, path)
 		}
 		return nil, f.WithHint("Use https://host/path or ssh://git@host/path")
 	}
 	switch u.Scheme {
-	case "http", "https":
-		return newHTTP(remote, u, counts)
-	case "ssh":
-		return newSSH(remote, u, counts)
+	case "http", "https", "ssh":
+		return u, nil
 	}
 	return nil, fault.New(meta.URLInvalidReason, "spec.url has the scheme '%s'", Printable(u.Scheme)).
 		WithHint("Use https, http or ssh").Final()
 }
 
-// scp takes git@host:path apart, which is no URL.
-func scp(s string) (at, path string, ok bool) {
+// SCP takes git@host:path apart, which is no URL.
+func SCP(s string) (at, path string, ok bool) {
 	at, path, ok = strings.Cut(s, ":")
 	return at, strings.TrimPrefix(path, "/"), ok && strings.Contains(at, "@") && !strings.ContainsAny(at, "/ ") && path != ""
 }
 
 // explain turns an error into a fault: what failed, and what to do.
 func (r Remote) explain(ctx context.Context, err error, doing string) error {
-	if fault.As(err) != nil {
+	if f := fault.As(err); f != nil {
+		f.Reason = cmp.Or(f.Reason, meta.GitOperationFailedReason) // what the way out says has none
 		return err
 	}
 	where := fault.RedactURL(r.URL)
@@ -261,18 +272,4 @@ func Printable(s string) string {
 		s = strings.ToValidUTF8(s[:maxPrinted], "") + "..."
 	}
 	return s
-}
-
-// maxWait bounds how long a host may ask to wait.
-const maxWait = time.Hour
-
-// retryAfter reads how long a host asks to wait (RFC 9110, 10.2.3); 0 when it does not.
-func retryAfter(v string) time.Duration {
-	if seconds, err := strconv.Atoi(v); err == nil && seconds > 0 {
-		return time.Duration(min(seconds, int(maxWait/time.Second))) * time.Second
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return min(max(time.Until(at), 0), maxWait)
-	}
-	return 0
 }

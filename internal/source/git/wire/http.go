@@ -3,23 +3,21 @@ package wire
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
-	dialTimeout  = 30 * time.Second
 	maxRedirects = 5
 	infoRefs     = "/info/refs"
 	service      = "git-upload-pack"
@@ -30,16 +28,17 @@ type overHTTP struct {
 	base   *url.URL // of the repository, without user info
 	login  http.Header
 	client *http.Client
+	done   func() // ends the use of client
 	counts *counts
 	body   io.Closer // of the answer that is read now
 }
 
 func newHTTP(remote Remote, u *url.URL, counts *counts) (*overHTTP, error) {
-	transport, err := newTransport(remote)
+	client, done, err := newClient(remote)
 	if err != nil {
 		return nil, err
 	}
-	h := &overHTTP{counts: counts, login: login(remote, u), client: &http.Client{Transport: transport}}
+	h := &overHTTP{counts: counts, login: login(remote, u), client: client, done: done}
 	h.client.CheckRedirect = h.redirect
 	base := *u
 	base.User, base.Fragment, base.RawQuery = nil, "", ""
@@ -47,43 +46,22 @@ func newHTTP(remote Remote, u *url.URL, counts *counts) (*overHTTP, error) {
 	return h, nil
 }
 
-// newTransport makes a transport of its own for every conversation: no setting and no connection is shared with another.
-func newTransport(remote Remote) (*http.Transport, error) {
+// newClient makes a client of the process's way out. A conversation that was given none has one of its own, and closes it.
+func newClient(remote Remote) (client *http.Client, done func(), err error) {
 	c := remote.Credentials
-	t := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSHandshakeTimeout: dialTimeout,
-		ForceAttemptHTTP2:   true,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-	}
+	options := egress.Options{TLS: auth.TLS{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}}
 	if remote.ProxyURL != "" {
-		proxy, err := url.Parse(remote.ProxyURL)
-		if err != nil || proxy.Host == "" {
-			return nil, fault.New(meta.URLInvalidReason, "the proxy's address is not a URL").WithHint("Correct the Secret of spec.proxySecretRef")
+		if options.Proxy, err = url.Parse(remote.ProxyURL); err != nil || options.Proxy.Host == "" {
+			return nil, nil, fault.New(meta.URLInvalidReason, "the proxy's address is not a URL").WithHint("Correct the Secret of spec.proxySecretRef")
 		}
-		t.Proxy = http.ProxyURL(proxy)
 	}
-	if len(c.CA) > 0 {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		if !pool.AppendCertsFromPEM(c.CA) {
-			return nil, fault.New(meta.AuthenticationFailedReason, "the key ca.crt of the Secret holds no certificate").
-				WithHint("It must hold the authority's certificate in PEM")
-		}
-		t.TLSClientConfig.RootCAs = pool
+	policy, done := remote.Egress, func() {}
+	if policy == nil {
+		policy = &egress.Policy{}
+		done = policy.CloseIdleConnections
 	}
-	if len(c.ClientCert) > 0 {
-		pair, err := tls.X509KeyPair(c.ClientCert, c.ClientKey)
-		if err != nil {
-			return nil, fault.New(meta.AuthenticationFailedReason, "the keys tls.crt and tls.key of the Secret are no pair").Because(err).
-				WithHint("Both must be in PEM, and the key must be that of the certificate")
-		}
-		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
+	transport, err := policy.Transport(options)
+	return &http.Client{Transport: transport}, done, err
 }
 
 // login is the header that logs in; user info in the URL serves when there are no credentials.
@@ -178,7 +156,7 @@ func (h *overHTTP) do(ctx context.Context, method string, u *url.URL, request []
 	}
 	h.body = resp.Body
 	if resp.StatusCode != http.StatusOK {
-		return nil, &statusError{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"))}
+		return nil, &statusError{resp.StatusCode, egress.RetryAfter(resp, time.Now())}
 	}
 	resp.Body = counted{resp.Body, h.counts}
 	return resp, nil
@@ -193,7 +171,7 @@ func (h *overHTTP) closeBody() {
 
 func (h *overHTTP) close() {
 	h.closeBody()
-	h.client.CloseIdleConnections()
+	h.done()
 }
 
 // counted counts what is read.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
@@ -18,9 +19,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
+const dialTimeout = 30 * time.Second
+
 // overSSH is a conversation over SSH. Nothing of the machine's own SSH configuration counts.
 type overSSH struct {
 	address string // host:port
+	proxy   string // URL; the environment's when empty
 	path    string
 	config  *ssh.ClientConfig
 	counts  *counts
@@ -35,10 +39,6 @@ type overSSH struct {
 
 func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
 	c := remote.Credentials
-	if remote.ProxyURL != "" {
-		return nil, fault.New(meta.URLInvalidReason, "a proxy is set, which SSH cannot go through").
-			WithHint("Use an https URL, or remove spec.proxySecretRef").Final()
-	}
 	if c.Identity == nil || len(c.KnownHosts) == 0 {
 		return nil, fault.New(meta.AuthenticationFailedReason, "SSH needs a private key and the keys of the host").
 			WithHint("Set spec.secretRef to a Secret with 'identity' and 'known_hosts'")
@@ -60,7 +60,7 @@ func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
 	if strings.HasPrefix(path, "/~") {
 		path = path[1:]
 	}
-	return &overSSH{address: address, path: path, counts: counts, config: &ssh.ClientConfig{
+	return &overSSH{address: address, proxy: remote.ProxyURL, path: path, counts: counts, config: &ssh.ClientConfig{
 		User:              user,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
 		HostKeyCallback:   known.HostKeyCallback(),
@@ -88,7 +88,7 @@ func knownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) {
 
 func (s *overSSH) open(ctx context.Context) (io.Reader, error) {
 	s.counts.requests.Add(1)
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", s.address)
+	conn, err := dial(ctx, s.proxy, s.address)
 	if err != nil {
 		return nil, err
 	}

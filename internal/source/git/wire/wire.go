@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
 // agent is how this client calls itself.
@@ -31,8 +32,10 @@ const maxAdvertisement = 64 << 20
 type Remote struct {
 	URL         string // http, https or ssh
 	Credentials auth.GitCredentials
-	ProxyURL    string // for http and https; the environment's proxy when empty
-	Scratch     string // directory for a file that lives for a moment; the system's when empty
+	Identity    string         // who logs in, for credentials that are renewed: it stands for them where they are compared
+	ProxyURL    string         // the environment's proxy when empty
+	Egress      *egress.Policy // the process's way out for HTTP(S); one of its own when nil
+	Scratch     string         // directory for a file that lives for a moment; the system's when empty
 }
 
 // Stats counts what went over the wire.

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"testing"
+)
+
+// watchMemory returns a function that tells by how many megabytes this process was larger since, at most, than it is now.
+func watchMemory(tb testing.TB) func() float64 {
+	tb.Helper()
+	debug.FreeOSMemory()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the highest mark starts anew, proc(5)
+		tb.Fatal(err)
+	}
+	idle := memory(tb, "VmRSS")
+	return func() float64 {
+		tb.Helper()
+		return memory(tb, "VmHWM") - idle
+	}
+}
+
+// memory returns a line of /proc/self/status in megabytes.
+func memory(tb testing.TB, name string) float64 {
+	tb.Helper()
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		fields := bytes.Fields(lines.Bytes())
+		if len(fields) == 3 && string(fields[0]) == name+":" {
+			kilobytes, err := strconv.ParseFloat(string(fields[1]), 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return kilobytes / 1024
+		}
+	}
+	tb.Fatal(fmt.Errorf("no %s", name))
+	return 0
+}

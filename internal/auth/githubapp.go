@@ -1,0 +1,220 @@
+package auth
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+const (
+	githubAPI     = "https://api.github.com"
+	maxGitHubBody = 1 << 20
+	// assertionLife is how long the app's assertion of itself lasts; GitHub takes ten minutes at most, and its clock may be behind ours.
+	assertionLife = 5 * time.Minute
+	assertionSkew = time.Minute
+)
+
+// GitHubApp is an app of GitHub, installed for an owner of repositories.
+type GitHubApp struct {
+	id           string
+	installation string   // ID; that of owner when empty
+	owner        string   // organization or user
+	api          *url.URL // https://api.github.com, or https://HOST/api/v3
+	key          *rsa.PrivateKey
+	identity     [sha256.Size]byte // of all of the above
+}
+
+// GitHubAppFrom reads an app of a Secret: githubAppID, githubAppPrivateKey (in PEM), githubAppInstallationID or githubAppInstallationOwner,
+// and githubAppBaseURL for a GitHub Enterprise Server. The error is a fault.
+func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
+	bad := func(what, hint string) (*GitHubApp, error) {
+		return nil, fault.New(meta.AuthenticationFailedReason, "the Secret of the GitHub App %s", what).WithHint("%s", hint)
+	}
+	text := func(key string) string { return strings.TrimSpace(string(data[key])) }
+	a := &GitHubApp{id: text("githubAppID"), installation: text("githubAppInstallationID"), owner: text("githubAppInstallationOwner")}
+	if !isID(a.id) {
+		return bad("has no number in the key githubAppID", "It is on the app's page at GitHub")
+	}
+	if (a.installation == "") == (a.owner == "") {
+		return bad("needs one of the keys githubAppInstallationID and githubAppInstallationOwner", "Set one of them")
+	}
+	if a.installation != "" && !isID(a.installation) {
+		return bad("has no number in the key githubAppInstallationID", "It is the last part of the URL of the installation's page")
+	}
+	if a.owner != "" && strings.Trim(a.owner, "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return bad("has no name of an organization or user in the key githubAppInstallationOwner", "Write it as in the URL of its repositories")
+	}
+	var err error
+	if a.api, err = url.Parse(strings.TrimSuffix(cmp.Or(text("githubAppBaseURL"), githubAPI), "/")); err != nil || a.api.Host == "" ||
+		a.api.Scheme != "https" && a.api.Scheme != "http" {
+		return bad("has no URL in the key githubAppBaseURL", "Write it as https://HOST/api/v3")
+	}
+	if a.key, err = rsaKey(data["githubAppPrivateKey"]); err != nil {
+		return bad("has no RSA key in PEM in the key githubAppPrivateKey", "Generate one on the app's page at GitHub, and use the file as it is")
+	}
+	for _, part := range []string{a.id, a.installation, a.owner, a.api.String(), string(data["githubAppPrivateKey"])} {
+		a.identity = sha256.Sum256(append(a.identity[:], part+"\x00"...))
+	}
+	return a, nil
+}
+
+func isID(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 63)
+	return err == nil
+}
+
+// rsaKey reads a key as GitHub gives it (PKCS #1), or converted to PKCS #8.
+func rsaKey(raw []byte) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return nil, errors.New("no PEM")
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if k, ok := key.(*rsa.PrivateKey); ok {
+		return k, nil
+	}
+	return nil, errors.New("no RSA key")
+}
+
+// GitHubApps gets tokens of apps and keeps them until shortly before they expire. Its zero value serves.
+type GitHubApps struct {
+	Clock clock.PassiveClock // the real one when nil
+
+	once sync.Once
+	kept cache[GitCredentials]
+}
+
+// Git returns the login to the repositories of the app's installation, by way of transport. The error is a fault.
+func (g *GitHubApps) Git(ctx context.Context, app *GitHubApp, transport http.RoundTripper) (GitCredentials, error) {
+	g.once.Do(func() { g.kept.clock = g.Clock })
+	return g.kept.get(ctx, string(app.identity[:]), func(ctx context.Context) (GitCredentials, time.Time, error) {
+		return app.login(ctx, transport, g.kept.now())
+	})
+}
+
+func (a *GitHubApp) login(ctx context.Context, transport http.RoundTripper, now time.Time) (GitCredentials, time.Time, error) {
+	assertion, err := a.assertion(now)
+	if err != nil {
+		return GitCredentials{}, time.Time{}, err
+	}
+	client := &http.Client{Transport: transport}
+	installation := a.installation
+	if installation == "" {
+		if installation, err = a.findInstallation(ctx, client, assertion); err != nil {
+			return GitCredentials{}, time.Time{}, err
+		}
+	}
+	var token struct {
+		Token     string    `json:"token"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	err = a.ask(ctx, client, http.MethodPost, a.api.JoinPath("app/installations", installation, "access_tokens"), assertion, &token)
+	if err == nil && token.Token == "" {
+		err = a.failed("%s gave no token", a.api.Host)
+	}
+	// GitHub takes any name beside the token, and documents this one.
+	return GitCredentials{Username: "x-access-token", Password: token.Token}, token.ExpiresAt, err
+}
+
+// findInstallation looks the owner's installation up: an owner is an organization or a user.
+func (a *GitHubApp) findInstallation(ctx context.Context, client *http.Client, assertion string) (string, error) {
+	var found struct {
+		ID int64 `json:"id"`
+	}
+	err := a.ask(ctx, client, http.MethodGet, a.api.JoinPath("orgs", a.owner, "installation"), assertion, &found)
+	if errors.Is(err, errNotFound) {
+		err = a.ask(ctx, client, http.MethodGet, a.api.JoinPath("users", a.owner, "installation"), assertion, &found)
+	}
+	if err == nil && found.ID == 0 {
+		err = a.failed("%s gave no installation of the app for %s", a.api.Host, a.owner)
+	}
+	return strconv.FormatInt(found.ID, 10), err
+}
+
+// assertion is the JSON web token with which the app says who it is, RFC 7519 signed as RS256.
+func (a *GitHubApp) assertion(now time.Time) (string, error) {
+	claims, err := json.Marshal(map[string]any{"iss": a.id, "iat": now.Add(-assertionSkew).Unix(), "exp": now.Add(assertionLife).Unix()})
+	if err != nil {
+		return "", err
+	}
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, a.key, crypto.SHA256, sum[:])
+	if err != nil {
+		return "", a.failed("the app's assertion could not be signed").Because(err)
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
+}
+
+var errNotFound = errors.New("not found")
+
+func (a *GitHubApp) ask(ctx context.Context, client *http.Client, method string, u *url.URL, assertion string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
+	if err != nil {
+		return a.failed("the URL of %s cannot be used", a.api.Host)
+	}
+	req.Header.Set("Authorization", "Bearer "+assertion)
+	req.Header.Set("Accept", "application/vnd.github+json")
+	req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
+	resp, err := client.Do(req)
+	if err != nil {
+		return a.failed("cannot ask %s for a token of the GitHub App", a.api.Host).Because(withoutURL(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxGitHubBody))
+	switch {
+	case err != nil:
+		return a.failed("cannot read the answer of %s", a.api.Host).Because(err)
+	case resp.StatusCode == http.StatusNotFound:
+		return a.failed("%s knows no such installation of the GitHub App", a.api.Host).Because(errNotFound).
+			WithHint("Install the app for the owner of the repository, and check githubAppInstallationID or githubAppInstallationOwner")
+	case resp.StatusCode == http.StatusUnauthorized:
+		return a.failed("%s refused the GitHub App", a.api.Host).WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
+	case resp.StatusCode/100 != 2:
+		return a.failed("%s refused a token of the GitHub App (%d)", a.api.Host, resp.StatusCode).WithHint("Check that the installation is not suspended")
+	}
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil { // not told, since it may quote the token
+		return a.failed("the answer of %s is not the JSON that GitHub documents", a.api.Host).WithHint("Check githubAppBaseURL")
+	}
+	return nil
+}
+
+func (a *GitHubApp) failed(format string, args ...any) *fault.Fault {
+	return fault.New(meta.AuthenticationFailedReason, format, args...)
+}
+
+// withoutURL drops the URL that the client puts into its errors: a query may be secret.
+func withoutURL(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}

@@ -1,0 +1,75 @@
+// Package expression evaluates CEL expressions (github.com/google/cel-spec) that users write over Kubernetes objects. They
+// are compiled once, checked for their type, and bounded in length, cost and time. It reads no cluster.
+package expression
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+)
+
+const (
+	maxLength = 16 << 10  // bytes of an expression
+	maxCost   = 1_000_000 // units of cel-go's cost model: some milliseconds
+	maxTime   = time.Second
+	checked   = 100 // comprehension steps between two looks at the context
+)
+
+// Expression is a compiled expression whose result is a boolean. It is safe for concurrent use.
+type Expression struct {
+	source  string
+	program cel.Program
+}
+
+// Compile compiles an expression over the named variables, each of which may be anything. The error says where it is wrong.
+func Compile(source string, variables ...string) (*Expression, error) {
+	if len(source) > maxLength {
+		return nil, fmt.Errorf("the expression is longer than %d bytes", maxLength)
+	}
+	options := []cel.EnvOption{cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), ext.Strings(), ext.Lists(), ext.Sets(), ext.Math(), ext.Encoders(), ext.TwoVarComprehensions()}
+	for _, v := range variables {
+		options = append(options, cel.Variable(v, cel.DynType))
+	}
+	env, err := cel.NewEnv(options...)
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(source)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	if t := ast.OutputType(); t != cel.BoolType && t != cel.DynType {
+		return nil, fmt.Errorf("the expression gives a %s, not true or false", t)
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(checked))
+	if err != nil {
+		return nil, err
+	}
+	return &Expression{source, program}, nil
+}
+
+// String returns the expression as it was written.
+func (e *Expression) String() string { return e.source }
+
+// Holds evaluates the expression. What it refers to and is not there is an error, as in CEL.
+func (e *Expression) Holds(ctx context.Context, variables map[string]any) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	out, _, err := e.program.ContextEval(ctx, variables)
+	if err != nil {
+		return false, err
+	}
+	if types.IsUnknownOrError(out) {
+		return false, errors.New("the expression gives no value")
+	}
+	b, ok := out.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("the expression gives a %s, not true or false", out.Type().TypeName())
+	}
+	return b, nil
+}

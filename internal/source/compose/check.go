@@ -1,0 +1,89 @@
+package compose
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+const (
+	maxGlob         = 1024 // bytes of a glob
+	maxAlternatives = 20   // commas in the {} of a glob: each may double the work
+)
+
+// Check tells what is wrong with outputs before any source is read: aliases that no source has, names that two share, and
+// globs and places that are not valid. What the pattern's captures stand for is checked once it is known. The error is a fault.
+func Check(aliases []string, pathPattern string, outputs []Output) error {
+	for i, a := range aliases {
+		if slices.Contains(aliases[:i], a) {
+			return invalid("two of spec.sources have the alias '%s'", a)
+		}
+	}
+	names := []string{}
+	if pathPattern != "" {
+		p, err := parsePattern(pathPattern)
+		if err != nil {
+			return invalid("spec.pathPattern: %s", err)
+		}
+		if !slices.Contains(aliases, p.alias) {
+			return invalid("spec.pathPattern: no source has the alias '%s'", p.alias)
+		}
+		names = p.names
+	} else if err := checkNames(outputs); err != nil {
+		return err
+	}
+	for _, o := range outputs {
+		for field, ref := range map[string]string{"revision": o.Revision, "originRevision": o.Origin} {
+			if alias := strings.TrimPrefix(ref, "@"); ref != "" && !slices.Contains(aliases, alias) {
+				return invalid("%s of artifact '%s': no source has the alias '%s'", field, o.Name, alias)
+			}
+		}
+		// A stand-in for what is captured: nothing in it is special to globs.
+		example := captures{}
+		for _, n := range names {
+			example[n] = "x"
+		}
+		for i, c := range o.with(example, example).Copies {
+			if err := checkCopy(c, aliases); err != nil {
+				return invalid("copy '%s' of artifact '%s': %s", o.Copies[i].From, o.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func checkCopy(c Copy, aliases []string) error {
+	alias, glob, err := split(c.From)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(aliases, alias) {
+		return fmt.Errorf("no source has the alias '%s'", alias)
+	}
+	if !fs.ValidPath(glob) {
+		return fmt.Errorf("'%s' leads out of the source", glob)
+	}
+	for _, g := range append([]string{glob}, c.Exclude...) {
+		if len(g) > maxGlob || strings.Contains(g, "{") && strings.Count(g, ",") > maxAlternatives || !doublestar.ValidatePattern(g) {
+			return fmt.Errorf("'%.100s' is not a valid glob of at most %d bytes and %d commas", g, maxGlob, maxAlternatives)
+		}
+	}
+	if _, _, err := place(c.To); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"", Overwrite, Merge, Extract}, c.Strategy) {
+		return fmt.Errorf("the strategy '%s' is not one of %s, %s and %s", c.Strategy, Overwrite, Merge, Extract)
+	}
+	return nil
+}
+
+// invalid is a fault that only a change of the object helps.
+func invalid(format string, args ...any) error {
+	return fault.New(extensionsv1beta1.ValidationFailedReason, format, args...).WithHint("Correct the ArtifactGenerator. The artifacts before stay").Final()
+}

@@ -1,0 +1,185 @@
+package compose
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// maxDirectories bounds how many directories a pattern may discover.
+const maxDirectories = 10_000
+
+// pattern is a path pattern: a part of the path each.
+type pattern struct {
+	text  string
+	alias string
+	parts []*regexp.Regexp
+	names []string // of all captures
+}
+
+var capture = regexp.MustCompile(`\{([A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)\}`)
+
+// parsePattern reads @<alias>/<path> where {name} captures within a part of the path, and * stands for anything in it.
+func parsePattern(text string) (*pattern, error) {
+	alias, dirs, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	if !fs.ValidPath(dirs) || dirs == "." {
+		return nil, fmt.Errorf("'%s' names no directories", text)
+	}
+	p := &pattern{text: text, alias: alias}
+	for part := range strings.SplitSeq(dirs, "/") {
+		expression := ""
+		for rest := part; rest != ""; {
+			at := capture.FindStringSubmatchIndex(rest)
+			if at == nil {
+				expression += literal(rest)
+				break
+			}
+			name := rest[at[2]:at[3]]
+			if slices.Contains(p.names, name) {
+				return nil, fmt.Errorf("'%s' captures '%s' twice", text, name)
+			}
+			if wrong := validation.IsQualifiedName(name); len(wrong) > 0 {
+				return nil, fmt.Errorf("'%s' captures '%s', which cannot be a label: %s", text, name, wrong[0])
+			}
+			p.names = append(p.names, name)
+			expression += literal(rest[:at[0]]) + "(.+)"
+			rest = rest[at[1]:]
+		}
+		if strings.ContainsAny(capture.ReplaceAllString(part, ""), `{}[]?\`) || strings.Contains(part, "**") {
+			return nil, fmt.Errorf("'%s' has a part '%s' that is neither a name, {name} nor *", text, part)
+		}
+		p.parts = append(p.parts, regexp.MustCompile("^(?s:"+expression+")$"))
+	}
+	return p, nil
+}
+
+func literal(s string) string { return strings.ReplaceAll(regexp.QuoteMeta(s), `\*`, ".*") }
+
+// captures are what the names of a pattern stand for in one directory.
+type captures map[string]string
+
+// discover returns the captures of each directory that matches, in the order of their paths.
+func (p *pattern) discover(tree *artifact.Tree) ([]captures, error) {
+	var found []captures
+	var walk func(dir *artifact.Dir, depth int, values []string) error
+	walk = func(dir *artifact.Dir, depth int, values []string) error {
+		for i := range dir.Entries {
+			e := &dir.Entries[i]
+			match := p.parts[depth].FindStringSubmatch(e.Name)
+			if e.Dir == nil || match == nil {
+				continue
+			}
+			all := append(slices.Clip(values), match[1:]...)
+			if depth+1 < len(p.parts) {
+				if err := walk(e.Dir, depth+1, all); err != nil {
+					return err
+				}
+				continue
+			}
+			c := captures{}
+			for j, name := range p.names {
+				c[name] = all[j]
+			}
+			if found = append(found, c); len(found) > maxDirectories {
+				return fmt.Errorf("more than %d directories match", maxDirectories)
+			}
+		}
+		return nil
+	}
+	return found, walk(tree.Root(), 0, nil)
+}
+
+// Expand returns the outputs for each directory that the path pattern discovers in its source. Captured names stand in
+// names and labels in small letters, in copies as they are. The error is a fault.
+func Expand(pathPattern string, outputs []Output, trees map[string]*artifact.Tree) ([]Output, error) {
+	p, err := parsePattern(pathPattern)
+	if err != nil {
+		return nil, invalid("spec.pathPattern: %s", err)
+	}
+	tree := trees[p.alias]
+	if tree == nil {
+		return nil, invalid("spec.pathPattern: no source has the alias '%s'", p.alias)
+	}
+	found, err := p.discover(tree)
+	if err != nil {
+		return nil, invalid("spec.pathPattern '%s': %s", p.text, err)
+	}
+	if len(found) == 0 {
+		return nil, fault.New(meta.BuildFailedReason, "no directory matches spec.pathPattern '%s'", p.text).
+			WithHint("Correct it, or delete the ArtifactGenerator if nothing is left to generate. The artifacts before stay")
+	}
+	var expanded []Output
+	for _, c := range found {
+		labels, err := c.labels()
+		if err != nil {
+			return nil, invalid("spec.pathPattern '%s': %s", p.text, err)
+		}
+		for _, o := range outputs {
+			expanded = append(expanded, o.with(c, labels))
+		}
+	}
+	return expanded, checkNames(expanded)
+}
+
+// labels returns the captures in small letters, as they stand in labels.
+func (c captures) labels() (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		value := strings.ToLower(c[name])
+		if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
+			return nil, fmt.Errorf("the directory name '%s' cannot be a label: %s", c[name], wrong[0])
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func (o Output) with(c captures, labels map[string]string) Output {
+	var original, lower []string
+	for name, value := range c {
+		original = append(original, "{"+name+"}", value)
+		lower = append(lower, "{"+name+"}", labels[name])
+	}
+	as := strings.NewReplacer(original...)
+	out := Output{Name: strings.NewReplacer(lower...).Replace(o.Name), Revision: o.Revision, Origin: o.Origin, Labels: labels}
+	for _, copied := range o.Copies {
+		exclude := make([]string, 0, len(copied.Exclude))
+		for _, e := range copied.Exclude {
+			exclude = append(exclude, as.Replace(e))
+		}
+		out.Copies = append(out.Copies, Copy{as.Replace(copied.From), as.Replace(copied.To), exclude, copied.Strategy})
+	}
+	return out
+}
+
+// checkNames refuses names that no object may have, and that two outputs share.
+func checkNames(outputs []Output) error {
+	from := map[string]Output{}
+	for _, o := range outputs {
+		if wrong := validation.IsDNS1123Subdomain(o.Name); len(wrong) > 0 {
+			return invalid("the artifact name '%s' is not valid: %s", o.Name, wrong[0])
+		}
+		if other, ok := from[o.Name]; ok {
+			if len(o.Labels) == 0 {
+				return invalid("two artifacts are called '%s'", o.Name)
+			}
+			return invalid("the directories of '%s' and '%s' both give an artifact called '%s'",
+				path.Clean(other.Copies[0].From), path.Clean(o.Copies[0].From), o.Name)
+		}
+		from[o.Name] = o
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package git
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Mirrors keeps the mirrors of a process in one directory. Sources of the same URL that log in alike share a mirror and its
+// fetches; those that log in differently share nothing. It is safe for concurrent use.
+type Mirrors struct {
+	dir    string
+	limits limits
+
+	mu    sync.Mutex
+	open  map[string]*mirror // by key
+	views map[string]*View   // by owner
+	done  Stats              // of mirrors that are gone
+}
+
+// NewMirrors returns the mirrors in dir.
+func NewMirrors(dir string) *Mirrors {
+	return &Mirrors{dir: dir, limits: defaultLimits, open: map[string]*mirror{}, views: map[string]*View{}}
+}
+
+// View returns the view of an owner, such as the UID of an object. It is kept until the owner is forgotten.
+func (ms *Mirrors) View(owner string) *View {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	v := ms.views[owner]
+	if v == nil {
+		v = &View{mirrors: ms, owner: owner}
+		ms.views[owner] = v
+	}
+	return v
+}
+
+// Forget removes an owner's view, and the mirrors that nobody else uses. Trees that it gave stay readable.
+func (ms *Mirrors) Forget(owner string) error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	delete(ms.views, owner)
+	return ms.retain(owner)
+}
+
+// Collect removes the mirrors that no live owner uses. It is for the start: owners may have gone while no one was there to
+// forget them.
+func (ms *Mirrors) Collect(live func(owner string) bool) error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	entries, err := os.ReadDir(ms.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		dir, used := filepath.Join(ms.dir, e.Name()), ms.open[e.Name()] != nil
+		markers, err := filepath.Glob(filepath.Join(dir, userPrefix+"*"))
+		errs = append(errs, err)
+		for _, file := range markers {
+			if live(strings.TrimPrefix(filepath.Base(file), userPrefix)) {
+				used = true
+			} else if ms.open[e.Name()] == nil {
+				errs = append(errs, os.Remove(file))
+			}
+		}
+		if !used {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stats returns what went over the wire so far.
+func (ms *Mirrors) Stats() Stats {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	sum := ms.done
+	for _, m := range ms.open {
+		sum = add(sum, m)
+	}
+	return sum
+}
+
+func add(s Stats, m *mirror) Stats {
+	return Stats{Requests: s.Requests + m.counts.requests.Load(), BytesReceived: s.BytesReceived + m.counts.bytes.Load()}
+}
+
+// acquire returns the mirror of a remote, which the owner uses from now on.
+func (ms *Mirrors) acquire(owner string, remote Remote) (*mirror, error) {
+	key := keyOf(remote)
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m := ms.open[key]
+	if m == nil {
+		var err error
+		if m, err = openMirror(filepath.Join(ms.dir, key)); err != nil {
+			return nil, err
+		}
+		m.key, m.limits = key, ms.limits
+		ms.open[key] = m
+	}
+	if !m.users[owner] {
+		if err := os.WriteFile(filepath.Join(m.dir, userPrefix+owner), nil, 0o600); err != nil {
+			return nil, storageFault("cannot note who uses the mirror", err)
+		}
+		m.users[owner] = true
+	}
+	return m, nil
+}
+
+// release gives up the owner's mirrors but those kept.
+func (ms *Mirrors) release(owner string, keep ...*mirror) error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.retain(owner, keep...)
+}
+
+func (ms *Mirrors) retain(owner string, keep ...*mirror) error {
+	kept := map[*mirror]bool{}
+	for _, m := range keep {
+		kept[m] = true
+	}
+	var errs []error
+	for key, m := range ms.open {
+		if !m.users[owner] || kept[m] {
+			continue
+		}
+		if len(m.users) > 1 {
+			delete(m.users, owner)
+			errs = append(errs, os.Remove(filepath.Join(m.dir, userPrefix+owner)))
+			continue
+		}
+		delete(ms.open, key)
+		ms.done = add(ms.done, m)
+		errs = append(errs, m.remove())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return storageFault("cannot remove a mirror that is not used any more", err)
+	}
+	return nil
+}
+
+// keyOf names the mirror of a remote: it is another one for everything that may make a difference to what the remote shows.
+func keyOf(r Remote) string {
+	c := r.Credentials
+	parts := []string{r.URL, r.ProxyURL, string(c.CA), string(c.ClientCert), string(c.ClientKey), string(c.KnownHosts), r.Identity}
+	if r.Identity == "" {
+		parts = append(parts, c.Username, c.Password, c.BearerToken)
+		if c.Identity != nil {
+			parts = append(parts, string(c.Identity.PublicKey().Marshal()))
+		}
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

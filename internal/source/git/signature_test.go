@@ -1,0 +1,241 @@
+package git
+
+import (
+	"bytes"
+	"crypto/sha512"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// The files were made by git 2.39 with GnuPG 2.2 and OpenSSH 9.2.
+func TestSignaturesThatGitMakes(t *testing.T) {
+	trusted, err := ReadTrusted(map[string][]byte{"a.asc": golden(t, "key.asc"), "b.pub": golden(t, "key.pub")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, split := range map[string]func([]byte) signed{"commit.pgp": splitCommit, "commit.ssh": splitCommit, "tag.pgp": splitTag, "tag.ssh": splitTag} {
+		data := golden(t, name)
+		if _, err := trusted.verify(split(data), now); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := trusted.verify(split(bytes.Replace(data, []byte("golden@"), []byte("forged@"), 1)), now); err == nil {
+			t.Errorf("%s: taken although it was changed", name)
+		}
+	}
+}
+
+func TestCommitsMustBeSignedByTrustedKeys(t *testing.T) {
+	g := testenv.NewGit(t)
+	alice, mallory := newSigner(t), newSigner(t)
+	trusted, err := ReadTrusted(map[string][]byte{"ssh": alice.sshPublic, "pgp": alice.pgpPublic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := commitText(g, "other")
+	for reason, c := range map[string]struct{ signed, says string }{
+		"an SSH signature":          {withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))), ""},
+		"an OpenPGP signature":      {withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))), ""},
+		"none":                      {commitText(g, "none"), "not signed"},
+		"another's SSH key":         {withSignature(other, mallory.ssh(t, other)), "not among the trusted"},
+		"another's OpenPGP key":     {withSignature(other, mallory.pgp(t, other)), "not among the trusted"},
+		"that of another commit":    {withSignature(commitText(g, "copy"), alice.ssh(t, other)), "not one of this content"},
+		"another's OpenPGP commit":  {withSignature(commitText(g, "copy"), alice.pgp(t, other)), "not one of this content"},
+		"two signatures":            {withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)), "2 signatures"},
+		"a certificate's":           {withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"), "neither"},
+		"one in the message":        {other + "gpgsig " + alice.ssh(t, other), "not signed"},
+		"one for another algorithm": {strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ", "gpgsig-sha256 ", 1), "not signed"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			commit := g.Object("app", "commit", c.signed)
+			g.SetRef("app", "refs/heads/signed", commit)
+			v := open(t)
+			rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "signed"})
+			signer, err := v.VerifyCommit(rev, trusted, time.Now())
+			checkVerdict(t, signer, err, c.says, "InvalidCommitSignature")
+		})
+	}
+}
+
+func TestTagsMustBeSignedByTrustedKeys(t *testing.T) {
+	g := testenv.NewGit(t)
+	alice, mallory := newSigner(t), newSigner(t)
+	trusted, err := ReadTrusted(map[string][]byte{"ssh": alice.sshPublic, "pgp": alice.pgpPublic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := g.Commit("app", map[string]string{"a.yaml": "1"})
+	text := tagText("v2", commit, "commit")
+	inner := g.Object("app", "tag", text)
+	nested := tagText("v2", inner, "tag")
+	for reason, c := range map[string]struct{ object, says string }{
+		"an SSH signature":      {g.Object("app", "tag", text+alice.ssh(t, text)), ""},
+		"an OpenPGP signature":  {g.Object("app", "tag", text+alice.pgp(t, text)), ""},
+		"a signed tag of a tag": {g.Object("app", "tag", nested+alice.ssh(t, nested)), ""},
+		"no tag object":         {commit, "not an annotated tag"},
+		"none":                  {inner, "not signed"},
+		"another's key":         {g.Object("app", "tag", text+mallory.ssh(t, text)), "not among the trusted"},
+		"that of another tag":   {g.Object("app", "tag", text+alice.ssh(t, nested)), "not one of this content"},
+		"an older tag, renamed": {g.Object("app", "tag", tagText("v1", commit, "commit")+alice.ssh(t, tagText("v1", commit, "commit"))), "what is signed is the tag 'v1'"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			g.SetRef("app", "refs/tags/v2", c.object)
+			v := open(t)
+			for _, ref := range []Reference{{Tag: "v2"}, {SemVer: "2.x"}, {Name: "refs/tags/v2"}} {
+				rev := updated(t, v, Remote{URL: g.URL + "/app"}, ref)
+				signer, err := v.VerifyTag(rev, trusted, time.Now())
+				checkVerdict(t, signer, err, c.says, "InvalidTagSignature")
+			}
+		})
+	}
+	second := g.Commit("app", map[string]string{"a.yaml": "2"})
+	g.SetRef("app", "refs/tags/v2", g.Object("app", "tag", text+alice.ssh(t, text)))
+	v := open(t)
+	updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Tag: "v2"})
+	rev.Commit = second // as a remote may claim
+	_, err = v.VerifyTag(rev, trusted, time.Now())
+	checkVerdict(t, "", err, "does not lead to commit", "InvalidTagSignature")
+}
+
+func TestKeysOfASecret(t *testing.T) {
+	alice := newSigner(t)
+	for reason, c := range map[string]struct {
+		data map[string][]byte
+		says string
+	}{
+		"both kinds":     {map[string][]byte{"a.asc": alice.pgpPublic, "authorized_keys": alice.sshPublic}, ""},
+		"none":           {nil, "is empty"},
+		"an empty value": {map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, "the key b.pub"},
+		"words":          {map[string][]byte{"a.asc": []byte("my key")}, "the key a.asc"},
+	} {
+		if _, err := ReadTrusted(c.data); (err == nil) != (c.says == "") || err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+}
+
+func FuzzSplit(f *testing.F) {
+	for _, name := range []string{"commit.pgp", "commit.ssh", "tag.pgp", "tag.ssh"} {
+		f.Add(golden(f, name))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, s := range []signed{splitCommit(data), splitTag(data)} {
+			if s.err == nil && len(s.payload)+len(s.signature) > len(data) {
+				t.Errorf("%q and %q of %q", s.payload, s.signature, data)
+			}
+		}
+	})
+}
+
+func checkVerdict(t *testing.T, signer string, err error, says, reason string) {
+	t.Helper()
+	if says == "" {
+		if err != nil || signer == "" {
+			t.Errorf("refused: %q, %v", signer, err)
+		}
+		return
+	}
+	if err == nil || !strings.Contains(err.Error(), says) || fault.Reason(err, "") != reason {
+		t.Errorf("got %v, want %s: %q", err, reason, says)
+	}
+}
+
+func golden(tb testing.TB, name string) []byte {
+	tb.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// commitText is a commit without a signature.
+func commitText(g *testenv.Git, message string) string {
+	parent := g.Commit("app", map[string]string{"a.yaml": "1"})
+	tree := g.Run("app", "rev-parse", parent+"^{tree}")
+	return fmt.Sprintf("tree %s\nauthor A <a@example.com> 1 +0000\ncommitter A <a@example.com> 1 +0000\n\n%s\n", tree, message)
+}
+
+func tagText(name, object, kind string) string {
+	return fmt.Sprintf("object %s\ntype %s\ntag %s\ntagger A <a@example.com> 1 +0000\n\nrelease\n", object, kind, name)
+}
+
+// withSignature puts a signature into the headers of a commit.
+func withSignature(commit, signature string) string {
+	headers, message, _ := strings.Cut(commit, "\n\n")
+	lines := strings.ReplaceAll(strings.TrimSuffix(signature, "\n"), "\n", "\n ")
+	return headers + "\ngpgsig " + lines + "\n\n" + message
+}
+
+// signer signs in both ways.
+type signer struct {
+	key                  *openpgp.Entity
+	signer               ssh.Signer
+	sshPublic, pgpPublic []byte
+}
+
+func newSigner(t *testing.T) signer {
+	t.Helper()
+	private, public := sshKey(t)
+	s := signer{sshPublic: public}
+	var err error
+	if s.signer, err = ssh.ParsePrivateKey(private); err != nil {
+		t.Fatal(err)
+	}
+	if s.key, err = openpgp.NewEntity("A", "", "a@example.com", nil); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.key.Serialize(w); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.pgpPublic = b.Bytes()
+	return s
+}
+
+func (s signer) pgp(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := openpgp.ArmoredDetachSign(&b, s.key, strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.String() + "\n"
+}
+
+// ssh signs as ssh-keygen -Y sign -n git does.
+func (s signer) ssh(t *testing.T, text string) string {
+	t.Helper()
+	field := func(parts ...string) (b []byte) {
+		for _, p := range parts {
+			b = append(b, ssh.Marshal(struct{ S string }{p})...)
+		}
+		return b
+	}
+	sum := sha512.Sum512([]byte(text))
+	made, err := s.signer.Sign(nil, append([]byte("SSHSIG"), field(sshNamespace, "", "sha512", string(sum[:]))...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := append([]byte("SSHSIG\x00\x00\x00\x01"), field(string(s.signer.PublicKey().Marshal()), sshNamespace, "", "sha512", string(ssh.Marshal(made)))...)
+	return sshHead + "\n" + base64.StdEncoding.EncodeToString(raw) + "\n-----END SSH SIGNATURE-----\n"
+}

@@ -1,0 +1,241 @@
+package git
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestSubmodulesAreFetchedAtTheirCommits(t *testing.T) {
+	g := testenv.NewGit(t, "--username", "me", "--password", "right")
+	leaf := g.Commit("libs/leaf", map[string]string{"leaf.yaml": "leaf", "logo.png": "x"})
+	base := g.Commit("base", map[string]string{
+		"base.yaml": "base 1", ".gitmodules": module("deep/leaf", "./../libs/leaf"), "deep/leaf": testenv.Submodule(leaf),
+	})
+	g.Commit("base", map[string]string{"base.yaml": "base 2"}) // not what is pinned
+	g.Commit("app", map[string]string{
+		"app.yaml": "app", ".gitmodules": module("vendor/base", "../base") + module("docs/unused", "https://host.invalid/x"),
+		"vendor/base": testenv.Submodule(base), "docs/unused": testenv.Submodule(leaf), ".sourceignore": "/docs\n",
+	})
+	remote := Remote{URL: g.URL + "/app", Credentials: auth.GitCredentials{Username: "me", Password: "right"}}
+	v := open(t)
+	rev := updated(t, v, remote, Reference{Branch: "main"})
+	without, err := v.Tree(t.Context(), rev, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := without.Lstat("vendor"); err == nil {
+		t.Error("a submodule is in the tree without being asked for")
+	}
+	want := map[string]string{"app.yaml": "app", "vendor/base/base.yaml": "base 1", "vendor/base/deep/leaf/leaf.yaml": "leaf"}
+	check := func() {
+		t.Helper()
+		tree, err := v.Tree(t.Context(), rev, Options{Submodules: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range want {
+			if b, err := tree.ReadFile(name); err != nil || string(b) != content {
+				t.Errorf("%s: %q, %v", name, b, err)
+			}
+		}
+		for _, name := range []string{"docs", "vendor/base/deep/leaf/logo.png", "vendor/base/.gitmodules"} {
+			if _, err := tree.Lstat(name); err == nil {
+				t.Errorf("%s is in the tree", name)
+			}
+		}
+	}
+	check()
+	asked := g.Stats()
+	g.Commit("app", map[string]string{"app.yaml": "app 2"})
+	rev, want["app.yaml"] = updated(t, v, remote, Reference{Branch: "main"}), "app 2"
+	check()
+	if now := g.Stats(); now["fetches"] != asked["fetches"]+1 || now["advertisements"] != asked["advertisements"]+1 {
+		t.Errorf("submodules that stayed cost requests: %v after %v", now, asked)
+	}
+	if n := len(kept(t, v.mirrors.dir)); n != 3 {
+		t.Errorf("there are %d mirrors", n)
+	}
+	if _, err := v.Tree(t.Context(), rev, Options{Submodules: true, Ignore: new("/vendor\n")}); err != nil {
+		t.Error(err)
+	}
+	if n := len(kept(t, v.mirrors.dir)); n != 1 {
+		t.Errorf("there are %d mirrors once no submodule is used", n)
+	}
+}
+
+func TestSubmodulesThatCannotBe(t *testing.T) {
+	g := testenv.NewGit(t)
+	leaf := g.Commit("leaf", map[string]string{"leaf.yaml": "leaf"})
+	chain := leaf
+	for i := range maxNesting + 1 {
+		name := fmt.Sprintf("chain-%d", i%2) // two repositories that hold each other
+		below := fmt.Sprintf("chain-%d", (i+1)%2)
+		if i == 0 {
+			below = "leaf"
+		}
+		chain = g.Commit(name, map[string]string{".gitmodules": module("sub", "../"+below), "sub": testenv.Submodule(chain)})
+	}
+	many := map[string]string{}
+	var list strings.Builder
+	for i := range maxFetched + 1 {
+		name := fmt.Sprintf("sub-%d", i)
+		many[name] = testenv.Submodule(leaf)
+		list.WriteString(module(name, "../leaf"))
+	}
+	many[".gitmodules"] = list.String()
+	for reason, c := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"no .gitmodules":     {map[string]string{"sub": testenv.Submodule(leaf)}, "has no URL for it"},
+		"no URL":             {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("other", "../leaf")}, "has no URL for it"},
+		"two URLs":           {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "../leaf") + strings.Replace(module("sub", "../x"), `"sub"`, `"y"`, 1)}, "two URLs"},
+		"a file of the disk": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "file:///etc")}, "'file:///etc'"},
+		"a path of the disk": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "/etc")}, "'/etc'"},
+		"a program":          {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "ext::sh -c id")}, "Only http, https and ssh"},
+		"out of the host":    {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "../../x")}, "leads out of the host"},
+		"no such repository": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "../none")}, "not found"},
+		"no such commit":     {map[string]string{"sub": testenv.Submodule(strings.Repeat("0a", 20)), ".gitmodules": module("sub", "../leaf")}, "not found"},
+		"a chain":            {map[string]string{"sub": testenv.Submodule(chain), ".gitmodules": module("sub", fmt.Sprintf("../chain-%d", maxNesting%2))}, "nested deeper"},
+		"too many":           {many, "more than 100 submodules"},
+		"no configuration":   {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": "[submodule"}, ".gitmodules cannot be read"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			name := url.PathEscape(strings.ReplaceAll(reason, " ", "-"))
+			g.Commit(name, c.files)
+			v := open(t)
+			rev := updated(t, v, Remote{URL: g.URL + "/" + name}, Reference{Branch: "main"})
+			if _, err := v.Tree(t.Context(), rev, Options{Submodules: true}); fault.As(err) == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if _, err := v.Tree(t.Context(), rev, Options{}); err != nil {
+				t.Errorf("without submodules: %v", err)
+			}
+		})
+	}
+}
+
+func TestSubmoduleURLs(t *testing.T) {
+	login := auth.GitCredentials{Username: "me", Password: "secret"}
+	for raw, c := range map[string]struct {
+		want  string
+		login bool
+	}{
+		"../lib":                         {"https://host/team/lib", true},
+		"../lib.git":                     {"https://host/team/lib.git", true},
+		"./lib":                          {"https://host/team/app.git/lib", true},
+		"../../other/lib":                {"https://host/other/lib", true},
+		"https://host/lib":               {"https://host/lib", true},
+		"https://HOST/lib":               {"https://HOST/lib", true},
+		"https://host:8443/lib":          {"https://host:8443/lib", false},
+		"http://host/lib":                {"http://host/lib", false},
+		"https://elsewhere/lib":          {"https://elsewhere/lib", false},
+		"https://host.elsewhere/lib":     {"https://host.elsewhere/lib", false},
+		"git@host:team/lib.git":          {"ssh://git@host/team/lib.git", false},
+		"ssh://git@host/team/lib.git":    {"ssh://git@host/team/lib.git", false},
+		"../../../lib":                   {"", false},
+		"../..":                          {"", false},
+		"../lib?x":                       {"", false},
+		"lib":                            {"", false},
+		"":                               {"", false},
+		"-u./payload":                    {"", false},
+		"git://host/lib":                 {"", false},
+		"https://host/lib\x00":           {"", false},
+		"https://":                       {"", false},
+		"https://host/\nlib":             {"", false},
+		"file://host/lib":                {"", false},
+		"ext::https://host/lib":          {"", false},
+		"https://me:other@elsewhere/lib": {"https://me:other@elsewhere/lib", false},
+	} {
+		remote, err := submoduleRemote(Remote{URL: "https://host/team/app.git", Credentials: login, ProxyURL: "http://proxy"}, raw)
+		if c.want == "" {
+			if err == nil {
+				t.Errorf("%q leads to %s", raw, remote.URL)
+			}
+			continue
+		}
+		if err != nil || remote.URL != c.want || (remote.Credentials.Password != "") != c.login || remote.ProxyURL == "" {
+			t.Errorf("%q: %+v, %v", raw, remote, err)
+		}
+	}
+}
+
+func TestDirectoriesOfASparseCheckout(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{
+		"top.yaml": "x", "deploy/a.yaml": "a", "deploy/prod/b.yaml": "b", "deploy/prod/sub/c.yaml": "c", "deployed/d.yaml": "d", "e/f/g.yaml": "g", "e/h.yaml": "h",
+	})
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	for _, c := range []struct {
+		only []string
+		want string
+	}{
+		{nil, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml deployed/d.yaml e/f/g.yaml e/h.yaml top.yaml"},
+		{[]string{"deploy"}, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
+		{[]string{"./deploy/prod/", "e/f"}, "deploy/prod/b.yaml deploy/prod/sub/c.yaml e/f/g.yaml"},
+		{[]string{"deploy/prod", "deploy"}, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
+		{[]string{"none", "top.yaml"}, ""},
+		{[]string{"e", "."}, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml deployed/d.yaml e/f/g.yaml e/h.yaml top.yaml"},
+	} {
+		tree, err := v.Tree(t.Context(), rev, Options{Directories: c.only})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(names(t, tree), " "); got != c.want {
+			t.Errorf("%v: got %s, want %s", c.only, got, c.want)
+		}
+	}
+	for _, bad := range []string{"..", "../x", "a/../../b", "a//b", "a/./b"} {
+		if _, err := v.Tree(t.Context(), rev, Options{Directories: []string{bad}}); fault.As(err) == nil || !fault.As(err).Terminal {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func FuzzParseModules(f *testing.F) {
+	f.Add(module("a", "../b"))
+	f.Add("[submodule \"x\"]\n\tpath = \"a\\tb\"\n\turl = ;\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		urls, err := parseModules([]byte(text))
+		if err != nil {
+			return
+		}
+		for name := range urls {
+			if name != path.Clean(name) {
+				t.Errorf("%q is not how a directory is called", name)
+			}
+		}
+	})
+}
+
+func FuzzSubmoduleURL(f *testing.F) {
+	for _, raw := range []string{"../lib", "git@host:lib", "https://host/lib", "../../..", "./%2e%2e/x"} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		remote, err := submoduleRemote(Remote{URL: "https://host/team/app", Credentials: auth.GitCredentials{Password: "secret"}}, raw)
+		if err != nil {
+			return
+		}
+		u, err := wire.ParseURL(remote.URL)
+		if err != nil {
+			t.Fatalf("%q leads to %q: %v", raw, remote.URL, err)
+		}
+		if remote.Credentials.Password != "" && (u.Scheme != "https" || !strings.EqualFold(u.Host, "host")) {
+			t.Errorf("%q takes the credentials to %q", raw, remote.URL)
+		}
+	})
+}
+
+func module(name, url string) string {
+	return fmt.Sprintf("[submodule %q]\n\tpath = %s\n\turl = %s\n", name, name, url)
+}

@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"golang.org/x/net/proxy"
+)
+
+// dial opens a connection for SSH: directly, or by way of a proxy that speaks SOCKS5, or HTTP and its CONNECT.
+func dial(ctx context.Context, rawProxy, address string) (net.Conn, error) {
+	direct := &net.Dialer{Timeout: dialTimeout}
+	if rawProxy == "" {
+		if d, ok := proxy.FromEnvironmentUsing(direct).(proxy.ContextDialer); ok {
+			return d.DialContext(ctx, "tcp", address)
+		}
+		return direct.DialContext(ctx, "tcp", address)
+	}
+	u, err := url.Parse(rawProxy)
+	if err != nil || u.Hostname() == "" {
+		return nil, errProxy
+	}
+	switch u.Scheme {
+	case "socks5", "socks5h":
+		d, err := proxy.FromURL(u, direct)
+		if err != nil {
+			return nil, errProxy
+		}
+		return d.(proxy.ContextDialer).DialContext(ctx, "tcp", address)
+	case "http", "https":
+		return connect(ctx, direct, u, address)
+	}
+	return nil, errProxy
+}
+
+var errProxy = errors.New("the proxy's address is no URL of an HTTP or SOCKS5 proxy")
+
+// connect asks an HTTP proxy for a connection (RFC 9110, 9.3.6).
+func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string) (net.Conn, error) {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	at := net.JoinHostPort(u.Hostname(), port)
+	conn, err := direct.DialContext(ctx, "tcp", at)
+	if err != nil && ctx.Err() == nil {
+		return nil, gitFault("the proxy %s cannot be reached", at).WithHint("Check the address in the Secret of spec.proxySecretRef")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "https" {
+		conn = tls.Client(conn, &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12})
+	}
+	release := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	r, err := tunnel(conn, u, address)
+	if !release() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the proxy %s: %w", at, err), conn.Close())
+	}
+	return &tunneled{conn, r}, nil
+}
+
+// tunnel agrees with the proxy, and returns what reads on behind its answer: the other side may have spoken already.
+func tunnel(conn net.Conn, u *url.URL, address string) (*bufio.Reader, error) {
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	if u.User != nil {
+		login := http.Request{Header: http.Header{}}
+		password, _ := u.User.Password()
+		login.SetBasicAuth(u.User.Username(), password)
+		req.Header.Set("Proxy-Authorization", login.Header.Get("Authorization"))
+	}
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(&statusError{code: resp.StatusCode}, resp.Body.Close())
+	}
+	return r, nil // the body of this answer is the connection itself
+}
+
+// tunneled is a connection of which something was read ahead.
+type tunneled struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (t *tunneled) Read(p []byte) (int, error) { return t.r.Read(p) }

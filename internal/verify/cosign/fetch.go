@@ -1,0 +1,159 @@
+package cosign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/sigstore/cosign/v3/pkg/cosign"
+	"github.com/sigstore/cosign/v3/pkg/oci"
+	ociremote "github.com/sigstore/cosign/v3/pkg/oci/remote"
+	"github.com/sigstore/cosign/v3/pkg/types"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// What is read of one artifact's signatures at most; anybody who may push to the repository may add to them.
+const (
+	maxSignatures     = 50
+	maxSignatureBytes = 1 << 20
+)
+
+// bundleMediaType is how the media types of bundles begin.
+const bundleMediaType = "application/vnd.dev.sigstore.bundle"
+
+// candidate is a signature that may be of someone trusted.
+type candidate struct {
+	name  string
+	check func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error
+}
+
+// candidates returns the signatures of an artifact, those that refer to it first.
+func candidates(image name.Digest, access []remote.Option) ([]candidate, error) {
+	referring, err := bundles(image, access)
+	if err != nil {
+		return nil, err
+	}
+	tagged, err := tagged(image, access)
+	return append(referring, tagged...), err
+}
+
+// bundles returns the bundles that refer to an artifact. What cannot be read as one is passed over.
+func bundles(image name.Digest, access []remote.Option) ([]candidate, error) {
+	index, err := remote.Referrers(image, access...)
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	var found []candidate
+	for _, d := range manifest.Manifests {
+		if !strings.HasPrefix(d.ArtifactType, bundleMediaType) && d.ArtifactType != "" || isOther(d) {
+			continue
+		}
+		if len(found) == maxSignatures {
+			return nil, fmt.Errorf("more than %d signatures refer to it", maxSignatures)
+		}
+		b, err := readBundle(image.Context().Digest(d.Digest.String()), access)
+		var answer *transport.Error
+		switch {
+		case errors.As(err, &answer) && answer.StatusCode != http.StatusNotFound:
+			return nil, err
+		case err != nil:
+			continue
+		}
+		found = append(found, candidate{"signature " + d.Digest.String(), func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error {
+			return checkBundle(ctx, b, digest, checks)
+		}})
+	}
+	return found, nil
+}
+
+// isOther tells that a bundle is known to hold a statement that is no signature.
+func isOther(d v1.Descriptor) bool {
+	kind := d.Annotations["dev.sigstore.bundle.predicateType"]
+	return kind != "" && kind != types.CosignSignPredicateType
+}
+
+func readBundle(ref name.Digest, access []remote.Option) (*bundle.Bundle, error) {
+	image, err := remote.Image(ref, access...)
+	if err != nil {
+		return nil, err
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		return nil, err
+	}
+	if len(layers) != 1 {
+		return nil, errors.New("a bundle is one layer")
+	}
+	body, err := layers[0].Compressed()
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() // only read
+	text, err := io.ReadAll(io.LimitReader(body, maxSignatureBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxSignatureBytes {
+		return nil, fmt.Errorf("a bundle has more than %d bytes", maxSignatureBytes)
+	}
+	b := &bundle.Bundle{}
+	return b, b.UnmarshalJSON(text)
+}
+
+// tagged returns the signatures in the manifest that is tagged after the artifact's digest.
+func tagged(image name.Digest, access []remote.Option) ([]candidate, error) {
+	client := ociremote.WithRemoteOptions(access...)
+	tag, err := ociremote.SignatureTag(image, client)
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := ociremote.Signatures(tag, client)
+	if err != nil {
+		return nil, err
+	}
+	signatures, err := manifest.Get()
+	if err != nil {
+		return nil, err
+	}
+	if len(signatures) > maxSignatures {
+		return nil, fmt.Errorf("'%s' holds more than %d signatures", tag.Name(), maxSignatures)
+	}
+	var found []candidate
+	for i, s := range signatures {
+		if size, err := s.Size(); err != nil || size > maxSignatureBytes {
+			continue
+		}
+		found = append(found, candidate{fmt.Sprintf("signature %d of %s", i+1, tag.Identifier()), func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error {
+			return checkTagged(ctx, s, digest, checks)
+		}})
+	}
+	return found, nil
+}
+
+func checkTagged(ctx context.Context, s oci.Signature, digest v1.Hash, checks cosign.CheckOpts) error {
+	checks.ClaimVerifier = cosign.SimpleClaimVerifier
+	_, err := cosign.VerifyImageSignature(ctx, s, digest, &checks)
+	return err
+}
+
+// wait is how long the registry asked us to wait.
+func wait(err error) time.Duration {
+	if f := fault.As(err); f != nil {
+		return f.RetryAfter
+	}
+	return 0
+}

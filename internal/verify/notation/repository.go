@@ -1,0 +1,95 @@
+package notation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/notaryproject/notation-go/registry"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// maxEnvelope bounds the bytes of a signature.
+const maxEnvelope = 4 << 20
+
+// repository lets the library read signatures over the same access to the registry that all else goes over.
+type repository struct {
+	name   name.Repository
+	access []remote.Option
+}
+
+var _ registry.Repository = repository{}
+
+// Resolve returns the descriptor of a digest.
+func (r repository) Resolve(_ context.Context, reference string) (ocispec.Descriptor, error) {
+	d, err := remote.Head(r.name.Digest(reference), r.access...)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	return descriptor(*d), nil
+}
+
+// ListSignatures gives the signatures that refer to an artifact.
+func (r repository) ListSignatures(_ context.Context, of ocispec.Descriptor, each func([]ocispec.Descriptor) error) error {
+	index, err := remote.Referrers(r.name.Digest(of.Digest.String()), r.access...)
+	if err != nil {
+		return err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	var found []ocispec.Descriptor
+	for _, d := range manifest.Manifests {
+		if d.ArtifactType == registry.ArtifactTypeNotation {
+			found = append(found, descriptor(d))
+		}
+	}
+	return each(found)
+}
+
+// FetchSignatureBlob returns the signature that a manifest holds.
+func (r repository) FetchSignatureBlob(_ context.Context, of ocispec.Descriptor) ([]byte, ocispec.Descriptor, error) {
+	fail := func(err error) ([]byte, ocispec.Descriptor, error) { return nil, ocispec.Descriptor{}, err }
+	image, err := remote.Image(r.name.Digest(of.Digest.String()), r.access...)
+	if err != nil {
+		return fail(err)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		return fail(err)
+	}
+	if len(manifest.Layers) != 1 {
+		return fail(fmt.Errorf("the signature %s is not one layer", of.Digest))
+	}
+	layer, err := remote.Layer(r.name.Digest(manifest.Layers[0].Digest.String()), r.access...)
+	if err != nil {
+		return fail(err)
+	}
+	body, err := layer.Compressed()
+	if err != nil {
+		return fail(err)
+	}
+	defer body.Close() // only read
+	envelope, err := readAll(body, maxEnvelope)
+	if err != nil {
+		return fail(err)
+	}
+	return envelope, descriptor(manifest.Layers[0]), nil
+}
+
+// PushSignature is for signers.
+func (repository) PushSignature(context.Context, string, []byte, ocispec.Descriptor, map[string]string) (blob, manifest ocispec.Descriptor, err error) {
+	return blob, manifest, errors.New("this access is for reading")
+}
+
+func descriptor(d v1.Descriptor) ocispec.Descriptor {
+	return ocispec.Descriptor{
+		MediaType: string(d.MediaType), Digest: digest.Digest(d.Digest.String()), Size: d.Size,
+		ArtifactType: d.ArtifactType, Annotations: d.Annotations,
+	}
+}

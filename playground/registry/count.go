@@ -1,0 +1,66 @@
+package registry
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"sync"
+)
+
+// resource finds what a request is about: manifests, blobs, tags or referrers.
+var resource = regexp.MustCompile(`^/v2/.+/(manifests|blobs|tags|referrers)/`)
+
+// counter counts requests by method and resource, such as "HEAD manifests", and the bytes of bodies that were sent.
+type counter struct {
+	next   http.Handler
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+// count wraps a handler; GET /-/stats answers the counts.
+func count(next http.Handler) http.Handler { return &counter{next: next, counts: map[string]int64{}} }
+
+func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/-/stats" { // counts are no secret
+		c.mu.Lock()
+		counts := maps.Clone(c.counts)
+		c.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(counts) // a reader that went away is no error
+		return
+	}
+	of := "ping"
+	if m := resource.FindStringSubmatch(r.URL.Path); m != nil {
+		of = m[1]
+	}
+	c.add(r.Method+" "+of, 1)
+	c.add("requests", 1)
+	c.next.ServeHTTP(&sent{w, c}, r)
+}
+
+func (c *counter) add(what string, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[what] += n
+}
+
+// sent counts what is sent to a client.
+type sent struct {
+	http.ResponseWriter
+	*counter
+}
+
+func (s *sent) Write(p []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(p)
+	s.add("bytesSent", int64(n))
+	return n, err
+}
+
+// ReadFrom keeps files from being copied through memory.
+func (s *sent) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(s.ResponseWriter, r)
+	s.add("bytesSent", n)
+	return n, err
+}
