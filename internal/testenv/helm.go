@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"crypto/sha256"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ func (h *Helm) serve(w http.ResponseWriter, r *http.Request) {
 	if user, password, _ := r.BasicAuth(); user != HelmUser || password != HelmPassword {
 		answer.WriteHeader(http.StatusUnauthorized)
 	} else {
+		if content, err := os.ReadFile(filepath.Join(h.Dir, filepath.Base(r.URL.Path))); err == nil {
+			answer.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content))))
+		}
 		http.FileServer(http.Dir(h.Dir)).ServeHTTP(answer, r)
 	}
 	h.mu.Lock()

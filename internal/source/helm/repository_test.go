@@ -37,6 +37,26 @@ func TestUnchangedIndexCostsOneConditionalRequest(t *testing.T) {
 	}
 }
 
+func TestValidators(t *testing.T) {
+	const at, soon, later = "Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:00:01 GMT", "Sat, 21 Nov 2026 10:00:02 GMT"
+	for _, test := range []struct {
+		etag, modified, date string
+		want                 Validators
+	}{
+		{`"x"`, at, later, Validators{`"x"`, at}},
+		{`"x"`, at, soon, Validators{ETag: `"x"`}},
+		{"", at, later, Validators{LastModified: at}},
+		{"", at, at, Validators{}}, // it may change again in that second
+		{"", at, "", Validators{}},
+		{"", "yesterday", later, Validators{}},
+	} {
+		got := validators(&http.Response{Header: http.Header{"Etag": {test.etag}, "Last-Modified": {test.modified}, "Date": {test.date}}})
+		if got != test.want {
+			t.Errorf("%+v: %+v", test, got)
+		}
+	}
+}
+
 func TestPull(t *testing.T) {
 	s := newChartServer(t)
 	s.Publish(newChart("app", "1.0.0"), newChart("app", "1.1.0"))
