@@ -126,11 +126,15 @@ func TestSchedule(t *testing.T) {
 			meta.Schedule{Timeout: time.Minute},
 		},
 		"an external artifact waits for its maker": {&sourcev1.ExternalArtifact{}, meta.Schedule{}},
-		"a generator is suspended by annotation": {
+		"a generator that sets nothing is looked after every hour": {
+			&extensionsv1beta1.ArtifactGenerator{}, meta.Schedule{Interval: time.Hour},
+		},
+		"a generator is scheduled and suspended by annotation": {
 			&extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-				extensionsv1beta1.ReconcileAnnotation: extensionsv1beta1.ReconcileDisabled,
+				extensionsv1beta1.ReconcileAnnotation:      extensionsv1beta1.ReconcileDisabled,
+				extensionsv1beta1.ReconcileEveryAnnotation: "10m",
 			}}},
-			meta.Schedule{Suspended: true},
+			meta.Schedule{Interval: 10 * time.Minute, Suspended: true},
 		},
 		"a Kustomization that sets no timeout has its interval": {
 			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
@@ -153,5 +157,33 @@ func TestValuesFilesOfOlderVersionsComeFirst(t *testing.T) {
 	chart := &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{ValuesFile: "a.yaml", ValuesFiles: []string{"b.yaml", "c.yaml"}}}
 	if diff := cmp.Diff([]string{"a.yaml", "b.yaml", "c.yaml"}, chart.GetValuesFiles()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestURLOfTheNewestArtifact(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://source-controller/ocirepository/apps/app/0a1b2c.tar.gz": "http://source-controller/ocirepository/apps/app/latest.tar.gz",
+		"http://source-controller/helmchart/apps/app/0a1b2c.tgz":        "http://source-controller/helmchart/apps/app/latest.tgz",
+		"http://source-controller/helmrepository/apps/app/0a1b2c.yaml":  "http://source-controller/helmrepository/apps/app/latest.yaml",
+	} {
+		for _, source := range []interface{ SetArtifact(*meta.Artifact) }{
+			&sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{}, &sourcev1.Bucket{},
+		} {
+			shown := func() any {
+				u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(source)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return u["status"].(map[string]any)["url"]
+			}
+			source.SetArtifact(&meta.Artifact{URL: url})
+			if got := shown(); got != want {
+				t.Errorf("%T shows %v, want %s", source, got, want)
+			}
+			source.SetArtifact(nil)
+			if got := shown(); got != nil {
+				t.Errorf("%T without an artifact shows %v", source, got)
+			}
+		}
 	}
 }

@@ -4,6 +4,8 @@
 package meta
 
 import (
+	"path"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +61,19 @@ type Artifact struct {
 // HasRevision tells whether the artifact is of the given revision; a nil artifact is of none.
 func (a *Artifact) HasRevision(revision string) bool {
 	return a != nil && a.Revision == revision
+}
+
+// LatestURL is where the newest artifact of the same object is served, whatever its revision; empty for a nil artifact.
+func (a *Artifact) LatestURL() string {
+	if a == nil {
+		return ""
+	}
+	dir, file := path.Split(a.URL)
+	extension := path.Ext(file)
+	if strings.HasSuffix(file, ".tar.gz") {
+		extension = ".tar.gz"
+	}
+	return dir + "latest" + extension
 }
 
 // Status is the part of the status that every kind has, written by the reconcile kernel alone.

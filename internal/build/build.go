@@ -29,6 +29,9 @@ type Request struct {
 	IgnoreMissingComponents bool
 	BuildMetadata           []string
 
+	// Substitution of variables in the objects built; none when nil.
+	Substitution *Substitution
+
 	// Labels and Annotations are set on the objects built, and on nothing inside them.
 	Labels, Annotations map[string]string
 }
@@ -58,6 +61,11 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 	}
 	if err != nil {
 		return result, err
+	}
+	if req.Substitution != nil {
+		if err := f.substitute(result.Objects, req.Substitution); err != nil {
+			return result, err
+		}
 	}
 	for _, o := range result.Objects {
 		setAll(o.GetLabels, o.SetLabels, req.Labels)
@@ -112,6 +120,7 @@ func (f *filesystem) run(root string) (objects []*unstructured.Unstructured, err
 		if err := object.UnmarshalJSON(b); err != nil {
 			return nil, refusal("%s is not a Kubernetes object", r.CurId()).Because(err)
 		}
+		f.takeOrigin(object)
 		objects = append(objects, object)
 	}
 	return objects, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -31,6 +32,9 @@ type filesystem struct {
 	listed    map[string]bool   // the same files
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
+	root      string                                // the directory that is built
+	origins   map[*unstructured.Unstructured]string // the files that objects come from
+	annotate  bool                                  // whether the objects keep the annotation that names their origin
 }
 
 // maxReads bounds a build: bases may name bases over and over, each time under another prefix.
@@ -40,6 +44,7 @@ func newFilesystem(ctx context.Context, tree *artifact.Tree) *filesystem {
 	return &filesystem{
 		ctx: ctx, tree: tree, trace: newTrace(tree),
 		generated: map[string][]byte{}, listed: map[string]bool{}, plugins: map[string]bool{},
+		origins: map[*unstructured.Unstructured]string{},
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// prepare returns the directory that kustomize starts at. Where there is no kustomization file, or settings to merge into
-// it, one of our own stands in its place. Empty says that it asks for nothing, which kustomize would refuse.
+// prepare returns the directory that kustomize starts at. One kustomization file of our own stands there: what is in the
+// tree, or generated, and the settings. Empty says that it asks for nothing, which kustomize would refuse.
 func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 	dir, err := f.directory(req.Path)
 	if err != nil {
@@ -34,21 +34,20 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 		}
 	}
 	k.FixKustomization()
-	changed, err := f.merge(k, req, dir)
-	if err != nil {
+	if err := f.merge(k, req, dir); err != nil {
 		return "", false, err
 	}
 	if err := f.check(file, k); err != nil {
 		return "", false, err
 	}
-	if generated || changed {
-		b, err := yaml.Marshal(k)
-		if err != nil {
-			return "", false, refusal("%s cannot be written", file).Because(err)
-		}
-		f.generated[path.Join(mount, file)] = b
+	empty = k.CheckEmpty() != nil
+	f.trackOrigins(k)
+	b, err := yaml.Marshal(k)
+	if err != nil {
+		return "", false, refusal("%s cannot be written", file).Because(err)
 	}
-	return path.Join(mount, dir), k.CheckEmpty() != nil, nil
+	f.root, f.generated[path.Join(mount, file)] = dir, b
+	return path.Join(mount, dir), empty, nil
 }
 
 // directory returns the directory in the tree that spec.path stands for.
@@ -107,14 +106,14 @@ func (f *filesystem) kustomization(dir string) (k *types.Kustomization, file str
 	return nil, "", nil
 }
 
-// merge puts the settings of the request into the kustomization of dir, and tells whether there were any.
-func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) (changed bool, err error) {
+// merge puts the settings of the request into the kustomization of dir.
+func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) error {
 	for _, s := range []struct {
 		field *string
 		value string
 	}{{&k.Namespace, req.TargetNamespace}, {&k.NamePrefix, req.NamePrefix}, {&k.NameSuffix, req.NameSuffix}} {
 		if s.value != "" {
-			*s.field, changed = s.value, true
+			*s.field = s.value
 		}
 	}
 	for _, image := range req.Images {
@@ -129,7 +128,7 @@ func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) (cha
 	k.Patches = append(k.Patches, req.Patches...)
 	components, err := f.components(req, dir)
 	k.Components = append(k.Components, components...)
-	return changed || len(req.Images)+len(req.BuildMetadata)+len(req.Patches)+len(components) > 0, err
+	return err
 }
 
 // components returns those that are there.

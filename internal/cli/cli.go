@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ const (
 
 // app is what the commands share.
 type app struct {
-	in       io.Reader
+	in       *bufio.Reader
 	out, err *screen
 	flags    *genericclioptions.ConfigFlags
 	timeout  time.Duration
@@ -52,7 +53,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // Main runs a command line and returns the process's exit code. Results go to out, all else to errOut.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), flags: genericclioptions.NewConfigFlags(true)}
+	a := &app{in: bufio.NewReader(in), out: newScreen(out), err: newScreen(errOut), flags: genericclioptions.NewConfigFlags(true)}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -116,7 +117,8 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 		*a.flags.Namespace = of
 		return err
 	}
-	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.get(), a.reconcile(), a.suspend(), a.resume(), a.version())
+	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
+		a.reconcile(), a.suspend(), a.resume(), a.version())
 	return c
 }
 

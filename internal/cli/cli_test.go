@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"flag"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
@@ -94,14 +96,20 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newApp() *app {
-	return &app{in: strings.NewReader(""), out: newScreen(io.Discard), err: newScreen(io.Discard), flags: genericclioptions.NewConfigFlags(true)}
+	return &app{in: bufio.NewReader(strings.NewReader("")), out: newScreen(io.Discard), err: newScreen(io.Discard), flags: genericclioptions.NewConfigFlags(true)}
 }
 
-// TestCommands checks that every command explains itself, and that their names are the ones users know.
+// TestCommands checks that every command explains itself, and that their names and flags are the ones users know.
 func TestCommands(t *testing.T) {
-	var paths []string
+	var lines []string
 	for _, c := range commands(newApp().root()) {
-		paths = append(paths, c.CommandPath())
+		line := c.CommandPath()
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" {
+				line += " --" + f.Name
+			}
+		})
+		lines = append(lines, line)
 		if c.Short == "" || c.Example == "" {
 			t.Errorf("%q lacks a short text or an example", c.CommandPath())
 		}
@@ -115,7 +123,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%q takes whatever arguments it is given", c.CommandPath())
 		}
 	}
-	golden(t, "commands.txt", strings.Join(paths, "\n")+"\n")
+	golden(t, "commands.txt", strings.Join(lines, "\n")+"\n")
 }
 
 // TestAliases checks that each way to name a command leads to it.
@@ -131,6 +139,14 @@ func TestAliases(t *testing.T) {
 		"suspend sources git app":       "sluice suspend source git",
 		"resume kustomizations app":     "sluice resume kustomization",
 		"resume source gitrepository x": "sluice resume source git",
+		"get artifacts generators":      "sluice get artifact generators",
+		"get sources ea":                "sluice get source external",
+		"export artifact ag x":          "sluice export artifact generator",
+		"create source ocirepository x": "sluice create source oci",
+		"create secret github-app x":    "sluice create secret githubapp",
+		"delete src helmrepo x":         "sluice delete source helm",
+		"reconcile source hc x":         "sluice reconcile source chart",
+		"suspend source buckets x":      "sluice suspend source bucket",
 	} {
 		c, _, err := newApp().root().Find(strings.Fields(line))
 		if err != nil || c.CommandPath() != want {
@@ -155,6 +171,9 @@ func TestUsageErrors(t *testing.T) {
 		"a label selector that cannot be read":               {"get ks -l a=b=c", "--label-selector"},
 		"nothing to reconcile":                               {"reconcile ks", "name one object, got 0"},
 		"nothing to suspend":                                 {"suspend ks", "say --all"},
+		"nothing to export":                                  {"export source oci", "say --all"},
+		"two to delete":                                      {"delete ks a b", "name one object, got 2"},
+		"deleting what controllers make":                     {"delete source external a", "unknown command"},
 		"both names and all":                                 {"resume source git a --all", "say --all"},
 		"a component that is none":                           {"install --export --components helm-operator", `no component "helm-operator": choose from source-controller`},
 		"a log level that is none":                           {"install --export --log-level loud", "choose trace, debug"},

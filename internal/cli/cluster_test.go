@@ -19,6 +19,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -143,13 +144,29 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	fresh.Name, fresh.Labels = "fresh", map[string]string{"in": namespace}
 	fresh.Spec.Interval.Duration = 60e9
 	fresh.Spec.SourceRef.Kind, fresh.Spec.SourceRef.Name, fresh.Spec.SourceRef.Namespace = sourcev1.GitRepositoryKind, "app", "elsewhere"
-	for _, o := range []reconcile.Object{app, lost, common, fresh} {
+	chart := &sourcev1.HelmChart{}
+	chart.Name, chart.Spec.Chart, chart.Spec.Interval.Duration = "app", "app", 60e9
+	chart.Spec.SourceRef = sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.HelmRepositoryKind, Name: "charts"}
+	chart.Status.Status = ready(metav1.ConditionTrue, sourcev1.ChartPullSucceededReason, "pulled 'app' chart with version '1.2.3'")
+	chart.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "1.2.3", Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
+	charts := &sourcev1.HelmRepository{}
+	charts.Name, charts.Spec.URL = "charts", "https://charts.example.com"
+	split := &extensionsv1beta1.ArtifactGenerator{}
+	split.Name, split.Annotations = "split", map[string]string{extensionsv1beta1.ReconcileAnnotation: extensionsv1beta1.ReconcileDisabled}
+	split.Spec.Sources = []extensionsv1beta1.SourceReference{{Alias: "app", Kind: sourcev1.GitRepositoryKind, Name: "app"}}
+	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part", Copy: []extensionsv1beta1.CopyOperation{{From: "@app/part/**", To: "@artifact/"}}}}
+	split.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "made 1 artifact")
+	part := &sourcev1.ExternalArtifact{}
+	part.Name, part.Spec.SourceRef = "part", &meta.ObjectReference{Kind: extensionsv1beta1.ArtifactGeneratorKind, Name: "split"}
+	part.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "stored")
+	part.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "latest@sha256:" + strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
+	for _, o := range []reconcile.Object{app, lost, chart, charts, part, split, common, fresh} {
 		o.SetNamespace(namespace)
 		status := o.DeepCopyObject().(client.Object)
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		if o == fresh {
+		if o == fresh || o == charts {
 			continue // as nobody has looked at it yet
 		}
 		status.SetResourceVersion(o.GetResourceVersion())
@@ -168,6 +185,8 @@ func TestGet(t *testing.T) {
 		"one.txt":         "get source git app",
 		"sources.txt":     "get sources all --no-header",
 		"with-source.txt": "get ks --show-source",
+		"charts.txt":      "get sources chart --show-source",
+		"generators.txt":  "get artifacts generators",
 		"not-ready.txt":   "get all --status-selector ready=false",
 		"unknown.txt":     "get all --status-selector Ready=Unknown",
 		"labels.txt":      "get all -l team=a",
@@ -278,6 +297,17 @@ func TestSuspendAndResume(t *testing.T) {
 	at(t, "suspend", "source", "git", "--all", "-n", namespace).wants(t, exitOK, "app' suspended", "lost' suspended")
 	at(t, "suspend", "ks", "--all", "-n", testenv.Namespace(t)).wants(t, exitOK, "no Kustomization in namespace")
 	at(t, "reconcile", "source", "git", "app", "-n", namespace).wants(t, exitFailed, "is suspended", "sluice resume source git app")
+
+	split := &extensionsv1beta1.ArtifactGenerator{}
+	for verb, want := range map[string]string{"resume": "", "suspend": extensionsv1beta1.ReconcileDisabled} {
+		at(t, verb, "artifact", "generator", "split", "--timeout", "1s", "-n", namespace)
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "split"}, split); err != nil {
+			t.Fatal(err)
+		}
+		if got := split.Annotations[extensionsv1beta1.ReconcileAnnotation]; got != want {
+			t.Errorf("after %s the annotation is %q, want %q", verb, got, want)
+		}
+	}
 }
 
 // TestWithoutControllers checks what waiting commands say when nobody reconciles.
@@ -286,6 +316,7 @@ func TestWithoutControllers(t *testing.T) {
 	samples(t, c, namespace)
 	at(t, "reconcile", "ks", "fresh", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "was not handled within 500ms", "Are the controllers running?")
 	at(t, "resume", "ks", "common", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "common' resumed", "Are the controllers running?")
+	at(t, "reconcile", "source", "chart", "app", "--with-source", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "asking for a reconcile of HelmRepository")
 
 	came := make(chan result, 1)
 	go func() {

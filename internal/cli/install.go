@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/manager"
@@ -34,7 +32,7 @@ The order is the one the controllers apply by: definitions first, until the clus
 				return err
 			}
 			if o.export {
-				return a.export(objects)
+				return a.printYAML(objects...)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 			defer cancel()
@@ -67,19 +65,6 @@ func (o installOptions) check() error {
 	}
 	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.logLevel) {
 		return usagef("unknown --log-level %q: choose trace, debug, info or error", o.logLevel)
-	}
-	return nil
-}
-
-func (a *app) export(objects []*unstructured.Unstructured) error {
-	for _, o := range objects {
-		b, err := yaml.Marshal(o.Object)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(a.out, "---\n%s", b); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -23,8 +27,11 @@ type kind struct {
 	new     func() reconcile.Object
 	list    func() client.ObjectList
 	columns []column                                    // between NAME and READY
+	passive bool                                        // others make it and keep it: it is neither reconciled nor deleted by hand
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
 	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
+	create  func() maker                                // nil: `sluice create` does not make it
+	losses  string                                      // what goes with an object that is deleted
 }
 
 // column of a table.
@@ -40,6 +47,63 @@ var kinds = []*kind{
 		list:    func() client.ObjectList { return &sourcev1.GitRepositoryList{} },
 		columns: []column{revision(artifactRevision), suspended},
 		suspend: func(o reconcile.Object, s bool) { o.(*sourcev1.GitRepository).Spec.Suspend = s },
+		create:  func() maker { return &createGit{} },
+		losses:  "its artifact",
+	},
+	{
+		words: []string{"oci", "ocirepository", "ocirepositories", "ocirepo"}, plural: "oci", parent: "source",
+		new:     func() reconcile.Object { return &sourcev1.OCIRepository{} },
+		list:    func() client.ObjectList { return &sourcev1.OCIRepositoryList{} },
+		columns: []column{revision(artifactRevision), suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*sourcev1.OCIRepository).Spec.Suspend = s },
+		create:  func() maker { return &createOCI{} },
+		losses:  "its artifact",
+	},
+	{
+		words: []string{"helm", "helmrepository", "helmrepositories", "helmrepo"}, plural: "helm", parent: "source",
+		new:     func() reconcile.Object { return &sourcev1.HelmRepository{} },
+		list:    func() client.ObjectList { return &sourcev1.HelmRepositoryList{} },
+		columns: []column{revision(artifactRevision), suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*sourcev1.HelmRepository).Spec.Suspend = s },
+		create:  func() maker { return &createHelm{} },
+		losses:  "its artifact",
+	},
+	{
+		words: []string{"chart", "helmchart", "helmcharts", "hc"}, plural: "chart", parent: "source",
+		new:     func() reconcile.Object { return &sourcev1.HelmChart{} },
+		list:    func() client.ObjectList { return &sourcev1.HelmChartList{} },
+		columns: []column{revision(artifactRevision), suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*sourcev1.HelmChart).Spec.Suspend = s },
+		source: func(o reconcile.Object) meta.ObjectReference {
+			r := o.(*sourcev1.HelmChart).Spec.SourceRef
+			return meta.ObjectReference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name}
+		},
+		create: func() maker { return &createChart{} },
+		losses: "its artifact",
+	},
+	{
+		words: []string{"bucket", "buckets"}, plural: "bucket", parent: "source",
+		new:     func() reconcile.Object { return &sourcev1.Bucket{} },
+		list:    func() client.ObjectList { return &sourcev1.BucketList{} },
+		columns: []column{revision(artifactRevision), suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*sourcev1.Bucket).Spec.Suspend = s },
+		create:  func() maker { return &createBucket{} },
+		losses:  "its artifact",
+	},
+	{
+		words: []string{"external", "externalartifact", "externalartifacts", "ea"}, plural: "external", parent: "source",
+		new:     func() reconcile.Object { return &sourcev1.ExternalArtifact{} },
+		list:    func() client.ObjectList { return &sourcev1.ExternalArtifactList{} },
+		columns: []column{revision(artifactRevision), {"MADE BY", madeBy}},
+		passive: true,
+	},
+	{
+		words: []string{"generator", "generators", "artifactgenerator", "artifactgenerators", "ag"}, plural: "generators", parent: "artifact",
+		new:     func() reconcile.Object { return &extensionsv1beta1.ArtifactGenerator{} },
+		list:    func() client.ObjectList { return &extensionsv1beta1.ArtifactGeneratorList{} },
+		columns: []column{suspended},
+		suspend: suspendByAnnotation,
+		losses:  "the ExternalArtifacts that it made",
 	},
 	{
 		words: []string{"kustomization", "kustomizations", "ks"}, plural: "kustomizations",
@@ -51,11 +115,12 @@ var kinds = []*kind{
 			r := o.(*kustomizev1.Kustomization).Spec.SourceRef
 			return meta.ObjectReference{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 		},
+		losses: "what it applied, unless its prune or deletionPolicy keeps that",
 	},
 }
 
 // parents are the words that may stand before a kind's, and other words for them.
-var parents = map[string][]string{"source": {"sources", "src"}}
+var parents = map[string][]string{"source": {"sources", "src"}, "artifact": {"artifacts"}}
 
 var suspended = column{"SUSPENDED", func(o reconcile.Object, _ bool) string {
 	return map[bool]string{true: "True", false: "False"}[o.Schedule().Suspended]
@@ -77,6 +142,30 @@ func artifactRevision(o reconcile.Object) string {
 	return ""
 }
 
+func madeBy(o reconcile.Object, _ bool) string {
+	ref := o.(*sourcev1.ExternalArtifact).Spec.SourceRef
+	if ref == nil {
+		return ""
+	}
+	return ref.Kind + "/" + cmp.Or(ref.Namespace, o.GetNamespace()) + "/" + ref.Name
+}
+
+// suspendByAnnotation suspends or resumes a generator: its kind has no field for it. As its generation stays, a resume asks
+// for a reconcile, so that the old status is not taken for the outcome.
+func suspendByAnnotation(o reconcile.Object, suspend bool) {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if suspend {
+		annotations[extensionsv1beta1.ReconcileAnnotation] = extensionsv1beta1.ReconcileDisabled
+	} else {
+		delete(annotations, extensionsv1beta1.ReconcileAnnotation)
+		annotations[meta.ReconcileRequestAnnotation] = time.Now().Format(time.RFC3339Nano)
+	}
+	o.SetAnnotations(annotations)
+}
+
 // short gives a revision as people read it: main@sha1:4f170ec8.
 func short(revision string) string {
 	i := strings.LastIndexByte(revision, ':')
@@ -90,6 +179,14 @@ func short(revision string) string {
 func (k *kind) title() string {
 	name := fmt.Sprintf("%T", k.new())
 	return name[strings.LastIndex(name, ".")+1:]
+}
+
+// one is the kind with its article, for sentences.
+func (k *kind) one() string {
+	if strings.ContainsRune("AEIO", rune(k.title()[0])) {
+		return "an " + k.title()
+	}
+	return "a " + k.title()
 }
 
 // path is how the kind is named on the command line.
@@ -136,7 +233,7 @@ func (a *app) perKind(to *cobra.Command, make func(*kind) *cobra.Command) {
 			c.ValidArgsFunction = a.completeNames(k)
 		}
 		if under[k.parent] == nil {
-			parent := group(k.parent, "The same for a "+k.parent, "  sluice "+to.Name()+" "+k.path()+" NAME")
+			parent := group(k.parent, "The same for "+parents[k.parent][0], "  sluice "+to.Name()+" "+k.path()+" NAME")
 			parent.Aliases = parents[k.parent]
 			under[k.parent] = parent
 			to.AddCommand(parent)

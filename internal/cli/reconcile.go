@@ -16,13 +16,17 @@ import (
 
 func (a *app) reconcile() *cobra.Command {
 	c := group("reconcile", "Reconcile an object now, and wait until it is done", `  sluice reconcile source git app
+  sluice reconcile source chart app --with-source
   sluice reconcile kustomization app --with-source`)
 	a.perKind(c, func(k *kind) *cobra.Command {
+		if k.passive {
+			return nil
+		}
 		var withSource bool
 		sub := &cobra.Command{
 			Use:     k.words[0] + " NAME",
 			Aliases: k.words[1:],
-			Short:   "Reconcile a " + k.title() + " now",
+			Short:   "Reconcile " + k.one() + " now",
 			Example: "  sluice reconcile " + k.path() + " NAME",
 			Args:    exactlyOne,
 			RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,7 +18,7 @@ func (a *app) resume() *cobra.Command {
 	return a.toggle("resume", "Go on reconciling objects, and wait until they are Ready", false)
 }
 
-// toggle makes the commands that set spec.suspend.
+// toggle makes the commands that set whether an object is suspended.
 func (a *app) toggle(verb, short string, suspend bool) *cobra.Command {
 	c := group(verb, short, fmt.Sprintf("  sluice %s source git app\n  sluice %s kustomization app other\n  sluice %s ks --all", verb, verb, verb))
 	a.perKind(c, func(k *kind) *cobra.Command {
@@ -32,12 +32,7 @@ func (a *app) toggle(verb, short string, suspend bool) *cobra.Command {
 			Aliases: k.words[1:],
 			Short:   short,
 			Example: fmt.Sprintf("  sluice %s %s NAME\n  sluice %s %s --all", verb, k.path(), verb, k.path()),
-			Args: func(cmd *cobra.Command, args []string) error {
-				if (len(args) == 0) != all {
-					return usagef("name objects, or say --all for all of the namespace. See %s --help", cmd.CommandPath())
-				}
-				return nil
-			},
+			Args:    namesOr(&all),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 				defer cancel()
@@ -53,27 +48,24 @@ func (a *app) toggle(verb, short string, suspend bool) *cobra.Command {
 	return c
 }
 
-// setSuspended sets spec.suspend of the named objects, or of all when none is named. One that fails does not keep it from the others.
+// namesOr wants names, or the flag that stands for all.
+func namesOr(all *bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if (len(args) == 0) != *all {
+			return usagef("name objects, or say --all for all of the namespace. See %s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// setSuspended suspends or resumes the named objects, or all when none is named. One that fails does not keep it from the others.
 func (a *app) setSuspended(ctx context.Context, k *kind, names []string, suspend, wait bool) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		list := k.list()
-		if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {
-			return explain("cannot list "+k.title()+" objects", err)
-		}
-		objects, err := items(list)
-		if err != nil {
-			return err
-		}
-		if len(objects) == 0 {
-			a.step("no %s in namespace %s", k.title(), a.namespace())
-		}
-		for _, o := range objects {
-			names = append(names, o.GetName())
-		}
+	if names, err = a.orAll(ctx, c, k, names); err != nil {
+		return err
 	}
 	var failures []error
 	var changed []types.NamespacedName

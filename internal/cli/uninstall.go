@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +54,7 @@ cluster and is looked after by nobody from then on.`,
 
 func (a *app) confirm(question string) bool {
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	answer, err := a.in.ReadString('\n')
 	return (err == nil || answer != "") && slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
 }
 
@@ -92,7 +91,7 @@ func (a *app) remove(ctx context.Context, o uninstallOptions) error {
 			}
 		}
 		for _, u := range stage {
-			if err := a.delete(ctx, c, u, o); err != nil {
+			if err := a.removeObject(ctx, c, u, o); err != nil {
 				return err
 			}
 		}
@@ -126,8 +125,8 @@ func (a *app) letGo(ctx context.Context, c client.Client, o uninstallOptions) er
 	return nil
 }
 
-// delete deletes an object, and waits until it and what depends on it has gone.
-func (a *app) delete(ctx context.Context, c client.Client, u *unstructured.Unstructured, o uninstallOptions) error {
+// removeObject deletes an object, and waits until it and what depends on it has gone.
+func (a *app) removeObject(ctx context.Context, c client.Client, u *unstructured.Unstructured, o uninstallOptions) error {
 	what := u.GetKind() + "/" + u.GetName()
 	options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationForeground)}
 	if o.dryRun {
@@ -143,15 +142,22 @@ func (a *app) delete(ctx context.Context, c client.Client, u *unstructured.Unstr
 		a.done("%s would be deleted", what)
 		return nil
 	}
-	a.live("waiting for %s to go", what)
-	key := client.ObjectKeyFromObject(u)
-	err = wait.PollUntilContextCancel(ctx, goneInterval, true, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, key, u)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
-	if err != nil {
+	if err := a.gone(ctx, c, u, what); err != nil {
 		return explain(what+" is not gone", err)
 	}
-	a.done("%s deleted", what)
 	return nil
+}
+
+// gone waits until an object that was deleted is no longer there, and says so.
+func (a *app) gone(ctx context.Context, c client.Client, o client.Object, what string) error {
+	a.live("waiting for %s to go", what)
+	key, uid := client.ObjectKeyFromObject(o), o.GetUID()
+	err := wait.PollUntilContextCancel(ctx, goneInterval, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, key, o)
+		return apierrors.IsNotFound(err) || uid != "" && o.GetUID() != uid, client.IgnoreNotFound(err)
+	})
+	if err == nil {
+		a.done("%s deleted", what)
+	}
+	return err
 }

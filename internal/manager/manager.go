@@ -45,6 +45,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(sourcev1.AddToScheme(s))
 	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
+	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	return s
 }
@@ -172,12 +173,14 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		Concurrent: o.Concurrent,
 		Step: &sync.Kustomization{
 			Client:    mgr.GetClient(),
+			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
+				StrictSubstitutions:   o.strictSubstitutions(),
 				Resync:                o.Resync,
 			},
 		},

@@ -3,6 +3,7 @@ package manager
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,8 @@ type Options struct {
 	DefaultAccount      string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
+	StrictSubstitutions bool
+	FeatureGates        map[string]string
 
 	LogLevel    string
 	LogEncoding string
@@ -87,6 +90,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
+	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
+	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")
@@ -121,10 +126,23 @@ func (o *Options) validate() error {
 	if o.JitterPercentage < 0 || o.JitterPercentage > 100 {
 		return fmt.Errorf("--interval-jitter-percentage is %d: choose 0 to 100", o.JitterPercentage)
 	}
+	for name, value := range o.FeatureGates {
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)
+		}
+	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
 	return nil
+}
+
+// strictSubstitutions is what the feature gate says, or else the flag.
+func (o *Options) strictSubstitutions() bool {
+	if strict, err := strconv.ParseBool(o.FeatureGates["StrictPostBuildSubstitutions"]); err == nil {
+		return strict
+	}
+	return o.StrictSubstitutions
 }
 
 func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }

@@ -41,11 +41,14 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 
 func (r *sources) gitRepositories() error {
 	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
-		Secrets: r.secrets,
-		Objects: r.mgr.GetClient(),
-		Store:   r.storage.store,
-		Mirrors: git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
-		Clock:   r.kernel.Clock,
+		Secrets:    r.secrets,
+		Objects:    r.mgr.GetClient(),
+		Store:      r.storage.store,
+		Mirrors:    git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
+		Egress:     r.egress,
+		Identities: r.identities,
+		GitHubApps: &auth.GitHubApps{},
+		Clock:      r.kernel.Clock,
 	})
 }
 

@@ -40,6 +40,7 @@ var KustomizationGroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Gr
 // Kustomization is the domain step of the kind.
 type Kustomization struct {
 	Client    client.Reader // cached
+	Configs   client.Reader // of ConfigMaps and Secrets, past the cache: they are not kept in memory
 	Artifacts *artifact.Fetcher
 	Clusters  *Clusters
 	Clock     clock.PassiveClock
@@ -53,13 +54,15 @@ type Kustomization struct {
 type Options struct {
 	NoCrossNamespaceRefs  bool
 	DefaultServiceAccount string
+	StrictSubstitutions   bool          // a variable that is not set and has no default is an error
 	Resync                time.Duration // how often everything is dry-run again although nothing moved
 }
 
 // memory is what this process knows of one Kustomization. Losing it costs a build and a dry-run, nothing else.
 type memory struct {
 	generation int64        // of the spec at the last build
-	trace      *build.Trace // what that build read
+	inputs     string       // digest of the variables and keys that it took
+	trace      *build.Trace // what it read
 	target     *Target      // that it was applied to
 	failure    error        // of that build, told again until what it read changes
 	digest     string       // of what it made
@@ -92,7 +95,7 @@ func (k *Kustomization) References(obj *kustomizev1.Kustomization) []reconcile.R
 	} else if c != nil && c.ConfigMapRef != nil {
 		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "ConfigMap"}, obj.Namespace, c.ConfigMapRef.Name))
 	}
-	return refs
+	return append(refs, inputRefs(obj)...)
 }
 
 // Reconcile makes the cluster match the source. Steps that nothing calls for are left out: a build whose files and
@@ -133,9 +136,13 @@ type run struct {
 func (r *run) do(ctx context.Context) reconcile.Outcome {
 	start := r.Clock.Now()
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
-	objects, err := r.build(ctx)
-	if err == nil && objects != nil {
-		err = r.apply(ctx, objects)
+	in, err := r.inputs(ctx)
+	var built *build.Result
+	if err == nil {
+		built, err = r.build(ctx, in)
+	}
+	if err == nil && built != nil {
+		err = in.hide(r.apply(ctx, built))
 	}
 	if err != nil {
 		r.record(start, err)
@@ -161,41 +168,6 @@ func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
 		return o
 	}
 	return o.Note(meta.ProgressingReason, "%s", joinLines(r.notes))
-}
-
-// build returns the objects to apply, or none when what was applied still stands.
-func (r *run) build(ctx context.Context) (*build.Result, error) {
-	tree, err := r.Artifacts.Fetch(ctx, *r.source)
-	if err != nil {
-		return nil, err
-	}
-	m := r.memory
-	if m.target != r.target { // another cluster, or another identity
-		m.target, m.applied = r.target, false
-	}
-	same := m.trace != nil && m.generation == r.obj.Generation && m.trace.Unchanged(tree)
-	if same && m.failure != nil && !r.pass.Requested {
-		return nil, m.failure
-	}
-	if same && m.applied && !r.pass.Requested && !r.due() {
-		return nil, nil
-	}
-	req, err := request(r.obj, tree)
-	if err != nil {
-		return nil, err
-	}
-	r.worked = true
-	result, err := build.Build(ctx, req)
-	if ctx.Err() != nil {
-		return nil, ctx.Err() // half a trace is none
-	}
-	m.generation, m.trace, m.failure, m.applied = r.obj.Generation, result.Trace, err, false
-	m.stands.Store(nil)
-	if err != nil {
-		return nil, err
-	}
-	m.digest = "sha256:" + result.Digest
-	return result, nil
 }
 
 // due tells whether the live objects call for a look although the declarations did not change.

@@ -14,7 +14,7 @@ import (
 )
 
 // request translates the spec into what the build needs.
-func request(obj *kustomizev1.Kustomization, tree *artifact.Tree) (build.Request, error) {
+func request(obj *kustomizev1.Kustomization, tree *artifact.Tree, in *inputs) (build.Request, error) {
 	req := build.Request{
 		Tree:                    tree,
 		Path:                    obj.Spec.Path,
@@ -23,6 +23,7 @@ func request(obj *kustomizev1.Kustomization, tree *artifact.Tree) (build.Request
 		NameSuffix:              obj.Spec.NameSuffix,
 		Components:              obj.Spec.Components,
 		IgnoreMissingComponents: obj.Spec.IgnoreMissingComponents,
+		Substitution:            in.substitution,
 	}
 	if m := obj.Spec.CommonMetadata; m != nil {
 		req.Labels, req.Annotations = m.Labels, m.Annotations
@@ -71,7 +72,6 @@ func refuse(obj *kustomizev1.Kustomization) error {
 		set   bool
 	}{
 		{"spec.decryption", obj.Spec.Decryption != nil},
-		{"spec.postBuild", obj.Spec.PostBuild != nil},
 		{"spec.ignore", len(obj.Spec.Ignore) > 0},
 	} {
 		if f.set {

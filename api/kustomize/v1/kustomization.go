@@ -18,6 +18,12 @@ const (
 	DeletionPolicyOrphan             = "Orphan"
 )
 
+// Substitute strategies.
+const (
+	SubstituteStrategyWithVariables = "WithVariables"
+	SubstituteStrategyAlways        = "Always"
+)
+
 // KustomizationSpec says what to build from which source, and how to apply it.
 type KustomizationSpec struct {
 	// DependsOn lists the Kustomizations that must be ready before this one is applied.

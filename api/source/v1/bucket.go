@@ -166,8 +166,10 @@ func (b *Bucket) CommonStatus() *meta.Status { return &b.Status.Status }
 // GetArtifact returns the last artifact; nil when there is none.
 func (b *Bucket) GetArtifact() *meta.Artifact { return b.Status.Artifact }
 
-// SetArtifact sets the last artifact.
-func (b *Bucket) SetArtifact(a *meta.Artifact) { b.Status.Artifact = a }
+// SetArtifact sets the last artifact, and where the newest is served.
+func (b *Bucket) SetArtifact(a *meta.Artifact) {
+	b.Status.Artifact, b.Status.URL = a, a.LatestURL()
+}
 
 // Schedule returns when and for how long the bucket is reconciled.
 func (b *Bucket) Schedule() meta.Schedule {

@@ -147,8 +147,10 @@ func (c *HelmChart) CommonStatus() *meta.Status { return &c.Status.Status }
 // GetArtifact returns the last artifact; nil when there is none.
 func (c *HelmChart) GetArtifact() *meta.Artifact { return c.Status.Artifact }
 
-// SetArtifact sets the last artifact.
-func (c *HelmChart) SetArtifact(a *meta.Artifact) { c.Status.Artifact = a }
+// SetArtifact sets the last artifact, and where the newest is served.
+func (c *HelmChart) SetArtifact(a *meta.Artifact) {
+	c.Status.Artifact, c.Status.URL = a, a.LatestURL()
+}
 
 // Schedule returns when and for how long the chart is reconciled.
 func (c *HelmChart) Schedule() meta.Schedule { return schedule(c.Spec.Interval, nil, c.Spec.Suspend) }

@@ -119,8 +119,10 @@ func (r *HelmRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 // GetArtifact returns the last artifact; nil when there is none.
 func (r *HelmRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
 
-// SetArtifact sets the last artifact.
-func (r *HelmRepository) SetArtifact(a *meta.Artifact) { r.Status.Artifact = a }
+// SetArtifact sets the last artifact, and where the newest is served.
+func (r *HelmRepository) SetArtifact(a *meta.Artifact) {
+	r.Status.Artifact, r.Status.URL = a, a.LatestURL()
+}
 
 // Schedule returns when and for how long the repository is reconciled. One in an OCI registry has no interval: nothing is
 // fetched of it but by its charts.

@@ -166,8 +166,10 @@ func (r *OCIRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 // GetArtifact returns the last artifact; nil when there is none.
 func (r *OCIRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
 
-// SetArtifact sets the last artifact.
-func (r *OCIRepository) SetArtifact(a *meta.Artifact) { r.Status.Artifact = a }
+// SetArtifact sets the last artifact, and where the newest is served.
+func (r *OCIRepository) SetArtifact(a *meta.Artifact) {
+	r.Status.Artifact, r.Status.URL = a, a.LatestURL()
+}
 
 // Schedule returns when and for how long the repository is reconciled.
 func (r *OCIRepository) Schedule() meta.Schedule {

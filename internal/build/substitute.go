@@ -1,0 +1,90 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/substitute"
+)
+
+// Substitution says which variables are replaced.
+type Substitution struct {
+	Variables map[string]string
+	Strict    bool // one that is not set and has no default is an error
+}
+
+// substituteAnnotation set to disabled, as a label or an annotation, leaves an object as it is.
+var substituteAnnotation = kustomizev1.GroupVersion.Group + "/substitute"
+
+// disabled tells whether an object opts out.
+func disabled(o *unstructured.Unstructured, what string) bool {
+	return strings.EqualFold(o.GetLabels()[what], "disabled") || strings.EqualFold(o.GetAnnotations()[what], "disabled")
+}
+
+// substitute replaces the variables in all objects, and tells all that is wrong at once.
+func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substitution) error {
+	missing := missing{where: map[string][]string{}}
+	var problems []error
+	for _, o := range objects {
+		if disabled(o, substituteAnnotation) {
+			continue
+		}
+		where := f.show(o)
+		for _, p := range substitute.Object(o.Object, s.Variables, s.Strict) {
+			if m := (*substitute.Missing)(nil); errors.As(p.Err, &m) {
+				missing.add(m.Names, p.Field+" of "+where)
+				continue
+			}
+			problems = append(problems, refusal("%s of %s", p.Field, where).Because(p.Err))
+		}
+	}
+	if len(problems) > 0 {
+		problems = append(problems, refusal("to keep braces as they are, write $${ for ${, or set the annotation %s: disabled", substituteAnnotation))
+	}
+	return join(append(missing.errors(), problems...))
+}
+
+// missing collects where variables are missing.
+type missing struct {
+	names []string
+	where map[string][]string
+}
+
+func (m *missing) add(names []string, where string) {
+	for _, n := range names {
+		if m.where[n] == nil {
+			m.names = append(m.names, n)
+		}
+		m.where[n] = append(m.where[n], where)
+	}
+}
+
+// maxMissing bounds how many variables are named.
+const maxMissing = 100
+
+// errors is one error that names every variable and the first place that needs it.
+func (m *missing) errors() []error {
+	if len(m.names) == 0 {
+		return nil
+	}
+	slices.Sort(m.names)
+	var texts []string
+	for i, n := range m.names {
+		if i == maxMissing {
+			texts = append(texts, fmt.Sprintf("and %d more", len(m.names)-maxMissing))
+			break
+		}
+		text := fmt.Sprintf("%s (%s", n, m.where[n][0])
+		if more := len(m.where[n]) - 1; more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+		texts = append(texts, text+")")
+	}
+	return []error{refusal("variables are not set: %s", strings.Join(texts, ", ")).
+		WithHint("Set them in spec.postBuild, give them defaults as in ${name:=value}, write $${ for a literal ${, or set the annotation %s: disabled", substituteAnnotation)}
+}

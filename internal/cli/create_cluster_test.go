@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// TestCreateStoresWhatItPrints creates an object of every kind while nobody reconciles: the cluster has what --export prints,
+// and `sluice export` gives it back.
+func TestCreateStoresWhatItPrints(t *testing.T) {
+	_, namespace := withDefinitions(t)
+	for _, line := range []string{
+		"source git app --url https://example.com/app --branch main --username me --password secret --label team=a",
+		"source oci app --url oci://registry.example.com/app --tag 1.0.0",
+		"source helm app --url https://charts.example.com --username me --password secret",
+		"source chart app --source HelmRepository/app --chart app",
+		"source bucket app --bucket-name deploy --endpoint s3.example.com --access-key AKIA --secret-key secret",
+	} {
+		words := append(strings.Fields(line), "-n", namespace)
+		t.Run(words[1], func(t *testing.T) {
+			printed := run(t, append([]string{"create", "--export"}, words...)...).wants(t, exitOK).out
+			r := at(t, append([]string{"create", "--timeout", "1s"}, words...)...).wants(t, exitFailed, "/app' created", "Are the controllers running?")
+			if strings.Contains(r.out+r.err, "secret") {
+				t.Errorf("the password is shown:\n%s%s", r.out, r.err)
+			}
+			want, err := decode([]byte(printed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := at(t, "export", words[0], words[1], "app", "-n", namespace).wants(t, exitOK).out
+			got, err := decode([]byte(back))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if missing := lacks(got[0].Object, want[len(want)-1].Object, ""); missing != "" {
+				t.Errorf("what is exported lacks %s of what was created:\n%s", missing, back)
+			}
+			for _, tooMuch := range []string{"status:", "uid:", "resourceVersion:", "managedFields:", "requestedAt"} {
+				if strings.Contains(back, tooMuch) {
+					t.Errorf("what is exported has %s:\n%s", tooMuch, back)
+				}
+			}
+			all := at(t, "export", words[0], words[1], "--all", "-n", namespace).wants(t, exitOK).out
+			if all != back {
+				t.Errorf("--all prints\n%s\nwant\n%s", all, back)
+			}
+		})
+	}
+	at(t, "export", "source", "git", "app", "none", "-n", namespace).wants(t, exitFailed, "none' not found")
+	at(t, "export", "source", "external", "--all", "-n", namespace).wants(t, exitOK, "no ExternalArtifact in namespace")
+}
+
+// lacks names the first field of want that have does not have so; nothing when it has all.
+func lacks(have, want any, path string) string {
+	if w, ok := want.(map[string]any); ok {
+		h, _ := have.(map[string]any)
+		for key, value := range w {
+			if missing := lacks(h[key], value, path+"."+key); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	}
+	if fmt.Sprint(have) != fmt.Sprint(want) {
+		return path
+	}
+	return ""
+}
+
+// TestCreateUpdates checks that a second run replaces what the first declared, and leaves alone what is others'.
+func TestCreateUpdates(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	create := func(flags string) result {
+		t.Helper()
+		line := "create source git app --url https://example.com/app --timeout 1s -n " + namespace + " " + flags
+		return at(t, strings.Fields(line)...)
+	}
+	create("--branch main --label team=a").wants(t, exitFailed, "app' created")
+	app := &sourcev1.GitRepository{}
+	app.Name, app.Namespace = "app", namespace
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(app), app); err != nil {
+		t.Fatal(err)
+	}
+	before := app.DeepCopy()
+	app.Annotations, app.Labels["owner"] = map[string]string{"example.com/note": "kept"}, "b"
+	if err := c.Patch(t.Context(), app, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	create("--tag v1 --label tier=web --username me --password x").wants(t, exitFailed, "Secret '"+namespace+"/app' created", "app' configured")
+	create("--tag v1 --label tier=web --username me --password x").wants(t, exitFailed, "Secret '"+namespace+"/app' unchanged", "app' unchanged")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(app), app); err != nil {
+		t.Fatal(err)
+	}
+	if ref := app.Spec.Reference; ref == nil || ref.Tag != "v1" || ref.Branch != "" {
+		t.Errorf("the reference is %+v, want the tag alone", ref)
+	}
+	if app.Annotations["example.com/note"] != "kept" || app.Labels["owner"] != "b" || app.Labels["team"] != "a" || app.Labels["tier"] != "web" {
+		t.Errorf("labels are %v, annotations %v", app.Labels, app.Annotations)
+	}
+	if request(app) == "" {
+		t.Error("an update does not ask for a reconcile: a failure of before would count")
+	}
+
+	at(t, "create", "secret", "git", "app", "--url", "https://example.com/app", "--bearer-token", "t", "-n", namespace).wants(t, exitOK, "Secret '"+namespace+"/app' configured")
+	s := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(app), s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Data) != 1 || string(s.Data["bearerToken"]) != "t" {
+		t.Errorf("the Secret holds %d keys, want the token alone", len(s.Data))
+	}
+
+	create("--provider azure --service-account a --interval 0.5s").wants(t, exitFailed)
+	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "--service-account", "a", "-n", namespace).
+		wants(t, exitFailed, "the cluster refuses GitRepository", "provider is 'azure' or 'aws'")
+	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "-n", "nowhere").wants(t, exitFailed, "there is no namespace 'nowhere'")
+	at(t, "create", "secret", "oci", "app", "--url", "example.com", "--username", "me", "--password", "x", "-n", namespace).
+		wants(t, exitFailed, "the cluster refuses Secret", "type")
+}
+
+// TestCreateWaits runs the whole way with real controllers: over HTTP, and over SSH with the keys of a host that was asked.
+func TestCreateWaits(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	controllers(t)
+	git, identity := sshServer(t)
+	commit := git.Commit("app", map[string]string{"a": "1"})
+	create := func(in, flags string) result {
+		t.Helper()
+		return runWith(t.Context(), in, strings.Fields("create source git "+flags+" --branch main -n "+namespace+" --kubeconfig "+testenv.Kubeconfig(t))...)
+	}
+	create("", "web --url "+git.URL+"/app.git").wants(t, exitOK, "web' created", "web' is ready", commit[:8])
+	create("", "web --url "+git.URL+"/none.git").wants(t, exitFailed, "web' configured", "web' is not ready")
+	create("", "web --url "+git.URL+"/app.git").wants(t, exitOK, "web' configured", "web' is ready")
+
+	shell := "shell --url " + git.SSHURL + "/app.git"
+	r := create("", shell+" --private-key-file "+identity).wants(t, exitOK, "trusted from now on", "Secret '"+namespace+"/shell' created", "shell' is ready", commit[:8])
+	if !strings.HasPrefix(r.out, "ssh-ed25519 ") || strings.Contains(r.out+r.err, "PRIVATE") {
+		t.Errorf("the output is %q, want the public key alone", r.out)
+	}
+	create("", shell).wants(t, exitOK, "taking the key of Secret 'shell'", "shell' is ready")
+
+	made := "made --url " + git.SSHURL + "/app.git"
+	r = create("n\n", made).wants(t, exitFailed, "made' was not created. Give the host the key", "[y/N]")
+	if !strings.HasPrefix(r.out, "ecdsa-sha2-nistp384 ") {
+		t.Errorf("the output is %q, want the public key", r.out)
+	}
+	s := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "made"}, s); err != nil || string(s.Data["identity.pub"]) != r.out {
+		t.Errorf("the key that was shown is not the one in the Secret (%v)", err)
+	}
+	create("", made).wants(t, exitFailed, "taking the key of Secret 'made'", "made' is not ready") // as the host knows another
+
+	args := []string{"delete", "source", "git", "web", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}
+	runWith(t.Context(), "n\n", args...).wants(t, exitFailed, "GitRepository '"+namespace+"/web' and its artifact", "nothing was deleted")
+	runWith(t.Context(), "y\n", args...).wants(t, exitOK, "web' deleted")
+	runWith(t.Context(), "", args...).wants(t, exitFailed, "web' not found")
+	for _, name := range []string{"shell", "made"} {
+		at(t, "delete", "source", "git", name, "--silent", "-n", namespace).wants(t, exitOK, name+"' deleted")
+	}
+}
+
+func TestDeleteWithoutControllers(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"url": "https://example.com", "interval": "1m"}}}
+	app.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.GitRepositoryKind))
+	app.SetName("app")
+	app.SetNamespace(namespace)
+	app.SetFinalizers([]string{"example.com/hold"})
+	if err := c.Create(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	at(t, "delete", "source", "git", "app", "--silent", "--timeout", "1s", "-n", namespace).wants(t, exitFailed, "is not gone after 1s", "Are the controllers running?")
+	before := app.DeepCopy()
+	app.SetFinalizers(nil)
+	if err := c.Patch(t.Context(), app, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}

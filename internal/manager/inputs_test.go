@@ -1,0 +1,107 @@
+package manager
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+func (s *system) put(o client.Object, name string) {
+	s.Helper()
+	o.SetNamespace(s.namespace)
+	o.SetName(name)
+	o.SetLabels(map[string]string{"reconcile.fluxcd.io/watch": "Enabled"})
+	s.create(o)
+}
+
+func (s *system) patch(o client.Object, name, patch string) {
+	s.Helper()
+	o.SetNamespace(s.namespace)
+	o.SetName(name)
+	if err := s.client.Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${one} ${two} ${three} ${four:=default} $five $${six}'}\n",
+		"b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: {kustomize.toolkit.fluxcd.io/substitute: disabled}}\ndata: {k: '${one}'}\n",
+		"c.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: c}\nspec: {ports: [{port: '${port}'}]}\n",
+	})
+	s.put(&corev1.ConfigMap{Data: map[string]string{"one": "cm", "two": "cm", "three": "cm", "port": "8080"}}, "vars")
+	s.put(&corev1.Secret{StringData: map[string]string{"two": "secret\n", "three": "secret"}}, "vars")
+	s.source("app")
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.PostBuild = &kustomizev1.PostBuild{
+			Substitute:     map[string]string{"three": "spec"},
+			SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"}, {Kind: "Secret", Name: "vars"}, {Kind: "Secret", Name: "none", Optional: true}},
+		}
+	})
+	s.ready("app", commit)
+	s.configMap("a", "cm secret spec default $five ${six}")
+	s.configMap("b", "${one}")
+
+	t.Log("a change of the Secret alone is followed at once")
+	s.patch(&corev1.Secret{}, "vars", `{"stringData":{"two":"changed"}}`)
+	s.configMap("a", "cm changed spec default $five ${six}")
+
+	t.Log("what is missing is named with its place, and no value of a Secret is told")
+	s.patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":null}}`)
+	s.fails(&kustomizev1.Kustomization{}, "app", "BuildFailed", "variables are not set: one (data.k of ConfigMap/"+s.namespace+"/a in a.yaml)")
+	s.patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":"x"}}`)
+	s.patch(&corev1.Secret{}, "vars", `{"stringData":{"port":"hunter2hunter2"}}`)
+	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "***")
+	k := &kustomizev1.Kustomization{}
+	if err := s.get(k, "app"); err != nil {
+		t.Fatal(err)
+	}
+	if said := apimeta.FindStatusCondition(k.Status.Conditions, "Ready").Message; strings.Contains(said, "hunter2") {
+		t.Errorf("a secret was told: %s", said)
+	}
+}
+
+func TestVariablesThatCannotBeReadAreNamed(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${x:=default}'}\n"})
+	s.source("app")
+	from := func(kind, name string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Spec.PostBuild = &kustomizev1.PostBuild{SubstituteFrom: []meta.SubstituteReference{{Kind: kind, Name: name}}}
+		}
+	}
+	s.put(&corev1.Secret{StringData: map[string]string{"tls.crt": "hunter2hunter2"}}, "tls")
+	s.sync("none", "app", "", from("ConfigMap", "none"))
+	s.sync("name", "app", "", from("Secret", "tls"))
+	s.fails(&kustomizev1.Kustomization{}, "none", "BuildFailed", "ConfigMap '"+s.namespace+"/none' of spec.postBuild.substituteFrom not found")
+	s.fails(&kustomizev1.Kustomization{}, "name", "BuildFailed", `key "tls.crt" of Secret`)
+
+	t.Log("the ConfigMap that was missing wakes it; without variables the text stays, unless the strategy says otherwise")
+	s.put(&corev1.ConfigMap{}, "none")
+	s.ready("none", commit)
+	s.configMap("a", "${x:=default}")
+	s.patch(&kustomizev1.Kustomization{}, "none", `{"spec":{"postBuild":{"substituteStrategy":"Always"}}}`)
+	s.configMap("a", "default")
+}
+
+func TestFeatureGateDecidesOverTheFlag(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "false": false, "": true} {
+		o := Options{StrictSubstitutions: true, FeatureGates: map[string]string{"StrictPostBuildSubstitutions": value}}
+		if o.strictSubstitutions() != want {
+			t.Errorf("%q: %v", value, !want)
+		}
+	}
+	o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{"Some": "maybe"}}
+	if err := o.validate(); err == nil || !strings.Contains(err.Error(), "Some") {
+		t.Error(errors.Join(err, errors.New("a gate that is neither on nor off passed")))
+	}
+}

@@ -1,0 +1,212 @@
+package helm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// maxDependencies bounds the charts that one build fetches or loads.
+const maxDependencies = 100
+
+// dependencies completes charts of a tree.
+type dependencies struct {
+	tree    *artifact.Tree
+	options Options
+	loaded  int
+	depth   int
+}
+
+// load reads the chart in a directory and adds the dependencies that it declares and does not bring in charts/: by
+// Chart.lock where there is one, in the newest version that is admitted otherwise.
+func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, error) {
+	c, err := loadDir(d.tree, dir, d.options.Limits)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := locked(c)
+	if err != nil {
+		return nil, unresolved(c, err).WithHint("Run helm dependency update and commit Chart.lock").Final()
+	}
+	brought := c.Dependencies()
+	var chosen []*chart.Chart
+	for _, w := range wanted {
+		if i := slices.IndexFunc(brought, func(b *chart.Chart) bool { return satisfies(b, w) }); i >= 0 {
+			chosen = append(chosen, brought[i])
+			continue
+		}
+		add, err := d.fetch(ctx, dir, w)
+		if err != nil {
+			f := unresolved(c, fmt.Errorf("'%s' %s: %w", w.Name, w.Version, err))
+			if cause := fault.As(err); cause != nil {
+				f.Terminal, f.RetryAfter = cause.Terminal, cause.RetryAfter
+			}
+			return nil, f
+		}
+		chosen = append(chosen, add)
+	}
+	// Charts that nothing declares stay; other versions of what is declared go.
+	for _, b := range brought {
+		if !slices.ContainsFunc(wanted, func(w *chart.Dependency) bool { return w.Name == b.Name() }) {
+			chosen = append(chosen, b)
+		}
+	}
+	c.SetDependencies(unique(chosen)...)
+	return c, nil
+}
+
+// unique drops the second of what two aliases share.
+func unique(charts []*chart.Chart) []*chart.Chart {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(charts, func(c *chart.Chart) bool {
+		key := c.Name() + " " + c.Metadata.Version
+		again := seen[key]
+		seen[key] = true
+		return again
+	})
+}
+
+func unresolved(c *chart.Chart, err error) *fault.Fault {
+	return fault.New(sourcev1.DependencyBuildErrorReason, "cannot complete the dependencies of chart '%s'", c.Name()).Because(err)
+}
+
+func satisfies(c *chart.Chart, w *chart.Dependency) bool {
+	return c.Name() == w.Name && admitted(c.Metadata.Version, w.Version) == nil
+}
+
+// admitted checks a version against a dependency's range.
+func admitted(version, constraint string) error {
+	if constraint == "" || version == constraint {
+		return nil
+	}
+	admits, err := semver.NewConstraint(constraint)
+	if err != nil {
+		return fmt.Errorf("%q is neither a version nor a range of versions", constraint)
+	}
+	v, err := semver.NewVersion(version)
+	if err != nil {
+		return fmt.Errorf("%q is no version", version)
+	}
+	if !admits.Check(v) {
+		return fmt.Errorf("version %s is there, which %q does not admit", version, constraint)
+	}
+	return nil
+}
+
+// locked returns what the chart declares, in the versions of its lock.
+func locked(c *chart.Chart) ([]*chart.Dependency, error) {
+	declared := c.Metadata.Dependencies
+	if c.Lock == nil {
+		return declared, nil
+	}
+	if len(c.Lock.Dependencies) != len(declared) || !inSync(c) {
+		return nil, fmt.Errorf("the lock is not of the dependencies that the chart declares")
+	}
+	wanted := make([]*chart.Dependency, len(declared))
+	for i, l := range c.Lock.Dependencies {
+		if l == nil || l.Name != declared[i].Name {
+			return nil, fmt.Errorf("the lock is not of the dependencies that the chart declares")
+		}
+		wanted[i] = &chart.Dependency{Name: l.Name, Version: l.Version, Repository: declared[i].Repository}
+	}
+	return wanted, nil
+}
+
+// inSync compares the lock's digest with that of the dependencies, as Helm makes it, and for old charts as Helm 2 did.
+func inSync(c *chart.Chart) bool {
+	digest := func(what any) string {
+		text, err := json.Marshal(what)
+		if err != nil {
+			return ""
+		}
+		sum := sha256.Sum256(text)
+		return "sha256:" + hex.EncodeToString(sum[:])
+	}
+	declared := c.Metadata.Dependencies
+	if c.Lock.Digest == digest([2][]*chart.Dependency{declared, c.Lock.Dependencies}) {
+		return true
+	}
+	return c.Metadata.APIVersion == chart.APIVersionV1 &&
+		c.Lock.Digest == digest(map[string][]*chart.Dependency{"dependencies": declared})
+}
+
+// fetch gets one dependency of the chart in dir.
+func (d *dependencies) fetch(ctx context.Context, dir string, w *chart.Dependency) (*chart.Chart, error) {
+	if d.loaded++; d.loaded > maxDependencies {
+		return nil, fmt.Errorf("there are more than %d", maxDependencies)
+	}
+	scheme, rest, _ := strings.Cut(w.Repository, "://")
+	switch {
+	case w.Repository == "":
+		return nil, fault.New("", "it is not in charts/, and the dependency names no repository").Final()
+	case scheme == "file":
+		return d.local(ctx, dir, rest, w)
+	case scheme == "http", scheme == "https", scheme == "oci":
+		return d.remote(ctx, w)
+	default:
+		return nil, fault.New("", "its repository '%s' is no URL of file://, http://, https:// or oci://", fault.RedactURL(w.Repository)).
+			WithHint("Names of repositories are those of a helm client: write the URL").Final()
+	}
+}
+
+// local loads a chart at a path relative to the one that needs it, inside the tree.
+func (d *dependencies) local(ctx context.Context, dir, at string, w *chart.Dependency) (*chart.Chart, error) {
+	full := path.Join(dir, at)
+	if path.IsAbs(at) || !fs.ValidPath(full) {
+		return nil, fault.New("", "the path '%s' leads out of the source", at).Final()
+	}
+	if d.depth++; d.depth > maxDepth {
+		return nil, fault.New("", "charts need each other in a circle, or go deeper than %d", maxDepth).Final()
+	}
+	defer func() { d.depth-- }()
+	info, err := d.tree.Stat(full)
+	if err != nil {
+		return nil, err
+	}
+	var c *chart.Chart
+	if info.IsDir() {
+		c, err = d.load(ctx, full)
+	} else {
+		c, err = loadFile(d.tree, full, d.options.Limits)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Name() != w.Name {
+		return nil, fmt.Errorf("chart '%s' is at '%s'", c.Name(), full)
+	}
+	return c, admitted(c.Metadata.Version, w.Version)
+}
+
+func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.Chart, error) {
+	repository, err := d.options.Repository(ctx, w.Repository)
+	if err != nil {
+		return nil, err
+	}
+	offer, err := repository.Find(ctx, w.Name, w.Version)
+	if err != nil {
+		return nil, err
+	}
+	data, err := repository.Pull(ctx, offer)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Load(data, d.options.Limits)
+	if err != nil {
+		return nil, err
+	}
+	return c, matches(c, offer)
+}

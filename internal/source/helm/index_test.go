@@ -1,0 +1,315 @@
+package helm
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	repo "helm.sh/helm/v4/pkg/repo/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const indexLimit = 1 << 20
+
+func parse(t *testing.T, text string) *Index {
+	t.Helper()
+	i, err := ParseIndex(strings.NewReader(text), indexLimit)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return i
+}
+
+func versions(entries []Entry) []string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Version)
+	}
+	return out
+}
+
+// TestIndexLayouts reads the same index in the layouts that generators write.
+func TestIndexLayouts(t *testing.T) {
+	want := map[string][]Entry{
+		"app": {{"2.0.0", "aa", "https://h/app-2.0.0.tgz"}, {"1.0.0", "", "app-1.0.0.tgz"}},
+		"db":  {{"0.1.0", "", "db.tgz"}},
+	}
+	for name, text := range map[string]string{
+		"helm": `apiVersion: v1
+entries:
+  app:
+  - apiVersion: v2
+    description: |
+      version: 9.9.9
+      # no comment
+
+      urls:
+    version: 1.0.0
+    urls:
+    - app-1.0.0.tgz
+  - created: "2026-01-01T00:00:00Z"
+    digest: sha256:AA
+    maintainers:
+    - name: x
+      version: 8.8.8
+    urls:
+    - https://h/app-2.0.0.tgz
+    - https://mirror/app-2.0.0.tgz
+    version: 2.0.0
+  db:
+  - urls:
+    - db.tgz
+    version: 0.1.0
+generated: "2026-01-01T00:00:00Z"
+publicKeys:
+- abc
+`,
+		"indented, quoted, with comments": `%YAML 1.1
+---
+# made by hand
+"apiVersion": "v1"
+serverInfo: {
+}
+"entries":   # all of them
+    # the first
+
+    'app':
+      -
+        "version": "1.0.0"
+        'urls': [app-1.0.0.tgz]
+      # between
+      - {version: 2.0.0, urls: [https://h/app-2.0.0.tgz], digest: aa,
+         name: app}
+    "db":
+      - name: db
+        version:
+          0.1.0
+        urls:
+          - "db.tgz"
+...
+apiVersion: nothing is read here
+`,
+		"flow": `apiVersion: v1
+entries: {app: [{version: 1.0.0, urls: [app-1.0.0.tgz]}, {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}],
+  db: [{version: 0.1.0, urls: [db.tgz]}]}
+`,
+		"a list of a chart in flow style": `apiVersion: v1
+entries:
+  app: [{version: 1.0.0, urls: [app-1.0.0.tgz]},
+    {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}]
+  db:
+  - version: 0.1.0
+    urls: [db.tgz]
+`,
+		"json": `
+{"generated": null, "serverInfo": {"a": [{"entries": {}}]}, "entries": {
+  "app": [{"version": "1.0.0", "urls": ["app-1.0.0.tgz"], "maintainers": [{"version": "7.0.0"}]},
+          {"version": "2.0.0", "digest": "aa", "urls": ["https://h/app-2.0.0.tgz"]}],
+  "db": [{"version": "0.1.0", "urls": ["db.tgz"]}]}, "apiVersion": "v1"}
+`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, text := range []string{text, "\xEF\xBB\xBF" + text, strings.ReplaceAll(text, "\n", "\r\n"), strings.TrimRight(text, "\n")} {
+				if diff := cmp.Diff(want, parse(t, text).charts); diff != "" {
+					t.Fatal(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestIndexTolerates(t *testing.T) {
+	i := parse(t, `apiVersion: v1
+entries:
+  empty: []
+  nothing:
+  app:
+  - version: 1.0.0
+    urls: [first.tgz]
+  - version: 1.0.0
+    urls: [second.tgz]
+  - version: not a version
+    urls: [x.tgz]
+  - version: 3.0.0
+  - null
+  -
+  - urls: [x.tgz]
+  - version: 2
+    urls: [two.tgz]
+`)
+	want := []Entry{{"2", "", "two.tgz"}, {"1.0.0", "", "first.tgz"}, {"1.0.0", "", "second.tgz"}}
+	if diff := cmp.Diff(want, i.charts["app"]); diff != "" {
+		t.Error(diff)
+	}
+	if i.Skipped != 5 {
+		t.Errorf("skipped %d entries, want 5", i.Skipped)
+	}
+	if _, err := i.Find("empty", ""); err == nil {
+		t.Error("a chart without versions was found")
+	}
+}
+
+func TestIndexRefuses(t *testing.T) {
+	long := strings.Repeat("x", maxPiece)
+	for name, test := range map[string]struct{ text, want string }{
+		"nothing":                {"", "empty"},
+		"white space":            {" \n\n ", "empty"},
+		"a web page":             {"<!DOCTYPE html>\n<html></html>\n", "line 1: not a key"},
+		"no apiVersion":          {"entries: {}\n", "no apiVersion"},
+		"no entries":             {"apiVersion: v1\n", "no entries"},
+		"entries twice":          {"apiVersion: v1\nentries: {}\nentries: {}\n", "twice"},
+		"a chart twice":          {"apiVersion: v1\nentries:\n  a: []\n  a: []\n", "twice"},
+		"a chart twice, JSON":    {`{"apiVersion":"v1","entries":{"a":[],"a":[]}}`, "twice"},
+		"a key twice":            {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    version: 2.0.0\n", "already defined"},
+		"a mapping for a list":   {"apiVersion: v1\nentries:\n  a:\n    version: 1.0.0\n", "line 4: not an entry"},
+		"a text for a list":      {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls: x\n", "cannot unmarshal"},
+		"a list for an object":   {`{"apiVersion":"v1","entries":[]}`, "{ is expected"},
+		"tabs":                   {"apiVersion: v1\nentries:\n\ta: []\n", "not a key"},
+		"odd indentation":        {"apiVersion: v1\nentries:\n   a: []\n  b: []\n", "line 4: indented otherwise"},
+		"a bomb of aliases":      {"apiVersion: v1\nentries:\n  a:\n  - &a {urls: [x]}\n  - *a\n", "unknown anchor"},
+		"broken JSON":            {`{"apiVersion":"v1","entries":{"a":[`, "EOF"},
+		"JSON and more":          {`{"apiVersion":"v1","entries":{}} {}`, "follows after its end"},
+		"a long line":            {"apiVersion: v1\nentries:\n  a:\n  - version: " + long, "more than 1048576 bytes"},
+		"a large piece":          {"apiVersion: v1\nentries: {a: [\n" + strings.Repeat("  {version: 1.0.0},\n", 60_000) + "]}", "in one piece"},
+		"a large entry":          {"apiVersion: v1\nentries:\n  a:\n  - urls:\n" + strings.Repeat("    - http://a.b/c\n", 60_000), "has more than"},
+		"a large text in JSON":   {`{"apiVersion":"v1","x":"` + long + long + `","entries":{}}`, "more than 1048576 bytes"},
+		"not UTF-8 in a version": {"apiVersion: v1\nentries:\n  a:\n  - version: \"\xff\"\n", "UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseIndex(strings.NewReader(test.text), 4<<20)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+	if _, err := ParseIndex(strings.NewReader("apiVersion: v1\nentries: {}\n#"+long), 1000); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+		t.Errorf("an index beyond the limit: %v", err)
+	}
+	broken := errors.New("connection lost")
+	if _, err := ParseIndex(io.MultiReader(strings.NewReader("apiVersion: v1\n"), errReader{broken}), indexLimit); !errors.Is(err, broken) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+}
+
+type errReader struct{ err error }
+
+func (r errReader) Read([]byte) (int, error) { return 0, r.err }
+
+func TestFind(t *testing.T) {
+	i := parse(t, `apiVersion: v1
+entries:
+  app:
+  - {version: 1.2.3, urls: [a]}
+  - {version: v1.10.0, urls: [a]}
+  - {version: 2.0.0-rc.1, urls: [a]}
+  - {version: 1.9.0+build.7, urls: [a]}
+  - {version: 0.9.0, urls: [a]}
+`)
+	for constraint, want := range map[string]string{
+		"": "v1.10.0", "*": "v1.10.0", "1.x": "v1.10.0", "~1.2": "1.2.3", "<1.10": "1.9.0+build.7", ">=2.0.0-0": "2.0.0-rc.1",
+		"2.0.0-rc.1": "2.0.0-rc.1", "1.9.0": "1.9.0+build.7", "1.9.0+build.7": "1.9.0+build.7", "^0.9 || ^3": "0.9.0", "1.10.0": "v1.10.0",
+		">=2": "", "4.0.0": "", "latest": "",
+	} {
+		e, err := i.Find("app", constraint)
+		if e.Version != want || (err != nil) != (want == "") {
+			t.Errorf("%q: found %q, %v; want %q", constraint, e.Version, err, want)
+		}
+	}
+	if _, err := i.Find("other", "*"); err == nil {
+		t.Error("found a chart that is not there")
+	}
+}
+
+// FuzzParseIndex looks for input that breaks the reader, and holds what it finds against what it promises.
+func FuzzParseIndex(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls:\n    - x\n"))
+	f.Add([]byte(`{"apiVersion":"v1","entries":{"a":[{"version":"1.0.0","urls":["x"]}]}}`))
+	f.Add([]byte("apiVersion: v1\nentries: {a: [{version: 1, urls: [b]}]}\n---\n"))
+	f.Add([]byte("\"apiVersion\": 'v1'\n'entries':\n \"a\\u00e4\":\n  -\n   - x\n  - *a\n  - ? b\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		i, err := ParseIndex(bytes.NewReader(data), 1<<16)
+		if err != nil {
+			return
+		}
+		for name, entries := range i.charts {
+			for n, e := range entries {
+				if e.URL == "" {
+					t.Fatalf("%q has a version without URL", name)
+				}
+				if found, err := i.Find(name, e.Version); err != nil || found.Version != e.Version {
+					t.Fatalf("%q: version %q finds %q, %v", name, e.Version, found.Version, err)
+				}
+				if n > 0 && !slices.IsSortedFunc(newestFirst(entries[n-1:n+1]), func(a, b Entry) int { return cmpEntries(entries, a, b) }) {
+					t.Fatalf("%q is not sorted: %q", name, versions(entries))
+				}
+			}
+		}
+	})
+}
+
+func cmpEntries(entries []Entry, a, b Entry) int {
+	return slices.Index(entries, a) - slices.Index(entries, b)
+}
+
+// FuzzIndexLikeHelm writes indexes as Helm does, with texts that look like an index, and reads them as Helm does.
+func FuzzIndexLikeHelm(f *testing.F) {
+	f.Add("app", "1.0.0", "a description", "https://h/app.tgz", true)
+	f.Add("app", "1.0.0-rc.1+b", "version: 2.0.0\n  - version: 3.0.0\nurls:\n- x", "app.tgz", false)
+	f.Add("a: b", "v2", "\n\n  # \"quoted\" 'text' \t |\n>", "{app}.tgz", false)
+	f.Add("- x", "1", "... --- é\u2028\u0085", "'", false)
+	f.Add("null", "0x10", strings.Repeat("long words ", 100), "~", false)
+	f.Fuzz(func(t *testing.T, name, version, description, url string, asJSON bool) {
+		md := &chart.Metadata{APIVersion: "v2", Name: "n", Version: version, Description: description, Annotations: map[string]string{description: description, "version": "1"}}
+		index := repo.NewIndexFile()
+		index.Entries[name] = repo.ChartVersions{
+			{Metadata: md, URLs: []string{url, "second"}, Digest: "aa"},
+			{Metadata: &chart.Metadata{APIVersion: "v2", Name: "n", Version: "0.0.1", Description: description}, URLs: []string{"x"}},
+		}
+		index.Annotations = map[string]string{description: description}
+		marshal := yaml.Marshal
+		if asJSON {
+			marshal = json.Marshal
+		}
+		text, err := marshal(index)
+		if err != nil {
+			return
+		}
+		file := filepath.Join(t.TempDir(), "index.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := repo.LoadIndexFile(file)
+		if err != nil {
+			return
+		}
+		ours, err := ParseIndex(bytes.NewReader(text), indexLimit)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		for name, want := range theirs.Entries {
+			want = slices.DeleteFunc(slices.Clone(want), func(v *repo.ChartVersion) bool { return v.URLs[0] == "" })
+			got := ours.charts[name]
+			var a, b []string
+			for _, v := range want {
+				a = append(a, fmt.Sprint(v.Version, " ", v.Digest, " ", v.URLs[0]))
+			}
+			for _, e := range got {
+				b = append(b, fmt.Sprint(e.Version, " ", e.Digest, " ", e.URL))
+			}
+			slices.Sort(a)
+			slices.Sort(b)
+			if !slices.Equal(a, b) {
+				t.Fatalf("%q: %q, Helm reads %q\n%s", name, b, a, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package helm
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/ignore"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+)
+
+// What a chart may unpack to, with all the charts that it brings.
+const (
+	maxUnpacked = 100 << 20 // bytes
+	maxFiles    = 10_000
+	maxDepth    = 16 // of charts in charts, and 4 times that of directories
+)
+
+var utf8bom = []byte{0xEF, 0xBB, 0xBF}
+
+// epoch is the time of every file of a chart that is built, so that the same content gives the same bytes.
+var epoch = time.Unix(0, 0).UTC()
+
+// files collects the files of a chart within bounds. Packaged charts in charts/ are unpacked in their place.
+type files struct {
+	limits Limits
+	left   int64
+	all    []*archive.BufferedFile
+	names  map[string]bool // in lower case
+}
+
+func newFiles(l Limits) *files {
+	return &files{limits: l, left: maxUnpacked, names: map[string]bool{}}
+}
+
+// Load reads a packaged chart. Archives that lead out of their folder, hold anything but files, or unpack to more than the
+// limits are refused, those in charts/ included.
+func Load(data []byte, l Limits) (*chart.Chart, error) {
+	f := newFiles(l)
+	if err := f.archive("", data, 0); err != nil {
+		return nil, err
+	}
+	return f.chart()
+}
+
+func (f *files) chart() (*chart.Chart, error) {
+	c, err := loader.LoadFiles(f.all)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// add adds one file. The name is valid by io/fs.
+func (f *files) add(name string, data []byte, depth int) error {
+	if len(f.all) >= maxFiles {
+		return fmt.Errorf("the chart has more than %d files", maxFiles)
+	}
+	lower := strings.ToLower(name)
+	if f.names[lower] {
+		return fmt.Errorf("the chart has the file %.100q twice, or another that differs in case only", name)
+	}
+	f.names[lower] = true
+	if isPackagedSubchart(name) {
+		return f.archive(strings.TrimSuffix(name, ".tgz")+"/", data, depth+1)
+	}
+	f.all = append(f.all, &archive.BufferedFile{Name: name, ModTime: epoch, Data: bytes.TrimPrefix(data, utf8bom)})
+	return nil
+}
+
+// isPackagedSubchart tells charts/NAME.tgz, and such of charts in charts/. Helm passes over names that start with _ or a dot.
+func isPackagedSubchart(name string) bool {
+	for {
+		rest, ok := strings.CutPrefix(name, "charts/")
+		if !ok || rest == "" || rest[0] == '_' || rest[0] == '.' {
+			return false
+		}
+		_, below, folder := strings.Cut(rest, "/")
+		if !folder {
+			return strings.HasSuffix(rest, ".tgz")
+		}
+		name = below
+	}
+}
+
+// archive adds the files of a packaged chart below prefix.
+func (f *files) archive(prefix string, data []byte, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("charts in charts go deeper than %d", maxDepth)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("not a packaged chart: %w", err)
+	}
+	t := tar.NewReader(z)
+	for n := 0; ; n++ {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("not a packaged chart: %w", err)
+		}
+		if n >= 2*maxFiles {
+			return fmt.Errorf("the archive has more than %d entries", 2*maxFiles)
+		}
+		if h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader {
+			continue
+		}
+		name, err := entryName(h)
+		if err != nil {
+			return err
+		}
+		content, err := f.read(name, t, h.Size)
+		if err != nil {
+			return err
+		}
+		if err := f.add(prefix+name, content, depth); err != nil {
+			return err
+		}
+	}
+}
+
+// read reads a file of a stated size.
+func (f *files) read(name string, r io.Reader, size int64) ([]byte, error) {
+	if size > f.limits.File {
+		return nil, fmt.Errorf("the chart's file %.100q has more than %d bytes", name, f.limits.File)
+	}
+	if f.left -= size; f.left < 0 {
+		return nil, fmt.Errorf("the chart unpacks to more than %d bytes", maxUnpacked)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, fmt.Errorf("the chart's file %.100q: %w", name, err)
+	}
+	return data, nil
+}
+
+// entryName returns an entry's name in the chart: without the folder that the archive holds.
+func entryName(h *tar.Header) (string, error) {
+	if h.Typeflag != tar.TypeReg {
+		return "", fmt.Errorf("the chart's entry %.100q is of type %q: only files are allowed", h.Name, h.Typeflag)
+	}
+	if !utf8.ValidString(h.Name) {
+		return "", fmt.Errorf("the chart's entry %.100q has no name in UTF-8", h.Name)
+	}
+	full := strings.ReplaceAll(h.Name, `\`, "/") // as written on Windows
+	_, name, found := strings.Cut(path.Clean(full), "/")
+	if path.IsAbs(full) || !fs.ValidPath(path.Clean(full)) || strings.Contains(name, ":/") {
+		return "", fmt.Errorf("the chart's entry %.100q leads out of it", h.Name)
+	}
+	if !found {
+		return "", fmt.Errorf("the chart's entry %.100q is in no folder", h.Name)
+	}
+	return name, nil
+}
+
+// loadDir reads the chart in a directory of a tree, without what its .helmignore names. Symlinks are followed inside the tree.
+func loadDir(tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
+	rules := ignore.Empty()
+	if text, err := tree.ReadFile(path.Join(dir, ignore.HelmIgnore)); err == nil {
+		if rules, err = ignore.Parse(bytes.NewReader(text)); err != nil {
+			return nil, fmt.Errorf("%s: %w", ignore.HelmIgnore, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	rules.AddDefaults()
+	w := &walk{newFiles(l), tree, dir, rules}
+	if err := w.dir("", 0); err != nil {
+		return nil, err
+	}
+	return w.files.chart()
+}
+
+// walk collects the files below a directory of a tree.
+type walk struct {
+	*files
+	tree  *artifact.Tree
+	root  string
+	rules *ignore.Rules
+}
+
+func (w *walk) dir(name string, depth int) error {
+	if depth > 4*maxDepth {
+		return fmt.Errorf("the chart's directories go deeper than %d: do symlinks lead in a circle?", 4*maxDepth)
+	}
+	entries, err := w.tree.ReadDir(path.Join(w.root, name))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := w.entry(path.Join(name, e.Name()), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) entry(name string, depth int) error {
+	at := path.Join(w.root, name)
+	info, err := w.tree.Stat(at)
+	if err != nil {
+		return err
+	}
+	switch {
+	case w.rules.Ignore(name, info):
+		return nil
+	case info.IsDir():
+		return w.dir(name, depth+1)
+	}
+	if info.Size() > w.limits.File {
+		return fmt.Errorf("the chart's file %.100q has more than %d bytes", name, w.limits.File)
+	}
+	if len(w.all) >= maxFiles {
+		return fmt.Errorf("the chart has more than %d files", maxFiles)
+	}
+	data, err := w.tree.ReadFile(at)
+	if err != nil {
+		return err
+	}
+	if data, err = w.read(name, bytes.NewReader(data), int64(len(data))); err != nil {
+		return err
+	}
+	return w.add(name, data, 0)
+}

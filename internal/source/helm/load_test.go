@@ -1,0 +1,132 @@
+package helm
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"strings"
+	"testing"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+)
+
+func TestLoad(t *testing.T) {
+	inner := packaged(t, newChart("inner", "0.1.0", newChart("innermost", "0.0.1")))
+	data := archiveOf(t,
+		tar.Header{Name: "app/", Typeflag: tar.TypeDir},
+		tar.Header{Name: "app/Chart.yaml", Uname: "\xEF\xBB\xBF" + chartYAML},
+		tar.Header{Name: `app\templates\windows.yaml`, Uname: "kind: X\n"},
+		tar.Header{Name: "app/charts/inner-0.1.0.tgz", Uname: string(inner)},
+		tar.Header{Name: "app/charts/_hidden.tgz", Uname: "not an archive"},
+		tar.Header{Name: "app/files/charts/data.tgz", Uname: "not a chart"},
+	)
+	c, err := Load(data, DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name() != "app" || len(c.Templates) != 1 || c.Templates[0].Name != "templates/windows.yaml" {
+		t.Errorf("%+v", c)
+	}
+	if len(c.Dependencies()) != 1 || c.Dependencies()[0].Dependencies()[0].Name() != "innermost" {
+		t.Errorf("%+v", c.Dependencies())
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	chartFile := tar.Header{Name: "app/Chart.yaml", Uname: chartYAML}
+	bomb := strings.Repeat("\x00", 5<<20)
+	nested := []byte("end")
+	for range maxDepth + 2 {
+		nested = archiveOf(t, chartFile, tar.Header{Name: "app/charts/x.tgz", Uname: string(nested)})
+	}
+	many := []tar.Header{chartFile}
+	for i := range maxFiles {
+		many = append(many, tar.Header{Name: fmt.Sprint("app/", i)})
+	}
+	var empty bytes.Buffer
+	z := gzip.NewWriter(&empty)
+	w := tar.NewWriter(z)
+	for range 2*maxFiles + 1 {
+		if err := w.WriteHeader(&tar.Header{Name: "app/d/", Typeflag: tar.TypeDir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	z.Close()
+	shells := []tar.Header{chartFile}
+	for _, n := range strings.Split("abcdefghijklmnopqrstu", "") { // 21 times 5 MiB, each small when packed
+		inner := archiveOf(t, chartFile, tar.Header{Name: "app/bomb", Uname: bomb})
+		shells = append(shells, tar.Header{Name: "app/charts/" + n + ".tgz", Uname: string(inner)})
+	}
+	truncated := packaged(t, newChart("app", "1.0.0"))
+	for name, test := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"no archive":               {[]byte("<html>"), "not a packaged chart"},
+		"a truncated archive":      {truncated[:len(truncated)/2], "unexpected EOF"},
+		"no Chart.yaml":            {archiveOf(t, tar.Header{Name: "app/values.yaml"}), "Chart.yaml"},
+		"Chart.yaml in no folder":  {archiveOf(t, tar.Header{Name: "Chart.yaml", Uname: chartYAML}), "in no folder"},
+		"a path out":               {archiveOf(t, chartFile, tar.Header{Name: "app/../../etc/passwd"}), "leads out"},
+		"a path out, Windows":      {archiveOf(t, chartFile, tar.Header{Name: `app\..\..\x`}), "leads out"},
+		"an absolute path":         {archiveOf(t, chartFile, tar.Header{Name: "/etc/passwd"}), "leads out"},
+		"a drive":                  {archiveOf(t, chartFile, tar.Header{Name: "app/c:/x"}), "leads out"},
+		"a symlink":                {archiveOf(t, chartFile, tar.Header{Name: "app/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), "only files"},
+		"a hard link":              {archiveOf(t, chartFile, tar.Header{Name: "app/x", Typeflag: tar.TypeLink, Linkname: "app/Chart.yaml"}), "only files"},
+		"a device":                 {archiveOf(t, chartFile, tar.Header{Name: "app/x", Typeflag: tar.TypeChar}), "only files"},
+		"a file twice":             {archiveOf(t, chartFile, chartFile), "twice"},
+		"case only":                {archiveOf(t, chartFile, tar.Header{Name: "app/chart.yaml"}), "differs in case only"},
+		"not UTF-8":                {archiveOf(t, chartFile, tar.Header{Name: "app/\xff"}), "UTF-8"},
+		"a large file":             {archiveOf(t, chartFile, tar.Header{Name: "app/x", Uname: bomb + "x"}), "more than 5242880 bytes"},
+		"many files":               {archiveOf(t, many...), "more than 10000 files"},
+		"many directories":         {empty.Bytes(), "more than 20000 entries"},
+		"charts in charts":         {nested, "deeper than 16"},
+		"bombs in charts":          {archiveOf(t, shells...), "unpacks to more than"},
+		"no version":               {archiveOf(t, tar.Header{Name: "app/Chart.yaml", Uname: "apiVersion: v2\nname: app\nversion: x\n"}), "version"},
+		"a name that leads out":    {archiveOf(t, tar.Header{Name: "app/Chart.yaml", Uname: "apiVersion: v2\nname: ../x\nversion: 1.0.0\n"}), "invalid"},
+		"a bomb of YAML's aliases": {archiveOf(t, chartFile, tar.Header{Name: "app/values.yaml", Uname: aliasBomb()}), "excessive aliasing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load(test.data, DefaultLimits)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %.300v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func aliasBomb() string {
+	text := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+	for i := range 9 {
+		a, b := string(rune('0'+i)), string(rune('1'+i))
+		text += "a" + b + ": &a" + b + " [" + strings.TrimSuffix(strings.Repeat("*a"+a+",", 10), ",") + "]\n"
+	}
+	return text
+}
+
+// FuzzLoad looks for packages that break the reader, or that come out larger than the bounds.
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(chartYAML), "templates/x.yaml", []byte("a: b"))
+	f.Add([]byte(chartYAML), "values.yaml", []byte("a: &a [*a]"))
+	f.Add([]byte(chartYAML), "charts/x/Chart.yaml", []byte(chartYAML))
+	f.Add([]byte("dependencies: [null]\n"+chartYAML), "Chart.lock", []byte("dependencies: [null]"))
+	f.Fuzz(func(t *testing.T, first []byte, name string, second []byte) {
+		files := newFiles(Limits{File: 1 << 16})
+		if files.add("Chart.yaml", first, 0) != nil || files.add(name, second, 0) != nil {
+			return
+		}
+		c, err := files.chart()
+		if err != nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Fatalf("an invalid chart was accepted: %v", err)
+		}
+		if _, err := locked(c); err == nil {
+			for _, w := range c.Metadata.Dependencies {
+				satisfies(&chart.Chart{Metadata: &chart.Metadata{Name: w.Name, Version: "1.0.0"}}, w)
+			}
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package helm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"helm.sh/helm/v4/pkg/provenance"
+)
+
+// newKey makes an OpenPGP key, and its keyring, binary and armored.
+func newKey(t *testing.T, lifetime time.Duration) (key *openpgp.Entity, binary, armored []byte) {
+	t.Helper()
+	config := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(lifetime.Seconds())}
+	key, err := openpgp.NewEntity("team", "", "team@example.com", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raw, text bytes.Buffer
+	if err := key.Serialize(&raw); err != nil {
+		t.Fatal(err)
+	}
+	w, err := armor.Encode(&text, openpgp.PublicKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(raw.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return key, raw.Bytes(), text.Bytes()
+}
+
+// sign signs a package as helm package --sign does.
+func sign(t *testing.T, key *openpgp.Entity, file string, data []byte) []byte {
+	t.Helper()
+	prov, err := (&provenance.Signatory{Entity: key}).ClearSign(data, file, []byte("apiVersion: v2\nname: app\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(prov)
+}
+
+func TestProvenance(t *testing.T) {
+	key, binary, armored := newKey(t, 0)
+	stranger, other, _ := newKey(t, 0)
+	data := packaged(t, newChart("app", "1.0.0"))
+	o := Offer{Name: "app", Version: "1.0.0"}
+	prov := sign(t, key, "app-1.0.0.tgz", data)
+	now := time.Now()
+	for _, keyring := range [][]byte{binary, armored, append(bytes.Clone(other), binary...)} {
+		if by, err := VerifyProvenance(keyring, prov, o, data, now); err != nil || len(by) != 40 {
+			t.Fatalf("signed by %q: %v", by, err)
+		}
+	}
+	short, expired, _ := newKey(t, time.Hour)
+	for name, test := range map[string]struct {
+		keyring, prov, data []byte
+		o                   Offer
+		now                 time.Time
+		want                string
+	}{
+		"another key":       {binary, sign(t, stranger, "app-1.0.0.tgz", data), data, o, now, "not among the trusted"},
+		"another package":   {binary, prov, append(bytes.Clone(data), 0), o, now, "another app-1.0.0.tgz"},
+		"another version":   {binary, prov, data, Offer{Name: "app", Version: "1.0.1"}, now, "not about app-1.0.1.tgz"},
+		"another text":      {binary, bytes.Replace(prov, []byte("name: app"), []byte("name: abb"), 1), data, o, now, "not one of this content"},
+		"two signatures":    {binary, append(bytes.Clone(prov), prov...), data, o, now, "not one signed text"},
+		"no signature":      {binary, []byte("files: {}"), data, o, now, "not one signed text"},
+		"no list of files":  {binary, signText(t, key, "only this\n"), data, o, now, "cannot be read"},
+		"an expired key":    {expired, sign(t, short, "app-1.0.0.tgz", data), data, o, now.Add(2 * time.Hour), "expired"},
+		"no keyring":        {nil, prov, data, o, now, "no OpenPGP public key"},
+		"a broken keyring":  {[]byte("text"), prov, data, o, now, "pubring.gpg"},
+		"another signature": {binary, []byte(strings.Split(string(prov), signatureBegin)[0] + signatureBegin + strings.Split(string(sign(t, key, "x", nil)), signatureBegin)[1]), data, o, now, "not one of this content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := VerifyProvenance(test.keyring, test.prov, test.o, test.data, test.now)
+			wants(t, err, "VerificationError", test.want)
+		})
+	}
+}
+
+// signText signs a text that is no provenance.
+func signText(t *testing.T, key *openpgp.Entity, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := clearsign.Encode(&b, key.PrivateKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// FuzzProvenance looks for provenance files that break the reader, or that are trusted though nobody signed them.
+func FuzzProvenance(f *testing.F) {
+	key, err := openpgp.NewEntity("team", "", "team@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var keyring bytes.Buffer
+	if err := key.Serialize(&keyring); err != nil {
+		f.Fatal(err)
+	}
+	prov, err := (&provenance.Signatory{Entity: key}).ClearSign([]byte("data"), "app-1.0.0.tgz", []byte("name: app\n"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(prov))
+	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\n\n-----BEGIN PGP SIGNATURE-----\n-----END PGP SIGNATURE-----\n"))
+	f.Fuzz(func(t *testing.T, prov []byte) {
+		if _, err := VerifyProvenance(keyring.Bytes(), prov, Offer{Name: "app", Version: "2.0.0"}, []byte("data"), time.Now()); err == nil {
+			t.Fatal("a version that nobody signed is trusted")
+		}
+	})
+}

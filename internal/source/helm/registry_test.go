@@ -1,0 +1,174 @@
+package helm
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// chartRegistry is a registry that wants a login and notes what is asked of it.
+type chartRegistry struct {
+	*httptest.Server
+	host string
+
+	mu   sync.Mutex
+	seen []string
+}
+
+func newChartRegistry(t *testing.T) *chartRegistry {
+	r := &chartRegistry{}
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if u, p, _ := req.BasicAuth(); u != user || p != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		r.mu.Lock()
+		r.seen = append(r.seen, req.Method+" "+req.URL.Path)
+		r.mu.Unlock()
+		inner.ServeHTTP(w, req)
+	}))
+	t.Cleanup(r.Close)
+	r.host = strings.TrimPrefix(r.URL, "http://")
+	return r
+}
+
+// requests returns what was asked since the last call, the client's first question for the registry's API excepted.
+func (r *chartRegistry) requests() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := slices.DeleteFunc(r.seen, func(s string) bool { return s == "GET /v2/" })
+	r.seen = nil
+	return seen
+}
+
+type login authn.AuthConfig
+
+func (l login) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.FromConfig(authn.AuthConfig(l)), nil
+}
+
+func (r *chartRegistry) client() *Registry {
+	return &Registry{URL: "oci://" + r.host + "/charts", Keychain: login{Username: user, Password: password},
+		Transport: http.DefaultTransport, Insecure: true, Limits: DefaultLimits}
+}
+
+// push makes an artifact of layers as Helm does.
+func (r *chartRegistry) push(t *testing.T, chart, version string, layers ...v1.Layer) name.Digest {
+	t.Helper()
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json")
+	for _, l := range layers {
+		var err error
+		if image, err = mutate.Append(image, mutate.Addendum{Layer: l}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tag, err := name.NewTag(r.host+"/charts/"+chart+":"+strings.ReplaceAll(version, "+", "_"), name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tag, image, remote.WithAuthFromKeychain(login{Username: user, Password: password})); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag.Digest(digest.String())
+}
+
+func (r *chartRegistry) publish(t *testing.T, name, version string) name.Digest {
+	return r.push(t, name, version, static.NewLayer(packaged(t, newChart(name, version)), chartLayer))
+}
+
+func TestRegistry(t *testing.T) {
+	r := newChartRegistry(t)
+	for _, v := range []string{"1.0.0", "1.1.0+build.1", "2.0.0-rc.1", "latest"} {
+		if v == "latest" {
+			r.push(t, "app", v)
+			continue
+		}
+		r.publish(t, "app", v)
+	}
+	c := r.client()
+	for constraint, want := range map[string]string{"": "1.1.0+build.1", "1.0.x": "1.0.0", ">=2-0": "2.0.0-rc.1", "1.1.0": "1.1.0+build.1"} {
+		o, err := c.Find(t.Context(), "app", constraint)
+		if err != nil || o.Version != want {
+			t.Fatalf("%q: %+v, %v", constraint, o, err)
+		}
+		data, err := c.Pull(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := Repackage(o, data, Options{Limits: DefaultLimits}); err != nil || p.Version != want {
+			t.Fatal(p, err)
+		}
+	}
+
+	r.requests()
+	if _, err := c.Find(t.Context(), "app", "1.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.requests(); !slices.Equal(got, []string{"HEAD /v2/charts/app/manifests/1.0.0"}) {
+		t.Errorf("an exact version costs %q", got)
+	}
+
+	_, err := c.Find(t.Context(), "app", "3.x")
+	wants(t, err, "InvalidChartReference", `matches "3.x"`)
+	_, err = c.Find(t.Context(), "other", "*")
+	wants(t, err, "InvalidChartReference", "404")
+	_, err = c.Find(t.Context(), "../app", "*")
+	wants(t, err, "URLInvalid")
+	_, err = c.Find(t.Context(), "app", "x y")
+	wants(t, err, "InvalidChartReference", "neither a version nor a range")
+	c.Keychain = login{Username: user, Password: "s3cret"}
+	_, err = c.Find(t.Context(), "app", "*")
+	wants(t, err, "AuthenticationFailed", "401")
+}
+
+func TestRegistryRefuses(t *testing.T) {
+	r := newChartRegistry(t)
+	c := r.client()
+	layer := static.NewLayer(packaged(t, newChart("app", "1.0.0")), chartLayer)
+	for _, test := range []struct {
+		version, want string
+		layers        []v1.Layer
+	}{
+		{"1.0.0", "no layer of type", []v1.Layer{static.NewLayer([]byte("x"), "text/plain")}},
+		{"1.0.1", "more than one layer", []v1.Layer{layer, static.NewLayer([]byte("x"), chartLayer)}},
+		{"1.0.2", "more than 100", []v1.Layer{static.NewLayer([]byte(strings.Repeat("x", 200)), chartLayer)}},
+	} {
+		r.push(t, "app", test.version, test.layers...)
+		o, err := c.Find(t.Context(), "app", test.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Limits.Chart = 100
+		_, err = c.Pull(t.Context(), o)
+		wants(t, err, "ChartPullError", test.want)
+		_, err = c.Provenance(t.Context(), o)
+		wants(t, err, "ChartPullError", "no layer of type")
+	}
+	for _, bad := range []string{"https://h/x", "oci://", "oci://H H/x", "oci://h/x:tag"} {
+		c.URL = bad
+		if err := c.Check(); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+}

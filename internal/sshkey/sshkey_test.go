@@ -1,0 +1,162 @@
+package sshkey_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/sshkey"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestGenerate(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec sshkey.Spec
+		want string
+	}{
+		"ed25519":    {sshkey.Spec{Algorithm: "ed25519"}, "ssh-ed25519"},
+		"ecdsa p256": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p256"}, "ecdsa-sha2-nistp256"},
+		"ecdsa p384": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p384"}, "ecdsa-sha2-nistp384"},
+		"ecdsa p521": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p521"}, "ecdsa-sha2-nistp521"},
+		"rsa":        {sshkey.Spec{Algorithm: "rsa", Bits: 2048}, "ssh-rsa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			private, err := sshkey.Generate(c.spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			public, err := sshkey.Public(private, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind, _, _ := strings.Cut(string(public), " "); kind != c.want {
+				t.Errorf("got a key of type %s, want %s", kind, c.want)
+			}
+			data := map[string][]byte{"identity": private, "known_hosts": []byte("example.com " + string(public))}
+			if _, err := auth.Git("ssh://git@example.com/app", data); err != nil {
+				t.Errorf("the controllers cannot read the key: %v", err)
+			}
+		})
+	}
+	for name, spec := range map[string]sshkey.Spec{
+		"an algorithm that is none": {Algorithm: "dsa"},
+		"a curve that is none":      {Algorithm: "ecdsa", Curve: "p224"},
+		"too few bits":              {Algorithm: "rsa", Bits: 1024},
+		"too many bits":             {Algorithm: "rsa", Bits: 1 << 20},
+		"odd bits":                  {Algorithm: "rsa", Bits: 2049},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := sshkey.Generate(spec); err == nil || !strings.Contains(err.Error(), "choose") {
+				t.Errorf("got %v, want an error that says what to choose", err)
+			}
+		})
+	}
+}
+
+func TestPublicOfAKeyWithAPassphrase(t *testing.T) {
+	private, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.ParseRawPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("open sesame"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := sshkey.Public(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := pem.EncodeToMemory(block)
+	if got, err := sshkey.Public(locked, "open sesame"); err != nil || string(got) != string(want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if _, err := sshkey.Public(locked, ""); err == nil || !strings.Contains(err.Error(), "passphrase") {
+		t.Errorf("without the passphrase: got %v", err)
+	}
+	if _, err := sshkey.Public([]byte("no key"), ""); err == nil {
+		t.Error("what is no key is taken for one")
+	}
+}
+
+// TestScan asks a real SSH server, whose key is known beforehand.
+func TestScan(t *testing.T) {
+	dir := t.TempDir()
+	client, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorized, err := sshkey.Public(client, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "authorized"), authorized, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	git := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	u, err := url.Parse(git.SSHURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := sshkey.Scan(t.Context(), u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.ReadFile(filepath.Join(dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := sshkey.Public(host, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[127.0.0.1]:" + u.Port() + " " + string(public); string(got.KnownHosts) != want {
+		t.Errorf("got %q, want %q", got.KnownHosts, want)
+	}
+	if len(got.Fingerprints) != 1 || !strings.HasPrefix(got.Fingerprints[0], "ssh-ed25519 SHA256:") {
+		t.Errorf("fingerprints are %q", got.Fingerprints)
+	}
+}
+
+// TestScanOfNoHost checks that a host that is not there, hangs, or speaks something else ends with an error.
+func TestScanOfNoHost(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			accepted <- conn // and says nothing
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		<-accepted
+	}()
+	if _, err := sshkey.Scan(ctx, listener.Addr().String()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a host that hangs: got %v", err)
+	}
+	web := testenv.NewGit(t)
+	if _, err := sshkey.Scan(t.Context(), strings.TrimPrefix(web.URL, "http://")); err == nil {
+		t.Error("a web server is taken for an SSH server")
+	}
+	if _, err := sshkey.Scan(t.Context(), "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("a host that is not there: got %v", err)
+	}
+}

@@ -1,0 +1,105 @@
+package substitute
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	b, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o map[string]any
+	if err := json.Unmarshal(b, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestObjectGivesValuesTheTypesOfYAML(t *testing.T) {
+	variables := map[string]string{
+		"quote": `"`, "id": "123", "on": "true", "pi": "3.5", "list": `["a", 1]`, "map": "{a: 1}", "empty": "", "text": "a: b", "half": "x # y",
+		"lines": "one\ntwo", "star": "*x", "image": "nginx", "tag": "1.10", "date": "2026-01-01", "bad": "[a", "string": `"7"`, "single": "'7'", "null": "null",
+	}
+	got := object(t, `
+plain: untouched
+number: 7
+id: ${id}
+quoted: "${id}"
+text: ${quote}${id}${quote}
+enabled: ${on}
+onText: ${quote}${on}${quote}
+pi: ${pi}
+string: ${string}
+single: ${single}
+list: ${list}
+map: ${map}
+empty: ${empty}
+"null": ${null}
+colon: ${text}
+comment: ${half}
+lines: ${lines}
+block: |
+  first ${lines}
+  ${id}
+star: ${star}
+image: ${image}:${tag}
+version: v${tag}
+date: ${date}
+bad: ${bad}
+default: ${none:="false"}
+spaced: ' ${id}'
+colonDefault: '${none:=a: b}'
+script: echo $HOME $${HOME}
+nested: {"${image}-${id}": [{deep: "${id}"}, "${on}"]}
+`)
+	if problems := Object(got, variables, true); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want := map[string]any{
+		"plain": "untouched", "number": int64(7), "id": int64(123), "quoted": int64(123), "text": "123", "enabled": true, "onText": "true", "pi": 3.5,
+		"string": "7", "single": "7", "list": []any{"a", int64(1)}, "map": map[string]any{"a": int64(1)}, "empty": nil, "null": nil,
+		"colon": "a: b", "comment": "x # y", "lines": "one\ntwo", "block": "first one\ntwo\n123\n", "star": "*x", "image": "nginx:1.10", "version": "v1.10",
+		"date": "2026-01-01", "bad": "[a", "default": "false", "spaced": " 123", "colonDefault": "a: b", "script": "echo $HOME ${HOME}",
+		"nested": map[string]any{"nginx-123": []any{map[string]any{"deep": int64(123)}, true}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestObjectNamesEveryField(t *testing.T) {
+	o := object(t, `
+metadata: {name: "${name}", labels: {app.io/region: "${region}", "${key}": x}}
+spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
+`)
+	var got []string
+	for _, p := range Object(o, map[string]string{"image": "i", "a": "a"}, true) {
+		got = append(got, p.String())
+	}
+	want := []string{
+		`metadata.labels["${key}"]: variable key is not set`,
+		`metadata.labels["app.io/region"]: variable region is not set`,
+		`metadata.name: variable name is not set`,
+		`spec["${a}"]: the key stands twice once its variables are replaced`,
+		`spec.containers[1].image: "${1}" is no expression that substitution knows`,
+	}
+	if diff := cmp.Diff(strings.Join(want, "\n"), strings.Join(got, "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAliasBombInAVariableIsText(t *testing.T) {
+	bomb := "[&a [x,x,x,x,x,x,x,x,x],&b [*a,*a,*a,*a,*a,*a,*a,*a,*a],&c [*b,*b,*b,*b,*b,*b,*b,*b,*b],&d [*c,*c,*c,*c,*c,*c,*c,*c,*c],&e [*d,*d,*d,*d,*d,*d,*d,*d,*d],[*e,*e,*e,*e,*e,*e,*e,*e,*e]]"
+	o := map[string]any{"v": "${bomb}"}
+	if problems := Object(o, map[string]string{"bomb": bomb}, true); len(problems) > 0 || o["v"] != bomb {
+		t.Errorf("%v, %T", problems, o["v"])
+	}
+}

@@ -1,0 +1,42 @@
+package sync
+
+import (
+	"context"
+
+	"github.com/sluice-gitops/sluice/internal/build"
+)
+
+// build returns the objects to apply, or none when what was applied still stands.
+func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
+	tree, err := r.Artifacts.Fetch(ctx, *r.source)
+	if err != nil {
+		return nil, err
+	}
+	m := r.memory
+	if m.target != r.target { // another cluster, or another identity
+		m.target, m.applied = r.target, false
+	}
+	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)
+	if same && m.failure != nil && !r.pass.Requested {
+		return nil, m.failure
+	}
+	if same && m.applied && !r.pass.Requested && !r.due() {
+		return nil, nil
+	}
+	req, err := request(r.obj, tree, in)
+	if err != nil {
+		return nil, err
+	}
+	r.worked = true
+	result, err := build.Build(ctx, req)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // half a trace is none
+	}
+	m.generation, m.inputs, m.trace, m.failure, m.applied = r.obj.Generation, in.digest, result.Trace, err, false
+	m.stands.Store(nil)
+	if err != nil {
+		return nil, err
+	}
+	m.digest = "sha256:" + result.Digest
+	return result, nil
+}
