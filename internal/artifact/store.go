@@ -48,6 +48,7 @@ type Store struct {
 	host      string   // under which artifacts are advertised
 	retention Retention
 	clock     clock.PassiveClock
+	opened    time.Time
 	maxFile   int64 // bytes of a file that is stored as it is
 	checking  singleflight.Group
 	remote    *remote    // nil without a backend
@@ -87,6 +88,7 @@ func OpenStore(dir, host string, retention Retention, options ...Option) (*Store
 	for _, o := range options {
 		o(s)
 	}
+	s.opened = s.clock.Now()
 	if err := s.removeUnfinished(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}

@@ -47,5 +47,5 @@ func (s *storage) serve(mgr ctrlmanager.Manager) error {
 	if s.store == nil {
 		return nil
 	}
-	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(s.store)})
+	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(&artifact.Server{Store: s.store})})
 }

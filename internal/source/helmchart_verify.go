@@ -12,23 +12,16 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
-	"github.com/sluice-gitops/sluice/internal/verify/cosign"
-	"github.com/sluice-gitops/sluice/internal/verify/notation"
 )
-
-// trustedRootKey is the key of a Secret that holds the trust root of an own Sigstore.
-const trustedRootKey = "trusted_root.json"
 
 // ChartSignatures verifies charts as spec.verify says: by provenance if the Secret has a keyring, else by the provider.
 type ChartSignatures struct {
-	Secrets Secrets
-	Egress  *egress.Policy
-	Public  *cosign.PublicRoot
-	Clock   clock.PassiveClock
+	Secrets  Secrets
+	Registry *Signatures // of charts in registries
+	Clock    clock.PassiveClock
 }
 
 // policy tells one state of what is trusted from the next; it is empty when nothing is verified.
@@ -76,7 +69,7 @@ func (s *ChartSignatures) verify(ctx context.Context, obj *sourcev1.HelmChart, r
 
 // signer returns who signed the chart.
 func (s *ChartSignatures) signer(ctx context.Context, obj *sourcev1.HelmChart, repository helm.Repository, offer helm.Offer, data []byte) (string, error) {
-	trusted, root, err := s.secrets(ctx, obj)
+	trusted, _, err := s.secrets(ctx, obj)
 	if err != nil {
 		return "", err
 	}
@@ -97,31 +90,9 @@ func (s *ChartSignatures) signer(ctx context.Context, obj *sourcev1.HelmChart, r
 	if err != nil {
 		return "", err
 	}
-	if obj.Spec.Verify.Provider == sourcev1.VerifyNotation {
-		transport, err := s.Egress.Transport(egress.Options{})
-		if err != nil {
-			return "", err
-		}
-		v, err := notation.New(trusted, transport)
-		if err != nil {
-			return "", err
-		}
-		return v.Verify(ctx, image, registry.Access(ctx)...)
-	}
-	v, err := s.cosign(obj.Spec.Verify, trusted, root)
+	v, _, err := s.Registry.verifier(ctx, obj.Namespace, obj.Spec.Verify)
 	if err != nil {
 		return "", err
 	}
 	return v.Verify(ctx, image, registry.Access(ctx)...)
-}
-
-func (s *ChartSignatures) cosign(v *sourcev1.Verification, trusted, root map[string][]byte) (*cosign.Verifier, error) {
-	if v.SecretRef != nil {
-		return cosign.Keys(trusted)
-	}
-	var identities []cosign.Identity
-	for _, m := range v.MatchOIDCIdentity {
-		identities = append(identities, cosign.Identity{Issuer: m.Issuer, Subject: m.Subject})
-	}
-	return cosign.Keyless(identities, root[trustedRootKey], s.Public)
 }
