@@ -99,7 +99,7 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 // update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
 func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository], view *git.View) (git.Revision, error) {
 	obj := pass.Object
-	if err := refuse(obj); err != nil {
+	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return git.Revision{}, err
 	}
 	remote, err := g.remote(ctx, obj)
@@ -170,13 +170,4 @@ func reference(ref *sourcev1.GitRepositoryRef) git.Reference {
 		return git.Reference{}
 	}
 	return git.Reference{Branch: ref.Branch, Tag: ref.Tag, SemVer: ref.SemVer, Name: ref.Name, Commit: ref.Commit}
-}
-
-// refuse fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.
-func refuse(obj *sourcev1.GitRepository) error {
-	if obj.Spec.AccessFrom == nil {
-		return nil
-	}
-	return fault.New(meta.AccessDeniedReason, "spec.accessFrom is set, which is not honoured").
-		WithHint("Nothing was fetched. Remove the field; --no-cross-namespace-refs keeps other namespaces from the artifact").Final()
 }
