@@ -188,7 +188,7 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 		}
 		return bucket.LDAPKeys(sts.Endpoint, login, transport), nil
 	}
-	role, token, err := l.webIdentity(ctx, a.Account)
+	role, token, err := l.webIdentity(ctx, a.Account, sts.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -197,9 +197,12 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 
 // webIdentity is the role on AWS that a service account has by its annotation, or this process by its environment, and the
 // token to show for it.
-func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName) (role string, token func(context.Context) (string, error), err error) {
+func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName, endpoint string) (role string, token func(context.Context) (string, error), err error) {
 	const annotation, audience = "eks.amazonaws.com/role-arn", "sts.amazonaws.com"
 	if account == nil {
+		if err := auth.CheckEndpoint(auth.AWS, endpoint, false); err != nil {
+			return "", nil, err
+		}
 		role, file := os.Getenv("AWS_ROLE_ARN"), os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")
 		if role == "" || file == "" {
 			return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts is set, but this process has no identity to show to it").
@@ -228,6 +231,9 @@ func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedN
 
 func (l BucketLogin) googleTokens(a access) bucket.Tokens {
 	return func(ctx context.Context) (*oauth2.Token, error) {
+		if err := auth.CheckEndpoint(auth.GCP, a.Spec.Endpoint, a.Spec.Insecure); err != nil {
+			return nil, err
+		}
 		source, err := l.Identities.GCP(ctx, a.Account, bucket.GCSReadOnly)
 		if err != nil {
 			return nil, err
@@ -242,6 +248,12 @@ func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.Ro
 		return bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
 	}
 	identity := azureIdentity{l.Identities, a.Account}
+	if err := auth.CheckEndpoint(auth.Azure, a.Spec.Endpoint, false); err != nil {
+		if a.Account == nil {
+			return bucket.AzureLogin{}, nil // the process's token does not go there
+		}
+		return bucket.AzureLogin{}, err
+	}
 	if a.Account == nil {
 		if _, err := identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}}); err != nil {
 			return bucket.AzureLogin{}, nil
