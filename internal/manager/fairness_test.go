@@ -40,7 +40,7 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 		})
 	}
 	var held []net.Conn
-	for range s.options().RequestsPerHost {
+	for range broken {
 		select {
 		case c := <-reached:
 			held = append(held, c)
@@ -57,8 +57,11 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 	s.source("good")
 	good := &sourcev1.GitRepository{}
 	testenv.Eventually(t, "the other host's source is ready", func() error {
-		if err := s.get(good, "good"); err != nil || !reconcile.IsReady(good) {
-			return fmt.Errorf("%v, %v", err, good.Status.Conditions)
+		if err := s.get(good, "good"); err != nil {
+			return err
+		}
+		if !reconcile.IsReady(good) {
+			return fmt.Errorf("%v", good.Status.Conditions)
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -151,6 +152,8 @@ func (o *Options) strictSubstitutions() bool {
 }
 
 // requestsPerHost leaves workers to the other hosts when one hangs.
-func (o *Options) requestsPerHost() int { return max(1, min(o.RequestsPerHost, o.Concurrent*3/4)) }
+func (o *Options) requestsPerHost() int {
+	return max(1, min(cmp.Or(o.RequestsPerHost, egress.DefaultPerHost), o.Concurrent*3/4))
+}
 
 func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }
