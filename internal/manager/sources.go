@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // sources starts the controllers of the source kinds.
@@ -25,15 +26,22 @@ type sources struct {
 
 	egress     *egress.Policy // the one way out
 	identities *auth.Identities
+	signatures *source.Signatures
 }
 
 func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
+	policy, identities, err := newEgress(mgr, o)
+	if err != nil {
+		return err
+	}
 	r := &sources{
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
-		egress: &egress.Policy{}, identities: &auth.Identities{},
+		egress: policy, identities: identities,
 	}
+	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
 	return errors.Join(
 		r.gitRepositories(),
+		r.ociRepositories(),
 		r.buckets(),
 		r.artifactGenerators(),
 	)
@@ -49,6 +57,14 @@ func (r *sources) gitRepositories() error {
 		Identities: r.identities,
 		GitHubApps: &auth.GitHubApps{},
 		Clock:      r.kernel.Clock,
+	})
+}
+
+func (r *sources) ociRepositories() error {
+	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} }, &source.OCIRepository{
+		Registries: &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities},
+		Signatures: r.signatures,
+		Store:      r.storage.store,
 	})
 }
 
