@@ -131,7 +131,9 @@ func (s *Store) placeNew(u *unfinished, key Key, revision, ext string) (string, 
 }
 
 // Address returns the URL that an artifact's path is served under.
-func (s *Store) Address(relative string) string { return fmt.Sprintf("http://%s/%s", s.host, relative) }
+func (s *Store) Address(relative string) string {
+	return fmt.Sprintf("%s://%s/%s", s.scheme, s.host, relative)
+}
 
 func (s *Store) register(key Key, r registered) {
 	s.mu.Lock()

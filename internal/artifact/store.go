@@ -45,6 +45,7 @@ type Retention struct {
 type Store struct {
 	dir       string
 	root      *os.Root // the same, for what must not be led out of it
+	scheme    string   // http or https
 	host      string   // under which artifacts are advertised
 	retention Retention
 	clock     clock.PassiveClock
@@ -70,6 +71,9 @@ type Option func(*Store)
 // WithClock sets where the store takes the time from.
 func WithClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
 
+// WithTLS makes artifacts be advertised under https.
+func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
+
 // OpenStore opens the store in dir, and removes what a killed process left half-written there. Host is the host:port that
 // artifacts are advertised under.
 func OpenStore(dir, host string, retention Retention, options ...Option) (*Store, error) {
@@ -81,7 +85,7 @@ func OpenStore(dir, host string, retention Retention, options ...Option) (*Store
 		return nil, err
 	}
 	s := &Store{
-		dir: dir, root: root, host: host, retention: retention, clock: clock.RealClock{}, maxFile: 1 << 30,
+		dir: dir, root: root, scheme: "http", host: host, retention: retention, clock: clock.RealClock{}, maxFile: 1 << 30,
 		trees: map[string]registered{}, sound: map[string]stamp{},
 	}
 	for _, o := range options {
