@@ -224,11 +224,19 @@ func decodeSidecar(b []byte) (sidecar, error) {
 }
 
 // check compares an archive with the digest that was taken when it was written. One that was compared before and did not
-// change since is not read again; a damaged one is removed.
+// change since is not read again; a damaged one is removed. What is not there whole is brought from the backend.
 func (s *Store) check(relative string) (stamp, error) {
 	if !filepath.IsLocal(relative) || extension(path.Base(relative)) == "" {
 		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)
 	}
+	st, err := s.checkDisk(relative)
+	if err != nil {
+		return s.remote.bring(relative, err)
+	}
+	return st, nil
+}
+
+func (s *Store) checkDisk(relative string) (stamp, error) {
 	info, err := s.root.Lstat(relative)
 	if err != nil {
 		return stamp{}, err

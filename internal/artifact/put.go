@@ -85,15 +85,18 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	if err == nil {
 		relative, st, err = write()
 	}
-	updated := s.clock.Now()
+	updated, moved := s.clock.Now(), true
 	if err == nil && current != nil && current.Path == relative && current.Digest == st.digest {
-		updated = current.LastUpdateTime.Time
+		updated, moved = current.LastUpdateTime.Time, false
 	} else if err == nil { // also when an earlier revision is current again
 		err = s.root.Chtimes(relative, updated, updated)
 	}
 	if err != nil {
 		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).Because(err).
 			WithHint("%s. It is tried again by itself, and the last artifact keeps being served", s.advice(err))
+	}
+	if err := s.remote.upload(ctx, relative, st, moved); err != nil {
+		return nil, err
 	}
 	if revision == "" {
 		revision = latestPrefix + st.digest

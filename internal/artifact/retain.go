@@ -30,6 +30,9 @@ func (s *Store) newest(key Key, ext string) string {
 	if ok && extension(path.Base(current.artifact.Path)) == ext {
 		return current.artifact.Path
 	}
+	if current, ok := s.remote.newest(key.dir(), ext); ok {
+		return current
+	}
 	for _, f := range s.files(key.dir()) {
 		if extension(path.Base(f.path)) == ext {
 			return f.path
@@ -50,10 +53,12 @@ func (s *Store) files(dir string) []stored {
 			out = append(out, stored{path.Join(dir, e.Name()), info.ModTime()})
 		}
 	}
-	slices.SortFunc(out, func(a, b stored) int {
-		return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
-	})
+	slices.SortFunc(out, newerFirst)
 	return out
+}
+
+func newerFirst(a, b stored) int {
+	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
 // Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the current one.
@@ -61,9 +66,10 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 	if err := key.check(); err != nil {
 		return nil, err
 	}
+	files, err := s.remote.more(key.dir(), keep, s.files(key.dir()))
 	kept := 1 // the current one
 	superseded := s.clock.Now()
-	for _, f := range s.files(key.dir()) {
+	for _, f := range files {
 		since := s.clock.Since(superseded)
 		superseded = f.modified // of the next one, which is older
 		if keep != nil && f.path == keep.Path {
@@ -73,7 +79,7 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 			kept++
 			continue
 		}
-		err = errors.Join(err, s.remove(f.path))
+		err = errors.Join(err, s.removeEverywhere(f.path))
 		removed = append(removed, f.path)
 	}
 	if err != nil {
@@ -88,7 +94,16 @@ func (s *Store) Remove(key Key) error {
 		return err
 	}
 	s.forget(key)
-	return s.root.RemoveAll(key.dir())
+	_, err := s.remote.removeAll(key.dir(), nil)
+	return errors.Join(err, s.root.RemoveAll(key.dir()))
+}
+
+// removeEverywhere removes a file. It stays on disk, to be tried again, when the backend does not remove it.
+func (s *Store) removeEverywhere(relative string) error {
+	if err := s.remote.remove(relative); err != nil {
+		return err
+	}
+	return s.remove(relative)
 }
 
 func (s *Store) forget(key Key) {
@@ -103,8 +118,8 @@ func (s *Store) forget(key Key) {
 }
 
 // CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories; all namespaces are
-// meant when none is given. It is for the start: objects may have been deleted while no one was there to remove their artifacts. What was put since the store was
-// opened stays, as its object may have come after live was listed.
+// meant when none is given. It is for the start: objects may have been deleted while no one was there to remove their
+// artifacts. What was put since the store was opened stays, as its object may have come after live was listed.
 func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []string, err error) {
 	alive := map[string]bool{}
 	for _, k := range live {
@@ -122,7 +137,10 @@ func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []st
 		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
 		removed = append(removed, relative)
 	}
-	return removed, err
+	gone, remoteErr := s.remote.removeAll(path.Join(strings.ToLower(kind), namespace), alive)
+	removed = append(removed, gone...)
+	slices.Sort(removed)
+	return slices.Compact(removed), errors.Join(err, remoteErr)
 }
 
 // putSinceOpened tells whether something in a directory was written by this process.

@@ -52,6 +52,7 @@ type Store struct {
 	opened    time.Time
 	maxFile   int64 // bytes of a file that is stored as it is
 	checking  singleflight.Group
+	remote    *remote    // nil without a backend
 	placing   sync.Mutex // while an archive and its sidecar do not belong together
 
 	mu    sync.Mutex

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -31,6 +32,7 @@ type Options struct {
 	RetentionTTL   time.Duration
 	RetentionCount int
 	Artifacts      ArtifactOptions
+	Backend        artifact.S3Options
 
 	MetricsAddr string
 	HealthAddr  string
@@ -70,6 +72,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "host:port under which artifacts are advertised (default: the address listened on)")
 	f.DurationVar(&o.RetentionTTL, "artifact-retention-ttl", time.Minute, "how long superseded artifacts are kept")
 	f.IntVar(&o.RetentionCount, "artifact-retention-records", 2, "how many artifacts of a source are kept")
+	bindBackendFlags(f, &o.Backend)
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")

@@ -8,6 +8,8 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -20,23 +22,33 @@ type sources struct {
 	storage *storage
 	options Options
 	secrets source.Secrets
+
+	egress     *egress.Policy // the one way out
+	identities *auth.Identities
 }
 
 func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
-	r := &sources{mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()}}
+	r := &sources{
+		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
+		egress: &egress.Policy{}, identities: &auth.Identities{},
+	}
 	return errors.Join(
 		r.gitRepositories(),
+		r.buckets(),
 		r.artifactGenerators(),
 	)
 }
 
 func (r *sources) gitRepositories() error {
 	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
-		Secrets: r.secrets,
-		Objects: r.mgr.GetClient(),
-		Store:   r.storage.store,
-		Mirrors: git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
-		Clock:   r.kernel.Clock,
+		Secrets:    r.secrets,
+		Objects:    r.mgr.GetClient(),
+		Store:      r.storage.store,
+		Mirrors:    git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
+		Egress:     r.egress,
+		Identities: r.identities,
+		GitHubApps: &auth.GitHubApps{},
+		Clock:      r.kernel.Clock,
 	})
 }
 

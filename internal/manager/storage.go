@@ -63,7 +63,10 @@ func newStorage(o Options) (*storage, error) {
 	if advertised == "" {
 		advertised = listener.Addr().String()
 	}
-	var options []artifact.Option
+	options, err := backend(o.Backend)
+	if err != nil {
+		return nil, err
+	}
 	if o.Artifacts.TLSCertFile != "" {
 		options = append(options, artifact.WithTLS())
 	}

@@ -1,0 +1,79 @@
+package testenv
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Registry is an OCI registry.
+type Registry struct {
+	tb   testing.TB
+	Host string // host:port
+	URL  string // http(s)://host:port
+	OCI  string // oci://host:port
+	// PEM, with --tls-dir the authority, and with --client-certificates what a client must show.
+	CA, ClientCert, ClientKey []byte
+	stop                      func()
+}
+
+// NewRegistry starts a registry; args are further flags of `playground registry`.
+func NewRegistry(tb testing.TB, args ...string) *Registry {
+	tb.Helper()
+	c, err := start(append([]string{"registry"}, args...)...)
+	if err != nil {
+		tb.Fatalf("cannot start the registry: %v", err)
+	}
+	tb.Cleanup(c.stop)
+	_, host, _ := strings.Cut(c.printed[0], "://")
+	r := &Registry{tb: tb, Host: host, URL: c.printed[0], OCI: "oci://" + host, stop: c.stop}
+	if i := slices.Index(args, "--tls-dir"); i >= 0 {
+		for name, to := range map[string]*[]byte{"ca.crt": &r.CA, "client.crt": &r.ClientCert, "client.key": &r.ClientKey} {
+			if *to, err = os.ReadFile(filepath.Join(args[i+1], name)); err != nil && !os.IsNotExist(err) {
+				tb.Fatal(err)
+			}
+		}
+	}
+	return r
+}
+
+// Stop ends the server, as an outage would.
+func (r *Registry) Stop() { r.stop() }
+
+// Transport trusts the registry's certificate, and shows the client's.
+func (r *Registry) Transport() *http.Transport {
+	r.tb.Helper()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM(r.CA)
+	if r.ClientCert != nil {
+		pair, err := tls.X509KeyPair(r.ClientCert, r.ClientKey)
+		if err != nil {
+			r.tb.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Transport{TLSClientConfig: config}
+}
+
+// Stats returns the server's counts: requests, bytesSent, and by method and resource, such as "HEAD manifests".
+func (r *Registry) Stats() map[string]int64 {
+	r.tb.Helper()
+	transport := r.Transport()
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get(r.URL + "/-/stats")
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	defer resp.Body.Close() // it is read
+	stats := map[string]int64{}
+	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
+		r.tb.Fatal(err)
+	}
+	return stats
+}
