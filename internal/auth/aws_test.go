@@ -31,7 +31,7 @@ func fakeSTS(t *testing.T, clock interface{ Now() time.Time }) http.HandlerFunc 
 		expect(t, "RoleSessionName", v("RoleSessionName"), account.Name+"."+account.Namespace+".sluice")
 		if v("WebIdentityToken") != tokenOf(account, "sts.amazonaws.com") {
 			w.WriteHeader(http.StatusBadRequest)
-			answer(w, `<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>secret token</Message></Error><RequestId>1</RequestId></ErrorResponse>`)
+			answer(w, `<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>s3cret token</Message></Error><RequestId>1</RequestId></ErrorResponse>`)
 			return
 		}
 		answer(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult><Credentials>
@@ -170,4 +170,10 @@ func TestAWSOfTheProcess(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	_, err = (&Identities{}).AWS(within(t), "eu-central-1", nil)
 	mustFail(t, err, "no AWS credentials of the controller")
+}
+
+// The signature was made by a program of its own, from what AWS documents of version 4 and of the credential helper.
+func TestTheSignatureForCodeCommit(t *testing.T) {
+	got := signCodeCommit("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1", "git-codecommit.us-east-1.amazonaws.com", "/v1/repos/MyDemoRepo", noon)
+	expect(t, "the signature", got, "20261121T120000Zade5605570f36b1edd3e68d88d349f435577fb3d868ef6a2d22e910bdd2d1888")
 }

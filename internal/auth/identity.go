@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -170,6 +171,29 @@ func notOf(cloud, host, want string) error {
 		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
 }
 
+// bucketHosts are those that the tokens of a cloud may go to.
+var bucketHosts = map[string]struct {
+	host *regexp.Regexp
+	want string
+}{
+	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
+	GCP:   {regexp.MustCompile(`^([a-z0-9-]+\.)*googleapis\.com$`), "storage.googleapis.com"},
+}
+
+// CheckBucket refuses an endpoint to which a token of the cloud's workload identity must not go: one that is not the cloud's, or in plain
+// HTTP. Whoever reads it could use the token. Keys of AWS do not travel, so that there any endpoint does. The error is a fault.
+func CheckBucket(provider, endpoint string, insecure bool) error {
+	allowed, ok := bucketHosts[provider]
+	if !ok {
+		return nil
+	}
+	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") || !allowed.host.MatchString(host) {
+		return fault.New(meta.AuthenticationFailedReason, "the endpoint %s gets no token of provider %s", host, provider).
+			WithHint("Write spec.endpoint as %s with TLS, or log in with a Secret in spec.secretRef", allowed.want).Final()
+	}
+	return nil
+}
+
 func authFault(format string, args ...any) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, format, args...)
 }
@@ -192,7 +216,7 @@ func exchangeFault(err error, s subject, format string, args ...any) error {
 		return f.Because(err)
 	case errors.As(err, &api):
 		return f.Because(errors.New(oneLine(api.ErrorCode() + ": " + api.ErrorMessage())))
-	case errors.As(err, &entra):
+	case errors.As(err, &entra) && entra.RawResponse != nil:
 		return f.Because(errors.New(entraWords(entra.RawResponse)))
 	case errors.As(err, &token):
 		return f.Because(errors.New(oneLine(token.ErrorCode + ": " + token.ErrorDescription)))
@@ -202,9 +226,6 @@ func exchangeFault(err error, s subject, format string, args ...any) error {
 
 // entraWords reads an error of Microsoft Entra: its first line, as those below hold a time and identifiers.
 func entraWords(resp *http.Response) string {
-	if resp == nil || resp.Body == nil {
-		return "no token was given"
-	}
 	var said struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`

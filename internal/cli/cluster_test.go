@@ -299,13 +299,13 @@ func TestSuspendAndResume(t *testing.T) {
 	at(t, "reconcile", "source", "git", "app", "-n", namespace).wants(t, exitFailed, "is suspended", "sluice resume source git app")
 
 	split := &extensionsv1beta1.ArtifactGenerator{}
-	for verb, want := range map[string]string{"resume": "", "suspend": extensionsv1beta1.ReconcileDisabled} {
-		at(t, verb, "artifact", "generator", "split", "--timeout", "1s", "-n", namespace)
+	for line, want := range map[string]string{"resume artifact generator split --wait=false": "", "suspend artifact ag split": extensionsv1beta1.ReconcileDisabled} {
+		at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "split"}, split); err != nil {
 			t.Fatal(err)
 		}
 		if got := split.Annotations[extensionsv1beta1.ReconcileAnnotation]; got != want {
-			t.Errorf("after %s the annotation is %q, want %q", verb, got, want)
+			t.Errorf("after %s the annotation is %q, want %q", line, got, want)
 		}
 	}
 }

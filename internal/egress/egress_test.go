@@ -64,7 +64,13 @@ func get(t *testing.T, c *http.Client, url string, header ...string) (int, strin
 }
 
 // mustFail checks that an error is a fault that says words.
-func mustFail(t *testing.T, err error, words ...string) *fault.Fault {
+func mustFail(t *testing.T, err error, words ...string) {
+	t.Helper()
+	_ = faultOf(t, err, words...)
+}
+
+// faultOf returns the fault that an error is, which must say words.
+func faultOf(t *testing.T, err error, words ...string) *fault.Fault {
 	t.Helper()
 	f := fault.As(err)
 	if f == nil {

@@ -81,7 +81,7 @@ func TestAHostThatHangsDelaysOnlyItsOwnSources(t *testing.T) {
 	}
 	ask(4) // they find no slot, and are told so while the two still hang
 	for range 4 {
-		if f := mustFail(t, <-errs, broken.Addr().String(), "does not get on"); f.RetryAfter <= 0 {
+		if f := faultOf(t, <-errs, broken.Addr().String(), "does not get on"); f.RetryAfter <= 0 {
 			t.Errorf("no time to come back: %v", f)
 		}
 	}
@@ -92,13 +92,13 @@ func TestAHostThatHangsDelaysOnlyItsOwnSources(t *testing.T) {
 	}
 	asking.Wait()
 	for range 2 {
-		if f := mustFail(t, <-errs, "does not answer"); strings.Contains(f.Error(), "secret") {
+		if f := faultOf(t, <-errs, "does not answer"); strings.Contains(f.Error(), "secret") {
 			t.Errorf("the error holds the query: %v", f)
 		}
 	}
 	requests := p.Stats().Requests
 	_, _, err := get(t, c, broken.url())
-	if f := mustFail(t, err, "does not answer"); f.RetryAfter <= 0 || p.Stats().Requests != requests {
+	if f := faultOf(t, err, "does not answer"); f.RetryAfter <= 0 || p.Stats().Requests != requests {
 		t.Errorf("a host that hung was asked again at once: %v", f)
 	}
 }
@@ -122,7 +122,7 @@ func TestASilentHostIsTriedByOneRequestAndThenTrusted(t *testing.T) {
 		_, _, err := get(t, c, s.URL)
 		mustFail(t, err, "does not answer in time")
 		_, _, err = get(t, c, s.URL)
-		if f := mustFail(t, err, "does not answer"); f.RetryAfter != want {
+		if f := faultOf(t, err, "does not answer"); f.RetryAfter != want {
 			t.Errorf("left alone for %s, want %s", f.RetryAfter, want)
 		}
 		clock.SetTime(clock.Now().Add(want))
@@ -186,7 +186,7 @@ func TestRetryAfterIsKeptPerHostAndCaller(t *testing.T) {
 	clock.SetTime(noon.Add(20 * time.Second))
 	before := asked.Load()
 	_, _, err := get(t, busy, s.URL+"/other", "Authorization", "Bearer busy")
-	if f := mustFail(t, err, "2026-11-21T12:01:00Z"); f.RetryAfter != 40*time.Second || asked.Load() != before {
+	if f := faultOf(t, err, "2026-11-21T12:01:00Z"); f.RetryAfter != 40*time.Second || asked.Load() != before {
 		t.Errorf("the fault says %s, the host was asked %d times", f.RetryAfter, asked.Load()-before)
 	}
 	if wrapped := fault.New("OCIPullFailed", "cannot pull").Because(err); wrapped.RetryAfter != 40*time.Second {
@@ -235,7 +235,7 @@ func TestTheNumberOfRequestsInFlightIsBounded(t *testing.T) {
 
 func TestASlotIsHeldUntilTheBodyIsDoneOrTheContextEnds(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
 	})
 	p := &Policy{PerHost: 1, Timeouts: short}

@@ -106,7 +106,7 @@ func TestAProxyWithTLSAndALogin(t *testing.T) {
 		t.Errorf("by the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
 	}
 	_, _, err := get(t, by("me:wr0ng@"), s.URL)
-	if f := mustFail(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" || strings.Contains(f.Error(), "wr0ng") {
+	if f := faultOf(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" || strings.Contains(f.Error(), "wr0ng") {
 		t.Errorf("the fault is %+v", f)
 	}
 	_, _, err = get(t, by("me:wr0ng@"), serve(t, hello).URL) // without a tunnel the proxy answers itself

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -42,6 +43,8 @@ type Options struct {
 	WatchLabelSelector  string
 	ConfigsSelector     string
 	Concurrent          int
+	RequestsPerHost     int
+	AllowLinkLocal      bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
@@ -81,6 +84,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once")
+	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")

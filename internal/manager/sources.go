@@ -28,9 +28,13 @@ type sources struct {
 }
 
 func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
+	policy, identities, err := newEgress(mgr, o)
+	if err != nil {
+		return err
+	}
 	r := &sources{
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
-		egress: &egress.Policy{}, identities: &auth.Identities{},
+		egress: policy, identities: identities,
 	}
 	return errors.Join(
 		r.gitRepositories(),
