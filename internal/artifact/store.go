@@ -52,6 +52,7 @@ type Store struct {
 	opened    time.Time
 	maxFile   int64 // bytes of a file that is stored as it is
 	checking  singleflight.Group
+	unpacked  recent
 	remote    *remote    // nil without a backend
 	placing   sync.Mutex // while an archive and its sidecar do not belong together
 
@@ -63,7 +64,8 @@ type Store struct {
 // registered is the artifact last put under a key.
 type registered struct {
 	artifact meta.Artifact
-	tree     *Tree // nil of a file that was put as it is
+	id       string // of the tree's root; empty of a file that was put as it is
+	tree     *Tree  // nil of such a file, and of a tree in memory
 }
 
 // Option changes how a store works.
@@ -132,12 +134,19 @@ func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
 	if tree := s.registered(a.Digest); tree != nil {
 		return tree, nil
 	}
+	if tree := s.unpacked.get(a.Digest); tree != nil {
+		return tree, nil
+	}
 	f, err := s.Open(a)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // only read
-	return readVerified(f, a.Digest, maxDownload)
+	tree, err := readVerified(f, a.Digest, maxDownload)
+	if err == nil {
+		s.unpacked.keep(a.Digest, tree)
+	}
+	return tree, err
 }
 
 func (s *Store) registered(digest string) *Tree {
