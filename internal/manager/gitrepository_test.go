@@ -30,8 +30,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// fetched waits until a GitRepository is Ready at a commit, and returns it.
-func (s *system) fetched(name, commit string) *sourcev1.GitRepository {
+// cloned waits until a GitRepository is Ready at a commit, and returns it.
+func (s *system) cloned(name, commit string) *sourcev1.GitRepository {
 	s.Helper()
 	g := &sourcev1.GitRepository{}
 	testenv.Eventually(s, name+" is fetched", func() error {
@@ -127,7 +127,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	signed := s.git.Object("app", "commit", golden("commit.ssh"))
 	s.git.SetRef("app", "refs/heads/main", signed)
 	s.pull("app")
-	g = s.fetched("app", signed)
+	g = s.cloned("app", signed)
 	if c := condition(g, "SourceVerified"); c.Status != metav1.ConditionTrue || c.Reason != "Succeeded" || !strings.Contains(c.Message, "SHA256:") {
 		t.Errorf("%+v", c)
 	}
@@ -163,7 +163,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 		g.Spec.URL, g.Spec.Reference = s.git.URL+"/app", &sourcev1.GitRepositoryRef{Tag: "v1-ssh"}
 		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "TagAndHEAD", SecretRef: meta.LocalObjectReference{Name: "signers"}}
 	})
-	if c := condition(s.fetched("release", signed), "SourceVerified"); !strings.Contains(c.Message, "tag 'v1-ssh@sha1:"+signed) || !strings.Contains(c.Message, "commit 'sha1:"+signed) {
+	if c := condition(s.cloned("release", signed), "SourceVerified"); !strings.Contains(c.Message, "tag 'v1-ssh@sha1:"+signed) || !strings.Contains(c.Message, "commit 'sha1:"+signed) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -191,8 +191,8 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 	t.Log("it goes on by itself when the other is there")
 	base := s.git.Commit("base", map[string]string{"x.yaml": "over", "deploy/y.yaml": "y"})
 	s.source("base")
-	s.fetched("base", base)
-	g = s.fetched("app", commit)
+	s.cloned("base", base)
+	g = s.cloned("app", commit)
 	s.holds("app", map[string]string{"a.yaml": "1", "base/x.yaml": "over", "base/deploy/y.yaml": "y", "some/where/y.yaml": "y"})
 	if len(g.Status.IncludedArtifacts) != 2 || len(g.Status.ObservedInclude) != 2 || !strings.HasSuffix(g.Status.IncludedArtifacts[0].Revision, base) {
 		t.Errorf("%+v", g.Status)
@@ -223,12 +223,12 @@ func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
 	})
 	url := s.git.URL + "/app"
 	s.source("one", func(g *sourcev1.GitRepository) { g.Spec.URL = url })
-	s.fetched("one", commit)
+	s.cloned("one", commit)
 	s.holds("one", map[string]string{"a.yaml": "1", "deploy/b.yaml": "2"})
 	s.source("two", func(g *sourcev1.GitRepository) {
 		g.Spec.URL, g.Spec.SparseCheckout, g.Spec.RecurseSubmodules, g.Spec.GitImplementation = url, []string{"deploy"}, true, "libgit2"
 	})
-	g := s.fetched("two", commit)
+	g := s.cloned("two", commit)
 	s.holds("two", map[string]string{"deploy/b.yaml": "2", "deploy/lib/l.yaml": "lib"})
 	if fetches := s.git.Stats()["fetches"]; fetches != 2 {
 		t.Errorf("%d fetches for a repository and its submodule", fetches)
@@ -266,7 +266,7 @@ func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
 	s.start()
 	libs := s.git.Stats()["fetches"]
 	s.source("lib")
-	s.fetched("lib", lib)
+	s.cloned("lib", lib)
 	testenv.Eventually(t, "the mirror is gone", func() error {
 		if n := mirrors(); n != 1 {
 			return fmt.Errorf("%d mirrors are kept", n)
@@ -308,8 +308,8 @@ func TestLoginAsAGitHubApp(t *testing.T) {
 	}
 	s.source("app", asApp("github"))
 	s.source("same", asApp("github"))
-	s.fetched("app", commit)
-	s.fetched("same", commit)
+	s.cloned("app", commit)
+	s.cloned("same", commit)
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d tokens were asked for", n)
 	}
@@ -357,7 +357,7 @@ func TestProxiesAndLegacyFields(t *testing.T) {
 		}
 	}
 	s.source("app", by("proxy"))
-	s.fetched("app", commit)
+	s.cloned("app", commit)
 	if through.Load() == 0 {
 		t.Error("the proxy was not used")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // sources starts the controllers of the source kinds.
@@ -25,6 +26,7 @@ type sources struct {
 
 	egress     *egress.Policy // the one way out
 	identities *auth.Identities
+	signatures *source.Signatures
 }
 
 func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
@@ -36,8 +38,10 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
 		egress: policy, identities: identities,
 	}
+	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
 	return errors.Join(
 		r.gitRepositories(),
+		r.ociRepositories(),
 		r.buckets(),
 		r.artifactGenerators(),
 	)
@@ -53,6 +57,14 @@ func (r *sources) gitRepositories() error {
 		Identities: r.identities,
 		GitHubApps: &auth.GitHubApps{},
 		Clock:      r.kernel.Clock,
+	})
+}
+
+func (r *sources) ociRepositories() error {
+	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} }, &source.OCIRepository{
+		Registries: &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities},
+		Signatures: r.signatures,
+		Store:      r.storage.store,
 	})
 }
 

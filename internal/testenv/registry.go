@@ -10,6 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Registry is an OCI registry.
@@ -20,6 +28,7 @@ type Registry struct {
 	OCI  string // oci://host:port
 	// PEM, with --tls-dir the authority, and with --client-certificates what a client must show.
 	CA, ClientCert, ClientKey []byte
+	login                     authn.AuthConfig
 	stop                      func()
 }
 
@@ -40,7 +49,40 @@ func NewRegistry(tb testing.TB, args ...string) *Registry {
 			}
 		}
 	}
+	for flag, to := range map[string]*string{"--username": &r.login.Username, "--password": &r.login.Password} {
+		if i := slices.Index(args, flag); i >= 0 {
+			*to = args[i+1]
+		}
+	}
 	return r
+}
+
+// Access is that of one who may do everything.
+func (r *Registry) Access() []remote.Option {
+	r.tb.Helper()
+	return []remote.Option{remote.WithTransport(r.Transport()), remote.WithAuth(authn.FromConfig(r.login))}
+}
+
+// Push pushes an artifact of layers, and returns its name by digest.
+func (r *Registry) Push(repo, tag string, annotations map[string]string, layers ...v1.Layer) name.Digest {
+	r.tb.Helper()
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	image = mutate.Annotations(image, annotations).(v1.Image)
+	ref, err := name.NewTag(r.Host+"/"+repo+":"+tag, name.Insecure)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	if err := remote.Write(ref, image, r.Access()...); err != nil {
+		r.tb.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	return ref.Digest(digest.String())
 }
 
 // Stop ends the server, as an outage would.

@@ -103,6 +103,29 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	}
 }
 
+func TestAnSSHServerThatDoesNotAnswer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody speaks
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	identity, public := sshKey(t)
+	remote := Remote{URL: "ssh://git@" + listener.Addr().String() + "/app"}
+	remote.Credentials, err = auth.Git(remote.URL, map[string][]byte{"identity": identity, "known_hosts": append([]byte("host "), public...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := open(t).Update(ctx, remote, Reference{}, false); fault.As(err) == nil {
+		t.Errorf("got %v", err)
+	}
+	_, err = open(t).Update(t.Context(), remote, Reference{}, false)
+	if f := fault.As(err); f == nil || f.RetryAfter == 0 || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("the host is not left alone: %v", err)
+	}
+}
+
 func TestRedirects(t *testing.T) {
 	g := testenv.NewGit(t, "--username", "me", "--password", "right")
 	g.Commit("app", map[string]string{"a.yaml": "1"})

@@ -18,11 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -59,22 +55,10 @@ func archive(t testing.TB, files map[string]string, more ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// push pushes an image of layers and returns its digest.
+// push pushes an artifact and returns its digest.
 func push(t testing.TB, r *testenv.Registry, repo, tag string, annotations map[string]string, layers ...v1.Layer) v1.Hash {
 	t.Helper()
-	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image = mutate.Annotations(image, annotations).(v1.Image)
-	ref, err := name.NewTag(r.Host+"/"+repo+":"+tag, name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, image, remote.WithTransport(r.Transport()), remote.WithAuth(authn.FromConfig(authn.AuthConfig{Username: "me", Password: "secret"}))); err != nil {
-		t.Fatal(err)
-	}
-	digest, err := image.Digest()
+	digest, err := v1.NewHash(r.Push(repo, tag, annotations, layers...).DigestStr())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,155 @@
+// Package decrypt decrypts files that SOPS encrypted, with the keys that are given to it and no others: it looks for none in the
+// environment, in files or in a cluster, and runs no program. Decrypted bytes stand in no error and in no log.
+package decrypt
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/getsops/sops/v3"
+	"github.com/getsops/sops/v3/aes"
+	"github.com/getsops/sops/v3/keyservice"
+	"github.com/getsops/sops/v3/logging"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+func init() {
+	for _, l := range logging.Loggers {
+		l.SetOutput(io.Discard) // they write parts of files to the standard error
+	}
+}
+
+// maxKeys bounds how many keys one file may have: each may cost a request.
+const maxKeys = 100
+
+// File decrypts what SOPS encrypted; it returns the content as it is when it did not. The name decides over the format where the
+// content leaves it open. Errors are faults that name the keys which are missing, and wrap [ErrService] when another
+// try may do.
+func (k *Keys) File(ctx context.Context, name string, content []byte) (plain []byte, decrypted bool, err error) {
+	parts, err := split(name, content)
+	if err != nil || parts == nil {
+		return content, false, err
+	}
+	for i, p := range parts {
+		if !p.encrypted {
+			continue
+		}
+		if parts[i].content, err = k.part(ctx, name, p); err != nil {
+			return nil, false, err
+		}
+	}
+	return join(parts), true, nil
+}
+
+// ErrService is in the chain of an error that a key service caused.
+var ErrService = errors.New("a key service failed")
+
+func (k *Keys) part(ctx context.Context, name string, p part) ([]byte, error) {
+	tree, err := p.format.LoadEncryptedFile(p.content)
+	if err != nil {
+		return nil, damaged(name)
+	}
+	count := 0
+	for _, g := range tree.Metadata.KeyGroups {
+		count += len(g)
+	}
+	if count > maxKeys {
+		return nil, failed("%s names %d keys; %d are allowed", name, count, maxKeys)
+	}
+	s := &service{ctx: ctx, keys: k}
+	dataKey, err := tree.Metadata.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(s)}, sops.DefaultDecryptionOrder)
+	if err != nil {
+		return nil, s.missing(name)
+	}
+	cipher := aes.NewCipher()
+	computed, err := tree.Decrypt(dataKey, cipher)
+	if err != nil {
+		return nil, changed(name)
+	}
+	declared, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, dataKey, tree.Metadata.LastModified.Format(time.RFC3339))
+	mac, isText := declared.(string)
+	if err != nil || !isText || subtle.ConstantTimeCompare([]byte(mac), []byte(computed)) != 1 {
+		return nil, changed(name)
+	}
+	out, err := p.format.EmitPlainFile(tree.Branches)
+	if err != nil {
+		return nil, damaged(name)
+	}
+	return out, nil
+}
+
+// Redact returns an encrypted content as it would be decrypted, with *** and zeros for what is secret.
+func Redact(name string, content []byte) ([]byte, error) {
+	parts, err := split(name, content)
+	if err != nil || parts == nil {
+		return content, err
+	}
+	for i, p := range parts {
+		if !p.encrypted {
+			continue
+		}
+		tree, err := p.format.LoadEncryptedFile(p.content)
+		if err != nil {
+			return nil, damaged(name)
+		}
+		for _, b := range tree.Branches {
+			redactBranch(b)
+		}
+		if parts[i].content, err = p.format.EmitPlainFile(tree.Branches); err != nil {
+			return nil, damaged(name)
+		}
+	}
+	return join(parts), nil
+}
+
+func redactBranch(b sops.TreeBranch) {
+	for i := range b {
+		b[i].Value = redact(b[i].Value)
+	}
+}
+
+func redact(v any) any {
+	switch v := v.(type) {
+	case sops.TreeBranch:
+		redactBranch(v)
+	case []any:
+		for i := range v {
+			v[i] = redact(v[i])
+		}
+	case string:
+		if !strings.HasPrefix(v, encryptedValue) {
+			return v
+		}
+		switch v = strings.TrimSuffix(v, "]"); v[strings.LastIndexByte(v, ':')+1:] {
+		case "int":
+			return 0
+		case "float":
+			return 0.5
+		case "bool":
+			return false
+		default:
+			return "***"
+		}
+	}
+	return v
+}
+
+func failed(format string, args ...any) *fault.Fault {
+	return fault.New(meta.BuildFailedReason, format, args...)
+}
+
+func damaged(name string) error {
+	return failed("%s is encrypted with SOPS, but cannot be read", name).
+		WithHint("Check it with 'sops decrypt', and encrypt it anew if that fails as well")
+}
+
+func changed(name string) error {
+	return failed("%s was changed after SOPS encrypted it: its authentication code does not match", name).
+		WithHint("Make changes with 'sops edit', or encrypt the file anew")
+}

@@ -1,0 +1,220 @@
+package decrypt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/getsops/sops/v3/keys"
+)
+
+const (
+	secret = "apiVersion: v1\nkind: Secret\nmetadata:\n    name: s\nstringData:\n    # why\n    password: hunter2\n    port: 8080\n    enabled: true\n"
+	second = "apiVersion: v1\nkind: Secret\nmetadata:\n    name: t\nstringData:\n    password: hunter22\n"
+)
+
+func fromSecret(t testing.TB, data map[string]string) *Keys {
+	t.Helper()
+	raw := map[string][]byte{}
+	for k, v := range data {
+		raw[k] = []byte(v)
+	}
+	k, err := FromSecret(raw, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestEveryFormatDecrypts(t *testing.T) {
+	private, master := newAge(t)
+	k := fromSecret(t, map[string]string{"identity.agekey": private, "unrelated": "x"})
+	for _, c := range []struct{ name, format, plain, redacted string }{
+		{"secret.yaml", "yaml", secret, strings.NewReplacer("hunter2", "'***'", "8080", "0", "true", "false", "# why", "# ENC").Replace(secret)},
+		{"two.yml", "yaml", second + "---\n" + secret, ""},
+		{"config.json", "json", "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"hunter2\",\n\t\t\t1\n\t\t]\n\t}\n}", "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"***\",\n\t\t\t0\n\t\t]\n\t}\n}"},
+		{"data.json", "json", "{\n\t\"data\": \"hunter2\"\n}", "{\n\t\"data\": \"***\"\n}"},
+		{"config.json.encrypted", "json", "{\n\t\"a\": \"hunter2\"\n}", ""},
+		{"token.encrypted", "binary", "hunter2\x00\xff\n", "***"},
+		{"config.env", "dotenv", "PASSWORD=hunter2\nUSER=hunter2\n", "PASSWORD=***\nUSER=***\n"},
+		{"config.env.encrypted", "dotenv", "PASSWORD=hunter2\n", ""},
+		{"app.ini", "ini", "[db]\npassword = hunter2\n\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			content := encrypt(t, c.format, c.plain, nil, master)
+			plain, decrypted, err := k.File(t.Context(), c.name, content)
+			if err != nil || !decrypted {
+				t.Fatalf("%v, %v", decrypted, err)
+			}
+			if strings.TrimSpace(string(plain)) != strings.TrimSpace(c.plain) {
+				t.Errorf("got %q, want %q", plain, c.plain)
+			}
+			redacted, err := Redact(c.name, content)
+			if err != nil || bytes.Contains(redacted, []byte("hunter")) {
+				t.Errorf("%s, %v", redacted, err)
+			}
+			if c.redacted != "" && !strings.HasPrefix(strings.TrimSpace(firstLines(redacted)), strings.TrimSpace(firstLines([]byte(c.redacted)))) {
+				t.Errorf("redacted to %q, want %q", redacted, c.redacted)
+			}
+		})
+	}
+}
+
+// firstLines is a text without its comments, which SOPS encrypts with a code that always differs.
+func firstLines(b []byte) string {
+	var out []string
+	for _, l := range strings.Split(string(b), "\n") {
+		if !strings.Contains(l, "#") {
+			out = append(out, l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestDocumentsEncryptedOneByOneDecryptInOneFile(t *testing.T) {
+	private, master := newAge(t)
+	k := fromSecret(t, map[string]string{"a.agekey": private})
+	content := "kind: ConfigMap\napiVersion: v1\n---\n" + string(encrypt(t, "yaml", secret, nil, master)) + "---\n" + string(encrypt(t, "yaml", second, nil, master))
+	plain, decrypted, err := k.File(t.Context(), "all.yaml", []byte(content))
+	if err != nil || !decrypted {
+		t.Fatal(decrypted, err)
+	}
+	for _, want := range []string{"kind: ConfigMap", "password: hunter2\n", "password: hunter22\n"} {
+		if !strings.Contains(string(plain), want) {
+			t.Errorf("%q is not in %s", want, plain)
+		}
+	}
+	if strings.Contains(string(plain), "sops:") || strings.Contains(string(plain), "ENC[") {
+		t.Errorf("something is still encrypted: %s", plain)
+	}
+}
+
+func TestEveryLocalKeyDecrypts(t *testing.T) {
+	dataKey := newDataKey(t)
+	private := map[string]string{}
+	masters := map[string]keys.MasterKey{}
+	private["x.agekey"], masters["x.agekey"] = newAge(t)
+	private["pq.agekey"], masters["pq.agekey"] = newHybrid(t)
+	private["gpg.asc"], masters["gpg.asc"] = newOpenPGP(t, dataKey)
+	other, _ := newAge(t)
+	for entry := range private {
+		content := encrypt(t, "yaml", secret, dataKey, masters[entry])
+		plain, _, err := fromSecret(t, map[string]string{entry: private[entry], "other.agekey": other}).File(t.Context(), "s.yaml", content)
+		if err != nil || !strings.Contains(string(plain), "hunter2") {
+			t.Errorf("%s: %s, %v", entry, plain, err)
+		}
+		_, _, err = fromSecret(t, map[string]string{"other.agekey": other}).File(t.Context(), "s.yaml", content)
+		if err == nil || !strings.Contains(err.Error(), masters[entry].ToString()) || errors.Is(err, ErrService) {
+			t.Errorf("%s: with the key of another: %v", entry, err)
+		}
+	}
+	t.Log("any one of the keys is enough")
+	content := encrypt(t, "yaml", secret, dataKey, masters["gpg.asc"], masters["x.agekey"])
+	if _, _, err := fromSecret(t, map[string]string{"x.agekey": private["x.agekey"]}).File(t.Context(), "s.yaml", content); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNotEncryptedStaysAsItIs(t *testing.T) {
+	k := &Keys{}
+	for _, content := range []string{"", "plain", secret, "sops: {mac: x}\n", "text about sops and ENC[AES256_GCM,data", "a: [\nsops ENC[AES256_GCM,", "\x00\x01sops ENC[AES256_GCM,"} {
+		got, decrypted, err := k.File(t.Context(), "f.yaml", []byte(content))
+		if err != nil || decrypted || string(got) != content {
+			t.Errorf("%q became %q, %v", content, got, err)
+		}
+	}
+}
+
+func TestChangedFilesAreRefused(t *testing.T) {
+	private, master := newAge(t)
+	k := fromSecret(t, map[string]string{"a.agekey": private})
+	content := string(encrypt(t, "yaml", secret, nil, master))
+	for what, broken := range map[string]string{
+		"a plain value":           strings.Replace(content, "name: s", "name: evil", 1),
+		"an encrypted value":      strings.Replace(content, "password: ENC[AES256_GCM,data:", "password: ENC[AES256_GCM,data:AA", 1),
+		"a value that is gone":    content[:strings.Index(content, "    port:")] + content[strings.Index(content, "    enabled:"):],
+		"the authenticity code":   strings.Replace(content, "mac: ENC[AES256_GCM,data:", "mac: ENC[AES256_GCM,data:AA", 1),
+		"the metadata":            strings.Replace(content, "lastmodified: \"", "lastmodified: \"x", 1),
+		"an alias":                strings.Replace(content, "name: s", "name: &a s\n    labels: *a", 1),
+		"a key that is not age's": strings.Replace(content, "-----BEGIN AGE ENCRYPTED FILE-----", "-----BEGIN NOTHING-----", 1),
+	} {
+		if broken == content {
+			t.Errorf("%s: the test changed nothing", what)
+		}
+		got, _, err := k.File(t.Context(), "s.yaml", []byte(broken))
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "s.yaml") {
+			t.Errorf("%s: %s, %v", what, got, err)
+		}
+	}
+}
+
+func TestKeysThatCannotBeReadAreRefusedInSilence(t *testing.T) {
+	locked := "AGE-PLUGIN-EVIL-1QQQQ"
+	for entry, value := range map[string]string{
+		"a.agekey": "hunter2", "b.agekey": locked, "c.agekey": "AGE-SECRET-KEY-1HUNTER2", "d.asc": "hunter2", "e.asc": "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\naHVudGVyMg==\n-----END PGP PRIVATE KEY BLOCK-----\n",
+		awsEntry: "aws_access_key_id: hunter2", azureEntry: "tenantId: hunter2", gcpEntry: `{"type": "external_account", "credential_source": {"file": "/hunter2"}}`,
+	} {
+		_, err := FromSecret(map[string][]byte{entry: []byte(value)}, nil)
+		if err == nil || !strings.Contains(err.Error(), entry) || strings.Contains(strings.ToLower(err.Error()), "hunter2") || strings.Contains(err.Error(), locked) {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+}
+
+func TestNothingIsLogged(t *testing.T) {
+	private, master := newAge(t)
+	k := fromSecret(t, map[string]string{"a.agekey": private})
+	content := strings.Replace(string(encrypt(t, "yaml", secret, nil, master)), "#ENC[", "# hunter3 ENC[", 1)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := os.Stderr
+	os.Stderr = w
+	_, _, decryptErr := k.File(t.Context(), "s.yaml", []byte(content))
+	os.Stderr = stderr
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(r)
+	if err != nil || len(said) > 0 {
+		t.Errorf("said %q, %v (decrypting: %v)", said, err, decryptErr)
+	}
+}
+
+func TestTooManyKeysAreRefused(t *testing.T) {
+	_, master := newAge(t)
+	masters := make([]keys.MasterKey, maxKeys+1)
+	for i := range masters {
+		masters[i] = master
+	}
+	_, _, err := (&Keys{}).File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, nil, masters...))
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxKeys+1, " keys")) {
+		t.Error(err)
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	private, master := newAge(f)
+	k := fromSecret(f, map[string]string{"a.agekey": private})
+	for _, format := range []string{"yaml", "json", "dotenv", "ini", "binary"} {
+		plain := map[string]string{"yaml": secret, "json": `{"a":"hunter2"}`, "dotenv": "A=hunter2\n", "ini": "[a]\nb = hunter2\n", "binary": "hunter2"}[format]
+		f.Add("x."+format, encrypt(f, format, plain, nil, master))
+	}
+	f.Fuzz(func(t *testing.T, name string, content []byte) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		plain, decrypted, err := k.File(ctx, name, content)
+		if err == nil && !decrypted && !bytes.Equal(plain, content) {
+			t.Error("changed what it did not decrypt")
+		}
+		if _, err := Redact(name, content); err != nil && !strings.Contains(err.Error(), "SOPS") {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package decrypt
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path"
+	"regexp"
+
+	"github.com/getsops/sops/v3"
+	"github.com/getsops/sops/v3/config"
+	"github.com/getsops/sops/v3/stores/dotenv"
+	"github.com/getsops/sops/v3/stores/ini"
+	"github.com/getsops/sops/v3/stores/json"
+	sopsyaml "github.com/getsops/sops/v3/stores/yaml"
+	yaml "go.yaml.in/yaml/v3"
+)
+
+// encryptedValue starts every value that SOPS encrypted.
+const encryptedValue = "ENC[AES256_GCM,"
+
+// format reads and writes one of the formats of SOPS.
+type format interface {
+	LoadEncryptedFile(in []byte) (sops.Tree, error)
+	EmitPlainFile(branches sops.TreeBranches) ([]byte, error)
+}
+
+// part is what SOPS encrypted as one: a file, or a document of a YAML file that others stand in too.
+type part struct {
+	content   []byte
+	format    format
+	encrypted bool
+}
+
+func join(parts []part) []byte {
+	texts := make([][]byte, len(parts))
+	for i, p := range parts {
+		texts[i] = p.content
+	}
+	return bytes.Join(texts, []byte("---\n"))
+}
+
+func one(f format, content []byte) []part { return []part{{content, f, true}} }
+
+// split tells what of a content is encrypted; nothing is when it returns no part.
+func split(name string, content []byte) ([]part, error) {
+	if !bytes.Contains(content, []byte("sops")) || !bytes.Contains(content, []byte(encryptedValue)) {
+		return nil, nil
+	}
+	stores := config.NewStoresConfig()
+	switch {
+	case dotenvMark.Match(content):
+		return one(dotenv.NewStore(&stores.Dotenv), content), nil
+	case iniMark.Match(content) && !bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")):
+		return one(ini.NewStore(&stores.INI), content), nil
+	}
+	docs, err := documents(content)
+	if err != nil || !anyEncrypted(docs) {
+		return nil, nil // not ours: whoever reads it says what is wrong with it
+	}
+	for _, d := range docs {
+		if hasAlias(d.node) {
+			return nil, damaged(name) // SOPS writes none, and they could multiply without end
+		}
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) && !isYAML(name) {
+		if path.Ext(name) != ".json" && onlyData(docs[0].node) {
+			return one(json.NewBinaryStore(&stores.JSONBinary), content), nil
+		}
+		return one(json.NewStore(&stores.JSON), content), nil
+	}
+	store := sopsyaml.NewStore(&stores.YAML)
+	if together(docs) {
+		return one(store, content), nil
+	}
+	var parts []part
+	for _, d := range docs {
+		b, err := yaml.Marshal(d.node)
+		if err != nil {
+			return nil, damaged(name)
+		}
+		parts = append(parts, part{b, store, d.mac != ""})
+	}
+	return parts, nil
+}
+
+var (
+	dotenvMark = regexp.MustCompile(`(?m)^sops_mac=ENC\[`)
+	iniMark    = regexp.MustCompile(`(?m)^\[sops\]\s*$`)
+)
+
+func isYAML(name string) bool { return path.Ext(name) == ".yaml" || path.Ext(name) == ".yml" }
+
+// document is one of a YAML file, of which JSON is a kind.
+type document struct {
+	node *yaml.Node
+	mac  string // what SOPS noted; nothing when it is not encrypted
+}
+
+func documents(content []byte) ([]document, error) {
+	var out []document
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	for {
+		var node yaml.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(node.Content) == 0 || node.Content[0].ShortTag() == "!!null" {
+			continue
+		}
+		d := document{node: node.Content[0]}
+		if m := member(d.node, "sops"); m != nil {
+			if mac := member(m, "mac"); mac != nil {
+				d.mac = mac.Value
+			}
+		}
+		out = append(out, d)
+	}
+}
+
+func member(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func anyEncrypted(docs []document) bool {
+	for _, d := range docs {
+		if d.mac != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// together tells whether SOPS encrypted all documents as one file.
+func together(docs []document) bool {
+	for _, d := range docs {
+		if d.mac != docs[0].mac {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyData tells whether an object is what SOPS makes of a file without a format of its own.
+func onlyData(n *yaml.Node) bool {
+	return len(n.Content) == 4 && member(n, "data") != nil && member(n, "data").Kind == yaml.ScalarNode
+}
+
+func hasAlias(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode {
+		return true
+	}
+	for _, c := range n.Content {
+		if hasAlias(c) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package decrypt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"golang.org/x/oauth2"
+	"sigs.k8s.io/yaml"
+)
+
+// Keys are what may decrypt. What is nil or empty is not there.
+type Keys struct {
+	Age     []age.Identity
+	OpenPGP openpgp.EntityList
+
+	// Credentials for key services, asked for when a file needs them.
+	AWS   func(ctx context.Context, region string) (aws.CredentialsProvider, error)
+	Azure func(ctx context.Context) (azcore.TokenCredential, error)
+	GCP   func(ctx context.Context) (oauth2.TokenSource, error)
+	// Vault returns a token for a Vault or OpenBao at an address, which a file names: it must know whom to trust with which.
+	Vault func(ctx context.Context, address string) (string, error)
+
+	Transport http.RoundTripper // of all requests; http.DefaultTransport when nil
+}
+
+// Entries of a Secret, by the documented names.
+const (
+	ageSuffix     = ".agekey"
+	openPGPSuffix = ".asc"
+	vaultEntry    = "sops.vault-token"
+	awsEntry      = "sops.aws-kms"
+	azureEntry    = "sops.azure-kv"
+	gcpEntry      = "sops.gcp-kms"
+)
+
+// FromSecret reads keys from the data of a Secret; other entries are left alone.
+func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, error) {
+	k := &Keys{Transport: transport}
+	for _, entry := range slices.Sorted(maps.Keys(data)) {
+		var err error
+		switch value := data[entry]; {
+		case strings.HasSuffix(entry, ageSuffix):
+			err = k.addAge(value)
+		case strings.HasSuffix(entry, openPGPSuffix):
+			err = k.addOpenPGP(value)
+		case entry == vaultEntry:
+			token := strings.TrimSpace(string(value))
+			k.Vault = func(context.Context, string) (string, error) { return token, nil }
+		case entry == awsEntry:
+			err = k.addAWS(value)
+		case entry == azureEntry:
+			err = k.addAzure(value)
+		case entry == gcpEntry:
+			err = k.addGCP(value)
+		}
+		if err != nil {
+			return nil, failed("the entry %s cannot be read", entry).Because(err)
+		}
+	}
+	return k, nil
+}
+
+// Fallback takes over from others what is not there.
+func (k *Keys) Fallback(others *Keys) {
+	if len(k.Age) == 0 {
+		k.Age = others.Age
+	}
+	if len(k.OpenPGP) == 0 {
+		k.OpenPGP = others.OpenPGP
+	}
+	if k.AWS == nil {
+		k.AWS = others.AWS
+	}
+	if k.Azure == nil {
+		k.Azure = others.Azure
+	}
+	if k.GCP == nil {
+		k.GCP = others.GCP
+	}
+	if k.Vault == nil {
+		k.Vault = others.Vault
+	}
+}
+
+// addAge reads private keys of age, one a line: X25519 and the post-quantum hybrid. Plugins would run a program.
+func (k *Keys) addAge(text []byte) error {
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		var identity age.Identity
+		var err error
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			continue
+		case strings.HasPrefix(line, "AGE-SECRET-KEY-PQ-1"):
+			identity, err = age.ParseHybridIdentity(line)
+		case strings.HasPrefix(line, "AGE-SECRET-KEY-1"):
+			identity, err = age.ParseX25519Identity(line)
+		default:
+			err = errors.New("unknown")
+		}
+		if err != nil {
+			return errors.New("a line is no private key of age; it must start with AGE-SECRET-KEY-1 or AGE-SECRET-KEY-PQ-1")
+		}
+		k.Age = append(k.Age, identity)
+	}
+	return nil
+}
+
+// addOpenPGP reads private keys in armor that need no password.
+func (k *Keys) addOpenPGP(text []byte) error {
+	r := bytes.NewReader(text)
+	for {
+		block, err := armor.Decode(r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return errors.New("it is not an OpenPGP key in armor")
+		}
+		ring, err := openpgp.ReadKeyRing(block.Body)
+		if err != nil {
+			return errors.New("it holds no OpenPGP key that can be read")
+		}
+		k.OpenPGP = append(k.OpenPGP, ring...)
+	}
+	usable := false
+	for _, e := range k.OpenPGP {
+		if e.PrivateKey != nil && e.PrivateKey.Encrypted {
+			return errors.New("the private key has a password; export it without one")
+		}
+		usable = usable || e.PrivateKey != nil
+	}
+	if !usable {
+		return errors.New("it holds no private key; export it with 'gpg --export-secret-keys --armor'")
+	}
+	return nil
+}
+
+// read parses an entry in YAML or JSON without telling what is in it.
+func read(text []byte, into any) error {
+	if err := yaml.Unmarshal(text, into); err != nil {
+		return errors.New("it is not valid YAML or JSON")
+	}
+	return nil
+}
+
+// Missing is what a source of credentials returns when it has none.
+func Missing(hint string) error { return &notAtHand{hint} }
+
+type notAtHand struct{ hint string }
+
+func (n *notAtHand) Error() string { return n.hint }
+func (n *notAtHand) Is(target error) bool {
+	return target == errNotAtHand
+}

@@ -1,0 +1,126 @@
+package decrypt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/getsops/sops/v3/keyservice"
+)
+
+func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, ciphertext []byte) ([]byte, error) {
+	if k.Vault == nil {
+		return nil, errNotAtHand
+	}
+	token, err := k.Vault(ctx, key.VaultAddress)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, errNotAtHand // the client would look for one elsewhere
+	}
+	var answer struct {
+		Data struct {
+			Plaintext []byte `json:"plaintext"`
+		} `json:"data"`
+	}
+	path := key.EnginePath + "/decrypt/" + url.PathEscape(key.KeyName)
+	if err := k.vault(ctx, key.VaultAddress, path, token, map[string]string{"ciphertext": string(ciphertext)}, &answer); err != nil {
+		return nil, err
+	}
+	return answer.Data.Plaintext, nil
+}
+
+// maxAnswer bounds what a Vault may answer.
+const maxAnswer = 1 << 20
+
+// vault asks a Vault or OpenBao. Tokens follow no redirect.
+func (k *Keys) vault(ctx context.Context, address, path, token string, ask map[string]string, answer any) error {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	u := strings.TrimRight(address, "/") + "/v1/" + strings.Trim(path, "/")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the address cannot be read")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("X-Vault-Token", token)
+	}
+	client := k.client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("cannot be reached: %w", errors.Unwrap(err)) // the URL stands beside it already
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s was answered with %s", path, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
+		return fmt.Errorf("%s was answered with what is no answer", path)
+	}
+	return nil
+}
+
+// VaultLogins are the Vault and OpenBao servers that tokens of service accounts may be sent to.
+type VaultLogins struct {
+	Instances []VaultLogin `json:"instances"`
+}
+
+// VaultLogin is a server, and where it takes tokens, such as auth/kubernetes/login.
+type VaultLogin struct {
+	Address   string `json:"address"`
+	LoginPath string `json:"loginPath"`
+}
+
+// ParseVaultLogins reads the configuration in YAML.
+func ParseVaultLogins(text []byte) (*VaultLogins, error) {
+	var v VaultLogins
+	if err := read(text, &v); err != nil {
+		return nil, err
+	}
+	for _, i := range v.Instances {
+		u, err := url.Parse(i.Address)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || i.LoginPath == "" {
+			return nil, fmt.Errorf("instance %q needs the URL of a server as address, and a loginPath", i.Address)
+		}
+	}
+	return &v, nil
+}
+
+// Identity returns a token of a service account for an audience, and the account's namespace and name.
+type Identity func(ctx context.Context, audience string) (token, namespace, name string, err error)
+
+// Login exchanges the token of a service account for one of the server at the address. The audience of the first is the
+// address; the role is <namespace>_<name of the service account>.
+func (k *Keys) Login(ctx context.Context, to *VaultLogins, address string, identity Identity) (string, error) {
+	i := slices.IndexFunc(to.Instances, func(l VaultLogin) bool { return strings.TrimRight(l.Address, "/") == strings.TrimRight(address, "/") })
+	if i < 0 {
+		return "", Missing("the address is not one of those in the ConfigMap of --sops-vault-configmap")
+	}
+	at := to.Instances[i]
+	token, namespace, name, err := identity(ctx, at.Address)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Auth struct {
+			ClientToken string `json:"client_token"`
+		} `json:"auth"`
+	}
+	role := namespace + "_" + name
+	if err := k.vault(ctx, at.Address, at.LoginPath, "", map[string]string{"role": role, "jwt": token}, &answer); err != nil {
+		return "", fmt.Errorf("login as role %s: %w", role, err)
+	}
+	return answer.Auth.ClientToken, nil
+}
