@@ -24,8 +24,14 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
 		return inflatesHelm(name)
 	}
-	f.schema = f.schema || len(k.OpenAPI) > 0
+	if len(k.OpenAPI) > 0 {
+		f.schema = true
+		if f.share == aside {
+			return errOwnSchema
+		}
+	}
 	dir := path.Dir(name)
+	f.leaveEncrypted(k, dir)
 	for _, named := range namedBy(k) {
 		if err := f.checkNamed(name, dir, named); err != nil {
 			return err

@@ -27,11 +27,14 @@ type filesystem struct {
 	trace     *Trace
 	generated map[string][]byte // files of our own, by full path
 	schema    bool              // whether a kustomization brings its own OpenAPI schema
+	share     int64             // what this build holds of kustomize's schema
+	empty     bool              // whether the kustomization says that it has no resources
 	refused   error             // the first refusal, in our words
 	files     []string          // manifests that were read, to find one that is the cause of a failure
 	listed    map[string]bool   // the same files
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
+	secrets   secrets                               // what is decrypted
 	root      string                                // the directory that is built
 	origins   map[*unstructured.Unstructured]string // the files that objects come from
 	annotate  bool                                  // whether the objects keep the annotation that names their origin
@@ -78,6 +81,9 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 		return nil, err
 	}
 	if !isKustomization(path.Base(name)) {
+		if b, err = f.decrypt(name, b); err != nil {
+			return nil, f.refuse(err)
+		}
 		if isManifest(name) && !f.listed[name] {
 			f.files, f.listed[name] = append(f.files, name), true
 		}

@@ -33,6 +33,7 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 			return "", false, err
 		}
 	}
+	f.empty = !generated && k.Resources != nil && len(k.Resources) == 0
 	k.FixKustomization()
 	if err := f.merge(k, req, dir); err != nil {
 		return "", false, err

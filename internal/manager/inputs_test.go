@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 func (s *system) put(o client.Object, name string) {
@@ -103,5 +105,72 @@ func TestFeatureGateDecidesOverTheFlag(t *testing.T) {
 	o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{"Some": "maybe"}}
 	if err := o.validate(); err == nil || !strings.Contains(err.Error(), "Some") {
 		t.Error(errors.Join(err, errors.New("a gate that is neither on nor off passed")))
+	}
+}
+
+func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
+	s := newSystem(t)
+	team, all := testenv.NewSOPS(t), testenv.NewSOPS(t)
+	secret := func(by *testenv.SOPS, name, value string) string {
+		return by.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: "+name+"\nstringData:\n  password: "+value+"\n")
+	}
+	commit := s.git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter2"), "all/s.yaml": secret(all, "all", "hunter2")})
+	s.source("app")
+	s.put(&corev1.Secret{StringData: map[string]string{"all.agekey": all.PrivateKey}}, "sops-age") // of --sops-age-secret
+	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": testenv.NewSOPS(t).PrivateKey}}, "keys")
+	decryption := func(secretRef string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Spec.Decryption = &kustomizev1.Decryption{Provider: "sops"}
+			if secretRef != "" {
+				k.Spec.Decryption.SecretRef = &meta.LocalObjectReference{Name: secretRef}
+			}
+		}
+	}
+	s.sync("all", "app", "all", decryption(""))
+	s.sync("team", "app", "team", decryption("keys"))
+	s.sync("none", "app", "team")
+	holds := func(name, want string) {
+		t.Helper()
+		testenv.Eventually(t, "Secret "+name+" holds "+want, func() error {
+			o := &corev1.Secret{}
+			if err := s.get(o, name); err != nil {
+				return err
+			}
+			if got := string(o.Data["password"]); got != want {
+				return errors.New("it holds another value")
+			}
+			return nil
+		})
+	}
+	s.ready("all", commit)
+	holds("all", "hunter2")
+	s.fails(&kustomizev1.Kustomization{}, "none", "BuildFailed", "Secret/"+s.namespace+"/team in team/s.yaml is encrypted with SOPS. Set spec.decryption")
+
+	t.Log("the key that is missing is named; a change of the Secret brings it")
+	s.fails(&kustomizev1.Kustomization{}, "team", "BuildFailed", "age "+team.Recipient)
+	s.patch(&corev1.Secret{}, "keys", `{"stringData":{"team.agekey":"`+team.PrivateKey+`"}}`)
+	s.ready("team", commit)
+	holds("team", "hunter2")
+
+	t.Log("what is decrypted is in no event and no status")
+	commit = s.git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
+	s.pull("app")
+	s.fails(&kustomizev1.Kustomization{}, "team", "ReconciliationFailed", "bad/key")
+	k := &kustomizev1.Kustomization{}
+	if err := s.get(k, "team"); err != nil {
+		t.Fatal(err)
+	}
+	status, err := json.Marshal(k.Status)
+	if err != nil || strings.Contains(string(status), "hunter") {
+		t.Errorf("%s, %v", status, err)
+	}
+	events := &corev1.EventList{}
+	if err := s.client.List(t.Context(), events, client.InNamespace(s.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if strings.Contains(e.Message, "hunter") {
+			t.Errorf("an event tells: %s", e.Message)
+		}
 	}
 }

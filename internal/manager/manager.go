@@ -180,6 +180,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
+				Decryption:            o.decryption(),
 				StrictSubstitutions:   o.strictSubstitutions(),
 				Resync:                o.Resync,
 			},

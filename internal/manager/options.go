@@ -2,14 +2,17 @@ package manager
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // Controllers that can be chosen with --controllers, by the names that operators know.
@@ -48,6 +51,9 @@ type Options struct {
 	DefaultAccount      string
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
+	DecryptionAccount   string
+	SOPSAgeSecret       string
+	SOPSVaultConfigMap  string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
 
@@ -86,6 +92,9 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true, "fail when a variable of spec.postBuild is not set and has no default")
+	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
+	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")
+	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")
 	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
@@ -132,6 +141,17 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
 	return nil
+}
+
+// decryption is what the controller brings to the decryption of all.
+func (o *Options) decryption() sync.Decryption {
+	return sync.Decryption{
+		DefaultAccount: o.DecryptionAccount,
+		AgeSecret:      types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSAgeSecret},
+		VaultConfigMap: types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSVaultConfigMap},
+		VaultAddress:   os.Getenv("VAULT_ADDR"),
+		VaultToken:     os.Getenv("VAULT_TOKEN"),
+	}
 }
 
 // strictSubstitutions is what the feature gate says, or else the flag.

@@ -34,6 +34,9 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	}
 	m.generation, m.inputs, m.trace, m.failure, m.applied = r.obj.Generation, in.digest, result.Trace, err, false
 	m.stands.Store(nil)
+	if result.Again {
+		m.trace = nil // the failure may pass by itself
+	}
 	if err != nil {
 		return nil, err
 	}

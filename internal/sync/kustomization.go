@@ -54,6 +54,7 @@ type Kustomization struct {
 type Options struct {
 	NoCrossNamespaceRefs  bool
 	DefaultServiceAccount string
+	Decryption            Decryption
 	StrictSubstitutions   bool          // a variable that is not set and has no default is an error
 	Resync                time.Duration // how often everything is dry-run again although nothing moved
 }

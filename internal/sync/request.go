@@ -23,6 +23,7 @@ func request(obj *kustomizev1.Kustomization, tree *artifact.Tree, in *inputs) (b
 		NameSuffix:              obj.Spec.NameSuffix,
 		Components:              obj.Spec.Components,
 		IgnoreMissingComponents: obj.Spec.IgnoreMissingComponents,
+		Decryption:              in.keys,
 		Substitution:            in.substitution,
 	}
 	if m := obj.Spec.CommonMetadata; m != nil {
@@ -71,7 +72,6 @@ func refuse(obj *kustomizev1.Kustomization) error {
 		field string
 		set   bool
 	}{
-		{"spec.decryption", obj.Spec.Decryption != nil},
 		{"spec.ignore", len(obj.Spec.Ignore) > 0},
 	} {
 		if f.set {
