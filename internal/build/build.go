@@ -42,8 +42,9 @@ type Request struct {
 
 // Result is what a build came to.
 type Result struct {
-	Objects []*unstructured.Unstructured // in the order that kustomize gives them
-	Digest  string                       // of the objects, sha256 in hex
+	Objects []*unstructured.Unstructured          // in the order that kustomize gives them
+	Origins map[*unstructured.Unstructured]string // the files that they come from, where known
+	Digest  string                                // of the objects, sha256 in hex
 	Trace   *Trace
 	Empty   bool // whether the kustomization file says that there are no objects: its resources are an empty list
 	Again   bool // whether another try may come to something else although nothing changed, as when a key service failed
@@ -69,7 +70,7 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 }
 
 func (f *filesystem) build(req Request) (*Result, error) {
-	result := &Result{Trace: f.trace}
+	result := &Result{Trace: f.trace, Origins: f.origins}
 	root, empty, err := f.prepare(req)
 	if err == nil && !empty {
 		result.Objects, err = f.run(root)
@@ -131,6 +132,9 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 	}()
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
+	if f.sorted {
+		options.Reorder = krusty.ReorderOptionUnspecified // the kustomization says how; else kustomize warns
+	}
 	resources, err := krusty.MakeKustomizer(options).Run(f, root)
 	if err != nil || f.refused != nil {
 		return nil, f.explain(err)

@@ -29,6 +29,7 @@ type filesystem struct {
 	schema    bool              // whether a kustomization brings its own OpenAPI schema
 	share     int64             // what this build holds of kustomize's schema
 	empty     bool              // whether the kustomization says that it has no resources
+	sorted    bool              // whether the kustomization says how its objects are sorted
 	refused   error             // the first refusal, in our words
 	files     []string          // manifests that were read, to find one that is the cause of a failure
 	listed    map[string]bool   // the same files

@@ -42,6 +42,7 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 		return "", false, err
 	}
 	empty = k.CheckEmpty() != nil
+	f.sorted = k.SortOptions != nil
 	f.trackOrigins(k)
 	b, err := yaml.Marshal(k)
 	if err != nil {

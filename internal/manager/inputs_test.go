@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -172,5 +173,40 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 		if strings.Contains(e.Message, "hunter") {
 			t.Errorf("an event tells: %s", e.Message)
 		}
+	}
+}
+
+func TestABuildWithoutObjectsPrunesOnlyWhenTheSourceSaysSo(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"app/a.yaml": cm("kept", "1"), "other.md": "x"})
+	s.source("app")
+	s.sync("app", "app", "app")
+	s.ready("app", commit)
+	s.git.Commit("app", map[string]string{"app/a.yaml": "", "app/readme.md": "moved"})
+	s.pull("app")
+	s.fails(&kustomizev1.Kustomization{}, "app", "BuildFailed", "pruning would delete all 1")
+	s.configMap("kept", "1")
+	commit = s.git.Commit("app", map[string]string{"app/kustomization.yaml": "resources: []\n"})
+	s.pull("app")
+	s.ready("app", commit)
+	s.gone(&corev1.ConfigMap{}, "kept")
+}
+
+func TestEveryRefusedObjectIsNamedWithItsFile(t *testing.T) {
+	s := newSystem(t)
+	s.git.Commit("app", map[string]string{
+		"ok.yaml":      cm("fine", "1"),
+		"dir/svc.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: svc}\nspec: {ports: [{port: 99999}], typo: x}\n",
+		"dep.yaml":     "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: dep}\nspec: {replicas: many, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a}]}}}\n",
+		"port.yaml":    "apiVersion: v1\nkind: Service\nmetadata: {name: port}\nspec: {ports: [{port: 99999}, {port: -1}]}\n",
+	})
+	s.source("app")
+	s.sync("app", "app", "")
+	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "3 objects refused, nothing was changed")
+	for _, says := range []string{"/svc in dir/svc.yaml", ".spec.typo", "/dep in dep.yaml", "replicas", "/port in port.yaml", "spec.ports[0].port", "spec.ports[1].port"} {
+		s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", says)
+	}
+	if err := s.get(&corev1.ConfigMap{}, "fine"); !apierrors.IsNotFound(err) {
+		t.Errorf("something was applied: %v", err)
 	}
 }

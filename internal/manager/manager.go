@@ -32,6 +32,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/sync"
 )
@@ -58,6 +59,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := setLogger(o); err != nil {
 		return err
 	}
+	speak, err := build.Quiet()
+	if err != nil {
+		return err
+	}
+	defer speak()
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
 	cfg.UserAgent = "sluice"
