@@ -189,7 +189,7 @@ func rawClone(b *testing.B) string {
 
 func rawFetch(b *testing.B, dir, url string) {
 	b.Helper()
-	rawGit(b, dir, "-c", "gc.auto=0", "-c", "maintenance.auto=false", "fetch", "-q", "--depth=1", url, "main")
+	rawGit(b, dir, "-c", "gc.auto=0", "-c", "maintenance.auto=false", "fetch", "-q", "--depth=1", url, "+main:main")
 }
 
 func rawGit(b *testing.B, dir string, args ...string) {

@@ -30,13 +30,15 @@ var format = "1 " + runtime.Version()
 type sidecar struct {
 	Format   string    `json:"format"`
 	Digest   string    `json:"digest"`
+	Revision string    `json:"revision,omitempty"`
 	Segments []segment `json:"segments"`
 }
 
 // stamp is a file that was compared with its digest.
 type stamp struct {
-	info   fs.FileInfo
-	digest string
+	info     fs.FileInfo
+	digest   string
+	revision string
 }
 
 // is tells whether a file is still the one that was compared.
@@ -81,14 +83,15 @@ type unfinished struct {
 	sidecar     sidecar
 }
 
-// prepare writes a file and its sidecar beside where the key's files are. Content returns the segments that it wrote.
-func (s *Store) prepare(key Key, content func(io.Writer) ([]segment, error)) (*unfinished, error) {
+// prepare writes a file and its sidecar beside where the key's files are. Content returns the segments that it wrote; an empty
+// revision stands for that of the digest.
+func (s *Store) prepare(key Key, revision string, content func(io.Writer) ([]segment, error)) (*unfinished, error) {
 	dir := filepath.Join(s.dir, filepath.FromSlash(key.dir()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	now := s.clock.Now()
-	u := &unfinished{sidecar: sidecar{Format: format}}
+	u := &unfinished{sidecar: sidecar{Format: format, Revision: revision}}
 	var err error
 	u.file, err = writeTemporary(dir, now, func(w io.Writer) error {
 		h := sha256.New()
@@ -98,6 +101,9 @@ func (s *Store) prepare(key Key, content func(io.Writer) ([]segment, error)) (*u
 	})
 	if err != nil {
 		return nil, err
+	}
+	if revision == "" {
+		u.sidecar.Revision = latestPrefix + u.sidecar.Digest
 	}
 	if u.index, err = writeTemporary(dir, now, u.sidecar.encode); err != nil {
 		return nil, errors.Join(err, os.Remove(u.file))
@@ -116,7 +122,7 @@ func (s *Store) place(u *unfinished, relative string) (stamp, error) {
 	if err != nil {
 		return stamp{}, errors.Join(err, u.remove())
 	}
-	st := stamp{info, u.sidecar.Digest}
+	st := stamp{info, u.sidecar.Digest, u.sidecar.Revision}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sound[relative] = st
@@ -218,11 +224,20 @@ func decodeSidecar(b []byte) (sidecar, error) {
 }
 
 // check compares an archive with the digest that was taken when it was written. One that was compared before and did not
-// change since is not read again; a damaged one is removed.
+// change since is not read again; a damaged one is removed. What
+// is not there whole is brought from the backend.
 func (s *Store) check(relative string) (stamp, error) {
 	if !filepath.IsLocal(relative) || extension(path.Base(relative)) == "" {
 		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)
 	}
+	st, err := s.checkDisk(relative)
+	if err != nil {
+		return s.remote.bring(relative, err)
+	}
+	return st, nil
+}
+
+func (s *Store) checkDisk(relative string) (stamp, error) {
 	info, err := s.root.Lstat(relative)
 	if err != nil {
 		return stamp{}, err
@@ -254,8 +269,8 @@ func (s *Store) compare(relative string, info fs.FileInfo) (stamp, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return stamp{}, err
 	}
-	st := stamp{info, "sha256:" + hex.EncodeToString(h.Sum(nil))}
 	side, err := s.sidecar(relative)
+	st := stamp{info, "sha256:" + hex.EncodeToString(h.Sum(nil)), side.Revision}
 	if err == nil && side.Digest != st.digest {
 		err = fmt.Errorf("its digest is %s, not %s", st.digest, side.Digest)
 	}

@@ -32,11 +32,11 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 	if revision == "" {
 		relative = s.lastOf(key, tree)
 	}
-	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
+	a, err := s.put(ctx, key, revision, current, s.orWithLess(func() (string, stamp, error) {
 		if st, err := s.check(relative); err == nil {
 			return relative, st, nil
 		}
-		u, err := s.prepareTree(ctx, key, tree)
+		u, err := s.prepareTree(ctx, key, revision, tree)
 		if err != nil {
 			return "", stamp{}, err
 		}
@@ -45,7 +45,7 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 		}
 		st, err := s.place(u, relative)
 		return relative, st, err
-	})
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,10 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 		if extensions[ext] == "" {
 			return "", stamp{}, fmt.Errorf("the store keeps no files called *%s", ext)
 		}
-		u, err := s.prepare(key, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
+		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
+		if isFull(err) {
+			s.makeRoom() // the content was read, so this time it fails: the next finds room
+		}
 		if err != nil {
 			return "", stamp{}, err
 		}
@@ -82,15 +85,18 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	if err == nil {
 		relative, st, err = write()
 	}
-	updated := s.clock.Now()
+	updated, moved := s.clock.Now(), true
 	if err == nil && current != nil && current.Path == relative && current.Digest == st.digest {
-		updated = current.LastUpdateTime.Time
+		updated, moved = current.LastUpdateTime.Time, false
 	} else if err == nil { // also when an earlier revision is current again
 		err = s.root.Chtimes(relative, updated, updated)
 	}
 	if err != nil {
 		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).Because(err).
-			WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
+			WithHint("%s. It is tried again by itself, and the last artifact keeps being served", s.advice(err))
+	}
+	if err := s.remote.upload(ctx, relative, st, moved); err != nil {
+		return nil, err
 	}
 	if revision == "" {
 		revision = latestPrefix + st.digest
@@ -137,10 +143,10 @@ func (s *Store) register(key Key, r registered) {
 }
 
 // prepareTree writes the tree's archive. Segments that the newest archive of the key holds too are copied from it.
-func (s *Store) prepareTree(ctx context.Context, key Key, tree *Tree) (*unfinished, error) {
+func (s *Store) prepareTree(ctx context.Context, key Key, revision string, tree *Tree) (*unfinished, error) {
 	from, closeFrom := s.previous(key)
 	defer closeFrom()
-	return s.prepare(key, func(w io.Writer) ([]segment, error) { return writeArchive(ctx, w, tree, from) })
+	return s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return writeArchive(ctx, w, tree, from) })
 }
 
 // copyAtMost copies until the end, the context's included. A source that holds more than most bytes is an error.

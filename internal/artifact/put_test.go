@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -176,3 +177,10 @@ func withOtherIDs(d *Dir) *Dir {
 type prefixed struct{ Content }
 
 func (p prefixed) Read(id string) ([]byte, error) { return p.Content.Read(id[len("other "):]) }
+
+// random gives bytes that do not compress.
+func random(size int, seed byte) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // never fails
+	return b
+}

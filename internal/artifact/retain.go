@@ -2,7 +2,9 @@ package artifact
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,7 +30,7 @@ func (s *Store) newest(key Key, ext string) string {
 	if ok && extension(path.Base(current.artifact.Path)) == ext {
 		return current.artifact.Path
 	}
-	for _, f := range s.files(key.dir()) {
+	for _, f := range s.everywhere(key.dir()) {
 		if extension(path.Base(f.path)) == ext {
 			return f.path
 		}
@@ -48,10 +50,19 @@ func (s *Store) files(dir string) []stored {
 			out = append(out, stored{path.Join(dir, e.Name()), info.ModTime()})
 		}
 	}
-	slices.SortFunc(out, func(a, b stored) int {
-		return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
-	})
+	slices.SortFunc(out, newerFirst)
 	return out
+}
+
+// everywhere lists the artifacts of a directory on disk and in the backend, newest first. When that does not answer, what is on
+// disk has to do.
+func (s *Store) everywhere(dir string) []stored {
+	files, _ := s.remote.with(dir, s.files(dir))
+	return files
+}
+
+func newerFirst(a, b stored) int {
+	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
 // Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the current one.
@@ -59,9 +70,10 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 	if err := key.check(); err != nil {
 		return nil, err
 	}
+	files, err := s.remote.more(key.dir(), keep, s.files(key.dir()))
 	kept := 1 // the current one
 	superseded := s.clock.Now()
-	for _, f := range s.files(key.dir()) {
+	for _, f := range files {
 		since := s.clock.Since(superseded)
 		superseded = f.modified // of the next one, which is older
 		if keep != nil && f.path == keep.Path {
@@ -71,7 +83,7 @@ func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err err
 			kept++
 			continue
 		}
-		err = errors.Join(err, s.remove(f.path))
+		err = errors.Join(err, s.removeEverywhere(f.path))
 		removed = append(removed, f.path)
 	}
 	if err != nil {
@@ -86,7 +98,16 @@ func (s *Store) Remove(key Key) error {
 		return err
 	}
 	s.forget(key)
-	return s.root.RemoveAll(key.dir())
+	_, err := s.remote.removeAll(key.dir(), nil)
+	return errors.Join(err, s.root.RemoveAll(key.dir()))
+}
+
+// removeEverywhere removes a file. It stays on disk, to be tried again, when the backend does not remove it.
+func (s *Store) removeEverywhere(relative string) error {
+	if err := s.remote.remove(relative); err != nil {
+		return err
+	}
+	return s.remove(relative)
 }
 
 func (s *Store) forget(key Key) {
@@ -101,7 +122,8 @@ func (s *Store) forget(key Key) {
 }
 
 // CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories. It is for the
-// start: objects may have been deleted while no one was there to remove their artifacts.
+// start: objects may have been deleted while no one was there to remove their artifacts. What was put since the store was
+// opened stays, as its object may have come after live was listed.
 func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err error) {
 	alive := map[string]bool{}
 	for _, k := range live {
@@ -110,7 +132,9 @@ func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err e
 	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), "*", "*"))
 	for _, dir := range dirs {
 		relative, relErr := filepath.Rel(s.dir, dir)
-		if relative = filepath.ToSlash(relative); relErr == nil && alive[relative] {
+		relative = filepath.ToSlash(relative)
+		alive[relative] = alive[relative] || s.putSinceOpened(dir)
+		if relErr == nil && alive[relative] {
 			continue
 		}
 		parts := strings.Split(relative, "/")
@@ -118,5 +142,44 @@ func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err e
 		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
 		removed = append(removed, relative)
 	}
-	return removed, err
+	gone, remoteErr := s.remote.removeAll(strings.ToLower(kind), alive)
+	removed = append(removed, gone...)
+	slices.Sort(removed)
+	return slices.Compact(removed), errors.Join(err, remoteErr)
+}
+
+// putSinceOpened tells whether something in a directory was written by this process.
+func (s *Store) putSinceOpened(dir string) bool {
+	entries, _ := os.ReadDir(dir) // one that is gone holds nothing
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		info, err := e.Info()
+		return err == nil && !info.ModTime().Before(s.opened)
+	})
+}
+
+// CheckAll compares all files with their digests, and returns those that were damaged, which are removed for their sources to
+// write them again. It is for the start: files that no source asks for are found too.
+func (s *Store) CheckAll(ctx context.Context) (damaged []string) {
+	for _, dir := range s.dirs() {
+		for _, f := range s.files(dir) {
+			if ctx.Err() != nil {
+				return damaged
+			}
+			if _, err := s.check(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				damaged = append(damaged, f.path)
+			}
+		}
+	}
+	return damaged
+}
+
+// dirs lists the directories of all keys.
+func (s *Store) dirs() (found []string) {
+	dirs, _ := filepath.Glob(filepath.Join(s.dir, "*", "*", "*")) // the pattern is valid
+	for _, dir := range dirs {
+		if relative, err := filepath.Rel(s.dir, dir); err == nil {
+			found = append(found, filepath.ToSlash(relative))
+		}
+	}
+	return found
 }

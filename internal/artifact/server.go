@@ -2,17 +2,31 @@ package artifact
 
 import (
 	"net/http"
-	"path"
-	"strings"
 	"time"
 )
 
-// latest is the name, before its extension, under which the newest artifact of an object is served.
-const latest = "latest"
+// Server serves a store over HTTP:
+//
+//	/<kind>/<namespace>/<name>/<file>                  a file, as in an artifact's URL
+//	/<kind>/<namespace>/<name>/latest.<extension>      the newest
+//	/<kind>/<namespace>/<name>/digest/<digest>         by its sha, as sha256:<hex>
+//	/<kind>/<namespace>/<name>/revision/<revision>     by its revision, or by the end of it that follows the last : or @
+//	/<kind>/<namespace>/<name>/at/<time>               the one that was current at a time, in RFC 3339
+//	/digest/<digest>                                   by its sha, whoever's it is
+//	/events                                            what becomes of artifacts, as server-sent events
+//	/healthz                                           whether the server is up
+//
+// Kinds are in small letters. Files are served as they are stored, with ETag, Range and the like. There are no listings, and
+// what is damaged is not found.
+type Server struct {
+	Store  *Store
+	Access Access  // nil lets everybody read everything
+	Events *Events // nil serves no events
+}
 
 // NewServer returns an HTTP server of the store, bounded against clients that are slow or say too much.
-func NewServer(s *Store) *http.Server {
-	return &http.Server{
+func NewServer(s *Server) *http.Server {
+	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
@@ -20,55 +34,79 @@ func NewServer(s *Store) *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
+	if s.Events != nil {
+		server.RegisterOnShutdown(s.Events.Close) // streams never end by themselves
+	}
+	return server
 }
 
-// ServeHTTP serves /<kind>/<namespace>/<name>/<file>.tar.gz and latest.tar.gz from the file, with ETag and Range. There are
-// no listings, and what is damaged is not found.
-func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	relative, ok := s.requested(r.URL.Path)
-	if !ok {
+	if r.URL.Path == "/healthz" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n")) // a client that is gone
+		return
+	}
+	reader, err := s.reader(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	if r.URL.Path == "/events" && s.Events != nil {
+		s.Events.serve(w, r, reader)
+		return
+	}
+	s.serveFile(w, r, reader)
+}
+
+func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, reader reader) {
+	a := parseAddress(r.URL.Path)
+	if a == nil {
 		http.NotFound(w, r)
 		return
 	}
+	if a.key != (Key{}) { // whether it is there is nobody's business who may not read it
+		if err := reader.may(r.Context(), a.key); err != nil {
+			refuse(w, err)
+			return
+		}
+	}
+	for _, relative := range s.Store.find(a) {
+		if a.key == (Key{}) && reader.may(r.Context(), keyOf(relative)) != nil {
+			continue
+		}
+		if s.Store.serve(w, r, relative) {
+			return
+		}
+	}
+	http.NotFound(w, r)
+}
+
+// serve writes a file, unless it is not there whole. The kernel sends it from the file: no reader costs memory.
+func (s *Store) serve(w http.ResponseWriter, r *http.Request, relative string) bool {
 	st, err := s.check(relative)
 	if err != nil {
-		http.NotFound(w, r)
-		return
+		return false
 	}
 	f, err := s.root.Open(relative)
 	if err != nil {
-		http.NotFound(w, r)
-		return
+		return false
 	}
 	defer f.Close() // only read
 	info, err := f.Stat()
 	if err != nil || !st.is(info) { // written anew in between
-		http.NotFound(w, r)
-		return
+		return false
 	}
-	w.Header().Set("Content-Type", extensions[extension(path.Base(relative))])
+	w.Header().Set("Content-Type", extensions[extension(relative)])
 	w.Header().Set("ETag", `"`+st.digest+`"`)
+	if st.revision != "" {
+		w.Header().Set("X-Artifact-Revision", st.revision)
+	}
 	http.ServeContent(w, r, "", info.ModTime(), f)
-}
-
-// requested returns the path in the store that a URL's path stands for.
-func (s *Store) requested(urlPath string) (string, bool) {
-	relative := strings.TrimPrefix(urlPath, "/")
-	parts := strings.Split(relative, "/")
-	if len(parts) != 4 || path.Clean(relative) != relative {
-		return "", false
-	}
-	key := Key{parts[0], parts[1], parts[2]}
-	if key.check() != nil || key.dir() != path.Dir(relative) {
-		return "", false
-	}
-	if ext, ok := strings.CutPrefix(parts[3], latest); ok && extensions[ext] != "" {
-		relative = s.newest(key, ext)
-	}
-	return relative, relative != ""
+	return true
 }

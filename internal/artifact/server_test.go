@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +34,11 @@ func serving(t *testing.T, files map[string]string) (*Store, *meta.Artifact, *ht
 }
 
 func newServer(t *testing.T, s *Store) *httptest.Server {
+	t.Helper()
+	return serve(t, &Server{Store: s})
+}
+
+func serve(t *testing.T, s *Server) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(s)
 	server.Config = NewServer(s)
@@ -75,6 +83,19 @@ func TestServerServesAnArtifact(t *testing.T) {
 		"what the client has already": {"GET", a.URL, map[string]string{"If-None-Match": etag}, 304, nil},
 		"the latest, as it has it":    {"GET", latestURL, map[string]string{"If-None-Match": etag}, 304, nil},
 		"something else than it has":  {"GET", a.URL, map[string]string{"If-None-Match": `"sha256:00"`}, 200, whole},
+		"the health":                  {"GET", server.URL + "/healthz", nil, 200, []byte("ok\n")},
+		"by its digest":               {"GET", server.URL + "/gitrepository/apps/webapp/digest/" + a.Digest, nil, 200, whole},
+		"by its digest alone":         {"GET", server.URL + "/digest/" + a.Digest, nil, 200, whole},
+		"by its revision":             {"GET", server.URL + "/gitrepository/apps/webapp/revision/" + a.Revision, nil, 200, whole},
+		"by its commit":               {"GET", server.URL + "/gitrepository/apps/webapp/revision/0123", nil, 200, whole},
+		"by when it was current":      {"GET", server.URL + "/gitrepository/apps/webapp/at/2026-01-02T04:00:00%2B00:00", nil, 200, whole},
+		"by a time before all":        {"GET", server.URL + "/gitrepository/apps/webapp/at/2026-01-02T03:00:00Z", nil, 404, nil},
+		"by a time that is none":      {"GET", server.URL + "/gitrepository/apps/webapp/at/yesterday", nil, 404, nil},
+		"by a digest not there":       {"GET", server.URL + "/gitrepository/apps/webapp/digest/sha256:00", nil, 404, nil},
+		"by a digest of nobody":       {"GET", server.URL + "/digest/sha256:00", nil, 404, nil},
+		"by a revision not there":     {"GET", server.URL + "/gitrepository/apps/webapp/revision/main", nil, 404, nil},
+		"by no revision":              {"GET", server.URL + "/gitrepository/apps/webapp/revision/", nil, 404, nil},
+		"by something else":           {"GET", server.URL + "/gitrepository/apps/webapp/name/x", nil, 404, nil},
 		"nothing is posted":           {"POST", a.URL, nil, 405, nil},
 		"nothing is deleted":          {"DELETE", a.URL, nil, 405, nil},
 	} {
@@ -83,7 +104,7 @@ func TestServerServesAnArtifact(t *testing.T) {
 			if resp.StatusCode != c.status {
 				t.Fatalf("status %d, want %d", resp.StatusCode, c.status)
 			}
-			if c.status < 300 && (resp.Header.Get("ETag") != etag || resp.Header.Get("Content-Type") != "application/gzip") {
+			if c.status < 300 && reason != "the health" && (resp.Header.Get("ETag") != etag || resp.Header.Get("Content-Type") != "application/gzip") {
 				t.Errorf("headers %v", resp.Header)
 			}
 			if c.body != nil && !bytes.Equal(body, c.body) {
@@ -127,7 +148,7 @@ func TestServerServesNothingDamaged(t *testing.T) {
 			s, a, server := serving(t, manyFiles(50, 1))
 			damage(t, filepath.Join(s.dir, a.Path), 33)
 			if restart {
-				server.Config.Handler = openStore(t, s.dir, newClock())
+				server.Config.Handler = &Server{Store: openStore(t, s.dir, newClock())}
 			}
 			if resp, _ := get(t, "GET", a.URL, nil); resp.StatusCode != http.StatusNotFound {
 				t.Errorf("status %d", resp.StatusCode)
@@ -138,7 +159,7 @@ func TestServerServesNothingDamaged(t *testing.T) {
 
 func TestServerServesAfterARestart(t *testing.T) {
 	s, a, server := serving(t, manyFiles(50, 1))
-	server.Config.Handler = openStore(t, s.dir, newClock())
+	server.Config.Handler = &Server{Store: openStore(t, s.dir, newClock())}
 	for _, url := range []string{a.URL, server.URL + "/gitrepository/apps/webapp/latest.tar.gz"} {
 		if resp, _ := get(t, "GET", url, nil); resp.StatusCode != 200 || resp.Header.Get("ETag") != `"`+a.Digest+`"` {
 			t.Errorf("%s: %v", url, resp)
@@ -208,7 +229,7 @@ func TestConsumersShareOneDownload(t *testing.T) {
 			close(begun)
 		}
 		<-proceed
-		s.ServeHTTP(w, r)
+		(&Server{Store: s}).ServeHTTP(w, r)
 	}))
 	defer server.Close()
 	a.URL = server.URL + "/" + a.Path
@@ -267,7 +288,7 @@ func (s sized) Size(string) (int64, error)  { return int64(s), nil }
 func (s sized) Read(string) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func TestServerIsBoundedAgainstSlowClients(t *testing.T) {
-	s := NewServer(openStore(t, t.TempDir(), newClock()))
+	s := NewServer(&Server{Store: openStore(t, t.TempDir(), newClock())})
 	for name, d := range map[string]time.Duration{
 		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,
 	} {
@@ -275,4 +296,131 @@ func TestServerIsBoundedAgainstSlowClients(t *testing.T) {
 			t.Errorf("%s is not set", name)
 		}
 	}
+}
+
+func TestOlderArtifactsAreAddressed(t *testing.T) {
+	clk := newClock()
+	s := openStore(t, t.TempDir(), clk)
+	var times []string
+	for _, revision := range []string{"refs/tags/v1@sha1:aaa", "feature/x@sha1:bbb"} {
+		put(t, s, FromMap(map[string]string{"a": revision}), revision, nil)
+		times = append(times, clk.Now().Add(time.Second).Format(time.RFC3339))
+		clk.SetTime(clk.Now().Add(time.Hour))
+	}
+	server := newServer(t, openStore(t, s.dir, clk))
+	for address, want := range map[string]string{
+		"/revision/refs/tags/v1@sha1:aaa": "refs/tags/v1@sha1:aaa", "/revision/aaa": "refs/tags/v1@sha1:aaa", "/at/" + times[0]: "refs/tags/v1@sha1:aaa",
+		"/revision/feature/x@sha1:bbb": "feature/x@sha1:bbb", "/revision/bbb": "feature/x@sha1:bbb", "/at/" + times[1]: "feature/x@sha1:bbb", "/latest.tar.gz": "feature/x@sha1:bbb",
+	} {
+		resp, body := get(t, "GET", server.URL+"/gitrepository/apps/webapp"+address, nil)
+		if resp.StatusCode != 200 || resp.Header.Get("X-Artifact-Revision") != want {
+			t.Errorf("%s: %d %v", address, resp.StatusCode, resp.Header)
+			continue
+		}
+		tree, err := ReadArchive(bytes.NewReader(body))
+		must(t, err)
+		if got := contents(t, tree)["a"]; got != want {
+			t.Errorf("%s holds %s", address, got)
+		}
+	}
+}
+
+func TestReadersOfALargeArtifactCostNoMemory(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	const size, readers = 64 << 20, 20
+	a, err := s.PutFile(t.Context(), webapp, ".tgz", io.LimitReader(rand.NewChaCha8([32]byte{}), size), "v1", nil)
+	must(t, err)
+	server := newServer(t, s)
+	read := func() {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/"+a.Path, nil)
+		must(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, resp.Body, make([]byte, 32<<10)); n != size || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	}
+	read()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(read)
+	}
+	wg.Wait()
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / readers; each > 128<<10 { // the client's buffers among them
+		t.Errorf("%d bytes were allocated for each reader of %d", each, size)
+	}
+}
+
+// gate lets in who bears the token "good", and lets it read what is in the namespace apps.
+type gate struct{ broken bool }
+
+func (g *gate) Authenticate(_ context.Context, token string) (Reader, error) {
+	if g.broken {
+		return nil, errors.New("the API server at 10.0.0.1 is down")
+	}
+	if token != "good" {
+		return nil, ErrUnauthenticated
+	}
+	return g, nil
+}
+
+func (g *gate) MayRead(_ context.Context, key Key) error {
+	if key.Namespace != "apps" {
+		return ErrForbidden
+	}
+	return nil
+}
+
+func TestServerAsksWhoMayRead(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	a := put(t, s, FromMap(map[string]string{"a": "x"}), "v1", nil)
+	theirs, err := s.Put(t.Context(), Key{"Bucket", "theirs", "b"}, FromMap(map[string]string{"a": "y"}), "v1", nil)
+	must(t, err)
+	g := &gate{}
+	server := serve(t, &Server{Store: s, Access: g, Events: NewEvents(time.Now())})
+	for _, c := range []struct {
+		path, authorization string
+		status              int
+	}{
+		{"/healthz", "", 200},
+		{"/" + a.Path, "", 401}, {"/" + a.Path, "Bearer bad", 401}, {"/" + a.Path, "Basic good", 401}, {"/" + a.Path, "Bearer", 401},
+		{"/" + a.Path, "Bearer good", 200}, {"/" + a.Path, "bearer good", 200}, {"/digest/" + a.Digest, "Bearer good", 200}, {"/digest/" + a.Digest, "", 401},
+		{"/" + theirs.Path, "Bearer good", 403}, {"/bucket/theirs/none/latest.tar.gz", "Bearer good", 403}, {"/digest/" + theirs.Digest, "Bearer good", 404},
+		{"/events", "", 401}, {"/events", "Bearer bad", 401}, {"/nothing", "", 401}, {"/nothing", "Bearer good", 404},
+	} {
+		if resp, _ := get(t, "GET", server.URL+c.path, map[string]string{"Authorization": c.authorization}); resp.StatusCode != c.status {
+			t.Errorf("%s with %q: status %d, want %d", c.path, c.authorization, resp.StatusCode, c.status)
+		}
+	}
+	g.broken = true
+	resp, body := get(t, "GET", server.URL+"/"+a.Path, map[string]string{"Authorization": "Bearer good"})
+	if resp.StatusCode != 503 || strings.Contains(string(body), "10.0.0.1") {
+		t.Errorf("status %d: %s", resp.StatusCode, body)
+	}
+}
+
+func FuzzAddress(f *testing.F) {
+	f.Add("/gitrepository/apps/webapp/latest.tar.gz")
+	f.Add("/gitrepository/apps/webapp/at/2026-01-02T03:04:05Z")
+	f.Add("/gitrepository/apps/../digest/../../x")
+	s := openStore(f, f.TempDir(), newClock())
+	put(f, s, FromMap(map[string]string{"a": "x"}), "v1", nil)
+	f.Fuzz(func(t *testing.T, urlPath string) {
+		a := parseAddress(urlPath)
+		if a == nil {
+			return
+		}
+		for _, relative := range s.find(a) {
+			if path.Dir(relative) != webapp.dir() {
+				t.Errorf("%q leads to %q", urlPath, relative)
+			}
+		}
+	})
 }

@@ -48,8 +48,10 @@ type Store struct {
 	host      string   // under which artifacts are advertised
 	retention Retention
 	clock     clock.PassiveClock
+	opened    time.Time
 	maxFile   int64 // bytes of a file that is stored as it is
 	checking  singleflight.Group
+	remote    *remote    // nil without a backend
 	placing   sync.Mutex // while an archive and its sidecar do not belong together
 
 	mu    sync.Mutex
@@ -86,6 +88,7 @@ func OpenStore(dir, host string, retention Retention, options ...Option) (*Store
 	for _, o := range options {
 		o(s)
 	}
+	s.opened = s.clock.Now()
 	if err := s.removeUnfinished(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}

@@ -389,6 +389,14 @@ func TestRemoveAndCollectOrphans(t *testing.T) {
 	}
 	removed, err := s.CollectOrphans("GitRepository", keys[:1])
 	must(t, err)
+	if len(removed) > 0 {
+		t.Errorf("removed what this process put: %v", removed)
+	}
+	clk := newClock()
+	clk.SetTime(clk.Now().Add(time.Minute))
+	s = openStore(t, s.dir, clk)
+	removed, err = s.CollectOrphans("GitRepository", keys[:1])
+	must(t, err)
 	if want := []string{"gitrepository/apps/gone", "gitrepository/old/gone"}; !slices.Equal(removed, want) {
 		t.Errorf("removed %v, want %v", removed, want)
 	}
@@ -399,6 +407,25 @@ func TestRemoveAndCollectOrphans(t *testing.T) {
 		if (err == nil) != (i == 0) {
 			t.Errorf("%s: %v", a.Path, err)
 		}
+	}
+}
+
+func TestCheckAllFindsWhatIsDamaged(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	first := put(t, s, FromMap(manyFiles(50, 1)), "v1", nil)
+	second := put(t, s, FromMap(manyFiles(50, 2)), "v2", first)
+	s = openStore(t, s.dir, newClock())
+	if damaged := s.CheckAll(t.Context()); len(damaged) > 0 {
+		t.Errorf("damaged: %v", damaged)
+	}
+	damage(t, filepath.Join(s.dir, first.Path), 99)
+	s = openStore(t, s.dir, newClock())
+	if damaged := s.CheckAll(t.Context()); !slices.Equal(damaged, []string{first.Path}) {
+		t.Errorf("damaged: %v", damaged)
+	}
+	must(t, s.Verify(t.Context(), webapp, second))
+	if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
+		t.Errorf("left: %q", got)
 	}
 }
 

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"sync"
 	"time"
 
@@ -10,17 +12,29 @@ import (
 
 const (
 	// early is how long before its end a credential is renewed, so that none ends on its way; short-lived ones are renewed in their last quarter.
-	early    = 5 * time.Minute
+	early = 5 * time.Minute
+	// maxKeep is how long a credential is kept although it lives longer, so that it does not outlive by much the right to get it.
+	maxKeep  = time.Hour
 	maxCache = 10_000 // credentials
 )
 
 // cache keeps credentials until shortly before they expire. Who asks for what another is getting waits for it.
-// The key must hold everything that the credential depends on.
 type cache[T any] struct {
-	clock clock.PassiveClock
-
 	mu   sync.Mutex
-	kept map[string]*entry[T]
+	kept map[cacheKey]*entry[T]
+}
+
+// cacheKey stands for everything that a credential depends on.
+type cacheKey [sha256.Size]byte
+
+// keyOf digests the parts. Each goes in with its length, so that no two lists of them meet in one key.
+func keyOf(parts ...string) cacheKey {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write([]byte(p))
+	}
+	return cacheKey(h.Sum(nil))
 }
 
 type entry[T any] struct {
@@ -30,59 +44,59 @@ type entry[T any] struct {
 	seen  time.Time // guarded by the cache's mutex
 }
 
-func (c *cache[T]) now() time.Time {
-	if c.clock == nil {
-		return time.Now()
-	}
-	return c.clock.Now()
-}
-
-// get returns what is kept under key, or gets it. Failures are not kept.
-func (c *cache[T]) get(ctx context.Context, key string, fetch func(context.Context) (T, time.Time, error)) (T, error) {
-	e := c.entry(key)
+// get returns what is kept under key, or fetches it. Failures are not kept.
+func (c *cache[T]) get(ctx context.Context, clock clock.PassiveClock, key cacheKey, fetch func() (T, time.Time, error)) (T, error) {
 	var none T
+	e := c.entry(key, now(clock))
 	select {
 	case e.turn <- struct{}{}:
 		defer func() { <-e.turn }()
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
-	if c.now().Before(e.until) {
+	if now(clock).Before(e.until) {
 		return e.value, nil
 	}
-	value, expires, err := fetch(ctx)
+	value, expires, err := fetch()
 	if err != nil {
 		return none, err
 	}
-	left := expires.Sub(c.now())
-	e.value, e.until = value, expires.Add(-min(early, left/4))
+	left := expires.Sub(now(clock))
+	e.value, e.until = value, now(clock).Add(min(left-min(early, left/4), maxKeep))
 	return value, nil
 }
 
-func (c *cache[T]) entry(key string) *entry[T] {
+func (c *cache[T]) entry(key cacheKey, now time.Time) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.kept[key]
 	if e == nil {
-		c.shrink()
+		c.shrink(now)
 		if c.kept == nil {
-			c.kept = map[string]*entry[T]{}
+			c.kept = map[cacheKey]*entry[T]{}
 		}
 		e = &entry[T]{turn: make(chan struct{}, 1)}
 		c.kept[key] = e
 	}
-	e.seen = c.now()
+	e.seen = now
 	return e
 }
 
-// shrink forgets what nobody asked for in a day, the life of the longest credential, and all when that does not do.
-func (c *cache[T]) shrink() {
+// shrink forgets what nobody asked for in the time that it is kept, and all when that does not do.
+func (c *cache[T]) shrink(now time.Time) {
 	for key, e := range c.kept {
-		if c.now().Sub(e.seen) > 24*time.Hour {
+		if now.Sub(e.seen) > maxKeep {
 			delete(c.kept, key)
 		}
 	}
 	if len(c.kept) >= maxCache {
 		c.kept = nil
 	}
+}
+
+func now(clock clock.PassiveClock) time.Time {
+	if clock == nil {
+		return time.Now()
+	}
+	return clock.Now()
 }

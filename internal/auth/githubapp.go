@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -28,8 +27,7 @@ import (
 )
 
 const (
-	githubAPI     = "https://api.github.com"
-	maxGitHubBody = 1 << 20
+	githubAPI = "https://api.github.com"
 	// assertionLife is how long the app's assertion of itself lasts; GitHub takes ten minutes at most, and its clock may be behind ours.
 	assertionLife = 5 * time.Minute
 	assertionSkew = time.Minute
@@ -38,11 +36,11 @@ const (
 // GitHubApp is an app of GitHub, installed for an owner of repositories.
 type GitHubApp struct {
 	id           string
-	installation string   // ID; that of owner when empty
+	installation string   // ID; that of the owner when empty
 	owner        string   // organization or user
 	api          *url.URL // https://api.github.com, or https://HOST/api/v3
 	key          *rsa.PrivateKey
-	identity     [sha256.Size]byte // of all of the above
+	identity     cacheKey // of all of the above
 }
 
 // GitHubAppFrom reads an app of a Secret: githubAppID, githubAppPrivateKey (in PEM), githubAppInstallationID or githubAppInstallationOwner,
@@ -56,7 +54,7 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	if !isID(a.id) {
 		return bad("has no number in the key githubAppID", "It is on the app's page at GitHub")
 	}
-	if (a.installation == "") == (a.owner == "") {
+	if a.installation == "" && a.owner == "" {
 		return bad("needs one of the keys githubAppInstallationID and githubAppInstallationOwner", "Set one of them")
 	}
 	if a.installation != "" && !isID(a.installation) {
@@ -73,9 +71,7 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	if a.key, err = rsaKey(data["githubAppPrivateKey"]); err != nil {
 		return bad("has no RSA key in PEM in the key githubAppPrivateKey", "Generate one on the app's page at GitHub, and use the file as it is")
 	}
-	for _, part := range []string{a.id, a.installation, a.owner, a.api.String(), string(data["githubAppPrivateKey"])} {
-		a.identity = sha256.Sum256(append(a.identity[:], part+"\x00"...))
-	}
+	a.identity = keyOf(a.id, a.installation, a.owner, a.api.String(), string(data["githubAppPrivateKey"]))
 	return a, nil
 }
 
@@ -107,15 +103,13 @@ func rsaKey(raw []byte) (*rsa.PrivateKey, error) {
 type GitHubApps struct {
 	Clock clock.PassiveClock // the real one when nil
 
-	once sync.Once
 	kept cache[GitCredentials]
 }
 
 // Git returns the login to the repositories of the app's installation, by way of transport. The error is a fault.
 func (g *GitHubApps) Git(ctx context.Context, app *GitHubApp, transport http.RoundTripper) (GitCredentials, error) {
-	g.once.Do(func() { g.kept.clock = g.Clock })
-	return g.kept.get(ctx, string(app.identity[:]), func(ctx context.Context) (GitCredentials, time.Time, error) {
-		return app.login(ctx, transport, g.kept.now())
+	return g.kept.get(ctx, g.Clock, app.identity, func() (GitCredentials, time.Time, error) {
+		return app.login(ctx, transport, now(g.Clock))
 	})
 }
 
@@ -137,7 +131,7 @@ func (a *GitHubApp) login(ctx context.Context, transport http.RoundTripper, now 
 	}
 	err = a.ask(ctx, client, http.MethodPost, a.api.JoinPath("app/installations", installation, "access_tokens"), assertion, &token)
 	if err == nil && token.Token == "" {
-		err = a.failed("%s gave no token", a.api.Host)
+		err = authFault("%s gave no token", a.api.Host)
 	}
 	// GitHub takes any name beside the token, and documents this one.
 	return GitCredentials{Username: "x-access-token", Password: token.Token}, token.ExpiresAt, err
@@ -153,7 +147,7 @@ func (a *GitHubApp) findInstallation(ctx context.Context, client *http.Client, a
 		err = a.ask(ctx, client, http.MethodGet, a.api.JoinPath("users", a.owner, "installation"), assertion, &found)
 	}
 	if err == nil && found.ID == 0 {
-		err = a.failed("%s gave no installation of the app for %s", a.api.Host, a.owner)
+		err = authFault("%s gave no installation of the app for %s", a.api.Host, a.owner)
 	}
 	return strconv.FormatInt(found.ID, 10), err
 }
@@ -168,7 +162,7 @@ func (a *GitHubApp) assertion(now time.Time) (string, error) {
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, a.key, crypto.SHA256, sum[:])
 	if err != nil {
-		return "", a.failed("the app's assertion could not be signed").Because(err)
+		return "", authFault("the app's assertion could not be signed").Because(err)
 	}
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
@@ -178,36 +172,32 @@ var errNotFound = errors.New("not found")
 func (a *GitHubApp) ask(ctx context.Context, client *http.Client, method string, u *url.URL, assertion string, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
-		return a.failed("the URL of %s cannot be used", a.api.Host)
+		return authFault("the URL of %s cannot be used", a.api.Host)
 	}
 	req.Header.Set("Authorization", "Bearer "+assertion)
 	req.Header.Set("Accept", "application/vnd.github+json")
 	req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
 	resp, err := client.Do(req)
 	if err != nil {
-		return a.failed("cannot ask %s for a token of the GitHub App", a.api.Host).Because(withoutURL(err))
+		return authFault("cannot ask %s for a token of the GitHub App", a.api.Host).Because(withoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxGitHubBody))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return a.failed("cannot read the answer of %s", a.api.Host).Because(err)
+		return authFault("cannot read the answer of %s", a.api.Host).Because(err)
 	case resp.StatusCode == http.StatusNotFound:
-		return a.failed("%s knows no such installation of the GitHub App", a.api.Host).Because(errNotFound).
+		return authFault("%s knows no such installation of the GitHub App", a.api.Host).Because(errNotFound).
 			WithHint("Install the app for the owner of the repository, and check githubAppInstallationID or githubAppInstallationOwner")
 	case resp.StatusCode == http.StatusUnauthorized:
-		return a.failed("%s refused the GitHub App", a.api.Host).WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
+		return authFault("%s refused the GitHub App", a.api.Host).WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
 	case resp.StatusCode/100 != 2:
-		return a.failed("%s refused a token of the GitHub App (%d)", a.api.Host, resp.StatusCode).WithHint("Check that the installation is not suspended")
+		return authFault("%s refused a token of the GitHub App (%d)", a.api.Host, resp.StatusCode).WithHint("Check that the installation is not suspended")
 	}
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil { // not told, since it may quote the token
-		return a.failed("the answer of %s is not the JSON that GitHub documents", a.api.Host).WithHint("Check githubAppBaseURL")
+		return authFault("the answer of %s is not the JSON that GitHub documents", a.api.Host).WithHint("Check githubAppBaseURL")
 	}
 	return nil
-}
-
-func (a *GitHubApp) failed(format string, args ...any) *fault.Fault {
-	return fault.New(meta.AuthenticationFailedReason, format, args...)
 }
 
 // withoutURL drops the URL that the client puts into its errors: a query may be secret.

@@ -1,11 +1,21 @@
 package auth
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"golang.org/x/oauth2"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,40 +40,220 @@ type Accounts interface {
 	Token(ctx context.Context, account types.NamespacedName, audience string) (string, error)
 }
 
-// Identities turns workload identity into credentials: that of a service account where one is named, else that of the process.
-// What it gets is kept until shortly before it expires, and is never shared between service accounts.
+// Identities turns workload identity into credentials: that of a service account where one is named, else that of the process. A token
+// goes to hosts of its own cloud only, whatever URL an object names.
+//
+// What it gets is kept until shortly before it expires, an hour at most, and is never shared between service accounts. Its zero value
+// serves for the identity of the process.
 type Identities struct {
-	Accounts  Accounts           // the identity of service accounts is refused when nil
-	Transport http.RoundTripper  // for the exchange of tokens; http.DefaultTransport when nil
+	Accounts  Accounts           // service accounts are refused when nil
+	Transport http.RoundTripper  // for the exchange of tokens, from egress; http.DefaultTransport when nil
+	Metadata  http.RoundTripper  // to the metadata server of GKE, which is link-local; http.DefaultTransport when nil
 	Clock     clock.PassiveClock // the real one when nil
+
+	aws        cache[aws.Credentials]
+	azure      cache[azcore.AccessToken]
+	gcp        cache[*oauth2.Token]
+	registries cache[authn.AuthConfig]
 }
 
-// Registry returns the login to the registry of a URL. The error is a fault.
-func (i *Identities) Registry(_ context.Context, provider, _ string, _ *types.NamespacedName) (authn.Authenticator, error) {
-	return nil, unknownProvider(provider)
+// subject is whose identity it is; the process's when it has no account.
+type subject struct {
+	account     types.NamespacedName
+	annotations map[string]string
 }
 
-// Git returns the login to the git repository of a URL. The error is a fault.
-func (i *Identities) Git(_ context.Context, provider, _ string, _ *types.NamespacedName) (GitCredentials, error) {
+// none tells that the identity is that of the process.
+func (s subject) none() bool { return s.account.Name == "" }
+
+// key returns the parts of a cache's key that tell subjects apart: all that their credentials are made of.
+func (s subject) key(annotations ...string) []string {
+	parts := []string{s.account.Namespace, s.account.Name}
+	for _, a := range annotations {
+		parts = append(parts, s.annotations[a])
+	}
+	return parts
+}
+
+func (i *Identities) subject(ctx context.Context, account *types.NamespacedName) (subject, error) {
+	if account == nil {
+		return subject{}, nil
+	}
+	if i.Accounts == nil {
+		return subject{}, authFault("the identity of service account '%s' cannot be used", account).
+			WithHint("Remove spec.serviceAccountName, or let the controller make tokens of service accounts").Final()
+	}
+	annotations, err := i.Accounts.Annotations(ctx, *account)
+	if err != nil {
+		return subject{}, authFault("cannot read service account '%s'", account).Because(err).WithHint("Create it, or correct spec.serviceAccountName")
+	}
+	return subject{*account, annotations}, nil
+}
+
+// token makes a token of the subject's service account.
+func (i *Identities) token(ctx context.Context, s subject, audience string) (string, error) {
+	token, err := i.Accounts.Token(ctx, s.account, audience)
+	if err != nil {
+		return "", authFault("cannot make a token of service account '%s'", s.account).Because(err).
+			WithHint("The controller must be allowed to create serviceaccounts/token")
+	}
+	return token, nil
+}
+
+func (i *Identities) client() *http.Client {
+	return &http.Client{Transport: cmp.Or(i.Transport, http.DefaultTransport)}
+}
+
+// Registry returns the login to the registry of a URL: ECR and public ECR of aws, ACR of azure, Artifact and Container Registry of gcp.
+// The error is a fault.
+func (i *Identities) Registry(ctx context.Context, provider, rawURL string, account *types.NamespacedName) (authn.Authenticator, error) {
+	host := hostOf(rawURL)
+	s, err := i.subject(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	var login authn.AuthConfig
+	switch provider {
+	case AWS:
+		login, err = i.ecr(ctx, host, s)
+	case Azure:
+		login, err = i.acr(ctx, host, s)
+	case GCP:
+		login, err = i.gar(ctx, host, s)
+	default:
+		err = unknownProvider(provider)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return authn.FromConfig(login), nil
+}
+
+// Git returns the login to the git repository of a URL: CodeCommit of aws, Azure DevOps of azure. It is good for some minutes.
+// The error is a fault.
+func (i *Identities) Git(ctx context.Context, provider, rawURL string, account *types.NamespacedName) (GitCredentials, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme != "https" {
+		return GitCredentials{}, fault.New(meta.URLInvalidReason, "workload identity needs a repository with an https URL").WithHint("Correct spec.url").Final()
+	}
+	s, err := i.subject(ctx, account)
+	if err != nil {
+		return GitCredentials{}, err
+	}
+	switch provider {
+	case AWS:
+		return i.codeCommit(ctx, u, s)
+	case Azure:
+		return i.azureDevOps(ctx, u, s)
+	}
 	return GitCredentials{}, unknownProvider(provider)
 }
 
-// AWS returns credentials for a region. The error is a fault.
-func (i *Identities) AWS(_ context.Context, _ string, _ *types.NamespacedName) (aws.CredentialsProvider, error) {
-	return nil, unknownProvider(AWS)
-}
-
-// Azure returns credentials. The error is a fault.
-func (i *Identities) Azure(_ context.Context, _ *types.NamespacedName) (azcore.TokenCredential, error) {
-	return nil, unknownProvider(Azure)
-}
-
-// GCP returns a source of tokens for the scopes. The error is a fault.
-func (i *Identities) GCP(_ context.Context, _ *types.NamespacedName, _ ...string) (oauth2.TokenSource, error) {
-	return nil, unknownProvider(GCP)
+// hostOf returns the host of a registry's URL, with a scheme or without, without the port.
+func hostOf(rawURL string) string {
+	if !strings.Contains(rawURL, "://") {
+		rawURL = "oci://" + rawURL
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
 }
 
 func unknownProvider(provider string) error {
-	return fault.New(meta.AuthenticationFailedReason, "there is no workload identity of provider '%s' for this", provider).
-		WithHint("Correct spec.provider").Final()
+	return authFault("there is no workload identity of provider '%s' for this", provider).WithHint("Correct spec.provider").Final()
+}
+
+// notOf refuses to send a cloud's token to a host that is not the cloud's.
+func notOf(cloud, host, want string) error {
+	return fault.New(meta.URLInvalidReason, "%s is no host of provider %s, and gets none of its tokens", host, cloud).
+		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
+}
+
+// bucketHosts are those that the tokens of a cloud may go to.
+var bucketHosts = map[string]struct {
+	host *regexp.Regexp
+	want string
+}{
+	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
+	GCP:   {regexp.MustCompile(`^([a-z0-9-]+\.)*googleapis\.com$`), "storage.googleapis.com"},
+}
+
+// CheckBucket refuses an endpoint to which a token of the cloud's workload identity must not go: one that is not the cloud's, or in plain
+// HTTP. Whoever reads it could use the token. Keys of AWS do not travel, so that there any endpoint does. The error is a fault.
+func CheckBucket(provider, endpoint string, insecure bool) error {
+	allowed, ok := bucketHosts[provider]
+	if !ok {
+		return nil
+	}
+	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") || !allowed.host.MatchString(host) {
+		return fault.New(meta.AuthenticationFailedReason, "the endpoint %s gets no token of provider %s", host, provider).
+			WithHint("Write spec.endpoint as %s with TLS, or log in with a Secret in spec.secretRef", allowed.want).Final()
+	}
+	return nil
+}
+
+func authFault(format string, args ...any) *fault.Fault {
+	return fault.New(meta.AuthenticationFailedReason, format, args...)
+}
+
+// exchangeFault tells in one line why a cloud gave no credentials: what its SDK says runs over many lines, and holds identifiers of
+// requests that change every time.
+func exchangeFault(err error, s subject, format string, args ...any) error {
+	f := authFault(format, args...)
+	if s.none() {
+		f = f.WithHint("Check the workload identity of the controller")
+	} else {
+		f = f.WithHint("Check the annotations of service account '%s', and that the cloud trusts the cluster for it", s.account)
+	}
+	var told *fault.Fault
+	var api smithy.APIError
+	var entra *azidentity.AuthenticationFailedError
+	var token *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &told), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return f.Because(err)
+	case errors.As(err, &api):
+		return f.Because(errors.New(oneLine(api.ErrorCode() + ": " + api.ErrorMessage())))
+	case errors.As(err, &entra) && entra.RawResponse != nil:
+		return f.Because(errors.New(entraWords(entra.RawResponse)))
+	case errors.As(err, &token):
+		return f.Because(errors.New(oneLine(token.ErrorCode + ": " + token.ErrorDescription)))
+	}
+	return f.Because(errors.New(oneLine(err.Error())))
+}
+
+// entraWords reads an error of Microsoft Entra: its first line, as those below hold a time and identifiers.
+func entraWords(resp *http.Response) string {
+	var said struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil || json.Unmarshal(body, &said) != nil || said.Error == "" {
+		return resp.Status
+	}
+	first, _, _ := strings.Cut(said.Description, "\n")
+	first, _, _ = strings.Cut(first, " Trace ID:")
+	return oneLine(said.Error + ": " + first)
+}
+
+const (
+	maxAnswer = 1 << 20 // bytes
+	maxWords  = 300     // bytes of what a cloud says
+)
+
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > maxWords {
+		s = strings.ToValidUTF8(s[:maxWords], "") + "..."
+	}
+	return strings.TrimSuffix(strings.TrimSpace(s), ":")
 }

@@ -299,13 +299,13 @@ func TestSuspendAndResume(t *testing.T) {
 	at(t, "reconcile", "source", "git", "app", "-n", namespace).wants(t, exitFailed, "is suspended", "sluice resume source git app")
 
 	split := &extensionsv1beta1.ArtifactGenerator{}
-	for verb, want := range map[string]string{"resume": "", "suspend": extensionsv1beta1.ReconcileDisabled} {
-		at(t, verb, "artifact", "generator", "split", "--timeout", "1s", "-n", namespace)
+	for line, want := range map[string]string{"resume artifact generator split --wait=false": "", "suspend artifact ag split": extensionsv1beta1.ReconcileDisabled} {
+		at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "split"}, split); err != nil {
 			t.Fatal(err)
 		}
 		if got := split.Annotations[extensionsv1beta1.ReconcileAnnotation]; got != want {
-			t.Errorf("after %s the annotation is %q, want %q", verb, got, want)
+			t.Errorf("after %s the annotation is %q, want %q", line, got, want)
 		}
 	}
 }
@@ -317,6 +317,13 @@ func TestWithoutControllers(t *testing.T) {
 	at(t, "reconcile", "ks", "fresh", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "was not handled within 500ms", "Are the controllers running?")
 	at(t, "resume", "ks", "common", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "common' resumed", "Are the controllers running?")
 	at(t, "reconcile", "source", "chart", "app", "--with-source", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "asking for a reconcile of HelmRepository")
+	parts := &kustomizev1.Kustomization{}
+	parts.Name, parts.Namespace, parts.Spec.Interval.Duration = "parts", namespace, 60e9
+	parts.Spec.SourceRef.Kind, parts.Spec.SourceRef.Name = sourcev1.ExternalArtifactKind, "part"
+	if err := c.Create(t.Context(), parts); err != nil {
+		t.Fatal(err)
+	}
+	at(t, "reconcile", "ks", "parts", "--with-source", "-n", namespace).wants(t, exitFailed, "ArtifactGenerator '"+namespace+"/split' is suspended")
 
 	came := make(chan result, 1)
 	go func() {

@@ -49,7 +49,9 @@ func (b *createBucket) make(_ context.Context, c *creation) (reconcile.Object, e
 		if err != nil {
 			return nil, err
 		}
-		c.give(corev1.SecretTypeOpaque, map[string]string{"accesskey": b.accessKey, "secretkey": secretKey})
+		if err := c.give(corev1.SecretTypeOpaque, map[string]string{"accesskey": b.accessKey, "secretkey": secretKey}); err != nil {
+			return nil, err
+		}
 		b.secretRef = c.secret.Name
 	}
 	return &sourcev1.Bucket{Spec: sourcev1.BucketSpec{

@@ -65,7 +65,9 @@ func (h *createHelm) make(_ context.Context, c *creation) (reconcile.Object, err
 	if err := h.tls.into(data); err != nil {
 		return nil, err
 	}
-	c.give(kind, data)
+	if err := c.give(kind, data, readTLS); err != nil {
+		return nil, err
+	}
 	spec.SecretRef = refer(c.secret.Name)
 	if h.tls.given() {
 		spec.CertSecretRef = refer(c.secret.Name)

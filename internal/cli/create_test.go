@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -66,6 +67,19 @@ func certificate(t *testing.T) (cert, key string) {
 		file(t, "cert.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
 }
 
+// rsaKey makes a key as GitHub does for its apps, and returns the file with it.
+func rsaKey(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file(t, "app.pem", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+}
+
+const trustPolicy = `{"version":"1.0","trustPolicies":[{"name":"all","registryScopes":["*"],"signatureVerification":{"level":"strict"},` +
+	`"trustStores":["ca:root"],"trustedIdentities":["*"]}]}`
+
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -88,7 +102,8 @@ func secret(t *testing.T, in string, args ...string) *corev1.Secret {
 
 func TestCreateSecretExport(t *testing.T) {
 	cert, key := certificate(t)
-	policy := file(t, "policy.json", `{"version":"1.0"}`)
+	policy := file(t, "policy.json", trustPolicy)
+	app := rsaKey(t)
 	for name, c := range map[string]struct {
 		line string
 		in   string // standard input
@@ -111,10 +126,10 @@ func TestCreateSecretExport(t *testing.T) {
 			corev1.SecretTypeOpaque, map[string]string{"ca.crt": cert, "tls.crt": cert, "tls.key": key}},
 		"a proxy": {"proxy out --address http://proxy.example.com:3128 --username me --password secret", "",
 			corev1.SecretTypeOpaque, map[string]string{"address": "http://proxy.example.com:3128", "username": "me", "password": "secret"}},
-		"a GitHub App": {"githubapp app --app-id 1 --app-installation-id 2 --app-private-key " + key, "",
-			corev1.SecretTypeOpaque, map[string]string{"githubAppID": "1", "githubAppInstallationID": "2", "githubAppPrivateKey": key}},
-		"a GitHub App by owner": {"github-app app --app-id 1 --app-installation-owner org --app-private-key " + key + " --app-base-url https://github.example.com/api/v3", "",
-			corev1.SecretTypeOpaque, map[string]string{"githubAppID": "1", "githubAppInstallationOwner": "org", "githubAppPrivateKey": key, "githubAppBaseURL": "https://github.example.com/api/v3"}},
+		"a GitHub App": {"githubapp app --app-id 1 --app-installation-id 2 --app-private-key " + app, "",
+			corev1.SecretTypeOpaque, map[string]string{"githubAppID": "1", "githubAppInstallationID": "2", "githubAppPrivateKey": app}},
+		"a GitHub App by owner": {"github-app app --app-id 1 --app-installation-owner org --app-private-key " + app + " --app-base-url https://github.example.com/api/v3", "",
+			corev1.SecretTypeOpaque, map[string]string{"githubAppID": "1", "githubAppInstallationOwner": "org", "githubAppPrivateKey": app, "githubAppBaseURL": "https://github.example.com/api/v3"}},
 		"Notation": {"notation policy --trust-policy-file " + policy + " --ca-cert-file " + cert, "",
 			corev1.SecretTypeOpaque, map[string]string{"trustpolicy.json": policy, "cert.crt": cert}},
 	} {
@@ -241,12 +256,13 @@ func TestCreateRefuses(t *testing.T) {
 		"no certificates":                    {"secret tls certs", exitUsage, "nothing to put in"},
 		"a certificate without its key":      {"secret tls certs --tls-crt-file " + cert, exitUsage, "go together"},
 		"a certificate with another's key":   {"secret tls certs --tls-crt-file " + cert + " --tls-key-file " + other, exitFailed, "are no pair"},
-		"an authority that is a key":         {"secret tls certs --ca-crt-file " + key, exitFailed, "no certificate in PEM"},
-		"a proxy without a scheme":           {"secret proxy out --address proxy:3128", exitUsage, "http://HOST:PORT"},
+		"an authority that is a key":         {"secret tls certs --ca-crt-file " + key, exitFailed, "holds no certificate"},
+		"a proxy without a scheme":           {"secret proxy out --address proxy:3128", exitFailed, "http://HOST:PORT"},
 		"a login in the proxy's address":     {"secret proxy out --address http://me:x@proxy:3128", exitUsage, "--username and --password"},
-		"an app by words":                    {"secret githubapp app --app-id one --app-installation-id 2 --app-private-key " + key, exitUsage, "is no number"},
-		"an app by ID and by owner":          {"secret githubapp app --app-id 1 --app-installation-id 2 --app-installation-owner o --app-private-key " + key, exitUsage, "give one of"},
-		"a policy that is not JSON":          {"secret notation p --trust-policy-file " + cert + " --ca-cert-file " + cert, exitFailed, "is not JSON"},
+		"an app by words":                    {"secret githubapp app --app-id one --app-installation-id 2 --app-private-key " + key, exitFailed, "no number in the key githubAppID"},
+		"an app of no installation":          {"secret githubapp app --app-id 1 --app-private-key " + key, exitFailed, "githubAppInstallationOwner"},
+		"an app with another kind of key":    {"secret githubapp app --app-id 1 --app-installation-id 2 --app-private-key " + key, exitFailed, "no RSA key in PEM"},
+		"a policy that is not JSON":          {"secret notation p --trust-policy-file " + cert + " --ca-cert-file " + cert, exitFailed, "cannot be read"},
 		"a root by a name that is not read":  {"secret notation p --trust-policy-file " + file(t, "p", "{}") + " --ca-cert-file " + key, exitUsage, ".crt or .pem"},
 		"two roots of one name":              {"secret notation p --trust-policy-file " + file(t, "p", "{}") + " --ca-cert-file " + cert + "," + cert, exitUsage, "two files are named"},
 		"a label that is none":               {"source git app --url https://example.com/app --label team", exitUsage, "--label"},

@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -89,36 +86,28 @@ func (t *tlsFiles) into(data map[string]string) error {
 	if (t.cert == "") != (t.key == "") {
 		return usagef("--%s and --%s go together", t.certFlag, t.keyFlag)
 	}
-	var err error
-	if t.ca != "" {
-		if data["ca.crt"], err = readFile(t.caFlag, t.ca); err != nil {
+	for _, f := range []struct{ key, flag, file string }{
+		{"ca.crt", t.caFlag, t.ca}, {"tls.crt", t.certFlag, t.cert}, {"tls.key", t.keyFlag, t.key},
+	} {
+		if f.file == "" {
+			continue
+		}
+		content, err := readFile(f.flag, f.file)
+		if err != nil {
 			return err
 		}
-		if err := certificates(data["ca.crt"]); err != nil {
-			return fmt.Errorf("--%s: %s: %w", t.caFlag, t.ca, err)
-		}
-	}
-	if t.cert == "" {
-		return nil
-	}
-	if data["tls.crt"], err = readFile(t.certFlag, t.cert); err != nil {
-		return err
-	}
-	if data["tls.key"], err = readFile(t.keyFlag, t.key); err != nil {
-		return err
-	}
-	if _, err := tls.X509KeyPair([]byte(data["tls.crt"]), []byte(data["tls.key"])); err != nil {
-		return fmt.Errorf("%s and %s are no pair: %w", t.cert, t.key, err)
+		data[f.key] = content
 	}
 	return nil
 }
 
-// certificates returns an error when a text holds no certificate in PEM.
-func certificates(text string) error {
-	if !x509.NewCertPool().AppendCertsFromPEM([]byte(text)) {
-		return errors.New("no certificate in PEM is in it")
+// readTLS reads certificates as the controllers do.
+func readTLS(data map[string][]byte) error {
+	t, err := auth.TLSFrom(data)
+	if err == nil {
+		_, err = t.Config()
 	}
-	return nil
+	return err
 }
 
 // gitLogin is the login to a git server.
@@ -174,15 +163,10 @@ func (l *gitLogin) make(ctx context.Context, c *creation, u *url.URL) error {
 	if err := of(ctx, c, u, data); err != nil {
 		return err
 	}
-	raw := map[string][]byte{}
-	for key, value := range data {
-		raw[key] = []byte(value)
-	}
-	if _, err := auth.Git(u.String(), raw); err != nil { // what the controllers would not take is not stored
+	return c.give(corev1.SecretTypeOpaque, data, readTLS, func(data map[string][]byte) error {
+		_, err := auth.Git(u.String(), data)
 		return err
-	}
-	c.give(corev1.SecretTypeOpaque, data)
-	return nil
+	})
 }
 
 func (l *gitLogin) overHTTP(_ context.Context, c *creation, _ *url.URL, data map[string]string) error {

@@ -2,21 +2,21 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/verify/notation"
 )
 
 // secretKind is a kind of Secret that the controllers read. A new one is one more entry in secretKinds.
@@ -94,12 +94,22 @@ func (a *app) storeSecret(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// give makes the Secret of a creation.
-func (c *creation) give(kind corev1.SecretType, data map[string]string) {
+// give makes the Secret of a creation. What the controllers cannot read, by any of the readers, is refused.
+func (c *creation) give(kind corev1.SecretType, data map[string]string, readers ...func(map[string][]byte) error) error {
+	stored := map[string][]byte{}
+	for key, value := range data {
+		stored[key] = []byte(value)
+	}
+	for _, read := range readers {
+		if err := read(stored); err != nil {
+			return err
+		}
+	}
 	c.secret = &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace(), Labels: c.labels},
 		Type:       kind, StringData: data,
 	}
+	return nil
 }
 
 // private returns the value of a flag that may be - for a line of standard input.
@@ -143,8 +153,7 @@ func (s *ociSecret) make(_ context.Context, c *creation) error {
 	if err != nil {
 		return err
 	}
-	c.give(corev1.SecretTypeDockerConfigJson, data)
-	return nil
+	return c.give(corev1.SecretTypeDockerConfigJson, data)
 }
 
 // helmSecret is the flags of `create secret helm`.
@@ -172,8 +181,7 @@ func (s *helmSecret) make(_ context.Context, c *creation) error {
 	if err := s.tls.into(data); err != nil {
 		return err
 	}
-	c.give(corev1.SecretTypeOpaque, data)
-	return nil
+	return c.give(corev1.SecretTypeOpaque, data, readTLS)
 }
 
 // tlsSecret is the flags of `create secret tls`.
@@ -192,8 +200,7 @@ func (s *tlsSecret) make(_ context.Context, c *creation) error {
 	if err := s.files.into(data); err != nil {
 		return err
 	}
-	c.give(corev1.SecretTypeOpaque, data)
-	return nil
+	return c.give(corev1.SecretTypeOpaque, data, readTLS)
 }
 
 // proxySecret is the flags of `create secret proxy`.
@@ -212,11 +219,7 @@ func (s *proxySecret) make(_ context.Context, c *creation) error {
 	if err := need("address", s.address); err != nil {
 		return err
 	}
-	u, err := url.Parse(s.address)
-	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
-		return usagef("--address must be as http://HOST:PORT")
-	}
-	if u.User != nil {
+	if u, err := url.Parse(s.address); err == nil && u.User != nil {
 		return usagef("--address holds a login: give it by --username and --password")
 	}
 	data := map[string]string{"address": s.address}
@@ -225,8 +228,10 @@ func (s *proxySecret) make(_ context.Context, c *creation) error {
 			return err
 		}
 	}
-	c.give(corev1.SecretTypeOpaque, data)
-	return nil
+	return c.give(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
+		_, err := auth.ProxyFrom(data)
+		return err
+	})
 }
 
 // githubAppSecret is the flags of `create secret githubapp`.
@@ -245,20 +250,9 @@ func (s *githubAppSecret) make(_ context.Context, c *creation) error {
 	if err := errors.Join(need("app-id", s.id), need("app-private-key", s.key)); err != nil {
 		return err
 	}
-	if (s.installation == "") == (s.owner == "") {
-		return usagef("give one of --app-installation-id and --app-installation-owner")
-	}
-	for flag, value := range map[string]string{"app-id": s.id, "app-installation-id": s.installation} {
-		if _, err := strconv.ParseUint(value, 10, 64); value != "" && err != nil {
-			return usagef("--%s %q is no number", flag, value)
-		}
-	}
 	key, err := readFile("app-private-key", s.key)
 	if err != nil {
 		return err
-	}
-	if block, _ := pem.Decode([]byte(key)); block == nil {
-		return fmt.Errorf("--app-private-key: %s holds no key in PEM. GitHub offers it for download in the app's settings", s.key)
 	}
 	data := map[string]string{"githubAppID": s.id, "githubAppPrivateKey": key}
 	for name, value := range map[string]string{
@@ -268,8 +262,10 @@ func (s *githubAppSecret) make(_ context.Context, c *creation) error {
 			data[name] = value
 		}
 	}
-	c.give(corev1.SecretTypeOpaque, data)
-	return nil
+	return c.give(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
+		_, err := auth.GitHubAppFrom(data)
+		return err
+	})
 }
 
 // notationSecret is the flags of `create secret notation`.
@@ -292,9 +288,6 @@ func (s *notationSecret) make(_ context.Context, c *creation) error {
 	if err != nil {
 		return err
 	}
-	if !json.Valid([]byte(policy)) {
-		return fmt.Errorf("--trust-policy-file: %s is not JSON", s.policy)
-	}
 	data := map[string]string{"trustpolicy.json": policy}
 	for _, file := range s.cas {
 		name := filepath.Base(file)
@@ -307,10 +300,9 @@ func (s *notationSecret) make(_ context.Context, c *creation) error {
 		if data[name], err = readFile("ca-cert-file", file); err != nil {
 			return err
 		}
-		if err := certificates(data[name]); err != nil {
-			return fmt.Errorf("--ca-cert-file: %s: %w", file, err)
-		}
 	}
-	c.give(corev1.SecretTypeOpaque, data)
-	return nil
+	return c.give(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
+		_, err := notation.New(data, http.DefaultTransport)
+		return err
+	})
 }

@@ -2,49 +2,49 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-const (
-	dripWindow = time.Minute
-	// minPerWindow is less than git's keep-alive packets bring while a server counts objects, 5 bytes each 5 seconds.
-	minPerWindow = 30
-)
+// minDrip is how many bytes a body must bring in Timeouts.Drip.
+const minDrip = 30
 
-// body is the content of an answer. It holds the request's slot until it was read, closed, or the request's context ended; and it
+// body is the content of an answer. It holds the request's slot until it was read, was closed, or the request's context ended; and it
 // gives up on a host that stops sending, or drips. Only the time spent in Read counts: a slow reader is not the host's fault.
 type body struct {
 	io.ReadCloser
+	ctx    context.Context // of the request
+	route  route
 	host   *host
-	cancel context.CancelCauseFunc
+	cancel func() // ends a Read
 	end    func()
 	timer  *time.Timer
+	hung   atomic.Bool
 
-	spent time.Duration // reading, in this window
-	got   int64         // bytes, in this window
-	once  sync.Once
-	hung  chan struct{} // closed when the host stopped sending
+	spent time.Duration // in Read, since the count of bytes began
+	got   int           // bytes
 }
 
-func newBody(resp *http.Response, h *host, cancel context.CancelCauseFunc, stop func() bool, end func()) io.ReadCloser {
-	done := func() { stop(); end() }
-	if resp.Body == http.NoBody || resp.ContentLength == 0 && resp.StatusCode != http.StatusSwitchingProtocols {
+func newBody(resp *http.Response, route route, h *host, cancel, end func()) io.ReadCloser {
+	if resp.Body == http.NoBody || resp.ContentLength == 0 || resp.Request.Method == http.MethodHead {
 		_ = resp.Body.Close()
-		done()
+		end()
 		return http.NoBody
 	}
-	b := &body{ReadCloser: resp.Body, host: h, cancel: cancel, end: done, hung: make(chan struct{})}
-	b.timer = time.AfterFunc(time.Hour, b.giveUp)
+	ctx := resp.Request.Context()
+	stop := context.AfterFunc(ctx, end)
+	b := &body{ReadCloser: resp.Body, ctx: ctx, route: route, host: h, cancel: cancel, end: func() { stop(); end() }}
+	b.timer = time.AfterFunc(h.timeouts.Idle, b.giveUp)
 	b.timer.Stop()
 	return b
 }
 
 func (b *body) giveUp() {
-	b.once.Do(func() { close(b.hung) })
-	b.cancel(nil)
+	b.hung.Store(true)
+	b.cancel()
 }
 
 // Read implements io.Reader.
@@ -59,10 +59,13 @@ func (b *body) Read(p []byte) (int, error) {
 	if err == nil && b.drips(time.Since(began), n) {
 		b.giveUp()
 	}
-	select {
-	case <-b.hung:
+	switch {
+	case errors.Is(err, io.EOF):
+	case b.hung.Load():
+		b.host.hung(began)
 		err = failed("%s stopped sending", b.host.name).WithHint("Check the host, and the network on the way")
-	default:
+	case err != nil:
+		err = explain(b.ctx, err, b.route)
 	}
 	if err != nil {
 		b.end()
@@ -70,14 +73,14 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drips tells whether a host sends, but next to nothing.
+// drips tells whether the host sends, but next to nothing.
 func (b *body) drips(d time.Duration, n int) bool {
 	b.spent += d
-	b.got += int64(n)
-	if b.spent < dripWindow {
+	b.got += n
+	if b.spent < b.host.timeouts.Drip {
 		return false
 	}
-	dripped := b.got < minPerWindow
+	dripped := b.got < minDrip
 	b.spent, b.got = 0, 0
 	return dripped
 }
@@ -85,7 +88,6 @@ func (b *body) drips(d time.Duration, n int) bool {
 // Close implements io.Closer.
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
-	b.timer.Stop()
 	b.end()
 	return err
 }

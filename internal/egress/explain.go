@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -58,6 +59,9 @@ func explainTLS(err error, where string) *fault.Fault {
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		return failed("%s refused the TLS connection", where).Because(alert.Err).
 			WithHint("It may want a client certificate: tls.crt and tls.key in the Secret")
+	case strings.Contains(err.Error(), "client conn could not be established"): // HTTP/2 has no type for it, and keeps the reason for itself
+		return failed("%s refused the TLS connection", where).Because(brief{"it ended as soon as it was made", err}).
+			WithHint("It may want a client certificate: tls.crt and tls.key in the Secret")
 	case errors.As(err, &record):
 		return failed("%s does not speak TLS", where).Because(brief{"the answer is not TLS", err}).WithHint("Check scheme and port of the URL")
 	}
@@ -70,7 +74,7 @@ func explainNetwork(err error, where string) *fault.Fault {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, errLinkLocal):
-		return failed("the address of %s is refused", where).Because(errLinkLocal).Final()
+		return failed("the address of %s is refused", where).Because(errLinkLocal).WithHint("Use another host")
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return failed("cannot reach %s", where).Because(brief{"host " + dns.Name + " is unknown", err}).WithHint("Check the URL, and the cluster's DNS")
 	case errors.As(err, &dns):
@@ -80,7 +84,8 @@ func explainNetwork(err error, where string) *fault.Fault {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return failed("cannot reach %s", where).Because(brief{"it does not answer in time", err}).WithHint("Check the server, and the network on the way")
 	case errors.As(err, &op):
-		return failed("the connection to %s broke off", where).Because(brief{op.Op + ": " + op.Err.Error(), err})
+		return failed("the connection to %s broke off", where).Because(brief{op.Err.Error(), err}).
+			WithHint("Check the server, and whether it wants a client certificate")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return failed("the connection to %s broke off", where).Because(brief{"unexpected end", err})
 	}

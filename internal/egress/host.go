@@ -20,7 +20,7 @@ type host struct {
 	used     time.Time    // guarded by the policy's mutex
 
 	mu     sync.Mutex
-	waits  map[string]time.Time // until when the host wants no request of a caller; of everyone under ""
+	waits  map[string]time.Time // until when the host wants no request of a caller
 	silent int                  // requests in a row that the host let hang
 	rest   time.Time            // until when a silent host is left alone
 }
@@ -45,9 +45,7 @@ func (h *host) admit(ctx context.Context, caller string) (release func(), err er
 	if err := h.closed(caller); err != nil {
 		return nil, err
 	}
-	select {
-	case h.slots <- struct{}{}:
-	default:
+	if !h.enter() {
 		if err := h.queue(ctx); err != nil {
 			return nil, err
 		}
@@ -56,10 +54,22 @@ func (h *host) admit(ctx context.Context, caller string) (release func(), err er
 			return nil, err
 		}
 	}
-	if len(h.slots) == 1 {
-		h.alive() // nothing was expected of it until now
-	}
 	return sync.OnceFunc(func() { <-h.slots }), nil
+}
+
+// enter takes a slot if one is free.
+func (h *host) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case h.slots <- struct{}{}:
+		if len(h.slots) == 1 {
+			h.alive() // nothing was expected of it until now
+		}
+		return true
+	default:
+		return false
+	}
 }
 
 // queue waits for a slot.
@@ -88,11 +98,9 @@ func (h *host) closed(caller string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
-	for _, who := range []string{"", caller} {
-		if until, ok := h.waits[who]; ok && now.Before(until) {
-			return failed("%s asks to come back after %s", h.name, until.UTC().Format(time.RFC3339)).
-				WithHint("The last artifact keeps being served").After(until.Sub(now))
-		}
+	if until := h.waits[caller]; now.Before(until) {
+		return failed("%s asks to come back after %s", h.name, until.UTC().Format(time.RFC3339)).
+			WithHint("The last artifact keeps being served").After(until.Sub(now))
 	}
 	if h.silent == 0 {
 		return nil
@@ -104,20 +112,18 @@ func (h *host) closed(caller string) error {
 	return nil
 }
 
-// heed remembers what the host says of when to come back.
+// heed remembers what the host says of when to come back. It says it to one caller: a host of many may limit one of them, and a proxy
+// in front of many services may lack one.
 func (h *host) heed(resp *http.Response, caller string) {
 	now := h.now()
-	d, everyone := wait(resp, now)
+	d := RetryAfter(resp, now)
 	if d <= 0 {
 		return
-	}
-	if everyone {
-		caller = ""
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for who, until := range h.waits {
-		if now.After(until) {
+		if !now.Before(until) {
 			delete(h.waits, who)
 		}
 	}
@@ -142,12 +148,22 @@ const (
 	maxRest = 5 * time.Minute
 )
 
-// gaveUp notes the end of a request without an answer. The host is left alone for a while if it let the request hang and gave no sign of
-// life to anyone meanwhile; a host that is slow with one request is not punished for it with the others.
+// gaveUp notes the end of a request without an answer.
 func (h *host) gaveUp(err error, began time.Time) {
 	var timeout net.Error
-	hung := errors.As(err, &timeout) && timeout.Timeout() && time.Since(began) >= h.timeouts.Stall
-	if !hung || h.lastAlive().After(began) {
+	if errors.As(err, &timeout) && timeout.Timeout() && time.Since(began) >= h.timeouts.Stall {
+		h.hung(began)
+		return
+	}
+	h.mu.Lock()
+	h.rest = time.Time{} // it does not hang, whatever else: the next may try
+	h.mu.Unlock()
+}
+
+// hung notes that the host let a request hang. It is left alone for a while if it gave no sign of life to anyone meanwhile: a host that is
+// slow with one request is not punished for it with the others.
+func (h *host) hung(began time.Time) {
+	if h.lastAlive().After(began) {
 		return
 	}
 	h.mu.Lock()

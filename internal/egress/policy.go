@@ -21,7 +21,7 @@ import (
 )
 
 // DefaultPerHost is how many requests a host has in flight at once by default.
-const DefaultPerHost = 6
+const DefaultPerHost = 8
 
 // Policy is what outgoing requests share, one a process. Its zero value serves.
 type Policy struct {
@@ -45,13 +45,14 @@ type Timeouts struct {
 	Connect time.Duration // to connect, and as much again for TLS: 15s
 	Answer  time.Duration // from the request to the end of the answer's header: 30s
 	Idle    time.Duration // in which a body that is read must bring its next bytes: 30s
+	Drip    time.Duration // of reading in which a body must bring 30 bytes, less than git's keep-alives of 5 bytes each 5 seconds: 1m
 	Stall   time.Duration // without a byte of a host whose requests are all in flight, after which others no longer queue: 5s
 }
 
 func (t Timeouts) orDefault() Timeouts {
 	return Timeouts{
 		Connect: cmp.Or(t.Connect, 15*time.Second), Answer: cmp.Or(t.Answer, 30*time.Second),
-		Idle: cmp.Or(t.Idle, 30*time.Second), Stall: cmp.Or(t.Stall, 5*time.Second),
+		Idle: cmp.Or(t.Idle, 30*time.Second), Drip: cmp.Or(t.Drip, time.Minute), Stall: cmp.Or(t.Stall, 5*time.Second),
 	}
 }
 

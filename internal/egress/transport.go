@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -53,7 +55,7 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 		TLSHandshakeTimeout:    timeouts.Connect,
 		ResponseHeaderTimeout:  timeouts.Answer,
 		MaxResponseHeaderBytes: maxHeader,
-		MaxIdleConnsPerHost:    DefaultPerHost,
+		MaxIdleConnsPerHost:    cmp.Or(p.PerHost, DefaultPerHost),
 		IdleConnTimeout:        90 * time.Second, // above the usual interval of a minute, so that connections are used again
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: timeouts.Idle, PingTimeout: timeouts.Connect, WriteByteTimeout: timeouts.Idle},
@@ -89,8 +91,8 @@ func (t *transport) roundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.policy.counts.requests.Add(1)
-	ctx, cancel := context.WithCancelCause(req.Context())
-	end := func() { release(); cancel(nil) }
+	ctx, cancel := context.WithCancel(req.Context())
+	end := func() { release(); cancel() }
 	began := time.Now()
 	resp, err := t.base.RoundTrip(out.WithContext(ctx))
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {
@@ -98,14 +100,14 @@ func (t *transport) roundTrip(req *http.Request) (*http.Response, error) {
 		err = proxyAnswer(ctx, nil, nil, resp)
 	}
 	if err != nil {
-		end()
 		h.gaveUp(err, began)
+		end()
 		return nil, explain(req.Context(), err, route)
 	}
 	h.answered()
 	h.heed(resp, caller)
 	resp.Request = req // the next request of a chain of redirects is judged by it
-	resp.Body = newBody(resp, h, cancel, context.AfterFunc(req.Context(), end), end)
+	resp.Body = newBody(resp, route, h, cancel, end)
 	return resp, nil
 }
 
@@ -119,6 +121,9 @@ func (r route) key() string { return r.proxy + " " + r.host }
 
 func (t *transport) route(req *http.Request) (route, error) {
 	r := route{host: hostPort(req.URL)}
+	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil && t.policy.RefuseLinkLocal && linkLocal(ip) {
+		return r, explain(req.Context(), errLinkLocal, r) // said here, since a proxy would connect to it
+	}
 	proxy, err := t.base.Proxy(req)
 	if err != nil {
 		return r, failed("the proxy's address in the environment is not a URL").WithHint("Correct HTTPS_PROXY and HTTP_PROXY of the controller")
@@ -158,19 +163,15 @@ var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustPars
 // refuseLinkLocal judges the address after the name was looked up, so that no name leads around it.
 func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	ip := at.Addr().Unmap()
-	if ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
+	if err == nil && linkLocal(at.Addr()) {
 		return errLinkLocal
 	}
-	for _, a := range metadata {
-		if ip.WithZone("") == a {
-			return errLinkLocal
-		}
-	}
-	return nil
+	return err
+}
+
+func linkLocal(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	return ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || slices.Contains(metadata, ip)
 }
 
 func proxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {

@@ -12,15 +12,16 @@ const (
 	defaultWait = time.Minute // after a status 429 that says no time, as GitHub documents
 )
 
-// wait reads how long a host asks to be left alone; zero when it does not. Everyone tells that it asks it of all callers.
+// RetryAfter reads how long a host asks to be left alone; zero when it does not.
 //
-//   - Retry-After with the statuses 429, 503 and 403 (RFC 9110, 10.2.3), or Docker Hub's X-Retry-After
+//   - Retry-After with the statuses 429, 403 and 503 (RFC 9110, 10.2.3), or Docker Hub's X-Retry-After
 //   - X-RateLimit-Remaining and X-RateLimit-Reset of GitHub, RateLimit-Remaining and RateLimit-Reset of GitLab: once nothing remains
 //   - RateLimit-Limit "100;w=21600" of Docker Hub: with the status 429, the time in which one request more becomes free. While it
 //     answers, nothing is held back, because it does not count HEAD requests, and they are how an unmoved tag is seen.
-func wait(resp *http.Response, now time.Time) (d time.Duration, everyone bool) {
-	refused := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden
-	if refused || resp.StatusCode == http.StatusServiceUnavailable {
+func RetryAfter(resp *http.Response, now time.Time) time.Duration {
+	var d time.Duration
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:
 		for _, name := range []string{"Retry-After", "X-Retry-After"} {
 			d = max(d, until(resp.Header.Get(name), now))
 		}
@@ -35,13 +36,7 @@ func wait(resp *http.Response, now time.Time) (d time.Duration, everyone bool) {
 	if d == 0 && resp.StatusCode == http.StatusTooManyRequests {
 		d = max(defaultWait, perRequest(resp.Header.Get("Ratelimit-Limit")))
 	}
-	return min(d, maxWait), resp.StatusCode == http.StatusServiceUnavailable
-}
-
-// RetryAfter reads how long an answer asks to wait, for a fault of the kind's own; zero when it does not.
-func RetryAfter(resp *http.Response, now time.Time) time.Duration {
-	d, _ := wait(resp, now)
-	return d
+	return min(d, maxWait)
 }
 
 // firstEpoch is the number from which on seconds are meant as a Unix time, as no wait is that long.
@@ -51,7 +46,7 @@ const firstEpoch = 1_000_000_000
 func until(v string, now time.Time) time.Duration {
 	if n, ok := number(v); ok {
 		if n >= firstEpoch {
-			return max(time.Unix(n, 0).Sub(now), 0)
+			n = max(n-now.Unix(), 0)
 		}
 		return time.Duration(min(n, int64(maxWait/time.Second))) * time.Second
 	}

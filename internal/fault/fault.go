@@ -31,8 +31,14 @@ func New(reason, format string, args ...any) *Fault {
 	return &Fault{Reason: reason, What: fmt.Sprintf(format, args...)}
 }
 
-// Because adds the cause.
-func (f *Fault) Because(err error) *Fault { f.Err = err; return f }
+// Because adds the cause. A wait that the remote asked for in the cause is the fault's too.
+func (f *Fault) Because(err error) *Fault {
+	f.Err = err
+	if cause := As(err); cause != nil {
+		f.RetryAfter = max(f.RetryAfter, cause.RetryAfter)
+	}
+	return f
+}
 
 // WithHint adds what to do next.
 func (f *Fault) WithHint(format string, args ...any) *Fault {

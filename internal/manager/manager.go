@@ -89,8 +89,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
+	out, err := newWayOut(mgr, o)
+	if err != nil {
+		return err
+	}
 	if o.runs(SourceController) {
-		if err := runSources(mgr, kernel, storage, o); err != nil {
+		if err := runSources(mgr, kernel, storage, out, o); err != nil {
 			return err
 		}
 	}
@@ -100,7 +104,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS,
 		}}
 		defer clusters.Close()
-		if err := runKustomize(ctx, mgr, kernel, storage, clusters, o); err != nil {
+		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err
 		}
 	}
@@ -169,7 +173,7 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 	}
 }
 
-func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
+func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, clusters *sync.Clusters, o Options) error {
 	if err := sync.ObserveDependencies(ctx, k.Edges, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -186,7 +190,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
-				Decryption:            o.decryption(),
+				Decryption:            o.decryption(out),
 				StrictSubstitutions:   o.strictSubstitutions(),
 				Resync:                o.Resync,
 			},

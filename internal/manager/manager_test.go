@@ -32,6 +32,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -43,6 +44,7 @@ type system struct {
 	git       *testenv.Git
 	namespace string
 	storage   string
+	backend   artifact.S3Options
 	requests  *requests
 	stop      func()
 }
@@ -118,7 +120,7 @@ func (s *system) start() {
 func (s *system) options() Options {
 	return Options{
 		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2,
-		MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
+		Backend: s.backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
 		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour, StrictSubstitutions: true, SOPSAgeSecret: "sops-age", ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
 		LogLevel: "error", LogEncoding: "console",
 	}

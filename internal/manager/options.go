@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/sync"
 )
@@ -33,6 +35,7 @@ type Options struct {
 	StorageAdvAddr string
 	RetentionTTL   time.Duration
 	RetentionCount int
+	Backend        artifact.S3Options
 
 	MetricsAddr string
 	HealthAddr  string
@@ -42,6 +45,8 @@ type Options struct {
 	WatchLabelSelector  string
 	ConfigsSelector     string
 	Concurrent          int
+	RequestsPerHost     int
+	AllowLinkLocal      bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
@@ -49,13 +54,13 @@ type Options struct {
 	Resync              time.Duration
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
-	StrictSubstitutions bool
-	FeatureGates        map[string]string
 	DecryptionAccount   string
 	SOPSAgeSecret       string
 	SOPSVaultConfigMap  string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
+	StrictSubstitutions bool
+	FeatureGates        map[string]string
 
 	LogLevel    string
 	LogEncoding string
@@ -75,6 +80,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "host:port under which artifacts are advertised (default: the address listened on)")
 	f.DurationVar(&o.RetentionTTL, "artifact-retention-ttl", time.Minute, "how long superseded artifacts are kept")
 	f.IntVar(&o.RetentionCount, "artifact-retention-records", 2, "how many artifacts of a source are kept")
+	bindBackendFlags(f, &o.Backend)
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
@@ -83,6 +89,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once")
+	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
@@ -91,13 +99,13 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
 	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
-	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true, "fail when a variable of spec.postBuild is not set and has no default")
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
 	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")
 	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")
-	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
+	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
+	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")
@@ -144,8 +152,10 @@ func (o *Options) validate() error {
 }
 
 // decryption is what the controller brings to the decryption of all.
-func (o *Options) decryption() sync.Decryption {
+func (o *Options) decryption(out *wayOut) sync.Decryption {
 	return sync.Decryption{
+		Transport:      out.transport,
+		Identities:     out.identities,
 		DefaultAccount: o.DecryptionAccount,
 		AgeSecret:      types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSAgeSecret},
 		VaultConfigMap: types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSVaultConfigMap},

@@ -8,9 +8,12 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // sources starts the controllers of the source kinds.
@@ -20,23 +23,44 @@ type sources struct {
 	storage *storage
 	options Options
 	secrets source.Secrets
+
+	egress     *egress.Policy // the one way out
+	identities *auth.Identities
+	signatures *source.Signatures
 }
 
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
-	r := &sources{mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()}}
+func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, o Options) error {
+	r := &sources{
+		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
+		egress: out.policy, identities: out.identities,
+	}
+	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
 	return errors.Join(
 		r.gitRepositories(),
+		r.ociRepositories(),
+		r.buckets(),
 		r.artifactGenerators(),
 	)
 }
 
 func (r *sources) gitRepositories() error {
 	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
-		Secrets: r.secrets,
-		Objects: r.mgr.GetClient(),
-		Store:   r.storage.store,
-		Mirrors: git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
-		Clock:   r.kernel.Clock,
+		Secrets:    r.secrets,
+		Objects:    r.mgr.GetClient(),
+		Store:      r.storage.store,
+		Mirrors:    git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
+		Egress:     r.egress,
+		Identities: r.identities,
+		GitHubApps: &auth.GitHubApps{},
+		Clock:      r.kernel.Clock,
+	})
+}
+
+func (r *sources) ociRepositories() error {
+	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} }, &source.OCIRepository{
+		Registries: &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities},
+		Signatures: r.signatures,
+		Store:      r.storage.store,
 	})
 }
 

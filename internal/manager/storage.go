@@ -30,7 +30,12 @@ func newStorage(o Options) (*storage, error) {
 	if advertised == "" {
 		advertised = listener.Addr().String()
 	}
-	store, err := artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised, artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount})
+	options, err := backend(o.Backend)
+	if err != nil {
+		return nil, err
+	}
+	retention := artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount}
+	store, err := artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised, retention, options...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
@@ -42,5 +47,5 @@ func (s *storage) serve(mgr ctrlmanager.Manager) error {
 	if s.store == nil {
 		return nil
 	}
-	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(s.store)})
+	return mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: s.listener, Server: artifact.NewServer(&artifact.Server{Store: s.store})})
 }

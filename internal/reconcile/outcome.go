@@ -61,7 +61,7 @@ func Failed(err error) Outcome {
 	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
 	var f *fault.Fault
 	if errors.As(err, &f) {
-		o.reason, o.after = f.Reason, f.RetryAfter
+		o.reason, o.after = fault.Reason(err, ReasonFailed), f.RetryAfter
 		if f.Terminal {
 			o.state = stalled
 		}

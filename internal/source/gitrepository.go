@@ -15,6 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -31,11 +33,14 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 
 // GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and completes it by what it includes.
 type GitRepository struct {
-	Secrets Secrets
-	Objects client.Reader // the cache: other GitRepositories
-	Store   *artifact.Store
-	Mirrors *git.Mirrors
-	Clock   clock.PassiveClock
+	Secrets    Secrets
+	Objects    client.Reader // the cache: other GitRepositories
+	Store      *artifact.Store
+	Mirrors    *git.Mirrors
+	Egress     *egress.Policy
+	Identities *auth.Identities
+	GitHubApps *auth.GitHubApps
+	Clock      clock.PassiveClock
 
 	mu   sync.Mutex
 	tidy bool // whether mirrors of objects that are gone were removed since the start
@@ -94,7 +99,7 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 // update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
 func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository], view *git.View) (git.Revision, error) {
 	obj := pass.Object
-	if err := refuse(obj); err != nil {
+	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return git.Revision{}, err
 	}
 	remote, err := g.remote(ctx, obj)
@@ -165,13 +170,4 @@ func reference(ref *sourcev1.GitRepositoryRef) git.Reference {
 		return git.Reference{}
 	}
 	return git.Reference{Branch: ref.Branch, Tag: ref.Tag, SemVer: ref.SemVer, Name: ref.Name, Commit: ref.Commit}
-}
-
-// refuse fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.
-func refuse(obj *sourcev1.GitRepository) error {
-	if obj.Spec.AccessFrom == nil {
-		return nil
-	}
-	return fault.New(meta.AccessDeniedReason, "spec.accessFrom is set, which is not honoured").
-		WithHint("Nothing was fetched. Remove the field; --no-cross-namespace-refs keeps other namespaces from the artifact").Final()
 }

@@ -199,3 +199,12 @@ func secretRefs(namespace string, names ...*meta.LocalObjectReference) []reconci
 	}
 	return refs
 }
+
+// refuseAccessFrom fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.
+func refuseAccessFrom(from *meta.AccessFrom) error {
+	if from == nil {
+		return nil
+	}
+	return fault.New(meta.AccessDeniedReason, "spec.accessFrom is set, which is not honoured").
+		WithHint("Nothing was fetched. Remove the field; --no-cross-namespace-refs keeps other namespaces from the artifact").Final()
+}

@@ -41,7 +41,6 @@ type Options struct {
 type Package struct {
 	Name, Version string
 	Data          []byte
-	Built         bool     // it was packaged here; otherwise it is as it was found
 	ValuesFiles   []string // those that were merged
 }
 
@@ -193,15 +192,15 @@ func (b *building) finish() (*Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.setMetadata(); err != nil {
+	c := b.chart
+	if c.Metadata.Version, err = WithMetadata(c.Metadata.Version, b.options.Metadata); err != nil {
 		return nil, err
 	}
-	p := &Package{Name: b.chart.Name(), Version: b.chart.Metadata.Version, Data: b.data, ValuesFiles: merged}
+	p := &Package{Name: c.Name(), Version: c.Metadata.Version, Data: b.data, ValuesFiles: merged}
 	if b.data != nil && b.options.Metadata == "" && len(merged) == 0 {
 		return p, nil
 	}
-	p.Built = true
-	p.Data, err = pack(b.chart, b.options.Limits)
+	p.Data, err = pack(c, b.options.Limits)
 	if err != nil {
 		return nil, fault.New(sourcev1.ChartPackageErrorReason, "cannot package chart '%s' %s", p.Name, p.Version).Because(err)
 	}
@@ -244,20 +243,20 @@ func (b *building) mergeValues() (merged []string, err error) {
 	return merged, nil
 }
 
-func (b *building) setMetadata() error {
-	if b.options.Metadata == "" {
-		return nil
+// WithMetadata returns a version with other build metadata: the part after the plus sign. It stays as it is when that is empty.
+func WithMetadata(version, metadata string) (string, error) {
+	if metadata == "" {
+		return version, nil
 	}
-	v, err := semver.NewVersion(b.chart.Metadata.Version)
+	v, err := semver.NewVersion(version)
 	if err != nil {
-		return fault.New(sourcev1.InvalidChartReferenceReason, "the chart's version %q is none", b.chart.Metadata.Version).Because(err).Final()
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the chart's version %q is none", version).Because(err).Final()
 	}
-	with, err := v.SetMetadata(b.options.Metadata)
+	with, err := v.SetMetadata(metadata)
 	if err != nil {
-		return fault.New(sourcev1.ChartPackageErrorReason, "%q cannot be metadata of a version", b.options.Metadata).Because(err)
+		return "", fault.New(sourcev1.ChartPackageErrorReason, "%q cannot be metadata of a version", metadata).Because(err)
 	}
-	b.chart.Metadata.Version = with.String()
-	return nil
+	return with.String(), nil
 }
 
 // pack writes the package with Helm's packager. All times are the same, and the order of charts is that of their names.

@@ -48,7 +48,7 @@ func TestBuildTree(t *testing.T) {
 		}
 	}
 	p := build(t, tree, "./charts/app", Options{})
-	if p.Name != "app" || p.Version != "1.2.3" || !p.Built {
+	if p.Name != "app" || p.Version != "1.2.3" {
 		t.Errorf("%+v", p)
 	}
 	got := contents(t, p.Data)
@@ -72,11 +72,11 @@ func TestBuildTree(t *testing.T) {
 func TestBuildTreeOfPackage(t *testing.T) {
 	data := packaged(t, newChart("app", "1.2.3"))
 	tree := artifact.FromMap(map[string]string{"app.tgz": string(data), "v.yaml": "a: b"})
-	if p := build(t, tree, "app.tgz", Options{}); p.Built || !bytes.Equal(p.Data, data) {
+	if p := build(t, tree, "app.tgz", Options{}); !bytes.Equal(p.Data, data) {
 		t.Error("a package was packaged again")
 	}
 	p := build(t, tree, "app.tgz", Options{ValuesFiles: []string{"v.yaml"}})
-	if got := contents(t, p.Data); got["app/values.yaml"] != "a: b\n" || !p.Built {
+	if got := contents(t, p.Data); got["app/values.yaml"] != "a: b\n" {
 		t.Errorf("%q", got)
 	}
 	if name, version, err := Describe(tree, "app.tgz", DefaultLimits); name != "app" || version != "1.2.3" || err != nil {
@@ -123,7 +123,7 @@ func TestRepackage(t *testing.T) {
 	data := packaged(t, newChart("app", "1.2.3", newChart("b", "1.0.0"), newChart("a", "1.0.0")))
 	o := Offer{Name: "app", Version: "v1.2.3"}
 	p, err := Repackage(o, data, Options{Limits: DefaultLimits})
-	if err != nil || p.Built || !bytes.Equal(p.Data, data) {
+	if err != nil || !bytes.Equal(p.Data, data) {
 		t.Fatalf("a chart was packaged again without need: %v", err)
 	}
 	with := Options{Limits: DefaultLimits, ValuesFiles: []string{"values.yaml", "values-prod.yaml"}, Metadata: "2"}

@@ -26,11 +26,15 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // Reason is the documented condition reason of a signature that is missing or not trusted.
-const Reason = "VerificationError"
+const Reason = sourcev1.VerificationErrorReason
+
+// shownFailures is how many reasons of a refusal are told.
+const shownFailures = 3
 
 // Identity is who may have signed keyless: Go regular expressions for the issuer and the subject of the certificate.
 type Identity struct{ Issuer, Subject string }
@@ -75,6 +79,9 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 // Keyless returns a verifier that trusts identities. TrustedRoot is a trusted_root.json; without one the root of the public
 // Sigstore instance is used.
 func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Verifier, error) {
+	if len(identities) == 0 && trustedRoot != nil {
+		identities = []Identity{{".*", ".*"}} // whoever the own authority vouches for
+	}
 	if len(identities) == 0 {
 		return nil, unusable("spec.verify trusts any identity that ever signed").
 			WithHint("Say in spec.verify.matchOIDCIdentity whose signatures count, or name a Secret with public keys in spec.verify.secretRef")
@@ -142,17 +149,18 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 	if len(found) == 0 {
 		return "", refused(image, "it is not signed").WithHint("Sign it with cosign sign, and check that the signature is in the same repository")
 	}
-	var failures []error
+	var failures []string
 	for _, s := range v.signers {
 		for _, c := range found {
 			err := c.check(ctx, digest, s.checks)
 			if err == nil {
 				return s.name, nil
 			}
-			failures = append(failures, fmt.Errorf("%s, %s: %w", c.name, s.name, err))
+			failures = append(failures, fmt.Sprintf("%s is not of %s: %v", c.name, s.name, err))
 		}
 	}
-	return "", refused(image, "no signature is of someone trusted").Because(errors.Join(failures[:min(len(failures), 3)]...))
+	return "", refused(image, "no signature is of someone trusted").
+		Because(errors.New(strings.Join(failures[:min(len(failures), shownFailures)], "; ")))
 }
 
 // checkBundle checks a bundle of cosign 3. Statements of other kinds, such as a list of ingredients, are no signatures, even if

@@ -10,6 +10,8 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/tuf"
 	"github.com/theupdateframework/go-tuf/v2/metadata/fetcher"
 	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
 // rootLifetime is how long the public trust root is used before it is asked for again.
@@ -17,8 +19,8 @@ const rootLifetime = 24 * time.Hour
 
 // PublicRoot is the trust root of the public Sigstore instance. It is fetched by TUF when it is first needed, and once a day.
 type PublicRoot struct {
-	Transport http.RoundTripper
-	Clock     clock.PassiveClock
+	Egress *egress.Policy
+	Clock  clock.PassiveClock
 
 	mu      sync.Mutex
 	root    root.TrustedMaterial
@@ -31,8 +33,12 @@ func (p *PublicRoot) get(ctx context.Context) (root.TrustedMaterial, error) {
 	if p.root != nil && p.Clock.Since(p.fetched) < rootLifetime {
 		return p.root, nil
 	}
+	transport, err := p.Egress.Transport(egress.Options{})
+	if err != nil {
+		return nil, err
+	}
 	client := fetcher.NewDefaultFetcher()
-	client.SetHTTPClient(&http.Client{Transport: p.Transport, Timeout: time.Minute})
+	client.SetHTTPClient(&http.Client{Transport: transport, Timeout: time.Minute})
 	material, err := root.FetchTrustedRootWithOptions(tuf.DefaultOptions().WithContext(ctx).WithFetcher(client).WithDisableLocalCache())
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -26,11 +27,12 @@ import (
 	"github.com/notaryproject/notation-go/verifier/trustpolicy"
 	"github.com/notaryproject/notation-go/verifier/truststore"
 
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // Reason is the documented condition reason of a signature that is missing or not trusted.
-const Reason = "VerificationError"
+const Reason = sourcev1.VerificationErrorReason
 
 // policyEntry is the entry of the Secret with the trust policy.
 const policyEntry = "trustpolicy.json"
@@ -88,13 +90,8 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 	return "", nil
 }
 
-// plain gives an error a text where the library leaves it empty.
-func plain(err error) error {
-	if none := (notation.ErrorVerificationFailed{}); errors.As(err, &none) && none.Msg == "" && err.Error() == none.Error() {
-		return errors.New("no signature is of someone trusted")
-	}
-	return err
-}
+// plain puts what the library says in lines of their own into one.
+func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", ": ")) }
 
 // store gives the same certificates for each name that a policy uses.
 type store []*x509.Certificate

@@ -1,4 +1,4 @@
-// Command playground is what a newcomer and a test need instead of a cluster: a control plane in a box, a git server and an OCI registry.
+// Command playground is what a newcomer and a test need instead of a cluster: a control plane in a box, a git server, an OCI registry and an S3 server.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(clusterCommand(), gitCommand(), registryCommand(), demoCommand())
+	root.AddCommand(clusterCommand(), gitCommand(), registryCommand(), s3Command(), demoCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1) //nolint:gocritic // the signal handler needs no undoing at exit

@@ -2,7 +2,8 @@ package packs
 
 import (
 	"bufio"
-	"compress/zlib"
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/binary"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/klauspost/compress/zlib"
 )
 
 // ErrMalformed says that what came is not a pack.
@@ -29,14 +31,10 @@ func (s *Store) Add(ctx context.Context, r io.Reader) error {
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // is in place under another name, or of no use
 	defer f.Close()           //nolint:errcheck // nothing is written after the checks below
-	size, err := io.Copy(f, r)
-	if err != nil {
-		return err
-	}
-	b := &builder{ctx: ctx, file: f, end: size - hashSize}
+	b := &builder{ctx: ctx, file: f, from: newTape(r, f)}
 	for _, step := range []func() error{b.scan, func() error { return b.complete(s) }, b.resolve, b.seal} {
 		if err := step(); err != nil {
-			return err
+			return cmp.Or(b.from.failed, err)
 		}
 	}
 	return s.install(f.Name(), b)
@@ -70,13 +68,16 @@ func (s *Store) install(file string, b *builder) error {
 // builder makes a pack that can be kept out of a file that came.
 type builder struct {
 	ctx     context.Context
-	file    *os.File
-	end     int64 // where the objects end, in bytes
+	from    *tape
+	file    *os.File // what came so far, and then what completes it
+	end     int64    // where the objects end, in bytes
 	entries []located
 	found   map[plumbing.Hash]int64 // offsets of the objects whose hash is known
 	wanted  map[plumbing.Hash]bool  // what deltas name as their base by hash
-	sum     []byte                  // of the whole pack
+	sum     []byte                  // of the whole pack, as long as nothing was added
 	buf     [32 << 10]byte
+
+	completed bool // by what its deltas build on
 }
 
 // located is an object or a delta of the file.
@@ -86,69 +87,79 @@ type located struct {
 	crc    uint32 // of its bytes as they lie in the file
 }
 
-// smallestEntry is how many bytes an object takes in a pack at the least: a head and an empty zlib stream.
-const smallestEntry = 9
+// maxAhead is for how many objects room is made because the head of a pack claims so; more are believed when they come.
+const maxAhead = 1 << 16
 
-// scan reads the whole pack once, checks it, and learns what stands where.
+// scan reads the pack as it comes, keeps and checks it, and learns what stands where.
 func (b *builder) scan() error {
-	r := &tape{Reader: bufio.NewReaderSize(io.NewSectionReader(b.file, 0, b.end), 64<<10)}
 	start := make([]byte, packHeader)
-	if _, err := io.ReadFull(r, start); err != nil || string(start[:8]) != "PACK\x00\x00\x00\x02" {
+	if _, err := io.ReadFull(b.from, start); err != nil || string(start[:8]) != "PACK\x00\x00\x00\x02" {
 		return fmt.Errorf("%w: it has no header", ErrMalformed)
 	}
 	count := int64(binary.BigEndian.Uint32(start[8:]))
-	if count > b.end/smallestEntry {
-		return fmt.Errorf("%w: %d objects in %d bytes", ErrMalformed, count, b.end)
-	}
-	b.entries = make([]located, 0, count)
-	b.found, b.wanted = make(map[plumbing.Hash]int64, count), map[plumbing.Hash]bool{}
+	b.entries = make([]located, 0, min(count, maxAhead))
+	b.found, b.wanted = make(map[plumbing.Hash]int64, min(count, maxAhead)), map[plumbing.Hash]bool{}
 	for range count {
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		if err := b.scanEntry(r); err != nil {
+		if err := b.scanEntry(b.from); err != nil {
 			return fmt.Errorf("%w: object %d of %d: %w", ErrMalformed, len(b.entries)+1, count, err)
 		}
 	}
-	if r.n != b.end {
+	b.end = b.from.at()
+	b.sum = make([]byte, hashSize)
+	if _, err := io.ReadFull(b.from, b.sum); err != nil {
+		return fmt.Errorf("%w: it has no checksum", ErrMalformed)
+	}
+	if _, err := b.from.ReadByte(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: something follows the objects", ErrMalformed)
 	}
-	sum, err := b.checksum()
-	if err != nil {
-		return err
-	}
-	was := make([]byte, hashSize)
-	if _, err := b.file.ReadAt(was, b.end); err != nil || string(was) != string(sum) {
-		return fmt.Errorf("%w: its checksum is wrong", ErrMalformed)
-	}
-	return nil
+	return b.sumUp()
 }
 
 func (b *builder) scanEntry(r *tape) error {
-	offset := r.n
-	h, err := readHead(r, offset)
+	l := located{offset: r.at()}
+	h, err := readHead(r, l.offset)
 	if err != nil {
 		return err
 	}
-	l := located{offset: offset}
 	if h.isDelta() {
 		if !h.ref.IsZero() {
 			b.wanted[h.ref] = true
 		}
-		err = inflateTo(io.Discard, r, h.size, b.buf[:])
+		err = inflateTo(io.Discard, r.Reader, h.size, b.buf[:])
 	} else {
 		hasher := plumbing.NewHasher(h.kind, h.size) // one that knows of made collisions
-		err = inflateTo(hasher, r, h.size, b.buf[:])
+		err = inflateTo(hasher, r.Reader, h.size, b.buf[:])
 		l.hash = hasher.Sum()
-		b.found[l.hash] = offset
-	}
-	if err != nil {
-		return err
-	}
-	if l.crc, err = b.crc(offset, r.n); err != nil {
-		return err
+		b.found[l.hash] = l.offset
 	}
 	b.entries = append(b.entries, l)
+	return err
+}
+
+// sumUp compares the pack with its checksum, and sums up each object as the index wants it.
+func (b *builder) sumUp() error {
+	h := sha1.New()
+	r := bufio.NewReaderSize(io.NewSectionReader(b.file, 0, b.end), 256<<10)
+	if _, err := io.CopyN(h, r, packHeader); err != nil {
+		return err
+	}
+	for i := range b.entries {
+		l, next := &b.entries[i], b.end
+		if i+1 < len(b.entries) {
+			next = b.entries[i+1].offset
+		}
+		c := &counter{Writer: h}
+		if _, err := io.CopyN(c, r, next-l.offset); err != nil {
+			return err
+		}
+		l.crc = c.crc
+	}
+	if sum := h.Sum(nil); !bytes.Equal(sum, b.sum) {
+		return fmt.Errorf("%w: its checksum is wrong", ErrMalformed)
+	}
 	return nil
 }
 
@@ -170,6 +181,7 @@ func (b *builder) complete(s *Store) error {
 		if err := writeObject(c, kind, data); err != nil {
 			return err
 		}
+		b.completed = true
 		b.entries = append(b.entries, located{hash: h, offset: b.end, crc: c.crc})
 		b.found[h] = b.end
 		b.end += c.n
@@ -215,35 +227,20 @@ func (b *builder) resolve() error {
 
 // seal writes the count and the checksum of a pack that was completed.
 func (b *builder) seal() error {
+	if !b.completed {
+		return nil
+	}
 	count := binary.BigEndian.AppendUint32(nil, uint32(len(b.entries))) //nolint:gosec // bounded by the size of the pack
 	if _, err := b.file.WriteAt(count, packHeader-4); err != nil {
 		return err
 	}
-	var err error
-	if b.sum, err = b.checksum(); err != nil {
+	h := sha1.New()
+	if _, err := io.Copy(h, io.NewSectionReader(b.file, 0, b.end)); err != nil {
 		return err
 	}
-	_, err = b.file.WriteAt(b.sum, b.end)
+	b.sum = h.Sum(nil)
+	_, err := b.file.WriteAt(b.sum, b.end)
 	return err
-}
-
-// crc sums up the bytes from an offset of the file to another, as the index wants it.
-func (b *builder) crc(from, to int64) (sum uint32, err error) {
-	for from < to {
-		n, err := b.file.ReadAt(b.buf[:min(to-from, int64(len(b.buf)))], from)
-		if err != nil {
-			return 0, err
-		}
-		sum = crc32.Update(sum, crc32.IEEETable, b.buf[:n])
-		from += int64(n)
-	}
-	return sum, nil
-}
-
-func (b *builder) checksum() ([]byte, error) {
-	h := sha1.New()
-	_, err := io.Copy(h, io.NewSectionReader(b.file, 0, b.end))
-	return h.Sum(nil), err
 }
 
 // writeObject writes an object as it stands in a pack.
@@ -276,22 +273,32 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// tape counts what is read.
+// tape is what comes: it is kept in a file as it is read.
 type tape struct {
 	*bufio.Reader
-	n int64
+	src    io.Reader
+	dst    io.Writer
+	n      int64
+	failed error // of keeping it: then it is not the pack that is wrong
 }
 
-func (t *tape) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
-	t.n += int64(n)
-	return n, err
+func newTape(src io.Reader, dst io.Writer) *tape {
+	t := &tape{src: src, dst: dst}
+	t.Reader = bufio.NewReaderSize((*recorder)(t), 256<<10)
+	return t
 }
 
-func (t *tape) ReadByte() (byte, error) {
-	c, err := t.Reader.ReadByte()
-	if err == nil {
-		t.n++
+// at returns how many bytes were taken.
+func (t *tape) at() int64 { return t.n - int64(t.Buffered()) }
+
+// recorder is the side of a tape that reads ahead.
+type recorder tape
+
+func (r *recorder) Read(p []byte) (int, error) {
+	n, err := r.src.Read(p)
+	r.n += int64(n)
+	if _, r.failed = r.dst.Write(p[:n]); r.failed != nil {
+		return 0, r.failed
 	}
-	return c, err
+	return n, err
 }

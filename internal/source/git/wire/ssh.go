@@ -29,6 +29,7 @@ type overSSH struct {
 	config  *ssh.ClientConfig
 	counts  *counts
 
+	done    func(hung bool) // of the host, nil before it let us in
 	conn    net.Conn
 	session *ssh.Session
 	in      io.WriteCloser
@@ -88,37 +89,54 @@ func knownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) {
 
 func (s *overSSH) open(ctx context.Context) (io.Reader, error) {
 	s.counts.requests.Add(1)
-	conn, err := dial(ctx, s.proxy, s.address)
+	done, err := overSSHTo.enter(ctx, s.address)
 	if err != nil {
 		return nil, err
+	}
+	s.done = done
+	if err := s.begin(ctx); err != nil {
+		done(isHang(ctx, err))
+		return nil, err
+	}
+	return s.out, s.conn.SetDeadline(time.Time{}) // from here on, the context bounds it
+}
+
+// begin connects, logs in, starts the service, and waits for its first word.
+func (s *overSSH) begin(ctx context.Context) error {
+	conn, err := dial(ctx, s.proxy, s.address)
+	if err != nil {
+		return err
 	}
 	s.conn = metered{conn, s.counts}
 	s.bind(ctx)
+	if err := conn.SetDeadline(time.Now().Add(answerIn)); err != nil {
+		return err
+	}
 	inner, channels, requests, err := ssh.NewClientConn(s.conn, s.address, s.config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.session, err = ssh.NewClient(inner, channels, requests).NewSession(); err != nil {
-		return nil, err
+		return err
 	}
 	s.said = &words{}
 	s.session.Stderr = s.said
 	if s.in, err = s.session.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	out, err := s.session.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.out = bufio.NewReader(out)
 	if err := s.session.Start(service + " " + quoted(s.path)); err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := s.out.Peek(1); err != nil { // the service ended at once: what it said tells why
 		_ = s.session.Wait() // until all of it is here
-		return nil, &refusal{s.said.String()}
+		return &refusal{s.said.String()}
 	}
-	return s.out, nil
+	return nil
 }
 
 // bind makes the context's end that of the connection: reads and writes in progress fail.
@@ -138,6 +156,9 @@ func (s *overSSH) ask(ctx context.Context, request []byte) (io.Reader, error) {
 }
 
 func (s *overSSH) close() {
+	if s.done != nil {
+		defer s.done(false)
+	}
 	if s.conn == nil {
 		return
 	}

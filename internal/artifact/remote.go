@@ -1,0 +1,309 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+const (
+	backendTransfer = 5 * time.Minute  // for one file to the backend or from it
+	backendAnswer   = 15 * time.Second // for what moves no file
+	maxSidecar      = 64 << 20         // bytes
+)
+
+// Backend keeps the files of a store where other replicas find them. Names are slash-separated. It is safe for concurrent use.
+type Backend interface {
+	// Put stores content of size bytes, in whole or not at all.
+	Put(ctx context.Context, name string, content io.Reader, size int64) error
+	// Get opens a file. An absent one gives fs.ErrNotExist.
+	Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error)
+	// Delete removes a file. An absent one is no error.
+	Delete(ctx context.Context, name string) error
+	// List returns the files whose names begin with prefix.
+	List(ctx context.Context, prefix string) ([]BackendFile, error)
+}
+
+// BackendFile is a file as a backend keeps it.
+type BackendFile struct {
+	Name     string
+	Size     int64
+	Modified time.Time
+}
+
+// WithBackend makes the store's directory a cache in front of a backend that several replicas share: what is put is in both
+// before it is called stored, what is not on disk is brought and compared with its digest when it is asked for, and what is
+// removed is removed from both.
+func WithBackend(b Backend) Option {
+	return func(s *Store) {
+		s.remote = &remote{backend: b, store: s, same: map[string]string{}, listed: map[string]string{}}
+	}
+}
+
+// remote is a store's way to its backend. A nil one has none. In the backend a sidecar stands only beside a file that is whole:
+// it is written after it and removed before it.
+type remote struct {
+	backend  Backend
+	store    *Store
+	bringing singleflight.Group
+
+	same   map[string]string // digests of files known to be in the backend, by path; guarded by store.mu
+	listed map[string]string // the current artifact's path when the backend's files of a directory were collected; guarded by store.mu
+}
+
+// upload brings a file of the store to the backend, if it is not there. Moved tells that it has just become the current one.
+func (r *remote) upload(ctx context.Context, relative string, st stamp, moved bool) error {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, backendTransfer)
+	defer cancel()
+	if !moved && r.has(ctx, relative, st.digest) {
+		return nil
+	}
+	for _, name := range []string{relative, relative + index} {
+		if err := r.uploadFile(ctx, name); err != nil {
+			return fault.New(meta.StorageOperationFailedReason, "the storage backend did not take %s", name).Because(err).
+				WithHint("Check the flags --storage-backend-s3-*, and that the bucket is there and may be written. The last artifact keeps being served")
+		}
+	}
+	r.know(relative, st.digest)
+	return nil
+}
+
+func (r *remote) uploadFile(ctx context.Context, name string) error {
+	f, err := r.store.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return r.backend.Put(ctx, name, f, info.Size())
+}
+
+// has tells whether the backend holds the file. That it cannot be asked counts as no: the upload will say why.
+func (r *remote) has(ctx context.Context, relative, digest string) bool {
+	r.store.mu.Lock()
+	known := r.same[relative] == digest
+	r.store.mu.Unlock()
+	if known {
+		return true
+	}
+	side, _, err := r.sidecar(ctx, relative)
+	if err != nil || side.Digest != digest {
+		return false
+	}
+	r.know(relative, digest)
+	return true
+}
+
+func (r *remote) know(relative, digest string) {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.same[relative] = digest
+}
+
+func (r *remote) sidecar(ctx context.Context, relative string) (sidecar, BackendFile, error) {
+	body, info, err := r.backend.Get(ctx, relative+index)
+	if err != nil {
+		return sidecar{}, info, err
+	}
+	defer body.Close() // read, or given up
+	b, err := io.ReadAll(io.LimitReader(body, maxSidecar))
+	if err != nil {
+		return sidecar{}, info, err
+	}
+	side, err := decodeSidecar(b)
+	return side, info, err
+}
+
+// bring brings a file to the disk that is not there whole; why says how that is. Only what has its digest gets to its place.
+func (r *remote) bring(relative string, why error) (stamp, error) {
+	if r == nil {
+		return stamp{}, why
+	}
+	brought, err, _ := r.bringing.Do(relative, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), backendTransfer)
+		defer cancel()
+		st, err := r.download(ctx, relative)
+		if isFull(err) && r.store.makeRoom() {
+			return r.download(ctx, relative)
+		}
+		return st, err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return stamp{}, why
+	}
+	if err != nil {
+		return stamp{}, errors.Join(why, fmt.Errorf("the storage backend did not give %s: %w", relative, err))
+	}
+	return brought.(stamp), nil
+}
+
+func (r *remote) download(ctx context.Context, relative string) (stamp, error) {
+	side, _, err := r.sidecar(ctx, relative)
+	if err != nil {
+		return stamp{}, err
+	}
+	body, info, err := r.backend.Get(ctx, relative)
+	if err != nil {
+		return stamp{}, err
+	}
+	defer body.Close() // read, or given up
+	dir := filepath.Join(r.store.dir, filepath.FromSlash(path.Dir(relative)))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return stamp{}, err
+	}
+	u := &unfinished{sidecar: side}
+	u.file, err = writeTemporary(dir, info.Modified, func(w io.Writer) error {
+		h := sha256.New()
+		err := copyAtMost(ctx, io.MultiWriter(w, h), body, r.store.maxFile)
+		if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); err == nil && got != side.Digest {
+			err = fmt.Errorf("it has the digest %s, not %s", got, side.Digest)
+		}
+		return err
+	})
+	if err != nil {
+		return stamp{}, err
+	}
+	if u.index, err = writeTemporary(dir, info.Modified, side.encode); err != nil {
+		return stamp{}, errors.Join(err, os.Remove(u.file))
+	}
+	st, err := r.store.place(u, relative)
+	if err == nil {
+		r.know(relative, side.Digest)
+	}
+	return st, err
+}
+
+// remove removes a file, which need not be on disk.
+func (r *remote) remove(relative string) error {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), backendAnswer)
+	defer cancel()
+	r.store.mu.Lock()
+	delete(r.same, relative)
+	r.store.mu.Unlock()
+	for _, name := range []string{relative + index, relative} {
+		if err := r.backend.Delete(ctx, name); err != nil {
+			return fmt.Errorf("the storage backend did not remove %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// removeAll removes all files below a directory for whose own directory, three levels down, alive does not say so. It
+// returns the directories that are gone. A nil alive removes all.
+func (r *remote) removeAll(dir string, alive map[string]bool) (gone []string, err error) {
+	if r == nil {
+		return nil, nil
+	}
+	files, err := r.list(dir + "/")
+	if err != nil {
+		return nil, err
+	}
+	removed := map[string]bool{}
+	for _, f := range files {
+		of := path.Dir(f.path)
+		if strings.Count(of, "/") != 2 || alive[of] { // what is not of this store's form is somebody else's
+			continue
+		}
+		removed[of] = true
+		err = errors.Join(err, r.remove(f.path))
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	for of := range removed {
+		delete(r.listed, of)
+	}
+	return slices.Sorted(maps.Keys(removed)), err
+}
+
+// list returns the files below a prefix, newest first.
+func (r *remote) list(prefix string) ([]stored, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), backendAnswer)
+	defer cancel()
+	all, err := r.backend.List(ctx, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("the storage backend did not list %s: %w", prefix, err)
+	}
+	modified := map[string]time.Time{}
+	for _, f := range all {
+		name := strings.TrimSuffix(f.Name, index) // a sidecar that is left alone is to be removed too
+		if extension(path.Base(name)) != "" && f.Modified.After(modified[name]) {
+			modified[name] = f.Modified
+		}
+	}
+	files := make([]stored, 0, len(modified))
+	for name, at := range modified {
+		files = append(files, stored{name, at})
+	}
+	slices.SortFunc(files, newerFirst)
+	return files, nil
+}
+
+// with adds to the files of a directory on disk those that the backend has, newest first.
+func (r *remote) with(dir string, local []stored) ([]stored, error) {
+	if r == nil {
+		return local, nil
+	}
+	files, err := r.list(dir + "/")
+	if err != nil {
+		return local, err
+	}
+	for _, l := range local {
+		i := slices.IndexFunc(files, func(f stored) bool { return f.path == l.path })
+		if i < 0 {
+			files = append(files, l)
+		} else if l.modified.After(files[i].modified) {
+			files[i] = l
+		}
+	}
+	slices.SortFunc(files, newerFirst)
+	return files, nil
+}
+
+// more is with, but asks the backend once for every new artifact. Current may be nil.
+func (r *remote) more(dir string, current *meta.Artifact, local []stored) ([]stored, error) {
+	if r == nil {
+		return local, nil
+	}
+	keep := ""
+	if current != nil {
+		keep = current.Path
+	}
+	r.store.mu.Lock()
+	done := r.listed[dir] == keep
+	r.store.mu.Unlock()
+	if done {
+		return local, nil
+	}
+	files, err := r.with(dir, local)
+	if err == nil {
+		r.store.mu.Lock()
+		defer r.store.mu.Unlock()
+		r.listed[dir] = keep
+	}
+	return files, err
+}

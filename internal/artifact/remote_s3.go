@@ -1,0 +1,94 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+)
+
+// S3Options say which bucket a store's backend is. Credentials are those of the environment, in this order: AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY, the file that AWS_SHARED_CREDENTIALS_FILE names, the machine's or the pod's role.
+type S3Options struct {
+	Endpoint string // URL; http:// speaks without TLS
+	Bucket   string
+	Prefix   string // of all names in the bucket; may be empty
+	Region   string // asked for when empty
+}
+
+// s3Backend keeps files as objects of a bucket.
+type s3Backend struct {
+	client *minio.Client
+	bucket string
+	prefix string // empty, or with a slash at its end
+}
+
+// NewS3Backend returns the backend. It asks nothing of the server.
+func NewS3Backend(o S3Options) (Backend, error) {
+	u, err := url.Parse(o.Endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("the endpoint is not a URL such as https://s3.example.com")
+	}
+	if err := s3utils.CheckValidBucketName(o.Bucket); err != nil {
+		return nil, fmt.Errorf("%q cannot be a bucket's name: %w", o.Bucket, err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = backendAnswer
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds: credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		}),
+		Secure: u.Scheme == "https", Region: o.Region, Transport: transport, MaxRetries: 2,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := &s3Backend{client: client, bucket: o.Bucket, prefix: strings.Trim(o.Prefix, "/")}
+	if b.prefix != "" {
+		b.prefix += "/"
+	}
+	return b, nil
+}
+
+func (b *s3Backend) Put(ctx context.Context, name string, content io.Reader, size int64) error {
+	_, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, content, size, minio.PutObjectOptions{})
+	return withoutURL(err)
+}
+
+func (b *s3Backend) Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error) {
+	body, info, _, err := (minio.Core{Client: b.client}).GetObject(ctx, b.bucket, b.prefix+name, minio.GetObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil, BackendFile{}, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	return body, BackendFile{name, info.Size, info.LastModified.Truncate(time.Second)}, withoutURL(err)
+}
+
+func (b *s3Backend) Delete(ctx context.Context, name string) error {
+	err := b.client.RemoveObject(ctx, b.bucket, b.prefix+name, minio.RemoveObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil
+	}
+	return withoutURL(err)
+}
+
+func (b *s3Backend) List(ctx context.Context, prefix string) ([]BackendFile, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends a listing that is given up
+	var files []BackendFile
+	for o := range b.client.ListObjectsIter(ctx, b.bucket, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+		if o.Err != nil {
+			return nil, withoutURL(o.Err)
+		}
+		files = append(files, BackendFile{strings.TrimPrefix(o.Key, b.prefix), o.Size, o.LastModified.Truncate(time.Second)})
+	}
+	return files, withoutURL(errors.Join(ctx.Err()))
+}

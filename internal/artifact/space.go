@@ -1,0 +1,60 @@
+package artifact
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"syscall"
+)
+
+// orWithLess writes again when the disk was full and there were superseded artifacts to make room.
+func (s *Store) orWithLess(write func() (string, stamp, error)) func() (string, stamp, error) {
+	return func() (string, stamp, error) {
+		relative, st, err := write()
+		if isFull(err) && s.makeRoom() {
+			return write()
+		}
+		return relative, st, err
+	}
+}
+
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// makeRoom removes all superseded artifacts, whatever retention says, and tells whether there were any. Those who are
+// reading one read it to its end.
+func (s *Store) makeRoom() (removed bool) {
+	for _, dir := range s.dirs() {
+		files := s.files(dir)
+		if len(files) < 2 {
+			continue
+		}
+		s.mu.Lock()
+		current, ok := s.trees[dir]
+		s.mu.Unlock()
+		keep := files[0].path
+		if ok {
+			keep = current.artifact.Path
+		}
+		for _, f := range files {
+			if f.path != keep && s.remove(f.path) == nil {
+				removed = true
+			}
+		}
+	}
+	return removed
+}
+
+// advice says what to do about an error of the disk.
+func (s *Store) advice(err error) string {
+	if !isFull(err) {
+		return "Check that --storage-path is writable and has room"
+	}
+	free, size, ok := space(s.dir)
+	if !ok {
+		return "The disk of --storage-path is full: free space on it, or make it larger"
+	}
+	return fmt.Sprintf("The disk of --storage-path is full, %s of %s are free in %s: free space on it, or make it larger",
+		megabytes(free), megabytes(size), path.Clean(s.dir))
+}
+
+func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }

@@ -1,0 +1,193 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	roleAnnotation  = "eks.amazonaws.com/role-arn"
+	awsAudience     = "sts.amazonaws.com"
+	publicECR       = "public.ecr.aws"
+	publicECRRegion = "us-east-1" // the one region that gives tokens of the public registry
+	maxSessionName  = 64
+)
+
+var (
+	ecrHost        = regexp.MustCompile(`^\d{12}\.dkr[.-]ecr(-fips)?\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn)$`)
+	codeCommitHost = regexp.MustCompile(`^git-codecommit(-fips)?\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
+)
+
+// AWS returns credentials, such as for S3 and KMS of a region; they renew themselves. The error is a fault.
+func (i *Identities) AWS(ctx context.Context, region string, account *types.NamespacedName) (aws.CredentialsProvider, error) {
+	provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+		s, err := i.subject(ctx, account)
+		if err != nil {
+			return aws.Credentials{}, err
+		}
+		return i.awsCredentials(ctx, region, s)
+	})
+	if _, err := provider.Retrieve(ctx); err != nil {
+		return nil, err
+	}
+	return provider, nil
+}
+
+func (i *Identities) awsCredentials(ctx context.Context, region string, s subject) (aws.Credentials, error) {
+	key := keyOf(append(s.key(roleAnnotation), region)...)
+	return i.aws.get(ctx, i.Clock, key, func() (aws.Credentials, time.Time, error) {
+		fetch := i.assumeRole
+		if s.none() {
+			fetch = ambientAWS
+		}
+		c, err := fetch(ctx, region, s)
+		if err != nil {
+			return c, time.Time{}, err
+		}
+		if !c.CanExpire {
+			return c, now(i.Clock).Add(maxKeep), nil
+		}
+		return c, c.Expires, nil
+	})
+}
+
+// ambientAWS asks the SDK's chain: the environment, a web identity, EKS Pod Identity, the machine.
+func ambientAWS(ctx context.Context, region string, s subject) (aws.Credentials, error) {
+	c, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	if err != nil {
+		return aws.Credentials{}, exchangeFault(err, s, "cannot read the AWS configuration of the controller")
+	}
+	credentials, err := c.Credentials.Retrieve(ctx)
+	if err != nil {
+		return credentials, exchangeFault(err, s, "there are no AWS credentials of the controller")
+	}
+	return credentials, nil
+}
+
+// assumeRole exchanges a token of the service account for credentials of its role (STS, AssumeRoleWithWebIdentity).
+func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (aws.Credentials, error) {
+	role := s.annotations[roleAnnotation]
+	if parsed, err := arn.Parse(role); err != nil || parsed.Service != "iam" || !strings.HasPrefix(parsed.Resource, "role/") {
+		return aws.Credentials{}, authFault("service account '%s' has no role in its annotation %s", s.account, roleAnnotation).
+			WithHint("Write it as arn:aws:iam::ACCOUNT:role/NAME")
+	}
+	token, err := i.token(ctx, s, awsAudience)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	session := s.account.Name + "." + s.account.Namespace + ".sluice" // in CloudTrail, and for policies
+	client := sts.New(sts.Options{Region: cmp.Or(region, os.Getenv("AWS_REGION"), publicECRRegion), HTTPClient: i.client()})
+	out, err := client.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
+		RoleArn: &role, WebIdentityToken: &token, RoleSessionName: aws.String(session[:min(len(session), maxSessionName)]),
+	})
+	if err == nil && (out.Credentials == nil || aws.ToString(out.Credentials.AccessKeyId) == "") {
+		err = errors.New("the answer holds no credentials")
+	}
+	if err != nil {
+		return aws.Credentials{}, exchangeFault(err, s, "AWS gave no credentials of role %s", role)
+	}
+	c := out.Credentials
+	return aws.Credentials{
+		AccessKeyID: aws.ToString(c.AccessKeyId), SecretAccessKey: aws.ToString(c.SecretAccessKey), SessionToken: aws.ToString(c.SessionToken),
+		CanExpire: true, Expires: aws.ToTime(c.Expiration), Source: "sluice",
+	}, nil
+}
+
+// ecr returns the login to a private registry of ECR, or to the public one.
+func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.AuthConfig, error) {
+	region := publicECRRegion
+	if host != publicECR {
+		match := ecrHost.FindStringSubmatch(host)
+		if match == nil {
+			return authn.AuthConfig{}, notOf(AWS, host, "ACCOUNT.dkr.ecr.REGION.amazonaws.com or "+publicECR)
+		}
+		region = match[2]
+	}
+	key := keyOf(append(s.key(roleAnnotation), AWS, host)...)
+	return i.registries.get(ctx, i.Clock, key, func() (authn.AuthConfig, time.Time, error) {
+		var token *string
+		var expires *time.Time
+		provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) { return i.awsCredentials(ctx, region, s) })
+		if _, err := provider.Retrieve(ctx); err != nil {
+			return authn.AuthConfig{}, time.Time{}, err
+		}
+		var err error
+		if host == publicECR {
+			client := ecrpublic.New(ecrpublic.Options{Region: region, Credentials: provider, HTTPClient: i.client()})
+			var out *ecrpublic.GetAuthorizationTokenOutput
+			if out, err = client.GetAuthorizationToken(ctx, &ecrpublic.GetAuthorizationTokenInput{}); err == nil && out.AuthorizationData != nil {
+				token, expires = out.AuthorizationData.AuthorizationToken, out.AuthorizationData.ExpiresAt
+			}
+		} else {
+			client := ecr.New(ecr.Options{Region: region, Credentials: provider, HTTPClient: i.client()})
+			var out *ecr.GetAuthorizationTokenOutput
+			if out, err = client.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{}); err == nil && len(out.AuthorizationData) > 0 {
+				token, expires = out.AuthorizationData[0].AuthorizationToken, out.AuthorizationData[0].ExpiresAt
+			}
+		}
+		plain, decoded := base64.StdEncoding.DecodeString(aws.ToString(token))
+		name, password, ok := strings.Cut(string(plain), ":")
+		if err == nil && (decoded != nil || !ok || password == "") {
+			err = errors.New("the answer holds no token")
+		}
+		if err != nil {
+			return authn.AuthConfig{}, time.Time{}, exchangeFault(err, s, "ECR gave no login to %s", host)
+		}
+		return authn.AuthConfig{Username: name, Password: password}, aws.ToTime(expires), nil
+	})
+}
+
+// codeCommit makes the login that AWS documents for its credential helper: the access key, and a signature of the request by
+// version 4, with the method GIT, the repository's path and the host.
+func (i *Identities) codeCommit(ctx context.Context, u *url.URL, s subject) (GitCredentials, error) {
+	host := strings.ToLower(u.Hostname())
+	match := codeCommitHost.FindStringSubmatch(host)
+	if match == nil {
+		return GitCredentials{}, notOf(AWS, host, "git-codecommit.REGION.amazonaws.com")
+	}
+	c, err := i.awsCredentials(ctx, match[2], s)
+	if err != nil {
+		return GitCredentials{}, err
+	}
+	login := GitCredentials{Username: c.AccessKeyID, Password: signCodeCommit(c.SecretAccessKey, match[2], host, u.EscapedPath(), now(i.Clock).UTC())}
+	if c.SessionToken != "" {
+		login.Username += "%" + c.SessionToken
+	}
+	return login, nil
+}
+
+func signCodeCommit(secret, region, host, path string, at time.Time) string {
+	day, moment := at.Format("20060102"), at.Format("20060102T150405")
+	request := sha256.Sum256([]byte("GIT\n" + path + "\n\nhost:" + host + "\n\nhost\n"))
+	key := []byte("AWS4" + secret)
+	for _, part := range []string{day, region, "codecommit", "aws4_request"} {
+		key = mac(key, part)
+	}
+	text := "AWS4-HMAC-SHA256\n" + moment + "\n" + day + "/" + region + "/codecommit/aws4_request\n" + hex.EncodeToString(request[:])
+	return moment + "Z" + hex.EncodeToString(mac(key, text))
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}

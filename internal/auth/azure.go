@@ -1,0 +1,168 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	clientAnnotation = "azure.workload.identity/client-id"
+	tenantAnnotation = "azure.workload.identity/tenant-id"
+	azureAudience    = "api://AzureADTokenExchange"
+
+	acrScope    = "https://containerregistry.azure.net/.default"
+	devOpsScope = "499b84ac-1321-427f-aa17-267ca6975798/.default" // the ID of Azure DevOps in Entra
+	acrUser     = "00000000-0000-0000-0000-000000000000"          // the user name beside a refresh token
+	acrLife     = 3 * time.Hour                                   // of a refresh token
+)
+
+var (
+	acrHost    = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)?(\.data)?\.azurecr\.(io|cn|us)$`)
+	devOpsHost = regexp.MustCompile(`^(dev\.azure\.com|[a-z0-9-]+\.visualstudio\.com)$`)
+)
+
+// azureCredential gives tokens of a subject by way of the cache.
+type azureCredential struct {
+	identities *Identities
+	account    *types.NamespacedName
+	cloud      cloud.Configuration
+}
+
+// GetToken implements azcore.TokenCredential.
+func (c azureCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	s, err := c.identities.subject(ctx, c.account)
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	return c.identities.azureToken(ctx, s, c.cloud, o.Scopes)
+}
+
+// Azure returns credentials, such as for Blob Storage and Key Vault. Whoever uses them must see to it that the host is Azure's: they send
+// tokens that speak for themselves. The error is a fault.
+func (i *Identities) Azure(ctx context.Context, account *types.NamespacedName) (azcore.TokenCredential, error) {
+	if _, err := i.subject(ctx, account); err != nil {
+		return nil, err
+	}
+	return azureCredential{i, account, cloud.Configuration{}}, nil
+}
+
+func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configuration, scopes []string) (azcore.AccessToken, error) {
+	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), c.ActiveDirectoryAuthorityHost, strings.Join(scopes, " "))...)
+	return i.azure.get(ctx, i.Clock, key, func() (azcore.AccessToken, time.Time, error) {
+		credential, err := i.azureCredential(s, c)
+		if err != nil {
+			return azcore.AccessToken{}, time.Time{}, err
+		}
+		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: scopes})
+		if err != nil {
+			return token, time.Time{}, exchangeFault(err, s, "Azure gave no token")
+		}
+		return token, token.ExpiresOn, nil
+	})
+}
+
+// azureCredential makes the credential of the SDK: the exchange of the service account's token, or what the process has.
+func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.TokenCredential, error) {
+	options := azcore.ClientOptions{Transport: i.client(), Cloud: c}
+	if s.none() {
+		return ambientAzure(c)
+	}
+	client, tenant := s.annotations[clientAnnotation], s.annotations[tenantAnnotation]
+	if client == "" || tenant == "" {
+		return nil, authFault("service account '%s' lacks the annotations %s and %s", s.account, clientAnnotation, tenantAnnotation).
+			WithHint("Set them to the client ID of the managed identity and to its tenant's ID")
+	}
+	assertion := func(ctx context.Context) (string, error) { return i.token(ctx, s, azureAudience) }
+	credential, err := azidentity.NewClientAssertionCredential(tenant, client, assertion, &azidentity.ClientAssertionCredentialOptions{ClientOptions: options})
+	if err != nil {
+		return nil, exchangeFault(err, s, "the Azure identity of service account '%s' cannot be used", s.account)
+	}
+	return credential, nil
+}
+
+// ambientAzure is what the process has: a secret in its environment, a workload identity, or the machine's managed identity. It leaves out
+// the parts of the SDK's default chain that run programs of a developer's machine.
+func ambientAzure(c cloud.Configuration) (azcore.TokenCredential, error) {
+	options := azcore.ClientOptions{Cloud: c}
+	if credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options}); err == nil {
+		return credential, nil
+	}
+	if credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: options}); err == nil {
+		return credential, nil
+	}
+	credential, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options})
+	if err != nil {
+		return nil, exchangeFault(err, subject{}, "there is no Azure identity of the controller")
+	}
+	return credential, nil
+}
+
+// acr returns the login to a registry: its refresh token, for which it takes a token of Entra.
+func (i *Identities) acr(ctx context.Context, host string, s subject) (authn.AuthConfig, error) {
+	match := acrHost.FindStringSubmatch(host)
+	if match == nil {
+		return authn.AuthConfig{}, notOf(Azure, host, "NAME.azurecr.io")
+	}
+	where := map[string]cloud.Configuration{"cn": cloud.AzureChina, "us": cloud.AzureGovernment}[match[3]]
+	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), Azure, host)...)
+	return i.registries.get(ctx, i.Clock, key, func() (authn.AuthConfig, time.Time, error) {
+		token, err := i.azureToken(ctx, s, where, []string{acrScope})
+		if err != nil {
+			return authn.AuthConfig{}, time.Time{}, err
+		}
+		refresh, err := i.exchangeACR(ctx, host, token.Token)
+		if err != nil {
+			return authn.AuthConfig{}, time.Time{}, err
+		}
+		return authn.AuthConfig{Username: acrUser, Password: refresh}, now(i.Clock).Add(acrLife), nil
+	})
+}
+
+// exchangeACR is POST /oauth2/exchange of the registry.
+func (i *Identities) exchangeACR(ctx context.Context, host, token string) (string, error) {
+	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange", strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", authFault("%s is not the host of a registry", host)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := i.client().Do(req)
+	if err != nil {
+		return "", authFault("cannot log in to %s", host).Because(withoutURL(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct {
+		RefreshToken string `json:"refresh_token"`
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return "", authFault("cannot log in to %s", host).Because(err)
+	}
+	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, &answer) != nil || answer.RefreshToken == "" {
+		return "", authFault("%s gave no login (%s)", host, strconv.Itoa(resp.StatusCode)).
+			WithHint("Check that the identity has the role AcrPull on the registry")
+	}
+	return answer.RefreshToken, nil
+}
+
+func (i *Identities) azureDevOps(ctx context.Context, u *url.URL, s subject) (GitCredentials, error) {
+	if host := strings.ToLower(u.Hostname()); !devOpsHost.MatchString(host) {
+		return GitCredentials{}, notOf(Azure, host, "dev.azure.com")
+	}
+	token, err := i.azureToken(ctx, s, cloud.Configuration{}, []string{devOpsScope})
+	return GitCredentials{BearerToken: token.Token}, err
+}

@@ -1,0 +1,142 @@
+package egress
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+)
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+func TestCertificatesOfServers(t *testing.T) {
+	t.Parallel()
+	ours, others := newAuthority(t), newAuthority(t)
+	good := serveTLS(t, ours, time.Time{}, &tls.Config{}, hello)
+	expired := serveTLS(t, ours, time.Now().Add(-time.Hour), &tls.Config{}, hello)
+	p := &Policy{}
+	trusting := client(t, p, Options{TLS: auth.TLS{CA: ours.pem}})
+
+	if _, content, err := get(t, trusting, good.URL); err != nil || content != "hello" {
+		t.Errorf("a trusted server answered %q, %v", content, err)
+	}
+	_, _, err := get(t, trusting, expired.URL)
+	mustFail(t, err, "not valid now", "expired")
+	_, _, err = get(t, client(t, p, Options{TLS: auth.TLS{CA: others.pem}}), good.URL)
+	mustFail(t, err, "is not trusted", "ca.crt")
+	_, _, err = get(t, trusting, strings.Replace(good.URL, "127.0.0.1", "localhost", 1))
+	mustFail(t, err, "another name")
+	plain := serve(t, hello)
+	_, _, err = get(t, trusting, strings.Replace(plain.URL, "http:", "https:", 1))
+	mustFail(t, err, plain.Listener.Addr().String())
+}
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ours.pem)
+	s := serveTLS(t, ours, time.Time{}, &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}, hello)
+	p := &Policy{}
+	_, known := ours.issue(t, "client", time.Time{})
+	if _, content, err := get(t, client(t, p, Options{TLS: known}), s.URL); err != nil || content != "hello" {
+		t.Errorf("with a certificate: %q, %v", content, err)
+	}
+	_, _, err := get(t, client(t, p, Options{TLS: auth.TLS{CA: ours.pem}}), s.URL)
+	mustFail(t, err, "client certificate")
+	_, stranger := newAuthority(t).issue(t, "client", time.Time{})
+	stranger.CA = ours.pem
+	_, _, err = get(t, client(t, p, Options{TLS: stranger}), s.URL)
+	mustFail(t, err, "client certificate")
+}
+
+// connectProxy is a proxy as squid would be one: it opens tunnels for who knows the password, and speaks TLS itself.
+func connectProxy(t *testing.T, a *authority, tunnels *atomic.Int64) *httptest.Server {
+	t.Helper()
+	return serveTLS(t, a, time.Time{}, &tls.Config{NextProtos: []string{"http/1.1"}}, func(w http.ResponseWriter, r *http.Request) {
+		if name, password, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth(); name != "me" || password != "s3cret" {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return
+		}
+		if r.Method != http.MethodConnect {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		remote, err := net.Dial("tcp", r.Host)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		local, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		tunnels.Add(1)
+		go func() { _, _ = io.Copy(remote, buffered); _ = remote.Close() }()
+		_, _ = io.Copy(local, remote)
+		_ = local.Close()
+	})
+}
+
+func TestAProxyWithTLSAndALogin(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	var tunnels atomic.Int64
+	s := serveTLS(t, ours, time.Time{}, &tls.Config{}, hello)
+	proxy := connectProxy(t, ours, &tunnels)
+	by := func(userinfo string) *http.Client {
+		u, err := url.Parse(strings.Replace(proxy.URL, "https://", "https://"+userinfo, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client(t, &Policy{}, Options{TLS: auth.TLS{CA: ours.pem}, Proxy: u})
+	}
+	if _, content, err := get(t, by("me:s3cret@"), s.URL); err != nil || content != "hello" || tunnels.Load() != 1 {
+		t.Errorf("by the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
+	}
+	_, _, err := get(t, by("me:wr0ng@"), s.URL)
+	if f := faultOf(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" || strings.Contains(f.Error(), "wr0ng") {
+		t.Errorf("the fault is %+v", f)
+	}
+	_, _, err = get(t, by("me:wr0ng@"), serve(t, hello).URL) // without a tunnel the proxy answers itself
+	mustFail(t, err, "proxy refused the login")
+	_, _, err = get(t, by("me:s3cret@"), "https://127.0.0.1:1")
+	mustFail(t, err, "proxy refused the connection (502)")
+}
+
+func TestLinkLocalAddresses(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	proxy := serve(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	u, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Policy{RefuseLinkLocal: true}
+	for _, c := range []*http.Client{client(t, p, Options{}), client(t, p, Options{Proxy: u})} {
+		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "168.63.129.16"} {
+			_, _, err := get(t, c, "http://"+host+"/latest/meta-data")
+			mustFail(t, err, "is refused", "link-local")
+		}
+	}
+	if asked.Load() != 0 {
+		t.Errorf("the proxy was asked %d times", asked.Load())
+	}
+	if err := refuseLinkLocal("tcp", "169.254.0.1:80", nil); err == nil {
+		t.Error("a name that leads to a link-local address is connected to")
+	}
+	if _, content, err := get(t, client(t, p, Options{}), serve(t, hello).URL); err != nil || content != "hello" {
+		t.Errorf("another address answered %q, %v", content, err)
+	}
+}

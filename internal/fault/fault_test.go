@@ -1,0 +1,43 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestAFaultTakesOverTheWaitOfItsCause(t *testing.T) {
+	cause := fmt.Errorf("round trip: %w", New("", "host asks to wait").After(time.Minute))
+	for name, c := range map[string]struct {
+		fault *Fault
+		want  time.Duration
+	}{
+		"of the cause":      {New("PullFailed", "cannot pull").Because(cause), time.Minute},
+		"its own is longer": {New("PullFailed", "cannot pull").After(time.Hour).Because(cause), time.Hour},
+		"a plain cause":     {New("PullFailed", "cannot pull").Because(errors.New("broken")), 0},
+		"no cause":          {New("PullFailed", "cannot pull").Because(nil), 0},
+	} {
+		if got := c.fault.RetryAfter; got != c.want {
+			t.Errorf("%s: waits %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestAReasonFallsBackWhenTheFaultHasNone(t *testing.T) {
+	if got := Reason(New("", "x"), "Failed"); got != "Failed" {
+		t.Errorf("the reason is %q", got)
+	}
+}
+
+func TestARedactedURLHoldsNoSecret(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://me:secret@host/path?sig=secret#secret": "https://host/path",
+		"ssh://git@host/path":                           "ssh://host/path",
+		"http://host\x7f/":                              "(unreadable URL)",
+	} {
+		if got := RedactURL(raw); got != want {
+			t.Errorf("%s became %s, want %s", raw, got, want)
+		}
+	}
+}

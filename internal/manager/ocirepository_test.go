@@ -1,0 +1,300 @@
+package manager
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/signing"
+)
+
+const ociContent = types.MediaType("application/vnd.cncf.flux.content.v1.tar+gzip")
+
+// ociSource makes an OCIRepository of a repository in a registry.
+func (s *system) ociSource(r *testenv.Registry, name string, change ...func(*sourcev1.OCIRepositorySpec)) {
+	s.Helper()
+	o := &sourcev1.OCIRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec:       sourcev1.OCIRepositorySpec{URL: r.OCI + "/" + name, Interval: metav1.Duration{Duration: time.Hour}, Insecure: r.CA == nil},
+	}
+	for _, c := range change {
+		c(&o.Spec)
+	}
+	s.create(o)
+}
+
+// ociReady waits until an OCIRepository is Ready at a digest, and has handled what was asked for before.
+func (s *system) ociReady(name string, digest name.Digest) *sourcev1.OCIRepository {
+	s.Helper()
+	o := &sourcev1.OCIRepository{}
+	testenv.Eventually(s, name+" is Ready", func() error {
+		if err := s.get(o, name); err != nil {
+			return err
+		}
+		asked := o.Annotations[meta.ReconcileRequestAnnotation]
+		if !reconcile.IsReady(o) || !o.Status.Artifact.HasRevision("latest@"+digest.DigestStr()) || asked != o.Status.LastHandledReconcileAt {
+			return fmt.Errorf("%+v %+v", o.Status.Artifact, o.Status.Conditions)
+		}
+		return nil
+	})
+	return o
+}
+
+// served returns an artifact as the server gives it.
+func (s *system) served(a *meta.Artifact) []byte {
+	s.Helper()
+	resp, err := http.Get(a.URL)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.Fatalf("status %d, %v", resp.StatusCode, err)
+	}
+	return b
+}
+
+// asked is what a registry was asked since.
+func asked(r *testenv.Registry, before map[string]int64) map[string]int64 {
+	diff := map[string]int64{}
+	for what, n := range r.Stats() {
+		if n -= before[what]; n != 0 && what != "bytesSent" {
+			diff[what] = n
+		}
+	}
+	return diff
+}
+
+func TestOCIRepositoriesAreFollowed(t *testing.T) {
+	s, r := newSystem(t), testenv.NewRegistry(t)
+	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc", "org.opencontainers.image.source": "https://git.example/app"}
+	first := r.Push("app", "latest", annotations, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "1"), "pic.jpg": "-"}), ociContent))
+	s.ociSource(r, "app")
+	o := s.ociReady("app", first)
+	if diff := cmp.Diff(annotations, o.Status.Artifact.Metadata); diff != "" {
+		t.Error(diff)
+	}
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Kind = "OCIRepository" })
+	s.configMap("oci", "1")
+
+	t.Log("an unchanged digest costs one HEAD")
+	before := r.Stats()
+	s.annotate(&sourcev1.OCIRepository{}, "app")
+	s.ociReady("app", first)
+	if diff := cmp.Diff(map[string]int64{"HEAD manifests": 1, "requests": 1}, asked(r, before)); diff != "" {
+		t.Error(diff)
+	}
+
+	t.Log("after a restart nothing is pulled again")
+	s.stop()
+	before = r.Stats()
+	s.start()
+	testenv.Eventually(t, "the registry is asked", func() error {
+		if got := asked(r, before); got["HEAD manifests"] == 0 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	s.annotate(&sourcev1.OCIRepository{}, "app")
+	s.ociReady("app", first)
+	if got := asked(r, before); got["GET manifests"]+got["GET blobs"] != 0 {
+		t.Errorf("pulled again: %v", got)
+	}
+
+	t.Log("what moves the tag moves the cluster")
+	second := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "2")}), ociContent))
+	s.annotate(&sourcev1.OCIRepository{}, "app")
+	s.ociReady("app", second)
+	s.configMap("oci", "2")
+
+	t.Log("other rules make another artifact of the same revision")
+	was := s.ociReady("app", second).Status.Artifact.Digest
+	s.patch(&sourcev1.OCIRepository{}, "app", `{"spec":{"ignore":"a.yaml"}}`)
+	testenv.Eventually(t, "the artifact is another", func() error {
+		if o := s.ociReady("app", second); o.Status.Artifact.Digest == was || o.Status.ObservedIgnore == nil {
+			return fmt.Errorf("%+v", o.Status)
+		}
+		return nil
+	})
+}
+
+func TestOCILayersAreCopied(t *testing.T) {
+	s, r := newSystem(t), testenv.NewRegistry(t)
+	chart := archive(t, map[string]string{"app/Chart.yaml": "name: app\n"})
+	const chartType = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+	digest := r.Push("app", "latest", nil, static.NewLayer([]byte("other"), ociContent), static.NewLayer(chart, chartType))
+	s.ociSource(r, "app", func(o *sourcev1.OCIRepositorySpec) {
+		o.LayerSelector = &sourcev1.OCILayerSelector{MediaType: string(chartType), Operation: sourcev1.LayerCopy}
+	})
+	if got := s.served(s.ociReady("app", digest).Status.Artifact); !bytes.Equal(got, chart) {
+		t.Errorf("served %d bytes, not those of the layer", len(got))
+	}
+}
+
+func TestOCIRepositoriesAreVerified(t *testing.T) {
+	s, r := newSystem(t), testenv.NewRegistry(t)
+	key, stranger, root := signing.NewKey(t), signing.NewKey(t), signing.NewSigstore(t)
+	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
+	s.secret("keys", map[string]string{"cosign.pub": string(key.Public)})
+	s.secret("root", map[string]string{"trusted_root.json": string(root.Root)})
+	s.secret("policy", map[string]string{"trustpolicy.json": string(notary.Policy("strict")), "ca.crt": string(notary.CA)})
+	for name, c := range map[string]struct {
+		verify sourcev1.Verification
+		sign   func(signing.Target)
+		says   string
+	}{
+		"keys": {
+			sourcev1.Verification{Provider: "cosign", SecretRef: &meta.LocalObjectReference{Name: "keys"}},
+			key.Bundle, "by key 'cosign.pub'",
+		},
+		"keyless": {
+			sourcev1.Verification{
+				Provider: "cosign", TrustedRootSecretRef: &meta.LocalObjectReference{Name: "root"},
+				MatchOIDCIdentity: []sourcev1.OIDCIdentityMatch{{Issuer: "^https://ci\\.example$", Subject: "^me@"}},
+			},
+			func(to signing.Target) { root.Tagged(to, "me@example.com", "https://ci.example") }, "by identity '^me@'",
+		},
+		"notation": {
+			sourcev1.Verification{Provider: "notation", SecretRef: &meta.LocalObjectReference{Name: "policy"}},
+			func(to signing.Target) { notary.Sign(to, time.Hour) }, "by 'CN=Release",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &system{T: t, client: s.client, namespace: s.namespace}
+			push := func(value string) signing.Target {
+				layer := static.NewLayer(archive(t, map[string]string{"a.yaml": cm(name, value)}), ociContent)
+				return signing.Target{TB: t, Image: r.Push(name, "latest", nil, layer), Access: r.Access()}
+			}
+			first := push("1")
+			stranger.Bundle(first)
+			stranger.Tagged(first)
+			s.ociSource(r, name, func(o *sourcev1.OCIRepositorySpec) { o.Verify = &c.verify })
+			o := &sourcev1.OCIRepository{}
+			s.fails(o, name, "VerificationError", "cannot verify")
+			if o.Status.Artifact != nil {
+				t.Fatal("an artifact that nobody trusted signed was stored")
+			}
+			c.sign(first)
+			s.annotate(&sourcev1.OCIRepository{}, name)
+			kept := s.ociReady(name, first.Image).Status.Artifact
+			s.verified(name, metav1.ConditionTrue, c.says)
+
+			push("2")
+			s.annotate(&sourcev1.OCIRepository{}, name)
+			s.fails(o, name, "VerificationError", "cannot verify")
+			s.verified(name, metav1.ConditionFalse, "cannot verify")
+			if diff := cmp.Diff(kept, o.Status.Artifact); diff != "" {
+				t.Errorf("the last artifact did not stay: %s", diff)
+			}
+			s.served(kept)
+		})
+	}
+}
+
+// verified waits for the condition SourceVerified.
+func (s *system) verified(name string, status metav1.ConditionStatus, says string) {
+	s.Helper()
+	testenv.Eventually(s, "SourceVerified is "+string(status), func() error {
+		o := &sourcev1.OCIRepository{}
+		if err := s.get(o, name); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(o.Status.Conditions, sourcev1.SourceVerifiedCondition)
+		if c == nil || c.Status != status || !bytes.Contains([]byte(c.Message), []byte(says)) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+}
+
+func TestOCILogins(t *testing.T) {
+	s := newSystem(t)
+	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password", "secret")
+	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}), ociContent))
+	config := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.Host, base64.StdEncoding.EncodeToString([]byte("me:secret")))
+	s.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "login"}, Type: corev1.SecretTypeDockerConfigJson,
+		StringData: map[string]string{corev1.DockerConfigJsonKey: config},
+	})
+	s.secret("wrong", map[string]string{"username": "me", "password": "wrong"})
+	tls := map[string]string{"ca.crt": string(r.CA), "tls.crt": string(r.ClientCert), "tls.key": string(r.ClientKey)}
+	s.secret("tls", tls)
+	noClient := maps.Clone(tls)
+	delete(noClient, "tls.crt")
+	delete(noClient, "tls.key")
+	s.secret("no-client", noClient)
+	s.create(&corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "puller"}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}},
+	})
+	named := func(n string) *meta.LocalObjectReference { return &meta.LocalObjectReference{Name: n} }
+	cases := map[string]struct {
+		spec         func(*sourcev1.OCIRepositorySpec)
+		reason, says string
+	}{
+		"a-secret":       {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }, "", ""},
+		"an-account":     {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }, "", ""},
+		"no-login":       {func(*sourcev1.OCIRepositorySpec) {}, "AuthenticationFailed", "Check the login"},
+		"a-wrong-login":  {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("wrong") }, "AuthenticationFailed", "Check the login"},
+		"no-secret":      {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("none") }, "AuthenticationFailed", "not found"},
+		"no-account":     {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" }, "AuthenticationFailed", "ServiceAccount"},
+		"no-certificate": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef, o.CertSecretRef = named("login"), named("no-client") }, "OCIArtifactPullFailed", ""},
+		"no-authority":   {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef, o.CertSecretRef = named("login"), nil }, "OCIArtifactPullFailed", "certificate"},
+		"a-tag-in-url":   {func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, "URLInvalid", "oci://host/path"},
+		"notation-no-key": {func(o *sourcev1.OCIRepositorySpec) {
+			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "notation"}
+		}, "VerificationError", "trust policy"},
+		"anybody": {func(o *sourcev1.OCIRepositorySpec) {
+			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "cosign"}
+		}, "VerificationError", "matchOIDCIdentity"},
+	}
+	for name, c := range cases {
+		s.ociSource(r, name, func(o *sourcev1.OCIRepositorySpec) {
+			o.URL, o.CertSecretRef = r.OCI+"/app", named("tls")
+			c.spec(o)
+		})
+	}
+	for name, c := range cases {
+		if c.reason == "" {
+			s.ociReady(name, digest)
+		} else {
+			s.fails(&sourcev1.OCIRepository{}, name, c.reason, c.says)
+		}
+	}
+}
+
+func TestOCIOutageKeepsTheLastArtifactServed(t *testing.T) {
+	s, r := newSystem(t), testenv.NewRegistry(t)
+	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}), ociContent))
+	s.ociSource(r, "app")
+	kept := s.ociReady("app", digest).Status.Artifact
+	r.Stop()
+	s.annotate(&sourcev1.OCIRepository{}, "app")
+	o := &sourcev1.OCIRepository{}
+	s.fails(o, "app", "OCIArtifactPullFailed", "cannot find")
+	if c := apimeta.FindStatusCondition(o.Status.Conditions, "FetchFailed"); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("FetchFailed: %+v", c)
+	}
+	if diff := cmp.Diff(kept, o.Status.Artifact); diff != "" {
+		t.Error(diff)
+	}
+	s.served(kept)
+}

@@ -1,0 +1,93 @@
+package bucket
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+)
+
+// AzureLoginFrom reads the login of a Secret: tenantId and clientId with clientSecret or clientCertificate, clientId alone
+// for a managed identity, accountKey and optionally accountName, or sasKey.
+func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.RoundTripper) (AzureLogin, error) {
+	has := func(keys ...string) bool {
+		for _, k := range keys {
+			if len(data[k]) == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	var login AzureLogin
+	var err error
+	switch {
+	case has("tenantId", "clientId", "clientSecret"):
+		login.Token, err = azidentity.NewClientSecretCredential(string(data["tenantId"]), string(data["clientId"]), string(data["clientSecret"]),
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: entra(data, transport), DisableInstanceDiscovery: has("authorityHost")})
+	case has("tenantId", "clientId", "clientCertificate"):
+		login.Token, err = certificateLogin(data, transport)
+	case has("clientId"):
+		login.Token, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
+			ClientOptions: entra(data, transport), ID: azidentity.ClientID(data["clientId"]),
+		})
+	case has("accountKey"):
+		login.SharedKey, err = container.NewSharedKeyCredential(accountName(data, endpoint), string(data["accountKey"]))
+	case has("sasKey"):
+		login.SAS = string(data["sasKey"])
+	default:
+		return login, refused("the Secret holds no login to Azure").
+			WithHint("Set tenantId, clientId and clientSecret or clientCertificate; or clientId alone; or accountKey; or sasKey")
+	}
+	if err != nil { // its text may hold what it could not read
+		return AzureLogin{}, refused("the login to Azure in the Secret cannot be used").
+			WithHint("Check tenantId, clientCertificate and its password, or accountKey, which must be base64 as Azure shows it")
+	}
+	return login, nil
+}
+
+func certificateLogin(data map[string][]byte, transport http.RoundTripper) (azcore.TokenCredential, error) {
+	certificates, key, err := azidentity.ParseCertificates(data["clientCertificate"], data["clientCertificatePassword"])
+	if err != nil {
+		return nil, err
+	}
+	chain := string(data["clientCertificateSendChain"])
+	return azidentity.NewClientCertificateCredential(string(data["tenantId"]), string(data["clientId"]), certificates, key,
+		&azidentity.ClientCertificateCredentialOptions{
+			ClientOptions: entra(data, transport), SendCertificateChain: chain == "1" || chain == "true",
+			DisableInstanceDiscovery: len(data["authorityHost"]) > 0,
+		})
+}
+
+// entra is how Entra ID is asked: at authorityHost, or in the public cloud.
+func entra(data map[string][]byte, transport http.RoundTripper) policy.ClientOptions {
+	o := policy.ClientOptions{
+		Transport: &http.Client{Transport: transport},
+		Retry:     policy.RetryOptions{MaxRetries: attempts - 1},
+		Telemetry: policy.TelemetryOptions{Disabled: true},
+	}
+	if host := string(data["authorityHost"]); host != "" {
+		o.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: host}
+	}
+	return o
+}
+
+// accountName is the one in the Secret, else the beginning of the host, else of the path where the host is an address.
+func accountName(data map[string][]byte, endpoint string) string {
+	if name := string(data["accountName"]); name != "" {
+		return name
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	if first, _, _ := strings.Cut(strings.Trim(u.Path, "/"), "/"); first != "" {
+		return first
+	}
+	name, _, _ := strings.Cut(u.Hostname(), ".")
+	return name
+}

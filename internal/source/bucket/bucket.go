@@ -1,0 +1,163 @@
+// Package bucket makes trees of the objects of a bucket. A check costs one listing; what did not change since the last one,
+// by name and ETag, is not fetched again but taken from a [Cache] on disk.
+//
+// The providers differ in the [Remote] only. All errors are faults, and none holds a credential.
+package bucket
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/source/ignore"
+)
+
+// Object is an object as a listing shows it.
+type Object struct {
+	Name string
+	ETag string // changes whenever the content does
+	Size int64  // in bytes
+	// Version is what a remote needs beside the name to read this very content; may be empty.
+	Version string
+}
+
+// Remote is a bucket at a provider. Its errors are faults. It is safe for concurrent use.
+type Remote interface {
+	// ID is the same for what is the same bucket.
+	ID() string
+	// List calls visit for every object whose name begins with prefix, in any order, until visit fails.
+	List(ctx context.Context, prefix string, visit func(Object) error) error
+	// Get opens an object. It fails if the object is no longer the one that was listed.
+	Get(ctx context.Context, o Object) (io.ReadCloser, error)
+}
+
+// limits bound what is taken from a bucket.
+type limits struct {
+	listed int   // objects of a listing
+	bytes  int64 // of the objects that are not ignored together
+	name   int   // bytes
+	depth  int   // of directories
+	rules  int64 // bytes of a .sourceignore file
+}
+
+var defaultLimits = limits{listed: 200_000, bytes: 1 << 30, name: 1024, depth: 256, rules: 1 << 20}
+
+// Listing is what a bucket held at one moment, less what is ignored.
+type Listing struct {
+	Objects []Object // sorted by name
+}
+
+// Revision is a digest over the names and the ETags.
+func (l *Listing) Revision() string {
+	h := sha256.New()
+	for _, o := range l.Objects {
+		fmt.Fprintf(h, "%s\x00%s\n", o.Name, o.ETag)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// List lists the objects whose names begin with prefix, less those that are ignored. Spec is the source's spec.ignore, nil
+// when unset. Content is fetched of .sourceignore objects only, and of those only what the cache does not hold.
+func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *string) (*Listing, error) {
+	all, err := c.listAll(ctx, from, prefix)
+	if err != nil {
+		return nil, err
+	}
+	l := &lister{cache: c, from: from, left: c.limits.bytes}
+	if err := l.walk(ctx, "", all, ignore.New(spec)); err != nil {
+		return nil, err
+	}
+	kept := slices.DeleteFunc(l.kept, func(o Object) bool { return !strings.HasPrefix(o.Name, prefix) })
+	return &Listing{kept}, checkNames(kept)
+}
+
+// listAll returns the objects, sorted by name, and the .sourceignore at the top, which counts whatever the prefix is.
+func (c *Cache) listAll(ctx context.Context, from Remote, prefix string) ([]Object, error) {
+	var all []Object
+	err := from.List(ctx, prefix, func(o Object) error {
+		if len(all) >= c.limits.listed {
+			return failed("the bucket lists more than %d objects", c.limits.listed).
+				WithHint("Set spec.prefix, or use a bucket of its own for what is to be deployed")
+		}
+		if !isDirectory(o) {
+			all = append(all, o)
+		}
+		return nil
+	})
+	if err == nil && !strings.HasPrefix(ignore.File, prefix) {
+		err = from.List(ctx, ignore.File, func(o Object) error {
+			if o.Name == ignore.File {
+				all = append(all, o)
+			}
+			return errEnough // the shortest name comes first
+		})
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b Object) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+var errEnough = errors.New("enough was listed")
+
+// isDirectory tells whether the object is what consoles make for an empty directory.
+func isDirectory(o Object) bool { return strings.HasSuffix(o.Name, "/") && o.Size == 0 }
+
+// lister applies the rules to a listing.
+type lister struct {
+	cache *Cache
+	from  Remote
+	kept  []Object
+	left  int64 // bytes that may still be kept
+}
+
+// walk keeps what the rules leave of a directory. Dir is empty or ends in a slash, and begins the name of each object.
+func (l *lister) walk(ctx context.Context, dir string, objects []Object, rules ignore.Rules) error {
+	if strings.Count(dir, "/") > l.cache.limits.depth {
+		return failed("the object '%s' is nested deeper than %d directories", shorten(dir), l.cache.limits.depth)
+	}
+	i, found := slices.BinarySearchFunc(objects, dir+ignore.File, func(o Object, name string) int { return strings.Compare(o.Name, name) })
+	if found {
+		text, err := l.cache.rules(ctx, l.from, objects[i])
+		if err != nil {
+			return err
+		}
+		rules = rules.With(text)
+	}
+	for i := 0; i < len(objects); {
+		o := objects[i]
+		base, below, nested := strings.Cut(o.Name[len(dir):], "/")
+		if !nested {
+			i++
+			if !rules.Excludes(base) {
+				if l.left -= o.Size; l.left < 0 || o.Size < 0 {
+					return failed("the bucket's objects have more than %d bytes together", l.cache.limits.bytes).
+						WithHint("Leave out what is not deployed by spec.prefix, spec.ignore or a .sourceignore object")
+				}
+				l.kept = append(l.kept, o)
+			}
+			continue
+		}
+		sub := o.Name[:len(o.Name)-len(below)]
+		end := i + 1
+		for end < len(objects) && strings.HasPrefix(objects[end].Name, sub) {
+			end++
+		}
+		if !rules.Prunes(base) {
+			if err := l.walk(ctx, sub, objects[i:end], rules.Enter(base)); err != nil {
+				return err
+			}
+		}
+		i = end
+	}
+	return nil
+}

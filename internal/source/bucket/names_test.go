@@ -1,0 +1,133 @@
+package bucket
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestNamesAreChecked(t *testing.T) {
+	for says, names := range map[string][]string{
+		"":                            {"a.b", "a/b", "a/c/d", "ä/ö"},
+		"leads out":                   {"../a"},
+		"it leads out":                {"a/../../b"},
+		"has empty parts":             {"a//b"},
+		"has a backslash":             {`a\..\b`},
+		"an absolute path":            {"/etc/passwd"},
+		"not UTF-8":                   {"a\xff"},
+		"a control character":         {"a\nb"},
+		"too long a name":             {strings.Repeat("a/", 600)},
+		"'A' and 'a' differ in case":  {"A", "a"},
+		"'Dir' and 'dir' differ in":   {"Dir/a", "dir/b"},
+		"'a' is in the way of 'a/b'":  {"a", "a-b", "a/b"},
+		"'a/b' is in the way of":      {"a/b", "a/b/c"},
+		"'a' is listed twice":         {"a", "a"},
+		"'.' has a name that is not ": {"."},
+	} {
+		var objects []Object
+		for _, n := range names {
+			objects = append(objects, Object{Name: n})
+		}
+		err := checkNames(objects)
+		if says == "" && err != nil || says != "" && !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("%q: got %v, want %q", names, err, says)
+		}
+	}
+}
+
+// listing is a server whose bucket lists what no file system would hold.
+func listing(t *testing.T, names ...string) Remote {
+	type object struct {
+		Key, ETag string
+		Size      int
+	}
+	answer := struct {
+		XMLName      xml.Name `xml:"ListBucketResult"`
+		EncodingType string
+		Contents     []object
+	}{EncodingType: "url"}
+	for _, n := range names {
+		answer.Contents = append(answer.Contents, object{url.QueryEscape(n), `"1"`, 1})
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = xml.NewEncoder(w).Encode(answer) }))
+	t.Cleanup(server.Close)
+	return newS3(t, S3{Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "apps", Region: "us-east-1", Insecure: true, Keys: NoKeys()})
+}
+
+func TestAHostileListingIsRefused(t *testing.T) {
+	ignoreAll := "*"
+	for _, name := range []string{"../../etc/cron.d/evil", "/root/.ssh/authorized_keys", `..\evil`, "a/\xff/b", "a//b"} {
+		c := open(t, t.TempDir())
+		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", nil); err == nil || !strings.Contains(err.Error(), "Rename it, or leave it out") {
+			t.Errorf("%q: got %v", name, err)
+		}
+		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", &ignoreAll); err != nil {
+			t.Errorf("%q is left out, but: %v", name, err)
+		}
+	}
+}
+
+// fixed is a bucket that lists names and holds nothing.
+type fixed []string
+
+func (f fixed) ID() string { return "fixed" }
+func (f fixed) List(_ context.Context, prefix string, visit func(Object) error) error {
+	for _, n := range f {
+		if strings.HasPrefix(n, prefix) {
+			if err := visit(Object{Name: n, ETag: "1"}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+func (f fixed) Get(context.Context, Object) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("")), nil
+}
+
+// FuzzListing lists whatever names, and finds that what is taken makes a tree with exactly those.
+func FuzzListing(f *testing.F) {
+	f.Add("a\na/b\n../c\nd//e\n.sourceignore\nA", "", "*.md\n!/a")
+	f.Add("dir/a\ndir.x\ndir-x\ndir/b/c\n/x", "dir", "/dir/b/")
+	f.Fuzz(func(t *testing.T, text, prefix, rules string) {
+		names := strings.Split(text, "\n")
+		c := open(t, t.TempDir())
+		l, err := c.List(t.Context(), fixed(names), prefix, &rules)
+		if err != nil {
+			return
+		}
+		tree, err := c.Tree(t.Context(), fixed(names), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, o := range l.Objects {
+			if !fs.ValidPath(o.Name) || !strings.HasPrefix(o.Name, prefix) {
+				t.Errorf("took %q", o.Name)
+			}
+			want = append(want, o.Name)
+		}
+		slices.Sort(want)
+		var got []string
+		if err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				got = append(got, name)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("the tree has %q, the listing %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+)
+
+// attempts of one request. The rest is left to the next pass, which fetches only what is missing.
+const attempts = 2
+
+// S3 says where an S3-compatible bucket is.
+type S3 struct {
+	Endpoint  string // host, or host:port
+	Bucket    string
+	Region    string // asked for once when empty
+	Insecure  bool   // HTTP
+	Keys      *credentials.Credentials
+	Transport http.RoundTripper
+}
+
+type s3 struct {
+	client minio.Core
+	bucket string
+	id     string
+}
+
+// NewS3 returns the bucket. It asks nothing of the server.
+func NewS3(o S3) (Remote, error) {
+	if _, host, ok := strings.Cut(o.Endpoint, "://"); ok {
+		o.Endpoint = host // a scheme is not documented, but its meaning is plain
+	}
+	o.Endpoint = strings.TrimSuffix(o.Endpoint, "/")
+	client, err := minio.New(o.Endpoint, &minio.Options{
+		Creds: o.Keys, Secure: !o.Insecure, Region: o.Region, Transport: o.Transport, MaxRetries: attempts,
+	})
+	if err != nil {
+		return nil, failed("the endpoint '%s' of the bucket is not a host, or host:port", shorten(o.Endpoint)).
+			WithHint("Correct spec.endpoint").Final()
+	}
+	if err := s3utils.CheckValidBucketName(o.Bucket); err != nil {
+		return nil, failed("'%s' cannot be a bucket's name", shorten(o.Bucket)).Because(err).WithHint("Correct spec.bucketName").Final()
+	}
+	return &s3{minio.Core{Client: client}, o.Bucket, "s3 " + o.Endpoint + " " + o.Bucket}, nil
+}
+
+func (r *s3) ID() string { return r.id }
+
+func (r *s3) List(ctx context.Context, prefix string, visit func(Object) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends a listing that is given up
+	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, UseV1: s3utils.IsGoogleEndpoint(*r.client.EndpointURL())}
+	for o := range r.client.ListObjectsIter(ctx, r.bucket, options) {
+		if o.Err != nil {
+			return r.explain("cannot list the bucket '"+r.bucket+"'", o.Err)
+		}
+		if err := visit(Object{Name: o.Key, ETag: strings.Trim(o.ETag, `"`), Size: o.Size}); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return r.explain("cannot list the bucket '"+r.bucket+"'", err)
+	}
+	return nil
+}
+
+func (r *s3) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
+	var options minio.GetObjectOptions
+	err := options.SetMatchETag(cmp.Or(o.ETag, "*"))
+	if err != nil {
+		return nil, failed("cannot ask for the object '%s'", shorten(o.Name)).Because(err)
+	}
+	body, _, _, err := r.client.GetObject(ctx, r.bucket, o.Name, options)
+	if err != nil {
+		return nil, r.explain("cannot fetch the object '"+shorten(o.Name)+"'", err)
+	}
+	return body, nil
+}
+
+func (r *s3) explain(what string, err error) error {
+	var said minio.ErrorResponse
+	if errors.As(err, &said) {
+		return explain(what, err, answer{said.StatusCode, said.Code, said.Message})
+	}
+	return explain(what, err, answer{})
+}

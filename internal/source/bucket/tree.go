@@ -1,0 +1,59 @@
+package bucket
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+)
+
+// mode of every file: objects know no other.
+const mode = fs.FileMode(0o644)
+
+// content reads files of trees from a cache.
+type content struct{ cache *Cache }
+
+// id is the one that a tree has which was read from an archive of the same files, so that both have the same artifact.
+func id(digest string) string { return fmt.Sprintf("%o:%s", uint32(mode), digest) }
+
+func digestOf(id string) string {
+	_, digest, _ := strings.Cut(id, ":")
+	return digest
+}
+
+// Size implements [artifact.Content].
+func (c *content) Size(id string) (int64, error) {
+	info, err := c.cache.root.Stat(path.Join(contents, digestOf(id)))
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Read implements [artifact.Content].
+func (c *content) Read(id string) ([]byte, error) { return c.cache.read(digestOf(id)) }
+
+// treeOf makes the directories of a listing whose names were checked.
+func treeOf(l *Listing, i index) *artifact.Dir {
+	root, _ := directory("", l.Objects, i)
+	return root
+}
+
+// directory makes the one that the first object is in, and returns what is behind it. Dir is empty or ends in a slash.
+func directory(dir string, objects []Object, i index) (*artifact.Dir, []Object) {
+	var entries []artifact.Entry
+	for len(objects) > 0 && strings.HasPrefix(objects[0].Name, dir) {
+		base, _, nested := strings.Cut(objects[0].Name[len(dir):], "/")
+		if !nested {
+			entries = append(entries, artifact.Entry{Name: base, Mode: mode, ID: id(i.Objects[objects[0].Name].Digest)})
+			objects = objects[1:]
+			continue
+		}
+		var sub *artifact.Dir
+		sub, objects = directory(dir+base+"/", objects, i)
+		entries = append(entries, artifact.Entry{Name: base, Mode: fs.ModeDir | 0o755, ID: sub.ID, Dir: sub})
+	}
+	return artifact.NewDir(entries), objects
+}

@@ -1,0 +1,123 @@
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Keys of the one account of an S3 server.
+const (
+	S3AccessKey = "playground"
+	S3SecretKey = "playground-secret"
+)
+
+// S3 is an S3 server.
+type S3 struct {
+	tb       testing.TB
+	Dir      string
+	URL      string // http(s)://host:port
+	Endpoint string // host:port
+	CA       []byte // PEM of the certificate authority, with --tls-dir
+	Client   *minio.Client
+	http     *http.Client
+	stop     func()
+}
+
+// NewS3 starts an S3 server without a bucket; args are further flags of `playground s3`.
+func NewS3(tb testing.TB, args ...string) *S3 {
+	tb.Helper()
+	return ServeS3(tb, tb.TempDir(), args...)
+}
+
+// ServeS3 starts an S3 server over an existing directory of buckets.
+func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
+	tb.Helper()
+	c, err := start(append([]string{"s3", "--dir", dir}, args...)...)
+	if err != nil {
+		tb.Fatalf("cannot start the S3 server: %v", err)
+	}
+	tb.Cleanup(c.stop)
+	s := &S3{tb: tb, Dir: dir, URL: c.printed[0], stop: c.stop}
+	roots := x509.NewCertPool()
+	if i := slices.Index(args, "--tls-dir"); i >= 0 {
+		if s.CA, err = os.ReadFile(filepath.Join(args[i+1], "ca.crt")); err != nil {
+			tb.Fatal(err)
+		}
+		roots.AppendCertsFromPEM(s.CA)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	tb.Cleanup(transport.CloseIdleConnections)
+	s.http = &http.Client{Transport: transport}
+	scheme, endpoint, _ := strings.Cut(s.URL, "://")
+	s.Endpoint = endpoint
+	s.Client, err = minio.New(endpoint, &minio.Options{
+		Creds: credentials.NewStaticV4(S3AccessKey, S3SecretKey, ""), Secure: scheme == "https", Transport: transport, Region: "us-east-1",
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// Stop ends the server, as an outage would.
+func (s *S3) Stop() { s.stop() }
+
+// MakeBucket makes a bucket.
+func (s *S3) MakeBucket(name string) {
+	s.tb.Helper()
+	if err := s.Client.MakeBucket(s.tb.Context(), name, minio.MakeBucketOptions{}); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Put sets objects of a bucket to contents, or removes those that are [Delete]. It makes the bucket if need be.
+func (s *S3) Put(bucket string, objects map[string]string) {
+	s.tb.Helper()
+	there, err := s.Client.BucketExists(s.tb.Context(), bucket)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	if !there {
+		s.MakeBucket(bucket)
+	}
+	for name, content := range objects {
+		if err := s.put(s.tb.Context(), bucket, name, content); err != nil {
+			s.tb.Fatalf("object %s: %v", name, err)
+		}
+	}
+}
+
+func (s *S3) put(ctx context.Context, bucket, name, content string) error {
+	if content == Delete {
+		return s.Client.RemoveObject(ctx, bucket, name, minio.RemoveObjectOptions{})
+	}
+	_, err := s.Client.PutObject(ctx, bucket, name, bytes.NewReader([]byte(content)), int64(len(content)), minio.PutObjectOptions{})
+	return err
+}
+
+// Stats returns the server's counts: lists, gets, heads, puts, deletes, others and bytesSent.
+func (s *S3) Stats() map[string]int64 {
+	s.tb.Helper()
+	resp, err := s.http.Get(s.URL + "/-/stats")
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer resp.Body.Close() // it is read
+	stats := map[string]int64{}
+	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
+		s.tb.Fatal(err)
+	}
+	return stats
+}

@@ -1,0 +1,109 @@
+package notation
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/static"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/signing"
+)
+
+func target(t *testing.T, r *testenv.Registry, repo string) signing.Target {
+	t.Helper()
+	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, static.NewLayer([]byte(repo), "text/plain")), Access: r.Access()}
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	ours, theirs := signing.NewNotary(t, time.Now().Add(day)), signing.NewNotary(t, time.Now().Add(day))
+	const release = "'CN=Release,O=Sluice,ST=BE,C=DE'"
+	for kind, args := range map[string][]string{"with a referrers API": nil, "without one": {"--no-referrers"}} {
+		t.Run(kind, func(t *testing.T) {
+			r := testenv.NewRegistry(t, args...)
+			other := target(t, r, "other")
+			for what, c := range map[string]struct {
+				sign         func(signing.Target)
+				trust        *signing.Notary
+				level        string
+				signer, says string
+			}{
+				"a signature":                  {func(to signing.Target) { ours.Sign(to, day) }, ours, "strict", release, ""},
+				"one beside a strangers":       {func(to signing.Target) { theirs.Sign(to, day); ours.Sign(to, day) }, ours, "strict", release, ""},
+				"no signature":                 {func(signing.Target) {}, ours, "strict", "", "no signature is associated"},
+				"anothers signature":           {func(to signing.Target) { theirs.Sign(to, day) }, ours, "strict", "", "does not contain any trusted certificate"},
+				"another artifacts signature":  {func(to signing.Target) { ours.SignOther(to, other.Image) }, ours, "strict", "", "content descriptor mismatch"},
+				"no signature where none must": {func(signing.Target) {}, ours, "skip", "", ""},
+			} {
+				t.Run(what, func(t *testing.T) {
+					v, err := New(map[string][]byte{"trustpolicy.json": c.trust.Policy(c.level), "ca.crt": c.trust.CA}, http.DefaultTransport)
+					if err != nil {
+						t.Fatal(err)
+					}
+					to := target(t, r, strings.ReplaceAll(what, " ", "-"))
+					c.sign(to)
+					got, err := v.Verify(t.Context(), to.Image, to.Access...)
+					if c.says == "" {
+						if err != nil || got != c.signer {
+							t.Fatalf("got %q and %v, want %q", got, err, c.signer)
+						}
+						return
+					}
+					if err == nil || fault.Reason(err, "") != "VerificationError" || !strings.Contains(err.Error(), c.says) {
+						t.Fatalf("got %q and %v, want an error that says %q", got, err, c.says)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestSignaturesExpire(t *testing.T) {
+	t.Parallel()
+	r := testenv.NewRegistry(t)
+	n := signing.NewNotary(t, time.Now().Add(time.Hour))
+	v, err := New(map[string][]byte{"trustpolicy.json": n.Policy("strict"), "ca.crt": n.CA}, http.DefaultTransport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := target(t, r, "app")
+	n.Sign(to, time.Second)
+	testenv.Eventually(t, "the signature expires", func() error {
+		_, err := v.Verify(t.Context(), to.Image, to.Access...)
+		if err == nil || !strings.Contains(err.Error(), "expired") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	n := signing.NewNotary(t, time.Now().Add(time.Hour))
+	for what, data := range map[string]map[string][]byte{
+		"nothing":                       nil,
+		"a policy without certificates": {"trustpolicy.json": n.Policy("strict")},
+		"certificates without a policy": {"ca.crt": n.CA},
+		"a certificate that is none":    {"trustpolicy.json": n.Policy("strict"), "ca.pem": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
+		"a policy of another kind":      {"trustpolicy.json": []byte(`{"version":"9"}`), "ca.crt": n.CA},
+		"a policy with a typo":          {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")), "trustStores", "trustStore", 1)), "ca.crt": n.CA},
+	} {
+		if _, err := New(data, http.DefaultTransport); fault.Reason(err, "") != "VerificationError" {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+func FuzzNew(f *testing.F) {
+	f.Add([]byte(`{"version":"1.0","trustPolicies":[]}`), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
+	f.Fuzz(func(t *testing.T, policy, cert []byte) {
+		if _, err := New(map[string][]byte{"trustpolicy.json": policy, "ca.crt": cert}, http.DefaultTransport); err != nil && fault.As(err) == nil {
+			t.Errorf("%v is no fault", err)
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-gitops/sluice/playground/s3"
+)
+
+func s3Command() *cobra.Command {
+	var o s3.Options
+	c := &cobra.Command{
+		Use:   "s3 --dir DIR --addr HOST:PORT",
+		Short: "Serve S3 over a directory, with versitygw: its directories are the buckets",
+		Long: `Serve S3 over a directory, with versitygw: its directories are the buckets.
+
+It prints the address, then "ready". GET /-/stats returns how many lists, gets, heads, puts, deletes and other requests there
+were, and the bytes that were sent.`,
+		Example: `  playground s3 --dir buckets --addr 127.0.0.1:9000
+  playground s3 --dir buckets --addr 127.0.0.1:9443 --tls-dir tls --access-key me --secret-key my-secret`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := withParent(cmd.Context())
+			defer cancel()
+			return serveS3(ctx, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Dir, "dir", "", "directory with the buckets, made when missing")
+	f.StringVar(&o.Addr, "addr", "127.0.0.1:0", "address to serve on")
+	f.StringVar(&o.Region, "region", "us-east-1", "region that requests must be signed for")
+	f.StringVar(&o.AccessKey, "access-key", "playground", "access key of the one account")
+	f.StringVar(&o.SecretKey, "secret-key", "playground-secret", "secret key of the one account")
+	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt to this directory")
+	if err := c.MarkFlagRequired("dir"); err != nil {
+		panic(err) // the flag was made above
+	}
+	return c
+}
+
+func serveS3(ctx context.Context, o s3.Options) (err error) {
+	server, err := s3.Start(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	fmt.Println(server.URL)
+	fmt.Println("ready")
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-server.Ended():
+		return err
+	}
+}
