@@ -30,6 +30,9 @@ type Request struct {
 	IgnoreMissingComponents bool
 	BuildMetadata           []string
 
+	// Fetch gets a manifest that a kustomization names by an https:// URL; all that is remote is refused when nil.
+	Fetch func(ctx context.Context, url string) ([]byte, error)
+
 	// Decryption decrypts what SOPS encrypted; nothing is when nil.
 	Decryption *decrypt.Keys
 
@@ -47,7 +50,7 @@ type Result struct {
 	Digest  string                                // of the objects, sha256 in hex
 	Trace   *Trace
 	Empty   bool // whether the kustomization file says that there are no objects: its resources are an empty list
-	Again   bool // whether another try may come to something else although nothing changed, as when a key service failed
+	Again   bool // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
 }
 
 // Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something
@@ -55,7 +58,7 @@ type Result struct {
 // hold nothing that was decrypted.
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
-	f.secrets.keys = req.Decryption
+	f.secrets.keys, f.remote.fetch = req.Decryption, req.Fetch
 	result, err := f.build(req)
 	switch {
 	case ctx.Err() != nil:
@@ -78,7 +81,7 @@ func (f *filesystem) build(req Request) (*Result, error) {
 	if err == nil {
 		err = f.decryptValues(result.Objects)
 	}
-	result.Again, result.Empty = f.secrets.again, f.empty && len(result.Objects) == 0
+	result.Again, result.Empty = f.secrets.again || len(f.remote.brought) > 0 || f.remote.failed, f.empty && len(result.Objects) == 0
 	if err == nil && req.Substitution != nil {
 		err = f.substitute(result.Objects, req.Substitution)
 	}

@@ -94,7 +94,8 @@ func remote(file, named string) error {
 		named = fault.RedactURL(named)
 	}
 	return refusal("%s names %q, which is remote", file, named).
-		WithHint("Remote bases are refused: copy it into the repository, or make it a source of its own. If it is a local directory, write ./ before it")
+		WithHint("Copy it into the repository, or make it a source of its own: only manifests by https:// are ever fetched, and only with " +
+			"--no-remote-bases=false, and git never. If it is a local directory, write ./ before it")
 }
 
 var loginAt = regexp.MustCompile(`^[a-z][a-z0-9-]*@[^/]*[:/]`)

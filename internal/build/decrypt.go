@@ -172,6 +172,7 @@ func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text
 // hold a secret, since the build that it comes from knows none.
 func (f *filesystem) withoutSecrets(req Request) error {
 	again := newFilesystem(f.ctx, req.Tree)
+	again.remote = f.remote
 	again.secrets = secrets{keys: f.secrets.keys, redact: true}
 	if _, err := again.build(req); err != nil {
 		return err

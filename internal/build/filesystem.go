@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -36,6 +37,7 @@ type filesystem struct {
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
 	secrets   secrets                               // what is decrypted
+	remote    remotes                               // what is fetched
 	root      string                                // the directory that is built
 	origins   map[*unstructured.Unstructured]string // the files that objects come from
 	annotate  bool                                  // whether the objects keep the annotation that names their origin
@@ -91,8 +93,15 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 		return b, nil
 	}
 	k, err := parseKustomization(name, b)
+	brought := false
+	if err == nil {
+		brought, err = f.bring(name, k)
+	}
 	if err == nil {
 		err = f.check(name, k)
+	}
+	if err == nil && brought {
+		b, err = yaml.Marshal(k)
 	}
 	if err != nil {
 		return nil, f.refuse(err)

@@ -38,6 +38,9 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 	if err := f.merge(k, req, dir); err != nil {
 		return "", false, err
 	}
+	if _, err := f.bring(file, k); err != nil {
+		return "", false, err
+	}
 	if err := f.check(file, k); err != nil {
 		return "", false, err
 	}

@@ -3,6 +3,8 @@ package manager
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -208,5 +210,32 @@ func TestEveryRefusedObjectIsNamedWithItsFile(t *testing.T) {
 	}
 	if err := s.get(&corev1.ConfigMap{}, "fine"); !apierrors.IsNotFound(err) {
 		t.Errorf("something was applied: %v", err)
+	}
+}
+
+func TestRemoteBasesAreFetchedWithinBounds(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/a.yaml":
+			_, _ = w.Write([]byte("a: b")) // the client may be gone
+		case "/large.yaml":
+			_, _ = w.Write(make([]byte, maxBase+1)) // the client may be gone
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	out := &wayOut{transport: server.Client().Transport}
+	if (&Options{NoRemoteBases: true}).fetchBase(out) != nil {
+		t.Error("they can be fetched where they are refused")
+	}
+	fetch := (&Options{}).fetchBase(out)
+	if b, err := fetch(t.Context(), server.URL+"/a.yaml"); err != nil || string(b) != "a: b" {
+		t.Errorf("%q, %v", b, err)
+	}
+	for path, says := range map[string]string{"/large.yaml": "larger than 10 MiB", "/none.yaml?token=hunter2": "404"} {
+		if _, err := fetch(t.Context(), server.URL+path); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

@@ -191,6 +191,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
 				Decryption:            o.decryption(out),
+				FetchBase:             o.fetchBase(out),
 				StrictSubstitutions:   o.strictSubstitutions(),
 				Resync:                o.Resync,
 			},

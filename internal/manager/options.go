@@ -54,6 +54,7 @@ type Options struct {
 	Resync              time.Duration
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
+	NoRemoteBases       bool
 	DecryptionAccount   string
 	SOPSAgeSecret       string
 	SOPSVaultConfigMap  string
@@ -99,6 +100,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
 	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
+	f.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "refuse kustomizations that name manifests by https:// URLs; those of git are refused in any case")
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
 	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")
 	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")

@@ -25,7 +25,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if same && m.applied && !r.pass.Requested && !r.due() {
 		return nil, nil
 	}
-	req, err := request(r.obj, tree, in)
+	req, err := r.request(tree, in)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	m.generation, m.inputs, m.trace, m.failure, m.applied = r.obj.Generation, in.digest, result.Trace, err, false
 	m.stands.Store(nil)
 	if result.Again {
-		m.trace = nil // the failure may pass by itself
+		m.trace = nil // it says too little
 	}
 	if err != nil {
 		return nil, err

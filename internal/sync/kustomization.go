@@ -55,8 +55,9 @@ type Options struct {
 	NoCrossNamespaceRefs  bool
 	DefaultServiceAccount string
 	Decryption            Decryption
-	StrictSubstitutions   bool          // a variable that is not set and has no default is an error
-	Resync                time.Duration // how often everything is dry-run again although nothing moved
+	FetchBase             func(ctx context.Context, url string) ([]byte, error) // of kustomizations; remote ones are refused when nil
+	StrictSubstitutions   bool                                                  // a variable that is not set and has no default is an error
+	Resync                time.Duration                                         // how often everything is dry-run again although nothing moved
 }
 
 // memory is what this process knows of one Kustomization. Losing it costs a build and a dry-run, nothing else.
