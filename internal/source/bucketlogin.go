@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -119,11 +120,9 @@ func (l BucketLogin) remote(ctx context.Context, a access) (bucket.Remote, error
 			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Region: a.Spec.Region, Insecure: a.Spec.Insecure, Keys: keys, Transport: transport,
 		})
 	case sourcev1.ProviderGCP:
-		tokens := l.googleTokens(a)
-		if a.Login != nil {
-			if tokens, err = bucket.ServiceAccountTokens(a.Login, transport); err != nil {
-				return nil, err
-			}
+		tokens, err := l.googleTokens(a, transport)
+		if err != nil {
+			return nil, err
 		}
 		return bucket.NewGCS(bucket.GCS{
 			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Insecure: a.Spec.Insecure, Tokens: tokens, Transport: transport,
@@ -174,6 +173,9 @@ func (l BucketLogin) keys(ctx context.Context, a access) (*credentials.Credentia
 	return bucket.NoKeys(), nil
 }
 
+// awsSTS are the endpoints of AWS's Security Token Service. Whoever else reads a token could use it there.
+var awsSTS = regexp.MustCompile(`^https://([a-z0-9-]+\.)?sts(-fips)?(\.[a-z0-9-]+)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws)/?$`)
+
 // temporaryKeys are had from the object's own Security Token Service.
 func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.Credentials, error) {
 	transport, err := l.transport(a, a.STSCert)
@@ -187,6 +189,10 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 			return nil, err
 		}
 		return bucket.LDAPKeys(sts.Endpoint, login, transport), nil
+	}
+	if !awsSTS.MatchString(sts.Endpoint) {
+		return nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "the endpoint '%s' gets no token of the identity", fault.RedactURL(sts.Endpoint)).
+			WithHint("Write spec.sts.endpoint as https://sts.REGION.amazonaws.com, or as that of a VPC endpoint of it").Final()
 	}
 	role, token, err := l.webIdentity(ctx, a.Account)
 	if err != nil {
@@ -226,28 +232,41 @@ func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedN
 	}, nil
 }
 
-func (l BucketLogin) googleTokens(a access) bucket.Tokens {
+// googleTokens are those of the Secret, else those of the identity.
+func (l BucketLogin) googleTokens(a access, transport http.RoundTripper) (bucket.Tokens, error) {
+	if a.Login != nil {
+		return bucket.ServiceAccountTokens(a.Login, transport)
+	}
+	if err := auth.CheckBucket(auth.GCP, a.Spec.Endpoint, a.Spec.Insecure); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) (*oauth2.Token, error) {
 		source, err := l.Identities.GCP(ctx, a.Account, bucket.GCSReadOnly)
 		if err != nil {
 			return nil, err
 		}
 		return source.Token()
-	}
+	}, nil
 }
 
 // azureLogin is that of the Secret, else that of the identity. Where the process has none, the container is taken to be public.
 func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.RoundTripper) (bucket.AzureLogin, error) {
 	if a.Login != nil {
-		return bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
+		login, err := bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
+		if err == nil && login.Ambient {
+			err = auth.CheckBucket(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
+		}
+		return login, err
 	}
 	identity := azureIdentity{l.Identities, a.Account}
-	if a.Account == nil {
-		if _, err := identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}}); err != nil {
-			return bucket.AzureLogin{}, nil
-		}
+	err := auth.CheckBucket(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
+	if err == nil {
+		_, err = identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}})
 	}
-	return bucket.AzureLogin{Token: identity}, nil
+	if err != nil && a.Account == nil {
+		return bucket.AzureLogin{}, nil
+	}
+	return bucket.AzureLogin{Token: identity}, err
 }
 
 // azureIdentity asks for the identity whenever a token is needed.
