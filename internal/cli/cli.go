@@ -118,7 +118,7 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 		return err
 	}
 	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
-		a.reconcile(), a.suspend(), a.resume(), a.version())
+		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(), a.version())
 	return c
 }
 
