@@ -182,9 +182,9 @@ var tokenHosts = map[string]struct {
 	GCP:   {regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`), "storage.googleapis.com"},
 }
 
-// CheckBucket refuses an endpoint of a Bucket to which a token of the cloud's workload identity must not go: one that is not the cloud's,
+// CheckEndpoint refuses an endpoint of a Bucket to which a token of the cloud's workload identity must not go: one that is not the cloud's,
 // or in plain HTTP. Whoever reads the token could use it. The error is a fault.
-func CheckBucket(provider, endpoint string, insecure bool) error {
+func CheckEndpoint(provider, endpoint string, insecure bool) error {
 	allowed, ok := tokenHosts[provider]
 	if !ok {
 		return unknownProvider(provider)
