@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -173,9 +172,6 @@ func (l BucketLogin) keys(ctx context.Context, a access) (*credentials.Credentia
 	return bucket.NoKeys(), nil
 }
 
-// awsSTS are the endpoints of AWS's Security Token Service. Whoever else reads a token could use it there.
-var awsSTS = regexp.MustCompile(`^https://([a-z0-9-]+\.)?sts(-fips)?(\.[a-z0-9-]+)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws)/?$`)
-
 // temporaryKeys are had from the object's own Security Token Service.
 func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.Credentials, error) {
 	transport, err := l.transport(a, a.STSCert)
@@ -190,11 +186,7 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 		}
 		return bucket.LDAPKeys(sts.Endpoint, login, transport), nil
 	}
-	if !awsSTS.MatchString(sts.Endpoint) {
-		return nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "the endpoint '%s' gets no token of the identity", fault.RedactURL(sts.Endpoint)).
-			WithHint("Write spec.sts.endpoint as https://sts.REGION.amazonaws.com, or as that of a VPC endpoint of it").Final()
-	}
-	role, token, err := l.webIdentity(ctx, a.Account)
+	role, token, err := l.webIdentity(ctx, a.Account, sts.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -203,9 +195,12 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 
 // webIdentity is the role on AWS that a service account has by its annotation, or this process by its environment, and the
 // token to show for it.
-func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName) (role string, token func(context.Context) (string, error), err error) {
+func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName, endpoint string) (role string, token func(context.Context) (string, error), err error) {
 	const annotation, audience = "eks.amazonaws.com/role-arn", "sts.amazonaws.com"
 	if account == nil {
+		if err := auth.CheckEndpoint(auth.AWS, endpoint, false); err != nil {
+			return "", nil, err
+		}
 		role, file := os.Getenv("AWS_ROLE_ARN"), os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")
 		if role == "" || file == "" {
 			return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts is set, but this process has no identity to show to it").
@@ -237,7 +232,7 @@ func (l BucketLogin) googleTokens(a access, transport http.RoundTripper) (bucket
 	if a.Login != nil {
 		return bucket.ServiceAccountTokens(a.Login, transport)
 	}
-	if err := auth.CheckBucket(auth.GCP, a.Spec.Endpoint, a.Spec.Insecure); err != nil {
+	if err := auth.CheckEndpoint(auth.GCP, a.Spec.Endpoint, a.Spec.Insecure); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (*oauth2.Token, error) {
@@ -254,12 +249,12 @@ func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.Ro
 	if a.Login != nil {
 		login, err := bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
 		if err == nil && login.Ambient {
-			err = auth.CheckBucket(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
+			err = auth.CheckEndpoint(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
 		}
 		return login, err
 	}
 	identity := azureIdentity{l.Identities, a.Account}
-	err := auth.CheckBucket(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
+	err := auth.CheckEndpoint(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
 	if err == nil {
 		_, err = identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}})
 	}
