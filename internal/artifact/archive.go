@@ -55,6 +55,12 @@ type archiver struct {
 	segments []segment
 }
 
+// WriteArchive writes the tree to w as a .tar.gz. The same files give the same bytes.
+func WriteArchive(ctx context.Context, w io.Writer, t *Tree) error {
+	_, err := writeArchive(ctx, w, t, nil)
+	return err
+}
+
 // writeArchive writes the tree to w and returns the segments that it is made of. From may be nil.
 func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]segment, error) {
 	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from, buffer: make([]byte, 128<<10)}

@@ -127,15 +127,15 @@ func TestResolveRefuses(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"a tag that is not there":       {"app", Reference{Tag: "none"}, "OCIArtifactPullFailed", "Check spec.url and spec.ref"},
+		"a tag that is not there":       {"app", Reference{Tag: "none"}, "OCIArtifactPullFailed", "Check the URL and the reference"},
 		"a repository that is not":      {"none", Reference{SemVer: "*"}, "OCIArtifactPullFailed", "cannot list the tags"},
 		"a digest that is not there":    {"app", Reference{Digest: "sha256:" + strings.Repeat("0", 64)}, "OCIArtifactPullFailed", "cannot find"},
 		"a digest that is none":         {"app", Reference{Digest: "sha256:0"}, "URLInvalid", "spec.ref.digest"},
 		"a range that is none":          {"app", Reference{SemVer: "one"}, "InvalidSemver", "spec.ref.semver"},
 		"a filter that is none":         {"app", Reference{SemVer: "*", SemverFilter: "("}, "InvalidSemver", "spec.ref.semverFilter"},
 		"a range without a tag":         {"app", Reference{SemVer: ">1"}, "OCIArtifactPullFailed", "no tag of 1 is a version"},
-		"a tag that leads elsewhere":    {"app", Reference{Tag: "../../other/manifests/1.0.0"}, "URLInvalid", "spec.ref.tag"},
-		"a tag that is a digest's part": {"app", Reference{Tag: "1.0.0@sha256:0"}, "URLInvalid", "spec.ref.tag"},
+		"a tag that leads elsewhere":    {"app", Reference{Tag: "../../other/manifests/1.0.0"}, "URLInvalid", "is no tag"},
+		"a tag that is a digest's part": {"app", Reference{Tag: "1.0.0@sha256:0"}, "URLInvalid", "is no tag"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := open(t, r, c.repo).Resolve(t.Context(), c.ref)

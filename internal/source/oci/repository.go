@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -40,6 +41,7 @@ type Access struct {
 type Repository struct {
 	name   name.Repository
 	puller *remote.Puller
+	write  []remote.Option
 }
 
 // Open returns the repository of a URL. It sends nothing.
@@ -48,17 +50,18 @@ func Open(rawURL string, a Access) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	puller, err := remote.NewPuller(
+	options := []remote.Option{
 		remote.WithTransport(&guard{a.Transport, a.Insecure}),
 		remote.WithAuth(authn.FromConfig(a.Login)),
 		remote.WithUserAgent("sluice"),
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // who asked decides when to ask again
 		remote.WithRetryStatusCodes(),
-	)
+	}
+	puller, err := remote.NewPuller(options...)
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{repo, puller}, nil
+	return &Repository{repo, puller, options}, nil
 }
 
 // Options give others the same access to the registry.
@@ -87,16 +90,12 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 			return Revision{}, err
 		}
 	}
-	if tag == "" {
-		tag = defaultTag
-	}
-	at, err := name.NewTag(r.name.Name()+":"+tag, name.WeakValidation)
+	at, err := r.tag(cmp.Or(tag, defaultTag))
 	if err != nil {
-		return Revision{}, fault.New(meta.URLInvalidReason, "'%.200s' is no tag", tag).WithHint("Correct spec.ref.tag").Final()
+		return Revision{}, err
 	}
-	at.Repository = r.name // keeps what the parsed one would lose: that HTTP is allowed
 	digest, err := r.head(ctx, at)
-	return Revision{tag, digest}, err
+	return Revision{at.TagStr(), digest}, err
 }
 
 // head returns the digest of a manifest. A registry that answers HEAD with less than the specification asks for is asked by GET.
@@ -146,7 +145,7 @@ type guard struct {
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.insecure {
 		return nil, fault.New(insecureReason, "'%s' speaks HTTP, where anybody can listen", req.URL.Host).
-			WithHint("Set spec.insecure if that is wanted").Final()
+			WithHint("Allow it by spec.insecure or --insecure-registry if that is wanted").Final()
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
@@ -185,10 +184,9 @@ func failed(err error, format string, args ...any) error {
 		switch answer.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			f.Reason = meta.AuthenticationFailedReason
-			f.WithHint("Check the login in spec.secretRef, spec.serviceAccountName or spec.provider, and that it may pull. " +
-				"Some registries answer so for what is not there")
+			f.WithHint("Check the login, and what it may do. Some registries answer so for what is not there")
 		case http.StatusNotFound:
-			f.WithHint("Check spec.url and spec.ref")
+			f.WithHint("Check the URL and the reference")
 		}
 	case errors.As(err, &network):
 		f.Because(network.Err) // without the URL: it may hold the signature of a redirect

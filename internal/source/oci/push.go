@@ -1,0 +1,93 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// Media types of artifacts with declarations, as clients of these APIs have always written them.
+const (
+	ContentType = "application/vnd.cncf.flux.content.v1.tar+gzip"
+	ConfigType  = "application/vnd.cncf.flux.config.v1+json"
+)
+
+// Split takes the URL of an artifact, oci://host/path with :tag or @digest, apart into that of its repository and the reference.
+func Split(raw string) (string, Reference) {
+	if url, digest, ok := strings.Cut(raw, "@"); ok {
+		url, _ = splitTag(url)
+		return url, Reference{Digest: digest}
+	}
+	url, tag := splitTag(raw)
+	return url, Reference{Tag: tag}
+}
+
+func splitTag(raw string) (url, tag string) {
+	if i := strings.LastIndexByte(raw, ':'); i > strings.LastIndexByte(raw, '/') {
+		return raw[:i], raw[i+1:]
+	}
+	return raw, ""
+}
+
+// Push pushes a .tar.gz as an artifact with annotations, and returns its digest. The same content and annotations give the same.
+func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotations map[string]string) (v1.Hash, error) {
+	at, err := r.tag(tag)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	if _, err := artifact.ReadArchive(bytes.NewReader(layer)); err != nil {
+		return v1.Hash{}, fault.New(meta.BuildFailedReason, "what is pushed is no .tar.gz that could be pulled again").Because(err).Final()
+	}
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(layer, ContentType))
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	image = mutate.Annotations(mutate.ConfigMediaType(image, ConfigType), annotations).(v1.Image)
+	if err := remote.Write(at, image, append(r.write, remote.WithContext(ctx))...); err != nil {
+		return v1.Hash{}, failed(err, "cannot push '%s'", at.Name())
+	}
+	return image.Digest()
+}
+
+// Tag makes a tag name what a reference stands for.
+func (r *Repository) Tag(ctx context.Context, ref Reference, tag string) error {
+	at, err := r.tag(tag)
+	if err != nil {
+		return err
+	}
+	revision, err := r.Resolve(ctx, ref)
+	if err != nil {
+		return err
+	}
+	descriptor, err := r.puller.Get(ctx, r.At(revision.Digest))
+	if err == nil {
+		err = remote.Tag(at, descriptor, append(r.write, remote.WithContext(ctx))...)
+	}
+	if err != nil {
+		return failed(err, "cannot tag '%s' as %s", r.At(revision.Digest).Name(), tag)
+	}
+	return nil
+}
+
+// tag names a tag of the repository.
+func (r *Repository) tag(tag string) (name.Tag, error) {
+	at, err := name.NewTag(r.name.Name()+":"+tag, name.WeakValidation)
+	if err != nil || tag == "" {
+		return at, fault.New(meta.URLInvalidReason, "'%.200s' is no tag", tag).
+			WithHint("Tags are of letters, digits, dots, dashes and underscores, 128 at most").Final()
+	}
+	at.Repository = r.name // keeps what the parsed one would lose: that HTTP is allowed
+	return at, nil
+}
