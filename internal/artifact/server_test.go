@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -15,12 +14,10 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // serving puts an artifact into a store that is served over HTTP.
@@ -166,145 +163,6 @@ func TestServerServesAfterARestart(t *testing.T) {
 		}
 	}
 }
-
-func TestFetchGivesTheTree(t *testing.T) {
-	files := manyFiles(50, 1)
-	s, a, _ := serving(t, files)
-	for reason, f := range map[string]*Fetcher{
-		"from the store":            {Store: s},
-		"over HTTP":                 {Client: http.DefaultClient},
-		"over HTTP, another's":      {Store: openStore(t, t.TempDir(), newClock()), Client: http.DefaultClient},
-		"from the store, restarted": {Store: openStore(t, s.dir, newClock())},
-	} {
-		t.Run(reason, func(t *testing.T) {
-			tree, err := f.Fetch(t.Context(), *a)
-			must(t, err)
-			if !maps.Equal(contents(t, tree), files) {
-				t.Error("it holds something else")
-			}
-			if again, err := f.Fetch(t.Context(), *a); err != nil || again != tree {
-				t.Errorf("the second time it was another tree: %v", err)
-			}
-		})
-	}
-}
-
-func TestFetchRefusesInWordsThatHelp(t *testing.T) {
-	_, a, server := serving(t, map[string]string{"a": "x"})
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	for reason, c := range map[string]struct {
-		change func(a *meta.Artifact)
-		says   string
-	}{
-		"another digest":   {func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) }, "has the digest " + a.Digest},
-		"a digest unknown": {func(a *meta.Artifact) { a.Digest = "md5:00" }, "no known algorithm"},
-		"not there":        {func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" }, "status 404"},
-		"no server": {func(a *meta.Artifact) {
-			a.URL = strings.Replace(gone.URL, "http://", "http://user:secret@", 1) + "/x?token=secret"
-		}, "refused"},
-		"a URL that is not one": {func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, "URL"},
-	} {
-		t.Run(reason, func(t *testing.T) {
-			b := *a
-			c.change(&b)
-			_, err := (&Fetcher{Client: http.DefaultClient}).Fetch(t.Context(), b)
-			if fault.Reason(err, "") != meta.ArtifactFailedReason || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want it to say %q", err, c.says)
-			}
-			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("shows a secret: %v", err)
-			}
-		})
-	}
-}
-
-func TestConsumersShareOneDownload(t *testing.T) {
-	s, a, _ := serving(t, manyFiles(50, 1))
-	const consumers = 20
-	var downloads atomic.Int32
-	begun, proceed := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if downloads.Add(1) == 1 {
-			close(begun)
-		}
-		<-proceed
-		(&Server{Store: s}).ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	a.URL = server.URL + "/" + a.Path
-	f := &Fetcher{Client: http.DefaultClient}
-
-	impatient, cancel := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() {
-		_, err := f.Fetch(impatient, *a)
-		gaveUp <- err
-	}()
-	<-begun
-	cancel()
-	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	var wg sync.WaitGroup
-	for range consumers {
-		wg.Go(func() {
-			if _, err := f.Fetch(t.Context(), *a); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(proceed)
-	wg.Wait()
-	if n := downloads.Load(); n != 1 {
-		t.Errorf("%d downloads", n)
-	}
-}
-
-func TestABoundedNumberOfTreesIsKept(t *testing.T) {
-	r := &recent{}
-	small := FromMap(map[string]string{"a": "x"})
-	for i := range 3 * keptTrees {
-		r.keep(strings.Repeat("x", i), small)
-	}
-	if len(r.kept) != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
-		t.Errorf("%d are kept", len(r.kept))
-	}
-	huge := NewTree(small.root, sized(keptBytes))
-	r.keep("huge", huge)
-	if r.get("huge") != huge || len(r.kept) != 1 {
-		t.Errorf("%d are kept beside the huge one", len(r.kept))
-	}
-	r.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
-	if len(r.kept) != 0 {
-		t.Errorf("%d are kept", len(r.kept))
-	}
-}
-
-func TestTreesInMemoryDoNotPileUp(t *testing.T) {
-	s := openStore(t, t.TempDir(), newClock())
-	lazy := NewTree(FromMap(map[string]string{"lazy": "x"}).root, sized(0))
-	mixed, err := Compose(Layer{lazy, ".", "."}, Layer{FromMap(map[string]string{"merged": "x"}), ".", "."})
-	must(t, err)
-	for what, c := range map[string]struct {
-		tree *Tree
-		held bool
-	}{"in memory": {FromMap(map[string]string{"a": "x"}), false}, "partly in memory": {mixed, false}, "lazy": {lazy, true}} {
-		s.register(webapp, meta.Artifact{Digest: "sha256:" + what}, c.tree)
-		if held := s.registered("sha256:"+what) != nil; held != c.held {
-			t.Errorf("%s: held %v", what, held)
-		}
-		if got, err := s.Tree(meta.Artifact{Digest: "sha256:" + what}); err != nil || got != c.tree {
-			t.Errorf("%s is not at hand: %v", what, err)
-		}
-	}
-}
-
-// sized is content that claims a size.
-type sized int64
-
-func (s sized) Size(string) (int64, error)  { return int64(s), nil }
-func (s sized) Read(string) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func TestServerIsBoundedAgainstSlowClients(t *testing.T) {
 	s := NewServer(&Server{Store: openStore(t, t.TempDir(), newClock())})

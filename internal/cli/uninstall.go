@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -114,7 +115,9 @@ func (a *app) letGo(ctx context.Context, c client.Client, o uninstallOptions) er
 		}
 		for _, obj := range objects {
 			before := obj.DeepCopyObject().(client.Object)
-			if !controllerutil.RemoveFinalizer(obj, reconcile.Finalizer) || o.dryRun {
+			ours := controllerutil.RemoveFinalizer(obj, reconcile.Finalizer)
+			generators := controllerutil.RemoveFinalizer(obj, extensionsv1beta1.ArtifactGeneratorFinalizer)
+			if !ours && !generators || o.dryRun {
 				continue
 			}
 			if err := c.Patch(ctx, obj, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,7 @@ type Kind[T Object] struct {
 	New        func() T
 	Step       Step[T]
 	Concurrent int
+	Finalizer  string // of a kind that has always carried another one than [Finalizer]
 }
 
 // Register starts reconciling a kind under the manager.
@@ -137,6 +139,7 @@ type loop[T Object] struct {
 }
 
 func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
+	kind.Finalizer = cmp.Or(kind.Finalizer, Finalizer)
 	return &loop[T]{Kernel: k, Kind: kind, tries: newTries(), written: newWritten[T]()}
 }
 
@@ -154,7 +157,7 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		log.FromContext(ctx).V(1).Info("suspended, left alone")
 		return ctrl.Result{}, nil
 	}
-	if finalizers := obj.GetFinalizers(); controllerutil.AddFinalizer(obj, Finalizer) {
+	if finalizers := obj.GetFinalizers(); controllerutil.AddFinalizer(obj, l.Finalizer) {
 		if err := l.patchFinalizers(ctx, obj, finalizers); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
@@ -212,7 +215,7 @@ func withTimeout(ctx context.Context, obj Object) (context.Context, context.Canc
 }
 
 func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
-	if controllerutil.ContainsFinalizer(obj, Finalizer) {
+	if controllerutil.ContainsFinalizer(obj, l.Finalizer) {
 		w := &writer[T]{loop: l, before: obj.DeepCopyObject().(T), base: obj.DeepCopyObject().(T)}
 		bounded, cancel := withTimeout(ctx, obj)
 		err := l.Step.Finalize(bounded, obj)
@@ -228,7 +231,7 @@ func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 			return ctrl.Result{RequeueAfter: l.tries.next(client.ObjectKeyFromObject(obj), l.Retry, 0)}, nil
 		}
 		finalizers := slices.Clone(obj.GetFinalizers())
-		controllerutil.RemoveFinalizer(obj, Finalizer)
+		controllerutil.RemoveFinalizer(obj, l.Finalizer)
 		if err := l.patchFinalizers(ctx, obj, finalizers); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
 		}

@@ -21,6 +21,9 @@ const (
 	DefaultReconcileEvery    = time.Hour
 )
 
+// ArtifactGeneratorFinalizer is the one that generators have always carried, so that they move between installations.
+const ArtifactGeneratorFinalizer = "source.extensions.fluxcd.io/finalizer"
+
 // GeneratorLabel of an ExternalArtifact holds the UID of the generator that makes it.
 const GeneratorLabel = "source.extensions.fluxcd.io/generator"
 
