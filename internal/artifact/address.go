@@ -64,7 +64,7 @@ func (s *Store) find(a *address) []string {
 		}
 		return []string{relative}
 	}
-	for _, f := range s.files(a.key.dir()) {
+	for _, f := range s.everywhere(a.key.dir()) {
 		if a.by == "at" {
 			if f.modified.After(a.at) {
 				continue // it came later

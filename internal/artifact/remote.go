@@ -144,7 +144,11 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 	brought, err, _ := r.bringing.Do(relative, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), backendTransfer)
 		defer cancel()
-		return r.download(ctx, relative)
+		st, err := r.download(ctx, relative)
+		if isFull(err) && r.store.makeRoom() {
+			return r.download(ctx, relative)
+		}
+		return st, err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return stamp{}, why
@@ -259,8 +263,28 @@ func (r *remote) list(prefix string) ([]stored, error) {
 	return files, nil
 }
 
-// more adds to the files of a directory on disk those that only the backend has. It asks once for every new artifact: keep is
-// the current one, which may be nil.
+// with adds to the files of a directory on disk those that the backend has, newest first.
+func (r *remote) with(dir string, local []stored) ([]stored, error) {
+	if r == nil {
+		return local, nil
+	}
+	files, err := r.list(dir + "/")
+	if err != nil {
+		return local, err
+	}
+	for _, l := range local {
+		i := slices.IndexFunc(files, func(f stored) bool { return f.path == l.path })
+		if i < 0 {
+			files = append(files, l)
+		} else if l.modified.After(files[i].modified) {
+			files[i] = l
+		}
+	}
+	slices.SortFunc(files, newerFirst)
+	return files, nil
+}
+
+// more is with, but asks the backend once for every new artifact. Current may be nil.
 func (r *remote) more(dir string, current *meta.Artifact, local []stored) ([]stored, error) {
 	if r == nil {
 		return local, nil
@@ -275,35 +299,11 @@ func (r *remote) more(dir string, current *meta.Artifact, local []stored) ([]sto
 	if done {
 		return local, nil
 	}
-	files, err := r.list(dir + "/")
-	if err != nil {
-		return local, err
+	files, err := r.with(dir, local)
+	if err == nil {
+		r.store.mu.Lock()
+		defer r.store.mu.Unlock()
+		r.listed[dir] = keep
 	}
-	for _, f := range files {
-		if !slices.ContainsFunc(local, func(l stored) bool { return l.path == f.path }) {
-			local = append(local, f)
-		}
-	}
-	slices.SortFunc(local, newerFirst)
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	r.listed[dir] = keep
-	return local, nil
-}
-
-// newest returns the newest file of a directory with the extension. Without a backend, or when it does not answer, it says so.
-func (r *remote) newest(dir, ext string) (string, bool) {
-	if r == nil {
-		return "", false
-	}
-	files, err := r.list(dir + "/")
-	if err != nil {
-		return "", false
-	}
-	for _, f := range files {
-		if extension(path.Base(f.path)) == ext {
-			return f.path, true
-		}
-	}
-	return "", false
+	return files, err
 }

@@ -67,9 +67,9 @@ func objects(t *testing.T, s *testenv.S3) []string {
 	return names
 }
 
-func serve(s *Store, path string) *httptest.ResponseRecorder {
+func fetch(s *Store, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+path, nil))
+	(&Server{Store: s}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+path, nil))
 	return w
 }
 
@@ -82,8 +82,11 @@ func TestAReplicaServesWhatAnotherStored(t *testing.T) {
 	if got := objects(t, server); !slices.Equal(got, want) {
 		t.Fatalf("the bucket has %q, want %q", got, want)
 	}
-	for what, path := range map[string]string{"by its path": a.Path, "as the latest": "gitrepository/apps/manifests/latest.tar.gz"} {
-		if w := serve(replica(t, b), path); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` || int64(w.Body.Len()) != *a.Size {
+	for what, path := range map[string]string{
+		"by its path": a.Path, "as the latest": "gitrepository/apps/manifests/latest.tar.gz",
+		"by its digest": "gitrepository/apps/manifests/digest/" + a.Digest, "by its revision": "gitrepository/apps/manifests/revision/" + a.Revision,
+	} {
+		if w := fetch(replica(t, b), path); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` || int64(w.Body.Len()) != *a.Size {
 			t.Errorf("%s: %d, %v, %d bytes", what, w.Code, w.Header(), w.Body.Len())
 		}
 	}
@@ -132,7 +135,7 @@ func TestALostDiskIsFilledFromTheBackend(t *testing.T) {
 		if err := s.Verify(t.Context(), manifests, a); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		if w := serve(s, a.Path); w.Code != http.StatusOK || int64(w.Body.Len()) != *a.Size {
+		if w := fetch(s, a.Path); w.Code != http.StatusOK || int64(w.Body.Len()) != *a.Size {
 			t.Errorf("%s: got %d, %d bytes", what, w.Code, w.Body.Len())
 		}
 	}
@@ -154,7 +157,7 @@ func TestWhatTheBackendGivesIsCompared(t *testing.T) {
 			saved[name] = read(t, server, "cluster-1/"+name)
 			server.Put("artifacts", map[string]string{"cluster-1/" + name: content})
 		}
-		if w := serve(fresh, a.Path); w.Code != http.StatusNotFound {
+		if w := fetch(fresh, a.Path); w.Code != http.StatusNotFound {
 			t.Errorf("%s is served: %d %q", what, w.Code, w.Body)
 		}
 		if err := fresh.Verify(t.Context(), manifests, a); err == nil {
@@ -198,10 +201,10 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 	if fault.Reason(err, "") != meta.StorageOperationFailedReason || !strings.Contains(err.Error(), "the storage backend did not take") || fault.As(err).Terminal {
 		t.Errorf("got %v", err)
 	}
-	if w := serve(s, a.Path); w.Code != http.StatusOK {
+	if w := fetch(s, a.Path); w.Code != http.StatusOK {
 		t.Errorf("what is on disk is not served: %d", w.Code)
 	}
-	if w := serve(s, "gitrepository/apps/manifests/latest.tar.gz"); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` {
+	if w := fetch(s, "gitrepository/apps/manifests/latest.tar.gz"); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` {
 		t.Errorf("the latest that was stored is not served: %d %s", w.Code, w.Header().Get("ETag"))
 	}
 	if err := s.Verify(t.Context(), manifests, a); err != nil {
@@ -292,7 +295,7 @@ func TestABackendIsAskedOnceForWhatManyWant(t *testing.T) {
 	before, fresh := server.Stats(), replica(t, b)
 	done := make(chan int, 20)
 	for range cap(done) {
-		go func() { done <- serve(fresh, a.Path).Code }()
+		go func() { done <- fetch(fresh, a.Path).Code }()
 	}
 	for range cap(done) {
 		if code := <-done; code != http.StatusOK {

@@ -30,10 +30,7 @@ func (s *Store) newest(key Key, ext string) string {
 	if ok && extension(path.Base(current.artifact.Path)) == ext {
 		return current.artifact.Path
 	}
-	if current, ok := s.remote.newest(key.dir(), ext); ok {
-		return current
-	}
-	for _, f := range s.files(key.dir()) {
+	for _, f := range s.everywhere(key.dir()) {
 		if extension(path.Base(f.path)) == ext {
 			return f.path
 		}
@@ -55,6 +52,13 @@ func (s *Store) files(dir string) []stored {
 	}
 	slices.SortFunc(out, newerFirst)
 	return out
+}
+
+// everywhere lists the artifacts of a directory on disk and in the backend, newest first. When that does not answer, what is on
+// disk has to do.
+func (s *Store) everywhere(dir string) []stored {
+	files, _ := s.remote.with(dir, s.files(dir))
+	return files
 }
 
 func newerFirst(a, b stored) int {
@@ -128,7 +132,9 @@ func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err e
 	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), "*", "*"))
 	for _, dir := range dirs {
 		relative, relErr := filepath.Rel(s.dir, dir)
-		if relative = filepath.ToSlash(relative); relErr == nil && (alive[relative] || s.putSinceOpened(dir)) {
+		relative = filepath.ToSlash(relative)
+		alive[relative] = alive[relative] || s.putSinceOpened(dir)
+		if relErr == nil && alive[relative] {
 			continue
 		}
 		parts := strings.Split(relative, "/")

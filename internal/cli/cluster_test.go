@@ -317,6 +317,13 @@ func TestWithoutControllers(t *testing.T) {
 	at(t, "reconcile", "ks", "fresh", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "was not handled within 500ms", "Are the controllers running?")
 	at(t, "resume", "ks", "common", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "common' resumed", "Are the controllers running?")
 	at(t, "reconcile", "source", "chart", "app", "--with-source", "-n", namespace, "--timeout", "500ms").wants(t, exitFailed, "asking for a reconcile of HelmRepository")
+	parts := &kustomizev1.Kustomization{}
+	parts.Name, parts.Namespace, parts.Spec.Interval.Duration = "parts", namespace, 60e9
+	parts.Spec.SourceRef.Kind, parts.Spec.SourceRef.Name = sourcev1.ExternalArtifactKind, "part"
+	if err := c.Create(t.Context(), parts); err != nil {
+		t.Fatal(err)
+	}
+	at(t, "reconcile", "ks", "parts", "--with-source", "-n", namespace).wants(t, exitFailed, "ArtifactGenerator '"+namespace+"/split' is suspended")
 
 	came := make(chan result, 1)
 	go func() {

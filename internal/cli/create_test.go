@@ -260,7 +260,7 @@ func TestCreateRefuses(t *testing.T) {
 		"a proxy without a scheme":           {"secret proxy out --address proxy:3128", exitFailed, "http://HOST:PORT"},
 		"a login in the proxy's address":     {"secret proxy out --address http://me:x@proxy:3128", exitUsage, "--username and --password"},
 		"an app by words":                    {"secret githubapp app --app-id one --app-installation-id 2 --app-private-key " + key, exitFailed, "no number in the key githubAppID"},
-		"an app by ID and by owner":          {"secret githubapp app --app-id 1 --app-installation-id 2 --app-installation-owner o --app-private-key " + key, exitFailed, "needs one of the keys"},
+		"an app of no installation":          {"secret githubapp app --app-id 1 --app-private-key " + key, exitFailed, "githubAppInstallationOwner"},
 		"an app with another kind of key":    {"secret githubapp app --app-id 1 --app-installation-id 2 --app-private-key " + key, exitFailed, "no RSA key in PEM"},
 		"a policy that is not JSON":          {"secret notation p --trust-policy-file " + cert + " --ca-cert-file " + cert, exitFailed, "cannot be read"},
 		"a root by a name that is not read":  {"secret notation p --trust-policy-file " + file(t, "p", "{}") + " --ca-cert-file " + key, exitUsage, ".crt or .pem"},

@@ -54,7 +54,7 @@ func (a *app) get() *cobra.Command {
 			Args:    atMostOne,
 			RunE:    func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), []*kind{k}, args, o) },
 		}
-		if k.source != nil {
+		if k.source != nil && !k.passive { // which shows it anyway
 			sub.Flags().BoolVar(&o.source, "show-source", false, "show what each is built from")
 		}
 		return sub

@@ -96,6 +96,9 @@ var kinds = []*kind{
 		list:    func() client.ObjectList { return &sourcev1.ExternalArtifactList{} },
 		columns: []column{revision(artifactRevision), {"MADE BY", madeBy}},
 		passive: true,
+		source: func(o reconcile.Object) meta.ObjectReference {
+			return *cmp.Or(o.(*sourcev1.ExternalArtifact).Spec.SourceRef, &meta.ObjectReference{})
+		},
 	},
 	{
 		words: []string{"generator", "generators", "artifactgenerator", "artifactgenerators", "ag"}, plural: "generators", parent: "artifact",

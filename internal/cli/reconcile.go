@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -83,16 +84,23 @@ func (a *app) reconcileNow(ctx context.Context, c client.WithWatch, k *kind, key
 	return a.verdict(k, obj)
 }
 
+// reconcileSource reconciles what an object is built from. Of an ExternalArtifact that is what it was made from.
 func (a *app) reconcileSource(ctx context.Context, c client.WithWatch, k *kind, obj reconcile.Object) error {
 	ref := k.source(obj)
 	source := byTitle(ref.Kind)
-	if source == nil {
-		return fmt.Errorf("the source of %s '%s' is a %s, which this command cannot reconcile. Leave --with-source out", k.title(), client.ObjectKeyFromObject(obj), ref.Kind)
+	if source == nil || source.passive && k.passive {
+		return fmt.Errorf("the source of %s '%s' is %s '%s', which this command cannot reconcile. Leave --with-source out",
+			k.title(), client.ObjectKeyFromObject(obj), cmp.Or(ref.Kind, "unknown"), ref.Name)
 	}
-	if ref.Namespace == "" {
-		ref.Namespace = obj.GetNamespace()
+	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
+	if !source.passive {
+		return a.reconcileNow(ctx, c, source, key, false)
 	}
-	return a.reconcileNow(ctx, c, source, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, false)
+	made, err := fetch(ctx, c, source, key)
+	if err != nil {
+		return err
+	}
+	return a.reconcileSource(ctx, c, source, made)
 }
 
 func annotate(ctx context.Context, c client.Client, obj reconcile.Object, at string) error {

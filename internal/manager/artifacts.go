@@ -22,7 +22,7 @@ func observeSources(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.E
 		observe(ctx, mgr, e, sourcev1.OCIRepositoryKind, &sourcev1.OCIRepository{}),
 		observe(ctx, mgr, e, sourcev1.BucketKind, &sourcev1.Bucket{}),
 		observe(ctx, mgr, e, sourcev1.HelmChartKind, &sourcev1.HelmChart{}),
-		observe(ctx, mgr, e, sourcev1.HelmRepositoryKind, &sourcev1.HelmRepository{}),
+		reconcile.Observe(ctx, e, mgr.GetCache(), source.HelmRepositoryGroupKind, &sourcev1.HelmRepository{}, source.HelmRepositoryMoved),
 		observe(ctx, mgr, e, sourcev1.ExternalArtifactKind, &sourcev1.ExternalArtifact{}),
 	)
 }

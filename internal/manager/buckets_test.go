@@ -37,8 +37,8 @@ func (s *system) bucket(server *testenv.S3, change ...func(*sourcev1.Bucket)) {
 	s.create(b)
 }
 
-// fetched waits until the bucket is Ready with a revision other than one, and returns it.
-func (s *system) fetched(than string) *sourcev1.Bucket {
+// bucketReady waits until the bucket is Ready with a revision other than one, and returns it.
+func (s *system) bucketReady(than string) *sourcev1.Bucket {
 	s.Helper()
 	b := &sourcev1.Bucket{}
 	testenv.Eventually(s, "the bucket is Ready", func() error {
@@ -88,7 +88,7 @@ func TestABucketIsDeployed(t *testing.T) {
 	s.syncBucket()
 	s.configMap("one", "1")
 	s.configMap("two", "1")
-	first := s.fetched("")
+	first := s.bucketReady("")
 	if r := first.Status.Artifact.Revision; !strings.HasPrefix(r, "sha256:") || *first.Status.ObservedIgnore != ignore {
 		t.Errorf("revision %s, ignore %q", r, *first.Status.ObservedIgnore)
 	}
@@ -109,7 +109,7 @@ func TestABucketIsDeployed(t *testing.T) {
 	if gets, lists := since(server, before); gets != 1 || lists != 1 {
 		t.Errorf("one changed, it costs %d gets and %d listings", gets, lists)
 	}
-	second := s.fetched(first.Status.Artifact.Revision)
+	second := s.bucketReady(first.Status.Artifact.Revision)
 
 	t.Log("after a restart nothing is fetched, even if what was kept is lost")
 	s.stop()
@@ -122,7 +122,7 @@ func TestABucketIsDeployed(t *testing.T) {
 	if gets, _ := since(server, before); gets != 0 {
 		t.Errorf("after a restart %d objects were fetched", gets)
 	}
-	if now := s.fetched(""); now.Status.Artifact.Digest != second.Status.Artifact.Digest || !now.Status.Artifact.LastUpdateTime.Equal(&second.Status.Artifact.LastUpdateTime) {
+	if now := s.bucketReady(""); now.Status.Artifact.Digest != second.Status.Artifact.Digest || !now.Status.Artifact.LastUpdateTime.Equal(&second.Status.Artifact.LastUpdateTime) {
 		t.Errorf("after a restart the artifact is %+v, not %+v", now.Status.Artifact, second.Status.Artifact)
 	}
 
@@ -176,7 +176,7 @@ func TestABucketByTLS(t *testing.T) {
 	s.bucket(server, func(b *sourcev1.Bucket) {
 		b.Spec.Insecure, b.Spec.CertSecretRef = false, &meta.LocalObjectReference{Name: "ca"}
 	})
-	s.fetched("")
+	s.bucketReady("")
 }
 
 func TestABucketThatIsAwayComesBack(t *testing.T) {
@@ -184,7 +184,7 @@ func TestABucketThatIsAwayComesBack(t *testing.T) {
 	server := testenv.ServeS3(t, root)
 	server.Put("apps", map[string]string{"a.yaml": cm("one", "1")})
 	s.bucket(server)
-	first := s.fetched("")
+	first := s.bucketReady("")
 	server.Stop()
 	s.annotate(&sourcev1.Bucket{}, "apps")
 	b := &sourcev1.Bucket{}
@@ -201,7 +201,7 @@ func TestABucketThatIsAwayComesBack(t *testing.T) {
 		t.Errorf("the last artifact is served with %s", resp.Status)
 	}
 	testenv.ServeS3(t, root, "--addr", server.Endpoint).Put("apps", map[string]string{"a.yaml": cm("one", "2")})
-	s.fetched(first.Status.Artifact.Revision)
+	s.bucketReady(first.Status.Artifact.Revision)
 }
 
 func TestALostPodFetchesNothingAgain(t *testing.T) {
@@ -217,7 +217,7 @@ func TestALostPodFetchesNothingAgain(t *testing.T) {
 	apps := testenv.NewS3(t)
 	apps.Put("apps", map[string]string{"a.yaml": cm("one", "1"), "b.yaml": cm("two", "1")})
 	s.bucket(apps)
-	first := s.fetched("")
+	first := s.bucketReady("")
 	s.stop()
 	s.storage = t.TempDir() // another machine's
 	before := apps.Stats()
@@ -225,7 +225,7 @@ func TestALostPodFetchesNothingAgain(t *testing.T) {
 	s.checked()
 	s.syncBucket()
 	s.configMap("one", "1")
-	if now := s.fetched(""); now.Status.Artifact.Digest != first.Status.Artifact.Digest {
+	if now := s.bucketReady(""); now.Status.Artifact.Digest != first.Status.Artifact.Digest {
 		t.Errorf("the artifact is %+v, not %+v", now.Status.Artifact, first.Status.Artifact)
 	}
 	if gets, _ := since(apps, before); gets != 0 {

@@ -34,6 +34,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source/helm"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -119,7 +120,7 @@ func (s *system) start() {
 
 func (s *system) options() Options {
 	return Options{
-		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2,
+		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2, HelmLimits: helm.DefaultLimits,
 		Backend: s.backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
 		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour, StrictSubstitutions: true, ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
 		LogLevel: "error", LogEncoding: "console",

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
 
 // Controllers that can be chosen with --controllers, by the names that operators know.
@@ -32,6 +33,7 @@ type Options struct {
 	StorageAdvAddr string
 	RetentionTTL   time.Duration
 	RetentionCount int
+	HelmLimits     helm.Limits
 	Backend        artifact.S3Options
 
 	MetricsAddr string
@@ -74,6 +76,9 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "host:port under which artifacts are advertised (default: the address listened on)")
 	f.DurationVar(&o.RetentionTTL, "artifact-retention-ttl", time.Minute, "how long superseded artifacts are kept")
 	f.IntVar(&o.RetentionCount, "artifact-retention-records", 2, "how many artifacts of a source are kept")
+	f.Int64Var(&o.HelmLimits.Index, "helm-index-max-size", helm.DefaultLimits.Index, "bytes that the index of a Helm repository may have")
+	f.Int64Var(&o.HelmLimits.Chart, "helm-chart-max-size", helm.DefaultLimits.Chart, "bytes that a packaged Helm chart may have")
+	f.Int64Var(&o.HelmLimits.File, "helm-chart-file-max-size", helm.DefaultLimits.File, "bytes that a file of a Helm chart may have")
 	bindBackendFlags(f, &o.Backend)
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
@@ -111,7 +116,10 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 func ignored(f *pflag.FlagSet) {
 	f.Duration("requeue-dependency", 30*time.Second, "accepted and not used: dependents wake when their dependency is ready")
 	f.String("events-addr", "", "accepted and not used: events are Kubernetes events")
-	for _, name := range []string{"requeue-dependency", "events-addr"} {
+	f.Int("helm-cache-max-size", 0, "accepted and not used: the indexes that are in use are kept, and need little memory")
+	f.Duration("helm-cache-ttl", 0, "accepted and not used: an index is kept by its digest")
+	f.Duration("helm-cache-purge-interval", 0, "accepted and not used: an index is kept by its digest")
+	for _, name := range []string{"requeue-dependency", "events-addr", "helm-cache-max-size", "helm-cache-ttl", "helm-cache-purge-interval"} {
 		if err := f.MarkHidden(name); err != nil {
 			panic(err) // the flag was registered one line above
 		}

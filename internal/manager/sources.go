@@ -26,6 +26,7 @@ type sources struct {
 
 	egress     *egress.Policy // the one way out
 	identities *auth.Identities
+	registries *source.Registries
 	signatures *source.Signatures
 }
 
@@ -38,10 +39,12 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Opti
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
 		egress: policy, identities: identities,
 	}
+	r.registries = &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities}
 	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
 	return errors.Join(
 		r.gitRepositories(),
 		r.ociRepositories(),
+		r.helm(),
 		r.buckets(),
 		r.artifactGenerators(),
 	)
@@ -62,7 +65,7 @@ func (r *sources) gitRepositories() error {
 
 func (r *sources) ociRepositories() error {
 	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} }, &source.OCIRepository{
-		Registries: &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities},
+		Registries: r.registries,
 		Signatures: r.signatures,
 		Store:      r.storage.store,
 	})

@@ -54,6 +54,9 @@ func (b *Bucket) References(obj *sourcev1.Bucket) []reconcile.Ref {
 // Fetch lists the bucket. Only when its revision is not that of the artifact, objects are fetched: those that changed.
 func (b *Bucket) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.Bucket]) (*Revision, error) {
 	obj := pass.Object
+	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
+		return nil, err
+	}
 	kept, err := b.open(obj)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -30,10 +31,12 @@ var HelmChartGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group, Ki
 // HelmChart fetches the kind: a packaged chart of a repository, or one that it packages from the artifact of another source.
 type HelmChart struct {
 	Objects    client.Reader // the cache
+	Secrets    Secrets
 	Charts     *HelmCharts
-	Signatures *ChartSignatures
+	Signatures *Signatures
 	Store      *artifact.Store
 	Artifacts  *artifact.Fetcher
+	Clock      clock.PassiveClock
 }
 
 // References lists what the chart builds on.
@@ -82,9 +85,9 @@ func (h *HelmChart) fromRepository(ctx context.Context, obj *sourcev1.HelmChart)
 	if err != nil {
 		return nil, err
 	}
-	policy, err := h.Signatures.policy(ctx, obj)
+	trusted, err := h.trust(ctx, obj)
 	if err != nil {
-		return nil, err
+		return nil, unverified(obj, err)
 	}
 	from := ""
 	if source.Status.Artifact != nil {
@@ -92,14 +95,14 @@ func (h *HelmChart) fromRepository(ctx context.Context, obj *sourcev1.HelmChart)
 	}
 	return h.revision(obj, built{
 		name: offer.Name, version: offer.Version, from: from, metadata: valuesMetadata(obj),
-		content: []string{offer.Digest, offer.URL, policy},
+		content: []string{offer.Digest, offer.URL, trusted.key},
 		pulled:  len(obj.GetValuesFiles()) == 0,
 		build: func(ctx context.Context, o helm.Options) (*helm.Package, error) {
 			data, err := repository.Pull(ctx, offer)
 			if err != nil {
 				return nil, err
 			}
-			if err := h.Signatures.verify(ctx, obj, repository, offer, data); err != nil {
+			if err := h.verify(ctx, obj, trusted, repository, offer, data); err != nil {
 				return nil, err
 			}
 			return helm.Repackage(offer, data, o)
@@ -191,7 +194,7 @@ func (h *HelmChart) revision(obj *sourcev1.HelmChart, b built) (*Revision, error
 			return nil, err
 		}
 		obj.Status.ObservedChartName, obj.Status.ObservedValuesFiles = p.Name, p.ValuesFiles
-		obj.Status.ObservedSourceArtifactRevision, obj.Status.URL = b.from, latestURL(a, ".tgz")
+		obj.Status.ObservedSourceArtifactRevision = b.from
 		if !b.pulled {
 			r.Message = packagedMessage(p.Name, version, p.ValuesFiles)
 		}

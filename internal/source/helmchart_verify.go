@@ -2,13 +2,9 @@ package source
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -17,82 +13,77 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
 
-// ChartSignatures verifies charts as spec.verify says: by provenance if the Secret has a keyring, else by the provider.
-type ChartSignatures struct {
-	Secrets  Secrets
-	Registry *Signatures // of charts in registries
-	Clock    clock.PassiveClock
+// trust is what spec.verify of a chart says: a keyring for provenance files, or signatures in the registry.
+type trust struct {
+	keyring    []byte
+	signatures verifier
+	key        string // differs when what is trusted does; empty when nothing is verified
 }
 
-// policy tells one state of what is trusted from the next; it is empty when nothing is verified.
-func (s *ChartSignatures) policy(ctx context.Context, obj *sourcev1.HelmChart) (string, error) {
-	if obj.Spec.Verify == nil {
-		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
-		return "", nil
-	}
-	trusted, root, err := s.secrets(ctx, obj)
-	if err != nil {
-		return "", err
-	}
-	text, err := json.Marshal([]any{obj.Spec.Verify, trusted, root})
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), err
-}
-
-func (s *ChartSignatures) secrets(ctx context.Context, obj *sourcev1.HelmChart) (trusted, root map[string][]byte, err error) {
+// trust reads what is trusted. Where the Secret has a keyring, charts must come with a provenance file, from whichever repository.
+func (h *HelmChart) trust(ctx context.Context, obj *sourcev1.HelmChart) (trust, error) {
 	v := obj.Spec.Verify
-	if trusted, err = s.Secrets.Data(ctx, obj.Namespace, v.SecretRef, "spec.verify.secretRef"); err != nil {
-		return nil, nil, err
+	if v == nil {
+		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
+		return trust{}, nil
 	}
-	root, err = s.Secrets.Data(ctx, obj.Namespace, v.TrustedRootSecretRef, "spec.verify.trustedRootSecretRef")
-	return trusted, root, err
+	secret, err := h.Secrets.Data(ctx, obj.Namespace, v.SecretRef, "spec.verify.secretRef")
+	if err != nil {
+		return trust{}, untrusted(err)
+	}
+	if keyring, ok := secret[helm.KeyringKey]; ok {
+		return trust{keyring: keyring, key: fingerprint(v, secret)}, nil
+	}
+	signatures, key, err := h.Signatures.verifier(ctx, obj.Namespace, v)
+	return trust{signatures: signatures, key: key}, err
 }
 
-// verify checks the chart and says so in the condition SourceVerified.
-func (s *ChartSignatures) verify(ctx context.Context, obj *sourcev1.HelmChart, repository helm.Repository, offer helm.Offer, data []byte) error {
-	if obj.Spec.Verify == nil {
+// verify checks the chart, and says so in the condition SourceVerified.
+func (h *HelmChart) verify(ctx context.Context, obj *sourcev1.HelmChart, t trust, repository helm.Repository, o helm.Offer, data []byte) error {
+	if t.key == "" {
 		return nil
 	}
-	by, err := s.signer(ctx, obj, repository, offer, data)
+	by, err := h.signer(ctx, t, repository, o, data)
 	if err != nil {
-		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, sourcev1.VerificationErrorReason, err.Error())
-		f := fault.New(sourcev1.ChartVerificationErrorReason, "chart '%s' %s is not verified", offer.Name, offer.Version).Because(err)
-		if cause := fault.As(err); cause != nil {
-			f.Terminal, f.RetryAfter = cause.Terminal, cause.RetryAfter
-		}
-		return f
+		return unverified(obj, err)
 	}
-	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionTrue, meta.SucceededReason,
-		fmt.Sprintf("verified chart '%s' with version '%s', signed by %s", offer.Name, offer.Version, by))
+	message := fmt.Sprintf("verified chart '%s' with version '%s', signed by %s", o.Name, o.Version, by)
+	if by == "" {
+		message = "the trust policy asks for no signature"
+	}
+	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionTrue, meta.SucceededReason, message)
 	return nil
 }
 
-// signer returns who signed the chart.
-func (s *ChartSignatures) signer(ctx context.Context, obj *sourcev1.HelmChart, repository helm.Repository, offer helm.Offer, data []byte) (string, error) {
-	trusted, _, err := s.secrets(ctx, obj)
-	if err != nil {
-		return "", err
+// unverified says in the condition SourceVerified why nobody vouches for the chart.
+func unverified(obj *sourcev1.HelmChart, err error) error {
+	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, sourcev1.VerificationErrorReason, err.Error())
+	f := fault.New(sourcev1.ChartVerificationErrorReason, "chart '%s' is not verified", obj.Spec.Chart).Because(err)
+	if cause := fault.As(err); cause != nil {
+		f.Terminal, f.RetryAfter = cause.Terminal, cause.RetryAfter
 	}
-	if keyring, ok := trusted[helm.KeyringKey]; ok {
-		prov, err := repository.Provenance(ctx, offer)
+	return In(sourcev1.BuildFailedCondition, f)
+}
+
+// signer returns who signed the chart.
+func (h *HelmChart) signer(ctx context.Context, t trust, repository helm.Repository, o helm.Offer, data []byte) (string, error) {
+	if t.signatures == nil {
+		prov, err := repository.Provenance(ctx, o)
 		if err != nil {
 			return "", err
 		}
-		key, err := helm.VerifyProvenance(keyring, prov, offer, data, s.Clock.Now())
+		key, err := helm.VerifyProvenance(t.keyring, prov, o, data, h.Clock.Now())
 		return "OpenPGP key " + key, err
 	}
 	registry, ok := repository.(*helm.Registry)
 	if !ok {
-		return "", fault.New(sourcev1.VerificationErrorReason, "charts of a repository over HTTP are signed by provenance files, and the Secret of spec.verify.secretRef has no keyring").
+		return "", fault.New(sourcev1.VerificationErrorReason,
+			"charts of a repository over HTTP are signed by provenance files, and the Secret of spec.verify.secretRef has no keyring").
 			WithHint("Add the key %s to it, made by: gpg --export KEY", helm.KeyringKey).Final()
 	}
-	image, err := registry.Image(offer)
+	image, access, err := registry.Signed(ctx, o)
 	if err != nil {
 		return "", err
 	}
-	v, _, err := s.Registry.verifier(ctx, obj.Namespace, obj.Spec.Verify)
-	if err != nil {
-		return "", err
-	}
-	return v.Verify(ctx, image, registry.Access(ctx)...)
+	return t.signatures.Verify(ctx, image, access...)
 }

@@ -2,25 +2,20 @@ package source
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
 // HelmCharts opens the repositories that HelmRepositories name, with their credentials. Repositories share what they read: an
@@ -29,23 +24,24 @@ type HelmCharts struct {
 	Objects    client.Reader // the cache
 	Secrets    Secrets
 	Egress     *egress.Policy
-	Identities *auth.Identities
+	Registries *Registries
 	Store      *artifact.Store
 	Limits     helm.Limits
 	Indexes    helm.Indexes
 
-	registries sync.Map // from the HelmRepository's name to keptRegistry
+	mu         sync.Mutex
+	registries map[types.NamespacedName]map[string]keptRegistry // by the HelmRepository, and the chart's URL
 }
 
 type keptRegistry struct {
-	access   [sha256.Size]byte // what it was opened with
-	registry *helm.Registry
+	*oci.Repository
+	access string // what it was opened with
 }
 
 // Open returns the charts of a repository. One over HTTP is that of its artifact: no index is fetched.
 func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (helm.Repository, error) {
 	if obj.Spec.Type == sourcev1.HelmRepositoryTypeOCI {
-		return c.registry(ctx, obj)
+		return c.registry(obj), nil
 	}
 	repository, err := c.http(ctx, obj)
 	if err != nil {
@@ -81,9 +77,8 @@ func (c *HelmCharts) Dependency(ctx context.Context, namespace, at string) (helm
 		}
 	}
 	nobody := &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{URL: at}}
-	if strings.HasPrefix(at, "oci://") {
-		transport, err := c.Egress.Transport(egress.Options{})
-		return c.newRegistry(nobody, transport, authn.NewMultiKeychain()), err
+	if strings.HasPrefix(at, oci.Scheme) {
+		return c.registry(nobody), nil
 	}
 	repository, err := c.http(ctx, nobody)
 	if err != nil {
@@ -106,13 +101,28 @@ func sameRepository(a, b string) bool {
 		strings.TrimSuffix(parsedA.Path, "/") == strings.TrimSuffix(parsedB.Path, "/") && parsedA.RawQuery == parsedB.RawQuery
 }
 
-// http returns the client of a repository over HTTP(S), without an index.
+// http returns the client of a repository over HTTP(S), without an index. The certificates may stand in the Secret with the
+// login too, as they did before spec.certSecretRef.
 func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*helm.HTTP, error) {
-	login, transport, err := c.access(ctx, obj)
+	login, err := c.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef")
 	if err != nil {
 		return nil, err
 	}
+	certificates := login
+	if obj.Spec.CertSecretRef != nil {
+		if certificates, err = c.Secrets.Data(ctx, obj.Namespace, obj.Spec.CertSecretRef, "spec.certSecretRef"); err != nil {
+			return nil, err
+		}
+	}
 	basic, err := auth.BasicFrom(login)
+	if err != nil {
+		return nil, err
+	}
+	tls, err := auth.TLSFrom(certificates)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := c.Egress.Transport(egress.Options{TLS: tls})
 	if err != nil {
 		return nil, err
 	}
@@ -122,82 +132,48 @@ func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*h
 	}, nil
 }
 
-// access returns the Secret with the login, and the way to the repository. The certificates may stand in that Secret too, as
-// they did before spec.certSecretRef.
-func (c *HelmCharts) access(ctx context.Context, obj *sourcev1.HelmRepository) (login map[string][]byte, transport http.RoundTripper, err error) {
-	if login, err = c.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef"); err != nil {
-		return nil, nil, err
-	}
-	certificates := login
-	if obj.Spec.CertSecretRef != nil {
-		if certificates, err = c.Secrets.Data(ctx, obj.Namespace, obj.Spec.CertSecretRef, "spec.certSecretRef"); err != nil {
-			return nil, nil, err
-		}
-	}
-	tls, err := auth.TLSFrom(certificates)
-	if err != nil {
-		return nil, nil, err
-	}
-	transport, err = c.Egress.Transport(egress.Options{TLS: tls})
-	return login, transport, err
+// registry returns the registry of a repository of type oci.
+func (c *HelmCharts) registry(obj *sourcev1.HelmRepository) *helm.Registry {
+	return &helm.Registry{URL: obj.Spec.URL, Limits: c.Limits, Open: func(ctx context.Context, url string) (*oci.Repository, error) {
+		return c.openRegistry(ctx, obj, url)
+	}}
 }
 
-// registry returns the registry of a repository of type oci: the one that was opened before, if nothing changed.
-func (c *HelmCharts) registry(ctx context.Context, obj *sourcev1.HelmRepository) (*helm.Registry, error) {
-	login, transport, err := c.access(ctx, obj)
+// openRegistry returns the repository of a chart: the one that was opened before, if the access to it is as it was.
+func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmRepository, url string) (*oci.Repository, error) {
+	certificates := obj.Spec.CertSecretRef
+	if certificates == nil {
+		certificates = obj.Spec.SecretRef
+	}
+	open, access, err := c.Registries.open(ctx, registryAccess{
+		namespace: obj.Namespace, url: url, insecure: obj.Spec.Insecure, provider: obj.Spec.Provider,
+		secret: obj.Spec.SecretRef, cert: certificates,
+	})
 	if err != nil {
 		return nil, err
 	}
-	keychain, identity, err := c.keychain(ctx, obj, login)
-	if err != nil {
-		return nil, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := client.ObjectKeyFromObject(obj)
+	if kept, ok := c.registries[name][url]; ok && kept.access == access {
+		return kept.Repository, nil
 	}
-	opened, err := json.Marshal([]any{obj.UID, obj.Spec.URL, obj.Spec.Insecure, login, identity, fmt.Sprintf("%p", transport)})
-	if err != nil {
-		return nil, err
+	repository, err := open()
+	if err != nil || obj.UID == "" {
+		return repository, err
 	}
-	access, name := sha256.Sum256(opened), client.ObjectKeyFromObject(obj)
-	if kept, ok := c.registries.Load(name); ok && kept.(keptRegistry).access == access {
-		return kept.(keptRegistry).registry, nil
+	if c.registries == nil {
+		c.registries = map[types.NamespacedName]map[string]keptRegistry{}
 	}
-	registry := c.newRegistry(obj, transport, keychain)
-	if err := registry.Check(); err != nil {
-		return nil, err
+	if c.registries[name] == nil {
+		c.registries[name] = map[string]keptRegistry{}
 	}
-	c.registries.Store(name, keptRegistry{access, registry})
-	return registry, nil
+	c.registries[name][url] = keptRegistry{repository, access}
+	return repository, nil
 }
 
-func (c *HelmCharts) newRegistry(obj *sourcev1.HelmRepository, transport http.RoundTripper, keychain authn.Keychain) *helm.Registry {
-	return &helm.Registry{URL: obj.Spec.URL, Keychain: keychain, Transport: transport, Insecure: obj.Spec.Insecure, Limits: c.Limits}
+func (c *HelmCharts) forget(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.registries, name)
 }
-
-// keychain returns the login to the registry: of the Secret where one is named, else that of the provider's workload identity,
-// with what tells one such login from the next.
-func (c *HelmCharts) keychain(ctx context.Context, obj *sourcev1.HelmRepository, login map[string][]byte) (authn.Keychain, *authn.AuthConfig, error) {
-	if provider := obj.Spec.Provider; obj.Spec.SecretRef == nil && provider != "" && provider != sourcev1.ProviderGeneric {
-		authenticator, err := c.Identities.Registry(ctx, provider, obj.Spec.URL, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		config, err := authenticator.Authorization()
-		if err != nil {
-			return nil, nil, fault.New(meta.AuthenticationFailedReason, "cannot log in to the registry as %s says", provider).Because(err)
-		}
-		return anyRegistry{authenticator}, config, nil
-	}
-	u, err := url.Parse(obj.Spec.URL)
-	if err != nil {
-		return nil, nil, fault.New(meta.URLInvalidReason, "spec.url cannot be read").Final()
-	}
-	keychain, err := auth.RegistryFrom(login, u.Host)
-	return keychain, nil, err
-}
-
-// anyRegistry is the login to the one registry that is asked.
-type anyRegistry struct{ login authn.Authenticator }
-
-// Resolve implements authn.Keychain.
-func (a anyRegistry) Resolve(authn.Resource) (authn.Authenticator, error) { return a.login, nil }
-
-func (c *HelmCharts) forget(name types.NamespacedName) { c.registries.Delete(name) }

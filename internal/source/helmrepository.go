@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,7 +59,7 @@ func (h *HelmRepository) check(ctx context.Context, obj *sourcev1.HelmRepository
 	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return err
 	}
-	_, err := h.charts.registry(ctx, obj)
+	_, err := h.charts.openRegistry(ctx, obj, h.charts.registry(obj).ChartURL("chart"))
 	return err
 }
 
@@ -72,7 +71,7 @@ func (h *HelmRepository) withoutArtifact(ctx context.Context, obj *sourcev1.Helm
 	if err := h.Finalize(ctx, obj); err != nil {
 		return err
 	}
-	obj.Status.Artifact, obj.Status.URL = nil, ""
+	obj.SetArtifact(nil)
 	for _, c := range []string{sourcev1.ArtifactInStorageCondition, sourcev1.ArtifactOutdatedCondition, sourcev1.StorageOperationFailedCondition} {
 		reconcile.Unmark(obj, c)
 	}
@@ -133,11 +132,7 @@ func (h *helmIndex) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.He
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return nil, err
 		}
-		a, err := h.Store.PutFile(ctx, key, ".yaml", file, file.Digest, current)
-		if err == nil {
-			obj.Status.URL = latestURL(a, ".yaml")
-		}
-		return a, err
+		return h.Store.PutFile(ctx, key, ".yaml", file, file.Digest, current)
 	}
 	return &Revision{Name: file.Digest, Put: put}, nil
 }
@@ -165,9 +160,4 @@ func (h *helmIndex) Forget(_ context.Context, obj *sourcev1.HelmRepository) erro
 	h.seen.Delete(client.ObjectKeyFromObject(obj))
 	h.Charts.forget(client.ObjectKeyFromObject(obj))
 	return nil
-}
-
-// latestURL is where the newest artifact of an object is served, whatever its name.
-func latestURL(a *meta.Artifact, ext string) string {
-	return a.URL[:strings.LastIndexByte(a.URL, '/')+1] + "latest" + ext
 }

@@ -68,10 +68,7 @@ func (k *Keeper[T]) References(obj T) []reconcile.Ref { return k.Fetcher.Referen
 // Reconcile brings the artifact to the revision that counts.
 func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reconcile.Outcome {
 	obj, key := pass.Object, k.key(pass.Object)
-	if a := obj.GetArtifact(); a != nil && k.Store.Verify(ctx, key, a) != nil {
-		obj.SetArtifact(nil) // no longer there whole: fetched and written again
-		reconcile.Unmark(obj, sourcev1.ArtifactInStorageCondition)
-	}
+	k.keep(ctx, obj, key)
 	revision, err := k.Fetcher.Fetch(ctx, pass)
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
@@ -84,6 +81,20 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 	}
 	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
 	return k.ready(obj, revision)
+}
+
+// keep makes sure that the artifact at hand is served, where the status says.
+func (k *Keeper[T]) keep(ctx context.Context, obj T, key artifact.Key) {
+	a := obj.GetArtifact()
+	switch {
+	case a == nil:
+	case k.Store.Verify(ctx, key, a) != nil:
+		obj.SetArtifact(nil) // no longer there whole: fetched and written again
+		reconcile.Unmark(obj, sourcev1.ArtifactInStorageCondition)
+	case a.URL != k.Store.Address(a.Path): // the server has another address than before the restart
+		a.URL = k.Store.Address(a.Path)
+		obj.SetArtifact(a)
+	}
 }
 
 // store puts the artifact if it is not the one at hand, and drops those that retention no longer keeps.

@@ -153,7 +153,7 @@ func dependent(dependencies string) string { return chartYAML + "dependencies:\n
 
 func TestDependencies(t *testing.T) {
 	s := newChartServer(t)
-	s.publish(t, newChart("remote", "1.0.0"), newChart("remote", "1.5.0"), newChart("remote", "2.0.0"))
+	s.Publish(newChart("remote", "1.0.0"), newChart("remote", "1.5.0"), newChart("remote", "2.0.0"))
 	client := s.indexed(t)
 	var asked []string
 	repository := func(_ context.Context, url string) (Repository, error) {
@@ -197,13 +197,13 @@ func TestDependencies(t *testing.T) {
 // TestLock builds by a lock that helm dependency update made.
 func TestLock(t *testing.T) {
 	s := newChartServer(t)
-	s.publish(t, newChart("remote", "1.0.0"))
-	open := httptest.NewServer(http.FileServer(http.Dir(s.dir)))
+	s.Publish(newChart("remote", "1.0.0"))
+	open := httptest.NewServer(http.FileServer(http.Dir(s.Dir)))
 	defer open.Close()
 	declared := fmt.Sprintf("- {name: remote, version: 1.x, repository: %q}\n- {name: local, version: 0.x, repository: file://../local}\n", open.URL)
 	lock := helmLock(t, map[string]string{"app/Chart.yaml": dependent(declared), "local/Chart.yaml": localYAML})
 
-	s.publish(t, newChart("remote", "1.5.0")) // newer than the lock
+	s.Publish(newChart("remote", "1.5.0")) // newer than the lock
 	client := s.indexed(t)
 	o := Options{Limits: DefaultLimits, Repository: func(context.Context, string) (Repository, error) { return client, nil }}
 	files := map[string]string{"app/Chart.yaml": dependent(declared), "app/Chart.lock": lock, "local/Chart.yaml": localYAML}
@@ -255,7 +255,7 @@ func helmLock(t *testing.T, files map[string]string) string {
 
 func TestDependenciesRefused(t *testing.T) {
 	s := newChartServer(t)
-	s.publish(t, newChart("remote", "1.0.0"))
+	s.Publish(newChart("remote", "1.0.0"))
 	client := s.indexed(t)
 	none := errors.New("no such repository")
 	o := Options{Limits: DefaultLimits, Repository: func(_ context.Context, url string) (Repository, error) {

@@ -4,134 +4,35 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
-	repo "helm.sh/helm/v4/pkg/repo/v1"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// newChart returns a chart with a template and values.
-func newChart(name, version string, dependencies ...*chart.Chart) *chart.Chart {
-	file := func(name, text string) *common.File {
-		return &common.File{Name: name, Data: []byte(text), ModTime: epoch}
-	}
-	c := &chart.Chart{
-		Metadata:  &chart.Metadata{APIVersion: "v2", Name: name, Version: version},
-		Templates: []*common.File{file("templates/config.yaml", "kind: ConfigMap\n")},
-		Raw:       []*common.File{file("values.yaml", "color: red\nsize: {w: 1, h: 2}\n")},
-		Files:     []*common.File{file("values-prod.yaml", "size: {w: 9}\n")},
-	}
-	c.SetDependencies(dependencies...)
-	return c
-}
+var newChart = testenv.NewChart
 
-// packaged packages a chart with Helm's packager.
-func packaged(t *testing.T, c *chart.Chart) []byte {
-	t.Helper()
-	file, err := chartutil.Save(c, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
+func packaged(t *testing.T, c *chart.Chart) []byte { return testenv.Package(t, c) }
 
 // chartServer is a chart repository over HTTPS that wants a login.
-type chartServer struct {
-	*httptest.Server
-	dir string
+type chartServer struct{ *testenv.Helm }
 
-	mu   sync.Mutex
-	seen []string // method, path, and what came of it
-}
+const user, password = testenv.HelmUser, testenv.HelmPassword
 
-const user, password = "user", "pa55"
+func newChartServer(t *testing.T) chartServer { return chartServer{testenv.NewHelm(t)} }
 
-func newChartServer(t *testing.T) *chartServer {
-	s := &chartServer{dir: t.TempDir()}
-	files := http.FileServer(http.Dir(s.dir))
-	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		if u, p, _ := r.BasicAuth(); u != user || p != password {
-			status.WriteHeader(http.StatusUnauthorized)
-		} else {
-			files.ServeHTTP(status, r)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.seen = append(s.seen, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), status.status))
-	}))
-	t.Cleanup(s.Close)
-	return s
-}
-
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// requests returns what was asked since the last call.
-func (s *chartServer) requests() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen := s.seen
-	s.seen = nil
-	return seen
-}
-
-// publish packages charts and makes an index of all of them with Helm's indexer.
-func (s *chartServer) publish(t *testing.T, charts ...*chart.Chart) {
-	t.Helper()
-	for _, c := range charts {
-		if _, err := chartutil.Save(c, s.dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	index, err := repo.IndexDirectory(s.dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := index.WriteFile(filepath.Join(s.dir, "index.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// write puts a file beside the charts.
-func (s *chartServer) write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (s *chartServer) client() *HTTP {
-	return &HTTP{URL: s.URL, Username: user, Password: password, Transport: s.Client().Transport, Limits: DefaultLimits}
+func (s chartServer) client() *HTTP {
+	return &HTTP{URL: s.URL, Username: user, Password: password, Transport: s.Transport(), Limits: DefaultLimits}
 }
 
 // indexed returns a client that has the index.
-func (s *chartServer) indexed(t *testing.T) *HTTP {
+func (s chartServer) indexed(t *testing.T) *HTTP {
 	t.Helper()
 	h := s.client()
 	f, err := h.FetchIndex(t.Context(), Validators{})

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -94,7 +95,19 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 		return nil, fault.New(sourcev1.IndexationFailedReason, "cannot fetch the index of %s", fault.RedactURL(h.URL)).Because(err).
 			WithHint("An index of more than the limit needs a larger --helm-index-max-size")
 	}
-	return &IndexFile{file, digest, Validators{resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")}}, nil
+	return &IndexFile{file, digest, validators(resp)}, nil
+}
+
+// validators are what the next request may ask with. A time of change that is not in the past of the answer does not tell
+// whether the file changed again in the same second (RFC 9110, 8.8.2.2).
+func validators(resp *http.Response) Validators {
+	v := Validators{ETag: resp.Header.Get("ETag")}
+	modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
+	answered, dateErr := http.ParseTime(resp.Header.Get("Date"))
+	if err == nil && dateErr == nil && answered.Sub(modified) >= 2*time.Second {
+		v.LastModified = resp.Header.Get("Last-Modified")
+	}
+	return v
 }
 
 // Parse reads the fetched index.

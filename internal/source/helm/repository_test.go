@@ -17,19 +17,19 @@ import (
 
 func TestUnchangedIndexCostsOneConditionalRequest(t *testing.T) {
 	s := newChartServer(t)
-	s.publish(t, newChart("app", "1.0.0"))
+	s.Publish(newChart("app", "1.0.0"))
 	h := s.client()
 	first, err := h.FetchIndex(t.Context(), Validators{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	s.requests()
+	s.Requests()
 	again, err := h.FetchIndex(t.Context(), first.Validators)
 	if err != nil || again != nil {
 		t.Fatalf("an unchanged index was fetched: %v, %v", again, err)
 	}
-	if got := s.requests(); !slices.Equal(got, []string{"GET /index.yaml 304"}) {
+	if got := s.Requests(); !slices.Equal(got, []string{"GET /index.yaml 304"}) {
 		t.Fatalf("requests: %q", got)
 	}
 	if _, err := os.Stat(first.Name()); !errors.Is(err, os.ErrNotExist) {
@@ -37,9 +37,29 @@ func TestUnchangedIndexCostsOneConditionalRequest(t *testing.T) {
 	}
 }
 
+func TestValidators(t *testing.T) {
+	const at, soon, later = "Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:00:01 GMT", "Sat, 21 Nov 2026 10:00:02 GMT"
+	for _, test := range []struct {
+		etag, modified, date string
+		want                 Validators
+	}{
+		{`"x"`, at, later, Validators{`"x"`, at}},
+		{`"x"`, at, soon, Validators{ETag: `"x"`}},
+		{"", at, later, Validators{LastModified: at}},
+		{"", at, at, Validators{}}, // it may change again in that second
+		{"", at, "", Validators{}},
+		{"", "yesterday", later, Validators{}},
+	} {
+		got := validators(&http.Response{Header: http.Header{"Etag": {test.etag}, "Last-Modified": {test.modified}, "Date": {test.date}}})
+		if got != test.want {
+			t.Errorf("%+v: %+v", test, got)
+		}
+	}
+}
+
 func TestPull(t *testing.T) {
 	s := newChartServer(t)
-	s.publish(t, newChart("app", "1.0.0"), newChart("app", "1.1.0"))
+	s.Publish(newChart("app", "1.0.0"), newChart("app", "1.1.0"))
 	h := s.indexed(t)
 	o, err := h.Find(t.Context(), "app", "1.x")
 	if err != nil || o.Version != "1.1.0" || o.URL != s.URL+"/app-1.1.0.tgz" {
@@ -80,7 +100,7 @@ func TestFetchIndexFails(t *testing.T) {
 	_, err := h.FetchIndex(t.Context(), Validators{})
 	wants(t, err, "IndexationFailed", "404")
 
-	s.write(t, "index.yaml", strings.Repeat("x", 2000))
+	s.Write("index.yaml", []byte(strings.Repeat("x", 2000)))
 	h.Limits.Index = 1000
 	_, err = h.FetchIndex(t.Context(), Validators{})
 	wants(t, err, "IndexationFailed", "more than 1000 bytes")
@@ -106,7 +126,7 @@ func TestFetchIndexFails(t *testing.T) {
 
 	secret := s.client()
 	secret.URL = strings.Replace(s.URL, "https://", "https://who:s3cret@", 1) + "/?token=s3cret"
-	s.Close()
+	s.Stop()
 	_, err = secret.FetchIndex(t.Context(), Validators{})
 	wants(t, err, "IndexationFailed", "cannot fetch the index")
 }
@@ -124,7 +144,7 @@ func TestCredentialsStayHome(t *testing.T) {
 	}))
 	defer other.Close()
 	s := newChartServer(t)
-	s.write(t, "index.yaml", "apiVersion: v1\nentries:\n  app:\n  - {version: 1.0.0, urls: ["+other.URL+"/app.tgz]}\n")
+	s.Write("index.yaml", []byte("apiVersion: v1\nentries:\n  app:\n  - {version: 1.0.0, urls: ["+other.URL+"/app.tgz]}\n"))
 	h := s.indexed(t)
 	for _, pass := range []bool{false, true} {
 		h.PassCredentials = pass

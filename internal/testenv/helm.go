@@ -1,0 +1,140 @@
+package testenv
+
+import (
+	"crypto/sha256"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	repo "helm.sh/helm/v4/pkg/repo/v1"
+)
+
+// The login that a Helm repository wants.
+const (
+	HelmUser     = "user"
+	HelmPassword = "pa55"
+)
+
+// Helm is a chart repository over HTTPS that wants a login. Its index is made by Helm, and its files are served with validators.
+type Helm struct {
+	tb     testing.TB
+	URL    string
+	CA     []byte // PEM of its authority
+	Dir    string // of the files
+	server *httptest.Server
+
+	mu   sync.Mutex
+	seen []string
+}
+
+// NewHelm starts an empty repository.
+func NewHelm(tb testing.TB) *Helm {
+	h := &Helm{tb: tb, Dir: tb.TempDir()}
+	h.server = httptest.NewTLSServer(http.HandlerFunc(h.serve))
+	tb.Cleanup(h.server.Close)
+	h.URL = h.server.URL
+	h.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})
+	return h
+}
+
+func (h *Helm) serve(w http.ResponseWriter, r *http.Request) {
+	answer := &statusWriter{w, http.StatusOK}
+	if user, password, _ := r.BasicAuth(); user != HelmUser || password != HelmPassword {
+		answer.WriteHeader(http.StatusUnauthorized)
+	} else {
+		if content, err := os.ReadFile(filepath.Join(h.Dir, filepath.Base(r.URL.Path))); err == nil {
+			answer.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content))))
+		}
+		http.FileServer(http.Dir(h.Dir)).ServeHTTP(answer, r)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = append(h.seen, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), answer.status))
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Requests returns what was asked since the last call: method, path and status.
+func (h *Helm) Requests() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := h.seen
+	h.seen = nil
+	return seen
+}
+
+// Transport trusts the repository's certificate.
+func (h *Helm) Transport() http.RoundTripper { return h.server.Client().Transport }
+
+// Stop ends the server, as an outage would.
+func (h *Helm) Stop() { h.server.Close() }
+
+// Publish packages charts beside the ones before, and indexes them all.
+func (h *Helm) Publish(charts ...*chart.Chart) {
+	h.tb.Helper()
+	for _, c := range charts {
+		if _, err := chartutil.Save(c, h.Dir); err != nil {
+			h.tb.Fatal(err)
+		}
+	}
+	index, err := repo.IndexDirectory(h.Dir, "")
+	if err == nil {
+		err = index.WriteFile(filepath.Join(h.Dir, "index.yaml"), 0o600)
+	}
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// Write puts a file beside the charts.
+func (h *Helm) Write(name string, content []byte) {
+	h.tb.Helper()
+	if err := os.WriteFile(filepath.Join(h.Dir, name), content, 0o600); err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// NewChart returns a chart with a template, values, and other values in values-prod.yaml.
+func NewChart(name, version string, dependencies ...*chart.Chart) *chart.Chart {
+	file := func(name, text string) *common.File {
+		return &common.File{Name: name, Data: []byte(text), ModTime: time.Unix(0, 0)}
+	}
+	c := &chart.Chart{
+		Metadata:  &chart.Metadata{APIVersion: "v2", Name: name, Version: version},
+		Templates: []*common.File{file("templates/config.yaml", "kind: ConfigMap\n")},
+		Raw:       []*common.File{file("values.yaml", "color: red\nsize: {w: 1, h: 2}\n")},
+		Files:     []*common.File{file("values-prod.yaml", "size: {w: 9}\n")},
+	}
+	c.SetDependencies(dependencies...)
+	return c
+}
+
+// Package packages a chart with Helm's packager.
+func Package(tb testing.TB, c *chart.Chart) []byte {
+	tb.Helper()
+	dir := tb.TempDir()
+	file, err := chartutil.Save(c, dir)
+	data, readErr := os.ReadFile(file)
+	if err := errors.Join(err, readErr); err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}

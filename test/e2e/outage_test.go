@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// line is the network to a server: what goes over it can be cut.
+type line struct {
+	net.Listener
+	to string
+
+	mu   sync.Mutex
+	cut  bool
+	open map[net.Conn]bool
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{Listener: listener, to: to, open: map[net.Conn]bool{}}
+	t.Cleanup(func() { l.Listener.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			go l.carry(c)
+		}
+	}()
+	return l
+}
+
+func (l *line) address() string { return l.Addr().String() }
+
+func (l *line) carry(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial("tcp", l.to)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	if !l.note(from, to) {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(to, from) // until either side closes
+		to.Close()
+	}()
+	_, _ = io.Copy(from, to)
+}
+
+// note takes a connection in, unless the line is cut.
+func (l *line) note(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range conns {
+		l.open[c] = true
+	}
+	return !l.cut
+}
+
+// set cuts the line, and what is open over it, or mends it.
+func (l *line) set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	for c := range l.open {
+		c.Close()
+		delete(l.open, c)
+	}
+}
+
+// charts is a Helm repository of one chart.
+type charts struct {
+	mu    sync.Mutex
+	files map[string][]byte
+}
+
+func (c *charts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, ok := c.files[r.URL.Path]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = w.Write(b) // the client may be gone
+}
+
+func (c *charts) publish(t *testing.T, version string) {
+	t.Helper()
+	data := archive(t, "web/Chart.yaml", "apiVersion: v2\nname: web\nversion: "+version+"\n")
+	sum := sha256.Sum256(data)
+	index := fmt.Sprintf("apiVersion: v1\nentries:\n  web:\n  - {apiVersion: v2, name: web, version: %s, digest: %s, urls: [web-%s.tgz]}\n", version, hex.EncodeToString(sum[:]), version)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.files = map[string][]byte{"/index.yaml": []byte(index), "/web-" + version + ".tgz": data}
+}
+
+func archive(t *testing.T, name, content string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg})
+	_, writeErr := io.WriteString(w, content)
+	if err := errors.Join(err, writeErr, w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestSourcesOutliveTheirNetwork takes the network away from under each kind and gives it back: the artifact keeps being
+// served, the condition says what is wrong, and what came meanwhile is fetched by itself.
+func TestSourcesOutliveTheirNetwork(t *testing.T) {
+	sluice, err := testenv.Binary("sluice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, namespace := testenv.Kubeconfig(t), testenv.Namespace(t)
+	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+		t.Fatalf("install: %v\n%s", err, out)
+	}
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	git, registry, s3, helm := testenv.NewGit(t), testenv.NewRegistry(t), testenv.NewS3(t), &charts{}
+	web := httptest.NewServer(helm)
+	t.Cleanup(web.Close)
+	publish := func(n string) {
+		git.Commit("app", map[string]string{"a.txt": n})
+		registry.Push("app", "latest", nil, v1.Layer(static.NewLayer(archive(t, "a.txt", n), types.OCILayer)))
+		s3.Put("app", map[string]string{"a.txt": n})
+		helm.publish(t, n+".0.0")
+	}
+	s3.MakeBucket("app")
+	publish("1")
+	lines := map[string]*line{}
+	for name, url := range map[string]string{"git": git.URL, "registry": registry.URL, "s3": s3.URL, "helm": web.URL} {
+		_, host, _ := strings.Cut(url, "://")
+		lines[name] = newLine(t, host)
+	}
+
+	object := metav1.ObjectMeta{Namespace: namespace, Name: "app"}
+	second := metav1.Duration{Duration: time.Second}
+	sources := []source.Object{
+		&sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
+			URL: "http://" + lines["git"].address() + "/app", Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
+		&sourcev1.OCIRepository{ObjectMeta: object, Spec: sourcev1.OCIRepositorySpec{
+			URL: "oci://" + lines["registry"].address() + "/app", Interval: second, Insecure: true}},
+		&sourcev1.HelmRepository{ObjectMeta: object, Spec: sourcev1.HelmRepositorySpec{
+			URL: "http://" + lines["helm"].address(), Interval: second}},
+		&sourcev1.Bucket{ObjectMeta: object, Spec: sourcev1.BucketSpec{
+			BucketName: "app", Endpoint: lines["s3"].address(), Insecure: true, Interval: second, SecretRef: &meta.LocalObjectReference{Name: "s3"}}},
+		&sourcev1.HelmChart{ObjectMeta: object, Spec: sourcev1.HelmChartSpec{
+			Chart: "web", Interval: second, SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository", Name: "app"}}},
+	}
+	objects := []client.Object{&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s3"},
+		StringData: map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": testenv.S3SecretKey},
+	}}
+	for _, o := range sources {
+		objects = append(objects, o)
+	}
+	for _, o := range objects {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	process := controller(t, sluice, kubeconfig, namespace, t.TempDir())
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM) // the test is over
+		_ = process.Wait()
+	})
+
+	first := map[string]string{}
+	for _, o := range sources {
+		stored(t, c, o, "")
+		first[kindOf(o)] = o.GetArtifact().Digest
+	}
+	for _, l := range lines {
+		l.set(true)
+	}
+	for _, o := range sources[:4] { // the chart needs no network while its repository's index is as it was
+		testenv.Eventually(t, kindOf(o)+" says that it cannot fetch", func() error {
+			if err := c.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+			conditions := o.CommonStatus().Conditions
+			if !apimeta.IsStatusConditionTrue(conditions, sourcev1.FetchFailedCondition) || !apimeta.IsStatusConditionFalse(conditions, reconcile.TypeReady) {
+				return fmt.Errorf("%+v", conditions)
+			}
+			return nil
+		})
+	}
+	for _, o := range sources {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		served(t, o, first[kindOf(o)])
+	}
+
+	publish("2")
+	for _, l := range lines {
+		l.set(false)
+	}
+	for _, o := range sources {
+		stored(t, c, o, first[kindOf(o)])
+		served(t, o, o.GetArtifact().Digest)
+	}
+}
+
+func kindOf(o source.Object) string { return strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.") }
+
+// stored waits until a source is Ready with an artifact that is not the one with the former digest.
+func stored(t *testing.T, c client.Client, o source.Object, former string) {
+	t.Helper()
+	testenv.Eventually(t, kindOf(o)+" has stored an artifact", func() error {
+		if err := c.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if !reconcile.IsReady(o) || o.GetArtifact() == nil || o.GetArtifact().Digest == former {
+			return fmt.Errorf("%+v", o.CommonStatus().Conditions)
+		}
+		return nil
+	})
+}
+
+// served checks that the artifact is the one with the digest, and is served whole.
+func served(t *testing.T, o source.Object, digest string) {
+	t.Helper()
+	a := o.GetArtifact()
+	if a == nil || a.Digest != digest {
+		t.Fatalf("%s lost its artifact: %+v", kindOf(o), a)
+	}
+	resp, err := http.Get(a.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, resp.Body); err != nil || "sha256:"+hex.EncodeToString(h.Sum(nil)) != digest {
+		t.Errorf("%s: what is served at %s is not the artifact: status %d, %v", kindOf(o), a.URL, resp.StatusCode, err)
+	}
+}
