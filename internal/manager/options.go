@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,6 +35,7 @@ type Options struct {
 	RetentionTTL   time.Duration
 	RetentionCount int
 	HelmLimits     helm.Limits
+	Artifacts      ArtifactOptions
 	Backend        artifact.S3Options
 
 	MetricsAddr string
@@ -88,7 +90,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
-	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once")
+	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
@@ -109,6 +111,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", 30*time.Second, "how long the leader tries to renew")
 	f.DurationVar(&o.RetryPeriod, "leader-election-retry-period", 5*time.Second, "wait between tries for the lease")
 	f.BoolVar(&o.LeaderReleaseOnStop, "leader-election-release-on-cancel", true, "give up the lease on a clean stop")
+	o.Artifacts.bindFlags(f)
 	ignored(f)
 }
 
@@ -144,6 +147,9 @@ func (o *Options) validate() error {
 			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)
 		}
 	}
+	if (o.Artifacts.TLSCertFile == "") != (o.Artifacts.TLSKeyFile == "") {
+		return fmt.Errorf("--storage-tls-cert-file and --storage-tls-key-file go together: set both or none")
+	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
@@ -156,6 +162,11 @@ func (o *Options) strictSubstitutions() bool {
 		return strict
 	}
 	return o.StrictSubstitutions
+}
+
+// requestsPerHost leaves workers to the other hosts when one hangs.
+func (o *Options) requestsPerHost() int {
+	return max(1, min(cmp.Or(o.RequestsPerHost, egress.DefaultPerHost), o.Concurrent*3/4))
 }
 
 func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }
