@@ -7,6 +7,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -278,6 +281,48 @@ func TestOCILogins(t *testing.T) {
 		} else {
 			s.fails(&sourcev1.OCIRepository{}, name, c.reason, c.says)
 		}
+	}
+}
+
+func TestOCIThroughAProxy(t *testing.T) {
+	s, r := newSystem(t), testenv.NewRegistry(t)
+	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}), ociContent))
+	var passed atomic.Int64
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+		if p.In.Header.Get("Proxy-Authorization") == "Basic "+base64.StdEncoding.EncodeToString([]byte("me:secret")) && p.In.URL.Host == r.Host {
+			passed.Add(1)
+		}
+	}})
+	t.Cleanup(proxy.Close)
+	s.secret("proxy", map[string]string{"address": proxy.URL, "username": "me", "password": "secret"})
+	s.ociSource(r, "app", func(o *sourcev1.OCIRepositorySpec) { o.ProxySecretRef = &meta.LocalObjectReference{Name: "proxy"} })
+	s.ociReady("app", digest)
+	if got, all := passed.Load(), r.Stats()["GET ping"]+r.Stats()["HEAD manifests"]+r.Stats()["GET manifests"]+r.Stats()["GET blobs"]; got == 0 || got > all {
+		t.Errorf("%d requests went through the proxy, of %d", got, all)
+	}
+}
+
+func TestOCIBadLayersLeaveTheLastArtifact(t *testing.T) {
+	s, r := newSystem(t), testenv.NewRegistry(t)
+	good := archive(t, map[string]string{"a.yaml": cm("a", "1")})
+	first := r.Push("app", "latest", nil, static.NewLayer(good, ociContent))
+	s.ociSource(r, "app")
+	kept := s.ociReady("app", first).Status.Artifact
+	for what, layer := range map[string][]byte{
+		"truncated": good[:len(good)-20], "leads out": archive(t, map[string]string{"../a.yaml": "a"}), "no archive": []byte("text"),
+	} {
+		t.Log(what)
+		r.Push("app", "latest", map[string]string{"what": what}, static.NewLayer(layer, ociContent))
+		s.annotate(&sourcev1.OCIRepository{}, "app")
+		o := &sourcev1.OCIRepository{}
+		s.fails(o, "app", "OCIArtifactLayerOperationFailed", "cannot be extracted")
+		if diff := cmp.Diff(kept, o.Status.Artifact); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+		s.served(kept)
+		again := r.Push("app", "latest", nil, static.NewLayer(good, ociContent))
+		s.annotate(&sourcev1.OCIRepository{}, "app")
+		s.ociReady("app", again)
 	}
 }
 

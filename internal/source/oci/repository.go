@@ -180,22 +180,21 @@ func failed(err error, format string, args ...any) error {
 	var network *url.Error
 	switch {
 	case errors.As(err, &answer):
-		f.Because(answer)
+		f.Err = answer
 		switch answer.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			f.Reason = meta.AuthenticationFailedReason
-			f.WithHint("Check the login, and what it may do. Some registries answer so for what is not there")
+			f.Hint = "Check the login, and what it may do. Some registries answer so for what is not there"
 		case http.StatusNotFound:
-			f.WithHint("Check the URL and the reference")
+			f.Hint = "Check the URL and the reference"
 		}
 	case errors.As(err, &network):
-		f.Because(network.Err) // without the URL: it may hold the signature of a redirect
+		f.Err = network.Err // without the URL: it may hold the signature of a redirect
 	default:
-		f.Because(err)
+		f.Err = err
 	}
 	if cause := fault.As(f.Err); cause != nil {
-		f.After(cause.RetryAfter)
-		f.Terminal = cause.Terminal
+		f.RetryAfter, f.Terminal = cause.RetryAfter, cause.Terminal
 		if cause.Reason != "" {
 			f.Reason = cause.Reason
 		}

@@ -78,7 +78,7 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 	if err != nil {
 		f := fault.New(Reason, "cannot verify '%s' with notation", image.Name()).Because(plain(err))
 		if limited := fault.As(err); limited != nil {
-			f.After(limited.RetryAfter)
+			f.RetryAfter = limited.RetryAfter
 		}
 		return "", f
 	}

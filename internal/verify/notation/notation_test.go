@@ -77,7 +77,7 @@ func TestSignaturesExpire(t *testing.T) {
 	testenv.Eventually(t, "the signature expires", func() error {
 		_, err := v.Verify(t.Context(), to.Image, to.Access...)
 		if err == nil || !strings.Contains(err.Error(), "expired") {
-			return fmt.Errorf("got %v", err)
+			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})

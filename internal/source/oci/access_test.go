@@ -1,0 +1,185 @@
+package oci
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestParseURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"oci://ghcr.io/team/app":             "ghcr.io/team/app",
+		"oci://registry/app":                 "registry/app",
+		"oci://127.0.0.1:5000/a/b/c":         "127.0.0.1:5000/a/b/c",
+		"oci://docker.io/library/alpine":     "index.docker.io/library/alpine",
+		"oci://ghcr.io/team/app:v1":          "",
+		"oci://ghcr.io/team/app@sha256:0":    "",
+		"oci://ghcr.io/":                     "",
+		"oci://ghcr.io":                      "",
+		"oci:///app":                         "",
+		"oci://me:secret@ghcr.io/app":        "",
+		"oci://ghcr.io/app?tag=v1":           "",
+		"https://ghcr.io/team/app":           "",
+		"oci://ghcr.io/../secret":            "",
+		"oci://ghcr.io/a%2f..%2fb":           "",
+		"oci://%zz/a":                        "",
+		"oci://ghcr.io/Team/App":             "",
+		"oci://[::1]:5000/app":               "[::1]:5000/app",
+		"oci://169.254.169.254:99999999/app": "",
+	} {
+		got, err := ParseURL(raw, false)
+		if err != nil {
+			wants(t, err, "URLInvalid", "oci://host/path")
+			if strings.Contains(err.Error(), "secret@") {
+				t.Errorf("%s: the error tells the password", raw)
+			}
+		}
+		if (want == "") != (err != nil) || err == nil && got.Name() != want {
+			t.Errorf("%s: got %s and %v, want %q", raw, got, err, want)
+		}
+	}
+}
+
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password", "secret")
+	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
+	anonymous := r.Transport()
+	anonymous.TLSClientConfig.Certificates = nil
+	for what, c := range map[string]struct {
+		a      Access
+		reason string
+		says   string
+	}{
+		"the login and the certificate": {Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "", ""},
+		"no login":                      {Access{Transport: r.Transport()}, "AuthenticationFailed", "Check the login"},
+		"a wrong login":                 {Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, "AuthenticationFailed", "Check the login"},
+		"no client certificate":         {Access{Transport: anonymous, Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate required"},
+		"an authority that is unknown":  {Access{Transport: http.DefaultTransport, Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			repo, err := Open(r.OCI+"/app", c.a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = repo.Resolve(t.Context(), Reference{})
+			if c.reason == "" && err == nil {
+				return
+			}
+			wants(t, err, c.reason, c.says)
+			if secret := base64.StdEncoding.EncodeToString([]byte("me:secret")); strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), ":secret") {
+				t.Errorf("the error tells the login: %v", err)
+			}
+		})
+	}
+}
+
+func TestPlainHTTPIsRefusedUnlessAllowed(t *testing.T) {
+	t.Parallel()
+	r := testenv.NewRegistry(t)
+	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
+	repo, err := Open(r.OCI+"/app", Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.Stats()["requests"]
+	if _, err := repo.Resolve(t.Context(), Reference{}); err == nil {
+		t.Fatal("a registry without TLS was asked")
+	}
+	if after := r.Stats()["requests"]; after != before {
+		t.Errorf("%d requests were sent in the open", after-before)
+	}
+}
+
+func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
+	for what, answer := range map[string]http.HandlerFunc{
+		"a manifest without end": func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "manifests") {
+				w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+				forever(w)
+			}
+		},
+		"tags without end": func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "tags") {
+				_, _ = io.WriteString(w, `{"tags":["`)
+				forever(w)
+			}
+		},
+		"pages of tags without end": func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "tags") {
+				w.Header().Set("Link", `</v2/app/tags/list?n=1000>; rel="next"`)
+				_, _ = io.WriteString(w, `{"tags":[`+strings.Repeat(`"1.0.0",`, 9999)+`"1.0.0"]}`)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			server := httptest.NewServer(answer)
+			defer server.Close()
+			repo, err := Open(strings.Replace(server.URL, "http", "oci", 1)+"/app", Access{Transport: http.DefaultTransport, Insecure: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref := Reference{SemVer: "*"}
+			if strings.Contains(what, "manifest") {
+				_, err = repo.Pull(t.Context(), v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)})
+			} else {
+				_, err = repo.Resolve(t.Context(), ref)
+			}
+			if fault.As(err) == nil {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func forever(w io.Writer) {
+	chunk := bytes.Repeat([]byte("a"), 1<<20)
+	for err := error(nil); err == nil; {
+		_, err = w.Write(chunk)
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	for _, seed := range []string{"oci://ghcr.io/team/app", "oci://[::1]:5000/a", "oci://a/b:c", "oci://a@b/c?d#e", "https://a"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		repo, err := ParseURL(raw, false)
+		if err != nil {
+			return
+		}
+		again, err := ParseURL(Scheme+repo.Name(), false)
+		if err != nil || again.Name() != repo.Name() || strings.ContainsAny(repo.Name(), "@?# \\%") || strings.Contains(repo.Name(), "..") {
+			t.Errorf("%q became %q, and that %q (%v)", raw, repo.Name(), again.Name(), err)
+		}
+	})
+}
+
+func FuzzHighest(f *testing.F) {
+	f.Add("1.0.0 v2 latest", ">=1", "")
+	f.Add("1.0.0-dev", ">=1-0", "-dev$")
+	f.Fuzz(func(t *testing.T, tags, versions, filter string) {
+		all := strings.Fields(tags)
+		got, err := Highest(all, versions, filter)
+		if err == nil && !slices.Contains(all, got) {
+			t.Errorf("%q is none of %q", got, all)
+		}
+		if err != nil && fault.As(err) == nil {
+			t.Errorf("%v is no fault", err)
+		}
+	})
+}
