@@ -2,9 +2,11 @@ package testenv
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,14 +54,26 @@ func (h *Helm) serve(w http.ResponseWriter, r *http.Request) {
 	if user, password, _ := r.BasicAuth(); user != HelmUser || password != HelmPassword {
 		answer.WriteHeader(http.StatusUnauthorized)
 	} else {
-		if content, err := os.ReadFile(filepath.Join(h.Dir, filepath.Base(r.URL.Path))); err == nil {
-			answer.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content))))
-		}
+		answer.Header().Set("ETag", etag(filepath.Join(h.Dir, filepath.Base(r.URL.Path))))
 		http.FileServer(http.Dir(h.Dir)).ServeHTTP(answer, r)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = append(h.seen, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), answer.status))
+}
+
+// etag is that of a file's content; empty if it cannot be read.
+func etag(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() // only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%q", hex.EncodeToString(sum.Sum(nil)))
 }
 
 type statusWriter struct {
