@@ -128,10 +128,12 @@ func (h *Helm) Write(name string, content []byte) {
 
 // NewChart returns a chart with a template, values, and other values in values-prod.yaml.
 func NewChart(name, version string, dependencies ...*chart.Chart) *chart.Chart {
+	made := time.Unix(0, 0) // always, so that it packages to the same bytes
 	file := func(name, text string) *common.File {
-		return &common.File{Name: name, Data: []byte(text), ModTime: time.Unix(0, 0)}
+		return &common.File{Name: name, Data: []byte(text), ModTime: made}
 	}
 	c := &chart.Chart{
+		ModTime:   made,
 		Metadata:  &chart.Metadata{APIVersion: "v2", Name: name, Version: version},
 		Templates: []*common.File{file("templates/config.yaml", "kind: ConfigMap\n")},
 		Raw:       []*common.File{file("values.yaml", "color: red\nsize: {w: 1, h: 2}\n")},
