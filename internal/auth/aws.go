@@ -30,11 +30,12 @@ const (
 	publicECR       = "public.ecr.aws"
 	publicECRRegion = "us-east-1" // the one region that gives tokens of the public registry
 	maxSessionName  = 64
+	awsRegion       = `[a-z]{2,4}(?:-[a-z]+)+-[0-9]` // and not the name of a service, whose hosts have names that customers choose
 )
 
 var (
-	ecrHost        = regexp.MustCompile(`^\d{12}\.dkr[.-]ecr(-fips)?\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn)$`)
-	codeCommitHost = regexp.MustCompile(`^git-codecommit(-fips)?\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
+	ecrHost        = regexp.MustCompile(`^\d{12}\.dkr[.-]ecr(-fips)?\.(` + awsRegion + `)\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn)$`)
+	codeCommitHost = regexp.MustCompile(`^git-codecommit(-fips)?\.(` + awsRegion + `)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
 )
 
 // AWS returns credentials, such as for S3 and KMS of a region; they renew themselves. The error is a fault.

@@ -144,9 +144,10 @@ func TestTokensGoToBucketsOfTheirCloudOnly(t *testing.T) {
 	t.Parallel()
 	for endpoint, provider := range map[string]string{
 		"https://team.blob.core.windows.net": Azure, "https://Team.blob.core.windows.net/": Azure, "https://team.z01.blob.storage.azure.net": Azure,
-		"storage.googleapis.com": GCP, "https://storage.googleapis.com": GCP, "minio.example.com:9000": AWS, "http://minio": "generic",
+		"storage.googleapis.com": GCP, "https://storage.googleapis.com": GCP, "storage-x.p.googleapis.com": GCP,
+		"https://sts.eu-west-1.amazonaws.com": AWS, "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com": AWS, "https://sts.amazonaws.com": AWS,
 	} {
-		if err := CheckBucket(provider, endpoint, false); err != nil {
+		if err := CheckEndpoint(provider, endpoint, false); err != nil {
 			t.Errorf("%s of %s: %v", endpoint, provider, err)
 		}
 	}
@@ -154,8 +155,10 @@ func TestTokensGoToBucketsOfTheirCloudOnly(t *testing.T) {
 		"https://evil.com": Azure, "https://team.blob.core.windows.net.evil.com": Azure, "http://team.blob.core.windows.net": Azure,
 		"https://team.blob.core.windows.net@evil.com": Azure, "https://evil.com/team.blob.core.windows.net": Azure, "": Azure,
 		"evil.com": GCP, "storage.googleapis.com.evil.com": GCP, "storage.googleapis.com@evil.com": GCP, "evilgoogleapis.com": GCP, "http://storage.googleapis.com": GCP,
+		"https://evil.execute-api.us-east-1.amazonaws.com": AWS, "https://sts.s3.amazonaws.com": AWS, "https://evil.org": AWS,
 	} {
-		mustFail(t, CheckBucket(provider, endpoint, false), "gets no token", "spec.secretRef")
+		mustFail(t, CheckEndpoint(provider, endpoint, false), "gets no token", "spec.secretRef")
 	}
-	mustFail(t, CheckBucket(GCP, "storage.googleapis.com", true), "with TLS")
+	mustFail(t, CheckEndpoint(GCP, "storage.googleapis.com", true), "with TLS")
+	mustFail(t, CheckEndpoint("generic", "https://storage.googleapis.com", false), "no workload identity")
 }

@@ -31,25 +31,17 @@ func Git(rawURL string, data map[string][]byte) (GitCredentials, error) {
 	if u.Scheme == "ssh" {
 		return gitSSH(u, data)
 	}
-	c := GitCredentials{
-		Username:    string(data["username"]),
-		Password:    string(data["password"]),
-		BearerToken: string(data["bearerToken"]),
-		CA:          first(data, "ca.crt", "caFile"),
-		ClientCert:  first(data, "tls.crt", "certFile"),
-		ClientKey:   first(data, "tls.key", "keyFile"),
+	t, err := TLSFrom(data)
+	if err != nil {
+		return GitCredentials{}, err
 	}
+	c := GitCredentials{BearerToken: string(data["bearerToken"]), CA: t.CA, ClientCert: t.Cert, ClientKey: t.Key}
 	if c.BearerToken != "" {
-		c.Username, c.Password = "", ""
+		return c, nil
 	}
-	if (c.Username == "") != (c.Password == "") {
-		return c, fault.New(meta.AuthenticationFailedReason, "the Secret has only one of the keys username and password").
-			WithHint("Set both, or bearerToken")
-	}
-	if (len(c.ClientCert) == 0) != (len(c.ClientKey) == 0) {
-		return c, fault.New(meta.AuthenticationFailedReason, "the Secret has only one of the keys tls.crt and tls.key").WithHint("Set both")
-	}
-	return c, nil
+	basic, err := BasicFrom(data)
+	c.Username, c.Password = basic.Username, basic.Password
+	return c, err
 }
 
 func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {

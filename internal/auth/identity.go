@@ -171,25 +171,27 @@ func notOf(cloud, host, want string) error {
 		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
 }
 
-// bucketHosts are those that the tokens of a cloud may go to.
-var bucketHosts = map[string]struct {
+// tokenHosts are those that tokens of a cloud's workload identity may go to, when they are sent for a Bucket: those of its storage, and the
+// Security Token Service of AWS, whose storage wants no tokens.
+var tokenHosts = map[string]struct {
 	host *regexp.Regexp
 	want string
 }{
+	AWS:   {regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?sts(-fips)?(\.` + awsRegion + `)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu)$`), "https://sts.REGION.amazonaws.com"},
 	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
-	GCP:   {regexp.MustCompile(`^([a-z0-9-]+\.)*googleapis\.com$`), "storage.googleapis.com"},
+	GCP:   {regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`), "storage.googleapis.com"},
 }
 
-// CheckBucket refuses an endpoint to which a token of the cloud's workload identity must not go: one that is not the cloud's, or in plain
-// HTTP. Whoever reads it could use the token. Keys of AWS do not travel, so that there any endpoint does. The error is a fault.
-func CheckBucket(provider, endpoint string, insecure bool) error {
-	allowed, ok := bucketHosts[provider]
+// CheckEndpoint refuses an endpoint of a Bucket to which a token of the cloud's workload identity must not go: one that is not the cloud's,
+// or in plain HTTP. Whoever reads the token could use it. The error is a fault.
+func CheckEndpoint(provider, endpoint string, insecure bool) error {
+	allowed, ok := tokenHosts[provider]
 	if !ok {
-		return nil
+		return unknownProvider(provider)
 	}
 	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") || !allowed.host.MatchString(host) {
-		return fault.New(meta.AuthenticationFailedReason, "the endpoint %s gets no token of provider %s", host, provider).
-			WithHint("Write spec.endpoint as %s with TLS, or log in with a Secret in spec.secretRef", allowed.want).Final()
+		return authFault("the endpoint %s gets no token of provider %s", host, provider).
+			WithHint("Write the endpoint as %s with TLS, or log in with a Secret in spec.secretRef", allowed.want).Final()
 	}
 	return nil
 }

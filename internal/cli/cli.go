@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,7 @@ const (
 // app is what the commands share.
 type app struct {
 	in       *bufio.Reader
+	terminal *os.File // that in reads from; nil when it reads from something else
 	out, err *screen
 	flags    *genericclioptions.ConfigFlags
 	timeout  time.Duration
@@ -54,6 +56,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // Main runs a command line and returns the process's exit code. Results go to out, all else to errOut.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{in: bufio.NewReader(in), out: newScreen(out), err: newScreen(errOut), flags: genericclioptions.NewConfigFlags(true)}
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		a.terminal = f
+	}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)

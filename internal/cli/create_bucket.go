@@ -45,7 +45,7 @@ func (b *createBucket) make(_ context.Context, c *creation) (reconcile.Object, e
 		return nil, usagef("--access-key and --secret-key go together")
 	}
 	if b.accessKey != "" && b.secretRef == "" {
-		secretKey, err := c.private(b.secretKey)
+		secretKey, err := c.private("secret-key", b.secretKey)
 		if err != nil {
 			return nil, err
 		}

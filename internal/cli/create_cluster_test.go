@@ -172,7 +172,8 @@ func TestCreateUpdates(t *testing.T) {
 		wants(t, exitFailed, "the cluster refuses Secret", "type")
 }
 
-// TestCreateWaits runs the whole way with real controllers: over HTTP, and over SSH with the keys of a host that was asked.
+// TestCreateWaits runs the whole way with real controllers: over HTTP, over SSH with the keys of a host that was asked, and of
+// a bucket with a key that nobody sees.
 func TestCreateWaits(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
@@ -204,10 +205,17 @@ func TestCreateWaits(t *testing.T) {
 	}
 	create("", made).wants(t, exitFailed, "taking the key of Secret 'made'", "made' is not ready") // as the host knows another
 
+	s3 := testenv.NewS3(t)
+	s3.Put("deploy", map[string]string{"app.yaml": configMap + `"1"`})
+	objects := strings.Fields("create source bucket objects --bucket-name deploy --insecure --secret-key - -n " + namespace + " --kubeconfig " + testenv.Kubeconfig(t))
+	objects = append(objects, "--endpoint", s3.Endpoint, "--access-key", testenv.S3AccessKey)
+	runWith(t.Context(), testenv.S3SecretKey+"\n", objects...).wants(t, exitOK, "Secret '"+namespace+"/objects' created", "objects' is ready")
+
 	args := []string{"delete", "source", "git", "web", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}
 	runWith(t.Context(), "n\n", args...).wants(t, exitFailed, "GitRepository '"+namespace+"/web' and its artifact", "nothing was deleted")
 	runWith(t.Context(), "y\n", args...).wants(t, exitOK, "web' deleted")
 	runWith(t.Context(), "", args...).wants(t, exitFailed, "web' not found")
+	at(t, "delete", "source", "bucket", "objects", "--silent", "-n", namespace).wants(t, exitOK, "objects' deleted")
 	for _, name := range []string{"shell", "made"} {
 		at(t, "delete", "source", "git", name, "--silent", "-n", namespace).wants(t, exitOK, name+"' deleted")
 	}

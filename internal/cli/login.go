@@ -33,7 +33,7 @@ func (l *basicLogin) into(a *app, data map[string]string) error {
 	if l.username == "" || l.password == "" {
 		return usagef("--username and --password go together")
 	}
-	password, err := a.private(l.password)
+	password, err := a.private("password", l.password)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (l *gitLogin) overHTTP(_ context.Context, c *creation, _ *url.URL, data map
 	}
 	var err error
 	if l.bearerToken != "" {
-		if data["bearerToken"], err = c.private(l.bearerToken); err != nil {
+		if data["bearerToken"], err = c.private("bearer-token", l.bearerToken); err != nil {
 			return err
 		}
 	}
@@ -229,7 +229,7 @@ func (l *gitLogin) identity(c *creation, data map[string]string) error {
 			return err
 		}
 		if l.password != "" {
-			if data["password"], err = c.private(l.password); err != nil {
+			if data["password"], err = c.private("password", l.password); err != nil {
 				return err
 			}
 		}

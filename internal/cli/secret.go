@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -112,16 +114,26 @@ func (c *creation) give(kind corev1.SecretType, data map[string]string, readers 
 	return nil
 }
 
-// private returns the value of a flag that may be - for a line of standard input.
-func (a *app) private(value string) (string, error) {
+// private returns the value of a flag that may be - for a line of standard input, which a terminal does not show.
+func (a *app) private(flag, value string) (string, error) {
 	if value != "-" {
 		return value, nil
 	}
-	line, err := a.in.ReadString('\n')
-	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", fmt.Errorf("standard input holds no value for a flag that is -: %w", err)
+	var line string
+	var err error
+	if a.terminal != nil {
+		fmt.Fprintf(a.err, "--%s: ", flag)
+		var typed []byte
+		typed, err = term.ReadPassword(int(a.terminal.Fd()))
+		line = string(typed)
+		fmt.Fprintln(a.err)
+	} else {
+		line, err = a.in.ReadString('\n')
 	}
-	return line, nil
+	if line = strings.TrimRight(line, "\r\n"); line != "" {
+		return line, nil
+	}
+	return "", fmt.Errorf("standard input holds no value for --%s: %w", flag, cmp.Or(err, errors.New("the line is empty")))
 }
 
 // readFile reads the file that a flag names.

@@ -38,7 +38,7 @@ func (a accounts) Token(ctx context.Context, account types.NamespacedName, audie
 
 // newEgress makes the one way out of the process, and what turns workload identity into credentials by it.
 func newEgress(mgr ctrlmanager.Manager, o Options) (*egress.Policy, *auth.Identities, error) {
-	policy := &egress.Policy{PerHost: o.RequestsPerHost, RefuseLinkLocal: !o.AllowLinkLocal}
+	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal}
 	transport, err := policy.Transport(egress.Options{})
 	if err != nil {
 		return nil, nil, err

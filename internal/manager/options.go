@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -88,7 +89,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
-	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once")
+	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
@@ -156,6 +157,11 @@ func (o *Options) strictSubstitutions() bool {
 		return strict
 	}
 	return o.StrictSubstitutions
+}
+
+// requestsPerHost leaves workers to the other hosts when one hangs.
+func (o *Options) requestsPerHost() int {
+	return max(1, min(cmp.Or(o.RequestsPerHost, egress.DefaultPerHost), o.Concurrent*3/4))
 }
 
 func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }

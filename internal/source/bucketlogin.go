@@ -119,11 +119,9 @@ func (l BucketLogin) remote(ctx context.Context, a access) (bucket.Remote, error
 			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Region: a.Spec.Region, Insecure: a.Spec.Insecure, Keys: keys, Transport: transport,
 		})
 	case sourcev1.ProviderGCP:
-		tokens := l.googleTokens(a)
-		if a.Login != nil {
-			if tokens, err = bucket.ServiceAccountTokens(a.Login, transport); err != nil {
-				return nil, err
-			}
+		tokens, err := l.googleTokens(a, transport)
+		if err != nil {
+			return nil, err
 		}
 		return bucket.NewGCS(bucket.GCS{
 			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Insecure: a.Spec.Insecure, Tokens: tokens, Transport: transport,
@@ -188,7 +186,7 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 		}
 		return bucket.LDAPKeys(sts.Endpoint, login, transport), nil
 	}
-	role, token, err := l.webIdentity(ctx, a.Account)
+	role, token, err := l.webIdentity(ctx, a.Account, sts.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -197,9 +195,12 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 
 // webIdentity is the role on AWS that a service account has by its annotation, or this process by its environment, and the
 // token to show for it.
-func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName) (role string, token func(context.Context) (string, error), err error) {
+func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName, endpoint string) (role string, token func(context.Context) (string, error), err error) {
 	const annotation, audience = "eks.amazonaws.com/role-arn", "sts.amazonaws.com"
 	if account == nil {
+		if err := auth.CheckEndpoint(auth.AWS, endpoint, false); err != nil {
+			return "", nil, err
+		}
 		role, file := os.Getenv("AWS_ROLE_ARN"), os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")
 		if role == "" || file == "" {
 			return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts is set, but this process has no identity to show to it").
@@ -226,28 +227,41 @@ func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedN
 	}, nil
 }
 
-func (l BucketLogin) googleTokens(a access) bucket.Tokens {
+// googleTokens are those of the Secret, else those of the identity.
+func (l BucketLogin) googleTokens(a access, transport http.RoundTripper) (bucket.Tokens, error) {
+	if a.Login != nil {
+		return bucket.ServiceAccountTokens(a.Login, transport)
+	}
+	if err := auth.CheckEndpoint(auth.GCP, a.Spec.Endpoint, a.Spec.Insecure); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) (*oauth2.Token, error) {
 		source, err := l.Identities.GCP(ctx, a.Account, bucket.GCSReadOnly)
 		if err != nil {
 			return nil, err
 		}
 		return source.Token()
-	}
+	}, nil
 }
 
 // azureLogin is that of the Secret, else that of the identity. Where the process has none, the container is taken to be public.
 func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.RoundTripper) (bucket.AzureLogin, error) {
 	if a.Login != nil {
-		return bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
+		login, err := bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
+		if err == nil && login.Ambient {
+			err = auth.CheckEndpoint(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
+		}
+		return login, err
 	}
 	identity := azureIdentity{l.Identities, a.Account}
-	if a.Account == nil {
-		if _, err := identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}}); err != nil {
-			return bucket.AzureLogin{}, nil
-		}
+	err := auth.CheckEndpoint(auth.Azure, a.Spec.Endpoint, a.Spec.Insecure)
+	if err == nil {
+		_, err = identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}})
 	}
-	return bucket.AzureLogin{Token: identity}, nil
+	if err != nil && a.Account == nil {
+		return bucket.AzureLogin{}, nil
+	}
+	return bucket.AzureLogin{Token: identity}, err
 }
 
 // azureIdentity asks for the identity whenever a token is needed.

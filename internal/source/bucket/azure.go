@@ -32,6 +32,7 @@ type AzureLogin struct {
 	Token     azcore.TokenCredential
 	SharedKey *container.SharedKeyCredential
 	SAS       string // query of a shared access signature; it wins over that of the endpoint
+	Ambient   bool   // the token is that of the machine, not of the Secret: it must go to Azure only
 }
 
 type azure struct {

@@ -31,9 +31,10 @@ func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.Roun
 			&azidentity.ClientSecretCredentialOptions{ClientOptions: entra(data, transport), DisableInstanceDiscovery: has("authorityHost")})
 	case has("tenantId", "clientId", "clientCertificate"):
 		login.Token, err = certificateLogin(data, transport)
-	case has("clientId"):
+	case has("clientId"): // at the metadata server, which is link-local
+		login.Ambient = true
 		login.Token, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
-			ClientOptions: entra(data, transport), ID: azidentity.ClientID(data["clientId"]),
+			ClientOptions: entra(data, http.DefaultTransport), ID: azidentity.ClientID(data["clientId"]),
 		})
 	case has("accountKey"):
 		login.SharedKey, err = container.NewSharedKeyCredential(accountName(data, endpoint), string(data["accountKey"]))

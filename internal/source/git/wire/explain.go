@@ -3,8 +3,6 @@ package wire
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -101,7 +99,7 @@ func (r Remote) explain(ctx context.Context, err error, doing string) error {
 		return gitFault("%s from %s took too long", doing, where).WithHint("Check the network, or raise spec.timeout")
 	}
 	for _, kind := range []func(error, string, string) *fault.Fault{
-		explainStatus, explainLogin, explainTLS, explainAnswer, explainNetwork,
+		explainStatus, explainLogin, explainAnswer, explainNetwork,
 	} {
 		if f := kind(err, where, doing); f != nil {
 			f.What = r.withoutSecrets(f.What) // a remote may repeat what it was sent
@@ -159,30 +157,6 @@ func explainLogin(err error, where, _ string) *fault.Fault {
 	return nil
 }
 
-func explainTLS(err error, where, _ string) *fault.Fault {
-	var authority x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var remote *net.OpError
-	var record tls.RecordHeaderError
-	switch {
-	case errors.As(err, &authority):
-		return gitFault("the certificate of %s is signed by an unknown authority", host(where)).
-			WithHint("Add the authority's certificate as ca.crt to the Secret of spec.secretRef")
-	case errors.As(err, &name):
-		return gitFault("the certificate of %s is for another name", host(where)).Because(name).
-			WithHint("Use the host name of the certificate in spec.url")
-	case errors.As(err, &invalid):
-		return gitFault("the certificate of %s is not valid", host(where)).Because(invalid)
-	case errors.As(err, &remote) && remote.Op == "remote error":
-		return gitFault("%s refused the TLS connection", host(where)).Because(remote.Err).
-			WithHint("It may want a client certificate: tls.crt and tls.key in the Secret of spec.secretRef")
-	case errors.As(err, &record):
-		return gitFault("%s does not speak TLS", host(where)).WithHint("Check scheme and port of spec.url")
-	}
-	return nil
-}
-
 func explainAnswer(err error, where, doing string) *fault.Fault {
 	var line *pktline.ErrorLine
 	var data *packp.ErrUnexpectedData
@@ -205,6 +179,7 @@ func explainAnswer(err error, where, doing string) *fault.Fault {
 	return nil
 }
 
+// explainNetwork is for SSH: what goes over HTTP, egress explains.
 func explainNetwork(err error, where, doing string) *fault.Fault {
 	var dns *net.DNSError
 	var op *net.OpError
