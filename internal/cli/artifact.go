@@ -45,7 +45,7 @@ func (l *ociLogin) open(ctx context.Context, a *app, raw string) (*oci.Repositor
 	var who authn.Authenticator
 	switch {
 	case l.creds != "":
-		creds, err := a.private(l.creds)
+		creds, err := a.private("creds", l.creds)
 		if err != nil {
 			return nil, ref, err
 		}
