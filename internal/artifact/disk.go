@@ -224,8 +224,7 @@ func decodeSidecar(b []byte) (sidecar, error) {
 }
 
 // check compares an archive with the digest that was taken when it was written. One that was compared before and did not
-// change since is not read again; a damaged one is removed. What
-// is not there whole is brought from the backend.
+// change since is not read again; a damaged one is removed. What is not there whole is brought from the backend.
 func (s *Store) check(relative string) (stamp, error) {
 	if !filepath.IsLocal(relative) || extension(path.Base(relative)) == "" {
 		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)

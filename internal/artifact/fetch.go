@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -16,13 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// A fetcher keeps the trees that it unpacked last: consumers of a source ask for the same one, again at every interval.
-const (
-	keptTrees = 64
-	keptBytes = 256 << 20 // of their contents together
-
-	downloadTimeout = 5 * time.Minute
-)
+const downloadTimeout = 5 * time.Minute
 
 // Fetcher gives the tree of any artifact: from the store of this process if it is there, else over HTTP.
 // It is safe for concurrent use, and consumers that ask for the same artifact share the work and the tree.
@@ -31,14 +23,7 @@ type Fetcher struct {
 	Client *http.Client
 
 	fetching singleflight.Group
-	mu       sync.Mutex
-	kept     []keptTree // the one asked for last comes last
-}
-
-type keptTree struct {
-	digest string
-	tree   *Tree
-	size   int64
+	unpacked recent
 }
 
 // Fetch returns the artifact's tree. What comes over HTTP is used only if its digest is the artifact's.
@@ -48,7 +33,7 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 			return tree, nil
 		}
 	}
-	if tree := f.recall(a.Digest); tree != nil {
+	if tree := f.recent().get(a.Digest); tree != nil {
 		return tree, nil
 	}
 	// One that gives up must not take the others with it: the work ends with its own bounds, the wait with the context.
@@ -66,14 +51,13 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 }
 
 func (f *Fetcher) fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
-	if tree := f.recall(a.Digest); tree != nil {
+	if tree := f.recent().get(a.Digest); tree != nil {
 		return tree, nil // another was done with it just now
 	}
 	var local error
 	if f.Store != nil {
 		tree, err := f.Store.Tree(a)
 		if err == nil {
-			f.keep(a.Digest, tree)
 			return tree, nil
 		}
 		local = err
@@ -82,7 +66,7 @@ func (f *Fetcher) fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	if err != nil {
 		return nil, errors.Join(local, err)
 	}
-	f.keep(a.Digest, tree)
+	f.recent().keep(a.Digest, tree)
 	return tree, nil
 }
 
@@ -117,28 +101,10 @@ func withoutURL(err error) error {
 	return err
 }
 
-func (f *Fetcher) recall(digest string) *Tree {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.kept, func(k keptTree) bool { return k.digest == digest })
-	if i < 0 {
-		return nil
+// recent returns where unpacked trees are kept: with those of the store, if there is one.
+func (f *Fetcher) recent() *recent {
+	if f.Store != nil {
+		return &f.Store.unpacked
 	}
-	k := f.kept[i]
-	f.kept = append(slices.Delete(f.kept, i, i+1), k)
-	return k.tree
-}
-
-// keep keeps a tree, and lets go of those that were not asked for longest.
-func (f *Fetcher) keep(digest string, tree *Tree) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.kept = append(slices.DeleteFunc(f.kept, func(k keptTree) bool { return k.digest == digest }), keptTree{digest, tree, tree.Size()})
-	var sum int64
-	first := len(f.kept)
-	for first > 0 && len(f.kept)-first < keptTrees && sum+f.kept[first-1].size <= keptBytes {
-		first--
-		sum += f.kept[first].size
-	}
-	f.kept = slices.Delete(f.kept, 0, first)
+	return &f.unpacked
 }

@@ -49,7 +49,7 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 	if err != nil {
 		return nil, err
 	}
-	s.register(key, registered{*a, tree})
+	s.register(key, *a, tree)
 	return a.DeepCopy(), nil
 }
 
@@ -73,7 +73,7 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 	if err != nil {
 		return nil, err
 	}
-	s.register(key, registered{*a, nil})
+	s.register(key, *a, nil)
 	return a.DeepCopy(), nil
 }
 
@@ -117,7 +117,7 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 func (s *Store) lastOf(key Key, tree *Tree) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.trees[key.dir()]; r.tree != nil && r.tree.root.ID == tree.root.ID {
+	if r := s.trees[key.dir()]; r.id == tree.root.ID {
 		return r.artifact.Path
 	}
 	return ""
@@ -134,9 +134,21 @@ func (s *Store) placeNew(u *unfinished, key Key, revision, ext string) (string, 
 }
 
 // Address returns the URL that an artifact's path is served under.
-func (s *Store) Address(relative string) string { return fmt.Sprintf("http://%s/%s", s.host, relative) }
+func (s *Store) Address(relative string) string {
+	return fmt.Sprintf("%s://%s/%s", s.scheme, s.host, relative)
+}
 
-func (s *Store) register(key Key, r registered) {
+// register notes what is current of the key, and keeps its tree at hand: one in memory for as long as there is room.
+func (s *Store) register(key Key, a meta.Artifact, tree *Tree) {
+	r := registered{artifact: a}
+	if tree != nil {
+		r.id = tree.root.ID
+		if tree.inMemory() {
+			s.unpacked.keep(a.Digest, tree)
+		} else {
+			r.tree = tree
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trees[key.dir()] = r

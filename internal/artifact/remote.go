@@ -229,6 +229,9 @@ func (r *remote) removeAll(dir string, alive map[string]bool) (gone []string, er
 		if strings.Count(of, "/") != 2 || alive[of] { // what is not of this store's form is somebody else's
 			continue
 		}
+		if alive != nil && !f.modified.Before(r.store.opened) { // another replica put it for an object that came later
+			continue
+		}
 		removed[of] = true
 		err = errors.Join(err, r.remove(f.path))
 	}

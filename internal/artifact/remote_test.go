@@ -263,7 +263,7 @@ func TestOrphansAreCollectedFromBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Put("artifacts", map[string]string{"cluster-1/gitrepository/notes.txt": "somebody else's", "cluster-2/gitrepository/a/b/c.tgz": "another cluster's"})
-	removed, err := replica(t, b).CollectOrphans("GitRepository", []Key{manifests})
+	removed, err := replica(t, b).CollectOrphans("GitRepository", "", []Key{manifests})
 	if err != nil || !slices.Equal(removed, []string{"gitrepository/apps/gone"}) {
 		t.Errorf("removed %q, %v", removed, err)
 	}

@@ -121,15 +121,16 @@ func (s *Store) forget(key Key) {
 	}
 }
 
-// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories. It is for the
-// start: objects may have been deleted while no one was there to remove their artifacts. What was put since the store was
-// opened stays, as its object may have come after live was listed.
-func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err error) {
+// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories; all namespaces are
+// meant when none is given. It is for the start: objects may have been deleted while no one was there to remove their
+// artifacts. What was put since the store was opened stays, as its object may have come after live was listed.
+func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []string, err error) {
 	alive := map[string]bool{}
 	for _, k := range live {
 		alive[k.dir()] = true
 	}
-	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), "*", "*"))
+	in := cmp.Or(namespace, "*")
+	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), in, "*"))
 	for _, dir := range dirs {
 		relative, relErr := filepath.Rel(s.dir, dir)
 		relative = filepath.ToSlash(relative)
@@ -142,7 +143,7 @@ func (s *Store) CollectOrphans(kind string, live []Key) (removed []string, err e
 		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
 		removed = append(removed, relative)
 	}
-	gone, remoteErr := s.remote.removeAll(strings.ToLower(kind), alive)
+	gone, remoteErr := s.remote.removeAll(path.Join(strings.ToLower(kind), namespace), alive)
 	removed = append(removed, gone...)
 	slices.Sort(removed)
 	return slices.Compact(removed), errors.Join(err, remoteErr)

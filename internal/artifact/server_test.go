@@ -261,23 +261,42 @@ func TestConsumersShareOneDownload(t *testing.T) {
 	}
 }
 
-func TestFetcherKeepsABoundedNumberOfTrees(t *testing.T) {
-	f := &Fetcher{}
+func TestABoundedNumberOfTreesIsKept(t *testing.T) {
+	r := &recent{}
 	small := FromMap(map[string]string{"a": "x"})
 	for i := range 3 * keptTrees {
-		f.keep(strings.Repeat("x", i), small)
+		r.keep(strings.Repeat("x", i), small)
 	}
-	if len(f.kept) != keptTrees || f.recall(strings.Repeat("x", 3*keptTrees-1)) == nil || f.recall("") != nil {
-		t.Errorf("%d are kept", len(f.kept))
+	if len(r.kept) != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
+		t.Errorf("%d are kept", len(r.kept))
 	}
 	huge := NewTree(small.root, sized(keptBytes))
-	f.keep("huge", huge)
-	if f.recall("huge") != huge || len(f.kept) != 1 {
-		t.Errorf("%d are kept beside the huge one", len(f.kept))
+	r.keep("huge", huge)
+	if r.get("huge") != huge || len(r.kept) != 1 {
+		t.Errorf("%d are kept beside the huge one", len(r.kept))
 	}
-	f.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
-	if len(f.kept) != 0 {
-		t.Errorf("%d are kept", len(f.kept))
+	r.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
+	if len(r.kept) != 0 {
+		t.Errorf("%d are kept", len(r.kept))
+	}
+}
+
+func TestTreesInMemoryDoNotPileUp(t *testing.T) {
+	s := openStore(t, t.TempDir(), newClock())
+	lazy := NewTree(FromMap(map[string]string{"lazy": "x"}).root, sized(0))
+	mixed, err := Compose(Layer{lazy, ".", "."}, Layer{FromMap(map[string]string{"merged": "x"}), ".", "."})
+	must(t, err)
+	for what, c := range map[string]struct {
+		tree *Tree
+		held bool
+	}{"in memory": {FromMap(map[string]string{"a": "x"}), false}, "partly in memory": {mixed, false}, "lazy": {lazy, true}} {
+		s.register(webapp, meta.Artifact{Digest: "sha256:" + what}, c.tree)
+		if held := s.registered("sha256:"+what) != nil; held != c.held {
+			t.Errorf("%s: held %v", what, held)
+		}
+		if got, err := s.Tree(meta.Artifact{Digest: "sha256:" + what}); err != nil || got != c.tree {
+			t.Errorf("%s is not at hand: %v", what, err)
+		}
 	}
 }
 

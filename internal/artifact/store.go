@@ -45,12 +45,14 @@ type Retention struct {
 type Store struct {
 	dir       string
 	root      *os.Root // the same, for what must not be led out of it
+	scheme    string   // http or https
 	host      string   // under which artifacts are advertised
 	retention Retention
 	clock     clock.PassiveClock
 	opened    time.Time
 	maxFile   int64 // bytes of a file that is stored as it is
 	checking  singleflight.Group
+	unpacked  recent
 	remote    *remote    // nil without a backend
 	placing   sync.Mutex // while an archive and its sidecar do not belong together
 
@@ -62,7 +64,8 @@ type Store struct {
 // registered is the artifact last put under a key.
 type registered struct {
 	artifact meta.Artifact
-	tree     *Tree // nil of a file that was put as it is
+	id       string // of the tree's root; empty of a file that was put as it is
+	tree     *Tree  // nil of such a file, and of a tree in memory
 }
 
 // Option changes how a store works.
@@ -70,6 +73,9 @@ type Option func(*Store)
 
 // WithClock sets where the store takes the time from.
 func WithClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
+
+// WithTLS makes artifacts be advertised under https.
+func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
 
 // OpenStore opens the store in dir, and removes what a killed process left half-written there. Host is the host:port that
 // artifacts are advertised under.
@@ -82,7 +88,7 @@ func OpenStore(dir, host string, retention Retention, options ...Option) (*Store
 		return nil, err
 	}
 	s := &Store{
-		dir: dir, root: root, host: host, retention: retention, clock: clock.RealClock{}, maxFile: 1 << 30,
+		dir: dir, root: root, scheme: "http", host: host, retention: retention, clock: clock.RealClock{}, maxFile: 1 << 30,
 		trees: map[string]registered{}, sound: map[string]stamp{},
 	}
 	for _, o := range options {
@@ -128,12 +134,19 @@ func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
 	if tree := s.registered(a.Digest); tree != nil {
 		return tree, nil
 	}
+	if tree := s.unpacked.get(a.Digest); tree != nil {
+		return tree, nil
+	}
 	f, err := s.Open(a)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // only read
-	return readVerified(f, a.Digest, maxDownload)
+	tree, err := readVerified(f, a.Digest, maxDownload)
+	if err == nil {
+		s.unpacked.keep(a.Digest, tree)
+	}
+	return tree, err
 }
 
 func (s *Store) registered(digest string) *Tree {

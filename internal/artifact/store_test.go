@@ -335,7 +335,7 @@ func TestTreeOfAnArtifact(t *testing.T) {
 	}
 	outside := *a
 	outside.Path = "../" + a.Path
-	if _, err := s.Tree(outside); err == nil {
+	if _, err := openStore(t, s.dir, newClock()).Tree(outside); err == nil {
 		t.Error("a path out of the store was read")
 	}
 }
@@ -387,7 +387,7 @@ func TestRemoveAndCollectOrphans(t *testing.T) {
 		must(t, err)
 		all = append(all, a)
 	}
-	removed, err := s.CollectOrphans("GitRepository", keys[:1])
+	removed, err := s.CollectOrphans("GitRepository", "", keys[:1])
 	must(t, err)
 	if len(removed) > 0 {
 		t.Errorf("removed what this process put: %v", removed)
@@ -395,7 +395,10 @@ func TestRemoveAndCollectOrphans(t *testing.T) {
 	clk := newClock()
 	clk.SetTime(clk.Now().Add(time.Minute))
 	s = openStore(t, s.dir, clk)
-	removed, err = s.CollectOrphans("GitRepository", keys[:1])
+	if removed, err := s.CollectOrphans("GitRepository", "elsewhere", nil); err != nil || len(removed) > 0 {
+		t.Errorf("removed of other namespaces: %v, %v", removed, err)
+	}
+	removed, err = s.CollectOrphans("GitRepository", "", keys[:1])
 	must(t, err)
 	if want := []string{"gitrepository/apps/gone", "gitrepository/old/gone"}; !slices.Equal(removed, want) {
 		t.Errorf("removed %v, want %v", removed, want)

@@ -45,7 +45,6 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(sourcev1.AddToScheme(s))
 	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
-	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	return s
 }
@@ -71,7 +70,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := storage.serve(mgr); err != nil {
+	if err := storage.serve(ctx, mgr, cfg, o); err != nil {
 		return err
 	}
 	events, end, err := recordEvents(ctx, mgr)

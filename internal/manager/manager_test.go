@@ -47,6 +47,7 @@ type system struct {
 	storage   string
 	backend   artifact.S3Options
 	requests  *requests
+	configure []func(*Options)
 	stop      func()
 }
 
@@ -81,7 +82,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 var install sync.Once
 
-func newSystem(t *testing.T) *system {
+func newSystem(t *testing.T, configure ...func(*Options)) *system {
 	t.Helper()
 	cfg := testenv.Cluster(t)
 	install.Do(func() { installDefinitions(t, cfg) })
@@ -89,7 +90,7 @@ func newSystem(t *testing.T) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t), storage: t.TempDir(), requests: &requests{}}
+	s := &system{T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t), storage: t.TempDir(), requests: &requests{}, configure: configure}
 	s.start()
 	return s
 }
@@ -119,12 +120,16 @@ func (s *system) start() {
 }
 
 func (s *system) options() Options {
-	return Options{
+	o := Options{
 		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2, HelmLimits: helm.DefaultLimits,
 		Backend: s.backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
 		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour, StrictSubstitutions: true, ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
 		LogLevel: "error", LogEncoding: "console",
 	}
+	for _, c := range s.configure {
+		c(&o)
+	}
+	return o
 }
 
 func installDefinitions(t *testing.T, cfg *rest.Config) {

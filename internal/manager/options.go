@@ -35,6 +35,7 @@ type Options struct {
 	RetentionTTL   time.Duration
 	RetentionCount int
 	HelmLimits     helm.Limits
+	Artifacts      ArtifactOptions
 	Backend        artifact.S3Options
 
 	MetricsAddr string
@@ -110,6 +111,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", 30*time.Second, "how long the leader tries to renew")
 	f.DurationVar(&o.RetryPeriod, "leader-election-retry-period", 5*time.Second, "wait between tries for the lease")
 	f.BoolVar(&o.LeaderReleaseOnStop, "leader-election-release-on-cancel", true, "give up the lease on a clean stop")
+	o.Artifacts.bindFlags(f)
 	ignored(f)
 }
 
@@ -144,6 +146,9 @@ func (o *Options) validate() error {
 		if _, err := strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)
 		}
+	}
+	if (o.Artifacts.TLSCertFile == "") != (o.Artifacts.TLSKeyFile == "") {
+		return fmt.Errorf("--storage-tls-cert-file and --storage-tls-key-file go together: set both or none")
 	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
