@@ -58,12 +58,20 @@ func show(o *unstructured.Unstructured) string {
 	return Ref{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}.String()
 }
 
+// show names an item and its file.
+func (i *item) show() string {
+	if i.origin == "" {
+		return i.ref.String()
+	}
+	return i.ref.String() + " in " + i.origin
+}
+
 // explain words what the API server said of an object.
 func (r *run) explain(i *item, err error) error {
 	if f := fault.As(err); f != nil {
 		return f
 	}
-	p := problem("%s", i.ref).Because(errors.New(words(i, err)))
+	p := problem("%s", i.show()).Because(errors.New(words(i, err)))
 	group := r.req.Owner.Group
 	switch {
 	case isImmutable(err):

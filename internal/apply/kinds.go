@@ -103,7 +103,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 			continue
 		}
 		seen[i.ref.key()] = true
-		i.deferred = undefined
+		i.deferred, i.origin = undefined, req.Origins[o]
 		items = append(items, i)
 	}
 	slices.SortFunc(items, byRank)

@@ -25,6 +25,7 @@ const (
 type item struct {
 	desired  *unstructured.Unstructured
 	ref      Ref
+	origin   string // the file that it comes from, where known
 	resource schema.GroupVersionResource
 	hash     [sha256.Size]byte // of desired
 

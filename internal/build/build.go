@@ -5,13 +5,14 @@ package build
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/openapi"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/decrypt"
 )
 
 // Request says what to build.
@@ -29,6 +30,12 @@ type Request struct {
 	IgnoreMissingComponents bool
 	BuildMetadata           []string
 
+	// Fetch gets a manifest that a kustomization names by an https:// URL; all that is remote is refused when nil.
+	Fetch func(ctx context.Context, url string) ([]byte, error)
+
+	// Decryption decrypts what SOPS encrypted; nothing is when nil.
+	Decryption *decrypt.Keys
+
 	// Substitution of variables in the objects built; none when nil.
 	Substitution *Substitution
 
@@ -38,34 +45,48 @@ type Request struct {
 
 // Result is what a build came to.
 type Result struct {
-	Objects []*unstructured.Unstructured // in the order that kustomize gives them
-	Digest  string                       // of the objects, sha256 in hex
+	Objects []*unstructured.Unstructured          // in the order that kustomize gives them
+	Origins map[*unstructured.Unstructured]string // the files that they come from, where known
+	Digest  string                                // of the objects, sha256 in hex
 	Trace   *Trace
+	Empty   bool // whether the kustomization file says that there are no objects: its resources are an empty list
+	Again   bool // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
 }
 
-// running is held by the one build that runs: kustomize keeps its OpenAPI schema in package globals
-// (kubernetes-sigs/kustomize#4824, #5805).
-var running = make(chan struct{}, 1)
-
 // Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something
-// else, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed when Path is not there.
+// else, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed when Path is not there. They
+// hold nothing that was decrypted.
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
-	result := &Result{Trace: f.trace}
+	f.secrets.keys, f.remote.fetch = req.Decryption, req.Fetch
+	result, err := f.build(req)
+	switch {
+	case ctx.Err() != nil:
+		return result, ctx.Err()
+	case len(f.secrets.failed) > 0:
+		return result, join(f.secrets.failed)
+	case err != nil && len(f.secrets.plain) > 0:
+		return result, f.withoutSecrets(req)
+	default:
+		return result, err
+	}
+}
+
+func (f *filesystem) build(req Request) (*Result, error) {
+	result := &Result{Trace: f.trace, Origins: f.origins}
 	root, empty, err := f.prepare(req)
 	if err == nil && !empty {
 		result.Objects, err = f.run(root)
 	}
-	if ctx.Err() != nil {
-		return result, ctx.Err()
+	if err == nil {
+		err = f.decryptValues(result.Objects)
+	}
+	result.Again, result.Empty = f.secrets.again || len(f.remote.brought) > 0 || f.remote.failed, f.empty && len(result.Objects) == 0
+	if err == nil && req.Substitution != nil {
+		err = f.substitute(result.Objects, req.Substitution)
 	}
 	if err != nil {
 		return result, err
-	}
-	if req.Substitution != nil {
-		if err := f.substitute(result.Objects, req.Substitution); err != nil {
-			return result, err
-		}
 	}
 	for _, o := range result.Objects {
 		setAll(o.GetLabels, o.SetLabels, req.Labels)
@@ -90,23 +111,33 @@ func setAll(get func() map[string]string, set func(map[string]string), more map[
 }
 
 // run builds with kustomize and words its errors.
-func (f *filesystem) run(root string) (objects []*unstructured.Unstructured, err error) {
-	select {
-	case running <- struct{}{}:
-	case <-f.ctx.Done():
-		return nil, f.ctx.Err()
+func (f *filesystem) run(root string) ([]*unstructured.Unstructured, error) {
+	if !f.schema {
+		objects, err := f.runWith(root, aside)
+		if !errors.Is(f.refused, errOwnSchema) {
+			return objects, err
+		}
+		f.refused = nil // a base brings a schema: once more, alone
 	}
+	return f.runWith(root, alone)
+}
+
+// runWith builds while it holds so much of the schema.
+func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.Unstructured, err error) {
+	if err := f.takeSchema(share); err != nil {
+		return nil, err
+	}
+	defer f.giveSchema()
 	defer func() {
 		if p := recover(); p != nil {
 			objects, err = nil, refusal("kustomize cannot build the source: %v", p)
 		}
-		if f.schema {
-			openapi.ResetOpenAPI() // the next build must not inherit this one's schema
-		}
-		<-running
 	}()
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
+	if f.sorted {
+		options.Reorder = krusty.ReorderOptionUnspecified // the kustomization says how; else kustomize warns
+	}
 	resources, err := krusty.MakeKustomizer(options).Run(f, root)
 	if err != nil || f.refused != nil {
 		return nil, f.explain(err)

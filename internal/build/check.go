@@ -24,8 +24,14 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
 		return inflatesHelm(name)
 	}
-	f.schema = f.schema || len(k.OpenAPI) > 0
+	if len(k.OpenAPI) > 0 {
+		f.schema = true
+		if f.share == aside {
+			return errOwnSchema
+		}
+	}
 	dir := path.Dir(name)
+	f.leaveEncrypted(k, dir)
 	for _, named := range namedBy(k) {
 		if err := f.checkNamed(name, dir, named); err != nil {
 			return err
@@ -88,7 +94,8 @@ func remote(file, named string) error {
 		named = fault.RedactURL(named)
 	}
 	return refusal("%s names %q, which is remote", file, named).
-		WithHint("Remote bases are refused: copy it into the repository, or make it a source of its own. If it is a local directory, write ./ before it")
+		WithHint("Copy it into the repository, or make it a source of its own: only manifests by https:// are ever fetched, and only with " +
+			"--no-remote-bases=false, and git never. If it is a local directory, write ./ before it")
 }
 
 var loginAt = regexp.MustCompile(`^[a-z][a-z0-9-]*@[^/]*[:/]`)

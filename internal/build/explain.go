@@ -122,6 +122,8 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 			problems = append(problems, refusal("%s has no apiVersion", id))
 		case id.name == "":
 			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
+		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil && !disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
+			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).WithHint("Set spec.decryption, which says with which keys it is decrypted"))
 		case seen[id]:
 			problems = append(problems, twice(id, f.declaring(id.kind, id.name)))
 		}

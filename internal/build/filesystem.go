@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -27,11 +28,16 @@ type filesystem struct {
 	trace     *Trace
 	generated map[string][]byte // files of our own, by full path
 	schema    bool              // whether a kustomization brings its own OpenAPI schema
+	share     int64             // what this build holds of kustomize's schema
+	empty     bool              // whether the kustomization says that it has no resources
+	sorted    bool              // whether the kustomization says how its objects are sorted
 	refused   error             // the first refusal, in our words
 	files     []string          // manifests that were read, to find one that is the cause of a failure
 	listed    map[string]bool   // the same files
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
+	secrets   secrets                               // what is decrypted
+	remote    remotes                               // what is fetched
 	root      string                                // the directory that is built
 	origins   map[*unstructured.Unstructured]string // the files that objects come from
 	annotate  bool                                  // whether the objects keep the annotation that names their origin
@@ -78,14 +84,24 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 		return nil, err
 	}
 	if !isKustomization(path.Base(name)) {
+		if b, err = f.decrypt(name, b); err != nil {
+			return nil, f.refuse(err)
+		}
 		if isManifest(name) && !f.listed[name] {
 			f.files, f.listed[name] = append(f.files, name), true
 		}
 		return b, nil
 	}
 	k, err := parseKustomization(name, b)
+	brought := false
+	if err == nil {
+		brought, err = f.bring(name, k)
+	}
 	if err == nil {
 		err = f.check(name, k)
+	}
+	if err == nil && brought {
+		b, err = yaml.Marshal(k)
 	}
 	if err != nil {
 		return nil, f.refuse(err)

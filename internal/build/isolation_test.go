@@ -37,19 +37,20 @@ func TestSchemaOfOneBuildDoesNotReachAnother(t *testing.T) {
 }
 
 func TestConcurrentBuildsDoNotDisturbEachOther(t *testing.T) {
-	// Half of the builds bring a schema of their own, the other half depend on the one that is built in.
+	// Half of the builds bring a schema of their own, some in a base, the other half depend on the one that is built in.
 	own := artifact.FromMap(map[string]string{
-		"kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n", "schema.json": `{"definitions":{}}`, "d.yaml": cm("a"),
+		"own/kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n", "own/schema.json": `{"definitions":{}}`, "own/d.yaml": cm("a"),
+		"over/kustomization.yaml": "resources: [../own]\n",
 	})
 	merged := artifact.FromMap(map[string]string{
 		"kustomization.yaml": "resources: [d.yaml]\npatches: [{path: p.yaml}]\n", "d.yaml": deployment,
 		"p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: two, image: patched}]}}}\n",
 	})
 	var wg sync.WaitGroup
-	for range 4 {
+	for _, path := range []string{"own", "over", "own", "over"} {
 		wg.Go(func() {
 			for range 5 {
-				if _, err := Build(t.Context(), Request{Tree: own}); err != nil {
+				if _, err := Build(t.Context(), Request{Tree: own, Path: path}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -73,7 +74,10 @@ func TestConcurrentBuildsDoNotDisturbEachOther(t *testing.T) {
 func TestABuildEndsWithItsContext(t *testing.T) {
 	tree := artifact.FromMap(map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": cm("a")})
 	ctx, cancel := context.WithCancel(t.Context())
-	running <- struct{}{} // another build runs
+	other := newFilesystem(t.Context(), tree)
+	if err := other.takeSchema(alone); err != nil { // another build runs, with a schema of its own
+		t.Fatal(err)
+	}
 	done := make(chan error)
 	go func() {
 		_, err := Build(ctx, Request{Tree: tree})
@@ -83,7 +87,7 @@ func TestABuildEndsWithItsContext(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	<-running
+	other.giveSchema()
 	if _, err := Build(ctx, Request{Tree: tree}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -148,5 +152,26 @@ func TestABuildThatGrowsWithoutEndIsEnded(t *testing.T) {
 	}
 	if _, err := f.run(root); err == nil || !strings.Contains(err.Error(), "over and over") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestBuildsRunSideBySide(t *testing.T) {
+	tree := artifact.FromMap(map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": cm("a")})
+	other := newFilesystem(t.Context(), tree)
+	if err := other.takeSchema(aside); err != nil { // another build runs, and does not end
+		t.Fatal(err)
+	}
+	if _, err := Build(t.Context(), Request{Tree: tree}); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	own := artifact.FromMap(map[string]string{"kustomization.yaml": "resources: [a.yaml]\nopenapi: {version: v1.21.2}\n", "a.yaml": cm("a")})
+	if _, err := Build(ctx, Request{Tree: own}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a build with a schema of its own ran beside another: %v", err)
+	}
+	other.giveSchema()
+	if _, err := Build(t.Context(), Request{Tree: own}); err != nil {
+		t.Error(err)
 	}
 }

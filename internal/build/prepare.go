@@ -33,14 +33,19 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 			return "", false, err
 		}
 	}
+	f.empty = !generated && k.Resources != nil && len(k.Resources) == 0
 	k.FixKustomization()
 	if err := f.merge(k, req, dir); err != nil {
+		return "", false, err
+	}
+	if _, err := f.bring(file, k); err != nil {
 		return "", false, err
 	}
 	if err := f.check(file, k); err != nil {
 		return "", false, err
 	}
 	empty = k.CheckEmpty() != nil
+	f.sorted = k.SortOptions != nil
 	f.trackOrigins(k)
 	b, err := yaml.Marshal(k)
 	if err != nil {

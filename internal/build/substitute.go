@@ -21,17 +21,12 @@ type Substitution struct {
 // substituteAnnotation set to disabled, as a label or an annotation, leaves an object as it is.
 var substituteAnnotation = kustomizev1.GroupVersion.Group + "/substitute"
 
-// disabled tells whether an object opts out.
-func disabled(o *unstructured.Unstructured, what string) bool {
-	return strings.EqualFold(o.GetLabels()[what], "disabled") || strings.EqualFold(o.GetAnnotations()[what], "disabled")
-}
-
 // substitute replaces the variables in all objects, and tells all that is wrong at once.
 func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substitution) error {
 	missing := missing{where: map[string][]string{}}
 	var problems []error
 	for _, o := range objects {
-		if disabled(o, substituteAnnotation) {
+		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
 		where := f.show(o)

@@ -49,10 +49,12 @@ func (b *body) giveUp() {
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
+	done := b.host.expect()
 	began := time.Now()
 	b.timer.Reset(b.host.timeouts.Idle)
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
+	done()
 	if n > 0 {
 		b.host.alive()
 	}

@@ -17,6 +17,7 @@ type host struct {
 	now      func() time.Time // the policy's clock
 	slots    chan struct{}
 	progress atomic.Int64 // nanoseconds from epoch to the last sign of life
+	awaited  atomic.Int64 // answers, and parts of them
 	used     time.Time    // guarded by the policy's mutex
 
 	mu     sync.Mutex
@@ -42,14 +43,19 @@ func (h *host) idle() bool { return len(h.slots) == 0 }
 // admit lets a request through, or says at once that the host wants none now. It queues only as long as the host gets on with the
 // requests that it has, so that a host that hangs costs its own sources their turn and no one else's.
 func (h *host) admit(ctx context.Context, caller string) (release func(), err error) {
-	if err := h.closed(caller); err != nil {
+	if err := h.limited(caller); err != nil {
 		return nil, err
 	}
-	if !h.enter() {
+	if err := h.resting(); err != nil {
+		return nil, err
+	}
+	select {
+	case h.slots <- struct{}{}:
+	default:
 		if err := h.queue(ctx); err != nil {
 			return nil, err
 		}
-		if err := h.closed(caller); err != nil { // what it said meanwhile
+		if err := h.limited(caller); err != nil { // by what it said meanwhile
 			<-h.slots
 			return nil, err
 		}
@@ -57,25 +63,10 @@ func (h *host) admit(ctx context.Context, caller string) (release func(), err er
 	return sync.OnceFunc(func() { <-h.slots }), nil
 }
 
-// enter takes a slot if one is free.
-func (h *host) enter() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	select {
-	case h.slots <- struct{}{}:
-		if len(h.slots) == 1 {
-			h.alive() // nothing was expected of it until now
-		}
-		return true
-	default:
-		return false
-	}
-}
-
 // queue waits for a slot.
 func (h *host) queue(ctx context.Context) error {
 	for {
-		quiet := time.Since(h.lastAlive())
+		quiet := h.quiet()
 		if quiet >= h.timeouts.Stall {
 			return failed("%s does not get on with the %d requests that it has", h.name, cap(h.slots)).
 				WithHint("Others wait until it does; the last artifact keeps being served").After(h.timeouts.Answer)
@@ -93,8 +84,25 @@ func (h *host) queue(ctx context.Context) error {
 	}
 }
 
-// closed tells whether the host wants no request of the caller now.
-func (h *host) closed(caller string) error {
+// expect notes that something is awaited of the host, until done is called.
+func (h *host) expect() (done func()) {
+	if h.awaited.Load() == 0 {
+		h.alive() // nothing was until now
+	}
+	h.awaited.Add(1)
+	return func() { h.awaited.Add(-1) }
+}
+
+// quiet is how long the host gave no sign of life although one was awaited. It is not its fault when nobody reads what it sends.
+func (h *host) quiet() time.Duration {
+	if h.awaited.Load() == 0 {
+		return 0
+	}
+	return time.Since(h.lastAlive())
+}
+
+// limited tells whether the host asked to be left alone by the caller.
+func (h *host) limited(caller string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
@@ -102,13 +110,21 @@ func (h *host) closed(caller string) error {
 		return failed("%s asks to come back after %s", h.name, until.UTC().Format(time.RFC3339)).
 			WithHint("The last artifact keeps being served").After(until.Sub(now))
 	}
-	if h.silent == 0 {
+	return nil
+}
+
+// resting tells whether the host is left alone because it hung. When the rest is over it lets one request try.
+func (h *host) resting() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	switch {
+	case h.silent == 0:
 		return nil
-	}
-	if now.Before(h.rest) {
+	case now.Before(h.rest):
 		return failed("%s does not answer", h.name).WithHint("Check the host, and the network on the way").After(h.rest.Sub(now))
 	}
-	h.rest = now.Add(h.timeouts.Answer) // this one request tries; the others wait for what becomes of it
+	h.rest = now.Add(h.timeouts.Answer) // the others wait for what becomes of it
 	return nil
 }
 

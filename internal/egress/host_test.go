@@ -271,6 +271,30 @@ func TestASlotIsHeldUntilTheBodyIsDoneOrTheContextEnds(t *testing.T) {
 	}
 }
 
+func TestASlowReaderIsNotTheHostsFault(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) })
+	c := client(t, &Policy{PerHost: 1, Timeouts: Timeouts{Stall: 20 * time.Millisecond}}, Options{})
+	slow, err := c.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan error, 1)
+	go func() {
+		_, _, err := get(t, c, s.URL)
+		second <- err
+	}()
+	select {
+	case err := <-second:
+		t.Fatalf("the second request did not queue while the first was not read: %v", err)
+	case <-time.After(200 * time.Millisecond): // ten times as long as a host may be silent
+	}
+	_ = slow.Body.Close()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTheContextEndsTheQueue(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -93,8 +93,10 @@ func (t *transport) roundTrip(req *http.Request) (*http.Response, error) {
 	t.policy.counts.requests.Add(1)
 	ctx, cancel := context.WithCancel(req.Context())
 	end := func() { release(); cancel() }
+	done := h.expect()
 	began := time.Now()
 	resp, err := t.base.RoundTrip(out.WithContext(ctx))
+	done()
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {
 		_ = resp.Body.Close()
 		err = proxyAnswer(ctx, nil, nil, resp)

@@ -2,6 +2,10 @@ package manager
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,12 +40,48 @@ func (a accounts) Token(ctx context.Context, account types.NamespacedName, audie
 	return status.Token, nil
 }
 
-// newEgress makes the one way out of the process, and what turns workload identity into credentials by it.
-func newEgress(mgr ctrlmanager.Manager, o Options) (*egress.Policy, *auth.Identities, error) {
+// wayOut is the one way out of the process, and what turns workload identity into credentials by it.
+type wayOut struct {
+	policy     *egress.Policy
+	transport  http.RoundTripper
+	identities *auth.Identities
+}
+
+func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
 	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal}
 	transport, err := policy.Transport(egress.Options{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return policy, &auth.Identities{Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport}, nil
+	identities := &auth.Identities{Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport}
+	return &wayOut{policy, transport, identities}, nil
+}
+
+// maxBase bounds a manifest that a kustomization names by its URL.
+const maxBase = 10 << 20
+
+// fetchBase returns what fetches remote bases, or nil where they are refused.
+func (o *Options) fetchBase(out *wayOut) func(ctx context.Context, url string) ([]byte, error) {
+	if o.NoRemoteBases {
+		return nil
+	}
+	return func(ctx context.Context, url string) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil, errors.New("the URL cannot be read")
+		}
+		resp, err := (&http.Client{Transport: out.transport}).Do(req)
+		if err != nil {
+			return nil, errors.Unwrap(err) // without the URL
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("the server answered with %s", resp.Status)
+		}
+		b, err := io.ReadAll(io.LimitReader(resp.Body, maxBase+1))
+		if len(b) > maxBase {
+			return nil, fmt.Errorf("it is larger than %d MiB", maxBase>>20)
+		}
+		return b, err
+	}
 }

@@ -32,6 +32,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/sync"
 )
@@ -57,6 +58,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := setLogger(o); err != nil {
 		return err
 	}
+	speak, err := build.Quiet()
+	if err != nil {
+		return err
+	}
+	defer speak()
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
 	cfg.UserAgent = "sluice"
@@ -82,8 +88,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
+	out, err := newWayOut(mgr, o)
+	if err != nil {
+		return err
+	}
 	if o.runs(SourceController) {
-		if err := runSources(mgr, kernel, storage, o); err != nil {
+		if err := runSources(mgr, kernel, storage, out, o); err != nil {
 			return err
 		}
 	}
@@ -93,7 +103,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS,
 		}}
 		defer clusters.Close()
-		if err := runKustomize(ctx, mgr, kernel, storage, clusters, o); err != nil {
+		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err
 		}
 	}
@@ -162,7 +172,7 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 	}
 }
 
-func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, clusters *sync.Clusters, o Options) error {
+func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, clusters *sync.Clusters, o Options) error {
 	if err := sync.ObserveDependencies(ctx, k.Edges, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -179,6 +189,8 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
+				Decryption:            o.decryption(out),
+				FetchBase:             o.fetchBase(out),
 				StrictSubstitutions:   o.strictSubstitutions(),
 				Resync:                o.Resync,
 			},

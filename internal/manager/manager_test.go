@@ -123,7 +123,7 @@ func (s *system) options() Options {
 	o := Options{
 		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2, HelmLimits: helm.DefaultLimits,
 		Backend: s.backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
-		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour, StrictSubstitutions: true, ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
+		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour, StrictSubstitutions: true, SOPSAgeSecret: "sops-age", ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
 		LogLevel: "error", LogEncoding: "console",
 	}
 	for _, c := range s.configure {

@@ -3,17 +3,20 @@ package manager
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // Controllers that can be chosen with --controllers, by the names that operators know.
@@ -55,6 +58,10 @@ type Options struct {
 	Resync              time.Duration
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
+	NoRemoteBases       bool
+	DecryptionAccount   string
+	SOPSAgeSecret       string
+	SOPSVaultConfigMap  string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
 	StrictSubstitutions bool
@@ -100,6 +107,10 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
 	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
+	f.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "refuse kustomizations that name manifests by https:// URLs; those of git are refused in any case")
+	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
+	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")
+	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
@@ -154,6 +165,19 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
 	return nil
+}
+
+// decryption is what the controller brings to the decryption of all.
+func (o *Options) decryption(out *wayOut) sync.Decryption {
+	return sync.Decryption{
+		Transport:      out.transport,
+		Identities:     out.identities,
+		DefaultAccount: o.DecryptionAccount,
+		AgeSecret:      types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSAgeSecret},
+		VaultConfigMap: types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSVaultConfigMap},
+		VaultAddress:   os.Getenv("VAULT_ADDR"),
+		VaultToken:     os.Getenv("VAULT_TOKEN"),
+	}
 }
 
 // strictSubstitutions is what the feature gate says, or else the flag.

@@ -30,14 +30,10 @@ type sources struct {
 	signatures *source.Signatures
 }
 
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, o Options) error {
-	policy, identities, err := newEgress(mgr, o)
-	if err != nil {
-		return err
-	}
+func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, o Options) error {
 	r := &sources{
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
-		egress: policy, identities: identities,
+		egress: out.policy, identities: out.identities,
 	}
 	r.registries = &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities}
 	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}

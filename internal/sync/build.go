@@ -3,7 +3,9 @@ package sync
 import (
 	"context"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // build returns the objects to apply, or none when what was applied still stands.
@@ -23,20 +25,35 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if same && m.applied && !r.pass.Requested && !r.due() {
 		return nil, nil
 	}
-	req, err := request(r.obj, tree, in)
+	req, err := r.request(tree, in)
 	if err != nil {
 		return nil, err
 	}
 	r.worked = true
 	result, err := build.Build(ctx, req)
+	if err == nil {
+		err = r.refuseEmpty(result)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // half a trace is none
 	}
 	m.generation, m.inputs, m.trace, m.failure, m.applied = r.obj.Generation, in.digest, result.Trace, err, false
 	m.stands.Store(nil)
+	if result.Again {
+		m.trace = nil // it says too little
+	}
 	if err != nil {
 		return nil, err
 	}
 	m.digest = "sha256:" + result.Digest
 	return result, nil
+}
+
+// refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.
+func (r *run) refuseEmpty(built *build.Result) error {
+	if n := len(inventoryOf(r.obj)); len(built.Objects) == 0 && !built.Empty && n > 0 && r.obj.Spec.Prune {
+		return fault.New(meta.BuildFailedReason, "the build made no objects, and pruning would delete all %d that were applied: nothing was changed", n).
+			WithHint("If that is meant, put a kustomization.yaml with 'resources: []' at spec.path; else check spec.path, and what the source ignores")
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -22,6 +23,7 @@ import (
 // inputs is what a build takes beside the tree and the spec. It is held for one pass.
 type inputs struct {
 	substitution *build.Substitution
+	keys         *decrypt.Keys
 	secret       []string // values that no error may show
 	digest       string   // of all of them
 }
@@ -34,6 +36,9 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 			refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: from.Kind}, obj.Namespace, from.Name))
 		}
 	}
+	if d := obj.Spec.Decryption; d != nil && d.SecretRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, d.SecretRef.Name))
+	}
 	return refs
 }
 
@@ -41,6 +46,9 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 func (r *run) inputs(ctx context.Context) (*inputs, error) {
 	in, h := &inputs{}, sha256.New()
 	if err := r.readVariables(ctx, in, h); err != nil {
+		return nil, err
+	}
+	if err := r.readKeys(ctx, in, h); err != nil {
 		return nil, err
 	}
 	in.digest = hex.EncodeToString(h.Sum(nil))

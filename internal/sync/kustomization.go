@@ -54,8 +54,10 @@ type Kustomization struct {
 type Options struct {
 	NoCrossNamespaceRefs  bool
 	DefaultServiceAccount string
-	StrictSubstitutions   bool          // a variable that is not set and has no default is an error
-	Resync                time.Duration // how often everything is dry-run again although nothing moved
+	Decryption            Decryption
+	FetchBase             func(ctx context.Context, url string) ([]byte, error) // of kustomizations; remote ones are refused when nil
+	StrictSubstitutions   bool                                                  // a variable that is not set and has no default is an error
+	Resync                time.Duration                                         // how often everything is dry-run again although nothing moved
 }
 
 // memory is what this process knows of one Kustomization. Losing it costs a build and a dry-run, nothing else.
@@ -185,6 +187,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	result, err := r.target.Cluster.Apply(ctx, apply.Request{
 		Owner:    r.owner(),
 		Objects:  built.Objects,
+		Origins:  built.Origins,
 		Previous: previous,
 		Force:    r.obj.Spec.Force,
 		Resync:   full,

@@ -14,7 +14,8 @@ import (
 )
 
 // request translates the spec into what the build needs.
-func request(obj *kustomizev1.Kustomization, tree *artifact.Tree, in *inputs) (build.Request, error) {
+func (r *run) request(tree *artifact.Tree, in *inputs) (build.Request, error) {
+	obj := r.obj
 	req := build.Request{
 		Tree:                    tree,
 		Path:                    obj.Spec.Path,
@@ -23,6 +24,8 @@ func request(obj *kustomizev1.Kustomization, tree *artifact.Tree, in *inputs) (b
 		NameSuffix:              obj.Spec.NameSuffix,
 		Components:              obj.Spec.Components,
 		IgnoreMissingComponents: obj.Spec.IgnoreMissingComponents,
+		Fetch:                   r.Options.FetchBase,
+		Decryption:              in.keys,
 		Substitution:            in.substitution,
 	}
 	if m := obj.Spec.CommonMetadata; m != nil {
@@ -71,7 +74,6 @@ func refuse(obj *kustomizev1.Kustomization) error {
 		field string
 		set   bool
 	}{
-		{"spec.decryption", obj.Spec.Decryption != nil},
 		{"spec.ignore", len(obj.Spec.Ignore) > 0},
 	} {
 		if f.set {

@@ -60,15 +60,20 @@ func (ms *Mirrors) Collect(live func(owner string) bool) error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		dir, used := filepath.Join(ms.dir, e.Name()), ms.open[e.Name()] != nil
+		dir, m := filepath.Join(ms.dir, e.Name()), ms.open[e.Name()]
+		used := m != nil
 		markers, err := filepath.Glob(filepath.Join(dir, userPrefix+"*"))
 		errs = append(errs, err)
 		for _, file := range markers {
-			if live(strings.TrimPrefix(filepath.Base(file), userPrefix)) {
+			owner := strings.TrimPrefix(filepath.Base(file), userPrefix)
+			if live(owner) {
 				used = true
-			} else if ms.open[e.Name()] == nil {
-				errs = append(errs, os.Remove(file))
+				continue
 			}
+			if m != nil {
+				delete(m.users, owner)
+			}
+			errs = append(errs, os.Remove(file))
 		}
 		if !used {
 			errs = append(errs, os.RemoveAll(dir))

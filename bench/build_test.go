@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
+)
+
+// overlays is a set of apps, each with a base of four objects and an overlay that patches it.
+func overlays(apps int) map[string]string {
+	files := map[string]string{}
+	for i := range apps {
+		base, prod := fmt.Sprintf("app-%d/base/", i), fmt.Sprintf("app-%d/prod/", i)
+		files[base+"kustomization.yaml"] = "resources: [deployment.yaml, service.yaml, account.yaml, ingress.yaml]\nlabels: [{pairs: {app: web}, includeSelectors: true}]\n"
+		files[base+"deployment.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 0, template: {spec: {serviceAccountName: web, containers: [{name: one, image: nginx:1}, {name: two, image: busybox:1}]}}}\n"
+		files[base+"service.yaml"] = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n"
+		files[base+"account.yaml"] = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n"
+		files[base+"ingress.yaml"] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\nspec: {rules: [{host: web.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}\n"
+		files[prod+"kustomization.yaml"] = fmt.Sprintf("resources: [../base]\nnamespace: ns-%d\nnamePrefix: prod-\npatches: [{path: patch.yaml}]\nimages: [{name: nginx, newTag: '2'}]\n", i)
+		files[prod+"patch.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: two, image: patched:1}]}}}\n"
+	}
+	return files
+}
+
+const builtApps = 50
+
+// BenchmarkKustomizeBuild is the yardstick: what `kustomize build` does for each app, with the schema loaded once. The command
+// loads it anew every time.
+func BenchmarkKustomizeBuild(b *testing.B) {
+	for _, name := range []string{"SchemaOnce", "SchemaEachTime"} {
+		b.Run(name, func(b *testing.B) {
+			disk := filesys.MakeFsInMemory()
+			for name, content := range overlays(builtApps) {
+				if err := disk.WriteFile("/"+name, []byte(content)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			options := krusty.MakeDefaultOptions()
+			options.LoadRestrictions = types.LoadRestrictionsNone
+			for b.Loop() {
+				for i := range builtApps {
+					if name == "SchemaEachTime" {
+						openapi.ResetOpenAPI()
+					}
+					m, err := krusty.MakeKustomizer(options).Run(disk, fmt.Sprintf("/app-%d/prod", i))
+					if err != nil {
+						b.Fatal(err)
+					}
+					if _, err := m.AsYaml(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*builtApps), "µs/app")
+		})
+	}
+}
+
+// BenchmarkBuild builds the same apps: one after another, side by side, and with substitution.
+func BenchmarkBuild(b *testing.B) {
+	tree := artifact.FromMap(overlays(builtApps))
+	for name, c := range map[string]struct {
+		workers int
+		change  func(*build.Request)
+	}{
+		"OneByOne":     {1, func(*build.Request) {}},
+		"SideBySide":   {runtime.NumCPU(), func(*build.Request) {}},
+		"Substituting": {1, func(r *build.Request) { r.Substitution = &build.Substitution{Variables: map[string]string{"x": "y"}, Strict: true} }},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				next := make(chan int)
+				var wg sync.WaitGroup
+				for range c.workers {
+					wg.Go(func() {
+						for i := range next {
+							req := build.Request{Tree: tree, Path: fmt.Sprintf("app-%d/prod", i)}
+							c.change(&req)
+							if _, err := build.Build(b.Context(), req); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				for i := range builtApps {
+					next <- i
+				}
+				close(next)
+				wg.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*builtApps), "µs/app")
+		})
+	}
+}
+
+// BenchmarkBuildUnchanged asks the traces whether a new revision, which touches one app, calls for any other build.
+func BenchmarkBuildUnchanged(b *testing.B) {
+	files := overlays(builtApps)
+	before := artifact.FromMap(files)
+	var traces []*build.Trace
+	for i := range builtApps {
+		result, err := build.Build(b.Context(), build.Request{Tree: before, Path: fmt.Sprintf("app-%d/prod", i)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		traces = append(traces, result.Trace)
+	}
+	files["app-7/prod/patch.yaml"] += "# changed\n"
+	after := artifact.FromMap(files)
+	changed := 0
+	for b.Loop() {
+		changed = 0
+		for _, t := range traces {
+			if !t.Unchanged(after) {
+				changed++
+			}
+		}
+	}
+	if changed != 1 {
+		b.Errorf("%d apps would be built, want 1", changed)
+	}
+	b.ReportMetric(float64(changed), "builds/commit")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*builtApps)/1000, "µs/app")
+}
