@@ -345,3 +345,19 @@ func TestHelmChartsOfGit(t *testing.T) {
 	s.updateChart("by-version", func(c *sourcev1.HelmChartSpec) { c.Chart = "charts/none" })
 	s.fails(failed, "by-version", "InvalidChartReference", "no chart at 'charts/none'")
 }
+
+func TestHelmRepositoriesThatCannotBeUsed(t *testing.T) {
+	s := newSystem(t)
+	for _, test := range []struct {
+		name, reason, says string
+		spec               sourcev1.HelmRepositorySpec
+	}{
+		{"scheme", "URLInvalid", "a registry needs spec.type: oci", sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
+		{"web", "URLInvalid", "oci://", sourcev1.HelmRepositorySpec{URL: "https://h.example/x", Type: sourcev1.HelmRepositoryTypeOCI}},
+		{"secret", "AuthenticationFailed", "Secret", sourcev1.HelmRepositorySpec{URL: "https://h.example/x", SecretRef: &meta.LocalObjectReference{Name: "none"}}},
+		{"access", "AccessDenied", "spec.accessFrom", sourcev1.HelmRepositorySpec{URL: "https://h.example/x", AccessFrom: &meta.AccessFrom{NamespaceSelectors: []meta.NamespaceSelector{{}}}}},
+	} {
+		s.create(&sourcev1.HelmRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: test.name}, Spec: test.spec})
+		s.fails(&sourcev1.HelmRepository{}, test.name, test.reason, test.says)
+	}
+}

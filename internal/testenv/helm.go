@@ -2,9 +2,11 @@ package testenv
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,14 +54,26 @@ func (h *Helm) serve(w http.ResponseWriter, r *http.Request) {
 	if user, password, _ := r.BasicAuth(); user != HelmUser || password != HelmPassword {
 		answer.WriteHeader(http.StatusUnauthorized)
 	} else {
-		if content, err := os.ReadFile(filepath.Join(h.Dir, filepath.Base(r.URL.Path))); err == nil {
-			answer.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content))))
-		}
+		answer.Header().Set("ETag", etag(filepath.Join(h.Dir, filepath.Base(r.URL.Path))))
 		http.FileServer(http.Dir(h.Dir)).ServeHTTP(answer, r)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = append(h.seen, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), answer.status))
+}
+
+// etag is that of a file's content; empty if it cannot be read.
+func etag(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() // only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%q", hex.EncodeToString(sum.Sum(nil)))
 }
 
 type statusWriter struct {
@@ -114,10 +128,12 @@ func (h *Helm) Write(name string, content []byte) {
 
 // NewChart returns a chart with a template, values, and other values in values-prod.yaml.
 func NewChart(name, version string, dependencies ...*chart.Chart) *chart.Chart {
+	made := time.Unix(0, 0) // always, so that it packages to the same bytes
 	file := func(name, text string) *common.File {
-		return &common.File{Name: name, Data: []byte(text), ModTime: time.Unix(0, 0)}
+		return &common.File{Name: name, Data: []byte(text), ModTime: made}
 	}
 	c := &chart.Chart{
+		ModTime:   made,
 		Metadata:  &chart.Metadata{APIVersion: "v2", Name: name, Version: version},
 		Templates: []*common.File{file("templates/config.yaml", "kind: ConfigMap\n")},
 		Raw:       []*common.File{file("values.yaml", "color: red\nsize: {w: 1, h: 2}\n")},

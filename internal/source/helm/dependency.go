@@ -28,6 +28,7 @@ type dependencies struct {
 	options Options
 	loaded  int
 	depth   int
+	opened  map[string]Repository // by URL
 }
 
 // load reads the chart in a directory and adds the dependencies that it declares and does not bring in charts/: by
@@ -192,7 +193,7 @@ func (d *dependencies) local(ctx context.Context, dir, at string, w *chart.Depen
 }
 
 func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.Chart, error) {
-	repository, err := d.options.Repository(ctx, w.Repository)
+	repository, err := d.open(ctx, w.Repository)
 	if err != nil {
 		return nil, err
 	}
@@ -209,4 +210,20 @@ func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.
 		return nil, err
 	}
 	return c, matches(c, offer)
+}
+
+// open returns the repository of a URL, for one build always the same.
+func (d *dependencies) open(ctx context.Context, url string) (Repository, error) {
+	if r := d.opened[url]; r != nil {
+		return r, nil
+	}
+	r, err := d.options.Repository(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	if d.opened == nil {
+		d.opened = map[string]Repository{}
+	}
+	d.opened[url] = r
+	return r, nil
 }

@@ -224,7 +224,7 @@ func (h *HTTP) get(ctx context.Context, at string, header http.Header, reason, w
 	if err != nil {
 		f := fault.New(reason, "cannot fetch %s from %s", what, fault.RedactURL(at)).Because(withoutURL(err))
 		if cause := fault.As(err); cause != nil {
-			f.After(cause.RetryAfter)
+			f.RetryAfter = cause.RetryAfter
 		}
 		return nil, f
 	}
