@@ -35,10 +35,12 @@ type Change struct {
 type Request struct {
 	Owner    Owner
 	Objects  []*unstructured.Unstructured
-	Origins  map[*unstructured.Unstructured]string // the files that objects come from, for errors to name; may be nil
-	Previous Inventory                             // what the owner applied before
-	Force    bool                                  // re-create objects when an immutable field changes
-	Resync   bool                                  // compare everything, also what did not move
+	Previous Inventory // what the owner applied before
+	Force    bool      // re-create objects when an immutable field changes
+	Resync   bool      // compare everything, also what did not move
+
+	// Origin tells which file an object comes from, for errors to name. May be nil.
+	Origin func(*unstructured.Unstructured) string
 
 	// Intend is called with Previous and all desired objects before the first that Previous does not name is created, so
 	// that a process killed at any instruction leaves no object that nobody knows of. May be nil.

@@ -58,12 +58,14 @@ func show(o *unstructured.Unstructured) string {
 	return Ref{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}.String()
 }
 
-// show names an item and its file.
-func (i *item) show() string {
-	if i.origin == "" {
-		return i.ref.String()
+// name names an item and its file.
+func (r *run) name(i *item) string {
+	if r.req.Origin != nil {
+		if file := r.req.Origin(i.declared); file != "" {
+			return i.ref.String() + " in " + file
+		}
 	}
-	return i.ref.String() + " in " + i.origin
+	return i.ref.String()
 }
 
 // explain words what the API server said of an object.
@@ -71,7 +73,7 @@ func (r *run) explain(i *item, err error) error {
 	if f := fault.As(err); f != nil {
 		return f
 	}
-	p := problem("%s", i.show()).Because(errors.New(words(i, err)))
+	p := problem("%s", r.name(i)).Because(errors.New(words(i, err)))
 	group := r.req.Owner.Group
 	switch {
 	case isImmutable(err):

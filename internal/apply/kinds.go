@@ -103,7 +103,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 			continue
 		}
 		seen[i.ref.key()] = true
-		i.deferred, i.origin = undefined, req.Origins[o]
+		i.deferred, i.declared = undefined, o
 		items = append(items, i)
 	}
 	slices.SortFunc(items, byRank)

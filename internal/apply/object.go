@@ -25,7 +25,7 @@ const (
 type item struct {
 	desired  *unstructured.Unstructured
 	ref      Ref
-	origin   string // the file that it comes from, where known
+	declared *unstructured.Unstructured // as it was given
 	resource schema.GroupVersionResource
 	hash     [sha256.Size]byte // of desired
 

@@ -45,12 +45,13 @@ type Request struct {
 
 // Result is what a build came to.
 type Result struct {
-	Objects []*unstructured.Unstructured          // in the order that kustomize gives them
-	Origins map[*unstructured.Unstructured]string // the files that they come from, where known
-	Digest  string                                // of the objects, sha256 in hex
+	Objects []*unstructured.Unstructured // in the order that kustomize gives them
+	Digest  string                       // of the objects, sha256 in hex
 	Trace   *Trace
-	Empty   bool // whether the kustomization file says that there are no objects: its resources are an empty list
-	Again   bool // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
+	// Origin tells which file an object comes from, or nothing where that is not known. It costs another build.
+	Origin func(*unstructured.Unstructured) string
+	Empty  bool // whether the kustomization file says that there are no objects: its resources are an empty list
+	Again  bool // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
 }
 
 // Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something
@@ -73,11 +74,13 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 }
 
 func (f *filesystem) build(req Request) (*Result, error) {
-	result := &Result{Trace: f.trace, Origins: f.origins}
+	f.request = req
+	result := &Result{Trace: f.trace, Origin: f.origin}
 	root, empty, err := f.prepare(req)
 	if err == nil && !empty {
 		result.Objects, err = f.run(root)
 	}
+	f.built = result.Objects
 	if err == nil {
 		err = f.decryptValues(result.Objects)
 	}

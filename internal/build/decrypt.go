@@ -3,6 +3,7 @@ package build
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -155,10 +156,10 @@ func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text
 		}
 		content = raw
 	}
-	where := field + "." + key + " of " + f.show(o)
+	where := fmt.Sprintf("%s.%s of Secret/%s/%s", field, key, o.GetNamespace(), o.GetName())
 	plain, err := f.decrypted(where, key, content)
 	if err != nil {
-		err = refusal("%s", where).Because(err)
+		err = refusal("%s.%s of %s", field, key, f.show(o)).Because(err)
 		f.secrets.failed = append(f.secrets.failed, err)
 		return text, err
 	}

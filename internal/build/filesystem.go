@@ -36,11 +36,14 @@ type filesystem struct {
 	listed    map[string]bool   // the same files
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
-	secrets   secrets                               // what is decrypted
-	remote    remotes                               // what is fetched
-	root      string                                // the directory that is built
-	origins   map[*unstructured.Unstructured]string // the files that objects come from
-	annotate  bool                                  // whether the objects keep the annotation that names their origin
+	secrets   secrets // what is decrypted
+	remote    remotes // what is fetched
+	root      string  // the directory that is built
+	origins   origins
+	track     bool // whether kustomize notes where objects come from
+	request   Request
+	built     []*unstructured.Unstructured
+	annotate  bool // whether the objects keep the annotation that names their origin
 }
 
 // maxReads bounds a build: bases may name bases over and over, each time under another prefix.
@@ -50,7 +53,6 @@ func newFilesystem(ctx context.Context, tree *artifact.Tree) *filesystem {
 	return &filesystem{
 		ctx: ctx, tree: tree, trace: newTrace(tree),
 		generated: map[string][]byte{}, listed: map[string]bool{}, plugins: map[string]bool{},
-		origins: map[*unstructured.Unstructured]string{},
 	}
 }
 

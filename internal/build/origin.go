@@ -3,6 +3,7 @@ package build
 import (
 	"path"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/types"
@@ -11,45 +12,67 @@ import (
 
 const originAnnotation = "config.kubernetes.io/origin"
 
+// origins finds out which files objects come from, once somebody asks. It takes a build of its own: kustomize notes them
+// as annotations, which makes a build half as slow again.
+type origins struct {
+	once  sync.Once
+	files map[*unstructured.Unstructured]string
+}
+
+// origin returns the file that a built object comes from, or nothing when it is not known.
+func (f *filesystem) origin(o *unstructured.Unstructured) string {
+	f.origins.once.Do(f.findOrigins)
+	return f.origins.files[o]
+}
+
+func (f *filesystem) findOrigins() {
+	again := newFilesystem(f.ctx, f.tree)
+	again.track, again.remote, again.secrets = true, f.remote, secrets{keys: f.secrets.keys, redact: true}
+	root, _, err := again.prepare(f.request)
+	if err != nil {
+		return
+	}
+	objects, err := again.run(root)
+	if err != nil || len(objects) != len(f.built) {
+		return
+	}
+	f.origins.files = map[*unstructured.Unstructured]string{}
+	for i, o := range f.built {
+		f.origins.files[o] = again.origins.files[objects[i]]
+	}
+}
+
 // trackOrigins has kustomize note which file each object comes from.
 func (f *filesystem) trackOrigins(k *types.Kustomization) {
 	f.annotate = slices.Contains(k.BuildMetadata, types.OriginAnnotations)
-	if !f.annotate {
+	if f.track && !f.annotate {
 		k.BuildMetadata = append(k.BuildMetadata, types.OriginAnnotations)
 	}
 }
 
-// takeOrigin remembers an object's file, and takes the note off unless it was asked for.
+// takeOrigin remembers an object's file.
 func (f *filesystem) takeOrigin(o *unstructured.Unstructured) {
-	annotations := o.GetAnnotations()
-	note, ok := annotations[originAnnotation]
-	if !ok {
+	if !f.track {
 		return
 	}
 	var origin struct {
 		Path         string `json:"path"`
 		ConfiguredIn string `json:"configuredIn"` // of a generated one
 	}
-	if err := yaml.Unmarshal([]byte(note), &origin); err == nil { // kustomize wrote it; where not, the file is unknown
-		if name := origin.Path + origin.ConfiguredIn; name != "" {
-			f.origins[o] = path.Join(f.root, name)
-		}
+	note := o.GetAnnotations()[originAnnotation]
+	if err := yaml.Unmarshal([]byte(note), &origin); err != nil || origin.Path+origin.ConfiguredIn == "" {
+		return // kustomize wrote none
 	}
-	if f.annotate {
-		return
+	if f.origins.files == nil {
+		f.origins.files = map[*unstructured.Unstructured]string{}
 	}
-	delete(annotations, originAnnotation)
-	if len(annotations) == 0 {
-		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
-		return
-	}
-	o.SetAnnotations(annotations)
+	f.origins.files[o] = path.Join(f.root, origin.Path+origin.ConfiguredIn)
 }
 
 // show names an object and its file.
 func (f *filesystem) show(o *unstructured.Unstructured) string {
 	id := identity{kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName()}.String()
-	if file := f.origins[o]; file != "" {
+	if file := f.origin(o); file != "" {
 		return id + " in " + file
 	}
 	return id

@@ -33,7 +33,9 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 			return "", false, err
 		}
 	}
-	f.empty = !generated && k.Resources != nil && len(k.Resources) == 0
+	if f.empty = !generated && k.Resources != nil && len(k.Resources) == 0; f.empty {
+		k.Resources = nil // as it is once it is written
+	}
 	k.FixKustomization()
 	if err := f.merge(k, req, dir); err != nil {
 		return "", false, err

@@ -29,13 +29,12 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
-		where := f.show(o)
 		for _, p := range substitute.Object(o.Object, s.Variables, s.Strict) {
 			if m := (*substitute.Missing)(nil); errors.As(p.Err, &m) {
-				missing.add(m.Names, p.Field+" of "+where)
+				missing.add(m.Names, p.Field+" of "+f.show(o))
 				continue
 			}
-			problems = append(problems, refusal("%s of %s", p.Field, where).Because(p.Err))
+			problems = append(problems, refusal("%s of %s", p.Field, f.show(o)).Because(p.Err))
 		}
 	}
 	if len(problems) > 0 {

@@ -156,7 +156,7 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	holds("team", "hunter2")
 
 	t.Log("what is decrypted is in no event and no status")
-	commit = s.git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
+	s.git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
 	s.pull("app")
 	s.fails(&kustomizev1.Kustomization{}, "team", "ReconciliationFailed", "bad/key")
 	k := &kustomizev1.Kustomization{}

@@ -187,7 +187,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	result, err := r.target.Cluster.Apply(ctx, apply.Request{
 		Owner:    r.owner(),
 		Objects:  built.Objects,
-		Origins:  built.Origins,
+		Origin:   built.Origin,
 		Previous: previous,
 		Force:    r.obj.Spec.Force,
 		Resync:   full,
