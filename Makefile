@@ -2,6 +2,9 @@
 TOOL := go tool -modfile=hack/tools/go.mod
 LINT := go tool -modfile=hack/lint/go.mod
 
+# One static binary: nothing of the machine that it is built on is needed where it runs.
+export CGO_ENABLED := 0
+
 .PHONY: help
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,7 +15,7 @@ demo: build ## Run the main job on a control plane in a box (DEMO_EXIT=1 ends it
 
 .PHONY: build
 build: ## Build bin/sluice and bin/playground
-	go build -o bin/sluice ./cmd/sluice
+	go build -ldflags '-s -w' -o bin/sluice ./cmd/sluice
 	go build -C playground -o ../bin/playground ./cmd/playground
 
 .PHONY: test
