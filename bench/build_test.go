@@ -72,9 +72,11 @@ func BenchmarkBuild(b *testing.B) {
 		workers int
 		change  func(*build.Request)
 	}{
-		"OneByOne":     {1, func(*build.Request) {}},
-		"SideBySide":   {runtime.NumCPU(), func(*build.Request) {}},
-		"Substituting": {1, func(r *build.Request) { r.Substitution = &build.Substitution{Variables: map[string]string{"x": "y"}, Strict: true} }},
+		"OneByOne":   {1, func(*build.Request) {}},
+		"SideBySide": {runtime.NumCPU(), func(*build.Request) {}},
+		"Substituting": {1, func(r *build.Request) {
+			r.Substitution = &build.Substitution{Variables: map[string]string{"x": "y"}, Strict: true}
+		}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	corev1 "k8s.io/api/core/v1"
@@ -166,7 +165,7 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	t.Cleanup(web.Close)
 	publish := func(n string) {
 		git.Commit("app", map[string]string{"a.txt": n})
-		registry.Push("app", "latest", nil, v1.Layer(static.NewLayer(archive(t, "a.txt", n), types.OCILayer)))
+		registry.Push("app", "latest", nil, static.NewLayer(archive(t, "a.txt", n), types.OCILayer))
 		s3.Put("app", map[string]string{"a.txt": n})
 		helm.publish(t, n+".0.0")
 	}
