@@ -186,7 +186,10 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 		}
 		return bucket.LDAPKeys(sts.Endpoint, login, transport), nil
 	}
-	role, token, err := l.webIdentity(ctx, a.Account, sts.Endpoint)
+	if err := auth.CheckEndpoint(auth.AWS, sts.Endpoint, false); err != nil {
+		return nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts.endpoint cannot be used").Because(err).Final()
+	}
+	role, token, err := l.webIdentity(ctx, a.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +198,9 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 
 // webIdentity is the role on AWS that a service account has by its annotation, or this process by its environment, and the
 // token to show for it.
-func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName, endpoint string) (role string, token func(context.Context) (string, error), err error) {
+func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName) (role string, token func(context.Context) (string, error), err error) {
 	const annotation, audience = "eks.amazonaws.com/role-arn", "sts.amazonaws.com"
 	if account == nil {
-		if err := auth.CheckEndpoint(auth.AWS, endpoint, false); err != nil {
-			return "", nil, err
-		}
 		role, file := os.Getenv("AWS_ROLE_ARN"), os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")
 		if role == "" || file == "" {
 			return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts is set, but this process has no identity to show to it").
