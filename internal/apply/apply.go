@@ -38,6 +38,7 @@ type Request struct {
 	Previous Inventory // what the owner applied before
 	Force    bool      // re-create objects when an immutable field changes
 	Resync   bool      // compare everything, also what did not move
+	Ignore   []Ignored // fields that are left to others
 
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
@@ -170,6 +171,7 @@ func (r *run) put(ctx context.Context, i *item) (*unstructured.Unstructured, err
 		}
 	}
 	if i.recreate || i.terminating {
+		i.desired = i.whole
 		if err := r.gone(ctx, i.resource, i.ref); err != nil {
 			return nil, err
 		}

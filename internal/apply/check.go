@@ -128,6 +128,9 @@ func (r *run) checkItem(ctx context.Context, i *item) error {
 func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	owner := r.req.Owner
 	k := r.known(owner, i)
+	if err := r.leaveIgnored(ctx, i); err != nil {
+		return err
+	}
 	wouldBe, err := r.patch(ctx, i, true)
 	if err != nil {
 		return r.checkRefused(ctx, i, err, again)

@@ -23,11 +23,12 @@ const (
 
 // item is an object on its way into the cluster.
 type item struct {
-	desired  *unstructured.Unstructured
+	whole    *unstructured.Unstructured // all that is wanted
+	desired  *unstructured.Unstructured // the same, less what is left to others
 	ref      Ref
 	declared *unstructured.Unstructured // as it was given
 	resource schema.GroupVersionResource
-	hash     [sha256.Size]byte // of desired
+	hash     [sha256.Size]byte // of whole
 
 	deferred    bool   // cannot be dry-run before others of the set are there
 	checked     bool   // the server has seen it in a dry-run
@@ -72,7 +73,7 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	}
 	gvk := o.GroupVersionKind()
 	return &item{
-		desired: o, resource: mapping.Resource, hash: sha256.Sum256(b),
+		whole: o, desired: o, resource: mapping.Resource, hash: sha256.Sum256(b),
 		ref: Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()},
 	}, nil
 }

@@ -104,9 +104,6 @@ func (k *Kustomization) References(obj *kustomizev1.Kustomization) []reconcile.R
 // settings are as they were, an apply whose objects are as built and did not move.
 func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
 	obj := pass.Object
-	if err := refuse(obj); err != nil {
-		return reconcile.Failed(err)
-	}
 	source, waiting := k.source(ctx, obj)
 	if waiting != nil {
 		return *waiting
@@ -184,6 +181,10 @@ func (r *run) due() bool {
 func (r *run) apply(ctx context.Context, built *build.Result) error {
 	full := r.pass.Requested || r.Clock.Since(r.memory.resynced) >= r.Options.Resync
 	previous := inventoryOf(r.obj)
+	ignore, err := ignored(r.obj)
+	if err != nil {
+		return err
+	}
 	result, err := r.target.Cluster.Apply(ctx, apply.Request{
 		Owner:    r.owner(),
 		Objects:  built.Objects,
@@ -191,6 +192,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		Previous: previous,
 		Force:    r.obj.Spec.Force,
 		Resync:   full,
+		Ignore:   ignore,
 		Intend: func(i apply.Inventory) error {
 			setInventory(r.obj, i)
 			return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))

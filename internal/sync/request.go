@@ -2,12 +2,16 @@ package sync
 
 import (
 	"encoding/json"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/resid"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -68,18 +72,46 @@ func selector(s *meta.Selector) *types.Selector {
 	}
 }
 
-// refuse fails closed on fields whose meaning this controller cannot honour: applying without them would be another thing.
-func refuse(obj *kustomizev1.Kustomization) error {
-	for _, f := range []struct {
-		field string
-		set   bool
-	}{
-		{"spec.ignore", len(obj.Spec.Ignore) > 0},
-	} {
-		if f.set {
-			return fault.New(meta.BuildFailedReason, "%s is set, which this version cannot honour", f.field).
-				WithHint("Nothing was applied. Remove the field, or use a version of Sluice whose docs list it").Final()
+// ignored translates spec.ignore.
+func ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
+	var rules []apply.Ignored
+	for _, rule := range obj.Spec.Ignore {
+		for _, p := range rule.Paths {
+			if !strings.HasPrefix(p, "/") || p == "/" {
+				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of spec.ignore is no JSON pointer", p).
+					WithHint("Write it as /spec/replicas (RFC 6901)").Final()
+			}
 		}
+		matches, err := matcher(rule.Target)
+		if err != nil {
+			return nil, fault.New(meta.ReconciliationFailedReason, "the target of spec.ignore cannot be read").Because(err).Final()
+		}
+		rules = append(rules, apply.Ignored{Matches: matches, Paths: rule.Paths})
 	}
-	return nil
+	return rules, nil
+}
+
+// matcher tells which objects a selector means; all when there is none.
+func matcher(s *meta.Selector) (func(*unstructured.Unstructured) bool, error) {
+	if s == nil {
+		return func(*unstructured.Unstructured) bool { return true }, nil
+	}
+	byName, err := types.NewSelectorRegex(selector(s))
+	if err != nil {
+		return nil, err
+	}
+	byLabel, err := labels.Parse(s.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	byAnnotation, err := labels.Parse(s.AnnotationSelector)
+	if err != nil {
+		return nil, err
+	}
+	return func(o *unstructured.Unstructured) bool {
+		gvk := o.GroupVersionKind()
+		return byName.MatchGvk(resid.Gvk{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}) &&
+			byName.MatchName(o.GetName()) && byName.MatchNamespace(o.GetNamespace()) &&
+			byLabel.Matches(labels.Set(o.GetLabels())) && byAnnotation.Matches(labels.Set(o.GetAnnotations()))
+	}, nil
 }
