@@ -147,7 +147,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
 		_, i.takeOver = takeOver(wouldBe.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), owner.Group)
 	}
-	if i.takeOver || k.known && (!k.same || k.moved) {
+	if i.takeOver || k.known && !k.same {
 		return i.found(Configured) // very likely, and if not, the server leaves it as it is
 	}
 	same := k.known && k.version == i.version && k.digest == digest(wouldBe, r.options.FieldManager)
