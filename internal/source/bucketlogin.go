@@ -3,9 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 
@@ -96,11 +93,7 @@ func (a access) key() string {
 	s := a.Spec // without what makes no difference to it
 	s.Interval, s.Timeout, s.Ignore, s.Prefix, s.Suspend, s.AccessFrom = sourcev1.BucketSpec{}.Interval, nil, nil, "", false, nil
 	a.Spec = s
-	text, err := json.Marshal(a)
-	if err != nil {
-		panic(err) // text and bytes only
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))
+	return fingerprint(a)
 }
 
 // remote makes the way to the bucket. Nothing is asked of it yet.
