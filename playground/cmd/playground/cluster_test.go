@@ -372,10 +372,11 @@ func (a *alive) rbac(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
-	eventually(t, func(ctx context.Context) error { // refused until the account is there
-		_, err := a.client.CoreV1().Secrets(ns).Create(ctx, token, create)
+	eventually(t, func(ctx context.Context) error { // a token of an account that is not there yet is collected
+		_, err := a.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", get)
 		return err
 	})
+	must[*corev1.Secret](t)(a.client.CoreV1().Secrets(ns).Create(t.Context(), token, create))
 	eventually(t, func(ctx context.Context) error {
 		s, err := a.client.CoreV1().Secrets(ns).Get(ctx, "token", get)
 		if err != nil || len(s.Data[corev1.ServiceAccountTokenKey]) == 0 {
