@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	_ "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm/runtime" // fills in where Azure Resource Manager is, cloud by cloud
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"k8s.io/client-go/tools/clientcmd"
 )
 

@@ -102,4 +102,3 @@ func (i *Identities) eksToken(ctx context.Context, s subject, c eksCluster) (str
 
 // noPayload is the digest of an empty body, as signatures hold it.
 var noPayload = hex.EncodeToString(func() []byte { sum := sha256.Sum256(nil); return sum[:] }())
-
