@@ -6,6 +6,7 @@ package build
 import (
 	"context"
 	"errors"
+	"path"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -80,9 +81,9 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 func (f *filesystem) build(req Request) (*Result, error) {
 	f.request = req
 	result := &Result{Trace: f.trace, Origin: f.origin}
-	root, empty, err := f.prepare(req)
-	if err == nil && !empty {
-		result.Objects, err = f.run(root)
+	k, err := f.prepare(req)
+	if err == nil && k.CheckEmpty() == nil {
+		result.Objects, err = f.make(k)
 	}
 	f.built = result.Objects
 	if err == nil {
@@ -118,6 +119,14 @@ func setAll(get func() map[string]string, set func(map[string]string), more map[
 		all[k] = v
 	}
 	set(all)
+}
+
+// make makes the objects, with kustomize if it has anything to do.
+func (f *filesystem) make(k *types.Kustomization) ([]*unstructured.Unstructured, error) {
+	if objects, ok, err := f.plain(f.root, k); ok {
+		return objects, err
+	}
+	return f.run(path.Join(mount, f.root))
 }
 
 // run builds with kustomize and words its errors.
