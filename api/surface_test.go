@@ -153,7 +153,7 @@ func compare(t *testing.T, path string, have map[string]field, want field) {
 }
 
 // gates are the fields of every version that say which gates hold an object.
-var gates = []string{".spec.gates", ".status.gates"}
+var gates = []string{".spec.gates", ".status.gates", ".status.pending"}
 
 // expected tells whether a field that the list lacks is meant to be there.
 func expected(list surfaceList, version *apiextensionsv1.CustomResourceDefinitionVersion, path string) bool {

@@ -27,4 +27,35 @@ type Held struct {
 	// Gates that stand over the object, named by it or selecting it, as <namespace>/<name>. Its conditions say which are closed.
 	// +optional
 	Gates []string `json:"gates,omitempty"`
+
+	// Pending is the change that waits until the gates let it through; unset when none does.
+	// +optional
+	Pending *Pending `json:"pending,omitempty"`
+}
+
+// Pending is a change that gates hold back.
+type Pending struct {
+	// Revision that the object would move to.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// Created is how many objects would be created.
+	// +optional
+	Created int32 `json:"created,omitempty"`
+
+	// Configured is how many objects would be changed.
+	// +optional
+	Configured int32 `json:"configured,omitempty"`
+
+	// Deleted is how many objects would be deleted.
+	// +optional
+	Deleted int32 `json:"deleted,omitempty"`
+
+	// Changes names the first of them, as <kind>/<namespace>/<name> <what would be done>.
+	// +optional
+	Changes []string `json:"changes,omitempty"`
+
+	// Message says why the change cannot be told, when it cannot.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
