@@ -125,6 +125,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 	}
 	if i.action == Created || i.action == Configured {
+		before, drifted := r.contested(ctx, i)
 		r.begin(r.req.Owner, i)
 		live, err := r.put(ctx, i)
 		if err != nil {
@@ -142,6 +143,9 @@ func (r *run) write(ctx context.Context, i *item) error {
 			i.diff, i.live = diff.Text(i.live, live), nil
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
+		if drifted && i.action != Unchanged {
+			r.corrected(r.req.Owner, i, lost(before, live.GetManagedFields(), r.options.FieldManager))
+		}
 	}
 	i.done = true
 	return nil

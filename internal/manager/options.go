@@ -64,6 +64,7 @@ type Options struct {
 	SOPSVaultConfigMap  string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
+	KubeConfigAccount   string
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
 
@@ -113,6 +114,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
+	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
 	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")

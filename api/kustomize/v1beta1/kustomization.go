@@ -92,6 +92,10 @@ type KustomizationSpec struct {
 	// +kubebuilder:validation:Enum=none;client;server
 	// +optional
 	Validation string `json:"validation,omitempty"`
+
+	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
+	// +optional
+	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
 }
 
 // DependencyReference names a Kustomization to wait for.
