@@ -15,6 +15,7 @@ const (
 	FailedReason                  = "Failed"
 	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"
+	HealthCheckCanceledReason     = "HealthCheckCanceled"
 	InvalidCELExpressionReason    = "InvalidCELExpression"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"
