@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Ignored are fields of objects that others may set: they are applied when an object is created, and left to whoever
@@ -123,24 +121,16 @@ func fieldKey(path []string) string {
 // ownedFields are the fields that our manager owns or takes over, as named by [fieldKey], with all that they stand in.
 func ownedFields(entries []metav1.ManagedFieldsEntry, manager string) map[string]bool {
 	owned := map[string]bool{}
-	for _, e := range entries {
-		if !isOurs(e, manager) && !overridden(e, manager) || e.FieldsV1 == nil {
-			continue
-		}
-		set := &fieldpath.Set{}
-		if set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) != nil {
-			continue // the server writes no other
-		}
-		for p := range set.All() {
-			var parts []string
-			for _, element := range p {
-				name := "*"
-				if element.FieldName != nil {
-					name = *element.FieldName
-				}
-				parts = append(parts, name)
-				owned[strings.Join(parts, "\x00")] = true
+	counts := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) || overridden(e, manager) }
+	for p := range fieldsOf(entries, counts).All() {
+		var parts []string
+		for _, element := range p {
+			name := "*"
+			if element.FieldName != nil {
+				name = *element.FieldName
 			}
+			parts = append(parts, name)
+			owned[strings.Join(parts, "\x00")] = true
 		}
 	}
 	return owned

@@ -47,10 +47,27 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 		return knowledge{}
 	}
 	same := a.hash == i.hash
+	left := c.held(owner, a.ref, i.hash) > 0 // moved, and left so for now
 	return knowledge{
-		known: true, same: same, moved: a.moved, settled: same && !a.moved && a.watch.trusted(),
+		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && a.watch.trusted()),
 		action: a.action, digest: a.digest, version: a.at.version,
 	}
+}
+
+// formerOwner returns the other owner that an item's object belongs to as far as the watches know; zero if there is none.
+func (r *run) formerOwner(i *item) Owner {
+	owner, name := r.req.Owner, types.NamespacedName{Namespace: i.ref.Namespace, Name: i.ref.Name}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, namespace := range []string{"", i.ref.Namespace} {
+		if w := r.watches[watchKey{i.resource, owner.Group, namespace}]; w != nil && w.trusted() {
+			if now := w.seen[name]; now.owner != owner {
+				return now.owner
+			}
+			return Owner{}
+		}
+	}
+	return Owner{}
 }
 
 // begin notes that an item is being written. The owner counts as one of ours from here on, as the watch may tell of the
@@ -132,12 +149,13 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 	}
 }
 
-// Moved tells whether a live object of the owner moved since it was applied.
+// Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not count before it is
+// corrected again.
 func (c *Cluster) Moved(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.states[owner] {
-		if a.moved {
+		if a.moved && c.held(owner, a.ref, a.hash) == 0 {
 			return true
 		}
 	}
@@ -168,4 +186,5 @@ func (c *Cluster) Forget(owner Owner) {
 		c.drop(a)
 	}
 	delete(c.states, owner)
+	delete(c.contests, owner)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // KustomizationGroupKind identifies the kind to the kernel.
@@ -190,7 +191,7 @@ func (r *run) due() bool {
 func (r *run) apply(ctx context.Context, built *build.Result) error {
 	full := r.pass.Requested || r.Clock.Since(r.memory.resynced) >= r.Options.Resync
 	previous := inventoryOf(r.obj)
-	ignore, err := ignored(r.obj)
+	ignore, err := spec.Ignored(r.obj)
 	if err != nil {
 		return err
 	}
