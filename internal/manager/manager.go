@@ -187,6 +187,8 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
+				PatientHealth:         o.gate("DisableFailFastBehavior"),
+				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),
 				Decryption:            o.decryption(out),
 				FetchBase:             o.fetchBase(out),
 				StrictSubstitutions:   o.strictSubstitutions(),
