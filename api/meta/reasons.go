@@ -2,6 +2,7 @@ package meta
 
 // Condition types shared by several kinds, beside the kernel's own (Ready, Reconciling, Stalled).
 const (
+	DriftedCondition = "Drifted" // True while live objects are not as they were applied
 	HealthyCondition = "Healthy"
 )
 
@@ -12,6 +13,10 @@ const (
 	AuthenticationFailedReason    = "AuthenticationFailed"
 	BuildFailedReason             = "BuildFailed"
 	DependencyNotReadyReason      = "DependencyNotReady"
+	DriftContestedReason          = "DriftContested" // another manager changes back what is corrected
+	DriftCorrectedReason          = "DriftCorrected"
+	DriftDetectedReason           = "DriftDetected"
+	DriftResolvedReason           = "DriftResolved"
 	FailedReason                  = "Failed"
 	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"

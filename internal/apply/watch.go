@@ -196,10 +196,16 @@ func (c *Cluster) divided(w *driftWatch) bool {
 
 // judge compares an object with what the watch last saw. The caller holds the lock.
 func (w *driftWatch) judge(a *applied) {
-	if a.busy || a.moved {
+	now, seen := w.seen[a.name()]
+	if a.busy || a.moved && !(a.looked && a.seen.differs(now)) {
 		return
 	}
-	now, seen := w.seen[a.name()]
+	a.seen = now
+	if a.moved {
+		a.looked = false
+		w.tell(a)
+		return
+	}
 	switch {
 	case !seen && w.synced && !after(a.at.version, w.newest):
 		w.tell(a) // the watch is past it, and there is none

@@ -98,7 +98,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: &sync.Remote{
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Fights: o.Fights, Remote: &sync.Remote{
 			Reader: mgr.GetAPIReader(), Token: accountTokens(mgr.GetClient()),
 			AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS,
 		}}
@@ -185,6 +185,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
+			Events:    k.Events,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/resid"
 
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -72,23 +71,23 @@ func selector(s *meta.Selector) *types.Selector {
 	}
 }
 
-// ignored translates spec.ignore.
-func ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
-	var rules []apply.Ignored
-	for _, rule := range obj.Spec.Ignore {
+// ignored translates rules that stand in a field.
+func ignored(rules []meta.IgnoreRule, field string) ([]apply.Ignored, error) {
+	var out []apply.Ignored
+	for _, rule := range rules {
 		for _, p := range rule.Paths {
 			if !strings.HasPrefix(p, "/") || p == "/" {
-				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of spec.ignore is no JSON pointer", p).
+				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of %s is no JSON pointer", p, field).
 					WithHint("Write it as /spec/replicas (RFC 6901)").Final()
 			}
 		}
 		matches, err := matcher(rule.Target)
 		if err != nil {
-			return nil, fault.New(meta.ReconciliationFailedReason, "the target of spec.ignore cannot be read").Because(err).Final()
+			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s cannot be read", field).Because(err).Final()
 		}
-		rules = append(rules, apply.Ignored{Matches: matches, Paths: rule.Paths})
+		out = append(out, apply.Ignored{Matches: matches, Paths: rule.Paths})
 	}
-	return rules, nil
+	return out, nil
 }
 
 // matcher tells which objects a selector means; all when there is none.
