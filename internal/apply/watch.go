@@ -202,7 +202,6 @@ func (w *driftWatch) judge(a *applied) {
 	}
 	a.seen = now
 	if a.moved {
-		a.looked = false
 		w.tell(a)
 		return
 	}
@@ -219,7 +218,7 @@ func (w *driftWatch) judge(a *applied) {
 // tell notes that an object moved, and wakes its owner, unless another owner took it: two who fight over an object do so
 // at their intervals.
 func (w *driftWatch) tell(a *applied) {
-	a.moved = true
+	a.moved, a.looked = true, false
 	if now, ok := w.seen[a.name()]; ok && now.owner != a.owner && w.cluster.states[now.owner] != nil {
 		return
 	}

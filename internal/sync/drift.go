@@ -25,14 +25,19 @@ func (r *run) settle(ctx context.Context, built *build.Result) error {
 	case r.drift && r.obj.DriftMode() == meta.DriftWarn:
 		return r.look(ctx, built)
 	case r.drift && r.obj.DriftMode() == meta.DriftDisabled:
+		reconcile.Unmark(r.obj, meta.DriftedCondition)
 		r.memory.finish()
 		return nil
 	}
 	if err := r.apply(ctx, built); err != nil {
 		return err
 	}
-	if r.obj.DriftMode() == meta.DriftDisabled {
+	switch r.obj.DriftMode() {
+	case meta.DriftDisabled:
 		r.target.Cluster.Forget(r.owner()) // nobody is to be told of what moves
+		reconcile.Unmark(r.obj, meta.DriftedCondition)
+	case meta.DriftWarn:
+		r.resolved()
 	}
 	return nil
 }
@@ -61,10 +66,12 @@ func (r *run) look(ctx context.Context, built *build.Result) error {
 		r.memory.resynced = r.Clock.Now()
 	}
 	r.memory.finish()
-	if drifted := effective(planned); len(drifted) > 0 {
+	// An apply that would only change who owns which fields is none that a person asks for.
+	drifted := slices.DeleteFunc(effective(planned), func(c apply.Change) bool { return c.Diff == "" && c.Action == apply.Configured })
+	if len(drifted) > 0 {
 		r.report(meta.DriftDetectedReason, drifts(drifted))
 	} else {
-		r.resolved("everything is as it was applied again")
+		r.resolved()
 	}
 	return nil
 }
@@ -94,7 +101,7 @@ func (r *run) contested() {
 	}
 	fights := r.target.Cluster.Fights(r.owner())
 	if len(fights) == 0 {
-		r.resolved("nobody changes back what is corrected any more")
+		r.resolved()
 		return
 	}
 	var lines, about []string
@@ -144,10 +151,10 @@ func (r *run) report(reason, message string) {
 }
 
 // resolved takes the condition Drifted away, with an event if there was one.
-func (r *run) resolved(message string) {
+func (r *run) resolved() {
 	r.memory.contests = ""
 	if apimeta.IsStatusConditionTrue(r.obj.Status.Conditions, meta.DriftedCondition) {
-		r.events = append(r.events, event{reason: meta.DriftResolvedReason, message: message})
+		r.events = append(r.events, event{reason: meta.DriftResolvedReason, message: "all objects are as they were applied"})
 	}
 	reconcile.Unmark(r.obj, meta.DriftedCondition)
 }
