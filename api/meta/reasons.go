@@ -4,6 +4,11 @@ package meta
 const (
 	DriftedCondition = "Drifted" // True while live objects are not as they were applied
 	HealthyCondition = "Healthy"
+
+	// ApprovedCondition of a sync is False while a gate is closed to it, and not there when no gate stands over it.
+	ApprovedCondition = "Approved"
+	// BlockedCondition of a source is True while a gate is closed to it, and not there otherwise.
+	BlockedCondition = "Blocked"
 )
 
 // Condition reasons shared by several kinds.
@@ -18,8 +23,12 @@ const (
 	DriftDetectedReason           = "DriftDetected"
 	DriftResolvedReason           = "DriftResolved"
 	FailedReason                  = "Failed"
+	GateClosedReason              = "GateClosed"
+	GateNotFoundReason            = "GateNotFound"
+	GateOpenReason                = "GateOpen"
 	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"
+	HealthCheckCanceledReason     = "HealthCheckCanceled"
 	InvalidCELExpressionReason    = "InvalidCELExpression"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"

@@ -24,7 +24,7 @@ type Request struct {
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
 	Same     bool      // the objects are declared as they were when they were applied last, maybe by a process before this one
-	Diffs    int       // how many changes are told with their diff; most of them cost a request
+	Diffs    int       // how many changes of what is declared are told with their diff, at the cost of a request each; those of what moved always are
 
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
@@ -58,7 +58,7 @@ func (c *Cluster) Apply(ctx context.Context, req Request) (*Result, error) {
 	run := &run{Cluster: c, req: req, items: items}
 	err = run.do(ctx, result.Inventory)
 	result.Changes = changes(items)
-	result.Warnings = append(warned.list(), contested(req.Owner, result.Changes)...)
+	result.Warnings = append(warned.list(), claims(req.Owner, result.Changes)...)
 	if err == nil {
 		c.retain(req.Owner, items)
 	}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -53,7 +54,7 @@ type contest struct {
 }
 
 // contested returns the managed fields of an object that is about to be corrected although its declaration is as it was:
-// somebody changed it. It reports false for any other item. It may cost a request, and a correction does not depend on it.
+// somebody changed it. It reports false for any other item. It costs a request, and a correction does not depend on it.
 func (r *run) contested(ctx context.Context, i *item) (fields []metav1.ManagedFieldsEntry, drifted bool) {
 	if !r.known(r.req.Owner, i).same {
 		return nil, false
@@ -62,8 +63,11 @@ func (r *run) contested(ctx context.Context, i *item) (fields []metav1.ManagedFi
 		return i.live.GetManagedFields(), true
 	}
 	live, err := r.live(ctx, i)
-	if err != nil {
-		return nil, apierrors.IsNotFound(err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, false
+	}
+	if live == nil {
+		return nil, true
 	}
 	return live.GetManagedFields(), true
 }
@@ -74,14 +78,16 @@ func lost(before, after []metav1.ManagedFieldsEntry, manager string) []rival {
 	if len(before) == 0 {
 		return []rival{{}}
 	}
+	ours := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) }
+	others := slices.DeleteFunc(slices.Clone(before), ours)
 	var found []rival
-	for p := range own(after, manager).Difference(own(before, manager)).Leaves().All() {
+	for p := range fieldsOf(after, ours).Difference(fieldsOf(before, ours)).Leaves().All() {
 		if len(found) == maxRivals {
 			break
 		}
 		r := rival{field: p.String()}
-		for _, e := range before {
-			if !isOurs(e, manager) && fieldsOf(e).Has(p) {
+		for _, e := range others {
+			if fieldsOf([]metav1.ManagedFieldsEntry{e}, func(metav1.ManagedFieldsEntry) bool { return true }).Has(p) {
 				r.manager = e.Manager
 			}
 		}
@@ -93,12 +99,13 @@ func lost(before, after []metav1.ManagedFieldsEntry, manager string) []rival {
 	return found
 }
 
-// own joins the fields that our manager applied.
-func own(entries []metav1.ManagedFieldsEntry, manager string) *fieldpath.Set {
+// fieldsOf joins the fields of those entries that count.
+func fieldsOf(entries []metav1.ManagedFieldsEntry, counts func(metav1.ManagedFieldsEntry) bool) *fieldpath.Set {
 	all := fieldpath.NewSet()
 	for _, e := range entries {
-		if isOurs(e, manager) {
-			all = all.Union(fieldsOf(e))
+		set := &fieldpath.Set{}
+		if counts(e) && e.FieldsV1 != nil && set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) == nil {
+			all = all.Union(set)
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // build returns the objects to apply, or none when what was applied still stands.
@@ -28,10 +29,11 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if same && m.applied && !r.pass.Requested && !r.due() {
 		return nil, nil
 	}
-	req, err := r.request(tree, in)
+	req, err := spec.Request(r.obj)
 	if err != nil {
 		return nil, err
 	}
+	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
 	r.worked = true
 	result, err := build.Build(ctx, req)
 	if err == nil {

@@ -158,17 +158,3 @@ func (r *run) resolved() {
 	}
 	reconcile.Unmark(r.obj, meta.DriftedCondition)
 }
-
-// driftRules are the fields that are left to others: those of spec.ignore, and those whose drift is no matter as long as their
-// object is declared as it was.
-func driftRules(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
-	rules, err := ignored(obj.Spec.Ignore, "spec.ignore")
-	if err != nil || obj.Spec.DriftDetection == nil {
-		return rules, err
-	}
-	more, err := ignored(obj.Spec.DriftDetection.Ignore, "spec.driftDetection.ignore")
-	for i := range more {
-		more[i].Drift = true
-	}
-	return slices.Concat(rules, more), err
-}

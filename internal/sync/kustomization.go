@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // KustomizationGroupKind identifies the kind to the kernel.
@@ -52,6 +53,8 @@ type Kustomization struct {
 type Options struct {
 	NoCrossNamespaceRefs  bool
 	DefaultServiceAccount string
+	PatientHealth         bool // objects that say that they failed are waited for until the time-out
+	AdditiveReadyExpr     bool // dependencies must be Ready, too, where a readyExpr is given
 	Decryption            Decryption
 	FetchBase             func(ctx context.Context, url string) ([]byte, error) // of kustomizations; remote ones are refused when nil
 	StrictSubstitutions   bool                                                  // a variable that is not set and has no default is an error
@@ -141,6 +144,9 @@ type run struct {
 	drift  bool           // what changed was drift, as the declarations are as they were
 	events []event        // beside that
 	worked bool           // whether anything was built or applied
+
+	written  map[apply.Ref]string // the resource versions of what was, by references without a version
+	canceled string               // what is no longer waited for
 }
 
 // event is one beside that of the transition of Ready.
@@ -152,6 +158,7 @@ type event struct {
 func (r *run) do(ctx context.Context) reconcile.Outcome {
 	start := r.Clock.Now()
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
+	r.cancelHealth()
 	in, err := r.inputs(ctx)
 	var built *build.Result
 	if err == nil {
@@ -181,6 +188,9 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 
 // summarize adds what changed to the outcome's events.
 func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
+	if r.canceled != "" {
+		o = o.Note(meta.HealthCheckCanceledReason, "%s", r.canceled)
+	}
 	switch {
 	case len(r.notes) == 0:
 	case r.drift:
@@ -210,7 +220,7 @@ func (r *run) resync() bool { return r.Clock.Since(r.memory.resynced) >= r.Optio
 
 // applyRequest says what the cluster is to hold.
 func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
-	ignore, err := driftRules(r.obj)
+	ignore, err := spec.Ignored(r.obj)
 	return apply.Request{
 		Owner:    r.owner(),
 		Objects:  built.Objects,
@@ -237,7 +247,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	r.memory.standing = ""
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
-		r.notes = append(r.notes, effective(result.Changes)...)
+		r.note(effective(result.Changes))
 	}
 	if err != nil {
 		return err
@@ -246,7 +256,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	if r.obj.Spec.Prune && len(stale) > 0 {
 		// The pruned stay in the inventory until they are gone, so that a kill in between leaves none behind.
 		pruned, err := r.target.Cluster.Prune(ctx, r.owner(), stale)
-		r.notes = append(r.notes, pruned...)
+		r.note(pruned)
 		if err != nil {
 			setInventory(r.obj, result.Inventory.With(stale))
 			return err
@@ -259,6 +269,19 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		r.memory.resynced = r.Clock.Now()
 	}
 	return nil
+}
+
+// note takes in what became of objects.
+func (r *run) note(changes []apply.Change) {
+	for _, c := range changes {
+		if c.Version != "" {
+			if r.written == nil {
+				r.written = map[apply.Ref]string{}
+			}
+			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c.Version
+		}
+	}
+	r.notes = append(r.notes, changes...)
 }
 
 func (r *run) owner() apply.Owner { return ownerOf(r.obj) }
