@@ -180,7 +180,7 @@ func (p *picker) read(log io.Reader) error {
 func (p *picker) line(raw []byte) (string, bool) {
 	var fields map[string]any
 	if json.Unmarshal(raw, &fields) != nil {
-		return printable(string(raw)), p.level == "" && p.kind == "" && p.name == ""
+		return printable(string(raw)), len(raw) > 0 && p.level == "" && p.kind == "" && p.name == ""
 	}
 	take := func(key string) string {
 		s, _ := fields[key].(string)
