@@ -162,7 +162,13 @@ type KustomizationSpec struct {
 
 	// Ignore lists fields that are not corrected when they drift.
 	// +optional
-	Ignore []IgnoreRule `json:"ignore,omitempty"`
+	Ignore []meta.IgnoreRule `json:"ignore,omitempty"`
+
+	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
+	// +optional
+	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // DependencyReference names a Kustomization to wait for.
@@ -261,16 +267,6 @@ type HealthCheckExpr struct {
 // +kubebuilder:validation:Enum=originAnnotations;transformerAnnotations
 type BuildMetadataOption string
 
-// IgnoreRule lists fields of objects that are not corrected when they drift.
-type IgnoreRule struct {
-	// Paths of the fields, as JSON pointers (RFC 6901).
-	// +required
-	Paths []string `json:"paths"`
-	// Target objects; all when unset.
-	// +optional
-	Target *meta.Selector `json:"target,omitempty"`
-}
-
 // Snapshot is one entry of the history: a build and how it was reconciled.
 type Snapshot struct {
 	// Digest of what was built.
@@ -294,6 +290,7 @@ type Snapshot struct {
 // KustomizationStatus is what was observed of the Kustomization.
 type KustomizationStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// LastAppliedRevision is the last revision that was applied to the end.
 	// +optional
@@ -324,6 +321,7 @@ type KustomizationStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Kustomization struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -344,6 +342,12 @@ type KustomizationList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (k *Kustomization) CommonStatus() *meta.Status { return &k.Status.Status }
 
+// GateRefs returns the gates that the object names.
+func (k *Kustomization) GateRefs() []meta.GateReference { return k.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (k *Kustomization) Held() *meta.Held { return &k.Status.Held }
+
 // Schedule returns when and for how long the Kustomization is reconciled.
 func (k *Kustomization) Schedule() meta.Schedule {
 	s := meta.Schedule{Interval: k.Spec.Interval.Duration, Timeout: k.Spec.Interval.Duration, Suspended: k.Spec.Suspend}
@@ -354,4 +358,12 @@ func (k *Kustomization) Schedule() meta.Schedule {
 		s.RetryInterval = k.Spec.RetryInterval.Duration
 	}
 	return s
+}
+
+// DriftMode returns what is done about drift; enabled unless the spec says otherwise.
+func (k *Kustomization) DriftMode() string {
+	if d := k.Spec.DriftDetection; d != nil && d.Mode != "" {
+		return d.Mode
+	}
+	return meta.DriftEnabled
 }
