@@ -59,6 +59,9 @@ func (r *run) contested(ctx context.Context, i *item) (fields []metav1.ManagedFi
 	if !r.known(r.req.Owner, i).same {
 		return nil, false
 	}
+	if i.live != nil {
+		return i.live.GetManagedFields(), true
+	}
 	live, err := r.live(ctx, i)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, false

@@ -17,9 +17,26 @@ type Owner struct{ Group, Namespace, Name string }
 func (o Owner) nameLabel() string      { return o.Group + "/name" }
 func (o Owner) namespaceLabel() string { return o.Group + "/namespace" }
 
+// Labels are those that objects of the owner carry.
+func (o Owner) Labels() map[string]string {
+	return map[string]string{o.nameLabel(): o.Name, o.namespaceLabel(): o.Namespace}
+}
+
 // owns tells whether the labels name this owner.
 func (o Owner) owns(labels map[string]string) bool {
 	return labels[o.nameLabel()] == o.Name && labels[o.namespaceLabel()] == o.Namespace
+}
+
+// String gives it as people say it: namespace/name.
+func (o Owner) String() string { return o.Namespace + "/" + o.Name }
+
+// ownerOf returns the owner of a group that labels name; zero if they name none.
+func ownerOf(labels map[string]string, group string) Owner {
+	o := Owner{Group: group}
+	if o.Namespace, o.Name = labels[o.namespaceLabel()], labels[o.nameLabel()]; o.Name == "" {
+		return Owner{}
+	}
+	return o
 }
 
 // Ref identifies an object.

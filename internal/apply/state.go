@@ -22,6 +22,8 @@ type applied struct {
 	busy     bool   // it is being written: what the watch says is judged afterwards
 	unknown  bool   // a write failed: what stands there is anyone's guess
 	moved    bool
+	looked   bool // what became of it was told, and is not to be put right: only what comes next counts
+	seen     mark // what the watch said of it last
 }
 
 func (a *applied) name() types.NamespacedName {
@@ -52,6 +54,22 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && a.watch.trusted()),
 		action: a.action, digest: a.digest, version: a.at.version,
 	}
+}
+
+// formerOwner returns the other owner that an item's object belongs to as far as the watches know; zero if there is none.
+func (r *run) formerOwner(i *item) Owner {
+	owner, name := r.req.Owner, types.NamespacedName{Namespace: i.ref.Namespace, Name: i.ref.Name}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, namespace := range []string{"", i.ref.Namespace} {
+		if w := r.watches[watchKey{i.resource, owner.Group, namespace}]; w != nil && w.trusted() {
+			if now := w.seen[name]; now.owner != owner {
+				return now.owner
+			}
+			return Owner{}
+		}
+	}
+	return Owner{}
 }
 
 // begin notes that an item is being written. The owner counts as one of ours from here on, as the watch may tell of the
@@ -134,12 +152,12 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 }
 
 // Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not count before it is
-// corrected again.
+// corrected again, and one that was looked at before it changes again.
 func (c *Cluster) Moved(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.states[owner] {
-		if a.moved && c.held(owner, a.ref, a.hash) == 0 {
+		if a.moved && !a.looked && c.held(owner, a.ref, a.hash) == 0 {
 			return true
 		}
 	}

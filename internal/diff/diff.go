@@ -37,19 +37,18 @@ var undeclared = map[string]bool{
 
 // declared is what of an object may change by what is declared. It shares values with the object.
 func declared(o *unstructured.Unstructured) map[string]any {
-	if o == nil {
-		return nil
+	out := map[string]any{}
+	metadata := map[string]any{}
+	if o != nil {
+		maps.Copy(out, o.Object)
+		m, _ := out["metadata"].(map[string]any)
+		maps.Copy(metadata, m)
 	}
-	out := maps.Clone(o.Object)
-	metadata, _ := out["metadata"].(map[string]any)
-	for _, k := range []string{"status", "kind", "apiVersion", "metadata"} {
+	for _, k := range []string{"status", "kind", "apiVersion"} {
 		delete(out, k)
 	}
-	metadata = maps.Clone(metadata)
 	maps.DeleteFunc(metadata, func(k string, _ any) bool { return undeclared[k] })
-	if len(metadata) > 0 {
-		out["metadata"] = metadata
-	}
+	out["metadata"] = metadata
 	return out
 }
 
@@ -91,7 +90,7 @@ func (c *comparison) maps(at path, before, after map[string]any) {
 	}
 	maps.Copy(keys, after)
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		c.values(at.to(k), before[k], after[k])
+		c.values(at.field(k), before[k], after[k])
 	}
 }
 
@@ -112,7 +111,7 @@ func (c *comparison) lists(at path, before, after []any) {
 	var kept, keeps []any
 	for n, name := range names.before {
 		item, stays := is[name]
-		c.values(at.to(name), before[n], item)
+		c.values(at.item(name), before[n], item)
 		if stays {
 			kept = append(kept, strings.Trim(name, "[]"))
 		}
@@ -121,11 +120,11 @@ func (c *comparison) lists(at path, before, after []any) {
 		if _, was := was[name]; was {
 			keeps = append(keeps, strings.Trim(name, "[]"))
 		} else {
-			c.values(at.to(name), nil, after[n])
+			c.values(at.item(name), nil, after[n])
 		}
 	}
 	if !same(kept, keeps) {
-		c.add(at.to("[order]"), kept, keeps)
+		c.add(at.item("[order]"), kept, keeps)
 	}
 }
 
@@ -137,7 +136,7 @@ func (c *comparison) byIndex(at path, before, after []any) {
 		return nil
 	}
 	for n := range max(len(before), len(after)) {
-		c.values(at.to(index(n)), item(before, n), item(after, n))
+		c.values(at.item(index(n)), item(before, n), item(after, n))
 	}
 }
 

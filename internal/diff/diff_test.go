@@ -58,8 +58,9 @@ func TestText(t *testing.T) {
 		"an empty value comes": {"spec: {}", "spec: {volume: {}}", "+ spec.volume: {}"},
 		"a line of many": {"data: {conf: \"a\\nb\\nc\\nd\\ne\\n\"}", "data: {conf: \"a\\nb\\nC\\nd\\ne\\n\"}",
 			"~ data.conf:\n    @@ line 2\n      b\n    - c\n    + C\n      d"},
-		"an object comes":             {"", "kind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\ndata: {k: v}", "+ data:\n+   k: v\n+ metadata:\n+   labels:\n+     a: b"},
+		"an object comes":             {"", "kind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\ndata: {k: v}", "+ data:\n+   k: v\n+ metadata.labels:\n+   a: b"},
 		"an object goes":              {"kind: ConfigMap\nmetadata: {name: x}\ndata: {k: v}", "", "- data:\n-   k: v"},
+		"a key that would steer one":  {"data: {a: x}", `data: {a: x, "[\e\n": z}`, `+ data["[\x1b\n"]: z`},
 		"what would steer a terminal": {"data: {a: x}", `data: {a: "\e[31m\a\u202e"}`, `~ data.a: x → "\x1b[31m\a\u202e"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func isSecret(o *unstructured.Unstructured) bool {
 // or a token, and private keys, credentials of URLs and the like in any text. Values that differ only in what is masked are
 // told apart by their masks, which say nothing of the values, not even their length.
 func (c *comparison) mask(at path, before, after any) (any, any) {
-	sensitive := c.secret && (at[0] == "data" || at[0] == "stringData") || isSensitive(at) && !holdsMaps(before) && !holdsMaps(after)
+	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") || isSensitive(at) && !holdsMaps(before) && !holdsMaps(after)
 	b, a := masked(before, sensitive, hidden), masked(after, sensitive, hidden)
 	if before != nil && after != nil && same(a, b) {
 		return masked(before, sensitive, hiddenBefore), masked(after, sensitive, hiddenAfter)
@@ -44,9 +44,9 @@ func (c *comparison) mask(at path, before, after any) (any, any) {
 
 // isSensitive tells whether a field goes by the name of a secret.
 func isSensitive(at path) bool {
-	item, named := strings.CutPrefix(at.last(1), "[name=")
-	return at.last(0) == lastApplied || secretKey.MatchString(at.last(0)) ||
-		at.last(0) == "value" && named && secretKey.MatchString(strings.Trim(item, `]"`))
+	key := at.last(0).name
+	item, named := strings.CutPrefix(at.last(1).name, "[name=")
+	return key == lastApplied || secretKey.MatchString(key) || key == "value" && named && secretKey.MatchString(strings.Trim(item, `]"`))
 }
 
 // holdsMaps tells whether a value has fields of its own: a name such as secret is that of a reference then.

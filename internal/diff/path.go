@@ -7,15 +7,22 @@ import (
 	"strings"
 )
 
-// path leads to a field, a step an element. Steps into lists are in brackets.
-type path []string
+// path leads to a field.
+type path []step
 
-func (p path) to(step string) path { return append(p[:len(p):len(p)], step) }
+// step into a map by a key, or into a list by the name of an item, which is in brackets.
+type step struct {
+	name string
+	item bool
+}
 
-// last returns the step that is n steps before the end, or "".
-func (p path) last(n int) string {
+func (p path) field(key string) path { return append(p[:len(p):len(p)], step{name: key}) }
+func (p path) item(name string) path { return append(p[:len(p):len(p)], step{name: name, item: true}) }
+
+// last returns the step that is n steps before the end, or none.
+func (p path) last(n int) step {
 	if len(p) <= n {
-		return ""
+		return step{}
 	}
 	return p[len(p)-1-n]
 }
@@ -25,15 +32,18 @@ var plain = regexp.MustCompile(`^[\w-]+$`)
 
 func (p path) String() string {
 	var b strings.Builder
-	for _, step := range p {
+	for n, s := range p {
 		switch {
-		case strings.HasPrefix(step, "["):
-		case !plain.MatchString(step):
-			step = "[" + strconv.Quote(step) + "]"
-		case b.Len() > 0:
-			b.WriteByte('.')
+		case s.item:
+			b.WriteString(s.name)
+		case !plain.MatchString(s.name):
+			b.WriteString("[" + strconv.Quote(s.name) + "]")
+		default:
+			if n > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(s.name)
 		}
-		b.WriteString(step)
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -24,6 +25,7 @@ const (
 	waiting                  // held up by something else: an edge brings it on
 	failed                   // a retry may help
 	stalled                  // only a change may help
+	held                     // a gate is closed: the object stays as it is
 )
 
 // Outcome is what a domain step says of the object; the kernel turns it into conditions, an event and a requeue.
@@ -36,10 +38,11 @@ type Outcome struct {
 	err      error
 	notes    []note
 	metadata map[string]string
+	pending  *meta.Pending // held: the change that waits
 }
 
 // note is an event beside the one for the transition of Ready.
-type note struct{ reason, message string }
+type note struct{ kind, reason, message string }
 
 // Ready says that the object is as declared.
 func Ready(reason, format string, args ...any) Outcome {
@@ -56,8 +59,17 @@ func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{state: waiting, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
+// Held says that gates hold the object back: it stays as it is, and the change waits.
+func Held(pending meta.Pending) Outcome {
+	return Outcome{state: held, pending: &pending} // the kernel knows by which
+}
+
 // Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a retry can help.
+// The error of [Pass.Admit] is no failure: the object is held.
 func Failed(err error) Outcome {
+	if IsHeld(err) {
+		return Held(meta.Pending{})
+	}
 	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
 	var f *fault.Fault
 	if errors.As(err, &f) {
@@ -71,7 +83,16 @@ func Failed(err error) Outcome {
 
 // Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
-	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{reason, fmt.Sprintf(format, args...)})
+	return o.note(normal, reason, fmt.Sprintf(format, args...))
+}
+
+// Warn adds an event of the type Warning, for what does not keep the object from being Ready.
+func (o Outcome) Warn(reason, format string, args ...any) Outcome {
+	return o.note(warning, reason, fmt.Sprintf(format, args...))
+}
+
+func (o Outcome) note(kind, reason, message string) Outcome {
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{kind, reason, message})
 	return o
 }
 

@@ -31,9 +31,6 @@ var ArtifactGeneratorGroupKind = schema.GroupKind{Group: extensionsv1beta1.Group
 // +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators/finalizers,verbs=get;create;update;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;buckets;helmrepositories;helmcharts;externalartifacts,verbs=get;list;watch
 
-// originMetadata is where an artifact's metadata says what it was made from.
-const originMetadata = "org.opencontainers.image.revision"
-
 // maxFailures bounds how many outputs that fail a message names.
 const maxFailures = 5
 
@@ -91,6 +88,15 @@ func (g *ArtifactGenerator) Reconcile(ctx context.Context, pass *reconcile.Pass[
 		return reconcile.Failed(err)
 	}
 	digest := sources.digest()
+	if obj.Status.ObservedGeneration == obj.Generation {
+		pass.Stands = obj.Status.ObservedSourcesDigest
+	}
+	if err := pass.Admit(digest); err != nil {
+		return reconcile.Failed(err)
+	}
+	if pass.Held() && g.stand(ctx, obj, owned) {
+		return reconcile.Held(meta.Pending{})
+	}
 	if !pass.Requested && reconcile.IsReady(obj) && obj.Status.ObservedSourcesDigest == digest && g.stand(ctx, obj, owned) {
 		return ready(obj)
 	}
@@ -198,7 +204,7 @@ func (g *ArtifactGenerator) output(ctx context.Context, obj *extensionsv1beta1.A
 	if current == nil || current.Path != a.Path || current.Digest != a.Digest {
 		a.Metadata = nil
 		if origin := sources.origin(o.Origin); origin != "" {
-			a.Metadata = map[string]string{originMetadata: origin}
+			a.Metadata = map[string]string{meta.OriginRevisionKey: origin}
 		}
 	}
 	published, err := g.Outputs.Publish(ctx, live, a)
@@ -339,8 +345,8 @@ func (s sourceSet) revision(ref string) string {
 
 // origin returns what the source was made from in its turn, else its revision.
 func (s sourceSet) origin(ref string) string {
-	if a := s[strings.TrimPrefix(ref, "@")]; ref != "" && a != nil && a.Metadata[originMetadata] != "" {
-		return a.Metadata[originMetadata]
+	if a := s[strings.TrimPrefix(ref, "@")]; ref != "" && a.OriginRevision() != "" {
+		return a.OriginRevision()
 	}
 	return s.revision(ref)
 }
