@@ -33,10 +33,10 @@ type Gatekeeper interface {
 // Closed is a gate that is not open to an object.
 type Closed struct {
 	Gate   Ref
-	Reason string   // GateClosed, GateNotFound or AccessDenied
-	State  string   // for people, such as "is closed"
-	Passes []string // the revisions that pass all the same
-	Stop   bool     // what is under way stops, too
+	Reason string                     // GateClosed, GateNotFound or AccessDenied
+	State  string                     // for people, such as "is closed"
+	Passes func(revision string) bool // whether a revision passes all the same; none does when nil
+	Stop   bool                       // what is under way stops, too
 }
 
 // Sort of a kind, as gates see it.
@@ -77,7 +77,7 @@ func (p *permit) admit(revision string) error {
 	if p == nil || len(p.closed) == 0 {
 		return nil
 	}
-	p.admitted = !slices.ContainsFunc(p.closed, func(c Closed) bool { return !slices.Contains(c.Passes, revision) })
+	p.admitted = !slices.ContainsFunc(p.closed, func(c Closed) bool { return c.Passes == nil || !c.Passes(revision) })
 	if p.admitted {
 		return nil
 	}
@@ -131,7 +131,9 @@ func (l *loop[T]) sentence(p *permit) string {
 func (l *loop[T]) explain(o Outcome, p *permit) Outcome {
 	if o.state == held {
 		o.reason, o.message = p.closed[0].Reason, l.sentence(p)
-		o.pending.Revision = cmp.Or(o.pending.Revision, p.refused)
+		if o.pending.Revision = cmp.Or(o.pending.Revision, p.refused); o.pending.Revision == "" && o.pending.Message == "" {
+			o.pending = nil // nothing waits
+		}
 	}
 	return o
 }

@@ -64,6 +64,8 @@ type Pass[T Object] struct {
 	// UnderWay tells that the pass before left work that goes on, by the same spec, and that no gate stops it: a step that is not
 	// admitted may bring that to its end.
 	UnderWay bool
+	// Stands is the revision that the object has, by the same spec, if the step says so: gates let it pass, as it is no change.
+	Stands string
 
 	save   func(ctx context.Context, message string) error
 	permit *permit
@@ -71,7 +73,17 @@ type Pass[T Object] struct {
 
 // Admit asks the gates whether the object may take up a revision. A step of a kind that gates hold asks before it takes up anything; an
 // error ends its pass, by [Held] or [Failed]. A step asks once a pass, or again if the revision is another.
-func (p *Pass[T]) Admit(revision string) error { return p.permit.admit(revision) }
+func (p *Pass[T]) Admit(revision string) error {
+	err := p.permit.admit(revision)
+	if err != nil && revision != "" && revision == p.Stands {
+		p.permit.refused = ""
+		return nil
+	}
+	return err
+}
+
+// Held tells whether gates hold the pass: nothing that it was not admitted to may be taken up.
+func (p *Pass[T]) Held() bool { return len(p.permit.shut()) > 0 }
 
 // Save writes the status now, as progress, ahead of the pass's one patch. It is for what must not be lost if the
 // process is killed before the pass ends, such as the inventory of objects about to be created.
