@@ -185,7 +185,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Clusters:  clusters,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
-				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
+				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
 				DefaultServiceAccount: o.DefaultAccount,
 				PatientHealth:         o.gate("DisableFailFastBehavior"),
 				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),

@@ -147,15 +147,17 @@ func TestTheDefaultAccountStandsInForNone(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
-	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, everywhere, func(o *Options) { o.NoCrossNamespaceRef = true })
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
-	s.source("app")
-	other := func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Namespace = "kube-system" }
+	labels := map[string]string{"test": s.namespace}
+	s.source("app", labelled(labels))
+	other := func(k *kustomizev1.Kustomization) { k.Labels, k.Spec.SourceRef.Namespace = labels, "kube-system" }
 	s.sync("source", "app", "", other)
 	s.sync("dependency", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Labels = labels
 		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Namespace: "kube-system", Name: "x"}}}
 	})
-	s.sync("own", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Namespace = s.namespace })
+	s.sync("own", "app", "", func(k *kustomizev1.Kustomization) { k.Labels, k.Spec.SourceRef.Namespace = labels, s.namespace })
 	s.ready("own", commit)
 	s.fails(&kustomizev1.Kustomization{}, "source", "AccessDenied", "spec.sourceRef refers to namespace 'kube-system'")
 	s.fails(&kustomizev1.Kustomization{}, "dependency", "AccessDenied", "spec.dependsOn refers to namespace 'kube-system'")
