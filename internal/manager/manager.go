@@ -98,7 +98,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Fights: o.Fights, Remote: o.remote(mgr, out)}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out), Apply: o.apply()}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err
@@ -186,7 +186,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Events:    k.Events,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
-				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
+				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
 				DefaultServiceAccount: o.DefaultAccount,
 				PatientHealth:         o.gate("DisableFailFastBehavior"),
 				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),

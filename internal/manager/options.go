@@ -70,6 +70,7 @@ type Options struct {
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
 	TokenCacheSize      int
+	ConcurrentSSA       int
 	SSHHostKeys         []string
 	SSHKeyExchanges     []string
 
@@ -103,6 +104,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", 8, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
@@ -157,6 +159,9 @@ func (o *Options) validate() error {
 	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
+	}
+	if o.ConcurrentSSA < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
 	return nil
 }

@@ -5,10 +5,13 @@ package sync
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -19,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
@@ -165,7 +169,7 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 		built, err = r.build(ctx, in)
 	}
 	if err == nil && built != nil {
-		err = in.hide(r.settle(ctx, built))
+		err = r.accountMissing(ctx, in.hide(r.settle(ctx, built)))
 	}
 	if err != nil {
 		r.record(start, err)
@@ -184,6 +188,19 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 		outcome = &o
 	}
 	return r.summarize(*outcome)
+}
+
+// accountMissing says so where an account may do nothing because there is none: the API server does not tell.
+func (r *run) accountMissing(ctx context.Context, err error) error {
+	key := types.NamespacedName{Namespace: r.obj.Namespace, Name: accountOf(r.obj, r.Options.DefaultServiceAccount)}
+	if err == nil || key.Name == "" || r.obj.Spec.KubeConfig != nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) {
+		return err
+	}
+	if !apierrors.IsNotFound(r.Configs.Get(ctx, key, &corev1.ServiceAccount{})) {
+		return err
+	}
+	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
+		Because(err).WithHint("Create it with a RoleBinding to what it is to apply")
 }
 
 // summarize adds what changed to the outcome's events.
