@@ -4,32 +4,16 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/sluice-gitops/sluice/internal/diff"
 )
-
-// Action is what became of an object.
-type Action string
-
-// Actions.
-const (
-	Created    Action = "created"
-	Configured Action = "configured"
-	Unchanged  Action = "unchanged"
-	Deleted    Action = "deleted"
-	Skipped    Action = "skipped" // an annotation says to leave it alone
-)
-
-// Change is what became of one object.
-type Change struct {
-	Ref     Ref
-	Action  Action
-	Version string // the resource version of what was written; empty if nothing was
-}
 
 // Request says what the cluster is to hold.
 type Request struct {
@@ -39,6 +23,7 @@ type Request struct {
 	Force    bool      // re-create objects when an immutable field changes
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
+	Diffs    int       // how many changes are told with their diff; most of them cost a request
 
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
@@ -52,7 +37,7 @@ type Request struct {
 type Result struct {
 	Changes   []Change  // in the order of applying
 	Inventory Inventory // of all desired objects
-	Warnings  []string  // of the API server, such as of an API version that will go
+	Warnings  []string  // of the API server, such as of an API version that will go, and of objects that others claim
 }
 
 // Apply makes the cluster hold the objects. Everything that can be is dry-run before anything is written: a refused
@@ -71,12 +56,8 @@ func (c *Cluster) Apply(ctx context.Context, req Request) (*Result, error) {
 	c.retry(req.Owner)
 	run := &run{Cluster: c, req: req, items: items}
 	err = run.do(ctx, result.Inventory)
-	for _, i := range items {
-		if i.done {
-			result.Changes = append(result.Changes, Change{i.ref, i.action, i.written})
-		}
-	}
-	result.Warnings = warned.list()
+	result.Changes = changes(items)
+	result.Warnings = append(warned.list(), contested(req.Owner, result.Changes)...)
 	if err == nil {
 		c.retain(req.Owner, items)
 	}
@@ -89,7 +70,9 @@ type run struct {
 	req   Request
 	items []*item
 
-	lives map[Ref]*unstructured.Unstructured // listed before the dry-run, where that saves requests
+	lives   map[Ref]*unstructured.Unstructured // listed before the dry-run, where that saves requests
+	preview bool                               // nothing is written, neither to the cluster nor to what is known of it
+	told    atomic.Int64                       // how many changes are told with their diff
 }
 
 func (r *run) do(ctx context.Context, desired Inventory) error {
@@ -155,6 +138,9 @@ func (r *run) write(ctx context.Context, i *item) error {
 			i.action = Unchanged
 		}
 		i.written = live.GetResourceVersion()
+		if i.live != nil {
+			i.diff, i.live = diff.Text(i.live, live), nil
+		}
 		r.commit(r.req.Owner, i, live, Unchanged)
 	}
 	i.done = true

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
 // check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions come first:
@@ -43,16 +45,19 @@ func (r *run) check(ctx context.Context) error {
 // left for later.
 func (r *run) checkFirst(ctx context.Context, i *item) error {
 	if i.deferred {
-		return nil
+		return r.estimate(ctx, i)
 	}
 	err := r.checkItem(ctx, i)
 	switch {
 	case err == nil:
 		return nil
 	case namespaceMissing(err, i.ref.Namespace) && r.brings(namespaceKind, i.ref.Namespace):
-		return r.trial(ctx, i, metav1.NamespaceDefault)
+		if err := r.trial(ctx, i, metav1.NamespaceDefault); err != nil {
+			return err
+		}
+		return r.estimate(ctx, i)
 	case r.awaits(i, err), dryRunUnsupported(err):
-		return nil
+		return r.estimate(ctx, i)
 	default:
 		return r.explain(i, err)
 	}
@@ -139,7 +144,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	i.terminating = wouldBe.GetDeletionTimestamp() != nil
 	switch {
 	case i.version == "" || i.terminating:
-		return i.found(Created)
+		return r.created(i)
 	case leftAlone(wouldBe, owner) || annotated(wouldBe, owner, ssaAnnotation, "IfNotPresent"): // the live object says so
 		_, err := r.present(ctx, i)
 		return err
@@ -147,25 +152,38 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
 		_, i.takeOver = takeOver(wouldBe.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), owner.Group)
 	}
-	if i.takeOver || k.known && !k.same {
-		return i.found(Configured) // very likely, and if not, the server leaves it as it is
+	i.from = r.formerOwner(i)
+	now := digest(wouldBe, r.options.FieldManager)
+	if !i.takeOver && k.known && k.version == i.version && k.digest == now {
+		return r.stands(i, wouldBe)
 	}
-	same := k.known && k.version == i.version && k.digest == digest(wouldBe, r.options.FieldManager)
-	if !same {
-		live, err := r.live(ctx, i)
-		if err != nil {
-			return err
-		}
-		same = digest(live, r.options.FieldManager) == digest(wouldBe, r.options.FieldManager)
-		if !same && !again && live.GetResourceVersion() != i.version {
-			return r.dryRun(ctx, i, true) // it changed in between
-		}
+	likely := i.takeOver || k.known && !k.same // to change, and if it does not, the server leaves it as it is
+	told := likely && r.tells()
+	if likely && !told {
+		return i.found(Configured)
 	}
-	if same {
-		r.commit(owner, i, wouldBe, Unchanged)
-		return i.found(Unchanged)
+	live, err := r.live(ctx, i)
+	if err != nil {
+		return err
+	}
+	i.claimedBy(live, owner)
+	switch {
+	case !i.takeOver && digest(live, r.options.FieldManager) == now:
+		return r.stands(i, wouldBe)
+	case !again && live.GetResourceVersion() != i.version:
+		return r.dryRun(ctx, i, true) // it changed in between
+	case told || r.tells():
+		r.tell(i, live, wouldBe)
 	}
 	return i.found(Configured)
+}
+
+// stands notes that an item stands as declared.
+func (r *run) stands(i *item, live *unstructured.Unstructured) error {
+	if !r.preview {
+		r.commit(r.req.Owner, i, live, Unchanged)
+	}
+	return i.found(Unchanged)
 }
 
 // found notes what a check came to.
@@ -188,7 +206,7 @@ func (r *run) present(ctx context.Context, i *item) (bool, error) {
 
 // leave notes that a live object is not to be touched. If it was ours, the watch tells when that may have changed.
 func (r *run) leave(i *item, live *unstructured.Unstructured) error {
-	if r.req.Owner.owns(live.GetLabels()) {
+	if !r.preview && r.req.Owner.owns(live.GetLabels()) {
 		r.commit(r.req.Owner, i, live, Skipped)
 	}
 	return i.found(Skipped)
@@ -208,6 +226,9 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 	case leftAlone(live, r.req.Owner):
 		return r.leave(i, live)
 	case foreign && !again && !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge"):
+		if r.preview {
+			return r.previewTakeOver(ctx, i, live)
+		}
 		// What kubectl left in it may be what makes it invalid. Taking over changes who owns fields, and no field.
 		if err := r.takeOver(ctx, i); err != nil {
 			return err
@@ -221,6 +242,10 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 		return err
 	}
 	i.version, i.recreate, i.terminating = live.GetResourceVersion(), true, live.GetDeletionTimestamp() != nil
+	i.claimedBy(live, r.req.Owner)
+	if r.tells() {
+		r.tell(i, live, diff.Overlay(live, i.whole))
+	}
 	return i.found(Configured)
 }
 
@@ -286,6 +311,7 @@ func (r *run) takeOver(ctx context.Context, i *item) error {
 		if err != nil {
 			return unlessGone(err)
 		}
+		i.claimedBy(live, r.req.Owner)
 		fields, needed := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
 		if !needed {
 			return nil

@@ -1,10 +1,8 @@
 package apply
 
 import (
-	"bytes"
 	"encoding/json"
 	"hash/maphash"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 var seed = maphash.MakeSeed()
@@ -35,10 +32,9 @@ type mark struct {
 }
 
 func markOf(o metav1.Object, manager, group string) mark {
-	labels := o.GetLabels()
 	m := mark{
 		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(), deleting: o.GetDeletionTimestamp() != nil,
-		owner: Owner{Group: group, Namespace: labels[group+"/namespace"], Name: labels[group+"/name"]},
+		owner: ownerOf(o.GetLabels(), group),
 	}
 	m.ours, m.others = hashFields(o.GetManagedFields(), manager)
 	for k, v := range o.GetAnnotations() {
@@ -112,101 +108,6 @@ func writeFields(h *maphash.Hash, f *metav1.FieldsV1) {
 
 func isOurs(e metav1.ManagedFieldsEntry, manager string) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
-}
-
-// overridden tells whether fields set by this manager are taken over, so that what a person did with kubectl, or what was
-// applied before there was server-side apply, does not stay behind for good.
-func overridden(e metav1.ManagedFieldsEntry, manager string) bool {
-	if e.Subresource != "" {
-		return false
-	}
-	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") ||
-		e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate
-}
-
-// takeOver returns the managed fields with those of overridden managers made ours, so that the next apply removes what is
-// not declared. It reports false if there is nothing to take. Annotations that tell us how to treat the object, and the
-// request for a restart, stay with whoever set them.
-func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
-	taken := fieldpath.NewSet()
-	var out []metav1.ManagedFieldsEntry
-	mine := -1
-	for _, e := range fields {
-		if isOurs(e, manager) && e.APIVersion == apiVersion {
-			mine = len(out)
-		}
-		if !overridden(e, manager) || e.APIVersion != apiVersion || e.FieldsV1 == nil {
-			out = append(out, e)
-			continue
-		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-			out = append(out, e)
-			continue
-		}
-		kept := fieldpath.NewSet()
-		for p := range set.All() {
-			if keepsAnnotation(p, group) {
-				kept.Insert(p.Copy())
-			}
-		}
-		take := set.Difference(kept)
-		if kept.Empty() || !onlyParents(take, kept) {
-			taken = taken.Union(take)
-			if kept.Empty() {
-				continue
-			}
-			e = withFields(e, kept)
-		}
-		out = append(out, e)
-	}
-	if taken.Empty() {
-		return fields, false
-	}
-	if mine >= 0 {
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(out[mine].FieldsV1.GetRawBytes())); err != nil {
-			return fields, false
-		}
-		out[mine] = withFields(out[mine], set.Union(taken))
-		return out, true
-	}
-	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1"}
-	return append(out, withFields(entry, taken)), true
-}
-
-// onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
-func onlyParents(s, kept *fieldpath.Set) bool {
-	for p := range s.All() {
-		prefix := p.String() + "."
-		if !slices.ContainsFunc(slices.Collect(kept.All()), func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) }) {
-			return false
-		}
-	}
-	return true
-}
-
-func keepsAnnotation(p fieldpath.Path, group string) bool {
-	field := func(back int) string {
-		if n := len(p) - 1 - back; n >= 0 && p[n].FieldName != nil {
-			return *p[n].FieldName
-		}
-		return ""
-	}
-	if field(1) != "annotations" || field(2) != "metadata" {
-		return false
-	}
-	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") || field(0) == "kubectl.kubernetes.io/restartedAt"
-}
-
-func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {
-	raw, err := set.ToJSON()
-	if err != nil {
-		return e // a set that was read can be written
-	}
-	e.FieldsV1 = &metav1.FieldsV1{}
-	e.FieldsV1.SetRawBytes(raw)
-	return e
 }
 
 // digest is what an object holds, less what is observed, not declared.

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Ignored are fields of objects that others may set: they are applied when an object is created, and left to whoever
@@ -124,14 +122,10 @@ func fieldKey(path []string) string {
 func ownedFields(entries []metav1.ManagedFieldsEntry, manager string) map[string]bool {
 	owned := map[string]bool{}
 	for _, e := range entries {
-		if !isOurs(e, manager) && !overridden(e, manager) || e.FieldsV1 == nil {
+		if !isOurs(e, manager) && !overridden(e, manager) {
 			continue
 		}
-		set := &fieldpath.Set{}
-		if set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) != nil {
-			continue // the server writes no other
-		}
-		for p := range set.All() {
+		for p := range fieldsOf(e).All() {
 			var parts []string
 			for _, element := range p {
 				name := "*"

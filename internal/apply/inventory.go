@@ -22,6 +22,18 @@ func (o Owner) owns(labels map[string]string) bool {
 	return labels[o.nameLabel()] == o.Name && labels[o.namespaceLabel()] == o.Namespace
 }
 
+// String gives it as people say it: namespace/name.
+func (o Owner) String() string { return o.Namespace + "/" + o.Name }
+
+// ownerOf returns the owner of a group that labels name; zero if they name none.
+func ownerOf(labels map[string]string, group string) Owner {
+	o := Owner{Group: group}
+	if o.Namespace, o.Name = labels[o.namespaceLabel()], labels[o.nameLabel()]; o.Name == "" {
+		return Owner{}
+	}
+	return o
+}
+
 // Ref identifies an object.
 type Ref struct{ Group, Version, Kind, Namespace, Name string }
 

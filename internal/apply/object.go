@@ -39,6 +39,10 @@ type item struct {
 	terminating bool   // the live object is on its way out
 	recreate    bool   // an immutable field changed, and force is set
 	takeOver    bool   // fields of other managers become ours before it is applied
+
+	live *unstructured.Unstructured // as it stood before, if its diff is to be told
+	diff string                     // what changes, or changed
+	from Owner                      // the other owner that it belongs to, or belonged to
 }
 
 // newItem normalizes an object for its owner.

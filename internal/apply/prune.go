@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,18 +18,10 @@ import (
 // they own goes in the background. What is gone already is no error, and no change. What another owner took over is left,
 // and so is what says that it is not to be pruned, which the changes list as skipped.
 func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Change, error) {
-	var items []*item
-	var problems []error
-	for _, e := range stale {
-		ref, err := e.Ref()
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		c.dropRef(owner, ref) // its end is no drift
-		items = append(items, &item{ref: ref})
+	items, problems := staleItems(stale)
+	for _, i := range items {
+		c.dropRef(owner, i.ref) // its end is no drift
 	}
-	slices.SortFunc(items, func(a, b *item) int { return byRank(b, a) })
 	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
 	for _, stage := range stages(items) {
 		if found := r.each(ctx, stage, r.prune); slices.ContainsFunc(found, func(err error) bool { return err != nil }) {
@@ -36,51 +29,87 @@ func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Ch
 			break // what others build on stays until they are gone
 		}
 	}
-	var changes []Change
-	for _, i := range items {
-		if i.done {
-			changes = append(changes, Change{Ref: i.ref, Action: i.action})
-		}
-	}
 	if err := join(problems, "%d objects could not be deleted"); err != nil {
-		return changes, fault.New(meta.PruneFailedReason, "pruning failed").Because(err)
+		return changes(items), fault.New(meta.PruneFailedReason, "pruning failed").Because(err)
 	}
-	return changes, nil
+	return changes(items), nil
 }
 
+// staleItems returns items in the order of deleting them, and what of the inventory cannot be read.
+func staleItems(stale Inventory) (items []*item, problems []error) {
+	for _, e := range stale {
+		if ref, err := e.Ref(); err != nil {
+			problems = append(problems, err)
+		} else {
+			items = append(items, &item{ref: ref})
+		}
+	}
+	slices.SortFunc(items, func(a, b *item) int { return byRank(b, a) })
+	return items, problems
+}
+
+// pruneAttempts is how often an object that changes all the time is tried to be deleted as it was looked at.
+const pruneAttempts = 10
+
+var errBusy = errors.New("it changes all the time")
+
+// prune deletes an item. What changes between a look at it and its deletion is looked at again: another owner may have
+// taken it over.
 func (r *run) prune(ctx context.Context, i *item) error {
-	owner := r.req.Owner
+	for range pruneAttempts {
+		live, err := r.stale(ctx, i)
+		if err != nil || i.action != Deleted {
+			return err
+		}
+		policy := metav1.DeletePropagationBackground
+		err = r.metadata.Resource(i.resource).Namespace(i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{
+			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
+		})
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.IsNotFound(err):
+			i.done = false
+			return nil
+		case !apierrors.IsConflict(err):
+			i.done = false
+			return cannotDelete(i, err)
+		}
+	}
+	i.done = false
+	return cannotDelete(i, errBusy)
+}
+
+// stale finds out what is to be done about an item that is no longer declared: it is Deleted or Skipped, or not done if
+// there is nothing to do.
+func (r *run) stale(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
+	i.done, i.action = false, ""
 	resource, served, err := r.resource(i.ref)
 	if err != nil {
-		return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
+		return nil, cannotDelete(i, err)
 	}
 	if !served {
-		return nil // the kind is gone, and its objects with it
+		return nil, nil // the kind is gone, and its objects with it
 	}
+	i.resource = resource
 	live, err := r.metadata.Resource(resource).Namespace(i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return nil, nil
 	case err != nil:
-		return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
-	case !owner.owns(live.Labels) || live.DeletionTimestamp != nil:
-		return nil
-	case leftAlone(live, owner) || annotated(live, owner, pruneAnnotation, "disabled"):
-		i.done = true
-		return i.found(Skipped)
-	}
-	policy := metav1.DeletePropagationBackground
-	err = r.metadata.Resource(resource).Namespace(i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{
-		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &live.UID},
-	})
-	if isGone(err) {
-		return nil
-	}
-	if err != nil {
-		return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
+		return nil, cannotDelete(i, err)
+	case !r.req.Owner.owns(live.Labels) || live.DeletionTimestamp != nil:
+		return nil, nil
 	}
 	i.done = true
-	return i.found(Deleted)
+	if leftAlone(live, r.req.Owner) || annotated(live, r.req.Owner, pruneAnnotation, "disabled") {
+		return live, i.found(Skipped)
+	}
+	return live, i.found(Deleted)
+}
+
+func cannotDelete(i *item, err error) error {
+	return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
 }
 
 // AwaitGone waits, woken by their changes, until none of the inventory's objects that carry the owner's labels and are on

@@ -53,6 +53,22 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 	}
 }
 
+// formerOwner returns the other owner that an item's object belongs to as far as the watches know; zero if there is none.
+func (r *run) formerOwner(i *item) Owner {
+	owner, name := r.req.Owner, types.NamespacedName{Namespace: i.ref.Namespace, Name: i.ref.Name}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, namespace := range []string{"", i.ref.Namespace} {
+		if w := r.watches[watchKey{i.resource, owner.Group, namespace}]; w != nil && w.trusted() {
+			if now := w.seen[name]; now.owner != owner {
+				return now.owner
+			}
+			return Owner{}
+		}
+	}
+	return Owner{}
+}
+
 // begin notes that an item is being written. The owner counts as one of ours from here on, as the watch may tell of the
 // write before it returns.
 func (c *Cluster) begin(owner Owner, i *item) {

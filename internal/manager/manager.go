@@ -182,6 +182,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		GroupKind:  sync.KustomizationGroupKind,
 		New:        func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
 		Concurrent: o.Concurrent,
+		Sort:       reconcile.Sync,
 		Step: &sync.Kustomization{
 			Client:    mgr.GetClient(),
 			Configs:   mgr.GetAPIReader(),

@@ -73,6 +73,7 @@ func keep[T source.Object](r *sources, gk schema.GroupKind, newObject func() T, 
 		GroupKind:  gk,
 		New:        newObject,
 		Concurrent: r.options.Concurrent,
+		Sort:       reconcile.Source,
 		Step:       &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
 	})
 }

@@ -1,0 +1,197 @@
+package apply
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// overridden tells whether fields set by this manager are taken over, so that what a person did with kubectl, or what was
+// applied before there was server-side apply, does not stay behind for good.
+func overridden(e metav1.ManagedFieldsEntry, manager string) bool {
+	if e.Subresource != "" {
+		return false
+	}
+	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") ||
+		e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate
+}
+
+// takeOver returns the managed fields with those of overridden managers made ours, so that the next apply removes what is
+// not declared. It reports false if there is nothing to take. Annotations that tell us how to treat the object, and the
+// request for a restart, stay with whoever set them.
+func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
+	taken := fieldpath.NewSet()
+	var out []metav1.ManagedFieldsEntry
+	mine := -1
+	for _, e := range fields {
+		if isOurs(e, manager) && e.APIVersion == apiVersion {
+			mine = len(out)
+		}
+		if !overridden(e, manager) || e.APIVersion != apiVersion || e.FieldsV1 == nil {
+			out = append(out, e)
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
+			out = append(out, e)
+			continue
+		}
+		kept := fieldpath.NewSet()
+		for p := range set.All() {
+			if keepsAnnotation(p, group) {
+				kept.Insert(p.Copy())
+			}
+		}
+		take := set.Difference(kept)
+		if kept.Empty() || !onlyParents(take, kept) {
+			taken = taken.Union(take)
+			if kept.Empty() {
+				continue
+			}
+			e = withFields(e, kept)
+		}
+		out = append(out, e)
+	}
+	if taken.Empty() {
+		return fields, false
+	}
+	if mine >= 0 {
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(out[mine].FieldsV1.GetRawBytes())); err != nil {
+			return fields, false
+		}
+		out[mine] = withFields(out[mine], set.Union(taken))
+		return out, true
+	}
+	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1"}
+	return append(out, withFields(entry, taken)), true
+}
+
+// onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
+func onlyParents(s, kept *fieldpath.Set) bool {
+	for p := range s.All() {
+		prefix := p.String() + "."
+		if !slices.ContainsFunc(slices.Collect(kept.All()), func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func keepsAnnotation(p fieldpath.Path, group string) bool {
+	field := func(back int) string {
+		if n := len(p) - 1 - back; n >= 0 && p[n].FieldName != nil {
+			return *p[n].FieldName
+		}
+		return ""
+	}
+	if field(1) != "annotations" || field(2) != "metadata" {
+		return false
+	}
+	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") || field(0) == "kubectl.kubernetes.io/restartedAt"
+}
+
+func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {
+	raw, err := set.ToJSON()
+	if err != nil {
+		return e // a set that was read can be written
+	}
+	e.FieldsV1 = &metav1.FieldsV1{}
+	e.FieldsV1.SetRawBytes(raw)
+	return e
+}
+
+// dropForsaken takes out of an object the fields that nobody holds once those of overridden managers are ours, and an apply
+// does not name them. The object carries the managed fields that an apply leaves.
+func dropForsaken(o *unstructured.Unstructured, manager, group string) {
+	before := o.GetManagedFields()
+	after, _ := takeOver(before, manager, o.GetAPIVersion(), group)
+	held := fieldpath.NewSet()
+	for _, e := range before {
+		if isOurs(e, manager) && e.APIVersion == o.GetAPIVersion() {
+			held = held.Union(fieldsOf(e))
+		}
+	}
+	taken := fieldpath.NewSet()
+	for _, e := range after {
+		if isOurs(e, manager) && e.APIVersion == o.GetAPIVersion() {
+			taken = fieldsOf(e)
+		} else {
+			held = held.Union(fieldsOf(e))
+		}
+	}
+	for p := range taken.All() {
+		if !holds(held, p) {
+			without(o.Object, p)
+		}
+	}
+}
+
+// fieldsOf returns the set of an entry; empty if it cannot be read, which the server never writes.
+func fieldsOf(e metav1.ManagedFieldsEntry) *fieldpath.Set {
+	set := &fieldpath.Set{}
+	if e.FieldsV1 == nil || set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) != nil {
+		return fieldpath.NewSet()
+	}
+	return set
+}
+
+// holds tells whether a set has a field, or any in it.
+func holds(set *fieldpath.Set, p fieldpath.Path) bool {
+	for _, step := range p[:len(p)-1] {
+		set = set.WithPrefix(step)
+	}
+	return set.Has(p[len(p)-1:]) || !set.WithPrefix(p[len(p)-1]).Empty()
+}
+
+// without returns a value less the field at a path.
+func without(v any, p fieldpath.Path) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if p[0].FieldName == nil {
+			return v
+		}
+		name := *p[0].FieldName
+		item, there := v[name]
+		if !there {
+			return v
+		}
+		if len(p) == 1 {
+			delete(v, name)
+		} else {
+			v[name] = without(item, p[1:])
+		}
+	case []any:
+		n := slices.IndexFunc(v, func(item any) bool { return isAt(item, p[0]) })
+		if n < 0 {
+			return v
+		}
+		if len(p) == 1 {
+			return slices.Delete(v, n, n+1)
+		}
+		v[n] = without(v[n], p[1:])
+	}
+	return v
+}
+
+// isAt tells whether an item of a list is the one that a step leads to, by its merge keys or as itself.
+func isAt(item any, step fieldpath.PathElement) bool {
+	if step.Value != nil {
+		return value.Equals(*step.Value, value.NewValueInterface(item))
+	}
+	m, ok := item.(map[string]any)
+	if !ok || step.Key == nil {
+		return false
+	}
+	for _, key := range *step.Key {
+		if !value.Equals(key.Value, value.NewValueInterface(m[key.Name])) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,44 @@
+package diff
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Overlay returns a live object with all that is declared put over it: what an apply would come to, as far as can be told
+// without the API server. Fields that are not declared stay; items of lists that are not declared go.
+func Overlay(live, declared *unstructured.Unstructured) *unstructured.Unstructured {
+	out, _ := overlay(live.DeepCopy().Object, declared.DeepCopy().Object).(map[string]any)
+	return &unstructured.Unstructured{Object: out}
+}
+
+func overlay(live, declared any) any {
+	switch d := declared.(type) {
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		if !ok {
+			return d
+		}
+		for k, v := range d {
+			l[k] = overlay(l[k], v)
+		}
+		return l
+	case []any:
+		l, ok := live.([]any)
+		if !ok {
+			return d
+		}
+		names, keyed := itemNames(l, d)
+		was := byName(names.before, l)
+		for n := range d {
+			switch {
+			case keyed:
+				d[n] = overlay(was[names.after[n]], d[n])
+			case n < len(l):
+				d[n] = overlay(l[n], d[n])
+			}
+		}
+		return d
+	default:
+		return declared
+	}
+}

@@ -1,0 +1,126 @@
+package diff
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// path leads to a field.
+type path []step
+
+// step into a map by a key, or into a list by the name of an item, which is in brackets.
+type step struct {
+	name string
+	item bool
+}
+
+func (p path) field(key string) path { return append(p[:len(p):len(p)], step{name: key}) }
+func (p path) item(name string) path { return append(p[:len(p):len(p)], step{name: name, item: true}) }
+
+// last returns the step that is n steps before the end, or none.
+func (p path) last(n int) step {
+	if len(p) <= n {
+		return step{}
+	}
+	return p[len(p)-1-n]
+}
+
+// plain are names that need no quotes in a path.
+var plain = regexp.MustCompile(`^[\w-]+$`)
+
+func (p path) String() string {
+	var b strings.Builder
+	for n, s := range p {
+		switch {
+		case s.item:
+			b.WriteString(s.name)
+		case !plain.MatchString(s.name):
+			b.WriteString("[" + strconv.Quote(s.name) + "]")
+		default:
+			if n > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(s.name)
+		}
+	}
+	return b.String()
+}
+
+// mergeKeys are what items of lists are told apart by, the first that fits: all items of both lists have all of its fields,
+// and no two of a list the same values.
+var mergeKeys = [][]string{
+	{"name"}, {"namespace", "name"}, {"kind", "name"}, {"kind", "namespace", "name"},
+	{"containerPort"}, {"containerPort", "protocol"}, {"port"}, {"port", "protocol"},
+	{"mountPath"}, {"devicePath"}, {"topologyKey"}, {"ip"}, {"host"}, {"key"}, {"type"}, {"path"}, {"id"},
+}
+
+// names of the items of two lists, such as [name=web].
+type names struct{ before, after []string }
+
+// itemNames names the items of two lists by a merge key. It reports false if none fits.
+func itemNames(before, after []any) (names, bool) {
+	if len(before)+len(after) == 0 {
+		return names{}, false
+	}
+	for _, key := range mergeKeys {
+		b, ok1 := named(before, key)
+		a, ok2 := named(after, key)
+		if ok1 && ok2 {
+			return names{b, a}, true
+		}
+	}
+	return names{}, false
+}
+
+func named(list []any, key []string) ([]string, bool) {
+	var out []string
+	seen := map[string]bool{}
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		var parts []string
+		for _, field := range key {
+			switch v := m[field].(type) {
+			case string:
+				if !plain.MatchString(strings.NewReplacer(".", "", "/", "", ":", "").Replace(v)) {
+					v = strconv.Quote(v)
+				}
+				parts = append(parts, field+"="+v)
+			case int64, float64, int:
+				parts = append(parts, fmt.Sprintf("%s=%v", field, v))
+			default:
+				return nil, false
+			}
+		}
+		name := "[" + strings.Join(parts, ",") + "]"
+		if seen[name] {
+			return nil, false
+		}
+		seen[name] = true
+		out = append(out, name)
+	}
+	return out, true
+}
+
+func byName(names []string, list []any) map[string]any {
+	out := make(map[string]any, len(names))
+	for n, name := range names {
+		out[name] = list[n]
+	}
+	return out
+}
+
+func index(n int) string { return "[" + strconv.Itoa(n) + "]" }
+
+func allMaps(list []any) bool {
+	for _, item := range list {
+		if _, ok := item.(map[string]any); !ok {
+			return false
+		}
+	}
+	return true
+}
