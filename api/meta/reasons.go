@@ -23,6 +23,7 @@ const (
 	GateOpenReason                = "GateOpen"
 	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"
+	HealthCheckCanceledReason     = "HealthCheckCanceled"
 	InvalidCELExpressionReason    = "InvalidCELExpression"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"

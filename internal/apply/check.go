@@ -172,7 +172,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		return r.stands(i, wouldBe)
 	case !again && live.GetResourceVersion() != i.version:
 		return r.dryRun(ctx, i, true) // it changed in between
-	case told || r.tells():
+	case told || k.same || r.tells():
 		r.tell(i, live, wouldBe)
 	}
 	return i.found(Configured)

@@ -121,20 +121,16 @@ func fieldKey(path []string) string {
 // ownedFields are the fields that our manager owns or takes over, as named by [fieldKey], with all that they stand in.
 func ownedFields(entries []metav1.ManagedFieldsEntry, manager string) map[string]bool {
 	owned := map[string]bool{}
-	for _, e := range entries {
-		if !isOurs(e, manager) && !overridden(e, manager) {
-			continue
-		}
-		for p := range fieldsOf(e).All() {
-			var parts []string
-			for _, element := range p {
-				name := "*"
-				if element.FieldName != nil {
-					name = *element.FieldName
-				}
-				parts = append(parts, name)
-				owned[strings.Join(parts, "\x00")] = true
+	counts := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) || overridden(e, manager) }
+	for p := range fieldsOf(entries, counts).All() {
+		var parts []string
+		for _, element := range p {
+			name := "*"
+			if element.FieldName != nil {
+				name = *element.FieldName
 			}
+			parts = append(parts, name)
+			owned[strings.Join(parts, "\x00")] = true
 		}
 	}
 	return owned

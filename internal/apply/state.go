@@ -47,8 +47,9 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 		return knowledge{}
 	}
 	same := a.hash == i.hash
+	left := c.held(owner, a.ref, i.hash) > 0 // moved, and left so for now
 	return knowledge{
-		known: true, same: same, moved: a.moved, settled: same && !a.moved && a.watch.trusted(),
+		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && a.watch.trusted()),
 		action: a.action, digest: a.digest, version: a.at.version,
 	}
 }
@@ -148,12 +149,13 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 	}
 }
 
-// Moved tells whether a live object of the owner moved since it was applied.
+// Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not count before it is
+// corrected again.
 func (c *Cluster) Moved(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.states[owner] {
-		if a.moved {
+		if a.moved && c.held(owner, a.ref, a.hash) == 0 {
 			return true
 		}
 	}
@@ -184,4 +186,5 @@ func (c *Cluster) Forget(owner Owner) {
 		c.drop(a)
 	}
 	delete(c.states, owner)
+	delete(c.contests, owner)
 }

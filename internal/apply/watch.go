@@ -217,6 +217,10 @@ func (w *driftWatch) tell(a *applied) {
 	if now, ok := w.seen[a.name()]; ok && now.owner != a.owner && w.cluster.states[now.owner] != nil {
 		return
 	}
+	if left := w.cluster.held(a.owner, a.ref, a.hash); left > 0 {
+		w.cluster.edges.later(a.owner, a.ref.key(), left)
+		return
+	}
 	w.cluster.edges.wake(a.owner)
 }
 

@@ -36,6 +36,9 @@ type Request struct {
 	// Decryption decrypts what SOPS encrypted; nothing is when nil.
 	Decryption *decrypt.Keys
 
+	// Redact puts [decrypt.Redacted] and zeros in place of what SOPS encrypted, for those who have no keys.
+	Redact bool
+
 	// Substitution of variables in the objects built; none when nil.
 	Substitution *Substitution
 
@@ -59,7 +62,7 @@ type Result struct {
 // hold nothing that was decrypted.
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
-	f.secrets.keys, f.remote.fetch = req.Decryption, req.Fetch
+	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
 	result, err := f.build(req)
 	switch {
 	case ctx.Err() != nil:

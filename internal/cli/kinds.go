@@ -118,6 +118,7 @@ var kinds = []*kind{
 			r := o.(*kustomizev1.Kustomization).Spec.SourceRef
 			return meta.ObjectReference{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 		},
+		create: func() maker { return &createKustomization{} },
 		losses: "what it applied, unless its prune or deletionPolicy keeps that",
 	},
 }

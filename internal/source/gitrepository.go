@@ -40,6 +40,7 @@ type GitRepository struct {
 	Egress     *egress.Policy
 	Identities *auth.Identities
 	GitHubApps *auth.GitHubApps
+	SSH        *git.SSHAlgorithms // the library's choice when nil
 	Clock      clock.PassiveClock
 
 	mu   sync.Mutex

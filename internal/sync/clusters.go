@@ -45,14 +45,26 @@ func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defa
 	if account != "" {
 		user = "system:serviceaccount:" + obj.Namespace + ":" + account
 	}
-	cfg, id := c.Config, ""
+	way := &access{config: c.Config}
 	if obj.Spec.KubeConfig != nil {
 		var err error
-		if cfg, id, err = c.Remote.Config(ctx, obj); err != nil {
+		if way, err = c.Remote.access(ctx, obj); err != nil {
 			return nil, err
 		}
 	}
-	return c.target(obj.UID, cfg, digestOf(id, user), user)
+	key := digestOf(way.id, user)
+	if way.login != nil && !c.knows(key) {
+		if err := way.login(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.target(obj.UID, way.config, key, user)
+}
+
+func (c *Clusters) knows(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.targets[key] != nil
 }
 
 // digestOf names a target without telling what it is made of.
