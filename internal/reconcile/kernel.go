@@ -127,7 +127,7 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		return err
 	}
 	if err := c.Watch(source.Func(func(_ context.Context, q queue) error {
-		k.Edges.attach(kind.GroupKind, q)
+		k.Edges.Attach(kind.GroupKind, q)
 		return nil
 	})); err != nil {
 		return err
