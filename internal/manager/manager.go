@@ -18,7 +18,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,6 +89,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
+	book, err := newBook(ctx, mgr, kernel, o)
+	if err != nil {
+		return err
+	}
+	kernel.Gates = book
 	out, err := newWayOut(mgr, o)
 	if err != nil {
 		return err
@@ -169,7 +173,7 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 		Client: mgr.GetClient(),
 		Edges:  reconcile.NewEdges(),
 		Events: events,
-		Clock:  clock.RealClock{},
+		Clock:  o.clock(),
 		Retry:  retry,
 	}
 }
@@ -188,7 +192,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
-			Clock:     clock.RealClock{},
+			Clock:     k.Clock,
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
@@ -70,11 +71,20 @@ type Options struct {
 	LogLevel    string
 	LogEncoding string
 
+	Clock clock.Clock // that of the machine when nil; no flag sets it
+
 	LeaderElection      bool
 	LeaseDuration       time.Duration
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
+}
+
+func (o *Options) clock() clock.Clock {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 // BindFlags registers the flags with their defaults.

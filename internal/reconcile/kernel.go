@@ -132,6 +132,11 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	})); err != nil {
 		return err
 	}
+	if k.Gates != nil && kind.Sort != Ungated {
+		if err := c.Watch(gatesKnown{k.Gates}); err != nil {
+			return err
+		}
+	}
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{}, asked))
 }
 

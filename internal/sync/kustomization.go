@@ -72,6 +72,7 @@ type memory struct {
 	resynced   time.Time    // of the last full dry-run
 	health     healthProgress
 	checks     expressions
+	pending    pendingChange
 	stands     atomic.Pointer[standing] // what was applied to the end, for dependents to look at
 }
 
@@ -108,7 +109,12 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 	if waiting != nil {
 		return *waiting
 	}
-	if waiting := k.dependencies(ctx, obj, source); waiting != nil {
+	begun := false
+	if err := pass.Admit(source.Revision); err != nil {
+		if begun = k.begun(pass, source); !begun {
+			return k.held(ctx, pass, source)
+		}
+	} else if waiting := k.dependencies(ctx, obj, source); waiting != nil {
 		return *waiting
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
@@ -116,34 +122,37 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 		return reconcile.Failed(err)
 	}
 	run := &run{Kustomization: k, pass: pass, obj: obj, source: source, target: target, memory: k.remembered(obj)}
+	if begun && source.Revision != obj.Status.LastAttemptedRevision {
+		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision} // which is applied, and on its way to health
+		run.applied = true
+	}
 	outcome := run.do(ctx)
-	return outcome.About("revision", source.Revision)
+	return outcome.About("revision", run.source.Revision)
+}
+
+// begun tells whether gates that closed let the pass finish what is under way: what was begun of the revision, or else, if the source has
+// moved on, the rollout of what is applied.
+func (k *Kustomization) begun(pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) bool {
+	return pass.UnderWay && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).applied)
 }
 
 // run is one pass of one Kustomization, past its gates.
 type run struct {
 	*Kustomization
-	pass   *reconcile.Pass[*kustomizev1.Kustomization]
-	obj    *kustomizev1.Kustomization
-	source *meta.Artifact
-	target *Target
-	memory *memory
-	notes  []string // what changed in the cluster, a line an object
-	worked bool     // whether anything was built or applied
+	pass    *reconcile.Pass[*kustomizev1.Kustomization]
+	obj     *kustomizev1.Kustomization
+	source  *meta.Artifact
+	target  *Target
+	memory  *memory
+	applied bool     // whether nothing is left to do but to wait for health
+	notes   []string // what changed in the cluster, a line an object
+	worked  bool     // whether anything was built or applied
 }
 
 func (r *run) do(ctx context.Context) reconcile.Outcome {
 	start := r.Clock.Now()
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
-	in, err := r.inputs(ctx)
-	var built *build.Result
-	if err == nil {
-		built, err = r.build(ctx, in)
-	}
-	if err == nil && built != nil {
-		err = in.hide(r.apply(ctx, built))
-	}
-	if err != nil {
+	if err := r.bring(ctx); err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
@@ -159,6 +168,22 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 		outcome = &o
 	}
 	return r.summarize(*outcome)
+}
+
+// bring builds and applies, where that is called for.
+func (r *run) bring(ctx context.Context) error {
+	if r.applied {
+		return nil
+	}
+	in, err := r.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	built, err := r.build(ctx, in)
+	if err != nil || built == nil {
+		return err
+	}
+	return in.hide(r.apply(ctx, built))
 }
 
 // summarize adds what changed to the outcome's events.
