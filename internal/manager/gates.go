@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"os"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,8 +12,10 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
@@ -56,6 +59,27 @@ func newBook(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, 
 		err = errors.Join(err, b.ObserveNamespaces(ctx, mgr.GetCache()))
 	}
 	return b, err
+}
+
+// runGates opens and closes gates.
+func runGates(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, book *gate.Book, o Options) error {
+	if err := gate.ObserveApprovals(ctx, mgr.GetCache(), k.Edges); err != nil {
+		return err
+	}
+	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
+	checks := &gate.Checks{Clock: o.clock(), Edges: k.Edges, Prober: &gate.Probes{
+		Config: mgr.GetConfig(), Mapper: mgr.GetRESTMapper(), Secrets: mgr.GetAPIReader(), NoCrossNamespaceRefs: o.NoCrossNamespaceRef,
+		Egress: &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback},
+	}}
+	return reconcile.Register(mgr, k, reconcile.Kind[*gatingv1.Gate]{
+		GroupKind:  gate.GroupKind,
+		New:        func() *gatingv1.Gate { return &gatingv1.Gate{} },
+		Concurrent: o.Concurrent,
+		Step: &gate.Gate{
+			Client: mgr.GetClient(), Edges: k.Edges, Clock: o.clock(), Checks: checks, Waiting: book.Waiting,
+			Vouch: &gate.Voucher{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: o.clock()},
+		},
+	})
 }
 
 // wakeGated queues the objects that are selected, by one list of each kind from the cache.

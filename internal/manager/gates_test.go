@@ -1,9 +1,11 @@
 package manager
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,22 +35,42 @@ func (s *system) gate(name string, change ...func(*gatingv1.Gate)) {
 	s.turn(name, gatingv1.Closed)
 }
 
-// turn opens or closes a gate, to the revisions alone if there are any.
-func (s *system) turn(name string, state gatingv1.State, revisions ...string) {
+// turn opens or closes a gate, to one revision alone if there is any, and waits until it is.
+func (s *system) turn(name string, state gatingv1.State, revision ...string) {
 	s.Helper()
+	verb, status := gatingv1.ClosePrefix, metav1.ConditionFalse
+	if state == gatingv1.Opened {
+		verb, status = gatingv1.OpenPrefix, metav1.ConditionTrue
+	}
+	at := time.Now().UTC()
+	asked := map[string]any{verb + gatingv1.RequestedAtSuffix: at.Format(time.RFC3339Nano), gatingv1.OpenRevisionAnnotation: nil}
+	if len(revision) > 0 {
+		asked[gatingv1.OpenRevisionAnnotation] = revision[0]
+	}
+	s.ask(name, asked)
 	testenv.Eventually(s, name+" is "+string(state), func() error {
 		g := &gatingv1.Gate{}
 		if err := s.get(g, name); err != nil {
 			return err
 		}
-		status := metav1.ConditionFalse
-		if state == gatingv1.Opened {
-			status = metav1.ConditionTrue
+		if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, status) || !slices.Equal(g.Status.ApprovedRevisions, revision) {
+			return fmt.Errorf("%+v", g.Status)
 		}
-		apimeta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{Type: gatingv1.OpenedCondition, Status: status, Reason: "Test"})
-		g.Status.ObservedGeneration, g.Status.ApprovedRevisions = g.Generation, revisions
-		return s.client.Status().Update(s.Context(), g)
+		return nil
 	})
+}
+
+// ask sets annotations of a gate.
+func (s *system) ask(name string, annotations map[string]any) {
+	s.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+	if err := s.client.Patch(s.Context(), g, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // says waits until a condition of an object has a status, a reason and a message; no status: until it is not there.

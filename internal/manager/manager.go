@@ -108,6 +108,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			return err
 		}
 	}
+	if o.runs(GatingController) {
+		if err := runGates(ctx, mgr, kernel, book, o); err != nil {
+			return err
+		}
+	}
 	if err := observeConfigs(ctx, mgr, kernel.Edges, o); err != nil {
 		return err
 	}
@@ -150,6 +155,8 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
+	// Who wrote a gate's annotations is told by its managed fields.
+	options.Cache.ByObject[&gatingv1.Gate{}] = cache.ByObject{Transform: func(o any) (any, error) { return o, nil }}
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	mgr, err := ctrlmanager.New(cfg, options)
 	if err != nil {

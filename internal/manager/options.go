@@ -24,10 +24,11 @@ import (
 const (
 	SourceController    = "source-controller"
 	KustomizeController = "kustomize-controller"
+	GatingController    = "gating-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -52,6 +53,7 @@ type Options struct {
 	Concurrent          int
 	RequestsPerHost     int
 	AllowLinkLocal      bool
+	AllowLoopback       bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
@@ -75,7 +77,7 @@ type Options struct {
 	LogLevel    string
 	LogEncoding string
 
-	Clock clock.Clock // that of the machine when nil; no flag sets it
+	Clock clock.WithDelayedExecution // that of the machine when nil; no flag sets it
 
 	LeaderElection      bool
 	LeaseDuration       time.Duration
@@ -84,7 +86,7 @@ type Options struct {
 	LeaderReleaseOnStop bool
 }
 
-func (o *Options) clock() clock.Clock {
+func (o *Options) clock() clock.WithDelayedExecution {
 	if o.Clock == nil {
 		return clock.RealClock{}
 	}
@@ -113,6 +115,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
