@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -24,10 +25,11 @@ import (
 const (
 	SourceController    = "source-controller"
 	KustomizeController = "kustomize-controller"
+	GatingController    = "gating-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -52,6 +54,7 @@ type Options struct {
 	Concurrent          int
 	RequestsPerHost     int
 	AllowLinkLocal      bool
+	AllowLoopback       bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
@@ -77,11 +80,20 @@ type Options struct {
 	LogLevel    string
 	LogEncoding string
 
+	Clock clock.WithDelayedExecution // that of the machine when nil; no flag sets it
+
 	LeaderElection      bool
 	LeaseDuration       time.Duration
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
+}
+
+func (o *Options) clock() clock.WithDelayedExecution {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 // BindFlags registers the flags with their defaults.
@@ -107,6 +119,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", 8, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
