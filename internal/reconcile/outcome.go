@@ -38,6 +38,7 @@ type Outcome struct {
 	err      error
 	notes    []note
 	metadata map[string]string
+	quiet    bool
 	pending  *meta.Pending // held: the change that waits
 }
 
@@ -84,6 +85,12 @@ func Failed(err error) Outcome {
 // Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
 	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{reason, fmt.Sprintf(format, args...)})
+	return o
+}
+
+// Quietly says that nothing had to be done: an object that was Ready before, and is still, tells so as a minor event.
+func (o Outcome) Quietly() Outcome {
+	o.quiet = true
 	return o
 }
 

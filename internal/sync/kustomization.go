@@ -173,6 +173,9 @@ func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
 	if r.canceled != "" {
 		o = o.Note(meta.HealthCheckCanceledReason, "%s", r.canceled)
 	}
+	if !r.worked {
+		o = o.Quietly() // of a thousand that follow a commit to one, only that one has something to tell
+	}
 	if len(r.notes) == 0 {
 		return o
 	}
