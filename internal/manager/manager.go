@@ -98,7 +98,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out)}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Fights: o.Fights, Remote: o.remote(mgr, out)}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err
@@ -183,6 +183,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
+			Events:    k.Events,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,

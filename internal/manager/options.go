@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -56,6 +57,7 @@ type Options struct {
 	Retry               reconcile.Retry
 	JitterPercentage    int
 	Resync              time.Duration
+	Fights              apply.FightOptions // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
 	NoRemoteBases       bool

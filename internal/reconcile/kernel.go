@@ -302,7 +302,7 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 // emit records one event per transition of Ready, and the outcome's notes.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	for _, n := range o.notes {
-		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: n.reason, Message: n.message, Metadata: o.metadata})
+		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.kind, Reason: n.reason, Message: n.message, Metadata: o.metadata})
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
