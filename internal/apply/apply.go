@@ -84,7 +84,7 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 			return err
 		}
 	}
-	for _, stage := range stages(r.items) {
+	for _, stage := range r.options.stages(r.items) {
 		if err := failed(r.each(ctx, stage, r.write)); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
 		if drifted && i.action != Unchanged {
-			r.corrected(r.req.Owner, i, lost(before, live.GetManagedFields(), r.options.FieldManager))
+			r.corrected(r.req.Owner, i, r.managers.lost(before, live.GetManagedFields()))
 		}
 	}
 	i.done = true
@@ -185,7 +185,7 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 		return nil, err
 	}
 	force := true // what is declared holds, whoever else set it
-	options := metav1.PatchOptions{FieldManager: r.options.FieldManager, Force: &force}
+	options := metav1.PatchOptions{FieldManager: r.managers.own, Force: &force}
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

@@ -86,7 +86,7 @@ func (r *run) awaits(i *item, err error) bool {
 		return false
 	}
 	for _, o := range r.items {
-		if o != i && rank(o.ref.groupKind()) < rank(i.ref.groupKind()) && strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
+		if o != i && r.options.rank(o.ref.groupKind()) < r.options.rank(i.ref.groupKind()) && strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
 			return true
 		}
 	}
@@ -150,10 +150,10 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		return err
 	}
 	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
-		_, i.takeOver = takeOver(wouldBe.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), owner.Group)
+		_, i.takeOver = r.managers.takeOver(wouldBe.GetManagedFields(), i.desired.GetAPIVersion(), owner.Group)
 	}
 	i.from = r.formerOwner(i)
-	now := digest(wouldBe, r.options.FieldManager)
+	now := r.managers.digest(wouldBe)
 	if !i.takeOver && k.known && k.version == i.version && k.digest == now {
 		return r.stands(i, wouldBe)
 	}
@@ -168,7 +168,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	}
 	i.claimedBy(live, owner)
 	switch {
-	case !i.takeOver && digest(live, r.options.FieldManager) == now:
+	case !i.takeOver && r.managers.digest(live) == now:
 		return r.stands(i, wouldBe)
 	case !again && live.GetResourceVersion() != i.version:
 		return r.dryRun(ctx, i, true) // it changed in between
@@ -221,7 +221,7 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 	if err != nil {
 		return refusal // it says more
 	}
-	_, foreign := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
+	_, foreign := r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
 	switch {
 	case leftAlone(live, r.req.Owner):
 		return r.leave(i, live)
@@ -255,7 +255,7 @@ func (r *run) trial(ctx context.Context, i *item, namespace string) error {
 	probe := i.desired.DeepCopy()
 	probe.SetNamespace(namespace)
 	_, err := r.client(i.resource, namespace).Create(ctx, probe, metav1.CreateOptions{
-		DryRun: []string{metav1.DryRunAll}, FieldManager: r.options.FieldManager, FieldValidation: metav1.FieldValidationStrict,
+		DryRun: []string{metav1.DryRunAll}, FieldManager: r.managers.own, FieldValidation: metav1.FieldValidationStrict,
 	})
 	if dryRunUnsupported(err) || err == nil || strings.Contains(err.Error(), "already allocated") {
 		return nil
@@ -312,7 +312,7 @@ func (r *run) takeOver(ctx context.Context, i *item) error {
 			return unlessGone(err)
 		}
 		i.claimedBy(live, r.req.Owner)
-		fields, needed := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
+		fields, needed := r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
 		if !needed {
 			return nil
 		}
@@ -323,7 +323,7 @@ func (r *run) takeOver(ctx context.Context, i *item) error {
 		if err != nil {
 			return err
 		}
-		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: r.options.FieldManager})
+		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: r.managers.own})
 		return unlessGone(err)
 	})
 }

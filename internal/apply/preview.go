@@ -32,7 +32,7 @@ func (c *Cluster) Diff(ctx context.Context, req Request) ([]Planned, error) {
 			i.action = Created
 		}
 	}
-	stale, unread := staleItems(req.Previous.Without(desired))
+	stale, unread := c.options.staleItems(req.Previous.Without(desired))
 	problems = append(append(problems, unread...), r.each(ctx, stale, func(ctx context.Context, i *item) error {
 		_, err := r.stale(ctx, i)
 		return err
@@ -51,7 +51,7 @@ func (r *run) tell(i *item, live, wouldBe *unstructured.Unstructured) {
 	}
 	if i.takeOver {
 		wouldBe = wouldBe.DeepCopy()
-		dropForsaken(wouldBe, r.options.FieldManager, r.req.Owner.Group)
+		r.managers.dropForsaken(wouldBe, r.req.Owner.Group)
 	}
 	i.diff = diff.Text(live, wouldBe)
 }
@@ -86,7 +86,7 @@ func (r *run) previewTakeOver(ctx context.Context, i *item, live *unstructured.U
 	}
 	i.claimedBy(live, r.req.Owner)
 	rest := live.DeepCopy()
-	dropForsaken(rest, r.options.FieldManager, r.req.Owner.Group)
+	r.managers.dropForsaken(rest, r.req.Owner.Group)
 	i.diff = diff.Text(live, diff.Overlay(rest, i.desired))
 	return i.found(Configured)
 }

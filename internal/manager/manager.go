@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out)}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out), Apply: o.apply()}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err

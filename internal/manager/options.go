@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -66,6 +67,9 @@ type Options struct {
 	KubeConfigTLS       bool
 	KubeConfigAccount   string
 	StrictSubstitutions bool
+	ConcurrentApply     int
+	CustomStage         []string
+	OverrideManagers    []string
 	FeatureGates        map[string]string
 
 	LogLevel    string
@@ -116,6 +120,10 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
+	f.IntVar(&o.ConcurrentApply, "concurrent-ssa", apply.DefaultConcurrency, "objects that a Kustomization applies at once")
+	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
+		"kinds, as <group>/<Kind>, that are applied after definitions, namespaces and classes, and before all others, such as rbac.authorization.k8s.io/Role")
+	f.StringSliceVar(&o.OverrideManagers, "override-manager", nil, "field managers whose changes of applied objects are undone, besides kubectl's")
 	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
@@ -166,7 +174,19 @@ func (o *Options) validate() error {
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
+	if o.ConcurrentApply < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more, or 0 for the default", o.ConcurrentApply)
+	}
+	if _, err := apply.ParseKinds(o.CustomStage); err != nil {
+		return fmt.Errorf("--custom-apply-stage-kinds: %w", err)
+	}
 	return nil
+}
+
+// apply says how Kustomizations are applied.
+func (o *Options) apply() apply.ClusterOptions {
+	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
+	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // decryption is what the controller brings to the decryption of all.

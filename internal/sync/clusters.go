@@ -22,6 +22,7 @@ type Clusters struct {
 	Config *rest.Config // of the cluster that we run for
 	Remote *Remote
 	Edges  *reconcile.Edges
+	Apply  apply.ClusterOptions // how to apply to every cluster
 
 	mu      sync.Mutex
 	targets map[string]*Target
@@ -102,7 +103,9 @@ func (c *Clusters) target(uid types.UID, cfg *rest.Config, key, user string) (*T
 func (c *Clusters) connect(cfg *rest.Config, user string) (*Target, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
-	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{OnDrift: c.wake})
+	options := c.Apply
+	options.OnDrift = c.wake
+	cluster, err := apply.NewCluster(cfg, options)
 	if err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)
 	}
