@@ -167,11 +167,19 @@ func (r *run) put(ctx context.Context, i *item) (*unstructured.Unstructured, err
 		}
 	}
 	if i.takeOver && !i.recreate {
-		if err := r.takeOver(ctx, i); err != nil {
+		if err := r.setManagedFields(ctx, i, r.taken(i)); err != nil {
 			return nil, r.explain(i, err)
 		}
 	}
 	live, err := r.patch(ctx, i, false)
+	if err == nil && i.takeOver {
+		// What had no managed fields has some from here on: those of whoever set it before.
+		if _, left := r.taken(i)(live); left {
+			if err = r.setManagedFields(ctx, i, r.taken(i)); err == nil {
+				live, err = r.patch(ctx, i, false)
+			}
+		}
+	}
 	if err != nil {
 		return nil, r.explain(i, err)
 	}

@@ -214,27 +214,35 @@ func (r *run) leave(i *item, live *unstructured.Unstructured) error {
 
 // checkRefused takes in that the server refused the dry-run.
 func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bool) error {
-	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) {
+	versions := ofOldVersion(refusal)
+	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) && !versions {
 		return refusal
 	}
 	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return refusal // it says more
 	}
-	_, foreign := r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
-	switch {
-	case leftAlone(live, r.req.Owner):
+	if leftAlone(live, r.req.Owner) {
 		return r.leave(i, live)
-	case foreign && !again && !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge"):
-		if r.preview {
-			return r.previewTakeOver(ctx, i, live)
+	}
+	// Managed fields may be what is refused. Setting them right changes who owns fields, and no field.
+	fields, right := live.GetManagedFields(), r.taken(i)
+	if versions {
+		right = func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
+			return inVersion(live.GetManagedFields(), i.desired.GetAPIVersion())
 		}
-		// What kubectl left in it may be what makes it invalid. Taking over changes who owns fields, and no field.
-		if err := r.takeOver(ctx, i); err != nil {
+		fields, _ = right(live)
+	}
+	if _, wrong := right(live); wrong && !again && (versions || !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge")) {
+		if r.preview {
+			return r.previewRefused(ctx, i, live, fields)
+		}
+		if err := r.setManagedFields(ctx, i, right); err != nil {
 			return err
 		}
 		return r.dryRun(ctx, i, true)
-	case !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled"):
+	}
+	if !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled") {
 		return refusal
 	}
 	// What cannot be created anew must not be deleted.
@@ -303,8 +311,15 @@ func (r *run) live(ctx context.Context, i *item) (*unstructured.Unstructured, er
 	return r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
 }
 
-// takeOver makes the fields of overridden managers ours.
-func (r *run) takeOver(ctx context.Context, i *item) error {
+// taken returns the managed fields of an item's object with those of overridden managers made ours.
+func (r *run) taken(i *item) func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
+	return func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
+		return r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
+	}
+}
+
+// setManagedFields writes who owns which fields of an item's object, unless that is right already.
+func (r *run) setManagedFields(ctx context.Context, i *item, right func(*unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool)) error {
 	client := r.client(i.resource, i.ref.Namespace)
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{})
@@ -312,7 +327,7 @@ func (r *run) takeOver(ctx context.Context, i *item) error {
 			return unlessGone(err)
 		}
 		i.claimedBy(live, r.req.Owner)
-		fields, needed := r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
+		fields, needed := right(live)
 		if !needed {
 			return nil
 		}

@@ -78,14 +78,15 @@ func (r *run) estimate(ctx context.Context, i *item) error {
 	return i.found(Configured)
 }
 
-// previewTakeOver tells what an item comes to whose dry-run is refused for what kubectl left in it, as that is taken over
-// before it is applied.
-func (r *run) previewTakeOver(ctx context.Context, i *item, live *unstructured.Unstructured) error {
+// previewRefused tells what an item comes to whose dry-run is refused for the managed fields of its object, which are set
+// right before it is applied. What kubectl left in it is taken over then.
+func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Unstructured, fields []metav1.ManagedFieldsEntry) error {
 	if err := r.trial(ctx, i, i.ref.Namespace); err != nil {
 		return err
 	}
 	i.claimedBy(live, r.req.Owner)
 	rest := live.DeepCopy()
+	rest.SetManagedFields(fields)
 	r.managers.dropForsaken(rest, r.req.Owner.Group)
 	i.diff = diff.Text(live, diff.Overlay(rest, i.desired))
 	return i.found(Configured)

@@ -82,6 +82,28 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion, group
 	return append(out, withFields(entry, taken)), true
 }
 
+// inVersion returns the managed fields with all of them said to be of a version, and false if they are already. The API
+// server reads an apply in the oldest version that they name, and refuses it once that version is not served any more, or
+// has not got a field that is declared (https://github.com/fluxcd/flux2/issues/5715).
+func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, bool) {
+	var out []metav1.ManagedFieldsEntry
+	changed := false
+	for _, e := range fields {
+		changed = changed || e.APIVersion != apiVersion
+		e.APIVersion = apiVersion
+		twin := slices.IndexFunc(out, func(o metav1.ManagedFieldsEntry) bool {
+			return o.Manager == e.Manager && o.Operation == e.Operation && o.Subresource == e.Subresource
+		})
+		if twin < 0 {
+			out = append(out, e)
+			continue
+		}
+		everything := func(metav1.ManagedFieldsEntry) bool { return true }
+		out[twin] = withFields(out[twin], fieldsOf([]metav1.ManagedFieldsEntry{out[twin], e}, everything))
+	}
+	return out, changed
+}
+
 // onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
 func onlyParents(s, kept *fieldpath.Set) bool {
 	for p := range s.All() {
