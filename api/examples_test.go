@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	kustomizev1beta1 "github.com/sluice-gitops/sluice/api/kustomize/v1beta1"
 	kustomizev1beta2 "github.com/sluice-gitops/sluice/api/kustomize/v1beta2"
@@ -54,6 +55,7 @@ func TestTypesHoldExamples(t *testing.T) {
 	for _, add := range []func(*runtime.Scheme) error{
 		extensionsv1beta1.AddToScheme,
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
+		gatingv1alpha1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))

@@ -3,6 +3,11 @@ package meta
 // Condition types shared by several kinds, beside the kernel's own (Ready, Reconciling, Stalled).
 const (
 	HealthyCondition = "Healthy"
+
+	// ApprovedCondition of a sync is False while a gate is closed to it, and not there when no gate stands over it.
+	ApprovedCondition = "Approved"
+	// BlockedCondition of a source is True while a gate is closed to it, and not there otherwise.
+	BlockedCondition = "Blocked"
 )
 
 // Condition reasons shared by several kinds.
@@ -13,8 +18,12 @@ const (
 	BuildFailedReason             = "BuildFailed"
 	DependencyNotReadyReason      = "DependencyNotReady"
 	FailedReason                  = "Failed"
+	GateClosedReason              = "GateClosed"
+	GateNotFoundReason            = "GateNotFound"
+	GateOpenReason                = "GateOpen"
 	GitOperationFailedReason      = "GitOperationFailed"
 	HealthCheckFailedReason       = "HealthCheckFailed"
+	HealthCheckCanceledReason     = "HealthCheckCanceled"
 	InvalidCELExpressionReason    = "InvalidCELExpression"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"

@@ -59,7 +59,7 @@ func (i *Identities) Cluster(ctx context.Context, r ClusterRequest) (*ClusterAcc
 				WithHint("Set cluster to its full name; only with address, ca.crt and serviceAccountName it can be left out").Final()
 		}
 		key := keyOf(append(s.key(roleAnnotation, clientAnnotation, tenantAnnotation, gcpAccountAnnotation, gcpProviderAnnotation), r.Provider, r.Cluster)...)
-		e, err := i.endpoints.get(ctx, i.Clock, key, func() (endpoint, time.Time, error) {
+		e, err := i.endpoints.get(ctx, i.keeping(), key, func() (endpoint, time.Time, error) {
 			e, err := m.describe(ctx, s)
 			return e, now(i.Clock).Add(maxKeep), err
 		})

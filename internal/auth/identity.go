@@ -50,6 +50,7 @@ type Identities struct {
 	Transport http.RoundTripper  // for the exchange of tokens, from egress; http.DefaultTransport when nil
 	Metadata  http.RoundTripper  // to the metadata server of GKE, which is link-local; http.DefaultTransport when nil
 	Clock     clock.PassiveClock // the real one when nil
+	Keep      int                // how many credentials of a kind are kept; 10,000 when 0, none when negative
 
 	aws        cache[aws.Credentials]
 	azure      cache[azcore.AccessToken]

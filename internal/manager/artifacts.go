@@ -39,6 +39,7 @@ func (r *sources) artifactGenerators() error {
 		GroupKind:  source.ArtifactGeneratorGroupKind,
 		New:        func() *extensionsv1beta1.ArtifactGenerator { return &extensionsv1beta1.ArtifactGenerator{} },
 		Concurrent: r.options.Concurrent,
+		Sort:       reconcile.Source,
 		Finalizer:  extensionsv1beta1.ArtifactGeneratorFinalizer,
 		Step: &source.ArtifactGenerator{
 			Client:               r.mgr.GetClient(),

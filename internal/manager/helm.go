@@ -18,6 +18,7 @@ func (r *sources) helm() error {
 		GroupKind:  source.HelmRepositoryGroupKind,
 		New:        func() *sourcev1.HelmRepository { return &sourcev1.HelmRepository{} },
 		Concurrent: r.options.Concurrent,
+		Sort:       reconcile.Source,
 		Step:       source.NewHelmRepository(r.storage.store, charts),
 	})
 	return errors.Join(repositories, keep(r, source.HelmChartGroupKind, func() *sourcev1.HelmChart { return &sourcev1.HelmChart{} }, &source.HelmChart{

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/build"
@@ -44,6 +45,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(sourcev1.AddToScheme(s))
 	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
+	utilruntime.Must(gatingv1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	return s
 }
@@ -175,6 +177,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		GroupKind:  sync.KustomizationGroupKind,
 		New:        func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
 		Concurrent: o.Concurrent,
+		Sort:       reconcile.Sync,
 		Step: &sync.Kustomization{
 			Client:    mgr.GetClient(),
 			Configs:   mgr.GetAPIReader(),
@@ -184,6 +187,8 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
 				DefaultServiceAccount: o.DefaultAccount,
+				PatientHealth:         o.gate("DisableFailFastBehavior"),
+				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),
 				Decryption:            o.decryption(out),
 				FetchBase:             o.fetchBase(out),
 				StrictSubstitutions:   o.strictSubstitutions(),

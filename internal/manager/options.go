@@ -2,10 +2,10 @@ package manager
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,6 +71,9 @@ type Options struct {
 	CustomStage         []string
 	OverrideManagers    []string
 	FeatureGates        map[string]string
+	TokenCacheSize      int
+	SSHHostKeys         []string
+	SSHKeyExchanges     []string
 
 	LogLevel    string
 	LogEncoding string
@@ -124,7 +127,10 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
 		"kinds, as <group>/<Kind>, that are applied after definitions, namespaces and classes, and before all others, such as rbac.authorization.k8s.io/Role")
 	f.StringSliceVar(&o.OverrideManagers, "override-manager", nil, "field managers whose changes of applied objects are undone, besides kubectl's")
-	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
+	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "name=true|false, separated by commas; docs/flags.md lists them")
+	f.IntVar(&o.TokenCacheSize, "token-cache-max-size", 10_000, "credentials of workload identity that are kept, of each kind; 0 keeps none")
+	f.StringSliceVar(&o.SSHHostKeys, "ssh-hostkey-algos", nil, "algorithms of host keys that SSH may use, the preferred ones first (default: all that are sound)")
+	f.StringSliceVar(&o.SSHKeyExchanges, "ssh-kex-algos", nil, "key exchanges that SSH may use, the preferred ones first (default: all that are sound)")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")
@@ -133,21 +139,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RetryPeriod, "leader-election-retry-period", 5*time.Second, "wait between tries for the lease")
 	f.BoolVar(&o.LeaderReleaseOnStop, "leader-election-release-on-cancel", true, "give up the lease on a clean stop")
 	o.Artifacts.bindFlags(f)
-	ignored(f)
-}
-
-// ignored registers flags of other implementations of these APIs whose purpose does not exist here, so that their manifests run.
-func ignored(f *pflag.FlagSet) {
-	f.Duration("requeue-dependency", 30*time.Second, "accepted and not used: dependents wake when their dependency is ready")
-	f.String("events-addr", "", "accepted and not used: events are Kubernetes events")
-	f.Int("helm-cache-max-size", 0, "accepted and not used: the indexes that are in use are kept, and need little memory")
-	f.Duration("helm-cache-ttl", 0, "accepted and not used: an index is kept by its digest")
-	f.Duration("helm-cache-purge-interval", 0, "accepted and not used: an index is kept by its digest")
-	for _, name := range []string{"requeue-dependency", "events-addr", "helm-cache-max-size", "helm-cache-ttl", "helm-cache-purge-interval"} {
-		if err := f.MarkHidden(name); err != nil {
-			panic(err) // the flag was registered one line above
-		}
-	}
+	o.bindAccepted(f)
 }
 
 // validate says what is wrong with the options before anything is started.
@@ -163,10 +155,8 @@ func (o *Options) validate() error {
 	if o.JitterPercentage < 0 || o.JitterPercentage > 100 {
 		return fmt.Errorf("--interval-jitter-percentage is %d: choose 0 to 100", o.JitterPercentage)
 	}
-	for name, value := range o.FeatureGates {
-		if _, err := strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)
-		}
+	if err := errors.Join(o.checkGates(), o.checkSSH()); err != nil {
+		return err
 	}
 	if (o.Artifacts.TLSCertFile == "") != (o.Artifacts.TLSKeyFile == "") {
 		return fmt.Errorf("--storage-tls-cert-file and --storage-tls-key-file go together: set both or none")
@@ -204,10 +194,18 @@ func (o *Options) decryption(out *wayOut) sync.Decryption {
 
 // strictSubstitutions is what the feature gate says, or else the flag.
 func (o *Options) strictSubstitutions() bool {
-	if strict, err := strconv.ParseBool(o.FeatureGates["StrictPostBuildSubstitutions"]); err == nil {
-		return strict
+	if o.FeatureGates[strictGate] != "" {
+		return o.gate(strictGate)
 	}
 	return o.StrictSubstitutions
+}
+
+// keptTokens is how many credentials auth.Identities keeps: the flag's 0 is none.
+func (o *Options) keptTokens() int {
+	if o.TokenCacheSize < 1 {
+		return -1
+	}
+	return o.TokenCacheSize
 }
 
 // requestsPerHost leaves workers to the other hosts when one hangs.

@@ -55,6 +55,7 @@ func (r *sources) gitRepositories() error {
 		Egress:     r.egress,
 		Identities: r.identities,
 		GitHubApps: &auth.GitHubApps{},
+		SSH:        &git.SSHAlgorithms{HostKeys: r.options.SSHHostKeys, KeyExchanges: r.options.SSHKeyExchanges},
 		Clock:      r.kernel.Clock,
 	})
 }
@@ -73,6 +74,7 @@ func keep[T source.Object](r *sources, gk schema.GroupKind, newObject func() T, 
 		GroupKind:  gk,
 		New:        newObject,
 		Concurrent: r.options.Concurrent,
+		Sort:       reconcile.Source,
 		Step:       &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
 	})
 }

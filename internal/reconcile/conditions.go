@@ -43,6 +43,10 @@ func IsReady(obj Object) bool {
 
 // conclude turns an outcome into the conditions that the kernel owns.
 func conclude(obj Object, o Outcome) {
+	if o.state == held {
+		rest(obj, o)
+		return
+	}
 	obj.CommonStatus().ObservedGeneration = obj.GetGeneration()
 	switch o.state {
 	case ready:
@@ -59,6 +63,16 @@ func conclude(obj Object, o Outcome) {
 		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, o.message)
 		Mark(obj, TypeStalled, metav1.ConditionTrue, o.reason, o.message)
 		Unmark(obj, TypeReconciling)
+	}
+}
+
+// rest leaves an object that a gate holds as it is: what is Ready stays so, and so does a failure. A spec that waits is not observed,
+// so that nobody takes it for applied. An object that was never brought to an end has no such state, and is Unknown.
+func rest(obj Object, o Outcome) {
+	Unmark(obj, TypeReconciling)
+	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
+	if c == nil || c.Status == metav1.ConditionUnknown {
+		Mark(obj, TypeReady, metav1.ConditionUnknown, o.reason, o.message)
 	}
 }
 

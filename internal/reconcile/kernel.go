@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -60,9 +61,29 @@ type Pass[T Object] struct {
 	Object T
 	// Requested tells that a person or a tool asked for this pass by annotation.
 	Requested bool
+	// UnderWay tells that the pass before left work that goes on, by the same spec, and that no gate stops it: a step that is not
+	// admitted may bring that to its end.
+	UnderWay bool
+	// Stands is the revision that the object has, by the same spec, if the step says so: gates let it pass, as it is no change.
+	Stands string
 
-	save func(ctx context.Context, message string) error
+	save   func(ctx context.Context, message string) error
+	permit *permit
 }
+
+// Admit asks the gates whether the object may take up a revision. A step of a kind that gates hold asks before it takes up anything; an
+// error ends its pass, by [Held] or [Failed]. A step asks once a pass, or again if the revision is another.
+func (p *Pass[T]) Admit(revision string) error {
+	err := p.permit.admit(revision)
+	if err != nil && revision != "" && revision == p.Stands {
+		p.permit.refused = ""
+		return nil
+	}
+	return err
+}
+
+// Held tells whether gates hold the pass: nothing that it was not admitted to may be taken up.
+func (p *Pass[T]) Held() bool { return len(p.permit.shut()) > 0 }
 
 // Save writes the status now, as progress, ahead of the pass's one patch. It is for what must not be lost if the
 // process is killed before the pass ends, such as the inventory of objects about to be created.
@@ -75,6 +96,7 @@ type Kernel struct {
 	Events Events
 	Clock  clock.Clock
 	Retry  Retry
+	Gates  Gatekeeper // nil: there are no gates
 }
 
 // Kind describes a kind to the kernel.
@@ -83,6 +105,7 @@ type Kind[T Object] struct {
 	New        func() T
 	Step       Step[T]
 	Concurrent int
+	Sort       Sort   // what a closed gate does to objects of the kind
 	Finalizer  string // of a kind that has always carried another one than [Finalizer]
 }
 
@@ -112,12 +135,13 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{}, asked))
 }
 
-// asked passes the events that ask for a reconcile: a new generation, a new request, a deletion, or another schedule, which some
-// kinds have in annotations. Our own status patches don't.
+// asked passes the events that ask for a reconcile: a new generation, a new request, a deletion, other labels, by which gates may
+// select it, or another schedule, which some kinds have in annotations. Our own status patches don't.
 var asked = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		request(e.ObjectOld) != request(e.ObjectNew) ||
 		schedule(e.ObjectOld) != schedule(e.ObjectNew) ||
+		!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 		e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil
 }}
 
@@ -155,6 +179,7 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	observeSuspended(l.GroupKind, obj)
 	if obj.Schedule().Suspended {
 		log.FromContext(ctx).V(1).Info("suspended, left alone")
+		l.leave(obj)
 		return ctrl.Result{}, nil
 	}
 	if finalizers := obj.GetFinalizers(); controllerutil.AddFinalizer(obj, l.Finalizer) {
@@ -162,14 +187,24 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	l.Edges.Set(l.ref(obj), l.Step.References(obj))
+	asked := request(obj)
+	requested := asked != "" && asked != obj.CommonStatus().LastHandledReconcileAt
+	permit := l.ask(obj, requested)
 
 	start := l.Clock.Now()
 	w := &writer[T]{loop: l, before: obj.DeepCopyObject().(T), base: obj.DeepCopyObject().(T)}
-	outcome := l.step(ctx, obj, w)
+	outcome := l.step(ctx, &Pass[T]{
+		Object: obj, Requested: requested, permit: permit, UnderWay: underWay(obj) && permit.finishes(),
+		save: func(ctx context.Context, message string) error {
+			progress(obj, message)
+			return w.write(ctx, obj)
+		},
+	})
+	outcome = l.explain(outcome, permit)
 	conclude(obj, outcome)
-	if r := request(obj); r != "" {
-		obj.CommonStatus().LastHandledReconcileAt = r
+	l.tell(obj, permit, outcome)
+	if asked != "" {
+		obj.CommonStatus().LastHandledReconcileAt = asked
 	}
 	if err := w.write(ctx, obj); err != nil && ctx.Err() == nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -177,6 +212,7 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil // the process is stopping: the next one goes on from what was written
 	}
+	l.emitGates(obj, w.before)
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
 	l.logOutcome(ctx, outcome)
@@ -184,8 +220,8 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 }
 
 // step runs the domain step under its deadline; a panic becomes a stalled outcome that is still retried.
-func (l *loop[T]) step(ctx context.Context, obj T, w *writer[T]) (o Outcome) {
-	ctx, cancel := withTimeout(ctx, obj)
+func (l *loop[T]) step(ctx context.Context, pass *Pass[T]) (o Outcome) {
+	ctx, cancel := withTimeout(ctx, pass.Object)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -195,15 +231,7 @@ func (l *loop[T]) step(ctx context.Context, obj T, w *writer[T]) (o Outcome) {
 			o.err = errPanic
 		}
 	}()
-	asked := request(obj)
-	return l.Step.Reconcile(ctx, &Pass[T]{
-		Object:    obj,
-		Requested: asked != "" && asked != obj.CommonStatus().LastHandledReconcileAt,
-		save: func(ctx context.Context, message string) error {
-			progress(obj, message)
-			return w.write(ctx, obj)
-		},
-	})
+	return l.Step.Reconcile(ctx, pass)
 }
 
 func withTimeout(ctx context.Context, obj Object) (context.Context, context.CancelFunc) {
@@ -245,6 +273,7 @@ func (l *loop[T]) forget(obj T) {
 	l.Edges.Set(l.ref(obj), nil)
 	l.tries.reset(key)
 	l.written.forget(key)
+	l.leave(obj)
 	forgetMetrics(l.GroupKind, key)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -24,6 +25,7 @@ const (
 	waiting                  // held up by something else: an edge brings it on
 	failed                   // a retry may help
 	stalled                  // only a change may help
+	held                     // a gate is closed: the object stays as it is
 )
 
 // Outcome is what a domain step says of the object; the kernel turns it into conditions, an event and a requeue.
@@ -36,6 +38,7 @@ type Outcome struct {
 	err      error
 	notes    []note
 	metadata map[string]string
+	pending  *meta.Pending // held: the change that waits
 }
 
 // note is an event beside the one for the transition of Ready.
@@ -56,8 +59,17 @@ func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{state: waiting, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
+// Held says that gates hold the object back: it stays as it is, and the change waits.
+func Held(pending meta.Pending) Outcome {
+	return Outcome{state: held, pending: &pending} // the kernel knows by which
+}
+
 // Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a retry can help.
+// The error of [Pass.Admit] is no failure: the object is held.
 func Failed(err error) Outcome {
+	if IsHeld(err) {
+		return Held(meta.Pending{})
+	}
 	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
 	var f *fault.Fault
 	if errors.As(err, &f) {

@@ -91,6 +91,15 @@ func (g *ArtifactGenerator) Reconcile(ctx context.Context, pass *reconcile.Pass[
 		return reconcile.Failed(err)
 	}
 	digest := sources.digest()
+	if obj.Status.ObservedGeneration == obj.Generation {
+		pass.Stands = obj.Status.ObservedSourcesDigest
+	}
+	if err := pass.Admit(digest); err != nil {
+		return reconcile.Failed(err)
+	}
+	if pass.Held() && g.stand(ctx, obj, owned) {
+		return reconcile.Held(meta.Pending{})
+	}
 	if !pass.Requested && reconcile.IsReady(obj) && obj.Status.ObservedSourcesDigest == digest && g.stand(ctx, obj, owned) {
 		return ready(obj)
 	}

@@ -70,6 +70,9 @@ func (b *Bucket) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.Bucke
 		return nil, err
 	}
 	revision := listing.Revision()
+	if err := pass.Admit(revision); err != nil {
+		return nil, err
+	}
 	var tree *artifact.Tree
 	if !obj.Status.Artifact.HasRevision(revision) {
 		if tree, err = kept.cache.Tree(ctx, kept.remote, listing); err != nil {

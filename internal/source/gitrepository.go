@@ -40,6 +40,7 @@ type GitRepository struct {
 	Egress     *egress.Policy
 	Identities *auth.Identities
 	GitHubApps *auth.GitHubApps
+	SSH        *git.SSHAlgorithms // the library's choice when nil
 	Clock      clock.PassiveClock
 
 	mu   sync.Mutex
@@ -65,9 +66,13 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		return nil, In(sourcev1.StorageOperationFailedCondition, err)
 	}
 	view := g.Mirrors.View(string(obj.UID))
+	view.Admit = func(r git.Revision) error { return pass.Admit(r.String()) }
 	revision, err := g.update(ctx, pass, view)
 	if revision.Commit != "" {
 		markOutdated(obj, revision.String())
+	}
+	if err == nil {
+		err = view.Admit(revision)
 	}
 	if err != nil {
 		return nil, err
@@ -108,6 +113,13 @@ func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*source
 	}
 	fresh := pass.Requested || obj.Status.ObservedGeneration != obj.Generation
 	return view.Update(ctx, remote, reference(obj.Spec.Reference), fresh)
+}
+
+// Pin makes the commit of a revision the one that counts.
+func (g *GitRepository) Pin(obj *sourcev1.GitRepository, revision string) bool {
+	r, err := git.ParseRevision(revision)
+	obj.Spec.Reference = &sourcev1.GitRepositoryRef{Branch: r.Ref, Commit: r.Commit}
+	return err == nil
 }
 
 // Forget removes the mirrors that nobody else uses.

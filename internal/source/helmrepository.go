@@ -45,6 +45,9 @@ func (h *HelmRepository) Reconcile(ctx context.Context, pass *reconcile.Pass[*so
 		return h.Keeper.Reconcile(ctx, pass)
 	}
 	obj := pass.Object
+	if err := pass.Admit(""); err != nil {
+		return reconcile.Failed(err)
+	}
 	if err := h.withoutArtifact(ctx, obj); err != nil {
 		return failed(obj, sourcev1.StorageOperationFailedCondition, err)
 	}
@@ -116,9 +119,13 @@ func (h *helmIndex) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.He
 		return nil, err
 	}
 	name := client.ObjectKeyFromObject(obj)
-	file, err := repository.FetchIndex(ctx, h.known(name, obj))
+	validators, held := h.known(name, pass)
+	file, err := repository.FetchIndex(ctx, validators)
 	if err != nil {
 		return nil, err
+	}
+	if file == nil && held != nil {
+		return nil, held
 	}
 	if file == nil {
 		return h.unchanged(name, obj), nil
@@ -137,14 +144,21 @@ func (h *helmIndex) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.He
 	return &Revision{Name: file.Digest, Put: put}, nil
 }
 
-// known returns what was said of the index that is stored.
-func (h *helmIndex) known(name types.NamespacedName, obj *sourcev1.HelmRepository) helm.Validators {
+// known returns what was said of the index that is stored; or of the one that gates hold back, with the error that says so, which
+// is not fetched over and over either.
+func (h *helmIndex) known(name types.NamespacedName, pass *reconcile.Pass[*sourcev1.HelmRepository]) (helm.Validators, error) {
 	last, _ := h.seen.Load(name)
 	seen, ok := last.(seenIndex)
-	if !ok || seen.url != obj.Spec.URL || !obj.Status.Artifact.HasRevision(seen.digest) {
-		return helm.Validators{}
+	if !ok || seen.url != pass.Object.Spec.URL {
+		return helm.Validators{}, nil
 	}
-	return seen.validators
+	if pass.Object.Status.Artifact.HasRevision(seen.digest) {
+		return seen.validators, nil
+	}
+	if err := pass.Admit(seen.digest); err != nil {
+		return seen.validators, err
+	}
+	return helm.Validators{}, nil
 }
 
 // unchanged is the revision that is stored already.

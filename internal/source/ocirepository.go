@@ -68,6 +68,9 @@ func (o *OCIRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		return nil, err
 	}
 	markOutdated(obj, revision.String())
+	if err := pass.Admit(revision.String()); err != nil {
+		return nil, err
+	}
 	if err := o.verify(ctx, pass, repo, revision); err != nil {
 		return nil, err
 	}

@@ -68,8 +68,18 @@ func (k *Keeper[T]) References(obj T) []reconcile.Ref { return k.Fetcher.Referen
 // Reconcile brings the artifact to the revision that counts.
 func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reconcile.Outcome {
 	obj, key := pass.Object, k.key(pass.Object)
+	had := obj.GetArtifact()
+	if had != nil && obj.CommonStatus().ObservedGeneration == obj.GetGeneration() {
+		pass.Stands = had.Revision
+	}
 	k.keep(ctx, obj, key)
 	revision, err := k.Fetcher.Fetch(ctx, pass)
+	if err == nil {
+		err = pass.Admit(revision.Name)
+	}
+	if pass.Held() {
+		return k.held(ctx, pass, had, revision, err)
+	}
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
 	}
@@ -123,8 +133,7 @@ func markOutdated(obj Object, revision string) {
 }
 
 func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
-	stored := fmt.Sprintf("stored artifact for revision '%s'", revision.Name)
-	reconcile.Mark(obj, sourcev1.ArtifactInStorageCondition, metav1.ConditionTrue, meta.SucceededReason, stored)
+	stored := markStored(obj, revision.Name)
 	message, reason := revision.Message, revision.Reason
 	if message == "" {
 		message = stored
@@ -134,6 +143,13 @@ func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
 	}
 	return reconcile.Ready(reason, "%s", message).
 		About("revision", revision.Name).About("digest", obj.GetArtifact().Digest)
+}
+
+// markStored says that the artifact of a revision is served, and returns the words.
+func markStored(obj Object, revision string) string {
+	stored := fmt.Sprintf("stored artifact for revision '%s'", revision)
+	reconcile.Mark(obj, sourcev1.ArtifactInStorageCondition, metav1.ConditionTrue, meta.SucceededReason, stored)
+	return stored
 }
 
 // Finalize removes the artifact and what else is kept of the source.

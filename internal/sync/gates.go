@@ -69,6 +69,9 @@ func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kusto
 			if waiting := holds(ctx, obj, &dependency, d.ReadyExpr); waiting != nil {
 				return waiting
 			}
+			if k.Options.AdditiveReadyExpr && !reconcile.IsReady(&dependency) {
+				return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
+			}
 		case !reconcile.IsReady(&dependency):
 			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
 		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision && !k.untouched(ctx, &dependency, source):

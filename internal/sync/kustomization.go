@@ -55,6 +55,8 @@ type Kustomization struct {
 type Options struct {
 	NoCrossNamespaceRefs  bool
 	DefaultServiceAccount string
+	PatientHealth         bool // objects that say that they failed are waited for until the time-out
+	AdditiveReadyExpr     bool // dependencies must be Ready, too, where a readyExpr is given
 	Decryption            Decryption
 	FetchBase             func(ctx context.Context, url string) ([]byte, error) // of kustomizations; remote ones are refused when nil
 	StrictSubstitutions   bool                                                  // a variable that is not set and has no default is an error
@@ -131,11 +133,15 @@ type run struct {
 	memory *memory
 	notes  []string // what changed in the cluster, a line an object
 	worked bool     // whether anything was built or applied
+
+	written  map[apply.Ref]string // the resource versions of what was, by references without a version
+	canceled string               // what is no longer waited for
 }
 
 func (r *run) do(ctx context.Context) reconcile.Outcome {
 	start := r.Clock.Now()
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
+	r.cancelHealth()
 	in, err := r.inputs(ctx)
 	var built *build.Result
 	if err == nil {
@@ -164,6 +170,9 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 
 // summarize adds what changed to the outcome's events.
 func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
+	if r.canceled != "" {
+		o = o.Note(meta.HealthCheckCanceledReason, "%s", r.canceled)
+	}
 	if len(r.notes) == 0 {
 		return o
 	}
@@ -226,6 +235,12 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 
 func (r *run) note(changes []apply.Change) {
 	for _, c := range changes {
+		if c.Version != "" {
+			if r.written == nil {
+				r.written = map[apply.Ref]string{}
+			}
+			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c.Version
+		}
 		if c.Action != apply.Unchanged {
 			r.notes = append(r.notes, fmt.Sprintf("%s %s", c.Ref, c.Action))
 		}

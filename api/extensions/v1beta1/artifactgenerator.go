@@ -64,6 +64,8 @@ type ArtifactGeneratorSpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	// +required
 	Artifacts []OutputArtifact `json:"artifacts"`
+
+	meta.Gated `json:",inline"`
 }
 
 // CommonMetadata is labels and annotations.
@@ -158,6 +160,7 @@ type CopyOperation struct {
 // ArtifactGeneratorStatus is what was observed of the generator.
 type ArtifactGeneratorStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// ObservedSourcesDigest is a digest of the revisions of all sources.
 	// +optional
@@ -195,6 +198,7 @@ type ExternalArtifactReference struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type ArtifactGenerator struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -213,6 +217,12 @@ type ArtifactGeneratorList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (g *ArtifactGenerator) CommonStatus() *meta.Status { return &g.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (g *ArtifactGenerator) GateRefs() []meta.GateReference { return g.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (g *ArtifactGenerator) Held() *meta.Held { return &g.Status.Held }
 
 // Schedule returns the schedule, which annotations hold. Sources wake the generator whatever the interval is.
 func (g *ArtifactGenerator) Schedule() meta.Schedule {

@@ -167,6 +167,8 @@ type KustomizationSpec struct {
 	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
 	// +optional
 	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // DependencyReference names a Kustomization to wait for.
@@ -288,6 +290,7 @@ type Snapshot struct {
 // KustomizationStatus is what was observed of the Kustomization.
 type KustomizationStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// LastAppliedRevision is the last revision that was applied to the end.
 	// +optional
@@ -318,6 +321,7 @@ type KustomizationStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Kustomization struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -337,6 +341,12 @@ type KustomizationList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (k *Kustomization) CommonStatus() *meta.Status { return &k.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (k *Kustomization) GateRefs() []meta.GateReference { return k.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (k *Kustomization) Held() *meta.Held { return &k.Status.Held }
 
 // Schedule returns when and for how long the Kustomization is reconciled.
 func (k *Kustomization) Schedule() meta.Schedule {

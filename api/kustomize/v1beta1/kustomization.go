@@ -96,6 +96,8 @@ type KustomizationSpec struct {
 	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
 	// +optional
 	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // DependencyReference names a Kustomization to wait for.
@@ -163,6 +165,7 @@ type SubstituteReference struct {
 // KustomizationStatus is what was observed of the Kustomization.
 type KustomizationStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// LastAppliedRevision is the last revision that was applied to the end.
 	// +optional
@@ -202,6 +205,7 @@ type SnapshotEntry struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Kustomization struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -95,6 +95,8 @@ type BucketSpec struct {
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // BucketSTS says how temporary credentials are had from a Security Token Service.
@@ -121,6 +123,7 @@ type BucketSTS struct {
 // BucketStatus is what was observed of the bucket.
 type BucketStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -143,6 +146,7 @@ type BucketStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Bucket struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -162,6 +166,12 @@ type BucketList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (b *Bucket) CommonStatus() *meta.Status { return &b.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (b *Bucket) GateRefs() []meta.GateReference { return b.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (b *Bucket) Held() *meta.Held { return &b.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.
 func (b *Bucket) GetArtifact() *meta.Artifact { return b.Status.Artifact }

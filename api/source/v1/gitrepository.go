@@ -86,6 +86,8 @@ type GitRepositorySpec struct {
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // GitRepositoryRef says which revision counts. Precedence: commit, name, semver, tag, branch.
@@ -142,6 +144,7 @@ type GitRepositoryInclude struct {
 // GitRepositoryStatus is what was observed of the repository.
 type GitRepositoryStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// Artifact of the last revision that was fetched.
 	// +optional
@@ -181,6 +184,7 @@ type GitRepositoryStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type GitRepository struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -200,6 +204,12 @@ type GitRepositoryList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *GitRepository) CommonStatus() *meta.Status { return &r.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (r *GitRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (r *GitRepository) Held() *meta.Held { return &r.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.
 func (r *GitRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }

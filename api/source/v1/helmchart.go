@@ -69,6 +69,8 @@ type HelmChartSpec struct {
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // LocalHelmChartSourceReference names the source of a chart.
@@ -90,6 +92,7 @@ type LocalHelmChartSourceReference struct {
 // HelmChartStatus is what was observed of the chart.
 type HelmChartStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -124,6 +127,7 @@ type HelmChartStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmChart struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -143,6 +147,12 @@ type HelmChartList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (c *HelmChart) CommonStatus() *meta.Status { return &c.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (c *HelmChart) GateRefs() []meta.GateReference { return c.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (c *HelmChart) Held() *meta.Held { return &c.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.
 func (c *HelmChart) GetArtifact() *meta.Artifact { return c.Status.Artifact }

@@ -72,11 +72,14 @@ type HelmRepositorySpec struct {
 	// +kubebuilder:default:=generic
 	// +optional
 	Provider string `json:"provider,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // HelmRepositoryStatus is what was observed of the repository.
 type HelmRepositoryStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -96,6 +99,7 @@ type HelmRepositoryStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmRepository struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -115,6 +119,12 @@ type HelmRepositoryList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *HelmRepository) CommonStatus() *meta.Status { return &r.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (r *HelmRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (r *HelmRepository) Held() *meta.Held { return &r.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.
 func (r *HelmRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }

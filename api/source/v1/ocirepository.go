@@ -80,6 +80,8 @@ type OCIRepositorySpec struct {
 	// Suspend stops reconciling; the last artifact keeps being served.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // OCIRepositoryRef says which revision counts. Precedence: digest, semver, tag.
@@ -116,6 +118,7 @@ type OCILayerSelector struct {
 // OCIRepositoryStatus is what was observed of the repository.
 type OCIRepositoryStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -143,6 +146,7 @@ type OCIRepositoryStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type OCIRepository struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -162,6 +166,12 @@ type OCIRepositoryList struct {
 
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *OCIRepository) CommonStatus() *meta.Status { return &r.Status.Status }
+
+// GateRefs returns the gates that the object names.
+func (r *OCIRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (r *OCIRepository) Held() *meta.Held { return &r.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.
 func (r *OCIRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }

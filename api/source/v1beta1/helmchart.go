@@ -46,6 +46,8 @@ type HelmChartSpec struct {
 	// AccessFrom says which namespaces may refer to the chart.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // LocalHelmChartSourceReference names the source of a chart.
@@ -62,6 +64,7 @@ type LocalHelmChartSourceReference struct {
 // HelmChartStatus is what was observed of the chart.
 type HelmChartStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -83,6 +86,7 @@ type HelmChartStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmChart struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -36,11 +36,14 @@ type HelmRepositorySpec struct {
 	// AccessFrom says which namespaces may refer to the repository.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // HelmRepositoryStatus is what was observed of the repository.
 type HelmRepositoryStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -59,6 +62,7 @@ type HelmRepositoryStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmRepository struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -54,11 +54,14 @@ type BucketSpec struct {
 	// AccessFrom says which namespaces may refer to the bucket.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // BucketStatus is what was observed of the bucket.
 type BucketStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -76,6 +79,7 @@ type BucketStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Bucket struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -59,6 +59,8 @@ type OCIRepositorySpec struct {
 	// Suspend stops reconciling.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+
+	meta.Gated `json:",inline"`
 }
 
 // OCIRepositoryRef says which revision counts.
@@ -80,6 +82,7 @@ type OCILayerSelector struct {
 // OCIRepositoryStatus is what was observed of the repository.
 type OCIRepositoryStatus struct {
 	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
 
 	// URL of the latest artifact.
 	// +optional
@@ -98,6 +101,7 @@ type OCIRepositoryStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type OCIRepository struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

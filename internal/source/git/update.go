@@ -38,13 +38,14 @@ type update struct {
 	remote Remote
 	ref    Reference
 	owner  string
+	admit  func(Revision) error
 	conn   *wire.Conn
 }
 
 // update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
 // nothing when the commit is held already; a pinned commit that is held costs no request at all. What the remote answered
 // another owner a moment ago counts, unless fresh says that only an answer to a question asked from now on does.
-func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, fresh bool) (Revision, error) {
+func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, admit func(Revision) error, fresh bool) (Revision, error) {
 	pinned, isPinned, err := ref.pinned()
 	if err != nil {
 		return Revision{}, err
@@ -69,7 +70,7 @@ func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner
 		return revision, err
 	}
 	remote.Scratch = m.dir
-	u := &update{mirror: m, ctx: ctx, remote: remote, ref: ref, owner: owner}
+	u := &update{mirror: m, ctx: ctx, remote: remote, ref: ref, owner: owner, admit: admit}
 	defer u.hangUp()
 	return u.run()
 }
@@ -125,6 +126,11 @@ func (u *update) run() (Revision, error) {
 	}
 	if u.mirror.arrived(t) {
 		return t.Revision, nil
+	}
+	if u.admit != nil {
+		if err := u.admit(t.Revision); err != nil {
+			return t.Revision, err
+		}
 	}
 	if t.hidden && !u.conn.Supports(capability.AllowReachableSHA1InWant) && !u.conn.Supports(allowAny) {
 		return t.Revision, u.bringHistory(t)

@@ -15,6 +15,9 @@ import (
 // View is what one source sees of a repository. Its methods may be called from one goroutine at a time; the trees that it
 // gave may be read at any time.
 type View struct {
+	// Admit, when set, is asked before anything of a revision is fetched; its error ends the update.
+	Admit func(Revision) error
+
 	mirrors *Mirrors
 	owner   string
 	remote  Remote // of the last update
@@ -64,12 +67,12 @@ func (v *View) Update(ctx context.Context, remote Remote, ref Reference, fresh b
 	}
 	v.remote = remote
 	if v.mirror != m {
-		*v = View{mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
+		*v = View{Admit: v.Admit, mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
 		if err := v.mirrors.release(v.owner, m); err != nil {
 			return Revision{}, err
 		}
 	}
-	return m.update(ctx, remote, ref, v.owner, fresh)
+	return m.update(ctx, remote, ref, v.owner, v.Admit, fresh)
 }
 
 // repository returns what the mirror holds, if it holds the revision.

@@ -1,0 +1,81 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// GateApprovalKind is the kind's name.
+const GateApprovalKind = "GateApproval"
+
+// GateApprovalSpec is one person's approval. Nothing of it changes, but that it is withdrawn.
+// +kubebuilder:validation:XValidation:rule="self.gateRef == oldSelf.gateRef && self.user == oldSelf.user",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.groups) == has(oldSelf.groups) && (!has(self.groups) || self.groups == oldSelf.groups)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.revision) == has(oldSelf.revision) && (!has(self.revision) || self.revision == oldSelf.revision)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.expiresAt) == has(oldSelf.expiresAt) && (!has(self.expiresAt) || self.expiresAt == oldSelf.expiresAt)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.comment) == has(oldSelf.comment) && (!has(self.comment) || self.comment == oldSelf.comment)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.withdrawn) && oldSelf.withdrawn) || has(self.withdrawn) && self.withdrawn",message="an approval that was withdrawn stays so: make another"
+type GateApprovalSpec struct {
+	// GateRef names the gate, in the namespace of the approval.
+	// +required
+	GateRef meta.LocalObjectReference `json:"gateRef"`
+
+	// User who approves. The API server refuses any name but that of who creates the approval.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	User string `json:"user"`
+
+	// Groups that the user approves as a member of. The API server refuses those that the user is not in.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +optional
+	Groups []string `json:"groups,omitempty"`
+
+	// Revision that is let through, and no other; any when unset.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// ExpiresAt is when the approval no longer counts.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// Comment for the record.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Comment string `json:"comment,omitempty"`
+
+	// Withdrawn takes the approval back, for good.
+	// +optional
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// GateApproval is one person's word that a gate may open.
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:shortName=approval
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gate",type="string",JSONPath=".spec.gateRef.name",description=""
+// +kubebuilder:printcolumn:name="User",type="string",JSONPath=".spec.user",description=""
+// +kubebuilder:printcolumn:name="Revision",type="string",JSONPath=".spec.revision",description=""
+// +kubebuilder:printcolumn:name="Expires",type="string",JSONPath=".spec.expiresAt",description=""
+// +kubebuilder:printcolumn:name="Withdrawn",type="boolean",JSONPath=".spec.withdrawn",description=""
+type GateApproval struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec GateApprovalSpec `json:"spec"`
+}
+
+// GateApprovalList is a list of approvals.
+// +kubebuilder:object:root=true
+type GateApprovalList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GateApproval `json:"items"`
+}
