@@ -122,7 +122,12 @@ func setAll(get func() map[string]string, set func(map[string]string), more map[
 }
 
 // make makes the objects, with kustomize if it has anything to do.
-func (f *filesystem) make(k *types.Kustomization) ([]*unstructured.Unstructured, error) {
+func (f *filesystem) make(k *types.Kustomization) (objects []*unstructured.Unstructured, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			objects, err = nil, refusal("kustomize cannot build the source: %v", p)
+		}
+	}()
 	if objects, ok, err := f.plain(f.root, k); ok {
 		return objects, err
 	}
@@ -147,11 +152,6 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 		return nil, err
 	}
 	defer f.giveSchema()
-	defer func() {
-		if p := recover(); p != nil {
-			objects, err = nil, refusal("kustomize cannot build the source: %v", p)
-		}
-	}()
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
 	if f.sorted {

@@ -31,10 +31,11 @@ func (f *filesystem) findOrigins() {
 	}
 	again := newFilesystem(f.ctx, f.tree)
 	again.track, again.remote, again.secrets = true, f.remote, secrets{keys: f.secrets.keys, redact: true}
-	if _, err := again.prepare(f.request); err != nil {
+	k, err := again.prepare(f.request)
+	if err != nil {
 		return
 	}
-	objects, err := again.run(path.Join(mount, again.root))
+	objects, err := again.make(k)
 	if err != nil || len(objects) != len(f.built) {
 		return
 	}
