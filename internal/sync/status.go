@@ -10,20 +10,14 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // maxHistory is how many builds status.history keeps.
 const maxHistory = 5
 
 func inventoryOf(obj *kustomizev1.Kustomization) apply.Inventory {
-	if obj.Status.Inventory == nil {
-		return nil
-	}
-	var i apply.Inventory
-	for _, e := range obj.Status.Inventory.Entries {
-		i = append(i, apply.Entry{ID: e.ID, Version: e.Version})
-	}
-	return i
+	return spec.Inventory(obj.Status.Inventory)
 }
 
 func setInventory(obj *kustomizev1.Kustomization, i apply.Inventory) {
