@@ -11,7 +11,7 @@ import (
 
 // build returns the objects to apply, or none when what was applied still stands.
 func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
-	tree, err := r.Artifacts.Fetch(ctx, *r.source)
+	req, err := r.request(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -22,18 +22,13 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		}
 		m.target, m.applied = r.target, false
 	}
-	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)
+	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(req.Tree)
 	if same && m.failure != nil && !r.pass.Requested {
 		return nil, m.failure
 	}
 	if same && m.applied && !r.pass.Requested && !r.due() {
 		return nil, nil
 	}
-	req, err := spec.Request(r.obj)
-	if err != nil {
-		return nil, err
-	}
-	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
 	r.worked = true
 	result, err := build.Build(ctx, req)
 	if err == nil {
@@ -52,6 +47,17 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	}
 	m.digest = "sha256:" + result.Digest
 	return result, nil
+}
+
+// request says what is to be built.
+func (r *run) request(ctx context.Context, in *inputs) (build.Request, error) {
+	req, err := spec.Request(r.obj)
+	if err != nil {
+		return req, err
+	}
+	req.Fetch, req.Decryption, req.Substitution = r.Options.FetchBase, in.keys, in.substitution
+	req.Tree, err = r.Artifacts.Fetch(ctx, *r.source)
+	return req, err
 }
 
 // refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.

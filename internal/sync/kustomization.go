@@ -253,18 +253,24 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		return err
 	}
 	stale := req.Previous.Without(result.Inventory)
+	var left apply.Inventory
 	if r.obj.Spec.Prune && len(stale) > 0 {
+		left = r.inherited(ctx, stale)
+		stale = stale.Without(left)
 		// The pruned stay in the inventory until they are gone, so that a kill in between leaves none behind.
 		pruned, err := r.target.Cluster.Prune(ctx, r.owner(), stale)
 		r.note(pruned)
 		if err != nil {
-			setInventory(r.obj, result.Inventory.With(stale))
+			setInventory(r.obj, result.Inventory.With(stale).With(left))
 			return err
 		}
 	}
-	setInventory(r.obj, result.Inventory)
-	r.memory.standing = r.memory.digest
+	setInventory(r.obj, result.Inventory.With(left))
+	if len(left) == 0 {
+		r.memory.standing = r.memory.digest
+	}
 	r.memory.finish()
+	r.memory.applied = len(left) == 0
 	if req.Resync {
 		r.memory.resynced = r.Clock.Now()
 	}
