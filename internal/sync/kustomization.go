@@ -5,6 +5,7 @@ package sync
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ type memory struct {
 	applied    bool         // whether what it made was applied to the end, or needs not be
 	standing   string       // the digest of what was applied to the end last, if nothing was tried since
 	contests   string       // who fights with us, as it was told
+	warned     string       // of what it was warned last
 	resynced   time.Time    // of the last full dry-run
 	health     healthProgress
 	checks     expressions
@@ -248,6 +250,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
 		r.note(effective(result.Changes))
+		r.warn(result.Warnings)
 	}
 	if err != nil {
 		return err
@@ -275,6 +278,16 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		r.memory.resynced = r.Clock.Now()
 	}
 	return nil
+}
+
+// warn tells what the API server, or another owner of an object, has against what was applied; once as long as it is the same.
+func (r *run) warn(warnings []string) {
+	said := strings.Join(few(warnings), "\n")
+	if said == "" || said == r.memory.warned {
+		return
+	}
+	r.memory.warned = said
+	r.events = append(r.events, event{warning: true, reason: meta.AppliedWithWarningsReason, message: said})
 }
 
 // note takes in what became of objects.
