@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/sync/spec"
@@ -11,7 +12,7 @@ import (
 
 // build returns the objects to apply, or none when what was applied still stands.
 func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
-	req, err := r.request(ctx, in)
+	tree, err := r.Artifacts.Fetch(ctx, *r.source)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +23,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		}
 		m.target, m.applied = r.target, false
 	}
-	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(req.Tree)
+	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)
 	if same && m.failure != nil && !r.pass.Requested {
 		return nil, m.failure
 	}
@@ -30,9 +31,9 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		return nil, nil
 	}
 	r.worked = true
-	result, err := build.Build(ctx, req)
-	if err == nil {
-		err = r.refuseEmpty(result)
+	result, err := r.make(ctx, tree, in)
+	if result == nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // half a trace is none
@@ -49,15 +50,18 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	return result, nil
 }
 
-// request says what is to be built.
-func (r *run) request(ctx context.Context, in *inputs) (build.Request, error) {
+// make builds what the spec makes of a tree. A build that fails has a result, too: what it read.
+func (r *run) make(ctx context.Context, tree *artifact.Tree, in *inputs) (*build.Result, error) {
 	req, err := spec.Request(r.obj)
 	if err != nil {
-		return req, err
+		return nil, err
 	}
-	req.Fetch, req.Decryption, req.Substitution = r.Options.FetchBase, in.keys, in.substitution
-	req.Tree, err = r.Artifacts.Fetch(ctx, *r.source)
-	return req, err
+	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
+	result, err := build.Build(ctx, req)
+	if err == nil {
+		err = r.refuseEmpty(result)
+	}
+	return result, err
 }
 
 // refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.

@@ -10,7 +10,6 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -68,11 +67,11 @@ func (r *run) declares(ctx context.Context, obj *kustomizev1.Kustomization) []*u
 	if err != nil {
 		return nil
 	}
-	req, err := other.request(ctx, in)
+	tree, err := r.Artifacts.Fetch(ctx, *r.source)
 	if err != nil {
 		return nil
 	}
-	built, err := build.Build(ctx, req)
+	built, err := other.make(ctx, tree, in)
 	if err != nil {
 		return nil
 	}
