@@ -229,6 +229,9 @@ func (r *run) accountMissing(ctx context.Context, err error) error {
 
 // summarize adds what changed to the outcome's events.
 func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
+	if !r.worked {
+		o = o.Quietly() // of a thousand that follow a commit to one, only that one has something to tell
+	}
 	switch {
 	case len(r.notes) == 0:
 	case r.drift:
