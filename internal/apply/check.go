@@ -21,11 +21,14 @@ import (
 // check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions come first:
 // what they change decides whether objects of their kinds can be checked yet.
 func (r *run) check(ctx context.Context) error {
-	var definitions, others []*item
+	var definitions, others, trusted []*item
 	for _, i := range r.items {
-		if i.ref.groupKind() == definitionKind {
+		switch {
+		case i.ref.groupKind() == definitionKind:
 			definitions = append(definitions, i)
-		} else {
+		case i.trusted:
+			trusted = append(trusted, i)
+		default:
 			others = append(others, i)
 		}
 	}
@@ -38,7 +41,11 @@ func (r *run) check(ctx context.Context) error {
 			}
 		}
 	}
-	return refused(append(problems, r.each(ctx, others, r.checkFirst)...))
+	problems = append(problems, r.each(ctx, others, r.checkFirst)...)
+	if refused(problems) != nil { // then all problems are told, those of what would have been trusted as well
+		problems = append(problems, r.each(ctx, trusted, r.checkFirst)...)
+	}
+	return refused(problems)
 }
 
 // checkFirst checks an item before anything is written. What builds on objects of the same set that are not there yet is
