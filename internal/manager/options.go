@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -24,10 +25,11 @@ import (
 const (
 	SourceController    = "source-controller"
 	KustomizeController = "kustomize-controller"
+	GatingController    = "gating-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -52,6 +54,7 @@ type Options struct {
 	Concurrent          int
 	RequestsPerHost     int
 	AllowLinkLocal      bool
+	AllowLoopback       bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
@@ -70,17 +73,27 @@ type Options struct {
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
 	TokenCacheSize      int
+	ConcurrentSSA       int
 	SSHHostKeys         []string
 	SSHKeyExchanges     []string
 
 	LogLevel    string
 	LogEncoding string
 
+	Clock clock.WithDelayedExecution // that of the machine when nil; no flag sets it
+
 	LeaderElection      bool
 	LeaseDuration       time.Duration
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
+}
+
+func (o *Options) clock() clock.WithDelayedExecution {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 // BindFlags registers the flags with their defaults.
@@ -103,8 +116,10 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", 8, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", -1, "requests per second to the Kubernetes API; -1 leaves it to the API server, which shares itself out fairly")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst, with --kube-api-qps")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
@@ -157,6 +172,9 @@ func (o *Options) validate() error {
 	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
+	}
+	if o.ConcurrentSSA < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
 	return nil
 }
