@@ -9,8 +9,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 )
 
 // inert are kinds whose objects do nothing before another refers to them. One that was just created can be deleted again, and
@@ -30,7 +32,7 @@ func (r *run) trust() (trusted []*item) {
 		return nil
 	}
 	named := r.req.Previous.ids()
-	for _, i := range stages(r.items)[0] {
+	for _, i := range r.options.stages(r.items)[0] {
 		steered := leftAlone(i.desired, r.req.Owner) || annotated(i.desired, r.req.Owner, ssaAnnotation, "IfNotPresent")
 		if inert[i.ref.groupKind()] && !steered && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known {
 			i.trusted = true
@@ -68,7 +70,11 @@ func (r *run) createNew(ctx context.Context, i *item) error {
 	if err != nil {
 		return err
 	}
-	live, err := r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: r.options.FieldManager})
+	var live *unstructured.Unstructured
+	err = retry.OnError(patience, func(err error) bool { return transient(err) && !apierrors.IsConflict(err) }, func() error {
+		live, err = r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: r.managers.own})
+		return err
+	})
 	switch {
 	case apierrors.IsConflict(err):
 		err := r.checkFirst(ctx, i)
@@ -97,7 +103,7 @@ func (r *run) takeBack(ctx context.Context, i *item) error {
 	return nil
 }
 
-// isRefusal tells whether the server will not have an object, however often it is asked.
+// isRefusal tells whether the server, or a webhook in between, will not have an object as things are.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -105,5 +111,5 @@ func isRefusal(err error) bool {
 	}
 	code := int(status.Status().Code)
 	again := code == http.StatusUnauthorized || code == http.StatusRequestTimeout || code == http.StatusTooManyRequests
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && !again
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && !again || webhookFailed(err)
 }
