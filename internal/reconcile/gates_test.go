@@ -55,7 +55,7 @@ func (k *keeper) Closed([]reconcile.Ref, reconcile.Gated, bool) []reconcile.Clos
 	return slices.Clone(k.closed)
 }
 
-func (k *keeper) Wait(_ reconcile.Ref, _ []reconcile.Closed, pending *meta.Pending, _ time.Time) {
+func (k *keeper) Wait(_ reconcile.Ref, _ []reconcile.Closed, pending *meta.Pending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pending = pending

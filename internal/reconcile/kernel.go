@@ -76,7 +76,6 @@ type Pass[T Object] struct {
 func (p *Pass[T]) Admit(revision string) error {
 	err := p.permit.admit(revision)
 	if err != nil && revision != "" && revision == p.Stands {
-		p.permit.refused = ""
 		return nil
 	}
 	return err
