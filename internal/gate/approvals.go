@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,6 +20,9 @@ import (
 
 // maxApprovals bounds how many approvals of a gate are counted, the newest ones.
 const maxApprovals = 1000
+
+// enforced is how long the API server may take to enforce a policy that is new.
+const enforced = 5 * time.Second
 
 // approvals adds the approvals of a gate to its case. The doubt is that the API server does not vouch for their authors.
 func (s *Gate) approvals(ctx context.Context, g *gatingv1.Gate, c *verdict.Case) (doubt, err error) {
@@ -44,8 +48,8 @@ func (s *Gate) approvals(ctx context.Context, g *gatingv1.Gate, c *verdict.Case)
 		switch {
 		case doubt != nil:
 			approval.Distrust = "the API server does not vouch for its author"
-		case approval.At.Before(since):
-			approval.Distrust = "it is older than the policy by which the API server vouches for authors"
+		case !approval.At.After(since.Add(enforced)):
+			approval.Distrust = "it is not younger than the policy by which the API server vouches for authors"
 		}
 		c.Approvals = append(c.Approvals, approval)
 	}

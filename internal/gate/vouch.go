@@ -73,12 +73,12 @@ func (v *Voucher) Approvals(ctx context.Context, namespace string) (time.Time, e
 func (v *Voucher) Requests(ctx context.Context, namespace string) error {
 	_, err := v.ask(question{RequestsPolicy, namespace}, func() (time.Time, error) {
 		const at = "2026-01-01T00:00:00Z"
-		return time.Time{}, v.forge(ctx, RequestsPolicy, &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, GenerateName: "forged-",
-			Annotations: map[string]string{
+		return time.Time{}, v.forge(ctx, RequestsPolicy, &gatingv1.Gate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "forged-", Annotations: map[string]string{
 				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at, gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + forger,
-			},
-		}})
+			}},
+			Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: gatingv1.DefaultInterval}},
+		})
 	})
 	return err
 }

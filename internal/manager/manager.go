@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out)}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out), Apply: o.apply()}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err
@@ -194,9 +194,10 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
+			Events:    k.Events,
 			Clock:     k.Clock,
 			Options: sync.Options{
-				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
+				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
 				DefaultServiceAccount: o.DefaultAccount,
 				PatientHealth:         o.gate("DisableFailFastBehavior"),
 				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -59,6 +60,7 @@ type Options struct {
 	Retry               reconcile.Retry
 	JitterPercentage    int
 	Resync              time.Duration
+	Fights              apply.FightOptions // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
 	NoRemoteBases       bool
@@ -71,6 +73,7 @@ type Options struct {
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
 	TokenCacheSize      int
+	ConcurrentSSA       int
 	SSHHostKeys         []string
 	SSHKeyExchanges     []string
 
@@ -113,11 +116,12 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", 8, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
-	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
-	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
+	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", -1, "requests per second to the Kubernetes API; -1 leaves it to the API server, which shares itself out fairly")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst, with --kube-api-qps")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
 	f.DurationVar(&o.Retry.Max, "max-retry-delay", reconcile.DefaultRetry.Max, "longest wait after failures in a row")
 	f.IntVar(&o.JitterPercentage, "interval-jitter-percentage", 5, "percentage by which intervals are spread")
@@ -168,6 +172,9 @@ func (o *Options) validate() error {
 	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
+	}
+	if o.ConcurrentSSA < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
 	return nil
 }

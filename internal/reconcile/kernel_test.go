@@ -287,6 +287,24 @@ func TestRepetitionIsNeitherWrittenNorTold(t *testing.T) {
 	}
 }
 
+func TestWhatStaysReadyQuietlyIsMinor(t *testing.T) {
+	s := &step{reconcile: answer(reconcile.Ready("Succeeded", "one").Quietly())}
+	b := newBench(t, s)
+	b.until("it is Ready", has("Ready", metav1.ConditionTrue, "Succeeded"))
+	s.set(answer(reconcile.Ready("Succeeded", "two").Quietly()))
+	b.patch(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`)
+	testenv.Eventually(t, "both are told", func() error {
+		if n := b.events.count(); n != 2 {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	first, second := b.events.events[0], b.events.events[1]
+	if first.Minor || !second.Minor || second.Message != "two" {
+		t.Errorf("only what was Ready before is minor: %+v, %+v", first, second)
+	}
+}
+
 func TestRequestIsHandledOnce(t *testing.T) {
 	asked := make(chan bool, 100)
 	b := newBench(t, &step{reconcile: func(_ context.Context, p *pass) reconcile.Outcome {
