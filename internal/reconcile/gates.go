@@ -44,6 +44,7 @@ type Closed struct {
 // Sort of a kind, as gates see it.
 type Sort int
 
+// Sorts of kinds.
 const (
 	Ungated Sort = iota // gates do not hold the kind
 	Source              // while a gate is closed, the last artifact is served on; the condition Blocked tells
@@ -71,6 +72,7 @@ type permit struct {
 	over     []Ref
 	closed   []Closed
 	admitted bool // a revision that all closed gates let pass was asked for
+	manual   bool // gates are closed but to a pass that was asked for
 }
 
 // shut returns the gates that hold the pass: none if it was admitted all the same.
@@ -90,6 +92,12 @@ func (p *permit) admit(revision string) error {
 		return nil
 	}
 	return &heldError{revision, p.states()}
+}
+
+// again tells whether a pass is to follow at once, since the gates say something else to it: what was under way is finished, or the pass
+// was let through because it was asked for.
+func (p *permit) again(s Sort, o Outcome) bool {
+	return p != nil && (p.manual || s == Sync && o.state == ready && len(p.shut()) > 0)
 }
 
 // finishes tells whether the gates that closed let go on what is under way.
@@ -123,7 +131,9 @@ func (l *loop[T]) ask(obj T, manual bool) *permit {
 	if len(over) == 0 {
 		return nil
 	}
-	return &permit{over: over, closed: l.Gates.Closed(over, gated, manual)}
+	p := &permit{over: over, closed: l.Gates.Closed(over, gated, manual)}
+	p.manual = manual && len(p.closed) < len(l.Gates.Closed(over, gated, false))
+	return p
 }
 
 // sentence says what the gates do to an object.

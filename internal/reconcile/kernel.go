@@ -229,8 +229,8 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
 	l.logOutcome(ctx, outcome)
-	if l.Sort == Sync && outcome.state == ready && len(permit.shut()) > 0 {
-		return ctrl.Result{RequeueAfter: time.Millisecond}, nil // what was under way is finished: now it waits
+	if permit.again(l.Sort, outcome) {
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return ctrl.Result{RequeueAfter: l.requeue(obj, outcome)}, nil
 }
