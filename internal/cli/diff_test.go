@@ -27,9 +27,11 @@ func TestDiffKustomization(t *testing.T) {
 		"deploy/old.yaml":    strings.Replace(configMap, "name: app", "name: old", 1) + "\"1\"\n",
 		"deploy/secret.yaml": sops.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: encrypted\nstringData:\n  password: hunter2\ndata:\n  token: aHVudGVyMw==\n"),
 		"deploy/plain.yaml":  "apiVersion: v1\nkind: Secret\nmetadata:\n  name: plain\nstringData:\n  password: hunter4\n",
-		"child/a.yaml":       strings.Replace(configMap, "name: app", "name: child", 1) + "\"1\"\n",
+		"child/a.yaml":       strings.Replace(configMap, "name: app", "name: child", 1) + "l${at}\n",
+		"deploy/vars.yaml":   strings.Replace(configMap, "name: app", "name: level", 1) + "\"1\"\n",
 		"deploy/child.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: child\nspec:\n  interval: 1h\n  path: ./child\n" +
-			"  prune: true\n  targetNamespace: " + namespace + "\n  sourceRef: {kind: GitRepository, name: app}\n",
+			"  prune: true\n  targetNamespace: " + namespace + "\n  sourceRef: {kind: GitRepository, name: app}\n" +
+			"  postBuild: {substituteFrom: [{kind: ConfigMap, name: level, optional: false}]}\n",
 	}
 	git.Commit("app", files)
 	in := metav1.ObjectMeta{Namespace: namespace}
@@ -59,8 +61,8 @@ func TestDiffKustomization(t *testing.T) {
 	local := []string{"ks", "app", "--path", filepath.Join(dir, "deploy"), "-n", namespace}
 	command := func(verb string, more ...string) []string { return append(append([]string{verb}, local...), more...) }
 	built, err := decode([]byte(at(t, command("build", "--recursive")...).wants(t, exitOK).out))
-	if err != nil || len(built) != 6 {
-		t.Fatalf("built %d objects, want 6 (%v)", len(built), err)
+	if err != nil || len(built) != 7 {
+		t.Fatalf("built %d objects, want 7 (%v)", len(built), err)
 	}
 	for _, o := range built {
 		live := &unstructured.Unstructured{}
@@ -88,14 +90,14 @@ func TestDiffKustomization(t *testing.T) {
 	change("deploy/app.yaml", configMap+"${region}-2\n")
 	change("deploy/plain.yaml", strings.Replace(files["deploy/plain.yaml"], "hunter4", "hunter5", 1))
 	change("deploy/new.yaml", strings.Replace(configMap, "name: app", "name: new", 1)+"\"1\"\n")
-	change("child/a.yaml", strings.Replace(configMap, "name: app", "name: child", 1)+"\"2\"\n")
+	change("deploy/vars.yaml", strings.Replace(files["deploy/vars.yaml"], "\"1\"", "\"2\"", 1)) // of which the child takes a variable
 	if err := os.Remove(filepath.Join(dir, "deploy/old.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	r := at(t, command("diff")...).wants(t, 1, "4 objects would change")
+	r := at(t, command("diff")...).wants(t, 1, "5 objects would change")
 	golden(t, "diff.txt", r.out)
-	r = at(t, command("diff", "--recursive")...).wants(t, 1, "5 objects would change")
-	if !strings.Contains(r.out, "/child configured") || strings.Contains(r.out, "hunter") {
+	r = at(t, command("diff", "--recursive")...).wants(t, 1, "6 objects would change")
+	if !strings.Contains(r.out, "/child configured\n    ~ data.at: l1 → l2") || strings.Contains(r.out, "hunter") {
 		t.Errorf("the diff is\n%s", r.out)
 	}
 

@@ -51,6 +51,7 @@ type builder struct {
 	*app
 	localBuild
 	cluster client.Client             // nil: nothing is asked of it
+	configs *configs                  // of variables
 	trees   map[string]*artifact.Tree // of sources, by [sourceKey]
 	seen    map[types.NamespacedName]bool
 }
@@ -80,6 +81,7 @@ func (l *localBuild) open(a *app) (*builder, error) {
 	}
 	var err error
 	b.cluster, err = a.client()
+	b.configs = &configs{Reader: b.cluster, built: map[client.ObjectKey]map[string]*unstructured.Unstructured{}}
 	return b, err
 }
 
@@ -247,6 +249,9 @@ func (b *builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use
 	if err := use(&builtKustomization{result, obj}); err != nil || !b.recursive {
 		return err
 	}
+	if b.configs != nil {
+		b.configs.add(result.Objects)
+	}
 	return b.below(ctx, result.Objects, use)
 }
 
@@ -256,11 +261,11 @@ func (b *builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 	if err != nil {
 		return req, err
 	}
-	var configs client.Reader
-	if b.cluster != nil {
-		configs = b.cluster
+	var from client.Reader
+	if b.configs != nil {
+		from = b.configs
 	}
-	variables, err := spec.ReadVariables(ctx, configs, obj)
+	variables, err := spec.ReadVariables(ctx, from, obj)
 	if err != nil {
 		return req, err
 	}

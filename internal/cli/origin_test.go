@@ -156,7 +156,7 @@ func TestWhereThingsComeFrom(t *testing.T) {
 			lines = append(lines, oneLine(line))
 		}
 		out := strings.Join(lines, "\n")
-		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", "GitRepository 1 0 0 5", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
+		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", " B\nOCIRepository 0 0 0 -", "GitRepository 1 0 0", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("the table lacks %q:\n%s", want, out)
 			}
