@@ -27,7 +27,12 @@ func watchMemory(tb testing.TB) func() float64 {
 // memory returns a line of /proc/self/status in megabytes.
 func memory(tb testing.TB, name string) float64 {
 	tb.Helper()
-	b, err := os.ReadFile("/proc/self/status")
+	return memoryOf(tb, os.Getpid(), name)
+}
+
+func memoryOf(tb testing.TB, pid int, name string) float64 {
+	tb.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		tb.Fatal(err)
 	}

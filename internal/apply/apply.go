@@ -23,7 +23,8 @@ type Request struct {
 	Force    bool      // re-create objects when an immutable field changes
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
-	Diffs    int       // how many changes are told with their diff; most of them cost a request
+	Same     bool      // the objects are declared as they were when they were applied last, maybe by a process before this one
+	Diffs    int       // how many changes of what is declared are told with their diff, at the cost of a request each; those of what moved always are
 
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
@@ -57,7 +58,7 @@ func (c *Cluster) Apply(ctx context.Context, req Request) (*Result, error) {
 	run := &run{Cluster: c, req: req, items: items}
 	err = run.do(ctx, result.Inventory)
 	result.Changes = changes(items)
-	result.Warnings = append(warned.list(), contested(req.Owner, result.Changes)...)
+	result.Warnings = append(warned.list(), claims(req.Owner, result.Changes)...)
 	if err == nil {
 		c.retain(req.Owner, items)
 	}
@@ -72,6 +73,7 @@ type run struct {
 
 	lives   map[Ref]*unstructured.Unstructured // listed before the dry-run, where that saves requests
 	preview bool                               // nothing is written, neither to the cluster nor to what is known of it
+	learn   bool                               // what a preview finds as declared is known to be so
 	told    atomic.Int64                       // how many changes are told with their diff
 }
 
@@ -125,6 +127,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 	}
 	if i.action == Created || i.action == Configured {
+		before, drifted := r.contested(ctx, i)
 		r.begin(r.req.Owner, i)
 		live, err := r.put(ctx, i)
 		if err != nil {
@@ -142,6 +145,9 @@ func (r *run) write(ctx context.Context, i *item) error {
 			i.diff, i.live = diff.Text(i.live, live), nil
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
+		if drifted && i.action != Unchanged {
+			r.corrected(r.req.Owner, i, lost(before, live.GetManagedFields(), r.options.FieldManager))
+		}
 	}
 	i.done = true
 	return nil

@@ -40,9 +40,9 @@ func changes(items []*item) []Change {
 	return out
 }
 
-// contested warns of objects that belonged to other owners. An object that moves from one owner to another does once; what
+// claims warns of objects that belonged to other owners. An object that moves from one owner to another does once; what
 // two owners declare does again and again.
-func contested(owner Owner, changes []Change) []string {
+func claims(owner Owner, changes []Change) []string {
 	var out []string
 	for _, c := range changes {
 		if c.From != (Owner{}) {

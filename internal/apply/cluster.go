@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/clock"
 )
 
 // DefaultFieldManager is the manager that installations of these APIs have always used, so that taking over from one
@@ -27,6 +28,8 @@ type ClusterOptions struct {
 	Concurrency  int           // requests at once within a stage; 8 when 0
 	Patience     time.Duration // how long definitions may take to be served and objects to go; 30 s when 0
 	OnDrift      func(Owner)   // called soon after a live object of the owner moved; must not block
+	Fights       FightOptions
+	Clock        clock.PassiveClock // of fights; the real one when nil
 }
 
 // Cluster is one cluster under one identity. All owners that apply to it share its watches. It is safe for concurrent
@@ -42,6 +45,8 @@ type Cluster struct {
 	mu      sync.Mutex
 	states  map[Owner]map[Ref]*applied // by Ref.key
 	watches map[watchKey]*driftWatch
+
+	contests map[Owner]map[Ref]*contest // by Ref.key
 }
 
 // NewCluster connects to a cluster; nothing is asked of it yet.
@@ -58,6 +63,10 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	if o.OnDrift == nil {
 		o.OnDrift = func(Owner) {}
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	o.Fights = o.Fights.withDefaults()
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = warningCollector{}
 	d, err := dynamic.NewForConfig(cfg)
@@ -77,7 +86,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
 		edges:   newNotifier(o.OnDrift),
 		states:  map[Owner]map[Ref]*applied{},
-		watches: map[watchKey]*driftWatch{},
+		watches: map[watchKey]*driftWatch{}, contests: map[Owner]map[Ref]*contest{},
 	}, nil
 }
 

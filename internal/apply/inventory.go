@@ -17,6 +17,11 @@ type Owner struct{ Group, Namespace, Name string }
 func (o Owner) nameLabel() string      { return o.Group + "/name" }
 func (o Owner) namespaceLabel() string { return o.Group + "/namespace" }
 
+// Labels are those that objects of the owner carry.
+func (o Owner) Labels() map[string]string {
+	return map[string]string{o.nameLabel(): o.Name, o.namespaceLabel(): o.Namespace}
+}
+
 // owns tells whether the labels name this owner.
 func (o Owner) owns(labels map[string]string) bool {
 	return labels[o.nameLabel()] == o.Name && labels[o.namespaceLabel()] == o.Namespace

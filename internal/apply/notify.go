@@ -10,7 +10,7 @@ import (
 const (
 	// settle is how long moves are gathered before the owner is told: one deletion rarely comes alone.
 	settle = 50 * time.Millisecond
-	// A live object over which somebody else fights must not keep us busy: after a burst, one edge now and then.
+	// Live objects that move all the time must not keep us busy: after a burst, one edge now and then.
 	edgeBurst = 30
 	edgeEvery = 10 * time.Second
 )
@@ -23,10 +23,13 @@ type notifier struct {
 	closed  bool
 	pending map[Owner]*time.Timer
 	limits  map[Owner]*rate.Limiter
+	delayed map[Owner]map[Ref]*time.Timer
 }
 
 func newNotifier(call func(Owner)) *notifier {
-	return &notifier{call: call, pending: map[Owner]*time.Timer{}, limits: map[Owner]*rate.Limiter{}}
+	return &notifier{
+		call: call, pending: map[Owner]*time.Timer{}, limits: map[Owner]*rate.Limiter{}, delayed: map[Owner]map[Ref]*time.Timer{},
+	}
 }
 
 func (n *notifier) wake(o Owner) {
@@ -51,14 +54,34 @@ func (n *notifier) wake(o Owner) {
 	})
 }
 
+// later tells the owner after a while, in place of what was to be told later of the same object.
+func (n *notifier) later(o Owner, about Ref, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	if n.delayed[o] == nil {
+		n.delayed[o] = map[Ref]*time.Timer{}
+	}
+	if t := n.delayed[o][about]; t != nil {
+		t.Stop()
+	}
+	n.delayed[o][about] = time.AfterFunc(d, func() { n.wake(o) })
+}
+
 func (n *notifier) forget(o Owner) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if t := n.pending[o]; t != nil {
 		t.Stop()
 	}
+	for _, t := range n.delayed[o] {
+		t.Stop()
+	}
 	delete(n.pending, o)
 	delete(n.limits, o)
+	delete(n.delayed, o)
 }
 
 func (n *notifier) close() {
@@ -68,5 +91,11 @@ func (n *notifier) close() {
 	for o, t := range n.pending {
 		t.Stop()
 		delete(n.pending, o)
+	}
+	for o, timers := range n.delayed {
+		for _, t := range timers {
+			t.Stop()
+		}
+		delete(n.delayed, o)
 	}
 }

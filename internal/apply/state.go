@@ -22,6 +22,8 @@ type applied struct {
 	busy     bool   // it is being written: what the watch says is judged afterwards
 	unknown  bool   // a write failed: what stands there is anyone's guess
 	moved    bool
+	looked   bool // what became of it was told, and is not to be put right: only what comes next counts
+	seen     mark // what the watch said of it last
 }
 
 func (a *applied) name() types.NamespacedName {
@@ -47,8 +49,9 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 		return knowledge{}
 	}
 	same := a.hash == i.hash
+	left := c.held(owner, a.ref, i.hash) > 0 // moved, and left so for now
 	return knowledge{
-		known: true, same: same, moved: a.moved, settled: same && !a.moved && a.watch.trusted(),
+		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && a.watch.trusted()),
 		action: a.action, digest: a.digest, version: a.at.version,
 	}
 }
@@ -148,12 +151,13 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 	}
 }
 
-// Moved tells whether a live object of the owner moved since it was applied.
+// Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not count before it is
+// corrected again, and one that was looked at before it changes again.
 func (c *Cluster) Moved(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.states[owner] {
-		if a.moved {
+		if a.moved && !a.looked && c.held(owner, a.ref, a.hash) == 0 {
 			return true
 		}
 	}
@@ -184,4 +188,5 @@ func (c *Cluster) Forget(owner Owner) {
 		c.drop(a)
 	}
 	delete(c.states, owner)
+	delete(c.contests, owner)
 }

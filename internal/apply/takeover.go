@@ -111,34 +111,14 @@ func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedF
 func dropForsaken(o *unstructured.Unstructured, manager, group string) {
 	before := o.GetManagedFields()
 	after, _ := takeOver(before, manager, o.GetAPIVersion(), group)
-	held := fieldpath.NewSet()
-	for _, e := range before {
-		if isOurs(e, manager) && e.APIVersion == o.GetAPIVersion() {
-			held = held.Union(fieldsOf(e))
-		}
-	}
-	taken := fieldpath.NewSet()
-	for _, e := range after {
-		if isOurs(e, manager) && e.APIVersion == o.GetAPIVersion() {
-			taken = fieldsOf(e)
-		} else {
-			held = held.Union(fieldsOf(e))
-		}
-	}
-	for p := range taken.All() {
+	ours := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) && e.APIVersion == o.GetAPIVersion() }
+	others := func(e metav1.ManagedFieldsEntry) bool { return !ours(e) }
+	held := fieldsOf(before, ours).Union(fieldsOf(after, others))
+	for p := range fieldsOf(after, ours).All() {
 		if !holds(held, p) {
 			without(o.Object, p)
 		}
 	}
-}
-
-// fieldsOf returns the set of an entry; empty if it cannot be read, which the server never writes.
-func fieldsOf(e metav1.ManagedFieldsEntry) *fieldpath.Set {
-	set := &fieldpath.Set{}
-	if e.FieldsV1 == nil || set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) != nil {
-		return fieldpath.NewSet()
-	}
-	return set
 }
 
 // holds tells whether a set has a field, or any in it.

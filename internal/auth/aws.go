@@ -55,7 +55,7 @@ func (i *Identities) AWS(ctx context.Context, region string, account *types.Name
 
 func (i *Identities) awsCredentials(ctx context.Context, region string, s subject) (aws.Credentials, error) {
 	key := keyOf(append(s.key(roleAnnotation), region)...)
-	return i.aws.get(ctx, i.Clock, key, func() (aws.Credentials, time.Time, error) {
+	return i.aws.get(ctx, i.keeping(), key, func() (aws.Credentials, time.Time, error) {
 		fetch := i.assumeRole
 		if s.none() {
 			fetch = ambientAWS
@@ -124,7 +124,7 @@ func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.Aut
 		region = match[2]
 	}
 	key := keyOf(append(s.key(roleAnnotation), AWS, host)...)
-	return i.registries.get(ctx, i.Clock, key, func() (authn.AuthConfig, time.Time, error) {
+	return i.registries.get(ctx, i.keeping(), key, func() (authn.AuthConfig, time.Time, error) {
 		var token *string
 		var expires *time.Time
 		provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) { return i.awsCredentials(ctx, region, s) })

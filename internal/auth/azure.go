@@ -62,7 +62,7 @@ func (i *Identities) Azure(ctx context.Context, account *types.NamespacedName) (
 
 func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configuration, scopes []string) (azcore.AccessToken, error) {
 	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), c.ActiveDirectoryAuthorityHost, strings.Join(scopes, " "))...)
-	return i.azure.get(ctx, i.Clock, key, func() (azcore.AccessToken, time.Time, error) {
+	return i.azure.get(ctx, i.keeping(), key, func() (azcore.AccessToken, time.Time, error) {
 		credential, err := i.azureCredential(s, c)
 		if err != nil {
 			return azcore.AccessToken{}, time.Time{}, err
@@ -119,7 +119,7 @@ func (i *Identities) acr(ctx context.Context, host string, s subject) (authn.Aut
 	}
 	where := map[string]cloud.Configuration{"cn": cloud.AzureChina, "us": cloud.AzureGovernment}[match[3]]
 	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), Azure, host)...)
-	return i.registries.get(ctx, i.Clock, key, func() (authn.AuthConfig, time.Time, error) {
+	return i.registries.get(ctx, i.keeping(), key, func() (authn.AuthConfig, time.Time, error) {
 		token, err := i.azureToken(ctx, s, where, []string{acrScope})
 		if err != nil {
 			return authn.AuthConfig{}, time.Time{}, err

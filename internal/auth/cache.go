@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -17,6 +18,14 @@ const (
 	maxKeep  = time.Hour
 	maxCache = 10_000 // credentials
 )
+
+// keeping says how credentials are kept.
+type keeping struct {
+	clock clock.PassiveClock
+	most  int // maxCache when 0, none when negative
+}
+
+func (i *Identities) keeping() keeping { return keeping{i.Clock, i.Keep} }
 
 // cache keeps credentials until shortly before they expire. Who asks for what another is getting waits for it.
 type cache[T any] struct {
@@ -45,9 +54,14 @@ type entry[T any] struct {
 }
 
 // get returns what is kept under key, or fetches it. Failures are not kept.
-func (c *cache[T]) get(ctx context.Context, clock clock.PassiveClock, key cacheKey, fetch func() (T, time.Time, error)) (T, error) {
+func (c *cache[T]) get(ctx context.Context, k keeping, key cacheKey, fetch func() (T, time.Time, error)) (T, error) {
 	var none T
-	e := c.entry(key, now(clock))
+	clock := k.clock
+	if k.most < 0 {
+		value, _, err := fetch()
+		return value, err
+	}
+	e := c.entry(key, now(clock), cmp.Or(k.most, maxCache))
 	select {
 	case e.turn <- struct{}{}:
 		defer func() { <-e.turn }()
@@ -66,12 +80,12 @@ func (c *cache[T]) get(ctx context.Context, clock clock.PassiveClock, key cacheK
 	return value, nil
 }
 
-func (c *cache[T]) entry(key cacheKey, now time.Time) *entry[T] {
+func (c *cache[T]) entry(key cacheKey, now time.Time, most int) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.kept[key]
 	if e == nil {
-		c.shrink(now)
+		c.shrink(now, most)
 		if c.kept == nil {
 			c.kept = map[cacheKey]*entry[T]{}
 		}
@@ -82,15 +96,18 @@ func (c *cache[T]) entry(key cacheKey, now time.Time) *entry[T] {
 	return e
 }
 
-// shrink forgets what nobody asked for in the time that it is kept, and all when that does not do.
-func (c *cache[T]) shrink(now time.Time) {
+// shrink forgets what nobody asked for in the time that it is kept, and what was asked for the longest ago when that does not do.
+func (c *cache[T]) shrink(now time.Time, most int) {
+	var oldest *cacheKey
 	for key, e := range c.kept {
 		if now.Sub(e.seen) > maxKeep {
 			delete(c.kept, key)
+		} else if oldest == nil || e.seen.Before(c.kept[*oldest].seen) {
+			oldest = &key
 		}
 	}
-	if len(c.kept) >= maxCache {
-		c.kept = nil
+	if len(c.kept) >= most && oldest != nil {
+		delete(c.kept, *oldest)
 	}
 }
 

@@ -58,7 +58,7 @@ func (i *Identities) gcpToken(ctx context.Context, s subject, scopes []string) (
 		scopes = []string{gcpScope}
 	}
 	key := keyOf(append(s.key(gcpAccountAnnotation, gcpProviderAnnotation), strings.Join(scopes, " "))...)
-	return i.gcp.get(ctx, i.Clock, key, func() (*oauth2.Token, time.Time, error) {
+	return i.gcp.get(ctx, i.keeping(), key, func() (*oauth2.Token, time.Time, error) {
 		fetch := i.federated
 		if s.none() {
 			fetch = i.ambientGCP

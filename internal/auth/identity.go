@@ -50,17 +50,20 @@ type Identities struct {
 	Transport http.RoundTripper  // for the exchange of tokens, from egress; http.DefaultTransport when nil
 	Metadata  http.RoundTripper  // to the metadata server of GKE, which is link-local; http.DefaultTransport when nil
 	Clock     clock.PassiveClock // the real one when nil
+	Keep      int                // how many credentials of a kind are kept; 10,000 when 0, none when negative
 
 	aws        cache[aws.Credentials]
 	azure      cache[azcore.AccessToken]
 	gcp        cache[*oauth2.Token]
 	registries cache[authn.AuthConfig]
+	endpoints  cache[endpoint]
 }
 
 // subject is whose identity it is; the process's when it has no account.
 type subject struct {
 	account     types.NamespacedName
 	annotations map[string]string
+	audience    string // of the account's token, in place of what the cloud usually wants
 }
 
 // none tells that the identity is that of the process.
@@ -68,7 +71,7 @@ func (s subject) none() bool { return s.account.Name == "" }
 
 // key returns the parts of a cache's key that tell subjects apart: all that their credentials are made of.
 func (s subject) key(annotations ...string) []string {
-	parts := []string{s.account.Namespace, s.account.Name}
+	parts := []string{s.account.Namespace, s.account.Name, s.audience}
 	for _, a := range annotations {
 		parts = append(parts, s.annotations[a])
 	}
@@ -87,12 +90,12 @@ func (i *Identities) subject(ctx context.Context, account *types.NamespacedName)
 	if err != nil {
 		return subject{}, authFault("cannot read service account '%s'", account).Because(err).WithHint("Create it, or correct spec.serviceAccountName")
 	}
-	return subject{*account, annotations}, nil
+	return subject{account: *account, annotations: annotations}, nil
 }
 
 // token makes a token of the subject's service account.
 func (i *Identities) token(ctx context.Context, s subject, audience string) (string, error) {
-	token, err := i.Accounts.Token(ctx, s.account, audience)
+	token, err := i.Accounts.Token(ctx, s.account, cmp.Or(s.audience, audience))
 	if err != nil {
 		return "", authFault("cannot make a token of service account '%s'", s.account).Because(err).
 			WithHint("The controller must be allowed to create serviceaccounts/token")

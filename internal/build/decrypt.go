@@ -36,12 +36,14 @@ type secrets struct {
 	again  bool              // whether a key service failed
 }
 
+func (s *secrets) active() bool { return s.keys != nil || s.redact }
+
 // decrypt decrypts a file as it is read, so that kustomize patches, generates and merges what it is about.
 func (f *filesystem) decrypt(name string, content []byte) ([]byte, error) {
 	if plain, ok := f.secrets.plain[name]; ok {
 		return plain, nil
 	}
-	if f.secrets.keys == nil || f.secrets.leave[name] || optsOut(content) {
+	if !f.secrets.active() || f.secrets.leave[name] || optsOut(content) {
 		return content, nil
 	}
 	plain, err := f.decrypted(name, name, content)
@@ -120,7 +122,7 @@ func isSecret(o *unstructured.Unstructured) bool {
 
 // decryptValues decrypts values of Secrets that are files which SOPS encrypted.
 func (f *filesystem) decryptValues(objects []*unstructured.Unstructured) error {
-	if f.secrets.keys == nil {
+	if !f.secrets.active() {
 		return nil
 	}
 	var problems []error
@@ -149,6 +151,9 @@ func (f *filesystem) decryptValues(objects []*unstructured.Unstructured) error {
 
 func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text string) (string, error) {
 	content := []byte(text)
+	if f.secrets.redact && field == "data" && text == decrypt.Redacted { // in a Secret that was encrypted field by field
+		return base64.StdEncoding.EncodeToString([]byte(text)), nil
+	}
 	if field == "data" {
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {

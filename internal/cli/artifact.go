@@ -165,11 +165,10 @@ func (a *app) bounded(c *cobra.Command, run func(ctx context.Context, url string
 	return c
 }
 
-func (a *app) build() *cobra.Command {
-	c := group("build", "Build an artifact", "  sluice build artifact --path ./deploy --output app.tgz")
+func (a *app) buildArtifact() *cobra.Command {
 	var from content
 	var output string
-	sub := &cobra.Command{
+	c := &cobra.Command{
 		Use:   "artifact",
 		Short: "Pack declarations as a .tar.gz, the same for the same files",
 		Example: `  sluice build artifact --path ./deploy --output app.tgz
@@ -187,9 +186,8 @@ func (a *app) build() *cobra.Command {
 			return nil
 		},
 	}
-	from.bind(sub.Flags())
-	from.bindResolve(sub.Flags())
-	sub.Flags().StringVarP(&output, "output", "o", "artifact.tgz", "file to write")
-	c.AddCommand(sub)
+	from.bind(c.Flags())
+	from.bindResolve(c.Flags())
+	c.Flags().StringVarP(&output, "output", "o", "artifact.tgz", "file to write")
 	return c
 }

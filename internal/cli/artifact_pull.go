@@ -74,13 +74,12 @@ func (l *ociLogin) fetch(ctx context.Context, a *app, url string) (*artifact.Tre
 	return tree, image, err
 }
 
-func (a *app) diff() *cobra.Command {
-	c := group("diff", "Compare an artifact", "  sluice diff artifact oci://registry.example.com/org/app:v1 --path ./deploy")
+func (a *app) diffArtifact() *cobra.Command {
 	var login ociLogin
 	var with content
-	sub := a.bounded(&cobra.Command{
+	c := a.bounded(&cobra.Command{
 		Use:   "artifact URL",
-		Short: "Compare an OCI artifact with local files; exit code 1 if they differ",
+		Short: "Compare an OCI artifact with local files",
 		Example: `  sluice diff artifact oci://ghcr.io/org/app:v1 --path ./deploy
   sluice diff artifact oci://ghcr.io/org/app:v1 --path ./deploy --add-ignore-paths '*.md'`,
 	}, func(ctx context.Context, url string) error {
@@ -105,12 +104,11 @@ func (a *app) diff() *cobra.Command {
 				return err
 			}
 		}
-		return fmt.Errorf("%s and %s differ in %d files", url, with.path, len(differences))
+		return differ("%s and %s differ in %d files", url, with.path, len(differences))
 	})
-	login.bind(sub.Flags())
-	login.bindInsecure(sub.Flags())
-	with.bind(sub.Flags())
-	c.AddCommand(sub)
+	login.bind(c.Flags())
+	login.bindInsecure(c.Flags())
+	with.bind(c.Flags())
 	return c
 }
 

@@ -27,7 +27,7 @@ import (
 const (
 	exitOK     = 0
 	exitFailed = 1 // the command ran and failed, or the object is not Ready
-	exitUsage  = 2 // the command's words are off
+	exitUsage  = 2 // the command's words are off, or a comparison failed
 )
 
 const (
@@ -69,14 +69,18 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if err == nil {
 		return exitOK
 	}
+	code := exitFailed
+	var usage usageError
+	var trouble troubleError
+	if errors.As(err, &usage) {
+		code = exitUsage
+	} else if errors.As(err, &trouble) {
+		code, err = exitUsage, trouble.error
+	}
 	for _, one := range each(err) {
 		a.say(red, "✗", "%v", one)
 	}
-	var usage usageError
-	if errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailed
+	return code
 }
 
 // each takes errors that were joined apart, so that each gets a line.
@@ -93,7 +97,8 @@ func (a *app) root() *cobra.Command {
   sluice reconcile kustomization app --with-source  # now, not at the next interval`)
 	c.Long = `Sluice keeps system == declarations == git: it fetches declarations, builds them and makes the cluster match.
 
-Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 the command's words are off.
+Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 the command's words are off. Of diff: 0 there
+is no difference, 1 there are some, 2 the comparison failed.
 Results go to standard output, progress and errors to standard error. NO_COLOR turns colours off.`
 	c.SilenceUsage = true
 	c.SilenceErrors = true
@@ -123,7 +128,8 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 		return err
 	}
 	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
-		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(), a.version())
+		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(),
+		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.envsubst(), a.version())
 	return c
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,7 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 		"source helm app --url https://charts.example.com --username me --password secret",
 		"source chart app --source HelmRepository/app --chart app",
 		"source bucket app --bucket-name deploy --endpoint s3.example.com --access-key AKIA --secret-key secret",
+		"kustomization app --source app --path ./deploy --prune --wait --depends-on base --label team=a",
 	} {
 		words := append(strings.Fields(line), "-n", namespace)
 		t.Run(words[1], func(t *testing.T) {
@@ -80,7 +82,8 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			back := at(t, "export", words[0], words[1], "app", "-n", namespace).wants(t, exitOK).out
+			kind := words[:slices.Index(words, "app")]
+			back := at(t, slices.Concat([]string{"export"}, kind, []string{"app", "-n", namespace})...).wants(t, exitOK).out
 			got, err := decode([]byte(back))
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +96,7 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 					t.Errorf("what is exported has %s:\n%s", tooMuch, back)
 				}
 			}
-			all := at(t, "export", words[0], words[1], "--all", "-n", namespace).wants(t, exitOK).out
+			all := at(t, slices.Concat([]string{"export"}, kind, []string{"--all", "-n", namespace})...).wants(t, exitOK).out
 			if all != back {
 				t.Errorf("--all prints\n%s\nwant\n%s", all, back)
 			}

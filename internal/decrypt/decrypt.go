@@ -84,7 +84,10 @@ func (k *Keys) part(ctx context.Context, name string, p part) ([]byte, error) {
 	return out, nil
 }
 
-// Redact returns an encrypted content as it would be decrypted, with *** and zeros for what is secret.
+// Redacted stands for a text that is secret.
+const Redacted = "***"
+
+// Redact returns an encrypted content as it would be decrypted, with [Redacted] and zeros for what is secret.
 func Redact(name string, content []byte) ([]byte, error) {
 	parts, err := split(name, content)
 	if err != nil || parts == nil {
@@ -134,7 +137,7 @@ func redact(v any) any {
 		case "bool":
 			return false
 		default:
-			return "***"
+			return Redacted
 		}
 	}
 	return v

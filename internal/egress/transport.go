@@ -36,10 +36,7 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 	}
 	timeouts := p.Timeouts.orDefault()
 	t := &transport{policy: p, caller: o.Caller, used: p.now()}
-	dialer := &net.Dialer{Timeout: timeouts.Connect}
-	if p.RefuseLinkLocal || p.RefuseLoopback {
-		dialer.Control = p.judge
-	}
+	dialer := p.Dialer()
 	t.base = &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		OnProxyConnectResponse: proxyAnswer,
@@ -64,6 +61,15 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 		t.base.Proxy = http.ProxyURL(o.Proxy)
 	}
 	return t, nil
+}
+
+// Dialer connects to where the policy allows, for those whose requests it does not carry out.
+func (p *Policy) Dialer() *net.Dialer {
+	dialer := &net.Dialer{Timeout: p.Timeouts.orDefault().Connect}
+	if p.RefuseLinkLocal || p.RefuseLoopback {
+		dialer.Control = p.judge
+	}
+	return dialer
 }
 
 // RoundTrip implements http.RoundTripper.

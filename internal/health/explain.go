@@ -1,21 +1,30 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxPods bounds how many pods an explanation looks at.
-const maxPods = 50
+const (
+	maxPods   = 50  // that an explanation looks at
+	maxEvents = 100 // as many
+)
 
-var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+var (
+	pods   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+)
 
 // Explain says in the object's own words why it is not healthy: of a workload, what its pods wait for. It costs a
 // request or two, so ask it once a failure is told.
@@ -28,13 +37,47 @@ func (w *Watcher) Explain(ctx context.Context, r Result) string {
 	if err != nil {
 		return r.Message
 	}
-	if r.Target.groupKind() == (schema.GroupKind{Kind: "Pod"}) {
-		return withReason(r.Message, podProblem(obj))
+	return withReason(r.Message, w.problem(ctx, r.Target.groupKind(), obj))
+}
+
+// problem asks the object's pods, its own conditions, then what was last warned of it.
+func (w *Watcher) problem(ctx context.Context, kind schema.GroupKind, obj *unstructured.Unstructured) string {
+	if kind == (schema.GroupKind{Kind: "Pod"}) {
+		return cmp.Or(podProblem(obj), w.warned(ctx, obj))
 	}
-	if why := w.podsProblem(ctx, obj); why != "" {
-		return withReason(r.Message, why)
+	return cmp.Or(w.podsProblem(ctx, obj), ownProblem(obj), w.warned(ctx, obj))
+}
+
+// warned returns the last warning about an object that is not older than it, such as that a volume cannot be provisioned or mounted.
+func (w *Watcher) warned(ctx context.Context, obj *unstructured.Unstructured) string {
+	about := fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(obj.GetUID()), "type": "Warning"}).String()
+	list, err := w.dynamic.Resource(events).Namespace(obj.GetNamespace()).List(ctx, metav1.ListOptions{FieldSelector: about, Limit: maxEvents})
+	if err != nil {
+		return ""
 	}
-	return withReason(r.Message, ownProblem(obj))
+	last, why := "", ""
+	for i := range list.Items {
+		e := list.Items[i].Object
+		at := cmp.Or(textOf(e, "lastTimestamp"), textOf(e, "eventTime"), list.Items[i].GetCreationTimestamp().UTC().Format(time.RFC3339))
+		if at >= last {
+			last, why = at, text(e)
+		}
+	}
+	return bounded(why)
+}
+
+func textOf(m map[string]any, field string) string {
+	s, _ := m[field].(string)
+	return s
+}
+
+// bounded cuts what somebody else wrote.
+func bounded(s string) string {
+	const most = 400
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 func withReason(message, why string) string {
@@ -77,6 +120,15 @@ func (w *Watcher) podsProblem(ctx context.Context, obj *unstructured.Unstructure
 		if why := podProblem(&list.Items[i]); why != "" {
 			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), why)
 		}
+	}
+	for i := range list.Items {
+		if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase"); phase != "Pending" {
+			continue
+		}
+		if why := w.warned(ctx, &list.Items[i]); why != "" { // it waits for something that its status does not name, such as a volume
+			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), why)
+		}
+		break
 	}
 	return ""
 }

@@ -105,9 +105,11 @@ func TestFeatureGateDecidesOverTheFlag(t *testing.T) {
 			t.Errorf("%q: %v", value, !want)
 		}
 	}
-	o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{"Some": "maybe"}}
-	if err := o.validate(); err == nil || !strings.Contains(err.Error(), "Some") {
-		t.Error(errors.Join(err, errors.New("a gate that is neither on nor off passed")))
+	for gate, says := range map[string]string{"StrictPostBuildSubstitutions": "true or false", "Some": "not known"} {
+		o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{gate: "maybe"}}
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), gate) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", gate, err)
+		}
 	}
 }
 

@@ -7,13 +7,11 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -104,10 +102,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 	}
 	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: &sync.Remote{
-			Reader: mgr.GetAPIReader(), Token: accountTokens(mgr.GetClient()),
-			AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS,
-		}}
+		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out), Apply: o.apply()}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
 			return err
@@ -199,10 +194,13 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
+			Events:    k.Events,
 			Clock:     k.Clock,
 			Options: sync.Options{
-				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef,
+				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
 				DefaultServiceAccount: o.DefaultAccount,
+				PatientHealth:         o.gate("DisableFailFastBehavior"),
+				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),
 				Decryption:            o.decryption(out),
 				FetchBase:             o.fetchBase(out),
 				StrictSubstitutions:   o.strictSubstitutions(),
@@ -211,21 +209,6 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 		},
 	})
 }
-
-// accountTokens makes tokens of ServiceAccounts.
-func accountTokens(c client.Client) func(context.Context, types.NamespacedName, []string) (*authenticationv1.TokenRequestStatus, error) {
-	return func(ctx context.Context, account types.NamespacedName, audiences []string) (*authenticationv1.TokenRequestStatus, error) {
-		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
-		req := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To(tokenSeconds)}}
-		if err := c.SubResource("token").Create(ctx, sa, req); err != nil {
-			return nil, err
-		}
-		return &req.Status, nil
-	}
-}
-
-// tokenSeconds is how long a ServiceAccount's token is asked to be good for; the least that the API allows is 600.
-const tokenSeconds int64 = 3600
 
 // observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are watched, by metadata alone.
 func observeConfigs(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, o Options) error {

@@ -2,10 +2,10 @@ package manager
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -59,6 +60,7 @@ type Options struct {
 	Retry               reconcile.Retry
 	JitterPercentage    int
 	Resync              time.Duration
+	Fights              apply.FightOptions // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
 	NoRemoteBases       bool
@@ -67,8 +69,13 @@ type Options struct {
 	SOPSVaultConfigMap  string
 	KubeConfigExec      bool
 	KubeConfigTLS       bool
+	KubeConfigAccount   string
 	StrictSubstitutions bool
 	FeatureGates        map[string]string
+	TokenCacheSize      int
+	ConcurrentSSA       int
+	SSHHostKeys         []string
+	SSHKeyExchanges     []string
 
 	LogLevel    string
 	LogEncoding string
@@ -109,11 +116,12 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", 8, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
-	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
-	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
+	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", -1, "requests per second to the Kubernetes API; -1 leaves it to the API server, which shares itself out fairly")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst, with --kube-api-qps")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
 	f.DurationVar(&o.Retry.Max, "max-retry-delay", reconcile.DefaultRetry.Max, "longest wait after failures in a row")
 	f.IntVar(&o.JitterPercentage, "interval-jitter-percentage", 5, "percentage by which intervals are spread")
@@ -126,8 +134,12 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
+	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
-	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "StrictPostBuildSubstitutions=true|false; other gates are accepted and not used")
+	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "name=true|false, separated by commas; docs/flags.md lists them")
+	f.IntVar(&o.TokenCacheSize, "token-cache-max-size", 10_000, "credentials of workload identity that are kept, of each kind; 0 keeps none")
+	f.StringSliceVar(&o.SSHHostKeys, "ssh-hostkey-algos", nil, "algorithms of host keys that SSH may use, the preferred ones first (default: all that are sound)")
+	f.StringSliceVar(&o.SSHKeyExchanges, "ssh-kex-algos", nil, "key exchanges that SSH may use, the preferred ones first (default: all that are sound)")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run only as the elected leader")
@@ -136,21 +148,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RetryPeriod, "leader-election-retry-period", 5*time.Second, "wait between tries for the lease")
 	f.BoolVar(&o.LeaderReleaseOnStop, "leader-election-release-on-cancel", true, "give up the lease on a clean stop")
 	o.Artifacts.bindFlags(f)
-	ignored(f)
-}
-
-// ignored registers flags of other implementations of these APIs whose purpose does not exist here, so that their manifests run.
-func ignored(f *pflag.FlagSet) {
-	f.Duration("requeue-dependency", 30*time.Second, "accepted and not used: dependents wake when their dependency is ready")
-	f.String("events-addr", "", "accepted and not used: events are Kubernetes events")
-	f.Int("helm-cache-max-size", 0, "accepted and not used: the indexes that are in use are kept, and need little memory")
-	f.Duration("helm-cache-ttl", 0, "accepted and not used: an index is kept by its digest")
-	f.Duration("helm-cache-purge-interval", 0, "accepted and not used: an index is kept by its digest")
-	for _, name := range []string{"requeue-dependency", "events-addr", "helm-cache-max-size", "helm-cache-ttl", "helm-cache-purge-interval"} {
-		if err := f.MarkHidden(name); err != nil {
-			panic(err) // the flag was registered one line above
-		}
-	}
+	o.bindAccepted(f)
 }
 
 // validate says what is wrong with the options before anything is started.
@@ -166,16 +164,17 @@ func (o *Options) validate() error {
 	if o.JitterPercentage < 0 || o.JitterPercentage > 100 {
 		return fmt.Errorf("--interval-jitter-percentage is %d: choose 0 to 100", o.JitterPercentage)
 	}
-	for name, value := range o.FeatureGates {
-		if _, err := strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)
-		}
+	if err := errors.Join(o.checkGates(), o.checkSSH()); err != nil {
+		return err
 	}
 	if (o.Artifacts.TLSCertFile == "") != (o.Artifacts.TLSKeyFile == "") {
 		return fmt.Errorf("--storage-tls-cert-file and --storage-tls-key-file go together: set both or none")
 	}
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
+	}
+	if o.ConcurrentSSA < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
 	return nil
 }
@@ -195,10 +194,18 @@ func (o *Options) decryption(out *wayOut) sync.Decryption {
 
 // strictSubstitutions is what the feature gate says, or else the flag.
 func (o *Options) strictSubstitutions() bool {
-	if strict, err := strconv.ParseBool(o.FeatureGates["StrictPostBuildSubstitutions"]); err == nil {
-		return strict
+	if o.FeatureGates[strictGate] != "" {
+		return o.gate(strictGate)
 	}
 	return o.StrictSubstitutions
+}
+
+// keptTokens is how many credentials auth.Identities keeps: the flag's 0 is none.
+func (o *Options) keptTokens() int {
+	if o.TokenCacheSize < 1 {
+		return -1
+	}
+	return o.TokenCacheSize
 }
 
 // requestsPerHost leaves workers to the other hosts when one hangs.

@@ -55,6 +55,7 @@ func (r *sources) gitRepositories() error {
 		Egress:     r.egress,
 		Identities: r.identities,
 		GitHubApps: &auth.GitHubApps{},
+		SSH:        &git.SSHAlgorithms{HostKeys: r.options.SSHHostKeys, KeyExchanges: r.options.SSHKeyExchanges},
 		Clock:      r.kernel.Clock,
 	})
 }

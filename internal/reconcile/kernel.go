@@ -127,7 +127,7 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		return err
 	}
 	if err := c.Watch(source.Func(func(_ context.Context, q queue) error {
-		k.Edges.attach(kind.GroupKind, q)
+		k.Edges.Attach(kind.GroupKind, q)
 		return nil
 	})); err != nil {
 		return err
@@ -316,7 +316,7 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 // emit records one event per transition of Ready, and the outcome's notes.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	for _, n := range o.notes {
-		l.Events.Emit(l.GroupKind.Group, obj, Event{normal, n.reason, n.message, o.metadata})
+		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.kind, Reason: n.reason, Message: n.message, Metadata: o.metadata})
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
@@ -327,7 +327,8 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	if is.Status == metav1.ConditionFalse && o.state != waiting {
 		t = warning
 	}
-	l.Events.Emit(l.GroupKind.Group, obj, Event{t, is.Reason, is.Message, o.metadata})
+	minor := o.quiet && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue
+	l.Events.Emit(l.GroupKind.Group, obj, Event{t, is.Reason, is.Message, o.metadata, minor})
 }
 
 func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {

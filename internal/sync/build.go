@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // build returns the objects to apply, or none when what was applied still stands.
@@ -16,6 +18,9 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	}
 	m := r.memory
 	if m.target != r.target { // another cluster, or another identity
+		if m.target != nil {
+			m.standing = ""
+		}
 		m.target, m.applied = r.target, false
 	}
 	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)
@@ -25,14 +30,10 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if same && m.applied && !r.pass.Requested && !r.due() {
 		return nil, nil
 	}
-	req, err := r.request(tree, in)
-	if err != nil {
-		return nil, err
-	}
 	r.worked = true
-	result, err := build.Build(ctx, req)
-	if err == nil {
-		err = r.refuseEmpty(result)
+	result, err := r.make(ctx, tree, in)
+	if result == nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // half a trace is none
@@ -47,6 +48,20 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	}
 	m.digest = "sha256:" + result.Digest
 	return result, nil
+}
+
+// make builds what the spec makes of a tree. A build that fails has a result, too: what it read.
+func (r *run) make(ctx context.Context, tree *artifact.Tree, in *inputs) (*build.Result, error) {
+	req, err := spec.Request(r.obj)
+	if err != nil {
+		return nil, err
+	}
+	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
+	result, err := build.Build(ctx, req)
+	if err == nil {
+		err = r.refuseEmpty(result)
+	}
+	return result, err
 }
 
 // refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.

@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,6 +23,7 @@ type Clusters struct {
 	Config *rest.Config // of the cluster that we run for
 	Remote *Remote
 	Edges  *reconcile.Edges
+	Apply  apply.ClusterOptions // but what to do on drift
 
 	mu      sync.Mutex
 	targets map[string]*Target
@@ -37,22 +39,38 @@ type Target struct {
 // For returns the target of the object: the cluster of its kubeConfig, else our own, as the service account that it names,
 // else as the default one, else as whoever the configuration says.
 func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defaultServiceAccount string) (*Target, error) {
-	account := obj.Spec.ServiceAccountName
-	if account == "" {
-		account = defaultServiceAccount
-	}
 	user := ""
-	if account != "" {
-		user = "system:serviceaccount:" + obj.Namespace + ":" + account
+	if account := accountOf(obj, defaultServiceAccount); account != "" {
+		user = userPrefix + obj.Namespace + ":" + account
 	}
-	cfg, id := c.Config, ""
+	way := &access{config: c.Config}
 	if obj.Spec.KubeConfig != nil {
 		var err error
-		if cfg, id, err = c.Remote.Config(ctx, obj); err != nil {
+		if way, err = c.Remote.access(ctx, obj); err != nil {
 			return nil, err
 		}
 	}
-	return c.target(obj.UID, cfg, digestOf(id, user), user)
+	key := digestOf(way.id, user)
+	if way.login != nil && !c.knows(key) {
+		if err := way.login(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.target(obj.UID, way.config, key, user)
+}
+
+// userPrefix is that of the users that service accounts are.
+const userPrefix = "system:serviceaccount:"
+
+// accountOf is the service account that the object applies as, or empty for whoever the configuration says.
+func accountOf(obj *kustomizev1.Kustomization, defaultServiceAccount string) string {
+	return cmp.Or(obj.Spec.ServiceAccountName, defaultServiceAccount)
+}
+
+func (c *Clusters) knows(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.targets[key] != nil
 }
 
 // digestOf names a target without telling what it is made of.
@@ -90,7 +108,9 @@ func (c *Clusters) target(uid types.UID, cfg *rest.Config, key, user string) (*T
 func (c *Clusters) connect(cfg *rest.Config, user string) (*Target, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
-	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{OnDrift: c.wake})
+	options := c.Apply
+	options.OnDrift = c.wake
+	cluster, err := apply.NewCluster(cfg, options)
 	if err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)
 	}

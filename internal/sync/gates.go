@@ -69,6 +69,9 @@ func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kusto
 			if waiting := holds(ctx, obj, &dependency, d.ReadyExpr); waiting != nil {
 				return waiting
 			}
+			if k.Options.AdditiveReadyExpr && !reconcile.IsReady(&dependency) {
+				return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
+			}
 		case !reconcile.IsReady(&dependency):
 			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
 		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision && !k.untouched(ctx, &dependency, source):
@@ -158,7 +161,7 @@ func (k *Kustomization) allowed(obj *kustomizev1.Kustomization, field, namespace
 		return nil
 	}
 	return fault.New(meta.AccessDeniedReason, "%s refers to namespace '%s': cross-namespace references have been blocked", field, namespace).
-		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs", obj.Namespace).Final()
+		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final()
 }
 
 func ptrTo[T any](v T) *T { return &v }

@@ -25,6 +25,7 @@ type healthProgress struct {
 	revision string    // of the source and the spec that the clock runs for
 	since    time.Time // when the wait began
 	healthy  bool      // whether all were healthy once since then
+	waiting  string    // the source's revision whose objects are waited for; empty when nothing is
 }
 
 func healthKey(o apply.Owner) string { return o.Namespace + "/" + o.Name }
@@ -47,6 +48,7 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 	}
 	key := healthKey(r.owner())
 	r.target.Health.Set(key, targets, checks...)
+	r.expect(key, targets)
 	if len(targets) == 0 {
 		reconcile.Unmark(r.obj, meta.HealthyCondition)
 		return nil, nil
@@ -54,22 +56,48 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 	results, synced := r.target.Health.Results(key)
 	pending, broken := split(results)
 	p := r.progress()
+	p.waiting = ""
 	left := p.since.Add(r.obj.Schedule().Timeout).Sub(r.Clock.Now())
 	switch {
 	case synced && len(pending)+len(broken) == 0:
 		p.healthy, p.since = true, r.Clock.Now()
 		reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionTrue, meta.SucceededReason, "Health check passed")
 		return nil, nil
-	case len(broken) > 0 && (p.healthy || left <= 0), left <= 0:
+	case left <= 0, len(broken) > 0 && (p.healthy || !r.Options.PatientHealth):
 		return nil, r.unhealthy(ctx, append(broken, pending...))
 	case p.healthy:
 		// A rollout of what was healthy: it has its time before anything is said of it.
 		return nil, nil
 	default:
 		message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", r.source.Revision, r.obj.Schedule().Timeout)
+		p.waiting = r.source.Revision
 		reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
 		o := reconcile.Progressing(left, "%s", message)
 		return &o, nil
+	}
+}
+
+// cancelHealth ends the wait for the objects of another revision, before anything is done for this one.
+func (r *run) cancelHealth() {
+	p := &r.memory.health
+	if p.waiting == "" || p.waiting == r.source.Revision {
+		return
+	}
+	message := fmt.Sprintf("Health checks for revision %s canceled: revision %s has come", p.waiting, r.source.Revision)
+	p.waiting = ""
+	r.events = append(r.events, event{reason: meta.HealthCheckCanceledReason, message: message})
+	reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.HealthCheckCanceledReason, message)
+}
+
+// expect tells the watches what was just written: what they saw before that says nothing of this revision.
+func (r *run) expect(key string, targets []health.Target) {
+	if len(r.written) == 0 {
+		return
+	}
+	for _, t := range targets {
+		if version := r.written[apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}]; version != "" {
+			r.target.Health.Expect(key, t, version)
+		}
 	}
 }
 
@@ -155,7 +183,8 @@ func (r *run) unhealthy(ctx context.Context, results []health.Result) error {
 		}
 		parts = append(parts, fmt.Sprintf("%s %s: %s", res.Target, res.Status, r.target.Health.Explain(ctx, res)))
 	}
-	f := fault.New(meta.HealthCheckFailedReason, "health check failed within %s: %s", r.obj.Schedule().Timeout, strings.Join(parts, "; "))
+	waited := min(r.Clock.Since(r.memory.health.since), r.obj.Schedule().Timeout).Round(time.Second)
+	f := fault.New(meta.HealthCheckFailedReason, "health check failed after %s: %s", waited, strings.Join(parts, "; "))
 	reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionFalse, meta.HealthCheckFailedReason, f.Error())
 	return f
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // inputs is what a build takes beside the tree and the spec. It is held for one pass.
@@ -45,8 +46,14 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 // inputs reads what the spec refers to.
 func (r *run) inputs(ctx context.Context) (*inputs, error) {
 	in, h := &inputs{}, sha256.New()
-	if err := r.readVariables(ctx, in, h); err != nil {
+	variables, err := spec.ReadVariables(ctx, r.Configs, r.obj)
+	if err != nil {
 		return nil, err
+	}
+	in.secret = variables.Secret
+	if in.substitution = variables.Substitution(r.Options.StrictSubstitutions); in.substitution != nil {
+		fmt.Fprintln(h, "variables")
+		digestMap(h, variables.Values)
 	}
 	if err := r.readKeys(ctx, in, h); err != nil {
 		return nil, err

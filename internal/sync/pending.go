@@ -7,8 +7,8 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // maxPending bounds how many objects of a change that waits are named.
@@ -68,18 +68,11 @@ func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	if err != nil {
 		return nil, err
 	}
-	req, err := r.request(tree, in)
+	built, err := r.make(ctx, tree, in)
 	if err != nil {
 		return nil, err
 	}
-	built, err := build.Build(ctx, req)
-	if err == nil {
-		err = r.refuseEmpty(built)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ignore, err := ignored(obj)
+	ignore, err := spec.Ignored(obj)
 	if err != nil {
 		return nil, err
 	}

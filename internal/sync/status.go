@@ -10,20 +10,14 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // maxHistory is how many builds status.history keeps.
 const maxHistory = 5
 
 func inventoryOf(obj *kustomizev1.Kustomization) apply.Inventory {
-	if obj.Status.Inventory == nil {
-		return nil
-	}
-	var i apply.Inventory
-	for _, e := range obj.Status.Inventory.Entries {
-		i = append(i, apply.Entry{ID: e.ID, Version: e.Version})
-	}
-	return i
+	return spec.Inventory(obj.Status.Inventory)
 }
 
 func setInventory(obj *kustomizev1.Kustomization, i apply.Inventory) {
@@ -59,6 +53,9 @@ func (r *run) record(start time.Time, err error) {
 	snapshot.LastReconciledStatus = status
 	snapshot.TotalReconciliations++
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
+	if origin := r.source.OriginRevision(); origin != "" {
+		snapshot.Metadata["originRevision"] = origin
+	}
 	history = append([]kustomizev1.Snapshot{snapshot}, history...)
 	r.obj.Status.History = history[:min(len(history), maxHistory)]
 }

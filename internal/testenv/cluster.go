@@ -28,6 +28,7 @@ const (
 type shared struct {
 	kubeconfig string
 	audit      *os.File // nil if it is not known
+	pid        int      // of the playground; 0 if it is not known
 }
 
 var startOnce = sync.OnceValues(startCluster)
@@ -45,6 +46,12 @@ func use(tb testing.TB) *shared {
 func Kubeconfig(tb testing.TB) string {
 	tb.Helper()
 	return use(tb).kubeconfig
+}
+
+// ClusterPID returns the process that is the cluster, for what it takes to be measured; 0 if it was not started here.
+func ClusterPID(tb testing.TB) int {
+	tb.Helper()
+	return use(tb).pid
 }
 
 // Cluster returns admin access to the cluster.
@@ -91,10 +98,11 @@ func startCluster() (*shared, error) {
 	// The name is unique to this process; the playground removes the file when it ends.
 	c := &shared{kubeconfig: filepath.Join(os.TempDir(), fmt.Sprintf("sluice-test-%d.kubeconfig", os.Getpid()))}
 	audit := c.kubeconfig + ".audit"
-	if _, err := start("cluster", "--kubeconfig", c.kubeconfig, "--audit-log", audit); err != nil {
+	cluster, err := start("cluster", "--kubeconfig", c.kubeconfig, "--audit-log", audit)
+	if err != nil {
 		return nil, err
 	}
-	var err error
+	c.pid = cluster.pid
 	if c.audit, err = os.Open(audit); err != nil {
 		return nil, err
 	}

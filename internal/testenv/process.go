@@ -19,7 +19,8 @@ const parentWatch = "PLAYGROUND_PARENT_WATCH=1"
 // child is a process that ends with this one, however this one ends.
 type child struct {
 	printed []string // before "ready"
-	stop    func()   // returns when it has ended
+	pid     int
+	stop    func() // returns when it has ended
 }
 
 // children are kept for the life of this process: the standard input of one that is collected would be closed.
@@ -55,7 +56,7 @@ func start(args ...string) (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := &child{stop: func() {
+	c := &child{pid: cmd.Process.Pid, stop: func() {
 		_ = stdin.Close() // asks it to end
 		_ = cmd.Wait()    // it may have been stopped before
 	}}

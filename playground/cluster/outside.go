@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// claim marks a claim as bound, as the storage of a cloud would make it.
+// claim marks a claim as bound, as the storage of a cloud would make it; not one that is to stay pending.
 func (s *simulator) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	if claim.Status.Phase == corev1.ClaimBound || claim.DeletionTimestamp != nil {
+	if claim.Status.Phase == corev1.ClaimBound || claim.DeletionTimestamp != nil || claim.Annotations[FailAnnotation] == failPending {
 		return 0, nil
 	}
 	claim = claim.DeepCopy()

@@ -162,7 +162,11 @@ type KustomizationSpec struct {
 
 	// Ignore lists fields that are not corrected when they drift.
 	// +optional
-	Ignore []IgnoreRule `json:"ignore,omitempty"`
+	Ignore []meta.IgnoreRule `json:"ignore,omitempty"`
+
+	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
+	// +optional
+	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
 
 	meta.Gated `json:",inline"`
 }
@@ -262,16 +266,6 @@ type HealthCheckExpr struct {
 // BuildMetadataOption is a kind of metadata that kustomize adds.
 // +kubebuilder:validation:Enum=originAnnotations;transformerAnnotations
 type BuildMetadataOption string
-
-// IgnoreRule lists fields of objects that are not corrected when they drift.
-type IgnoreRule struct {
-	// Paths of the fields, as JSON pointers (RFC 6901).
-	// +required
-	Paths []string `json:"paths"`
-	// Target objects; all when unset.
-	// +optional
-	Target *meta.Selector `json:"target,omitempty"`
-}
 
 // Snapshot is one entry of the history: a build and how it was reconciled.
 type Snapshot struct {
@@ -377,4 +371,12 @@ func (k *Kustomization) Schedule() meta.Schedule {
 		s.RetryInterval = k.Spec.RetryInterval.Duration
 	}
 	return s
+}
+
+// DriftMode returns what is done about drift; enabled unless the spec says otherwise.
+func (k *Kustomization) DriftMode() string {
+	if d := k.Spec.DriftDetection; d != nil && d.Mode != "" {
+		return d.Mode
+	}
+	return meta.DriftEnabled
 }

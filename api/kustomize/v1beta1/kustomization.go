@@ -93,6 +93,10 @@ type KustomizationSpec struct {
 	// +optional
 	Validation string `json:"validation,omitempty"`
 
+	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
+	// +optional
+	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
+
 	meta.Gated `json:",inline"`
 }
 

@@ -188,6 +188,11 @@ func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.DriftDetection != nil {
+		in, out := &in.DriftDetection, &out.DriftDetection
+		*out = new(meta.DriftDetection)
+		(*in).DeepCopyInto(*out)
+	}
 	in.Gated.DeepCopyInto(&out.Gated)
 }
 

@@ -29,6 +29,9 @@ type Credentials = auth.GitCredentials
 // but never to another host than that of the URL.
 type Remote = wire.Remote
 
+// SSHAlgorithms are those that SSH may use.
+type SSHAlgorithms = wire.SSHAlgorithms
+
 // Stats counts what went over the wire.
 type Stats = wire.Stats
 

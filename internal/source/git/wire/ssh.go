@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,6 +54,17 @@ func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
 		return nil, fault.New(meta.AuthenticationFailedReason, "the key known_hosts of the Secret cannot be read").
 			Because(err).WithHint("It must hold the output of ssh-keyscan %s", u.Hostname())
 	}
+	hostKeys := known.HostKeyAlgorithms(address) // those that known_hosts lists, so that the host shows one of them
+	var exchanges []string
+	if only := remote.SSH; only != nil {
+		exchanges = only.KeyExchanges
+		if allowed := intersection(only.HostKeys, hostKeys); len(only.HostKeys) > 0 && len(hostKeys) > 0 {
+			if hostKeys = allowed; len(allowed) == 0 {
+				return nil, fault.New(meta.AuthenticationFailedReason, "known_hosts of the Secret has no key of %s of an algorithm that --ssh-hostkey-algos allows", u.Hostname()).
+					WithHint("Add one of %s", strings.Join(only.HostKeys, ", "))
+			}
+		}
+	}
 	user := "git"
 	if name := u.User.Username(); name != "" {
 		user = name
@@ -65,8 +77,20 @@ func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
 		User:              user,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
 		HostKeyCallback:   known.HostKeyCallback(),
-		HostKeyAlgorithms: known.HostKeyAlgorithms(address), // those that known_hosts lists, so that the host shows one of them
+		HostKeyAlgorithms: hostKeys,
+		Config:            ssh.Config{KeyExchanges: exchanges},
 	}}, nil
+}
+
+// intersection returns what of a is in b, too.
+func intersection(a, b []string) []string {
+	var both []string
+	for _, s := range a {
+		if slices.Contains(b, s) {
+			both = append(both, s)
+		}
+	}
+	return both
 }
 
 // knownHosts reads known hosts from memory. The library reads files only: one lives for the moment of reading.

@@ -36,7 +36,11 @@ type Remote struct {
 	ProxyURL    string         // the environment's proxy when empty
 	Egress      *egress.Policy // the process's way out for HTTP(S); one of its own when nil
 	Scratch     string         // directory for a file that lives for a moment; the system's when empty
+	SSH         *SSHAlgorithms // what SSH may use; the library's choice when nil
 }
+
+// SSHAlgorithms are those that SSH may use, the preferred ones first; the library's choice where there are none.
+type SSHAlgorithms struct{ HostKeys, KeyExchanges []string }
 
 // Stats counts what went over the wire.
 type Stats struct {

@@ -1,4 +1,6 @@
-package sync
+// Package spec says what a Kustomization declares in the words of the packages that do it. The controller and the command
+// line build and compare by it, so that both come to the same.
+package spec
 
 import (
 	"encoding/json"
@@ -12,25 +14,20 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// request translates the spec into what the build needs.
-func (r *run) request(tree *artifact.Tree, in *inputs) (build.Request, error) {
-	obj := r.obj
+// Request returns the build that the spec asks for, but for the tree, keys and variables, which others bring.
+// Errors are faults of reason BuildFailed.
+func Request(obj *kustomizev1.Kustomization) (build.Request, error) {
 	req := build.Request{
-		Tree:                    tree,
 		Path:                    obj.Spec.Path,
 		TargetNamespace:         obj.Spec.TargetNamespace,
 		NamePrefix:              obj.Spec.NamePrefix,
 		NameSuffix:              obj.Spec.NameSuffix,
 		Components:              obj.Spec.Components,
 		IgnoreMissingComponents: obj.Spec.IgnoreMissingComponents,
-		Fetch:                   r.Options.FetchBase,
-		Decryption:              in.keys,
-		Substitution:            in.substitution,
 	}
 	if m := obj.Spec.CommonMetadata; m != nil {
 		req.Labels, req.Annotations = m.Labels, m.Annotations
@@ -72,23 +69,36 @@ func selector(s *meta.Selector) *types.Selector {
 	}
 }
 
-// ignored translates spec.ignore.
-func ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
-	var rules []apply.Ignored
-	for _, rule := range obj.Spec.Ignore {
+// Ignored translates spec.ignore and spec.driftDetection.ignore: the latter hold as long as an object is declared as it was.
+// Errors are faults of reason ReconciliationFailed.
+func Ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
+	rules, err := ignored(obj.Spec.Ignore, "spec.ignore")
+	if err != nil || obj.Spec.DriftDetection == nil {
+		return rules, err
+	}
+	more, err := ignored(obj.Spec.DriftDetection.Ignore, "spec.driftDetection.ignore")
+	for i := range more {
+		more[i].Drift = true
+	}
+	return append(rules, more...), err
+}
+
+func ignored(rules []meta.IgnoreRule, field string) ([]apply.Ignored, error) {
+	var out []apply.Ignored
+	for _, rule := range rules {
 		for _, p := range rule.Paths {
 			if !strings.HasPrefix(p, "/") || p == "/" {
-				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of spec.ignore is no JSON pointer", p).
+				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of %s is no JSON pointer", p, field).
 					WithHint("Write it as /spec/replicas (RFC 6901)").Final()
 			}
 		}
 		matches, err := matcher(rule.Target)
 		if err != nil {
-			return nil, fault.New(meta.ReconciliationFailedReason, "the target of spec.ignore cannot be read").Because(err).Final()
+			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s cannot be read", field).Because(err).Final()
 		}
-		rules = append(rules, apply.Ignored{Matches: matches, Paths: rule.Paths})
+		out = append(out, apply.Ignored{Matches: matches, Paths: rule.Paths})
 	}
-	return rules, nil
+	return out, nil
 }
 
 // matcher tells which objects a selector means; all when there is none.

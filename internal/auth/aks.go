@@ -1,0 +1,79 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"time"
+
+	_ "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm/runtime" // fills in where Azure Resource Manager is, cloud by cloud
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	aksScope   = "6dae42f8-4368-4678-94ff-3960e28e3630/.default" // the ID of AKS's servers in Entra, the same in all clouds
+	aksVersion = "2025-10-01"                                    // of the API of managed clusters
+)
+
+var aksCluster = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceGroups/[\w.()-]{1,90}/providers/Microsoft\.ContainerService/managedClusters/[a-z0-9][a-z0-9_-]{0,62}$`)
+
+func (i *Identities) aks(resource string) (managed, error) {
+	if resource != "" && !aksCluster.MatchString(resource) {
+		return managed{}, authFault("%q is not the resource ID of a cluster", oneLine(resource)).
+			WithHint("Write it as /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.ContainerService/managedClusters/NAME").Final()
+	}
+	return managed{
+		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeAKS(ctx, s, resource) },
+		token: func(ctx context.Context, s subject) (string, time.Time, error) {
+			t, err := i.azureToken(ctx, s, azureCloud(), []string{aksScope})
+			return t.Token, t.ExpiresOn, err
+		},
+	}, nil
+}
+
+// azureCloud is the cloud that AZURE_AUTHORITY_HOST is of, as the SDK documents the variable; resource IDs do not tell it.
+func azureCloud() cloud.Configuration {
+	host := hostOf(os.Getenv("AZURE_AUTHORITY_HOST"))
+	for _, c := range []cloud.Configuration{cloud.AzureChina, cloud.AzureGovernment} {
+		if hostOf(c.ActiveDirectoryAuthorityHost) == host {
+			return c
+		}
+	}
+	return cloud.AzurePublic
+}
+
+// describeAKS lists the user's credentials by Azure Resource Manager: a kubeconfig, of which only the addresses and authorities are used.
+func (i *Identities) describeAKS(ctx context.Context, s subject, resource string) (endpoint, error) {
+	manager := azureCloud().Services[cloud.ResourceManager]
+	token, err := i.azureToken(ctx, s, azureCloud(), []string{manager.Audience + "/.default"})
+	if err != nil {
+		return endpoint{}, err
+	}
+	query := url.Values{"api-version": {aksVersion}, "format": {"exec"}} // the other form names a plugin that kubectl no longer has
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, manager.Endpoint+resource+"/listClusterUserCredential?"+query.Encode(), nil)
+	if err != nil {
+		return endpoint{}, authFault("%q is not the resource ID of a cluster", resource).Final()
+	}
+	req.Header.Set("Authorization", "Bearer "+token.Token)
+	var said struct{ Kubeconfigs []struct{ Value []byte } }
+	right := "the role Azure Kubernetes Service Cluster User on it"
+	if err := i.askCloud(s, req, resource, right, &said); err != nil {
+		return endpoint{}, err
+	}
+	e := endpoint{ca: map[string][]byte{}}
+	for _, k := range said.Kubeconfigs {
+		config, err := clientcmd.Load(k.Value)
+		if err != nil {
+			return endpoint{}, authFault("what the cloud says of the cluster %s cannot be read", resource)
+		}
+		for _, c := range config.Clusters {
+			if e.ca[c.Server] == nil {
+				e.addresses, e.ca[c.Server] = append(e.addresses, c.Server), c.CertificateAuthorityData
+			}
+		}
+	}
+	return e, nil
+}

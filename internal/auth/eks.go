@@ -1,0 +1,104 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+)
+
+const (
+	eksTokenPrefix = "k8s-aws-v1."
+	eksNameHeader  = "x-k8s-aws-id"   // ties the token to the cluster
+	eksTokenLife   = 14 * time.Minute // a cluster takes one for 15 minutes
+	eksURLLife     = time.Minute      // of the signed URL, by which its holder can see the identity and no more
+)
+
+// awsDomains are those of the partitions' endpoints.
+var awsDomains = map[string]string{"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu"}
+
+var (
+	eksRegion = regexp.MustCompile(`^` + awsRegion + `$`)
+	eksName   = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+)
+
+// eksCluster is a cluster of EKS.
+type eksCluster struct{ arn, name, region, domain string }
+
+func (i *Identities) eks(resource string) (managed, error) {
+	parsed, err := arn.Parse(resource)
+	name, ok := strings.CutPrefix(parsed.Resource, "cluster/")
+	domain := awsDomains[parsed.Partition]
+	if err != nil || !ok || parsed.Service != "eks" || domain == "" || !eksRegion.MatchString(parsed.Region) || !eksName.MatchString(name) {
+		return managed{}, authFault("%q is not the ARN of a cluster", oneLine(resource)).WithHint("Write it as arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
+	}
+	c := eksCluster{resource, name, parsed.Region, domain}
+	return managed{
+		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeEKS(ctx, s, c) },
+		token:    func(ctx context.Context, s subject) (string, time.Time, error) { return i.eksToken(ctx, s, c) },
+	}, nil
+}
+
+// describeEKS is DescribeCluster of the EKS API.
+func (i *Identities) describeEKS(ctx context.Context, s subject, c eksCluster) (endpoint, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://eks."+c.region+"."+c.domain+"/clusters/"+c.name, nil)
+	if err != nil {
+		return endpoint{}, authFault("%s is not the ARN of a cluster", c.arn).Final()
+	}
+	credentials, err := i.awsCredentials(ctx, c.region, s)
+	if err != nil {
+		return endpoint{}, err
+	}
+	if err := v4.NewSigner().SignHTTP(ctx, credentials, req, noPayload, "eks", c.region, now(i.Clock).UTC()); err != nil {
+		return endpoint{}, exchangeFault(err, s, "the request for the cluster %s cannot be signed", c.arn)
+	}
+	var said struct {
+		Cluster struct {
+			Endpoint             string
+			CertificateAuthority struct{ Data string }
+		}
+	}
+	if err := i.askCloud(s, req, c.arn, "the permission eks:DescribeCluster", &said); err != nil {
+		return endpoint{}, err
+	}
+	e := endpoint{}
+	if at := said.Cluster.Endpoint; at != "" {
+		e = endpoint{[]string{at}, map[string][]byte{at: decodeCA(said.Cluster.CertificateAuthority.Data)}}
+	}
+	return e, nil
+}
+
+// eksToken is a signed URL of GetCallerIdentity, by which the cluster asks AWS who we are. Nothing is sent for it.
+func (i *Identities) eksToken(ctx context.Context, s subject, c eksCluster) (string, time.Time, error) {
+	credentials, err := i.awsCredentials(ctx, c.region, s)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	query := url.Values{"Action": {"GetCallerIdentity"}, "Version": {"2011-06-15"}, "X-Amz-Expires": {strconv.Itoa(int(eksURLLife / time.Second))}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://sts."+c.region+"."+c.domain+"/?"+query.Encode(), nil)
+	if err != nil {
+		return "", time.Time{}, authFault("%s is not the ARN of a cluster", c.arn).Final()
+	}
+	req.Header.Set(eksNameHeader, c.name)
+	signed, _, err := v4.NewSigner().PresignHTTP(ctx, credentials, req, noPayload, "sts", c.region, now(i.Clock).UTC())
+	if err != nil {
+		return "", time.Time{}, exchangeFault(err, s, "no token for the cluster %s can be signed", c.arn)
+	}
+	ends := now(i.Clock).Add(eksTokenLife)
+	if credentials.CanExpire && credentials.Expires.Before(ends) {
+		ends = credentials.Expires
+	}
+	return eksTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte(signed)), ends, nil
+}
+
+// noPayload is the digest of an empty body, as signatures hold it.
+var noPayload = hex.EncodeToString(func() []byte { sum := sha256.Sum256(nil); return sum[:] }())

@@ -1,0 +1,113 @@
+package spec
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/substitute"
+)
+
+// Variables are those of spec.postBuild.
+type Variables struct {
+	Values map[string]string
+	Secret []string // values that came from Secrets
+	always bool     // whether to substitute even without any
+}
+
+// ReadVariables reads the variables of spec.postBuild: later references win over earlier ones, and what stands in the spec
+// wins over all. Without a reader references are left out. Errors are faults of reason BuildFailed.
+func ReadVariables(ctx context.Context, configs client.Reader, obj *kustomizev1.Kustomization) (*Variables, error) {
+	v := &Variables{Values: map[string]string{}}
+	post := obj.Spec.PostBuild
+	if post == nil {
+		return v, nil
+	}
+	v.always = post.SubstituteStrategy == kustomizev1.SubstituteStrategyAlways
+	for _, from := range post.SubstituteFrom {
+		if configs == nil {
+			continue
+		}
+		if err := v.add(ctx, configs, obj.Namespace, from); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range post.Substitute {
+		if !substitute.ValidName(name) {
+			return nil, invalidName(fmt.Sprintf("%q in spec.postBuild.substitute", name)).Final()
+		}
+		v.Values[name] = trimmed(value)
+	}
+	return v, nil
+}
+
+// Substitution is what they ask of a build: nothing without any variable, unless the strategy is Always.
+func (v *Variables) Substitution(strict bool) *build.Substitution {
+	if len(v.Values) == 0 && !v.always {
+		return nil
+	}
+	return &build.Substitution{Variables: v.Values, Strict: strict}
+}
+
+func (v *Variables) add(ctx context.Context, configs client.Reader, namespace string, from meta.SubstituteReference) error {
+	values, err := valuesFrom(ctx, configs, namespace, from)
+	if err != nil {
+		return err
+	}
+	for name, value := range values {
+		if !substitute.ValidName(name) {
+			return invalidName(fmt.Sprintf("key %q of %s '%s/%s'", name, from.Kind, namespace, from.Name))
+		}
+		if from.Kind == "Secret" {
+			v.Secret = append(v.Secret, trimmed(value))
+		}
+		v.Values[name] = trimmed(value)
+	}
+	return nil
+}
+
+// trimmed drops what ends the last line: a file with one value ends so, as it does in a shell.
+func trimmed(value string) string { return strings.TrimRight(value, "\r\n") }
+
+func invalidName(what string) *fault.Fault {
+	return fault.New(meta.BuildFailedReason, "%s cannot be a variable", what).
+		WithHint("Names are made of letters, digits and underscores, and start with no digit")
+}
+
+// valuesFrom reads the data of a ConfigMap or a Secret.
+func valuesFrom(ctx context.Context, configs client.Reader, namespace string, from meta.SubstituteReference) (map[string]string, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: from.Name}
+	values := map[string]string{}
+	var err error
+	if from.Kind == "Secret" {
+		var secret corev1.Secret
+		err = configs.Get(ctx, key, &secret)
+		for k, v := range secret.Data {
+			values[k] = string(v)
+		}
+	} else {
+		var configMap corev1.ConfigMap
+		err = configs.Get(ctx, key, &configMap)
+		values = configMap.Data
+	}
+	switch {
+	case err == nil:
+		return values, nil
+	case apierrors.IsNotFound(err) && from.Optional:
+		return nil, nil
+	case apierrors.IsNotFound(err):
+		return nil, fault.New(meta.BuildFailedReason, "%s '%s' of spec.postBuild.substituteFrom not found", from.Kind, key).
+			WithHint("Create it, or set optional: true")
+	default:
+		return nil, fault.New(meta.BuildFailedReason, "cannot read %s '%s' of spec.postBuild.substituteFrom", from.Kind, key).Because(err)
+	}
+}
