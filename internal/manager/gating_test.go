@@ -128,12 +128,12 @@ func TestGateOpensForAWindow(t *testing.T) {
 	}
 	s.gateIs("freeze", true, "ReconciliationSucceeded", "Gate opened by default")
 	s.gateIs("fridays", true, "ReconciliationSucceeded", "Gate opened by default")
-	s.told("GateOpened", "Gate opened from")
-	s.told("GateClosed", "Gate closed: Gate closed by default")
+	s.recorded("GateOpened", "Gate opened from")
+	s.recorded("GateClosed", "Gate closed: Gate closed by default")
 }
 
-// told waits for an event of the namespace.
-func (s *system) told(reason, says string) {
+// recorded waits for an event of the namespace.
+func (s *system) recorded(reason, says string) {
 	s.Helper()
 	testenv.Eventually(s, "an event "+reason, func() error {
 		events := &corev1.EventList{}
@@ -329,7 +329,7 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	s.gateIs("release", false, "ReconciliationSucceeded", "Gate closed by default")
 	withdrawn.Spec.Withdrawn = false
 	denied(t, alice.Update(t.Context(), withdrawn), "an approval that was withdrawn stays so")
-	s.told("GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
+	s.recorded("GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
 }
 
 func TestBreakingTheGlass(t *testing.T) {
@@ -370,7 +370,7 @@ func TestBreakingTheGlass(t *testing.T) {
 	if h := g.Status.History[0]; h.By != "alice@example.com" || h.Reason != "Overridden" || h.From != "sluice-gate" || !strings.Contains(h.Message, "the shop is down") {
 		t.Errorf("the history begins with %+v", h)
 	}
-	s.told("GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the shop is down")
+	s.recorded("GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the shop is down")
 
 	t.Log("what was asked in her name cannot be changed by another")
 	denied(t, override(bob, func(a map[string]string) { a[gatingv1.OverridePrefix+gatingv1.WindowSuffix] = "900h" }), "must name who asks")
