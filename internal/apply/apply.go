@@ -2,14 +2,17 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/sluice-gitops/sluice/internal/diff"
@@ -86,7 +89,7 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 			return err
 		}
 	}
-	for _, stage := range stages(r.items) {
+	for _, stage := range r.options.stages(r.items) {
 		if err := failed(r.each(ctx, stage, r.write)); err != nil {
 			return err
 		}
@@ -97,17 +100,22 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 	return nil
 }
 
-// each calls do for the items, some at once, and returns all problems.
+// each calls do for the items, some at once, and returns all problems. It ends early with the context, and when the cluster
+// cannot be reached.
 func (r *run) each(ctx context.Context, items []*item, do func(context.Context, *item) error) []error {
 	var g errgroup.Group
 	g.SetLimit(r.options.Concurrency)
 	problems := make([]error, len(items))
+	var lost atomic.Bool // the line to the cluster
 	for n, i := range items {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || lost.Load() {
 			break
 		}
 		g.Go(func() error {
 			problems[n] = do(ctx, i)
+			if errors.As(problems[n], &errLineLost{}) {
+				lost.Store(true)
+			}
 			return nil
 		})
 	}
@@ -146,7 +154,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
 		if drifted && i.action != Unchanged {
-			r.corrected(r.req.Owner, i, lost(before, live.GetManagedFields(), r.options.FieldManager))
+			r.corrected(r.req.Owner, i, r.managers.lost(before, live.GetManagedFields()))
 		}
 	}
 	i.done = true
@@ -169,16 +177,27 @@ func (r *run) put(ctx context.Context, i *item) (*unstructured.Unstructured, err
 		}
 	}
 	if i.takeOver && !i.recreate {
-		if err := r.takeOver(ctx, i); err != nil {
+		if err := r.setManagedFields(ctx, i, r.taken(i)); err != nil {
 			return nil, r.explain(i, err)
 		}
 	}
 	live, err := r.patch(ctx, i, false)
+	if err == nil && i.takeOver {
+		// What had no managed fields has some from here on: those of whoever set it before.
+		if _, left := r.taken(i)(live); left {
+			if err = r.setManagedFields(ctx, i, r.taken(i)); err == nil {
+				live, err = r.patch(ctx, i, false)
+			}
+		}
+	}
 	if err != nil {
 		return nil, r.explain(i, err)
 	}
 	return live, nil
 }
+
+// patience with a server that is busy or has just lost its leader: 2 s in all.
+var patience = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 5}
 
 // patch sends a server-side apply. It returns nil with an error.
 func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstructured, error) {
@@ -187,12 +206,12 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 		return nil, err
 	}
 	force := true // what is declared holds, whoever else set it
-	options := metav1.PatchOptions{FieldManager: r.options.FieldManager, Force: &force}
+	options := metav1.PatchOptions{FieldManager: r.managers.own, Force: &force}
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	var live *unstructured.Unstructured
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err = retry.OnError(patience, transient, func() error {
 		live, err = r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, options)
 		return err
 	})

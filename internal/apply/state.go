@@ -49,9 +49,11 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 		return knowledge{}
 	}
 	same := a.hash == i.hash
+	// The end of an object will be told. That of a namespace is waited for: nothing can be created in it until then.
+	ending := a.at.deleting && a.ref.groupKind() == namespaceKind
 	left := c.held(owner, a.ref, i.hash) > 0 // moved, and left so for now
 	return knowledge{
-		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && a.watch.trusted()),
+		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && !ending && a.watch.trusted()),
 		action: a.action, digest: a.digest, version: a.at.version,
 	}
 }
@@ -97,7 +99,7 @@ func (c *Cluster) fail(owner Owner, i *item) {
 func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured, action Action) {
 	next := &applied{
 		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: action,
-		digest: digest(live, c.options.FieldManager), at: markOf(live, c.options.FieldManager, owner.Group),
+		digest: c.managers.digest(live), at: c.managers.markOf(live, owner.Group),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,12 +60,12 @@ func TestTheWatchIsJudgedByVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, first := range []string{"watch", "answer"} {
 				c1 := &Cluster{
-					options: ClusterOptions{FieldManager: DefaultFieldManager}, edges: newNotifier(func(Owner) {}),
+					managers: managers{own: DefaultFieldManager}, edges: newNotifier(func(Owner) {}),
 					states: map[Owner]map[Ref]*applied{}, watches: map[watchKey]*driftWatch{},
 				}
 				w := &driftWatch{cluster: c1, key: watchKey{group: group}, seen: map[types.NamespacedName]mark{}, applied: map[types.NamespacedName][]*applied{}}
 				owner := Owner{group, "ns", "app"}
-				a := &applied{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"}, at: markOf(saw("10", "u", "a", "x"), DefaultFieldManager, group)}
+				a := &applied{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"}, at: managers{own: DefaultFieldManager}.markOf(saw("10", "u", "a", "x"), group)}
 				if first == "watch" {
 					c.watch(w)
 				}
@@ -116,7 +116,7 @@ func TestTakeOver(t *testing.T) {
 		"a set that cannot be read": {[]metav1.ManagedFieldsEntry{ours, entry("kubectl-edit", `{"f:data`, update, "")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, needed := takeOver(c.fields, DefaultFieldManager, "v1", group)
+			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1", group)
 			if needed != (c.want != nil) {
 				t.Fatalf("needed is %v", needed)
 			}
