@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -124,6 +125,26 @@ var kinds = []*kind{
 		makes:  true,
 		losses: "what it applied, unless its prune or deletionPolicy keeps that",
 	},
+	{
+		words: []string{"gate", "gates"}, plural: "gates",
+		new:     func() reconcile.Object { return &gatingv1.Gate{} },
+		list:    func() client.ObjectList { return &gatingv1.GateList{} },
+		columns: []column{{"OPENED", opened}},
+		losses:  "its history; objects that name it stay held",
+	},
+}
+
+// opened shows whether a gate is open, and until when as far as the clock decides it.
+func opened(o reconcile.Object, _ bool) string {
+	g := o.(*gatingv1.Gate)
+	text := "Unknown"
+	if c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition); c != nil {
+		text = string(c.Status)
+	}
+	if next := g.Status.NextTransition; next != nil {
+		text += " until " + next.At.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
 // parents are the words that may stand before a kind's, and other words for them.
