@@ -108,9 +108,11 @@ func (r *run) explain(i *item, err error) error {
 }
 
 var (
-	quoted  = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-	dumped  = regexp.MustCompile(`\{Value:.*?\}`)
-	refusal = regexp.MustCompile(`^[\w.-]+ "[^"]*" is (?:invalid|forbidden): `)
+	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	dumped = regexp.MustCompile(`\{Value:.*?\}`)
+	// missingRight is how RBAC refuses: it has not seen the object, and who may not do what is to be told.
+	missingRight = regexp.MustCompile(`^User "[^"]*" cannot [a-z]+ resource "[a-z.]*" in API group "[a-z0-9.-]*"( in the namespace "[a-z0-9-]*"| at the cluster scope)?(: RBAC: .*)?$`)
+	refusal      = regexp.MustCompile(`^[\w.-]+ "[^"]*" is (?:invalid|forbidden): `)
 )
 
 // words returns what the API server said, short of what it repeats of the object, and with no value of a Secret.
@@ -130,7 +132,7 @@ func words(i *item, err error) string {
 	} else {
 		said = refusal.ReplaceAllString(said, "")
 	}
-	if isSecret(i.ref.groupKind()) {
+	if isSecret(i.ref.groupKind()) && !(apierrors.IsForbidden(err) && missingRight.MatchString(said)) {
 		said = mask(said, i.desired)
 	}
 	if len(said) > maxWords {

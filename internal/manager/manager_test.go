@@ -44,6 +44,7 @@ type system struct {
 	client    client.Client
 	git       *testenv.Git
 	namespace string
+	runsAs    string // the service account that the controllers run as; the administrator when empty
 	storage   string
 	backend   artifact.S3Options
 	requests  *requests
@@ -84,21 +85,30 @@ var install sync.Once
 
 func newSystem(t *testing.T, configure ...func(*Options)) *system {
 	t.Helper()
+	s := prepareSystem(t, configure...)
+	s.start()
+	return s
+}
+
+// prepareSystem makes all but the controllers.
+func prepareSystem(t *testing.T, configure ...func(*Options)) *system {
+	t.Helper()
 	cfg := testenv.Cluster(t)
 	install.Do(func() { installDefinitions(t, cfg) })
 	c, err := client.New(cfg, client.Options{Scheme: Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t), storage: t.TempDir(), requests: &requests{}, configure: configure}
-	s.start()
-	return s
+	return &system{T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t), storage: t.TempDir(), requests: &requests{}, configure: configure}
 }
 
 // start runs the controllers in this process.
 func (s *system) start() {
 	s.Helper()
 	cfg := testenv.Cluster(s)
+	if s.runsAs != "" {
+		cfg = s.loginAs(cfg, s.runsAs)
+	}
 	cfg.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			s.requests.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -24,10 +25,11 @@ import (
 const (
 	SourceController    = "source-controller"
 	KustomizeController = "kustomize-controller"
+	GatingController    = "gating-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -52,11 +54,13 @@ type Options struct {
 	Concurrent          int
 	RequestsPerHost     int
 	AllowLinkLocal      bool
+	AllowLoopback       bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
 	JitterPercentage    int
 	Resync              time.Duration
+	Fights              apply.FightOptions // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
 	NoRemoteBases       bool
@@ -67,22 +71,31 @@ type Options struct {
 	KubeConfigTLS       bool
 	KubeConfigAccount   string
 	StrictSubstitutions bool
-	ConcurrentApply     int
 	CustomStage         []string
 	OverrideManagers    []string
 	FeatureGates        map[string]string
 	TokenCacheSize      int
+	ConcurrentSSA       int
 	SSHHostKeys         []string
 	SSHKeyExchanges     []string
 
 	LogLevel    string
 	LogEncoding string
 
+	Clock clock.WithDelayedExecution // that of the machine when nil; no flag sets it
+
 	LeaderElection      bool
 	LeaseDuration       time.Duration
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
+}
+
+func (o *Options) clock() clock.WithDelayedExecution {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 // BindFlags registers the flags with their defaults.
@@ -105,10 +118,12 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", apply.DefaultConcurrency, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
-	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
-	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
+	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", -1, "requests per second to the Kubernetes API; -1 leaves it to the API server, which shares itself out fairly")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst, with --kube-api-qps")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
 	f.DurationVar(&o.Retry.Max, "max-retry-delay", reconcile.DefaultRetry.Max, "longest wait after failures in a row")
 	f.IntVar(&o.JitterPercentage, "interval-jitter-percentage", 5, "percentage by which intervals are spread")
@@ -123,7 +138,6 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
-	f.IntVar(&o.ConcurrentApply, "concurrent-ssa", apply.DefaultConcurrency, "objects that a Kustomization applies at once")
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
 		"kinds, as <group>/<Kind>, that are applied after definitions, namespaces and classes, and before all others, such as rbac.authorization.k8s.io/Role")
 	f.StringSliceVar(&o.OverrideManagers, "override-manager", nil, "field managers whose changes of applied objects are undone, besides kubectl's")
@@ -164,19 +178,13 @@ func (o *Options) validate() error {
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
-	if o.ConcurrentApply < 0 {
-		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more, or 0 for the default", o.ConcurrentApply)
+	if o.ConcurrentSSA < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
 	if _, err := apply.ParseKinds(o.CustomStage); err != nil {
 		return fmt.Errorf("--custom-apply-stage-kinds: %w", err)
 	}
 	return nil
-}
-
-// apply says how Kustomizations are applied.
-func (o *Options) apply() apply.ClusterOptions {
-	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // decryption is what the controller brings to the decryption of all.

@@ -38,11 +38,12 @@ type Outcome struct {
 	err      error
 	notes    []note
 	metadata map[string]string
+	quiet    bool
 	pending  *meta.Pending // held: the change that waits
 }
 
 // note is an event beside the one for the transition of Ready.
-type note struct{ reason, message string }
+type note struct{ kind, reason, message string }
 
 // Ready says that the object is as declared.
 func Ready(reason, format string, args ...any) Outcome {
@@ -83,7 +84,22 @@ func Failed(err error) Outcome {
 
 // Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
-	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{reason, fmt.Sprintf(format, args...)})
+	return o.note(normal, reason, fmt.Sprintf(format, args...))
+}
+
+// Warn adds an event of the type Warning, for what does not keep the object from being Ready.
+func (o Outcome) Warn(reason, format string, args ...any) Outcome {
+	return o.note(warning, reason, fmt.Sprintf(format, args...))
+}
+
+func (o Outcome) note(kind, reason, message string) Outcome {
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{kind, reason, message})
+	return o
+}
+
+// Quietly says that nothing had to be done: an object that was Ready before, and is still, tells so as a minor event.
+func (o Outcome) Quietly() Outcome {
+	o.quiet = true
 	return o
 }
 

@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,7 +23,7 @@ type Clusters struct {
 	Config *rest.Config // of the cluster that we run for
 	Remote *Remote
 	Edges  *reconcile.Edges
-	Apply  apply.ClusterOptions // how to apply to every cluster
+	Apply  apply.ClusterOptions // but what to do on drift
 
 	mu      sync.Mutex
 	targets map[string]*Target
@@ -38,13 +39,9 @@ type Target struct {
 // For returns the target of the object: the cluster of its kubeConfig, else our own, as the service account that it names,
 // else as the default one, else as whoever the configuration says.
 func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defaultServiceAccount string) (*Target, error) {
-	account := obj.Spec.ServiceAccountName
-	if account == "" {
-		account = defaultServiceAccount
-	}
 	user := ""
-	if account != "" {
-		user = "system:serviceaccount:" + obj.Namespace + ":" + account
+	if account := accountOf(obj, defaultServiceAccount); account != "" {
+		user = userPrefix + obj.Namespace + ":" + account
 	}
 	way := &access{config: c.Config}
 	if obj.Spec.KubeConfig != nil {
@@ -60,6 +57,14 @@ func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defa
 		}
 	}
 	return c.target(obj.UID, way.config, key, user)
+}
+
+// userPrefix is that of the users that service accounts are.
+const userPrefix = "system:serviceaccount:"
+
+// accountOf is the service account that the object applies as, or empty for whoever the configuration says.
+func accountOf(obj *kustomizev1.Kustomization, defaultServiceAccount string) string {
+	return cmp.Or(obj.Spec.ServiceAccountName, defaultServiceAccount)
 }
 
 func (c *Clusters) knows(key string) bool {

@@ -161,7 +161,7 @@ func (k *Kustomization) allowed(obj *kustomizev1.Kustomization, field, namespace
 		return nil
 	}
 	return fault.New(meta.AccessDeniedReason, "%s refers to namespace '%s': cross-namespace references have been blocked", field, namespace).
-		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs", obj.Namespace).Final()
+		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final()
 }
 
 func ptrTo[T any](v T) *T { return &v }

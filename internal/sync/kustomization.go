@@ -4,24 +4,25 @@ package sync
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
@@ -44,6 +45,7 @@ type Kustomization struct {
 	Configs   client.Reader // of ConfigMaps and Secrets, past the cache: they are not kept in memory
 	Artifacts *artifact.Fetcher
 	Clusters  *Clusters
+	Events    reconcile.Events // of a Kustomization that is deleted; all others are those of outcomes
 	Clock     clock.PassiveClock
 	Options   Options
 
@@ -71,11 +73,20 @@ type memory struct {
 	target     *Target      // that it was applied to
 	failure    error        // of that build, told again until what it read changes
 	digest     string       // of what it made
-	applied    bool         // whether what it made was applied to the end
+	applied    bool         // whether what it made was applied to the end, or needs not be
+	standing   string       // the digest of what was applied to the end last, if nothing was tried since
+	contests   string       // who fights with us, as it was told
 	resynced   time.Time    // of the last full dry-run
 	health     healthProgress
 	checks     expressions
+	pending    pendingChange
 	stands     atomic.Pointer[standing] // what was applied to the end, for dependents to look at
+}
+
+// finish notes that there is nothing more to do about what was built.
+func (m *memory) finish() {
+	m.applied = true
+	m.stands.Store(&standing{m.generation, m.trace})
 }
 
 // standing is what a Kustomization was built from when it was applied to the end.
@@ -111,7 +122,12 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 	if waiting != nil {
 		return *waiting
 	}
-	if waiting := k.dependencies(ctx, obj, source); waiting != nil {
+	begun := false
+	if err := pass.Admit(source.Revision); err != nil {
+		if begun = k.begun(pass, source); !begun {
+			return k.held(ctx, pass, source)
+		}
+	} else if waiting := k.dependencies(ctx, obj, source); waiting != nil {
 		return *waiting
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
@@ -119,48 +135,61 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 		return reconcile.Failed(err)
 	}
 	run := &run{Kustomization: k, pass: pass, obj: obj, source: source, target: target, memory: k.remembered(obj)}
-	outcome := run.do(ctx)
-	return outcome.About("revision", source.Revision)
+	if begun && source.Revision != obj.Status.LastAttemptedRevision {
+		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision} // which is applied, and on its way to health
+		run.applied = true
+	}
+	outcome := run.do(ctx).About("revision", run.source.Revision)
+	if origin := run.source.OriginRevision(); origin != "" {
+		outcome = outcome.About("originRevision", origin)
+	}
+	return outcome
+}
+
+// begun tells whether gates that closed let the pass finish what is under way: what was begun of the revision, or else, if the source has
+// moved on, the rollout of what is applied.
+func (k *Kustomization) begun(pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) bool {
+	return pass.UnderWay && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).applied)
 }
 
 // run is one pass of one Kustomization, past its gates.
 type run struct {
 	*Kustomization
-	pass   *reconcile.Pass[*kustomizev1.Kustomization]
-	obj    *kustomizev1.Kustomization
-	source *meta.Artifact
-	target *Target
-	memory *memory
-	notes  []string // what changed in the cluster, a line an object
-	worked bool     // whether anything was built or applied
+	pass    *reconcile.Pass[*kustomizev1.Kustomization]
+	obj     *kustomizev1.Kustomization
+	source  *meta.Artifact
+	target  *Target
+	memory  *memory
+	applied bool                 // whether nothing is left to do but to wait for health
+	notes   []apply.Change       // what changed in the cluster
+	drift   bool                 // what changed was drift, as the declarations are as they were
+	events  []event              // beside that
+	worked  bool                 // whether anything was built or applied
+	written map[apply.Ref]string // the resource versions of what was, by references without a version
+}
 
-	written  map[apply.Ref]string // the resource versions of what was, by references without a version
-	canceled string               // what is no longer waited for
+// event is one beside that of the transition of Ready.
+type event struct {
+	warning         bool
+	reason, message string
 }
 
 func (r *run) do(ctx context.Context) reconcile.Outcome {
 	start := r.Clock.Now()
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
 	r.cancelHealth()
-	in, err := r.inputs(ctx)
-	var built *build.Result
-	if err == nil {
-		built, err = r.build(ctx, in)
-	}
-	if err == nil && built != nil {
-		err = in.hide(r.apply(ctx, built))
-	}
-	if err != nil {
+	if err := r.bring(ctx); err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
+	r.contested()
 	outcome, err := r.checkHealth(ctx)
 	if err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	if outcome == nil {
-		r.obj.Status.LastAppliedRevision = r.source.Revision
+		r.obj.Status.LastAppliedRevision, r.obj.Status.LastAppliedOriginRevision = r.source.Revision, r.source.OriginRevision()
 		r.record(start, nil)
 		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
 		outcome = &o
@@ -168,53 +197,102 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 	return r.summarize(*outcome)
 }
 
+// bring builds and applies, where that is called for.
+func (r *run) bring(ctx context.Context) error {
+	if r.applied {
+		return nil
+	}
+	in, err := r.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	built, err := r.build(ctx, in)
+	if err != nil || built == nil {
+		return err
+	}
+	return r.accountMissing(ctx, in.hide(r.settle(ctx, built)))
+}
+
+// accountMissing says so where an account may do nothing because there is none: the API server does not tell.
+func (r *run) accountMissing(ctx context.Context, err error) error {
+	key := types.NamespacedName{Namespace: r.obj.Namespace, Name: accountOf(r.obj, r.Options.DefaultServiceAccount)}
+	if err == nil || key.Name == "" || r.obj.Spec.KubeConfig != nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) {
+		return err
+	}
+	if !apierrors.IsNotFound(r.Configs.Get(ctx, key, &corev1.ServiceAccount{})) {
+		return err
+	}
+	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
+		Because(err).WithHint("Create it with a RoleBinding to what it is to apply")
+}
+
 // summarize adds what changed to the outcome's events.
 func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
-	if r.canceled != "" {
-		o = o.Note(meta.HealthCheckCanceledReason, "%s", r.canceled)
+	if !r.worked {
+		o = o.Quietly() // of a thousand that follow a commit to one, only that one has something to tell
 	}
-	if len(r.notes) == 0 {
-		return o
+	switch {
+	case len(r.notes) == 0:
+	case r.drift:
+		o = o.Note(meta.DriftCorrectedReason, "corrected drift: %s", summary(r.notes))
+	default:
+		o = o.Note(meta.ProgressingReason, "%s", summary(r.notes))
 	}
-	return o.Note(meta.ProgressingReason, "%s", joinLines(r.notes))
+	for _, e := range r.events {
+		if e.warning {
+			o = o.Warn(e.reason, "%s", e.message)
+		} else {
+			o = o.Note(e.reason, "%s", e.message)
+		}
+	}
+	return o
 }
 
 // due tells whether the live objects call for a look although the declarations did not change.
 func (r *run) due() bool {
 	owner := r.owner()
-	return r.target.Cluster.Moved(owner) ||
-		len(r.target.Cluster.Unwatched(owner)) > 0 ||
-		r.Clock.Since(r.memory.resynced) >= r.Options.Resync
+	return r.obj.DriftMode() != meta.DriftDisabled &&
+		(r.target.Cluster.Moved(owner) || len(r.target.Cluster.Unwatched(owner)) > 0 || r.resync())
 }
 
-// apply makes the target match the objects, then removes what is no longer declared.
-func (r *run) apply(ctx context.Context, built *build.Result) error {
-	full := r.pass.Requested || r.Clock.Since(r.memory.resynced) >= r.Options.Resync
-	previous := inventoryOf(r.obj)
+// resync tells whether it is time to compare everything, also what did not move.
+func (r *run) resync() bool { return r.Clock.Since(r.memory.resynced) >= r.Options.Resync }
+
+// applyRequest says what the cluster is to hold.
+func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
 	ignore, err := spec.Ignored(r.obj)
-	if err != nil {
-		return err
-	}
-	result, err := r.target.Cluster.Apply(ctx, apply.Request{
+	return apply.Request{
 		Owner:    r.owner(),
 		Objects:  built.Objects,
 		Origin:   built.Origin,
-		Previous: previous,
+		Previous: inventoryOf(r.obj),
 		Force:    r.obj.Spec.Force,
-		Resync:   full,
+		Resync:   r.pass.Requested || r.resync(),
 		Ignore:   ignore,
+		Same:     r.drift,
+		Diffs:    maxDiffs,
 		Intend: func(i apply.Inventory) error {
 			setInventory(r.obj, i)
 			return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))
 		},
-	})
+	}, err
+}
+
+// apply makes the target match the objects, then removes what is no longer declared.
+func (r *run) apply(ctx context.Context, built *build.Result) error {
+	req, err := r.applyRequest(ctx, built)
+	if err != nil {
+		return err
+	}
+	r.memory.standing = ""
+	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
-		r.note(result.Changes)
+		r.note(effective(result.Changes))
 	}
 	if err != nil {
 		return err
 	}
-	stale := previous.Without(result.Inventory)
+	stale := req.Previous.Without(result.Inventory)
 	if r.obj.Spec.Prune && len(stale) > 0 {
 		// The pruned stay in the inventory until they are gone, so that a kill in between leaves none behind.
 		pruned, err := r.target.Cluster.Prune(ctx, r.owner(), stale)
@@ -225,14 +303,15 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		}
 	}
 	setInventory(r.obj, result.Inventory)
-	r.memory.applied = true
-	r.memory.stands.Store(&standing{r.memory.generation, r.memory.trace})
-	if full {
+	r.memory.standing = r.memory.digest
+	r.memory.finish()
+	if req.Resync {
 		r.memory.resynced = r.Clock.Now()
 	}
 	return nil
 }
 
+// note takes in what became of objects.
 func (r *run) note(changes []apply.Change) {
 	for _, c := range changes {
 		if c.Version != "" {
@@ -241,10 +320,8 @@ func (r *run) note(changes []apply.Change) {
 			}
 			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c.Version
 		}
-		if c.Action != apply.Unchanged {
-			r.notes = append(r.notes, fmt.Sprintf("%s %s", c.Ref, c.Action))
-		}
 	}
+	r.notes = append(r.notes, changes...)
 }
 
 func (r *run) owner() apply.Owner { return ownerOf(r.obj) }
@@ -262,49 +339,10 @@ func (k *Kustomization) remembered(obj *kustomizev1.Kustomization) *memory {
 	}
 	m := k.memory[obj.UID]
 	if m == nil {
-		m = &memory{}
+		m = &memory{standing: applied(obj)}
 		k.memory[obj.UID] = m
 	}
 	return m
-}
-
-// Finalize collects what the Kustomization made, unless it is suspended or says otherwise.
-func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
-	defer func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.memory, obj.UID)
-	}()
-	inventory := inventoryOf(obj)
-	defer k.Clusters.Forget(obj.UID)
-	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
-	if errors.Is(err, errRemoteGone) {
-		log.FromContext(ctx).Info("left behind in a cluster that can no longer be reached", "reason", err.Error(), "objects", len(inventory))
-		return nil // it would hold up the deletion for ever
-	}
-	if err != nil {
-		return err
-	}
-	defer target.forget(ownerOf(obj))
-	if obj.Spec.Suspend || !collects(obj) || len(inventory) == 0 {
-		return nil
-	}
-	if _, err = target.Cluster.Prune(ctx, ownerOf(obj), inventory); err != nil || obj.Spec.DeletionPolicy != kustomizev1.DeletionPolicyWaitForTermination {
-		return err
-	}
-	return target.Cluster.AwaitGone(ctx, ownerOf(obj), inventory)
-}
-
-// collects tells whether deleting the object deletes what it made.
-func collects(obj *kustomizev1.Kustomization) bool {
-	switch obj.Spec.DeletionPolicy {
-	case kustomizev1.DeletionPolicyDelete, kustomizev1.DeletionPolicyWaitForTermination:
-		return true
-	case kustomizev1.DeletionPolicyOrphan:
-		return false
-	default:
-		return obj.Spec.Prune
-	}
 }
 
 func orOwn(obj *kustomizev1.Kustomization, namespace string) string {
@@ -312,18 +350,4 @@ func orOwn(obj *kustomizev1.Kustomization, namespace string) string {
 		return obj.Namespace
 	}
 	return namespace
-}
-
-// joinLines keeps a long list readable: the first lines, and how many more there are.
-func joinLines(lines []string) string {
-	const most = 20
-	lines = slices.Compact(lines)
-	out := ""
-	for i, l := range lines {
-		if i == most {
-			return out + fmt.Sprintf("and %d more", len(lines)-most)
-		}
-		out += l + "\n"
-	}
-	return out[:max(0, len(out)-1)]
 }

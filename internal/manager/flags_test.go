@@ -1,0 +1,121 @@
+package manager
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/flags.md")
+
+const flagsDoc = "../../docs/flags.md"
+
+// documented are the flags and gates of other implementations of these APIs, for the controllers that run here.
+var (
+	documentedFlags = strings.Fields(`concurrent events-addr health-addr metrics-addr kube-api-qps kube-api-burst log-encoding log-level watch-all-namespaces
+		watch-label-selector watch-configs-label-selector no-cross-namespace-refs default-service-account default-decryption-service-account
+		default-kubeconfig-service-account requeue-dependency interval-jitter-percentage min-retry-delay max-retry-delay enable-leader-election
+		leader-election-lease-duration leader-election-renew-deadline leader-election-retry-period leader-election-release-on-cancel feature-gates
+		token-cache-max-size helm-cache-max-size helm-cache-purge-interval helm-cache-ttl helm-chart-file-max-size helm-chart-max-size
+		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa custom-apply-stage-kinds override-manager http-retry no-remote-bases
+		sops-age-secret sops-vault-configmap insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
+		artifact-retention-ttl artifact-retention-records`)
+	documentedGates = strings.Fields(`CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog MigrateAPIVersion
+		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck`)
+)
+
+func flags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	new(Options).BindFlags(f)
+	return f
+}
+
+func TestDocumentedFlagsAreAccepted(t *testing.T) {
+	f := flags()
+	for _, name := range documentedFlags {
+		if f.Lookup(name) == nil {
+			t.Errorf("--%s is not accepted", name)
+		}
+	}
+	for _, name := range documentedGates {
+		if gates[name] == "" {
+			t.Errorf("the feature gate %s is not accepted", name)
+		}
+	}
+}
+
+// The tables of docs/flags.md are made of the flags themselves: run this test with -update after a change of one.
+func TestTheDocumentationListsEveryFlag(t *testing.T) {
+	var used, unused, onOff strings.Builder
+	fmt.Fprint(&used, "| flag | default | meaning |\n|---|---|---|\n")
+	flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			fmt.Fprintf(&used, "| `--%s` | %s | %s |\n", f.Name, code(f.DefValue), cell(f.Usage))
+		}
+	})
+	fmt.Fprint(&unused, "| flag | why it has no effect |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(accepted)) {
+		fmt.Fprintf(&unused, "| `--%s` | %s |\n", name, cell(accepted[name]))
+	}
+	fmt.Fprint(&onOff, "| gate | meaning |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		fmt.Fprintf(&onOff, "| `%s` | %s |\n", name, cell(gates[name]))
+	}
+	raw, err := os.ReadFile(flagsDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(raw)
+	for name, table := range map[string]string{"flags": used.String(), "accepted": unused.String(), "gates": onOff.String()} {
+		start, end := "<!-- "+name+" -->\n", "<!-- end -->"
+		before, rest, found := strings.Cut(want, start)
+		_, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			t.Fatalf("%s has no table of %s", flagsDoc, name)
+		}
+		want = before + start + "\n" + table + "\n" + end + after
+	}
+	if *update {
+		if err := os.WriteFile(flagsDoc, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want != string(raw) {
+		t.Errorf("%s is not what the flags are: run go test ./internal/manager -run %s -update", flagsDoc, t.Name())
+	}
+}
+
+func code(value string) string {
+	if value == "" || value == "[]" {
+		return ""
+	}
+	return "`" + value + "`"
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+
+func TestFlagsThatCannotBeAreRefused(t *testing.T) {
+	for says, change := range map[string]func(*Options){
+		"--ssh-hostkey-algos names":  func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
+		"--ssh-kex-algos names":      func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
+		"--concurrent-ssa is":        func(o *Options) { o.ConcurrentSSA = -1 },
+		"--custom-apply-stage-kinds": func(o *Options) { o.CustomStage = []string{"deployments"} },
+		"--concurrent is":            func(o *Options) { o.Concurrent = 0 },
+	} {
+		o := Options{Controllers: AllControllers, Concurrent: 1}
+		if err := o.validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, got %v", says, err)
+		}
+	}
+}
