@@ -23,7 +23,11 @@ func summary(changes []apply.Change) string {
 			lines = append(lines, fmt.Sprintf("and %d more", len(changes)-maxLines))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, c.Action))
+		line := fmt.Sprintf("%s %s", c.Ref, c.Action)
+		if c.From != (apply.Owner{}) {
+			line += fmt.Sprintf(", taken over from Kustomization %s: if that declares it still, remove it from one of the two", c.From)
+		}
+		lines = append(lines, line)
 	}
 	return diff.Cut(strings.Join(append(lines, details(changes)...), "\n"), maxWords)
 }
