@@ -52,7 +52,7 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 // apply are the options by which clusters are applied to.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers, Fights: o.Fights}
+	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // gate tells whether a feature gate is set.

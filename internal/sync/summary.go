@@ -19,7 +19,11 @@ const (
 func summary(changes []apply.Change) string {
 	var lines []string
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, c.Action))
+		line := fmt.Sprintf("%s %s", c.Ref, c.Action)
+		if c.From != (apply.Owner{}) {
+			line += fmt.Sprintf(", taken over from Kustomization %s: if that declares it still, remove it from one of the two", c.From)
+		}
+		lines = append(lines, line)
 	}
 	return told(apply.Summarize(changes).String(), lines, changes)
 }
