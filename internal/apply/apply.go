@@ -84,7 +84,7 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 			return err
 		}
 	}
-	for _, stage := range stages(r.items) {
+	for _, stage := range r.options.stages(r.items) {
 		if err := failed(r.each(ctx, stage, r.write)); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
 		if drifted && i.action != Unchanged {
-			r.corrected(r.req.Owner, i, lost(before, live.GetManagedFields(), r.options.FieldManager))
+			r.corrected(r.req.Owner, i, r.managers.lost(before, live.GetManagedFields()))
 		}
 	}
 	i.done = true
@@ -167,11 +167,19 @@ func (r *run) put(ctx context.Context, i *item) (*unstructured.Unstructured, err
 		}
 	}
 	if i.takeOver && !i.recreate {
-		if err := r.takeOver(ctx, i); err != nil {
+		if err := r.setManagedFields(ctx, i, r.taken(i)); err != nil {
 			return nil, r.explain(i, err)
 		}
 	}
 	live, err := r.patch(ctx, i, false)
+	if err == nil && i.takeOver {
+		// What had no managed fields has some from here on: those of whoever set it before.
+		if _, left := r.taken(i)(live); left {
+			if err = r.setManagedFields(ctx, i, r.taken(i)); err == nil {
+				live, err = r.patch(ctx, i, false)
+			}
+		}
+	}
 	if err != nil {
 		return nil, r.explain(i, err)
 	}
@@ -185,7 +193,7 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 		return nil, err
 	}
 	force := true // what is declared holds, whoever else set it
-	options := metav1.PatchOptions{FieldManager: r.options.FieldManager, Force: &force}
+	options := metav1.PatchOptions{FieldManager: r.managers.own, Force: &force}
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

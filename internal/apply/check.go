@@ -86,7 +86,7 @@ func (r *run) awaits(i *item, err error) bool {
 		return false
 	}
 	for _, o := range r.items {
-		if o != i && rank(o.ref.groupKind()) < rank(i.ref.groupKind()) && strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
+		if o != i && r.options.rank(o.ref.groupKind()) < r.options.rank(i.ref.groupKind()) && strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
 			return true
 		}
 	}
@@ -150,10 +150,10 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		return err
 	}
 	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
-		_, i.takeOver = takeOver(wouldBe.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), owner.Group)
+		_, i.takeOver = r.managers.takeOver(wouldBe.GetManagedFields(), i.desired.GetAPIVersion(), owner.Group)
 	}
 	i.from = r.formerOwner(i)
-	now := digest(wouldBe, r.options.FieldManager)
+	now := r.managers.digest(wouldBe)
 	if !i.takeOver && k.known && k.version == i.version && k.digest == now {
 		return r.stands(i, wouldBe)
 	}
@@ -168,7 +168,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	}
 	i.claimedBy(live, owner)
 	switch {
-	case !i.takeOver && digest(live, r.options.FieldManager) == now:
+	case !i.takeOver && r.managers.digest(live) == now:
 		return r.stands(i, wouldBe)
 	case !again && live.GetResourceVersion() != i.version:
 		return r.dryRun(ctx, i, true) // it changed in between
@@ -214,27 +214,35 @@ func (r *run) leave(i *item, live *unstructured.Unstructured) error {
 
 // checkRefused takes in that the server refused the dry-run.
 func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bool) error {
-	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) {
+	versions := ofOldVersion(refusal)
+	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) && !versions {
 		return refusal
 	}
 	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return refusal // it says more
 	}
-	_, foreign := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
-	switch {
-	case leftAlone(live, r.req.Owner):
+	if leftAlone(live, r.req.Owner) {
 		return r.leave(i, live)
-	case foreign && !again && !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge"):
-		if r.preview {
-			return r.previewTakeOver(ctx, i, live)
+	}
+	// Managed fields may be what is refused. Setting them right changes who owns fields, and no field.
+	fields, right := live.GetManagedFields(), r.taken(i)
+	if versions {
+		right = func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
+			return inVersion(live.GetManagedFields(), i.desired.GetAPIVersion())
 		}
-		// What kubectl left in it may be what makes it invalid. Taking over changes who owns fields, and no field.
-		if err := r.takeOver(ctx, i); err != nil {
+		fields, _ = right(live)
+	}
+	if _, wrong := right(live); wrong && !again && (versions || !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge")) {
+		if r.preview {
+			return r.previewRefused(ctx, i, live, fields)
+		}
+		if err := r.setManagedFields(ctx, i, right); err != nil {
 			return err
 		}
 		return r.dryRun(ctx, i, true)
-	case !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled"):
+	}
+	if !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled") {
 		return refusal
 	}
 	// What cannot be created anew must not be deleted.
@@ -255,7 +263,7 @@ func (r *run) trial(ctx context.Context, i *item, namespace string) error {
 	probe := i.desired.DeepCopy()
 	probe.SetNamespace(namespace)
 	_, err := r.client(i.resource, namespace).Create(ctx, probe, metav1.CreateOptions{
-		DryRun: []string{metav1.DryRunAll}, FieldManager: r.options.FieldManager, FieldValidation: metav1.FieldValidationStrict,
+		DryRun: []string{metav1.DryRunAll}, FieldManager: r.managers.own, FieldValidation: metav1.FieldValidationStrict,
 	})
 	if dryRunUnsupported(err) || err == nil || strings.Contains(err.Error(), "already allocated") {
 		return nil
@@ -303,8 +311,15 @@ func (r *run) live(ctx context.Context, i *item) (*unstructured.Unstructured, er
 	return r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
 }
 
-// takeOver makes the fields of overridden managers ours.
-func (r *run) takeOver(ctx context.Context, i *item) error {
+// taken returns the managed fields of an item's object with those of overridden managers made ours.
+func (r *run) taken(i *item) func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
+	return func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
+		return r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
+	}
+}
+
+// setManagedFields writes who owns which fields of an item's object, unless that is right already.
+func (r *run) setManagedFields(ctx context.Context, i *item, right func(*unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool)) error {
 	client := r.client(i.resource, i.ref.Namespace)
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{})
@@ -312,7 +327,7 @@ func (r *run) takeOver(ctx context.Context, i *item) error {
 			return unlessGone(err)
 		}
 		i.claimedBy(live, r.req.Owner)
-		fields, needed := takeOver(live.GetManagedFields(), r.options.FieldManager, i.desired.GetAPIVersion(), r.req.Owner.Group)
+		fields, needed := right(live)
 		if !needed {
 			return nil
 		}
@@ -323,7 +338,7 @@ func (r *run) takeOver(ctx context.Context, i *item) error {
 		if err != nil {
 			return err
 		}
-		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: r.options.FieldManager})
+		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: r.managers.own})
 		return unlessGone(err)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -19,23 +20,29 @@ import (
 // neither conflicts nor leaves fields behind.
 const DefaultFieldManager = "kustomize-controller"
 
-// defaultConcurrency is how many requests run at once within a stage.
-const defaultConcurrency = 8
+// DefaultConcurrency is how many requests of an Apply run at once.
+const DefaultConcurrency = 8
 
 // ClusterOptions of a cluster.
 type ClusterOptions struct {
 	FieldManager string        // DefaultFieldManager when empty
-	Concurrency  int           // requests at once within a stage; 8 when 0
+	Concurrency  int           // requests at once of each Apply; DefaultConcurrency when 0
 	Patience     time.Duration // how long definitions may take to be served and objects to go; 30 s when 0
 	OnDrift      func(Owner)   // called soon after a live object of the owner moved; must not block
 	Fights       FightOptions
-	Clock        clock.PassiveClock // of fights; the real one when nil
+	// CustomStage names kinds that are applied after definitions, namespaces and classes, and before all others.
+	CustomStage []schema.GroupKind
+	// OverrideManagers are field managers whose fields become ours, as those of kubectl do: what they set and nobody
+	// declares goes.
+	OverrideManagers []string
+	Clock            clock.PassiveClock // of fights; the real one when nil
 }
 
 // Cluster is one cluster under one identity. All owners that apply to it share its watches. It is safe for concurrent
 // use, one call at a time for each owner.
 type Cluster struct {
 	options   ClusterOptions
+	managers  managers
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterface
@@ -55,7 +62,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		o.FieldManager = DefaultFieldManager
 	}
 	if o.Concurrency <= 0 {
-		o.Concurrency = defaultConcurrency
+		o.Concurrency = DefaultConcurrency
 	}
 	if o.Patience <= 0 {
 		o.Patience = defaultPatience
@@ -82,7 +89,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{
-		options: o, dynamic: d, metadata: m, discovery: disco,
+		options: o, managers: managers{o.FieldManager, o.OverrideManagers}, dynamic: d, metadata: m, discovery: disco,
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
 		edges:   newNotifier(o.OnDrift),
 		states:  map[Owner]map[Ref]*applied{},

@@ -188,6 +188,11 @@ func notServed(err error) bool {
 	return kindGone(err) || err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
+// ofOldVersion tells whether the server may have read an apply in an older version of the kind, which managed fields name.
+func ofOldVersion(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "request to convert CR") || strings.Contains(err.Error(), "field not declared in schema"))
+}
+
 // kindGone tells whether the server found the kind, not the object, missing.
 func kindGone(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")

@@ -31,18 +31,18 @@ type mark struct {
 	steering   uint64 // the annotations that tell us how to treat it
 }
 
-func markOf(o metav1.Object, manager, group string) mark {
-	m := mark{
+func (m managers) markOf(o metav1.Object, group string) mark {
+	now := mark{
 		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(), deleting: o.GetDeletionTimestamp() != nil,
 		owner: ownerOf(o.GetLabels(), group),
 	}
-	m.ours, m.others = hashFields(o.GetManagedFields(), manager)
+	now.ours, now.others = m.hashFields(o.GetManagedFields())
 	for k, v := range o.GetAnnotations() {
 		if strings.HasPrefix(k, group+"/") {
-			m.steering ^= maphash.String(seed, k+"="+v) // in any order
+			now.steering ^= maphash.String(seed, k+"="+v) // in any order
 		}
 	}
-	return m
+	return now
 }
 
 // moved tells whether the object, marked anew, is no longer as it was when it was marked. What is older than the mark,
@@ -70,13 +70,13 @@ func after(a, b string) bool {
 }
 
 // hashFields tells apart what managers own: ours, with what we would take over, and all others.
-func hashFields(fields []metav1.ManagedFieldsEntry, manager string) (ours, others uint64) {
+func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others uint64) {
 	var own, rest maphash.Hash
 	own.SetSeed(seed)
 	rest.SetSeed(seed)
 	for _, e := range fields {
 		h := &rest
-		if isOurs(e, manager) || overridden(e, manager) {
+		if m.isOurs(e) || m.overrides(e) {
 			h = &own
 			writeFields(h, e.FieldsV1)
 		}
@@ -106,12 +106,8 @@ func writeFields(h *maphash.Hash, f *metav1.FieldsV1) {
 	_, _ = h.Write(raw) // never fails
 }
 
-func isOurs(e metav1.ManagedFieldsEntry, manager string) bool {
-	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
-}
-
 // digest is what an object holds, less what is observed, not declared.
-func digest(o *unstructured.Unstructured, manager string) uint64 {
+func (m managers) digest(o *unstructured.Unstructured) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	b, err := json.Marshal(declared(o))
@@ -119,7 +115,7 @@ func digest(o *unstructured.Unstructured, manager string) uint64 {
 		return 0
 	}
 	_, _ = h.Write(b) // never fails
-	ours, _ := hashFields(o.GetManagedFields(), manager)
+	ours, _ := m.hashFields(o.GetManagedFields())
 	return h.Sum64() ^ ours
 }
 

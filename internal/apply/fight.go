@@ -74,14 +74,13 @@ func (r *run) contested(ctx context.Context, i *item) (fields []metav1.ManagedFi
 
 // lost lists the fields that are ours again, each with who had it before: nobody if it was removed, as the server notes no
 // name then. Where no field was lost, values were changed in our own name. An object without fields was deleted.
-func lost(before, after []metav1.ManagedFieldsEntry, manager string) []rival {
+func (m managers) lost(before, after []metav1.ManagedFieldsEntry) []rival {
 	if len(before) == 0 {
 		return []rival{{}}
 	}
-	ours := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) }
-	others := slices.DeleteFunc(slices.Clone(before), ours)
+	others := slices.DeleteFunc(slices.Clone(before), m.isOurs)
 	var found []rival
-	for p := range fieldsOf(after, ours).Difference(fieldsOf(before, ours)).Leaves().All() {
+	for p := range fieldsOf(after, m.isOurs).Difference(fieldsOf(before, m.isOurs)).Leaves().All() {
 		if len(found) == maxRivals {
 			break
 		}
@@ -94,7 +93,7 @@ func lost(before, after []metav1.ManagedFieldsEntry, manager string) []rival {
 		found = append(found, r)
 	}
 	if len(found) == 0 {
-		found = append(found, rival{manager: manager})
+		found = append(found, rival{manager: m.own})
 	}
 	return found
 }

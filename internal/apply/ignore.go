@@ -56,7 +56,7 @@ func (r *run) leaveIgnored(ctx context.Context, i *item) error {
 		return err
 	}
 	i.desired = i.whole.DeepCopy()
-	ours := ownedFields(live.GetManagedFields(), r.options.FieldManager)
+	ours := r.managers.ownedFields(live.GetManagedFields())
 	for _, path := range paths {
 		leave(i.desired.Object, live.Object, path, ours[fieldKey(path)])
 	}
@@ -119,9 +119,9 @@ func fieldKey(path []string) string {
 }
 
 // ownedFields are the fields that our manager owns or takes over, as named by [fieldKey], with all that they stand in.
-func ownedFields(entries []metav1.ManagedFieldsEntry, manager string) map[string]bool {
+func (m managers) ownedFields(entries []metav1.ManagedFieldsEntry) map[string]bool {
 	owned := map[string]bool{}
-	counts := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) || overridden(e, manager) }
+	counts := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) || m.overrides(e) }
 	for p := range fieldsOf(entries, counts).All() {
 		var parts []string
 		for _, element := range p {

@@ -26,14 +26,21 @@ var order = [][]string{
 	{"Service", "Endpoints", "EndpointSlice", "NetworkPolicy", "PodDisruptionBudget"},
 }
 
-// middle is the rank of what order does not name: workloads, and whatever builds on definitions.
-const middle = 100
+const (
+	between = 10           // ranks from a line of order to the next
+	custom  = between / 2  // between the first line and the second
+	middle  = 10 * between // what order does not name: workloads, and whatever builds on definitions
+)
 
-func rank(gk schema.GroupKind) int {
+// rank is when objects of a kind are applied: a stage for all of a rank. Kinds of CustomStage come right after the first.
+func (o ClusterOptions) rank(gk schema.GroupKind) int {
 	for n, kinds := range order {
+		if n == 1 && slices.Contains(o.CustomStage, gk) {
+			return custom
+		}
 		// Only groups of Kubernetes itself, and of its projects, mean by these names what is meant here.
 		if slices.Contains(kinds, gk.Kind) && (!strings.Contains(gk.Group, ".") || strings.HasSuffix(gk.Group, ".k8s.io") || gk.Group == "cluster.x-k8s.io") {
-			return n
+			return n * between
 		}
 	}
 	switch {
@@ -46,10 +53,10 @@ func rank(gk schema.GroupKind) int {
 }
 
 // stages parts the items by rank. They are sorted already.
-func stages(items []*item) [][]*item {
+func (o ClusterOptions) stages(items []*item) [][]*item {
 	var out [][]*item
 	for n, i := range items {
-		if n == 0 || rank(items[n-1].ref.groupKind()) != rank(i.ref.groupKind()) {
+		if n == 0 || o.rank(items[n-1].ref.groupKind()) != o.rank(i.ref.groupKind()) {
 			out = append(out, nil)
 		}
 		out[len(out)-1] = append(out[len(out)-1], i)
@@ -57,8 +64,24 @@ func stages(items []*item) [][]*item {
 	return out
 }
 
-func byRank(a, b *item) int {
-	return cmp.Or(cmp.Compare(rank(a.ref.groupKind()), rank(b.ref.groupKind())), a.ref.compare(b.ref))
+func (o ClusterOptions) byRank(a, b *item) int {
+	return cmp.Or(cmp.Compare(o.rank(a.ref.groupKind()), o.rank(b.ref.groupKind())), a.ref.compare(b.ref))
+}
+
+// ParseKinds reads kinds written as <group>/<Kind>, or <Kind> of the core group.
+func ParseKinds(texts []string) ([]schema.GroupKind, error) {
+	var kinds []schema.GroupKind
+	for _, text := range texts {
+		group, kind, found := strings.Cut(text, "/")
+		if !found {
+			group, kind = "", text
+		}
+		if kind == "" || strings.Contains(kind, "/") || strings.ToUpper(kind[:1]) != kind[:1] {
+			return nil, fmt.Errorf("%q is not a kind: write <group>/<Kind>, such as rbac.authorization.k8s.io/Role, or Secret", text)
+		}
+		kinds = append(kinds, schema.GroupKind{Group: group, Kind: kind})
+	}
+	return kinds, nil
 }
 
 // plan finds out what each object is to the cluster, in the order of applying. Kinds that a definition among the objects
@@ -106,7 +129,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 		i.deferred, i.declared = undefined, o
 		items = append(items, i)
 	}
-	slices.SortFunc(items, byRank)
+	slices.SortFunc(items, c.options.byRank)
 	return items, refused(problems)
 }
 

@@ -32,7 +32,7 @@ func (c *Cluster) Diff(ctx context.Context, req Request) ([]Planned, error) {
 			i.action = Created
 		}
 	}
-	stale, unread := staleItems(req.Previous.Without(desired))
+	stale, unread := c.options.staleItems(req.Previous.Without(desired))
 	problems = append(append(problems, unread...), r.each(ctx, stale, func(ctx context.Context, i *item) error {
 		_, err := r.stale(ctx, i)
 		return err
@@ -51,7 +51,7 @@ func (r *run) tell(i *item, live, wouldBe *unstructured.Unstructured) {
 	}
 	if i.takeOver {
 		wouldBe = wouldBe.DeepCopy()
-		dropForsaken(wouldBe, r.options.FieldManager, r.req.Owner.Group)
+		r.managers.dropForsaken(wouldBe, r.req.Owner.Group)
 	}
 	i.diff = diff.Text(live, wouldBe)
 }
@@ -78,15 +78,16 @@ func (r *run) estimate(ctx context.Context, i *item) error {
 	return i.found(Configured)
 }
 
-// previewTakeOver tells what an item comes to whose dry-run is refused for what kubectl left in it, as that is taken over
-// before it is applied.
-func (r *run) previewTakeOver(ctx context.Context, i *item, live *unstructured.Unstructured) error {
+// previewRefused tells what an item comes to whose dry-run is refused for the managed fields of its object, which are set
+// right before it is applied. What kubectl left in it is taken over then.
+func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Unstructured, fields []metav1.ManagedFieldsEntry) error {
 	if err := r.trial(ctx, i, i.ref.Namespace); err != nil {
 		return err
 	}
 	i.claimedBy(live, r.req.Owner)
 	rest := live.DeepCopy()
-	dropForsaken(rest, r.options.FieldManager, r.req.Owner.Group)
+	rest.SetManagedFields(fields)
+	r.managers.dropForsaken(rest, r.req.Owner.Group)
 	i.diff = diff.Text(live, diff.Overlay(rest, i.desired))
 	return i.found(Configured)
 }

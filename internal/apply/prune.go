@@ -18,12 +18,12 @@ import (
 // they own goes in the background. What is gone already is no error, and no change. What another owner took over is left,
 // and so is what says that it is not to be pruned, which the changes list as skipped.
 func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Change, error) {
-	items, problems := staleItems(stale)
+	items, problems := c.options.staleItems(stale)
 	for _, i := range items {
 		c.dropRef(owner, i.ref) // its end is no drift
 	}
 	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
-	for _, stage := range stages(items) {
+	for _, stage := range c.options.stages(items) {
 		if found := r.each(ctx, stage, r.prune); slices.ContainsFunc(found, func(err error) bool { return err != nil }) {
 			problems = append(problems, found...)
 			break // what others build on stays until they are gone
@@ -36,7 +36,7 @@ func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Ch
 }
 
 // staleItems returns items in the order of deleting them, and what of the inventory cannot be read.
-func staleItems(stale Inventory) (items []*item, problems []error) {
+func (o ClusterOptions) staleItems(stale Inventory) (items []*item, problems []error) {
 	for _, e := range stale {
 		if ref, err := e.Ref(); err != nil {
 			problems = append(problems, err)
@@ -44,7 +44,7 @@ func staleItems(stale Inventory) (items []*item, problems []error) {
 			items = append(items, &item{ref: ref})
 		}
 	}
-	slices.SortFunc(items, func(a, b *item) int { return byRank(b, a) })
+	slices.SortFunc(items, func(a, b *item) int { return o.byRank(b, a) })
 	return items, problems
 }
 

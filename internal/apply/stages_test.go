@@ -120,27 +120,52 @@ metadata: {name: %s-new}
 
 func TestKindsAreInOrder(t *testing.T) {
 	t.Parallel()
-	var items []*item
-	for _, k := range []string{
-		"admissionregistration.k8s.io/ValidatingWebhookConfiguration", "apps/Deployment", "example.com/Secret", "/Service", "/Secret", "rbac.authorization.k8s.io/RoleBinding",
-		"rbac.authorization.k8s.io/Role", "/ServiceAccount", "/Namespace", "apiextensions.k8s.io/CustomResourceDefinition", "example.com/Gadget",
+	kinds := []string{
+		"admissionregistration.k8s.io/ValidatingWebhookConfiguration", "apps/Deployment", "example.com/Secret", "Service", "Secret", "rbac.authorization.k8s.io/RoleBinding",
+		"rbac.authorization.k8s.io/Role", "ServiceAccount", "Namespace", "storage.k8s.io/StorageClass", "apiextensions.k8s.io/CustomResourceDefinition", "example.com/Gadget",
+	}
+	for name, c := range map[string]struct{ custom, want []string }{
+		"by default": {nil, []string{
+			"Namespace CustomResourceDefinition StorageClass", "Secret ServiceAccount Role", "RoleBinding", "Service", "Deployment Gadget Secret", "ValidatingWebhookConfiguration",
+		}},
+		"with a custom stage": {[]string{"example.com/Gadget", "Service"}, []string{
+			"Namespace CustomResourceDefinition StorageClass", "Service Gadget", "Secret ServiceAccount Role", "RoleBinding", "Deployment Secret", "ValidatingWebhookConfiguration",
+		}},
+		"with one that names definitions": {[]string{"apiextensions.k8s.io/CustomResourceDefinition"}, []string{
+			"Namespace CustomResourceDefinition StorageClass", "Secret ServiceAccount Role", "RoleBinding", "Service", "Deployment Gadget Secret", "ValidatingWebhookConfiguration",
+		}},
 	} {
-		g, kind, _ := strings.Cut(k, "/")
-		items = append(items, &item{ref: Ref{Group: g, Kind: kind, Name: "x"}})
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, err := ParseKinds(kinds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var options ClusterOptions
+			if options.CustomStage, err = ParseKinds(c.custom); err != nil {
+				t.Fatal(err)
+			}
+			var items []*item
+			for _, gk := range all {
+				items = append(items, &item{ref: Ref{Group: gk.Group, Kind: gk.Kind, Name: "x"}})
+			}
+			slices.SortFunc(items, options.byRank)
+			var got []string
+			for _, stage := range options.stages(items) {
+				var kinds []string
+				for _, i := range stage {
+					kinds = append(kinds, i.ref.Kind)
+				}
+				got = append(got, strings.Join(kinds, " "))
+			}
+			same(t, "stages", got, c.want)
+		})
 	}
-	slices.SortFunc(items, byRank)
-	var got []string
-	for _, stage := range stages(items) {
-		var kinds []string
-		for _, i := range stage {
-			kinds = append(kinds, i.ref.Kind)
+	for _, text := range []string{"", "apps/", "apps/v1/Deployment", "deployments"} {
+		if _, err := ParseKinds([]string{text}); err == nil || !strings.Contains(err.Error(), "<group>/<Kind>") {
+			t.Errorf("%q is read as a kind: %v", text, err)
 		}
-		got = append(got, strings.Join(kinds, " "))
 	}
-	same(t, "stages", got, []string{
-		"Namespace CustomResourceDefinition", "Secret ServiceAccount Role", "RoleBinding", "Service",
-		"Deployment Gadget Secret", "ValidatingWebhookConfiguration",
-	})
 }
 
 func TestWhatIsOnItsWayOut(t *testing.T) {

@@ -95,7 +95,7 @@ func (c *Cluster) fail(owner Owner, i *item) {
 func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured, action Action) {
 	next := &applied{
 		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: action,
-		digest: digest(live, c.options.FieldManager), at: markOf(live, c.options.FieldManager, owner.Group),
+		digest: c.managers.digest(live), at: c.managers.markOf(live, owner.Group),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,28 +11,38 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// overridden tells whether fields set by this manager are taken over, so that what a person did with kubectl, or what was
+// managers tells apart by their names who set fields of objects.
+type managers struct {
+	own        string
+	overridden []string // whose fields we take over besides those that everybody does
+}
+
+func (m managers) isOurs(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+}
+
+// overrides tells whether fields set by this manager are taken over, so that what a person did with kubectl, or what was
 // applied before there was server-side apply, does not stay behind for good.
-func overridden(e metav1.ManagedFieldsEntry, manager string) bool {
+func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 	if e.Subresource != "" {
 		return false
 	}
-	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") ||
-		e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate
+	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") || slices.Contains(m.overridden, e.Manager) ||
+		e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationUpdate
 }
 
 // takeOver returns the managed fields with those of overridden managers made ours, so that the next apply removes what is
 // not declared. It reports false if there is nothing to take. Annotations that tell us how to treat the object, and the
 // request for a restart, stay with whoever set them.
-func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
+func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
 	taken := fieldpath.NewSet()
 	var out []metav1.ManagedFieldsEntry
 	mine := -1
 	for _, e := range fields {
-		if isOurs(e, manager) && e.APIVersion == apiVersion {
+		if m.isOurs(e) && e.APIVersion == apiVersion {
 			mine = len(out)
 		}
-		if !overridden(e, manager) || e.APIVersion != apiVersion || e.FieldsV1 == nil {
+		if !m.overrides(e) || e.APIVersion != apiVersion || e.FieldsV1 == nil {
 			out = append(out, e)
 			continue
 		}
@@ -68,8 +78,30 @@ func takeOver(fields []metav1.ManagedFieldsEntry, manager, apiVersion, group str
 		out[mine] = withFields(out[mine], set.Union(taken))
 		return out, true
 	}
-	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1"}
+	entry := metav1.ManagedFieldsEntry{Manager: m.own, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1"}
 	return append(out, withFields(entry, taken)), true
+}
+
+// inVersion returns the managed fields with all of them said to be of a version, and false if they are already. The API
+// server reads an apply in the oldest version that they name, and refuses it once that version is not served any more, or
+// has not got a field that is declared (https://github.com/fluxcd/flux2/issues/5715).
+func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, bool) {
+	var out []metav1.ManagedFieldsEntry
+	changed := false
+	for _, e := range fields {
+		changed = changed || e.APIVersion != apiVersion
+		e.APIVersion = apiVersion
+		twin := slices.IndexFunc(out, func(o metav1.ManagedFieldsEntry) bool {
+			return o.Manager == e.Manager && o.Operation == e.Operation && o.Subresource == e.Subresource
+		})
+		if twin < 0 {
+			out = append(out, e)
+			continue
+		}
+		everything := func(metav1.ManagedFieldsEntry) bool { return true }
+		out[twin] = withFields(out[twin], fieldsOf([]metav1.ManagedFieldsEntry{out[twin], e}, everything))
+	}
+	return out, changed
 }
 
 // onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
@@ -108,10 +140,10 @@ func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedF
 
 // dropForsaken takes out of an object the fields that nobody holds once those of overridden managers are ours, and an apply
 // does not name them. The object carries the managed fields that an apply leaves.
-func dropForsaken(o *unstructured.Unstructured, manager, group string) {
+func (m managers) dropForsaken(o *unstructured.Unstructured, group string) {
 	before := o.GetManagedFields()
-	after, _ := takeOver(before, manager, o.GetAPIVersion(), group)
-	ours := func(e metav1.ManagedFieldsEntry) bool { return isOurs(e, manager) && e.APIVersion == o.GetAPIVersion() }
+	after, _ := m.takeOver(before, o.GetAPIVersion(), group)
+	ours := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) && e.APIVersion == o.GetAPIVersion() }
 	others := func(e metav1.ManagedFieldsEntry) bool { return !ours(e) }
 	held := fieldsOf(before, ours).Union(fieldsOf(after, others))
 	for p := range fieldsOf(after, ours).All() {

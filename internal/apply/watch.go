@@ -237,7 +237,7 @@ func (w *driftWatch) note(obj any, gone bool) error {
 		return nil
 	}
 	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
-	now := markOf(m, w.cluster.options.FieldManager, w.key.group)
+	now := w.cluster.managers.markOf(m, w.key.group)
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	w.newest = m.ResourceVersion
@@ -264,7 +264,7 @@ func (w *driftWatch) Replace(list []any, version string) error {
 	seen := make(map[types.NamespacedName]mark, len(list))
 	for _, obj := range list {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			seen[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = markOf(m, w.cluster.options.FieldManager, w.key.group)
+			seen[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = w.cluster.managers.markOf(m, w.key.group)
 		}
 	}
 	w.cluster.mu.Lock()

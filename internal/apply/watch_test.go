@@ -65,7 +65,7 @@ func TestTheWatchIsJudgedByVersions(t *testing.T) {
 				}
 				w := &driftWatch{cluster: c1, key: watchKey{group: group}, seen: map[types.NamespacedName]mark{}, applied: map[types.NamespacedName][]*applied{}}
 				owner := Owner{group, "ns", "app"}
-				a := &applied{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"}, at: markOf(saw("10", "u", "a", "x"), DefaultFieldManager, group)}
+				a := &applied{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"}, at: managers{own: DefaultFieldManager}.markOf(saw("10", "u", "a", "x"), group)}
 				if first == "watch" {
 					c.watch(w)
 				}
@@ -116,7 +116,7 @@ func TestTakeOver(t *testing.T) {
 		"a set that cannot be read": {[]metav1.ManagedFieldsEntry{ours, entry("kubectl-edit", `{"f:data`, update, "")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, needed := takeOver(c.fields, DefaultFieldManager, "v1", group)
+			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1", group)
 			if needed != (c.want != nil) {
 				t.Fatalf("needed is %v", needed)
 			}

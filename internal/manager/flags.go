@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/ssh"
-
-	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
 const strictGate = "StrictPostBuildSubstitutions"
@@ -25,7 +23,7 @@ var gates = map[string]string{
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
-	"MigrateAPIVersion":              "no effect: entries of managed fields in versions that are no longer served are always migrated",
+	"MigrateAPIVersion":              "no effect: managed fields in versions that are no longer served are always migrated",
 	"CacheSecretsAndConfigMaps":      "no effect: the contents of Secrets and ConfigMaps are never kept in memory",
 }
 
@@ -47,11 +45,6 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 			panic(err) // the flag was registered one line above
 		}
 	}
-}
-
-// apply are the options by which clusters are applied to.
-func (o *Options) apply() apply.ClusterOptions {
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA}
 }
 
 // gate tells whether a feature gate is set.

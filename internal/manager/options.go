@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -66,9 +67,11 @@ type Options struct {
 	KubeConfigTLS       bool
 	KubeConfigAccount   string
 	StrictSubstitutions bool
+	ConcurrentApply     int
+	CustomStage         []string
+	OverrideManagers    []string
 	FeatureGates        map[string]string
 	TokenCacheSize      int
-	ConcurrentSSA       int
 	SSHHostKeys         []string
 	SSHKeyExchanges     []string
 
@@ -102,7 +105,6 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
-	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", 8, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
@@ -121,6 +123,10 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
+	f.IntVar(&o.ConcurrentApply, "concurrent-ssa", apply.DefaultConcurrency, "objects that a Kustomization applies at once")
+	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
+		"kinds, as <group>/<Kind>, that are applied after definitions, namespaces and classes, and before all others, such as rbac.authorization.k8s.io/Role")
+	f.StringSliceVar(&o.OverrideManagers, "override-manager", nil, "field managers whose changes of applied objects are undone, besides kubectl's")
 	f.StringToStringVar(&o.FeatureGates, "feature-gates", nil, "name=true|false, separated by commas; docs/flags.md lists them")
 	f.IntVar(&o.TokenCacheSize, "token-cache-max-size", 10_000, "credentials of workload identity that are kept, of each kind; 0 keeps none")
 	f.StringSliceVar(&o.SSHHostKeys, "ssh-hostkey-algos", nil, "algorithms of host keys that SSH may use, the preferred ones first (default: all that are sound)")
@@ -158,10 +164,19 @@ func (o *Options) validate() error {
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
-	if o.ConcurrentSSA < 0 {
-		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
+	if o.ConcurrentApply < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more, or 0 for the default", o.ConcurrentApply)
+	}
+	if _, err := apply.ParseKinds(o.CustomStage); err != nil {
+		return fmt.Errorf("--custom-apply-stage-kinds: %w", err)
 	}
 	return nil
+}
+
+// apply says how Kustomizations are applied.
+func (o *Options) apply() apply.ClusterOptions {
+	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
+	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // decryption is what the controller brings to the decryption of all.
