@@ -58,6 +58,18 @@ type Artifact struct {
 	Checksum string `json:"checksum,omitempty"`
 }
 
+// OriginRevisionKey is the annotation of OCI artifacts that names the revision which their content was made of
+// (https://specs.opencontainers.org/image-spec/annotations/).
+const OriginRevisionKey = "org.opencontainers.image.revision"
+
+// OriginRevision is the revision that the content of an OCI artifact was made of, such as a commit; empty if it is not known.
+func (a *Artifact) OriginRevision() string {
+	if a == nil {
+		return ""
+	}
+	return a.Metadata[OriginRevisionKey]
+}
+
 // HasRevision tells whether the artifact is of the given revision; a nil artifact is of none.
 func (a *Artifact) HasRevision(revision string) bool {
 	return a != nil && a.Revision == revision

@@ -2,6 +2,7 @@ package meta
 
 // Condition types shared by several kinds, beside the kernel's own (Ready, Reconciling, Stalled).
 const (
+	DriftedCondition = "Drifted" // True while live objects are not as they were applied
 	HealthyCondition = "Healthy"
 
 	// ApprovedCondition of a sync is False while a gate is closed to it, and not there when no gate stands over it.
@@ -17,6 +18,10 @@ const (
 	AuthenticationFailedReason    = "AuthenticationFailed"
 	BuildFailedReason             = "BuildFailed"
 	DependencyNotReadyReason      = "DependencyNotReady"
+	DriftContestedReason          = "DriftContested" // another manager changes back what is corrected
+	DriftCorrectedReason          = "DriftCorrected"
+	DriftDetectedReason           = "DriftDetected"
+	DriftResolvedReason           = "DriftResolved"
 	FailedReason                  = "Failed"
 	GateClosedReason              = "GateClosed"
 	GateNotFoundReason            = "GateNotFound"

@@ -23,6 +23,7 @@ type Request struct {
 	Force    bool      // re-create objects when an immutable field changes
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
+	Same     bool      // the objects are declared as they were when they were applied last, maybe by a process before this one
 	Diffs    int       // how many changes of what is declared are told with their diff, at the cost of a request each; those of what moved always are
 
 	// Origin tells which file an object comes from, for errors to name. May be nil.
@@ -72,6 +73,7 @@ type run struct {
 
 	lives   map[Ref]*unstructured.Unstructured // listed before the dry-run, where that saves requests
 	preview bool                               // nothing is written, neither to the cluster nor to what is known of it
+	learn   bool                               // what a preview finds as declared is known to be so
 	told    atomic.Int64                       // how many changes are told with their diff
 }
 

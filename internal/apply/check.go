@@ -180,7 +180,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 
 // stands notes that an item stands as declared.
 func (r *run) stands(i *item, live *unstructured.Unstructured) error {
-	if !r.preview {
+	if !r.preview || r.learn {
 		r.commit(r.req.Owner, i, live, Unchanged)
 	}
 	return i.found(Unchanged)
@@ -206,7 +206,7 @@ func (r *run) present(ctx context.Context, i *item) (bool, error) {
 
 // leave notes that a live object is not to be touched. If it was ours, the watch tells when that may have changed.
 func (r *run) leave(i *item, live *unstructured.Unstructured) error {
-	if !r.preview && r.req.Owner.owns(live.GetLabels()) {
+	if (!r.preview || r.learn) && r.req.Owner.owns(live.GetLabels()) {
 		r.commit(r.req.Owner, i, live, Skipped)
 	}
 	return i.found(Skipped)

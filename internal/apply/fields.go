@@ -63,6 +63,15 @@ func (m mark) moved(now mark) bool {
 	}
 }
 
+// differs tells whether an object that moved changed again, in what is declared as far as can be told. It is not there when
+// its mark is empty.
+func (m mark) differs(now mark) bool {
+	if m.uid != now.uid || m.version == now.version {
+		return m.uid != now.uid
+	}
+	return now.ours != m.ours || now.owner != m.owner || now.steering != m.steering || now.generation != m.generation || now.generation == 0
+}
+
 // after tells whether resource version a is newer than b. Versions that are not numbers are in no order.
 func after(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)

@@ -15,13 +15,14 @@ import (
 type Ignored struct {
 	Matches func(*unstructured.Unstructured) bool
 	Paths   []string // JSON pointers (RFC 6901); a list's element is named by its index
+	Drift   bool     // only as long as the object is declared as it was: a new declaration is applied whole
 }
 
-// ignoredPaths returns the fields of an object that are left to others.
-func ignoredPaths(rules []Ignored, o *unstructured.Unstructured) [][]string {
+// ignoredPaths returns the fields of an object that are left to others; anew tells that its declaration is not as it was.
+func ignoredPaths(rules []Ignored, o *unstructured.Unstructured, anew bool) [][]string {
 	var paths [][]string
 	for _, rule := range rules {
-		if !rule.Matches(o) {
+		if rule.Drift && anew || !rule.Matches(o) {
 			continue
 		}
 		for _, p := range rule.Paths {
@@ -43,7 +44,8 @@ func pointer(p string) []string {
 // leaveIgnored makes the item say of ignored fields what keeps them as they are in the cluster. A field that is still ours
 // alone gets its live value, as leaving it out would remove it; one that somebody else set is left out, so that it is theirs.
 func (r *run) leaveIgnored(ctx context.Context, i *item) error {
-	paths := ignoredPaths(r.req.Ignore, i.whole)
+	k := r.known(r.req.Owner, i)
+	paths := ignoredPaths(r.req.Ignore, i.whole, !k.same && (k.known || !r.req.Same))
 	if len(paths) == 0 {
 		return nil
 	}

@@ -16,6 +16,11 @@ import (
 // namespace or definition, is compared with what is declared. Errors are those of Apply; with one, Diff returns the changes
 // of the objects that were not refused. Intend and Diffs of the request are of no meaning.
 func (c *Cluster) Diff(ctx context.Context, req Request) ([]Planned, error) {
+	return c.preview(ctx, req, false)
+}
+
+// preview does the dry-runs of Diff, and of Look, which learns from them.
+func (c *Cluster) preview(ctx context.Context, req Request, learn bool) ([]Planned, error) {
 	items, err := c.plan(req)
 	if err != nil {
 		return nil, err
@@ -24,10 +29,13 @@ func (c *Cluster) Diff(ctx context.Context, req Request) ([]Planned, error) {
 	for _, i := range items {
 		desired = append(desired, i.ref.Entry())
 	}
-	r := &run{Cluster: c, req: req, items: items, preview: true}
+	r := &run{Cluster: c, req: req, items: items, preview: true, learn: learn}
 	problems := []error{r.check(ctx)}
 	for _, i := range items {
 		i.done = i.checked
+		if learn && i.checked && (i.action == Created || i.action == Configured) {
+			c.follow(req.Owner, i)
+		}
 		if i.recreate {
 			i.action = Created
 		}

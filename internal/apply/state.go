@@ -22,6 +22,8 @@ type applied struct {
 	busy     bool   // it is being written: what the watch says is judged afterwards
 	unknown  bool   // a write failed: what stands there is anyone's guess
 	moved    bool
+	looked   bool // what became of it was told, and is not to be put right: only what comes next counts
+	seen     mark // what the watch said of it last
 }
 
 func (a *applied) name() types.NamespacedName {
@@ -150,12 +152,12 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 }
 
 // Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not count before it is
-// corrected again.
+// corrected again, and one that was looked at before it changes again.
 func (c *Cluster) Moved(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.states[owner] {
-		if a.moved && c.held(owner, a.ref, a.hash) == 0 {
+		if a.moved && !a.looked && c.held(owner, a.ref, a.hash) == 0 {
 			return true
 		}
 	}

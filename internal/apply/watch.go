@@ -196,10 +196,15 @@ func (c *Cluster) divided(w *driftWatch) bool {
 
 // judge compares an object with what the watch last saw. The caller holds the lock.
 func (w *driftWatch) judge(a *applied) {
-	if a.busy || a.moved {
+	now, seen := w.seen[a.name()]
+	if a.busy || a.moved && !(a.looked && a.seen.differs(now)) {
 		return
 	}
-	now, seen := w.seen[a.name()]
+	a.seen = now
+	if a.moved {
+		w.tell(a)
+		return
+	}
 	switch {
 	case !seen && w.synced && !after(a.at.version, w.newest):
 		w.tell(a) // the watch is past it, and there is none
@@ -213,7 +218,7 @@ func (w *driftWatch) judge(a *applied) {
 // tell notes that an object moved, and wakes its owner, unless another owner took it: two who fight over an object do so
 // at their intervals.
 func (w *driftWatch) tell(a *applied) {
-	a.moved = true
+	a.moved, a.looked = true, false
 	if now, ok := w.seen[a.name()]; ok && now.owner != a.owner && w.cluster.states[now.owner] != nil {
 		return
 	}

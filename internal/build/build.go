@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -94,6 +95,9 @@ func (f *filesystem) build(req Request) (*Result, error) {
 	if err != nil {
 		return result, err
 	}
+	if err := f.validateMetadata(result.Objects); err != nil {
+		return result, err
+	}
 	for _, o := range result.Objects {
 		setAll(o.GetLabels, o.SetLabels, req.Labels)
 		setAll(o.GetAnnotations, o.SetAnnotations, req.Annotations)
@@ -148,17 +152,39 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 	if err != nil || f.refused != nil {
 		return nil, f.explain(err)
 	}
+	var problems []error
 	for _, r := range resources.Resources() {
-		b, err := r.MarshalJSON()
+		object, err := f.object(r)
 		if err != nil {
-			return nil, refusal("%s cannot be read", r.CurId()).Because(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(b); err != nil {
-			return nil, refusal("%s is not a Kubernetes object", r.CurId()).Because(err)
+			problems = append(problems, err)
+			continue
 		}
 		f.takeOrigin(object)
 		objects = append(objects, object)
 	}
-	return objects, nil
+	if len(problems) == 0 {
+		return objects, nil
+	}
+	if found := join(f.wrongFiles()); found != nil {
+		return nil, found
+	}
+	return nil, join(problems)
+}
+
+// object gives what kustomize made as the API server takes it.
+func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, error) {
+	id := identity{kind: r.GetKind(), namespace: r.GetNamespace(), name: r.GetName()}
+	object := &unstructured.Unstructured{}
+	b, err := r.MarshalJSON()
+	if err == nil {
+		err = object.UnmarshalJSON(b)
+	}
+	if err == nil {
+		return object, nil
+	}
+	where := f.declaring(id.kind, id.name)
+	if len(where) == 0 {
+		return nil, refusal("%s is not an object that JSON can hold", id).Because(err)
+	}
+	return nil, refusal("%s in %s is not an object that JSON can hold", id, where[0]).Because(err)
 }

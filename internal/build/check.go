@@ -30,13 +30,19 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 			return errOwnSchema
 		}
 	}
+	if err := f.weighTexts(name, k); err != nil {
+		return err
+	}
 	dir := path.Dir(name)
 	f.leaveEncrypted(k, dir)
+	var problems []error
 	for _, named := range namedBy(k) {
-		if err := f.checkNamed(name, dir, named); err != nil {
-			return err
-		}
+		problems = append(problems, f.checkNamed(name, dir, named))
 	}
+	if err := join(problems); err != nil {
+		return err
+	}
+	f.noteResources(dir, k.Resources)
 	for _, list := range [][]string{k.Generators, k.Transformers, k.Validators} {
 		for _, entry := range list {
 			if err := f.checkPlugin(name, dir, entry); err != nil {
@@ -45,6 +51,15 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 		}
 	}
 	return nil
+}
+
+// noteResources remembers the files that must hold objects.
+func (f *filesystem) noteResources(dir string, resources []string) {
+	for _, r := range resources {
+		if name := path.Join(dir, r); f.trace.kind(f.tree, name) == kindFile {
+			f.resources.add(name)
+		}
+	}
 }
 
 func inflatesHelm(name string) error {
@@ -207,8 +222,8 @@ func (f *filesystem) checkPluginDir(dir string) error {
 	return nil
 }
 
-// harmless are fields of plugin configurations whose values are text and never loaded.
-var harmless = map[string]bool{"metadata": true, "annotations": true, "labels": true, "literals": true, "value": true}
+// inert are fields of plugin configurations whose values are text and never loaded.
+var inert = map[string]bool{"metadata": true, "annotations": true, "labels": true, "literals": true, "value": true}
 
 func checkPluginConfig(file string, content []byte) error {
 	var refused error
@@ -235,7 +250,7 @@ func checkPluginConfig(file string, content []byte) error {
 		return refused
 	}
 	if err != nil {
-		return syntaxError(file, err)
+		return syntaxError(file, content, err)
 	}
 	return nil
 }
@@ -268,7 +283,7 @@ func (p *pluginConfig) check(n *yaml.Node) error {
 		return nil
 	}
 	for i, c := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 1 && harmless[n.Content[i-1].Value] {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && inert[n.Content[i-1].Value] {
 			continue
 		}
 		if err := p.check(c); err != nil {

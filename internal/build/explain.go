@@ -2,16 +2,13 @@ package build
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -39,21 +36,7 @@ func (f *filesystem) explain(err error) error {
 	if f.refused != nil {
 		return f.refused
 	}
-	var problems []error
-	for _, name := range f.files {
-		b, readErr := f.tree.ReadFile(name)
-		if readErr != nil {
-			continue
-		}
-		invalid := documents(b, func(doc *yaml.Node) error {
-			var v any
-			return doc.Decode(&v) // finds what parsing alone does not, such as a key that stands twice
-		})
-		if invalid != nil {
-			problems = append(problems, syntaxError(name, invalid))
-		}
-	}
-	if found := join(problems); found != nil {
+	if found := join(f.wrongFiles()); found != nil {
 		return found
 	}
 	said := show(err.Error())
@@ -65,9 +48,36 @@ func (f *filesystem) explain(err error) error {
 	return refusal("kustomize cannot build the source").Because(errors.New(said))
 }
 
+// wrongFiles tells what is wrong with the files that kustomize read, and with those that it was about to.
+func (f *filesystem) wrongFiles() (problems []error) {
+	for _, name := range f.resources.names {
+		f.files.add(name)
+	}
+	for _, name := range f.files.names {
+		b, err := f.ReadFile(path.Join(mount, name))
+		if err != nil {
+			problems = append(problems, explainRead(name, err))
+			continue
+		}
+		err = documents(b, func(doc *yaml.Node) error {
+			var v any
+			return doc.Decode(&v) // finds what parsing alone does not, such as a key that stands twice
+		})
+		if err != nil {
+			problems = append(problems, syntaxError(name, b, err))
+			continue
+		}
+		if f.resources.has[name] {
+			objects, _ := f.manifests(name) // it was read just now
+			problems = append(problems, notObjects(objects)...)
+		}
+	}
+	return problems
+}
+
 // duplicate finds the files that declare the object that kustomize names, as Kind.version.group/name.namespace.
 func (f *filesystem) duplicate(id string) error {
-	for _, name := range f.files {
+	for _, name := range f.files.names {
 		objects, err := f.manifests(name)
 		if err != nil {
 			continue
@@ -95,7 +105,7 @@ var continues = regexp.MustCompile(`^[a-z0-9-]`)
 
 // declaring returns where objects of the kind and name stand in the files that were read.
 func (f *filesystem) declaring(kind, name string) (where []string) {
-	for _, file := range f.files {
+	for _, file := range f.files.names {
 		objects, err := f.manifests(file)
 		if err != nil {
 			continue
@@ -107,35 +117,6 @@ func (f *filesystem) declaring(kind, name string) (where []string) {
 		}
 	}
 	return where
-}
-
-// validate checks what any object must have, all at once, and returns the digest of them all.
-func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, error) {
-	h := sha256.New()
-	seen := map[identity]bool{}
-	var problems []error
-	for _, o := range objects {
-		gvk := o.GroupVersionKind()
-		id := identity{group: gvk.Group, kind: gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()} // of any version
-		switch {
-		case o.GetAPIVersion() == "" || gvk.Version == "":
-			problems = append(problems, refusal("%s has no apiVersion", id))
-		case id.name == "":
-			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
-		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil && !disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
-			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).WithHint("Set spec.decryption, which says with which keys it is decrypted"))
-		case seen[id]:
-			problems = append(problems, twice(id, f.declaring(id.kind, id.name)))
-		}
-		seen[id] = true
-		b, err := o.MarshalJSON()
-		if err != nil {
-			problems = append(problems, refusal("%s cannot be written", id).Because(err))
-		}
-		fmt.Fprintf(h, "%d\n", len(b))
-		h.Write(b)
-	}
-	return hex.EncodeToString(h.Sum(nil)), join(problems)
 }
 
 // mostProblems are told in words.

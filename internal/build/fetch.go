@@ -57,6 +57,9 @@ func (f *filesystem) fetch(file, named string) ([]byte, error) {
 		f.remote.failed = true
 		return nil, refusal("%s names %q, which cannot be fetched", file, fault.RedactURL(named)).Because(err)
 	}
+	if err := f.weighText(fault.RedactURL(named), content); err != nil {
+		return nil, err
+	}
 	if f.remote.brought == nil {
 		f.remote.brought = map[string][]byte{}
 	}

@@ -32,10 +32,12 @@ type filesystem struct {
 	empty     bool              // whether the kustomization says that it has no resources
 	sorted    bool              // whether the kustomization says how its objects are sorted
 	refused   error             // the first refusal, in our words
-	files     []string          // manifests that were read, to find one that is the cause of a failure
-	listed    map[string]bool   // the same files
+	files     nameSet           // that were read and may be manifests, to find one that is the cause of a failure
+	resources nameSet           // files that must be manifests
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
+	input     int64   // bytes read
+	weight    weight  // of what was read
 	secrets   secrets // what is decrypted
 	remote    remotes // what is fetched
 	root      string  // the directory that is built
@@ -46,13 +48,26 @@ type filesystem struct {
 	annotate  bool // whether the objects keep the annotation that names their origin
 }
 
-// maxReads bounds a build: bases may name bases over and over, each time under another prefix.
-const maxReads = 100_000
+// nameSet holds names in the order in which they came.
+type nameSet struct {
+	names []string
+	has   map[string]bool
+}
+
+func (s *nameSet) add(name string) {
+	if s.has[name] {
+		return
+	}
+	if s.has == nil {
+		s.has = map[string]bool{}
+	}
+	s.names, s.has[name] = append(s.names, name), true
+}
 
 func newFilesystem(ctx context.Context, tree *artifact.Tree) *filesystem {
 	return &filesystem{
 		ctx: ctx, tree: tree, trace: newTrace(tree),
-		generated: map[string][]byte{}, listed: map[string]bool{}, plugins: map[string]bool{},
+		generated: map[string][]byte{}, plugins: map[string]bool{},
 	}
 }
 
@@ -86,11 +101,14 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 		return nil, err
 	}
 	if !isKustomization(path.Base(name)) {
-		if b, err = f.decrypt(name, b); err != nil {
+		if b, err = f.decrypt(name, b); err == nil {
+			err = f.weighText(name, b)
+		}
+		if err != nil {
 			return nil, f.refuse(err)
 		}
-		if isManifest(name) && !f.listed[name] {
-			f.files, f.listed[name] = append(f.files, name), true
+		if isManifest(name) {
+			f.files.add(name)
 		}
 		return b, nil
 	}
@@ -113,10 +131,6 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 
 // read reads a file of the tree.
 func (f *filesystem) read(name string) ([]byte, error) {
-	if f.reads++; f.reads > maxReads {
-		return nil, f.refuse(refusal("the build reads more than %d files, many of them over and over", maxReads).
-			WithHint("Look for bases that name the same bases more than once"))
-	}
 	if err := f.ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -124,6 +138,11 @@ func (f *filesystem) read(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist} // kustomize tries a base as a file first
 	}
 	f.trace.content(f.tree, name)
+	if info, err := f.tree.Stat(name); err == nil { // reading it tells what is wrong
+		if err := f.take(name, info.Size()); err != nil {
+			return nil, err
+		}
+	}
 	b, err := f.tree.ReadFile(name)
 	if errors.Is(err, fs.ErrInvalid) {
 		return nil, f.refuse(leadsOut(name))

@@ -1,14 +1,8 @@
 package build
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"path"
 	"strings"
-
-	yaml "go.yaml.in/yaml/v3"
 
 	"sigs.k8s.io/kustomize/api/types"
 )
@@ -76,125 +70,13 @@ func (g *generator) add(name string) {
 	if len(objects) > 0 {
 		g.out.Resources = append(g.out.Resources, relative(g.dir, name))
 	}
+	g.problems = append(g.problems, notObjects(objects)...)
 	for _, o := range objects {
-		if o.problem != "" {
-			g.problems = append(g.problems, refusal("%s: %s", o.where, o.problem))
-			continue
-		}
 		if first, ok := g.declared[o.identity]; ok && o.name != "" {
 			g.problems = append(g.problems, twice(o.identity, []string{first, o.where}))
 		}
 		g.declared[o.identity] = o.where
 	}
-}
-
-// identity is what there may be one object of.
-type identity struct{ group, version, kind, namespace, name string }
-
-func (i identity) String() string {
-	if i.namespace == "" {
-		return i.kind + "/" + i.name
-	}
-	return i.kind + "/" + i.namespace + "/" + i.name
-}
-
-// twice says that an object is declared more than once; where may be unknown.
-func twice(i identity, where []string) error {
-	err := refusal("%s is declared twice", i)
-	if len(where) > 1 {
-		err = refusal("%s is declared twice: in %s", i, strings.Join(where, ", and in "))
-	}
-	return err.WithHint("Remove one of the two")
-}
-
-// manifest is a document of a file.
-type manifest struct {
-	identity
-	where   string // the file and the line
-	problem string // why it is no object
-}
-
-// manifests reads the documents of a file. An error is one of the file as a whole, such as of its syntax.
-func (f *filesystem) manifests(name string) (out []manifest, err error) {
-	b, err := f.ReadFile(path.Join(mount, name))
-	if err != nil {
-		return nil, explainRead(name, err)
-	}
-	err = documents(b, func(doc *yaml.Node) error {
-		m, err := parseManifest(doc)
-		m.where = fmt.Sprintf("%s, line %d", name, doc.Line)
-		out = append(out, m)
-		return err
-	})
-	if err != nil {
-		return nil, syntaxError(name, err)
-	}
-	return out, nil
-}
-
-func parseManifest(doc *yaml.Node) (m manifest, err error) {
-	if doc.Kind != yaml.MappingNode {
-		return manifest{problem: noObject}, nil
-	}
-	var head struct {
-		APIVersion string `yaml:"apiVersion"`
-		Kind       string `yaml:"kind"`
-		Metadata   struct {
-			Name         string `yaml:"name"`
-			GenerateName string `yaml:"generateName"`
-			Namespace    string `yaml:"namespace"`
-		} `yaml:"metadata"`
-	}
-	if err := doc.Decode(&head); err != nil {
-		return manifest{}, err
-	}
-	group, version, ok := strings.Cut(head.APIVersion, "/")
-	if !ok {
-		group, version = "", head.APIVersion
-	}
-	m.identity = identity{group, version, head.Kind, head.Metadata.Namespace, head.Metadata.Name}
-	switch {
-	case head.APIVersion == "" || head.Kind == "":
-		m.problem = noObject
-	case m.name == "" && !strings.HasSuffix(m.kind, "List"): // a list is what its items are
-		m.problem = nameless(m.kind, head.Metadata.GenerateName)
-	}
-	return m, nil
-}
-
-const noObject = "this is not a Kubernetes object, apiVersion or kind is missing. " +
-	"Leave the file out with .sourceignore or spec.ignore, or list the manifests in a kustomization.yaml"
-
-func nameless(kind, generateName string) string {
-	if generateName != "" {
-		return kind + " has metadata.generateName, which would make another object each time. Give it a metadata.name"
-	}
-	return kind + " has no name. Give it a metadata.name"
-}
-
-// documents calls visit for every document of a YAML file that holds something.
-func documents(content []byte, visit func(*yaml.Node) error) error {
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	for {
-		var doc yaml.Node
-		err := decoder.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" {
-			continue
-		}
-		if err := visit(doc.Content[0]); err != nil {
-			return err
-		}
-	}
-}
-
-func syntaxError(name string, err error) error {
-	return refusal("%s is not valid YAML: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
 // relative gives name as seen from dir.

@@ -69,15 +69,18 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if err == nil {
 		return exitOK
 	}
+	code := exitFailed
+	var usage usageError
+	var trouble troubleError
+	if errors.As(err, &usage) {
+		code = exitUsage
+	} else if errors.As(err, &trouble) {
+		code, err = exitUsage, trouble.error
+	}
 	for _, one := range each(err) {
 		a.say(red, "✗", "%v", one)
 	}
-	var usage usageError
-	var trouble troubleError
-	if errors.As(err, &usage) || errors.As(err, &trouble) {
-		return exitUsage
-	}
-	return exitFailed
+	return code
 }
 
 // each takes errors that were joined apart, so that each gets a line.
@@ -126,7 +129,7 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 	}
 	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
 		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(),
-		a.envsubst(), a.version())
+		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.envsubst(), a.version())
 	return c
 }
 

@@ -228,27 +228,7 @@ func TestGet(t *testing.T) {
 func TestGetFollowsChanges(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	out, in := io.Pipe()
-	code := make(chan int, 1)
-	var errOut bytes.Buffer
-	go func() {
-		code <- Main(ctx, []string{"get", "ks", "-w", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}, strings.NewReader(""), in, &errOut)
-		in.Close()
-	}()
-	lines := bufio.NewScanner(out)
-	next := func(want ...string) {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("the output ended, want %q\n%s", want, errOut.String())
-		}
-		for _, w := range want {
-			if !strings.Contains(lines.Text(), w) {
-				t.Fatalf("got %q, want %q in it", lines.Text(), w)
-			}
-		}
-	}
+	next, stop := follow(t, "get", "ks", "-w", "-n", namespace)
 	next("NAME", "REVISION", "SUSPENDED", "READY", "MESSAGE")
 	next("common", "True")
 	next("fresh", "Unknown")
@@ -270,8 +250,38 @@ func TestGetFollowsChanges(t *testing.T) {
 	change(func(ks *kustomizev1.Kustomization) { ks.Spec.Suspend = false })
 	next("fresh", "False", "Unknown")
 	stop()
-	if got := <-code; got != exitOK {
-		t.Errorf("exit code %d after it was stopped, want 0\n%s", got, errOut.String())
+}
+
+// follow runs a command that goes on until it is stopped. Next reads a line and checks that it holds all texts.
+func follow(t *testing.T, args ...string) (next func(want ...string), stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	out, in := io.Pipe()
+	code := make(chan int, 1)
+	var errOut bytes.Buffer
+	go func() {
+		code <- Main(ctx, append(args, "--kubeconfig", testenv.Kubeconfig(t)), strings.NewReader(""), in, &errOut)
+		in.Close()
+	}()
+	lines := bufio.NewScanner(out)
+	next = func(want ...string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the output ended, want %q\n%s", want, errOut.String())
+		}
+		for _, w := range want {
+			if !strings.Contains(lines.Text(), w) {
+				t.Fatalf("got %q, want %q in it", lines.Text(), w)
+			}
+		}
+	}
+	return next, func() {
+		t.Helper()
+		cancel()
+		if got := <-code; got != exitOK {
+			t.Errorf("exit code %d after it was stopped, want 0\n%s", got, errOut.String())
+		}
 	}
 }
 

@@ -46,10 +46,12 @@ type diffing struct {
 	ignoreNotFound, progress bool
 
 	cluster *apply.Cluster
-	changes int // that were shown
+	named   types.NamespacedName // the Kustomization to begin with
+	changes int                  // that were shown
 }
 
 func (d *diffing) run(ctx context.Context, key types.NamespacedName) error {
+	d.named = key
 	b, err := d.open(d.app)
 	if err != nil {
 		return err
@@ -78,8 +80,12 @@ func (d *diffing) run(ctx context.Context, key types.NamespacedName) error {
 func (d *diffing) compare(ctx context.Context, c client.Client, built *builtKustomization) error {
 	obj := built.kustomization
 	key := client.ObjectKeyFromObject(obj)
+	if obj.Spec.KubeConfig != nil && key != d.named {
+		d.say(yellow, "►", "Kustomization '%s' is left out: it applies to another cluster", key)
+		return nil
+	}
 	if obj.Spec.KubeConfig != nil {
-		return fmt.Errorf("Kustomization '%s' applies to another cluster, which cannot be compared", key)
+		return fmt.Errorf("Kustomization '%s' applies to another cluster, which cannot be compared with", key)
 	}
 	if d.progress {
 		d.live("comparing Kustomization '%s'", key)

@@ -31,6 +31,7 @@ type kind struct {
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
 	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
 	create  func() maker                                // nil: `sluice create` does not make it
+	makes   bool                                        // it keeps an inventory of what it made
 	losses  string                                      // what goes with an object that is deleted
 }
 
@@ -106,6 +107,7 @@ var kinds = []*kind{
 		list:    func() client.ObjectList { return &extensionsv1beta1.ArtifactGeneratorList{} },
 		columns: []column{suspended},
 		suspend: suspendByAnnotation,
+		makes:   true,
 		losses:  "the ExternalArtifacts that it made",
 	},
 	{
@@ -119,6 +121,7 @@ var kinds = []*kind{
 			return meta.ObjectReference{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 		},
 		create: func() maker { return &createKustomization{} },
+		makes:  true,
 		losses: "what it applied, unless its prune or deletionPolicy keeps that",
 	},
 }
@@ -202,6 +205,17 @@ func (k *kind) get() string { return "sluice get " + strings.TrimSpace(k.parent+
 // byTitle finds a kind by its name in the API; nil if it is none of ours.
 func byTitle(title string) *kind {
 	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.title() == title })
+	if i < 0 {
+		return nil
+	}
+	return kinds[i]
+}
+
+// byWord finds a kind by its name in the API or by another word for it; nil if it is none of ours.
+func byWord(word string) *kind {
+	i := slices.IndexFunc(kinds, func(k *kind) bool {
+		return strings.EqualFold(k.title(), word) || slices.Contains(k.words, strings.ToLower(word))
+	})
 	if i < 0 {
 		return nil
 	}

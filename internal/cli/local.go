@@ -295,8 +295,7 @@ func (b *builder) below(ctx context.Context, objects []*unstructured.Unstructure
 		}
 		if _, local := b.sources[sourceKey(obj)]; !local && b.trees[sourceKey(obj)] == nil {
 			b.seen[key] = true
-			a := b.app
-			a.say(yellow, "►", "Kustomization '%s' is left out: say by --local-sources %s=DIRECTORY where its source is", key, sourceKey(obj))
+			b.say(yellow, "►", "Kustomization '%s' is left out: say by --local-sources %s=DIRECTORY where its source is", key, sourceKey(obj))
 			continue
 		}
 		if err := b.build(ctx, obj, use); err != nil {

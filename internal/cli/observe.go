@@ -9,6 +9,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,13 +21,23 @@ import (
 // rewatchDelay keeps a server that ends every watch at once from being asked without pause.
 const rewatchDelay = time.Second
 
-// observe calls see for the objects as they are now and for every change of them, until see has seen enough or fails, or
-// ctx ends. A watch that the server ends is begun again; see may be told of the same state twice.
+// observe calls see for the objects of a kind as they are now and for every change of them, until see has seen enough or
+// fails, or ctx ends.
 func observe(ctx context.Context, c client.WithWatch, k *kind, o client.ListOptions, see func(watch.EventType, reconcile.Object) (bool, error)) error {
+	return observeList(ctx, c, k.list, k.title()+" objects", o, func(event watch.EventType, obj runtime.Object) (bool, error) {
+		if o, ok := obj.(reconcile.Object); ok {
+			return see(event, o)
+		}
+		return false, nil
+	})
+}
+
+// observeList does so for any list. A watch that the server ends is begun again; see may be told of the same state twice.
+func observeList(ctx context.Context, c client.WithWatch, list func() client.ObjectList, what string, o client.ListOptions, see func(watch.EventType, runtime.Object) (bool, error)) error {
 	for {
-		w, err := c.Watch(ctx, k.list(), &o)
+		w, err := c.Watch(ctx, list(), &o)
 		if err != nil {
-			return explain("cannot watch "+k.title()+" objects", err)
+			return explain("cannot watch "+what, err)
 		}
 		enough, err := drain(w, see)
 		w.Stop()
@@ -44,13 +55,12 @@ func observe(ctx context.Context, c client.WithWatch, k *kind, o client.ListOpti
 }
 
 // drain passes on what a watch sees until it ends. Why it ended does not matter: what stands in the way of the next says so.
-func drain(w watch.Interface, see func(watch.EventType, reconcile.Object) (bool, error)) (bool, error) {
+func drain(w watch.Interface, see func(watch.EventType, runtime.Object) (bool, error)) (bool, error) {
 	for e := range w.ResultChan() {
-		o, ok := e.Object.(reconcile.Object)
-		if !ok || e.Type == watch.Bookmark {
+		if e.Type == watch.Bookmark || e.Type == watch.Error {
 			continue
 		}
-		if enough, err := see(e.Type, o); enough || err != nil {
+		if enough, err := see(e.Type, e.Object); enough || err != nil {
 			return enough, err
 		}
 	}

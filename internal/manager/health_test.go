@@ -8,10 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -58,23 +56,6 @@ func (s *system) unhealthy(name string, status metav1.ConditionStatus, says stri
 			return errors.New("it is Ready")
 		}
 		return nil
-	})
-}
-
-// told waits for an event.
-func (s *system) told(name, reason, says string) {
-	s.Helper()
-	testenv.Eventually(s, "an event "+reason, func() error {
-		var list eventsv1.EventList
-		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, says) {
-				return nil
-			}
-		}
-		return errors.New("there is none")
 	})
 }
 

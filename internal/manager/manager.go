@@ -183,6 +183,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Configs:   mgr.GetAPIReader(),
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
+			Events:    k.Events,
 			Clock:     clock.RealClock{},
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,

@@ -57,6 +57,7 @@ type Options struct {
 	Retry               reconcile.Retry
 	JitterPercentage    int
 	Resync              time.Duration
+	Fights              apply.FightOptions // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
 	NoRemoteBases       bool
@@ -176,7 +177,7 @@ func (o *Options) validate() error {
 // apply says how Kustomizations are applied.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
+	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers, Fights: o.Fights}
 }
 
 // decryption is what the controller brings to the decryption of all.

@@ -302,7 +302,7 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 // emit records one event per transition of Ready, and the outcome's notes.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	for _, n := range o.notes {
-		l.Events.Emit(l.GroupKind.Group, obj, Event{normal, n.reason, n.message, o.metadata})
+		l.Events.Emit(l.GroupKind.Group, obj, Event{n.kind, n.reason, n.message, o.metadata})
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)

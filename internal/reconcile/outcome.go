@@ -42,7 +42,7 @@ type Outcome struct {
 }
 
 // note is an event beside the one for the transition of Ready.
-type note struct{ reason, message string }
+type note struct{ kind, reason, message string }
 
 // Ready says that the object is as declared.
 func Ready(reason, format string, args ...any) Outcome {
@@ -83,7 +83,16 @@ func Failed(err error) Outcome {
 
 // Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
-	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{reason, fmt.Sprintf(format, args...)})
+	return o.note(normal, reason, fmt.Sprintf(format, args...))
+}
+
+// Warn adds an event of the type Warning, for what does not keep the object from being Ready.
+func (o Outcome) Warn(reason, format string, args ...any) Outcome {
+	return o.note(warning, reason, fmt.Sprintf(format, args...))
+}
+
+func (o Outcome) note(kind, reason, message string) Outcome {
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{kind, reason, message})
 	return o
 }
 

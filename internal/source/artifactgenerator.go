@@ -31,9 +31,6 @@ var ArtifactGeneratorGroupKind = schema.GroupKind{Group: extensionsv1beta1.Group
 // +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators/finalizers,verbs=get;create;update;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;buckets;helmrepositories;helmcharts;externalartifacts,verbs=get;list;watch
 
-// originMetadata is where an artifact's metadata says what it was made from.
-const originMetadata = "org.opencontainers.image.revision"
-
 // maxFailures bounds how many outputs that fail a message names.
 const maxFailures = 5
 
@@ -207,7 +204,7 @@ func (g *ArtifactGenerator) output(ctx context.Context, obj *extensionsv1beta1.A
 	if current == nil || current.Path != a.Path || current.Digest != a.Digest {
 		a.Metadata = nil
 		if origin := sources.origin(o.Origin); origin != "" {
-			a.Metadata = map[string]string{originMetadata: origin}
+			a.Metadata = map[string]string{meta.OriginRevisionKey: origin}
 		}
 	}
 	published, err := g.Outputs.Publish(ctx, live, a)
@@ -348,8 +345,8 @@ func (s sourceSet) revision(ref string) string {
 
 // origin returns what the source was made from in its turn, else its revision.
 func (s sourceSet) origin(ref string) string {
-	if a := s[strings.TrimPrefix(ref, "@")]; ref != "" && a != nil && a.Metadata[originMetadata] != "" {
-		return a.Metadata[originMetadata]
+	if a := s[strings.TrimPrefix(ref, "@")]; ref != "" && a.OriginRevision() != "" {
+		return a.OriginRevision()
 	}
 	return s.revision(ref)
 }

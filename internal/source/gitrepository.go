@@ -93,10 +93,16 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 			return nil, In(sourcev1.IncludeUnavailableCondition, err)
 		}
 		a, err := g.Store.Put(ctx, key, tree, revision.String(), current)
-		if err == nil {
-			observe(obj, included)
+		if err != nil {
+			return nil, err
 		}
-		return a, err
+		commit, err := view.Commit(revision)
+		if err != nil {
+			return nil, In(sourcev1.FetchFailedCondition, err)
+		}
+		a.Metadata = map[string]string{sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject}
+		observe(obj, included)
+		return a, nil
 	}
 	return &Revision{Name: revision.String(), Content: contentKey(obj, included), Put: put}, nil
 }

@@ -17,6 +17,9 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	}
 	m := r.memory
 	if m.target != r.target { // another cluster, or another identity
+		if m.target != nil {
+			m.standing = ""
+		}
 		m.target, m.applied = r.target, false
 	}
 	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)

@@ -4,9 +4,7 @@ package sync
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -48,6 +45,7 @@ type Kustomization struct {
 	Configs   client.Reader // of ConfigMaps and Secrets, past the cache: they are not kept in memory
 	Artifacts *artifact.Fetcher
 	Clusters  *Clusters
+	Events    reconcile.Events // of a Kustomization that is deleted; all others are those of outcomes
 	Clock     clock.PassiveClock
 	Options   Options
 
@@ -75,11 +73,19 @@ type memory struct {
 	target     *Target      // that it was applied to
 	failure    error        // of that build, told again until what it read changes
 	digest     string       // of what it made
-	applied    bool         // whether what it made was applied to the end
+	applied    bool         // whether what it made was applied to the end, or needs not be
+	standing   string       // the digest of what was applied to the end last, if nothing was tried since
+	contests   string       // who fights with us, as it was told
 	resynced   time.Time    // of the last full dry-run
 	health     healthProgress
 	checks     expressions
 	stands     atomic.Pointer[standing] // what was applied to the end, for dependents to look at
+}
+
+// finish notes that there is nothing more to do about what was built.
+func (m *memory) finish() {
+	m.applied = true
+	m.stands.Store(&standing{m.generation, m.trace})
 }
 
 // standing is what a Kustomization was built from when it was applied to the end.
@@ -123,8 +129,11 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 		return reconcile.Failed(err)
 	}
 	run := &run{Kustomization: k, pass: pass, obj: obj, source: source, target: target, memory: k.remembered(obj)}
-	outcome := run.do(ctx)
-	return outcome.About("revision", source.Revision)
+	outcome := run.do(ctx).About("revision", source.Revision)
+	if origin := source.OriginRevision(); origin != "" {
+		outcome = outcome.About("originRevision", origin)
+	}
+	return outcome
 }
 
 // run is one pass of one Kustomization, past its gates.
@@ -135,11 +144,19 @@ type run struct {
 	source *meta.Artifact
 	target *Target
 	memory *memory
-	notes  []string // what changed in the cluster, a line an object
-	worked bool     // whether anything was built or applied
+	notes  []apply.Change // what changed in the cluster
+	drift  bool           // what changed was drift, as the declarations are as they were
+	events []event        // beside that
+	worked bool           // whether anything was built or applied
 
 	written  map[apply.Ref]string // the resource versions of what was, by references without a version
 	canceled string               // what is no longer waited for
+}
+
+// event is one beside that of the transition of Ready.
+type event struct {
+	warning         bool
+	reason, message string
 }
 
 func (r *run) do(ctx context.Context) reconcile.Outcome {
@@ -152,19 +169,20 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 		built, err = r.build(ctx, in)
 	}
 	if err == nil && built != nil {
-		err = r.accountMissing(ctx, in.hide(r.apply(ctx, built)))
+		err = r.accountMissing(ctx, in.hide(r.settle(ctx, built)))
 	}
 	if err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
+	r.contested()
 	outcome, err := r.checkHealth(ctx)
 	if err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	if outcome == nil {
-		r.obj.Status.LastAppliedRevision = r.source.Revision
+		r.obj.Status.LastAppliedRevision, r.obj.Status.LastAppliedOriginRevision = r.source.Revision, r.source.OriginRevision()
 		r.record(start, nil)
 		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
 		outcome = &o
@@ -190,48 +208,68 @@ func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
 	if r.canceled != "" {
 		o = o.Note(meta.HealthCheckCanceledReason, "%s", r.canceled)
 	}
-	if len(r.notes) == 0 {
-		return o
+	switch {
+	case len(r.notes) == 0:
+	case r.drift:
+		o = o.Note(meta.DriftCorrectedReason, "corrected drift: %s", summary(r.notes))
+	default:
+		o = o.Note(meta.ProgressingReason, "%s", summary(r.notes))
 	}
-	return o.Note(meta.ProgressingReason, "%s", joinLines(r.notes))
+	for _, e := range r.events {
+		if e.warning {
+			o = o.Warn(e.reason, "%s", e.message)
+		} else {
+			o = o.Note(e.reason, "%s", e.message)
+		}
+	}
+	return o
 }
 
 // due tells whether the live objects call for a look although the declarations did not change.
 func (r *run) due() bool {
 	owner := r.owner()
-	return r.target.Cluster.Moved(owner) ||
-		len(r.target.Cluster.Unwatched(owner)) > 0 ||
-		r.Clock.Since(r.memory.resynced) >= r.Options.Resync
+	return r.obj.DriftMode() != meta.DriftDisabled &&
+		(r.target.Cluster.Moved(owner) || len(r.target.Cluster.Unwatched(owner)) > 0 || r.resync())
 }
 
-// apply makes the target match the objects, then removes what is no longer declared.
-func (r *run) apply(ctx context.Context, built *build.Result) error {
-	full := r.pass.Requested || r.Clock.Since(r.memory.resynced) >= r.Options.Resync
-	previous := inventoryOf(r.obj)
+// resync tells whether it is time to compare everything, also what did not move.
+func (r *run) resync() bool { return r.Clock.Since(r.memory.resynced) >= r.Options.Resync }
+
+// applyRequest says what the cluster is to hold.
+func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
 	ignore, err := spec.Ignored(r.obj)
-	if err != nil {
-		return err
-	}
-	result, err := r.target.Cluster.Apply(ctx, apply.Request{
+	return apply.Request{
 		Owner:    r.owner(),
 		Objects:  built.Objects,
 		Origin:   built.Origin,
-		Previous: previous,
+		Previous: inventoryOf(r.obj),
 		Force:    r.obj.Spec.Force,
-		Resync:   full,
+		Resync:   r.pass.Requested || r.resync(),
 		Ignore:   ignore,
+		Same:     r.drift,
+		Diffs:    maxDiffs,
 		Intend: func(i apply.Inventory) error {
 			setInventory(r.obj, i)
 			return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))
 		},
-	})
+	}, err
+}
+
+// apply makes the target match the objects, then removes what is no longer declared.
+func (r *run) apply(ctx context.Context, built *build.Result) error {
+	req, err := r.applyRequest(ctx, built)
+	if err != nil {
+		return err
+	}
+	r.memory.standing = ""
+	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
-		r.note(result.Changes)
+		r.note(effective(result.Changes))
 	}
 	if err != nil {
 		return err
 	}
-	stale := previous.Without(result.Inventory)
+	stale := req.Previous.Without(result.Inventory)
 	if r.obj.Spec.Prune && len(stale) > 0 {
 		// The pruned stay in the inventory until they are gone, so that a kill in between leaves none behind.
 		pruned, err := r.target.Cluster.Prune(ctx, r.owner(), stale)
@@ -242,14 +280,15 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		}
 	}
 	setInventory(r.obj, result.Inventory)
-	r.memory.applied = true
-	r.memory.stands.Store(&standing{r.memory.generation, r.memory.trace})
-	if full {
+	r.memory.standing = r.memory.digest
+	r.memory.finish()
+	if req.Resync {
 		r.memory.resynced = r.Clock.Now()
 	}
 	return nil
 }
 
+// note takes in what became of objects.
 func (r *run) note(changes []apply.Change) {
 	for _, c := range changes {
 		if c.Version != "" {
@@ -258,10 +297,8 @@ func (r *run) note(changes []apply.Change) {
 			}
 			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c.Version
 		}
-		if c.Action != apply.Unchanged {
-			r.notes = append(r.notes, fmt.Sprintf("%s %s", c.Ref, c.Action))
-		}
 	}
+	r.notes = append(r.notes, changes...)
 }
 
 func (r *run) owner() apply.Owner { return ownerOf(r.obj) }
@@ -279,49 +316,10 @@ func (k *Kustomization) remembered(obj *kustomizev1.Kustomization) *memory {
 	}
 	m := k.memory[obj.UID]
 	if m == nil {
-		m = &memory{}
+		m = &memory{standing: applied(obj)}
 		k.memory[obj.UID] = m
 	}
 	return m
-}
-
-// Finalize collects what the Kustomization made, unless it is suspended or says otherwise.
-func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
-	defer func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.memory, obj.UID)
-	}()
-	inventory := inventoryOf(obj)
-	defer k.Clusters.Forget(obj.UID)
-	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
-	if errors.Is(err, errRemoteGone) {
-		log.FromContext(ctx).Info("left behind in a cluster that can no longer be reached", "reason", err.Error(), "objects", len(inventory))
-		return nil // it would hold up the deletion for ever
-	}
-	if err != nil {
-		return err
-	}
-	defer target.forget(ownerOf(obj))
-	if obj.Spec.Suspend || !collects(obj) || len(inventory) == 0 {
-		return nil
-	}
-	if _, err = target.Cluster.Prune(ctx, ownerOf(obj), inventory); err != nil || obj.Spec.DeletionPolicy != kustomizev1.DeletionPolicyWaitForTermination {
-		return err
-	}
-	return target.Cluster.AwaitGone(ctx, ownerOf(obj), inventory)
-}
-
-// collects tells whether deleting the object deletes what it made.
-func collects(obj *kustomizev1.Kustomization) bool {
-	switch obj.Spec.DeletionPolicy {
-	case kustomizev1.DeletionPolicyDelete, kustomizev1.DeletionPolicyWaitForTermination:
-		return true
-	case kustomizev1.DeletionPolicyOrphan:
-		return false
-	default:
-		return obj.Spec.Prune
-	}
 }
 
 func orOwn(obj *kustomizev1.Kustomization, namespace string) string {
@@ -329,18 +327,4 @@ func orOwn(obj *kustomizev1.Kustomization, namespace string) string {
 		return obj.Namespace
 	}
 	return namespace
-}
-
-// joinLines keeps a long list readable: the first lines, and how many more there are.
-func joinLines(lines []string) string {
-	const most = 20
-	lines = slices.Compact(lines)
-	out := ""
-	for i, l := range lines {
-		if i == most {
-			return out + fmt.Sprintf("and %d more", len(lines)-most)
-		}
-		out += l + "\n"
-	}
-	return out[:max(0, len(out)-1)]
 }

@@ -53,6 +53,9 @@ func (r *run) record(start time.Time, err error) {
 	snapshot.LastReconciledStatus = status
 	snapshot.TotalReconciliations++
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
+	if origin := r.source.OriginRevision(); origin != "" {
+		snapshot.Metadata["originRevision"] = origin
+	}
 	history = append([]kustomizev1.Snapshot{snapshot}, history...)
 	r.obj.Status.History = history[:min(len(history), maxHistory)]
 }

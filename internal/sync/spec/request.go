@@ -69,23 +69,36 @@ func selector(s *meta.Selector) *types.Selector {
 	}
 }
 
-// Ignored translates spec.ignore. Errors are faults of reason ReconciliationFailed.
+// Ignored translates spec.ignore and spec.driftDetection.ignore: the latter hold as long as an object is declared as it was.
+// Errors are faults of reason ReconciliationFailed.
 func Ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
-	var rules []apply.Ignored
-	for _, rule := range obj.Spec.Ignore {
+	rules, err := ignored(obj.Spec.Ignore, "spec.ignore")
+	if err != nil || obj.Spec.DriftDetection == nil {
+		return rules, err
+	}
+	more, err := ignored(obj.Spec.DriftDetection.Ignore, "spec.driftDetection.ignore")
+	for i := range more {
+		more[i].Drift = true
+	}
+	return append(rules, more...), err
+}
+
+func ignored(rules []meta.IgnoreRule, field string) ([]apply.Ignored, error) {
+	var out []apply.Ignored
+	for _, rule := range rules {
 		for _, p := range rule.Paths {
 			if !strings.HasPrefix(p, "/") || p == "/" {
-				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of spec.ignore is no JSON pointer", p).
+				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of %s is no JSON pointer", p, field).
 					WithHint("Write it as /spec/replicas (RFC 6901)").Final()
 			}
 		}
 		matches, err := matcher(rule.Target)
 		if err != nil {
-			return nil, fault.New(meta.ReconciliationFailedReason, "the target of spec.ignore cannot be read").Because(err).Final()
+			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s cannot be read", field).Because(err).Final()
 		}
-		rules = append(rules, apply.Ignored{Matches: matches, Paths: rule.Paths})
+		out = append(out, apply.Ignored{Matches: matches, Paths: rule.Paths})
 	}
-	return rules, nil
+	return out, nil
 }
 
 // matcher tells which objects a selector means; all when there is none.

@@ -1,0 +1,199 @@
+package build
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// Bounds on what a build reads. Kustomize has none: an alias that holds itself ends the process, aliases and bases multiply, and
+// its work grows with the square of the depth, of the length of maps, and of the number of objects.
+const (
+	maxReads = 100_000  // files, with every time that one is read again: bases may name bases over and over
+	maxFile  = 16 << 20 // bytes of one file
+	maxInput = 64 << 20 // bytes of all that is read, with every time that it is read again
+
+	maxLevels  = 200        // of lists and maps inside each other
+	maxLists   = 4          // of lists of objects inside each other
+	maxAliased = 50_000     // values that aliases add to a document
+	maxValues  = 2_000_000  // of all documents; kustomize takes half a KiB for each
+	maxWork    = 50_000_000 // values copied, of all documents: some ten seconds
+)
+
+// harmless is the length in bytes up to which a text without aliases cannot cost much.
+const harmless = 2 << 10
+
+// take counts a file of so many bytes before it is read.
+func (f *filesystem) take(name string, size int64) error {
+	f.reads++
+	f.input += size
+	switch {
+	case size > maxFile:
+		return f.refuse(refusal("%s has %d MiB; a build reads files of up to %d MiB", name, size>>20, maxFile>>20).
+			WithHint("Leave it out with .sourceignore or spec.ignore, or split it"))
+	case f.reads > maxReads:
+		return f.refuse(refusal("the build reads more than %d files, many of them over and over", maxReads).
+			WithHint("Look for bases that name the same bases more than once"))
+	case f.input > maxInput:
+		return f.refuse(refusal("the build reads more than %d MiB; %s is one file too many", maxInput>>20, name).
+			WithHint("Split it into several Kustomizations, and look for bases that name the same bases more than once"))
+	}
+	return nil
+}
+
+// weighText refuses a text that would cost kustomize far more than its length.
+func (f *filesystem) weighText(name string, content []byte) error {
+	if len(content) <= harmless && (bytes.IndexByte(content, '&') < 0 || bytes.IndexByte(content, '*') < 0) {
+		return nil
+	}
+	weigh := func(doc *yaml.Node) error {
+		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
+		f.weight.add(w)
+		return err
+	}
+	err := documents(content, weigh)
+	if err != nil && fault.As(err) == nil { // kustomize takes documents apart by its own rule, and may read what cannot be read as a whole
+		err = nil
+		for _, text := range separator.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), -1) {
+			if problem := documents([]byte(text), weigh); fault.As(problem) != nil {
+				err = problem
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.weight.values > maxValues:
+		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).WithHint("Split it into several Kustomizations")
+	case f.weight.work > maxWork:
+		return refusal("%s is too large for being so deep, or its maps are too long", name).WithHint("Split it, or make it flatter")
+	}
+	return nil
+}
+
+// separator ends a document for kustomize.
+var separator = regexp.MustCompile(`\n---.*\n`)
+
+// weighTexts weighs what stands in a kustomization itself and is read as YAML of its own.
+func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
+	var texts []string
+	for _, list := range [][]string{k.Generators, k.Transformers, k.Validators} {
+		texts = append(texts, list...)
+	}
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
+		texts = append(texts, string(p))
+	}
+	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
+		for _, p := range list {
+			texts = append(texts, p.Patch)
+		}
+	}
+	for _, text := range texts {
+		if err := f.weighText(file, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weight is what a value comes to once its aliases are what they stand for.
+type weight struct {
+	values, aliased, levels, lists int
+	work                           int // values copied: all that is below a map once more for every map, and long maps over and over
+}
+
+func (w *weight) add(below weight) {
+	w.values += below.values
+	w.aliased += below.aliased
+	w.work += below.work
+	w.levels, w.lists = max(w.levels, below.levels), max(w.lists, below.lists)
+}
+
+// scale weighs a document.
+type scale struct {
+	name    string
+	weighed map[*yaml.Node]*weight // by what aliases stand for; nil while it is being weighed
+}
+
+func (s *scale) weigh(n *yaml.Node) (weight, error) {
+	if n.Kind == yaml.AliasNode {
+		return s.weighAlias(n)
+	}
+	w := weight{values: 1}
+	for _, c := range n.Content {
+		below, err := s.weigh(c)
+		if err != nil {
+			return w, err
+		}
+		w.add(below)
+	}
+	if keys := len(n.Content) / 2; n.Kind == yaml.MappingNode {
+		w.work += w.values + keys*keys/10
+	}
+	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
+		w.levels++
+	}
+	if isList(n) {
+		w.lists++
+	}
+	return w, s.bound(n, w)
+}
+
+func (s *scale) weighAlias(n *yaml.Node) (weight, error) {
+	if w, seen := s.weighed[n.Alias]; seen {
+		if w == nil {
+			return weight{}, refusal("%s: the alias *%s stands inside of what it stands for", s.at(n), n.Value).WithHint("Write it out")
+		}
+		return *w, nil
+	}
+	s.weighed[n.Alias] = nil
+	w, err := s.weigh(n.Alias)
+	w.aliased = w.values
+	s.weighed[n.Alias] = &w
+	return w, err
+}
+
+func (s *scale) at(n *yaml.Node) string { return fmt.Sprintf("%s, line %d", s.name, n.Line) }
+
+func (s *scale) bound(n *yaml.Node, w weight) error {
+	switch {
+	case w.levels > maxLevels:
+		return refusal("%s: more than %d levels stand inside each other", s.at(n), maxLevels)
+	case w.lists > maxLists:
+		return refusal("%s: more than %d lists of objects stand inside each other", s.at(n), maxLists).WithHint("List the objects themselves")
+	case w.aliased > maxAliased:
+		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).WithHint("Use fewer of them inside each other")
+	}
+	return nil
+}
+
+// isList tells whether a map is a list of objects.
+func isList(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	list, items := false, false
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := n.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		switch n.Content[i].Value {
+		case "<<": // may bring any kind
+			list = true
+		case "kind":
+			list = list || strings.HasSuffix(value.Value, "List")
+		case "items":
+			items = true
+		}
+	}
+	return list && items
+}

@@ -1,0 +1,190 @@
+package build
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/decrypt"
+)
+
+// bomb is an object with a field of nine to the power of depth values.
+func bomb(depth int) string {
+	var b strings.Builder
+	b.WriteString(cm("bomb") + "x:\n- &a0 [x]\n")
+	for i := 1; i <= depth; i++ {
+		fmt.Fprintf(&b, "- &a%d [%s]\n", i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
+	}
+	return b.String()
+}
+
+const (
+	ouroboros = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &a {x: *a}\n"
+	listed    = "resources: [a.yaml]\n"
+)
+
+// keys is a map of so many keys.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "  k%d: ''\n", i)
+	}
+	return b.String()
+}
+
+// Each of these is small, and would end the process, fill its memory or keep it busy for minutes.
+func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
+	deep := func(open, end string) string {
+		return cm("a") + "x: " + strings.Repeat(open, 9000) + "1" + strings.Repeat(end, 9000) + "\n"
+	}
+	inline := func(text string) string { // in a kustomization
+		return "|\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
+	}
+	for reason, c := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"an alias of itself":                   {map[string]string{"a.yaml": ouroboros}, "a.yaml, line 4: the alias *a stands inside of what it stands for"},
+		"an alias of itself in a listed file":  {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros}, "a.yaml, line 4: the alias"},
+		"an alias of itself in a file of JSON": {map[string]string{"kustomization.yaml": "resources: [a]\n", "a": ouroboros}, "a, line 4: the alias"},
+		"an alias of itself by a merge":        {map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"}, "the alias *a"},
+		"an alias of itself in a patch":        {map[string]string{"kustomization.yaml": listed + "patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, "p.yaml, line 4: the alias"},
+		"in a patch in place":                  {map[string]string{"kustomization.yaml": listed + "patches:\n- patch: " + inline(ouroboros), "a.yaml": cm("a")}, "kustomization.yaml, line 4: the alias"},
+		"in an old patch in place":             {map[string]string{"kustomization.yaml": listed + "patchesStrategicMerge:\n- " + inline(ouroboros), "a.yaml": cm("a")}, "the alias"},
+		"in a plugin":                          {map[string]string{"kustomization.yaml": listed + "transformers: [t.yaml]\n", "a.yaml": cm("a"), "t.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}\n"}, "the alias"},
+		"in a plugin in place":                 {map[string]string{"kustomization.yaml": listed + "transformers:\n- " + inline("apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}"), "a.yaml": cm("a")}, "the alias"},
+		"in the kustomization":                 {map[string]string{"kustomization.yaml": listed + "commonLabels: &a {x: *a}\n", "a.yaml": cm("a")}, "kustomization.yaml cannot be read"},
+		"in another encoding":                  {map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") + "\n---\n" + utf16(ouroboros)}, "the alias"},
+		"aliases that multiply":                {map[string]string{"a.yaml": bomb(5)}, "a.yaml, line 10: its aliases stand for more than 50000 values"},
+		"deep maps":                            {map[string]string{"a.yaml": deep("{a: ", "}")}, "a.yaml, line 4: more than 200 levels"},
+		"deep lists":                           {map[string]string{"a.yaml": deep("[", "]")}, "more than 200 levels"},
+		"deep keys":                            {map[string]string{"a.yaml": cm("a") + "x:\n  " + strings.Repeat("? ", 3000) + "a\n"}, "more than 200 levels"},
+		"deeper than YAML goes":                {map[string]string{"a.yaml": cm("a") + "x: " + strings.Repeat("[", 20000)}, "a.yaml is not valid YAML: line 4: exceeded max depth"},
+		"lists of objects in each other":       {map[string]string{"a.yaml": strings.Repeat("{apiVersion: v1, kind: List, items: [", 80) + strings.Repeat("]}", 80)}, "more than 4 lists of objects"},
+		"lists whose kind is an alias":         {map[string]string{"a.yaml": "{apiVersion: v1, kind: &l List, items: [" + strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)}, "more than 4 lists of objects"},
+		"a map of very many keys":              {map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)}, "a.yaml is too large for being so deep, or its maps are too long"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files)})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %.300v, want it to say %q", err, c.says)
+			}
+		})
+	}
+	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": cm("a")}), Patches: []types.Patch{{Patch: ouroboros}}})
+	if err == nil || !strings.Contains(err.Error(), "the alias") {
+		t.Errorf("in spec.patches: %v", err)
+	}
+	s, keys := vault(t)
+	_, err = Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": s.Encrypt("binary", bomb(5))}), Decryption: keys})
+	if err == nil || !strings.Contains(err.Error(), "a.yaml") {
+		t.Errorf("encrypted: %v", err)
+	}
+	if _, _, err := (&decrypt.Keys{}).File(t.Context(), "a.yaml", []byte(strings.Replace(s.Encrypt("yaml", secretNamed("a")), "name: a", "name: &a\n    x: *a", 1))); err == nil {
+		t.Error("an alias of itself in an encrypted file passed")
+	}
+}
+
+// utf16 is a text with the mark of its byte order.
+func utf16(text string) string {
+	out := []byte{0xff, 0xfe}
+	for _, c := range []byte(text) {
+		out = append(out, c, 0)
+	}
+	return string(out)
+}
+
+func TestWhatIsUsualIsNotRefused(t *testing.T) {
+	for reason, manifest := range map[string]string{
+		"anchors and merges":   cm("a") + "data: &d {a: b}\nx: {<<: *d, c: d}\ny: [*d, *d]\n",
+		"some thousand keys":   cm("a") + "data:\n" + keys(5000),
+		"many levels":          cm("a") + "x: " + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + "\n",
+		"a list in a list":     "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMapList\n  items:\n  - " + strings.ReplaceAll(strings.TrimSpace(cm("a")), "\n", "\n    ") + "\n",
+		"an empty list":        cm("a") + "---\napiVersion: v1\nkind: List\nitems: []\n",
+		"a large file":         cm("a") + "data: {k: '" + strings.Repeat("x", 1<<20) + "'}\n",
+		"stars and ampersands": cm("a") + "data: {k: 'a && b * c', l: \"&a *a\"}\n",
+	} {
+		result, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": manifest})})
+		if err != nil || len(result.Objects) != 1 {
+			t.Errorf("%s: %.300v", reason, err)
+		}
+	}
+}
+
+// vast is content of files that are far larger than memory, and that nobody may read.
+type vast struct {
+	artifact.Content
+	size map[string]int64
+	t    *testing.T
+}
+
+func (v vast) Size(id string) (int64, error) {
+	if n, ok := v.size[id]; ok {
+		return n, nil
+	}
+	return v.Content.Size(id)
+}
+
+func (v vast) Read(id string) ([]byte, error) {
+	if _, ok := v.size[id]; ok {
+		v.t.Error("a vast file was read")
+	}
+	return v.Content.Read(id)
+}
+
+// vastTree is a tree in which the files of the names are of so many bytes.
+func vastTree(t *testing.T, files map[string]string, size int64, names ...string) *artifact.Tree {
+	t.Helper()
+	tree := artifact.FromMap(files)
+	v := vast{contentOf(tree), map[string]int64{}, t}
+	for _, name := range names {
+		id, err := tree.ID(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.size[id] = size
+	}
+	return artifact.NewTree(tree.Root(), v)
+}
+
+func TestStrayFilesAreNotRead(t *testing.T) {
+	files := map[string]string{"app/a.yaml": cm("a"), "app/video.mp4": "1", "app/dump.sql": "2", "model.bin": "3", "other/huge.yaml": "4", "listed/kustomization.yaml": "resources: [a.yaml]\n", "listed/a.yaml": cm("a"), "listed/huge.yaml": "5"}
+	tree := vastTree(t, files, 4<<30, "app/video.mp4", "app/dump.sql", "model.bin", "other/huge.yaml", "listed/huge.yaml")
+	for _, dir := range []string{"app", "listed"} {
+		if result, err := Build(t.Context(), Request{Tree: tree, Path: dir}); err != nil || len(result.Objects) != 1 {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+func TestFilesThatAreTooLargeAreNamedAndNotRead(t *testing.T) {
+	for reason, files := range map[string]map[string]string{
+		"a manifest":          {"huge.yaml": "x", "a.yaml": cm("a")},
+		"a listed one":        {"kustomization.yaml": "resources: [huge.yaml]\n", "huge.yaml": "x"},
+		"a generator's input": {"kustomization.yaml": "configMapGenerator: [{name: g, files: [huge.yaml]}]\n", "huge.yaml": "x"},
+		"a patch":             {"kustomization.yaml": "resources: [a.yaml]\npatches: [{path: huge.yaml}]\n", "huge.yaml": "x", "a.yaml": cm("a")},
+	} {
+		_, err := Build(t.Context(), Request{Tree: vastTree(t, files, 100<<20, "huge.yaml")})
+		if err == nil || !strings.Contains(err.Error(), "huge.yaml has 100 MiB; a build reads files of up to 16 MiB") {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	_, err := Build(t.Context(), Request{Tree: vastTree(t, map[string]string{"kustomization.yaml": "x"}, 100<<20, "kustomization.yaml")})
+	if err == nil || !strings.Contains(err.Error(), "kustomization.yaml has 100 MiB") {
+		t.Errorf("a kustomization: %v", err)
+	}
+}
+
+func TestABuildReadsSoMuchInAll(t *testing.T) {
+	files := map[string]string{}
+	for i := range 9 {
+		files[fmt.Sprintf("%d.yaml", i)] = cm(fmt.Sprint("c", i)) + "data: {k: " + strings.Repeat("x", 8<<20) + "}\n"
+	}
+	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(files)})
+	if err == nil || !strings.Contains(err.Error(), "reads more than 64 MiB; 7.yaml is one file too many") {
+		t.Errorf("got %v", err)
+	}
+}

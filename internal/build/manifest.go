@@ -1,0 +1,185 @@
+package build
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+)
+
+// identity is what there may be one object of.
+type identity struct{ group, version, kind, namespace, name string }
+
+func (i identity) String() string {
+	if i.namespace == "" {
+		return i.kind + "/" + i.name
+	}
+	return i.kind + "/" + i.namespace + "/" + i.name
+}
+
+// twice says that an object is declared more than once; where may be unknown.
+func twice(i identity, where []string) error {
+	err := refusal("%s is declared twice", i)
+	if len(where) > 1 {
+		err = refusal("%s is declared twice: in %s", i, strings.Join(where, ", and in "))
+	}
+	return err.WithHint("Remove one of the two")
+}
+
+// manifest is an object of a file, or what stands in its place.
+type manifest struct {
+	identity
+	where   string // the file and the line
+	problem string // why it is no object
+}
+
+// manifests reads the objects of a file. An error is one of the file as a whole, such as of its syntax.
+func (f *filesystem) manifests(name string) (out []manifest, err error) {
+	b, err := f.ReadFile(path.Join(mount, name))
+	if err != nil {
+		return nil, explainRead(name, err)
+	}
+	err = documents(b, func(doc *yaml.Node) error {
+		out = append(out, parseManifests(name, doc)...)
+		return nil
+	})
+	if err != nil {
+		return nil, syntaxError(name, b, err)
+	}
+	return out, nil
+}
+
+// notObjects tells what is wrong with each of them.
+func notObjects(manifests []manifest) (problems []error) {
+	for _, m := range manifests {
+		if m.problem != "" {
+			problems = append(problems, refusal("%s: %s", m.where, m.problem))
+		}
+	}
+	return problems
+}
+
+// parseManifests gives an object, or the objects of a list. Aliases are bounded by [filesystem.weighText].
+func parseManifests(file string, n *yaml.Node) []manifest {
+	m := parseManifest(n)
+	m.where = fmt.Sprintf("%s, line %d", file, n.Line)
+	items := field(n, "items")
+	if m.problem != "" || !strings.HasSuffix(m.kind, "List") || items == nil || items.ShortTag() == "!!null" {
+		return []manifest{m}
+	}
+	if items.Kind != yaml.SequenceNode {
+		m.problem = m.kind + ": items must be a list of objects"
+		return []manifest{m}
+	}
+	var out []manifest
+	for _, item := range items.Content {
+		out = append(out, parseManifests(file, item)...)
+	}
+	return out
+}
+
+func parseManifest(n *yaml.Node) (m manifest) {
+	metadata := field(n, "metadata")
+	group, version, ok := strings.Cut(text(field(n, "apiVersion")), "/")
+	if !ok {
+		group, version = "", group
+	}
+	m.identity = identity{group, version, text(field(n, "kind")), text(field(metadata, "namespace")), text(field(metadata, "name"))}
+	switch {
+	case m.version == "" || m.kind == "":
+		m.problem = noObject
+	case strings.HasSuffix(m.kind, "List") && field(n, "items") != nil: // it is what its items are
+	case metadata != nil && resolve(metadata).Kind != yaml.MappingNode:
+		m.problem = m.kind + ": metadata must be a map"
+	case m.name == "" && field(metadata, "name") != nil:
+		m.problem = m.kind + ": metadata.name must be text. Quote it"
+	case m.name == "":
+		m.problem = nameless(m.kind, text(field(metadata, "generateName")))
+	}
+	return m
+}
+
+// resolve gives what an alias stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// field gives a member of a map, also of one that is merged into it; nil when there is none.
+func field(n *yaml.Node, key string) (found *yaml.Node) {
+	if n == nil {
+		return nil
+	}
+	n = resolve(n)
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch n.Content[i].Value {
+		case key:
+			return n.Content[i+1]
+		case "<<":
+			if merged := resolve(n.Content[i+1]); merged.Kind == yaml.MappingNode && found == nil {
+				found = field(merged, key)
+			}
+		}
+	}
+	return found
+}
+
+// text gives a value that is text, or nothing.
+func text(n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	if n = resolve(n); n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		return ""
+	}
+	return n.Value
+}
+
+const noObject = "this is not a Kubernetes object, apiVersion or kind is missing. " +
+	"Leave the file out with .sourceignore or spec.ignore, or list the manifests in a kustomization.yaml"
+
+func nameless(kind, generateName string) string {
+	if generateName != "" {
+		return kind + " has metadata.generateName, which would make another object each time. Give it a metadata.name"
+	}
+	return kind + " has no name. Give it a metadata.name"
+}
+
+// documents calls visit for every document of a YAML file that holds something.
+func documents(content []byte, visit func(*yaml.Node) error) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	for {
+		var doc yaml.Node
+		err := decoder.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" {
+			continue
+		}
+		if err := visit(doc.Content[0]); err != nil {
+			return err
+		}
+	}
+}
+
+func syntaxError(name string, content []byte, err error) error {
+	said := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+	f := refusal("%s is not valid YAML: %s", name, strings.TrimPrefix(said, "unmarshal errors: "))
+	if bytes.Contains(content, []byte("{{")) {
+		return f.WithHint("It looks like a template of Helm: deliver the chart with a HelmRelease, and leave it out here with .sourceignore or spec.ignore")
+	}
+	return f
+}

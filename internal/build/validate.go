@@ -1,0 +1,89 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// validateMetadata checks that labels and annotations are what they must be: who sets another would drop them else.
+func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) error {
+	var problems []error
+	for _, o := range objects {
+		metadata, _ := o.Object["metadata"].(map[string]any) // kustomize lets nothing else through
+		for _, name := range []string{"labels", "annotations"} {
+			if metadata[name] == nil {
+				continue
+			}
+			values, ok := metadata[name].(map[string]any)
+			if !ok {
+				problems = append(problems, refusal("metadata.%s of %s must be a map", name, f.show(o)))
+			}
+			for _, key := range slices.Sorted(maps.Keys(values)) {
+				if _, ok := values[key].(string); !ok {
+					problems = append(problems, refusal("metadata.%s[%q] of %s must be text. Quote it", name, key, f.show(o)))
+				}
+			}
+		}
+	}
+	return join(problems)
+}
+
+// validate checks what any object must have, all at once, and returns the digest of them all.
+func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, error) {
+	h := sha256.New()
+	seen := map[identity]bool{}
+	var problems []error
+	for _, o := range objects {
+		gvk := o.GroupVersionKind()
+		id := identity{group: gvk.Group, kind: gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()} // of any version
+		switch {
+		case o.GetAPIVersion() == "" || gvk.Version == "":
+			problems = append(problems, refusal("%s has no apiVersion", id))
+		case id.name == "":
+			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
+		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil && !disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
+			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).WithHint("Set spec.decryption, which says with which keys it is decrypted"))
+		case seen[id]:
+			problems = append(problems, twice(id, f.declaring(id.kind, id.name)))
+		}
+		seen[id] = true
+		if at, found := imprecise("", o.Object); found {
+			problems = append(problems, refusal("%s of %s is a number beyond 64 bits, which would lose digits. Quote it", strings.TrimPrefix(at, "."), f.show(o)))
+		}
+		b, err := o.MarshalJSON()
+		if err != nil {
+			problems = append(problems, refusal("%s cannot be written", id).Because(err))
+		}
+		fmt.Fprintf(h, "%d\n", len(b))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)), join(problems)
+}
+
+// imprecise finds a number that lost digits, as JSON of Kubernetes has integers of 64 bits.
+func imprecise(field string, v any) (at string, found bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if at, found = imprecise(field+"."+key, v[key]); found {
+				return at, true
+			}
+		}
+	case []any:
+		for i, value := range v {
+			if at, found = imprecise(fmt.Sprintf("%s[%d]", field, i), value); found {
+				return at, true
+			}
+		}
+	case float64:
+		return field, v == math.Trunc(v) && math.Abs(v) >= math.MaxInt64
+	}
+	return "", false
+}

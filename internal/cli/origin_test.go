@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+const web = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: example.com/web}]}
+`
+
+// TestWhereThingsComeFrom asks all commands that explain a cluster about one that real controllers keep.
+func TestWhereThingsComeFrom(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	controllers(t)
+	git := testenv.NewGit(t)
+	kustomization := func(name, source string) *kustomizev1.Kustomization {
+		ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		ks.Spec = kustomizev1.KustomizationSpec{Interval: metav1.Duration{Duration: 3600e9}, Prune: true, TargetNamespace: namespace}
+		ks.Spec.SourceRef.Kind, ks.Spec.SourceRef.Name, _ = strings.Cut(source, "/")
+		return ks
+	}
+	commit := git.Commit("app", map[string]string{
+		"clusters/apps.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: apps}\nspec:\n  interval: 1h\n  path: ./apps\n" +
+			"  prune: true\n  wait: true\n  targetNamespace: " + namespace + "\n  sourceRef: {kind: GitRepository, name: app}\n  postBuild: {substitute: {b: it's, a: plain}}\n",
+		"apps/web.yaml":   web,
+		"parts/part.yaml": strings.Replace(configMap, "name: app", "name: part", 1) + "\"1\"\n",
+	})
+	top, parts := kustomization("top", "GitRepository/app"), kustomization("parts", "ExternalArtifact/part")
+	top.Spec.Path = "./clusters"
+	split := &extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "split"}}
+	split.Spec.Sources = []extensionsv1beta1.SourceReference{{Alias: "app", Kind: "GitRepository", Name: "app"}}
+	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part", Copy: []extensionsv1beta1.CopyOperation{{From: "@app/parts/**", To: "@artifact/"}}}}
+	at(t, "create", "source", "git", "app", "--url", git.URL+"/app.git", "--branch", "main", "-n", namespace).wants(t, exitOK)
+	for _, o := range []client.Object{top, split, parts} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at(t, "reconcile", "ks", "top", "-n", namespace).wants(t, exitOK)
+	at(t, "reconcile", "ks", "apps", "-n", namespace).wants(t, exitOK)
+	at(t, "reconcile", "artifact", "generator", "split", "-n", namespace).wants(t, exitOK)
+	at(t, "reconcile", "ks", "parts", "-n", namespace).wants(t, exitOK)
+	ask := func(line string) result {
+		t.Helper()
+		return at(t, append(strings.Fields(line), "-n", namespace)...)
+	}
+
+	t.Run("tree", func(t *testing.T) {
+		golden(t, "tree.txt", ask("tree ks top").wants(t, exitOK).out)
+		golden(t, "tree-compact.txt", ask("tree ks top --compact").wants(t, exitOK).out)
+		golden(t, "tree-generator.txt", ask("tree artifact generator split").wants(t, exitOK).out)
+		golden(t, "tree.yaml", ask("tree ks top -o yaml").wants(t, exitOK).out)
+		var n node
+		if err := json.Unmarshal([]byte(ask("tree ks top -o json").wants(t, exitOK).out), &n); err != nil || n.Resources[0].Resources[0].Kind != "Deployment" {
+			t.Errorf("got %+v (%v)", n, err)
+		}
+		ask("tree ks none").wants(t, exitFailed, "none' not found")
+	})
+
+	t.Run("trace", func(t *testing.T) {
+		whole := ask("trace deployment web").wants(t, exitOK).out
+		for _, want := range []string{
+			"Managed by: Kustomization/" + namespace + "/apps", "Path:", "./apps", "Kustomization/" + namespace + "/top", "GitRepository/" + namespace + "/app",
+			"main@sha1:" + commit, "Test <test@example.com>", "Commit message: change", "Branch:", "Ready since",
+		} {
+			if !strings.Contains(whole, want) {
+				t.Errorf("the trace lacks %q:\n%s", want, whole)
+			}
+		}
+		if n := strings.Count(whole, "Commit author"); n != 1 {
+			t.Errorf("the source is shown %d times", n)
+		}
+		var pods corev1.PodList
+		if err := c.List(t.Context(), &pods, client.InNamespace(namespace), client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 1 {
+			t.Fatal(err, len(pods.Items))
+		}
+		pod := ask("trace "+pods.Items[0].Name+" --kind Pod --api-version v1").wants(t, exitOK).out
+		if !strings.Contains(pod, "Deployment/"+namespace+"/web") || !strings.HasSuffix(pod, whole[strings.Index(whole, "---"):]) {
+			t.Errorf("the Pod's trace is\n%s", pod)
+		}
+		part := ask("trace cm/part").wants(t, exitOK).out
+		for _, want := range []string{"ExternalArtifact/" + namespace + "/part", "ArtifactGenerator/" + namespace + "/split", "Test <test@example.com>"} {
+			if !strings.Contains(part, want) {
+				t.Errorf("the trace lacks %q:\n%s", want, part)
+			}
+		}
+		lone := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lone"}}
+		if err := c.Create(t.Context(), lone); err != nil {
+			t.Fatal(err)
+		}
+		ask("trace cm lone").wants(t, exitFailed, "is managed by no Kustomization")
+		lone.Labels = ownerOf(parts).Labels()
+		if err := c.Update(t.Context(), lone); err != nil {
+			t.Fatal(err)
+		}
+		if r := ask("trace cm lone").wants(t, exitOK); !strings.Contains(r.out, "its inventory does not name ConfigMap/"+namespace+"/lone") {
+			t.Errorf("a copied label is taken for true:\n%s", r.out)
+		}
+		ask("trace cm none").wants(t, exitFailed, "not found")
+		ask("trace widget x").wants(t, exitFailed, "widget")
+		ask("trace web").wants(t, exitUsage, "deployment/web")
+	})
+
+	t.Run("events", func(t *testing.T) {
+		testenv.Eventually(t, "the events are there", func() error {
+			if out := ask("events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") || !strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
+				return errors.New(out)
+			}
+			return nil
+		})
+		if out := ask("events -A").wants(t, exitOK).out; !strings.Contains(out, namespace) || strings.Contains(out, "ReplicaSet/") {
+			t.Errorf("got\n%s", out)
+		}
+		ask("events --types Warning --for Kustomization/top").wants(t, exitOK, "no events found")
+		ask("events --types Bad").wants(t, exitUsage, "choose from Normal, Warning")
+		ask("events --for top").wants(t, exitUsage, "KIND/NAME")
+	})
+
+	t.Run("debug", func(t *testing.T) {
+		if out := ask("debug ks apps --show-vars").wants(t, exitOK).out; out != "a=plain\nb='it'\\''s'\n" {
+			t.Errorf("the variables are\n%s", out)
+		}
+		if out := ask("debug ks apps --show-status").wants(t, exitOK).out; !strings.HasPrefix(out, "status:\n") || !strings.Contains(out, "lastAppliedRevision: main@sha1:"+commit) {
+			t.Errorf("the status is\n%s", out)
+		}
+		if out := ask("debug ks apps --show-history").wants(t, exitOK).out; !strings.HasPrefix(out, "history:\n- digest: sha256:") {
+			t.Errorf("the history is\n%s", out)
+		}
+		ask("debug ks apps").wants(t, exitUsage, "--show-status")
+	})
+
+	t.Run("stats", func(t *testing.T) {
+		var lines []string
+		for line := range strings.Lines(ask("stats").wants(t, exitOK).out) {
+			lines = append(lines, oneLine(line))
+		}
+		out := strings.Join(lines, "\n")
+		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", "GitRepository 1 0 0 5", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("the table lacks %q:\n%s", want, out)
+			}
+		}
+	})
+
+	for _, line := range []string{"ks parts", "ks top", "artifact generator split", "source git app"} {
+		ask("delete --silent "+line).wants(t, exitOK)
+	}
+}
+
+// TestTraceOfHelm goes by way of a HelmRelease, of whose kind the cluster need not know more than its fields.
+func TestTraceOfHelm(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	samples(t, c, namespace)
+	serveHelmReleases(t, c)
+	release := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": helmGroup + "/v2", "kind": "HelmRelease",
+		"metadata": map[string]any{"name": "web", "namespace": namespace, "labels": map[string]any{
+			"kustomize.toolkit.fluxcd.io/name": "common", "kustomize.toolkit.fluxcd.io/namespace": namespace,
+		}},
+		"status": map[string]any{"lastAttemptedRevision": "1.2.3", "helmChart": namespace + "/app"},
+	}}
+	testenv.Eventually(t, "HelmReleases are served", func() error { return c.Create(t.Context(), release) })
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rendered", Labels: map[string]string{helmGroup + "/name": "web", helmGroup + "/namespace": namespace}}}
+	if err := c.Create(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "trace-helm.txt", at(t, "trace", "configmap", "rendered", "-n", namespace).wants(t, exitOK).out)
+}
+
+// TestEventsFollow sees an event that comes while it watches, and one that happens again.
+func TestEventsFollow(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	happen := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e"}, Type: corev1.EventTypeWarning, Reason: "Broken", Message: "one\nof two", Count: 1,
+		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization", Namespace: namespace, Name: "app"},
+	}
+	if err := c.Create(t.Context(), happen); err != nil {
+		t.Fatal(err)
+	}
+	next, stop := follow(t, "events", "--watch", "-n", namespace)
+	next("LAST SEEN", "MESSAGE")
+	next("Warning", "Broken", "Kustomization/app", "one of two")
+	happen.Count, happen.Message = 2, "again"
+	if err := c.Update(t.Context(), happen); err != nil {
+		t.Fatal(err)
+	}
+	next("Kustomization/app", "again")
+	stop()
+}
+
+// serveHelmReleases makes the cluster serve HelmReleases, if it does not, with whatever fields they have.
+func serveHelmReleases(t *testing.T, c client.Client) {
+	t.Helper()
+	name := "helmreleases." + helmGroup
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, crd); err == nil {
+		return
+	}
+	anything := true
+	crd = &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: helmGroup, Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "HelmRelease", ListKind: "HelmReleaseList", Plural: "helmreleases", Singular: "helmrelease"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything},
+		}}},
+	}
+	if err := c.Create(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.WithoutCancel(t.Context()), crd); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// Finalize deletes what the Kustomization applied, unless it is suspended or says otherwise. It takes neither the source nor
+// anything else that the build took.
+func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
+	if err := k.collect(ctx, obj); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m := k.memory[obj.UID]; m != nil && m.target != nil {
+		m.target.forget(ownerOf(obj))
+	}
+	delete(k.memory, obj.UID)
+	k.Clusters.Forget(obj.UID)
+	return nil
+}
+
+func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomization) error {
+	owner, inventory := ownerOf(obj), inventoryOf(obj)
+	if obj.Spec.Suspend || !collects(obj) || len(inventory) == 0 {
+		return nil
+	}
+	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
+	if errors.Is(err, errRemoteGone) {
+		k.leave(ctx, obj, len(inventory), err)
+		return nil // it would hold up the deletion for ever
+	}
+	if err != nil {
+		return err
+	}
+	defer target.forget(owner)
+	pruned, err := target.Cluster.Prune(ctx, owner, inventory)
+	if len(pruned) > 0 {
+		k.Events.Emit(owner.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: meta.ProgressingReason, Message: summary(pruned)})
+	}
+	switch {
+	case err != nil && k.accountGone(ctx, obj):
+		k.leave(ctx, obj, len(inventory)-apply.Summarize(pruned).Deleted, err)
+		return nil
+	case err != nil, obj.Spec.DeletionPolicy != kustomizev1.DeletionPolicyWaitForTermination:
+		return err
+	}
+	return target.Cluster.AwaitGone(ctx, owner, inventory)
+}
+
+// accountGone tells whether the account that is impersonated in our own cluster is no longer there. It goes with its namespace,
+// or with the tenant, in any order: whoever took it away wants the Kustomization gone, too.
+func (k *Kustomization) accountGone(ctx context.Context, obj *kustomizev1.Kustomization) bool {
+	account := obj.Spec.ServiceAccountName
+	if account == "" {
+		account = k.Options.DefaultServiceAccount
+	}
+	if account == "" || obj.Spec.KubeConfig != nil {
+		return false
+	}
+	err := k.Configs.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: account}, &corev1.ServiceAccount{})
+	return apierrors.IsNotFound(err)
+}
+
+// leave tells that objects stay behind.
+func (k *Kustomization) leave(ctx context.Context, obj *kustomizev1.Kustomization, objects int, why error) {
+	message := fmt.Sprintf("%d objects are left behind, as whoever applied them can no longer delete them: %v", objects, why)
+	log.FromContext(ctx).Info(message)
+	k.Events.Emit(kustomizev1.GroupVersion.Group, obj, reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.PruneFailedReason, Message: message})
+}
+
+// collects tells whether deleting the object deletes what it made.
+func collects(obj *kustomizev1.Kustomization) bool {
+	switch obj.Spec.DeletionPolicy {
+	case kustomizev1.DeletionPolicyDelete, kustomizev1.DeletionPolicyWaitForTermination:
+		return true
+	case kustomizev1.DeletionPolicyOrphan:
+		return false
+	default:
+		return obj.Spec.Prune
+	}
+}
