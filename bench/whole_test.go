@@ -345,6 +345,87 @@ func (f *fleet) touchOne(p *process, log *testenv.AuditLog, ours measured) {
 	byKind(b, p, log)
 }
 
+const manyObjects = 5000
+
+// BenchmarkOne applies one Kustomization of 5,000 ConfigMaps, new and then all changed, beside a bare loop.
+func BenchmarkOne(b *testing.B) {
+	f := newFleet(b, 1, func(_ int, version string) []string {
+		all := make([]string, manyObjects)
+		for n := range all {
+			all[n] = configMap(fmt.Sprintf("c%04d", n), version)
+		}
+		return all
+	})
+	bare, err := dynamic.NewForConfig(testenv.Cluster(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	before, after := testenv.Namespace(b), testenv.Namespace(b)
+	t := newTable(fmt.Sprintf("One Kustomization of %d ConfigMaps", manyObjects), head...)
+	for b.Loop() {
+		f.commit("0")
+		f.declare()
+		p := startController(b, f.namespace)
+		for _, version := range []string{"1", "2"} {
+			name := map[string]string{"1": "create", "2": "change"}[version]
+			theirs := loop(b, bare, f.objects(before, version))
+			commit := f.commit(version, 0)
+			quiet(b)
+			log, wait, start := testenv.NewAuditLog(b), f.follow(commit), p.usage()
+			f.pull()
+			wait()
+			ours := since(start, p.usage())
+			asked := p.requests(log, testenv.Request{})
+			theirs = mean(theirs, loop(b, bare, f.objects(after, version)))
+			t.compare(b, name, ours, theirs, manyObjects, asked, p.memory("VmHWM"))
+		}
+		p.stop()
+	}
+}
+
+func configMap(name, version string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {version: %q, text: some text of a few words}\n", name, version)
+}
+
+const (
+	idleFleet   = 5000
+	idleObjects = 10
+)
+
+// BenchmarkIdle applies 5,000 Kustomizations of ten objects with an interval of ten minutes, and watches them while nothing moves.
+func BenchmarkIdle(b *testing.B) {
+	f := newFleet(b, idleFleet, func(app int, version string) []string {
+		all := make([]string, idleObjects)
+		for n := range all {
+			all[n] = configMap(fmt.Sprintf("%s-%d", appName(app), n), version)
+		}
+		return all
+	})
+	f.interval = 10 * time.Minute
+	commit := f.commit("1", f.all()...)
+	f.declare()
+	t := newTable(fmt.Sprintf("%d Kustomizations of %d objects, interval 10 min, idle for %s", idleFleet, idleObjects, *idleFor),
+		"passes a minute", "% of a core", "memory, MB", "most memory, MB", "requests for objects", "requests in all", "all Ready after s")
+	for b.Loop() {
+		wait, start := f.follow(commit), time.Now()
+		p := startController(b, f.namespace)
+		wait()
+		took := time.Since(start)
+		quiet(b)
+		<-time.After(time.Minute) // for the garbage of the beginning to go
+		log, before := testenv.NewAuditLog(b), p.usage()
+		<-time.After(*idleFor)
+		idle := since(before, p.usage())
+		objects := p.requests(log, testenv.Request{Resource: "configmaps"})
+		share := 100 * idle.cpu.Seconds() / idle.took.Seconds()
+		t.row(idleFleet*time.Minute.Seconds()/f.interval.Seconds(), share, p.memory("VmRSS"), p.memory("VmHWM"), objects, p.requests(log, testenv.Request{}), took.Seconds())
+		b.ReportMetric(share, "%-of-a-core")
+		b.ReportMetric(p.memory("VmRSS"), "MB")
+		b.ReportMetric(float64(objects), "object-requests")
+		p.stop()
+	}
+}
+
 // inParallel calls do for all, some at once.
 func inParallel[T any](all []T, do func(T)) {
 	var wg sync.WaitGroup

@@ -7,21 +7,29 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files are crd/, rbac/ and manager/.
+// Files are crd/, policy/, rbac/ and manager/.
 //
-//go:embed crd rbac manager
+//go:embed crd policy rbac manager
 var Files embed.FS
 
 // Definitions returns the CustomResourceDefinitions.
 func Definitions() ([]*unstructured.Unstructured, error) { return read("crd", nil) }
 
-// Controllers returns what runs the controllers in a namespace: its account, rights, Deployment and Service.
+// Policies returns what the API server has to check of gates and approvals.
+func Policies() ([]*unstructured.Unstructured, error) { return read("policy", nil) }
+
+// Controllers returns what runs the controllers in a namespace: policies, its account, rights, Deployment and Service.
 func Controllers(namespace string) ([]*unstructured.Unstructured, error) {
+	policies, err := Policies()
+	if err != nil {
+		return nil, err
+	}
 	rights, err := read("rbac", nil)
 	if err != nil {
 		return nil, err
@@ -29,7 +37,7 @@ func Controllers(namespace string) ([]*unstructured.Unstructured, error) {
 	rest, err := read("manager", func(b []byte) []byte {
 		return bytes.ReplaceAll(b, []byte("flux-system"), []byte(namespace))
 	})
-	return append(rights, rest...), err
+	return slices.Concat(policies, rights, rest), err
 }
 
 // read decodes the objects of all files in a directory.

@@ -59,3 +59,8 @@ type Pending struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 }
+
+// ClusterRef says which cluster an object deploys to: the one with the kubeconfig of a Secret, the one that a ConfigMap describes, or,
+// where neither is named, the object's own.
+// +kubebuilder:object:generate=false
+type ClusterRef struct{ Secret, ConfigMap string }

@@ -2,14 +2,17 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/sluice-gitops/sluice/internal/diff"
@@ -97,17 +100,22 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 	return nil
 }
 
-// each calls do for the items, some at once, and returns all problems.
+// each calls do for the items, some at once, and returns all problems. It ends early with the context, and when the cluster
+// cannot be reached.
 func (r *run) each(ctx context.Context, items []*item, do func(context.Context, *item) error) []error {
 	var g errgroup.Group
 	g.SetLimit(r.options.Concurrency)
 	problems := make([]error, len(items))
+	var lost atomic.Bool // the line to the cluster
 	for n, i := range items {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || lost.Load() {
 			break
 		}
 		g.Go(func() error {
 			problems[n] = do(ctx, i)
+			if errors.As(problems[n], &errLineLost{}) {
+				lost.Store(true)
+			}
 			return nil
 		})
 	}
@@ -188,6 +196,9 @@ func (r *run) put(ctx context.Context, i *item) (*unstructured.Unstructured, err
 	return live, nil
 }
 
+// patience with a server that is busy or has just lost its leader: 2 s in all.
+var patience = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 5}
+
 // patch sends a server-side apply. It returns nil with an error.
 func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstructured, error) {
 	data, err := i.desired.MarshalJSON()
@@ -200,7 +211,7 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	var live *unstructured.Unstructured
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err = retry.OnError(patience, transient, func() error {
 		live, err = r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, options)
 		return err
 	})

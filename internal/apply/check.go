@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,22 +19,24 @@ import (
 	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
-// check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions come first:
-// what they change decides whether objects of their kinds can be checked yet.
+// check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions and namespaces
+// come first: what becomes of them decides whether the objects that need them can be checked yet.
 func (r *run) check(ctx context.Context) error {
-	var definitions, others []*item
+	var bases, others []*item
 	for _, i := range r.items {
-		if i.ref.groupKind() == definitionKind {
-			definitions = append(definitions, i)
+		if gk := i.ref.groupKind(); gk == definitionKind || gk == namespaceKind {
+			bases = append(bases, i)
 		} else {
 			others = append(others, i)
 		}
 	}
-	r.prefetch(ctx, others)
-	problems := r.each(ctx, definitions, r.checkFirst)
+	r.prefetch(ctx, slices.DeleteFunc(slices.Clone(r.items), func(i *item) bool { return i.ref.groupKind() == definitionKind }))
+	problems := r.each(ctx, bases, r.checkFirst)
 	for _, i := range others {
-		for _, d := range definitions {
-			if d.defines(i.ref.groupKind()) && d.action != Unchanged && d.action != Skipped {
+		for _, b := range bases {
+			switch {
+			case b.defines(i.ref.groupKind()) && b.action != Unchanged && b.action != Skipped,
+				b.ref.groupKind() == namespaceKind && b.ref.Name == i.ref.Namespace && b.terminating: // and made anew, empty
 				i.deferred = true
 			}
 		}

@@ -1,12 +1,15 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -35,6 +38,7 @@ func failed(problems []error) error { return join(problems, "%d objects could no
 func join(problems []error, title string) error {
 	var texts []string
 	var first error
+	told := map[string]bool{}
 	for _, p := range problems {
 		if p == nil {
 			continue
@@ -42,7 +46,10 @@ func join(problems []error, title string) error {
 		if first == nil {
 			first = p
 		}
-		texts = append(texts, p.Error())
+		if text := p.Error(); !told[text] {
+			told[text] = true
+			texts = append(texts, text)
+		}
 	}
 	if len(texts) <= 1 {
 		return first
@@ -73,13 +80,22 @@ func (r *run) explain(i *item, err error) error {
 	if f := fault.As(err); f != nil {
 		return f
 	}
+	if lost := lineLost(err); lost != nil {
+		return lost
+	}
 	p := problem("%s", r.name(i)).Because(errors.New(words(i, err)))
 	group := r.req.Owner.Group
 	switch {
+	case webhookFailed(err):
+		return p.WithHint("The webhook does not answer, and says that nothing may pass then: look at what serves it, or at its failurePolicy in the webhook's configuration")
+	case strings.Contains(err.Error(), "admission webhook"), apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
+		return p.WithHint("The cluster's own rules refuse the object: change it as they ask, or have them changed")
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return p.WithHint("Wait until the namespace is gone; its conditions tell what holds it. If it is to stay, declare it here too: it is made anew then")
 	case isImmutable(err):
 		return p.WithHint("The field cannot be changed in place. Set spec.force, or the annotation %s%s: enabled on the object, to have it deleted and created anew; or undo the change",
 			group, forceAnnotation)
-	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "admission webhook"):
+	case apierrors.IsForbidden(err):
 		return p.WithHint("Grant this to the account that applies, or set spec.serviceAccountName to one that may")
 	case namespaceMissing(err, i.ref.Namespace):
 		return p.WithHint("Declare the Namespace, or add a dependsOn to what brings it")
@@ -171,6 +187,29 @@ var immutables = []string{
 // isImmutable tells whether the server refused the change of a field that is set once.
 func isImmutable(err error) bool {
 	return apierrors.IsInvalid(err) && slices.ContainsFunc(immutables, func(s string) bool { return strings.Contains(err.Error(), s) })
+}
+
+// lineLost explains that the API server did not answer at all, which has nothing to do with the object; nil if it did.
+func lineLost(err error) *fault.Fault {
+	var u *url.Error
+	if !errors.As(err, &u) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return problem("cannot reach the cluster").Because(errLineLost{u.Err}).WithHint("What was not applied is applied once it answers")
+}
+
+// errLineLost is why the API server did not answer, less what it was asked.
+type errLineLost struct{ error }
+
+// webhookFailed tells whether an admission webhook was asked and did not answer.
+func webhookFailed(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+}
+
+// transient tells whether the server is likely to take the same request in a moment.
+func transient(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) && !webhookFailed(err)
 }
 
 // namespaceMissing tells whether the server found the namespace, not the object, missing.

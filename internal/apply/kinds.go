@@ -87,12 +87,12 @@ func ParseKinds(texts []string) ([]schema.GroupKind, error) {
 // plan finds out what each object is to the cluster, in the order of applying. Kinds that a definition among the objects
 // brings are known from it.
 func (c *Cluster) plan(req Request) ([]*item, error) {
-	brought := definitions(req.Objects)
+	objects, problems := flatten(req.Objects, 0)
+	brought := definitions(objects)
 	var items []*item
-	var problems []error
 	seen := map[Ref]bool{}
 	reset := false
-	for _, o := range req.Objects {
+	for _, o := range objects {
 		gvk := o.GroupVersionKind()
 		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if newer := upgrade(o); meta.IsNoMatchError(err) && newer != nil {
@@ -118,7 +118,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 		}
 		i, err := newItem(o, req.Owner, mapping)
 		if err != nil {
-			problems = append(problems, problem("%s cannot be applied", show(o)).Because(err))
+			problems = append(problems, problem("%s cannot be applied", show(o)).Because(err).WithHint("Give it a metadata.name"))
 			continue
 		}
 		if seen[i.ref.key()] {
@@ -131,6 +131,41 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 	}
 	slices.SortFunc(items, c.options.byRank)
 	return items, refused(problems)
+}
+
+// maxNesting is how deep lists may stand in lists.
+const maxNesting = 10
+
+// flatten returns the objects with lists taken apart. Items of a list of one kind need not name it.
+func flatten(objects []*unstructured.Unstructured, depth int) (flat []*unstructured.Unstructured, problems []error) {
+	for _, o := range objects {
+		kind, isList := strings.CutSuffix(o.GetKind(), "List")
+		if !isList || !o.IsList() || o.GetName() != "" {
+			flat = append(flat, o)
+			continue
+		}
+		if depth == maxNesting {
+			return nil, append(problems, problem("a %s stands in %d others", o.GetKind(), depth).WithHint("Declare its items one by one"))
+		}
+		var items []*unstructured.Unstructured
+		for n, v := range o.Object["items"].([]any) { // as IsList tells
+			m, ok := v.(map[string]any)
+			if !ok {
+				problems = append(problems, problem("item %d of a %s is not an object", n, o.GetKind()).WithHint("Remove it from the list"))
+				continue
+			}
+			item := &unstructured.Unstructured{Object: m}
+			if kind != "" && item.GetKind() == "" {
+				item = item.DeepCopy()
+				item.SetAPIVersion(o.GetAPIVersion())
+				item.SetKind(kind)
+			}
+			items = append(items, item)
+		}
+		inner, wrong := flatten(items, depth+1)
+		flat, problems = append(flat, inner...), append(problems, wrong...)
+	}
+	return flat, problems
 }
 
 // definitions returns the kinds that CustomResourceDefinitions among the objects define.

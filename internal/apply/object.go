@@ -48,7 +48,10 @@ type item struct {
 // newItem normalizes an object for its owner.
 func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMapping) (*item, error) {
 	o = o.DeepCopy()
-	if o.GetName() == "" {
+	switch {
+	case o.GetName() == "" && o.GetGenerateName() != "":
+		return nil, fmt.Errorf("it has metadata.generateName %q, which would make another object each time", o.GetGenerateName())
+	case o.GetName() == "":
 		return nil, fmt.Errorf("it has no metadata.name")
 	}
 	switch {

@@ -49,9 +49,11 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 		return knowledge{}
 	}
 	same := a.hash == i.hash
+	// The end of an object will be told. That of a namespace is waited for: nothing can be created in it until then.
+	ending := a.at.deleting && a.ref.groupKind() == namespaceKind
 	left := c.held(owner, a.ref, i.hash) > 0 // moved, and left so for now
 	return knowledge{
-		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && a.watch.trusted()),
+		known: true, same: same, moved: a.moved, settled: same && (left || !a.moved && !ending && a.watch.trusted()),
 		action: a.action, digest: a.digest, version: a.at.version,
 	}
 }

@@ -60,7 +60,7 @@ func TestTheWatchIsJudgedByVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, first := range []string{"watch", "answer"} {
 				c1 := &Cluster{
-					options: ClusterOptions{FieldManager: DefaultFieldManager}, edges: newNotifier(func(Owner) {}),
+					managers: managers{own: DefaultFieldManager}, edges: newNotifier(func(Owner) {}),
 					states: map[Owner]map[Ref]*applied{}, watches: map[watchKey]*driftWatch{},
 				}
 				w := &driftWatch{cluster: c1, key: watchKey{group: group}, seen: map[types.NamespacedName]mark{}, applied: map[types.NamespacedName][]*applied{}}

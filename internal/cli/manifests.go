@@ -47,7 +47,7 @@ func defaultTag() string {
 
 // manifests returns the objects to install in a namespace: the namespace, definitions, roles, and the controllers.
 func manifests(namespace string, o installOptions) ([]*unstructured.Unstructured, error) {
-	dirs := []string{"crd", "rbac", "manager"}
+	dirs := []string{"crd", "policy", "rbac", "manager"}
 	if o.crdsOnly {
 		dirs = dirs[:1]
 	}

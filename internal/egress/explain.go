@@ -75,6 +75,8 @@ func explainNetwork(err error, where string) *fault.Fault {
 	switch {
 	case errors.Is(err, errLinkLocal):
 		return failed("the address of %s is refused", where).Because(errLinkLocal).WithHint("Use another host")
+	case errors.Is(err, errLoopback):
+		return failed("the address of %s is refused", where).Because(errLoopback).WithHint("Use another host")
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return failed("cannot reach %s", where).Because(brief{"host " + dns.Name + " is unknown", err}).WithHint("Check the URL, and the cluster's DNS")
 	case errors.As(err, &dns):

@@ -29,6 +29,8 @@ type Policy struct {
 	PerHost int
 	// RefuseLinkLocal refuses connections to link-local addresses, where clouds keep the metadata of their machines.
 	RefuseLinkLocal bool
+	// RefuseLoopback refuses connections to the process's own host, and in a pod to its neighbours in it.
+	RefuseLoopback bool
 	// Timeouts bound each step of a request; the documented defaults where zero.
 	Timeouts Timeouts
 	// Clock tells the time that a host's wishes refer to; the real one when nil.

@@ -133,7 +133,7 @@ func TestLinkLocalAddresses(t *testing.T) {
 	if asked.Load() != 0 {
 		t.Errorf("the proxy was asked %d times", asked.Load())
 	}
-	if err := refuseLinkLocal("tcp", "169.254.0.1:80", nil); err == nil {
+	if err := (&Policy{RefuseLinkLocal: true}).judge("tcp", "169.254.0.1:80", nil); err == nil {
 		t.Error("a name that leads to a link-local address is connected to")
 	}
 	if _, content, err := get(t, client(t, p, Options{}), serve(t, hello).URL); err != nil || content != "hello" {

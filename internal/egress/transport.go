@@ -66,8 +66,8 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 // Dialer connects to where the policy allows, for those whose requests it does not carry out.
 func (p *Policy) Dialer() *net.Dialer {
 	dialer := &net.Dialer{Timeout: p.Timeouts.orDefault().Connect}
-	if p.RefuseLinkLocal {
-		dialer.Control = refuseLinkLocal
+	if p.RefuseLinkLocal || p.RefuseLoopback {
+		dialer.Control = p.judge
 	}
 	return dialer
 }
@@ -129,8 +129,10 @@ func (r route) key() string { return r.proxy + " " + r.host }
 
 func (t *transport) route(req *http.Request) (route, error) {
 	r := route{host: hostPort(req.URL)}
-	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil && t.policy.RefuseLinkLocal && linkLocal(ip) {
-		return r, explain(req.Context(), errLinkLocal, r) // said here, since a proxy would connect to it
+	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
+		if err := t.policy.refuses(ip); err != nil {
+			return r, explain(req.Context(), err, r) // said here, since a proxy would connect to it
+		}
 	}
 	proxy, err := t.base.Proxy(req)
 	if err != nil {
@@ -163,22 +165,35 @@ func hostPort(u *url.URL) string {
 	return host + ":" + port
 }
 
-var errLinkLocal = errors.New("it is link-local, where clouds keep the metadata of their machines")
+var (
+	errLinkLocal = errors.New("it is link-local, where clouds keep the metadata of their machines")
+	errLoopback  = errors.New("it is a loopback address, which leads to the controller itself")
+)
 
 // metadata are addresses that clouds use like link-local ones.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("100.100.100.200")}
 
-// refuseLinkLocal judges the address after the name was looked up, so that no name leads around it.
-func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
+// judge judges the address after the name was looked up, so that no name leads around it.
+func (p *Policy) judge(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
-	if err == nil && linkLocal(at.Addr()) {
-		return errLinkLocal
+	if err != nil {
+		return err
 	}
-	return err
+	return p.refuses(at.Addr())
+}
+
+func (p *Policy) refuses(ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
+	switch {
+	case p.RefuseLinkLocal && linkLocal(ip):
+		return errLinkLocal
+	case p.RefuseLoopback && (ip.IsLoopback() || ip.IsUnspecified()):
+		return errLoopback
+	}
+	return nil
 }
 
 func linkLocal(ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
 	return ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || slices.Contains(metadata, ip)
 }
 

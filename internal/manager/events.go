@@ -3,14 +3,44 @@ package manager
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
+
+// oneByOne writes one event at a time. Events give way to the work that they tell of: when everything changes at once, they
+// come a little later instead of taking a share of the API server.
+type oneByOne struct {
+	mu   sync.Mutex
+	sink events.EventSink
+}
+
+// Create implements [events.EventSink]; so do Update and Patch.
+func (o *oneByOne) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sink.Create(ctx, e)
+}
+
+// Update implements [events.EventSink].
+func (o *oneByOne) Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sink.Update(ctx, e)
+}
+
+// Patch implements [events.EventSink].
+func (o *oneByOne) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sink.Patch(ctx, e, data)
+}
 
 // lastWords is how long events that were recorded before the end may still take to be written.
 const lastWords = 5 * time.Second
@@ -22,7 +52,7 @@ func recordEvents(ctx context.Context, mgr ctrlmanager.Manager) (reconcile.Event
 		return nil, nil, fmt.Errorf("cannot record events: %w", err)
 	}
 	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.EventsV1()})
+	broadcaster := events.NewBroadcaster(&oneByOne{sink: &events.EventSinkImpl{Interface: c.EventsV1()}})
 	if err := broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("cannot record events: %w", err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
 const strictGate = "StrictPostBuildSubstitutions"
@@ -45,6 +47,12 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 			panic(err) // the flag was registered one line above
 		}
 	}
+}
+
+// apply are the options by which clusters are applied to.
+func (o *Options) apply() apply.ClusterOptions {
+	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
+	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers, Fights: o.Fights}
 }
 
 // gate tells whether a feature gate is set.

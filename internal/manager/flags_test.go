@@ -105,6 +105,7 @@ func TestFlagsThatCannotBeAreRefused(t *testing.T) {
 	for says, change := range map[string]func(*Options){
 		"--ssh-hostkey-algos names": func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
 		"--ssh-kex-algos names":     func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
+		"--concurrent-ssa is":       func(o *Options) { o.ConcurrentApply = -1 },
 		"--concurrent is":           func(o *Options) { o.Concurrent = 0 },
 	} {
 		o := Options{Controllers: AllControllers, Concurrent: 1}

@@ -16,7 +16,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +87,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
+	book, err := newBook(ctx, mgr, kernel, o)
+	if err != nil {
+		return err
+	}
+	kernel.Gates = book
 	out, err := newWayOut(mgr, o)
 	if err != nil {
 		return err
@@ -101,6 +105,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out), Apply: o.apply()}
 		defer clusters.Close()
 		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
+			return err
+		}
+	}
+	if o.runs(GatingController) {
+		if err := runGates(ctx, mgr, kernel, book, o); err != nil {
 			return err
 		}
 	}
@@ -146,6 +155,8 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
+	// Who wrote a gate's annotations is told by its managed fields.
+	options.Cache.ByObject[&gatingv1.Gate{}] = cache.ByObject{Transform: func(o any) (any, error) { return o, nil }}
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	mgr, err := ctrlmanager.New(cfg, options)
 	if err != nil {
@@ -164,7 +175,7 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 		Client: mgr.GetClient(),
 		Edges:  reconcile.NewEdges(),
 		Events: events,
-		Clock:  clock.RealClock{},
+		Clock:  o.clock(),
 		Retry:  retry,
 	}
 }
@@ -184,7 +195,7 @@ func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Ker
 			Artifacts: s.fetcher,
 			Clusters:  clusters,
 			Events:    k.Events,
-			Clock:     clock.RealClock{},
+			Clock:     k.Clock,
 			Options: sync.Options{
 				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
 				DefaultServiceAccount: o.DefaultAccount,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -24,10 +25,11 @@ import (
 const (
 	SourceController    = "source-controller"
 	KustomizeController = "kustomize-controller"
+	GatingController    = "gating-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -52,6 +54,7 @@ type Options struct {
 	Concurrent          int
 	RequestsPerHost     int
 	AllowLinkLocal      bool
+	AllowLoopback       bool
 	KubeAPIQPS          float32
 	KubeAPIBurst        int
 	Retry               reconcile.Retry
@@ -79,11 +82,20 @@ type Options struct {
 	LogLevel    string
 	LogEncoding string
 
+	Clock clock.WithDelayedExecution // that of the machine when nil; no flag sets it
+
 	LeaderElection      bool
 	LeaseDuration       time.Duration
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
+}
+
+func (o *Options) clock() clock.WithDelayedExecution {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 // BindFlags registers the flags with their defaults.
@@ -108,8 +120,9 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
-	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "requests per second to the Kubernetes API")
-	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
+	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", -1, "requests per second to the Kubernetes API; -1 leaves it to the API server, which shares itself out fairly")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst, with --kube-api-qps")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")
 	f.DurationVar(&o.Retry.Max, "max-retry-delay", reconcile.DefaultRetry.Max, "longest wait after failures in a row")
 	f.IntVar(&o.JitterPercentage, "interval-jitter-percentage", 5, "percentage by which intervals are spread")
@@ -172,12 +185,6 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--custom-apply-stage-kinds: %w", err)
 	}
 	return nil
-}
-
-// apply says how Kustomizations are applied.
-func (o *Options) apply() apply.ClusterOptions {
-	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers, Fights: o.Fights}
 }
 
 // decryption is what the controller brings to the decryption of all.

@@ -5,6 +5,8 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
 )
 
 // Condition types that the kernel owns on every kind; they follow the kstatus contract.
@@ -67,11 +69,11 @@ func conclude(obj Object, o Outcome) {
 }
 
 // rest leaves an object that a gate holds as it is: what is Ready stays so, and so does a failure. A spec that waits is not observed,
-// so that nobody takes it for applied. An object that was never brought to an end has no such state, and is Unknown.
+// so that nobody takes it for applied. An object that was never brought to an end, or waited for something else, is Unknown.
 func rest(obj Object, o Outcome) {
 	Unmark(obj, TypeReconciling)
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
-	if c == nil || c.Status == metav1.ConditionUnknown {
+	if c == nil || c.Status == metav1.ConditionUnknown || c.Reason == ReasonDependencyNotReady || c.Reason == meta.ArtifactFailedReason {
 		Mark(obj, TypeReady, metav1.ConditionUnknown, o.reason, o.message)
 	}
 }

@@ -87,7 +87,8 @@ func (e *Edges) wake(ref Ref) {
 	}
 }
 
-func (e *Edges) attach(gk schema.GroupKind, q queue) {
+// Attach makes a queue the one that objects of a kind are woken in.
+func (e *Edges) Attach(gk schema.GroupKind, q queue) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queues[gk] = q

@@ -22,6 +22,7 @@ const maxNote = 1024
 type Event struct {
 	Type, Reason, Message string
 	Metadata              map[string]string // keys without the group, such as revision
+	Minor                 bool              // nothing was done: it is not worth a request to the cluster
 }
 
 // Events takes events. It must not block.
@@ -29,12 +30,15 @@ type Events interface {
 	Emit(group string, obj Object, e Event)
 }
 
-// ToCluster returns Events that become Kubernetes events.
+// ToCluster returns Events that become Kubernetes events, but for minor ones.
 func ToCluster(r events.AnnotatedEventRecorder) Events { return clusterEvents{r} }
 
 type clusterEvents struct{ recorder events.AnnotatedEventRecorder }
 
 func (c clusterEvents) Emit(group string, obj Object, e Event) {
+	if e.Minor {
+		return
+	}
 	annotations := map[string]string{}
 	for k, v := range e.Metadata {
 		annotations[group+"/"+k] = v

@@ -2,10 +2,12 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +28,10 @@ type Gatekeeper interface {
 	Over(ref Ref, obj Gated) []Ref
 	// Closed returns those of them that are not open to the object now. manual: a person or a tool asked for this pass.
 	Closed(over []Ref, obj Gated, manual bool) []Closed
-	// Wait notes with what an object waits at closed gates; it waits no longer when there are none.
-	Wait(ref Ref, at []Closed, pending *meta.Pending)
+	// Wait notes with what and since when an object waits at closed gates; it waits no longer when there are none.
+	Wait(ref Ref, at []Closed, pending *meta.Pending, since time.Time)
+	// WaitForSync returns once all gates are known that there are: no pass starts before.
+	WaitForSync(ctx context.Context) error
 }
 
 // Closed is a gate that is not open to an object.
@@ -163,13 +167,24 @@ func (l *loop[T]) tell(obj T, p *permit, o Outcome) {
 	default:
 		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.sentence(p))
 	}
-	l.Gates.Wait(l.ref(obj), closed, status.Pending)
+	since := l.Clock.Now()
+	for _, t := range []string{meta.ApprovedCondition, meta.BlockedCondition} {
+		if c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, t); c != nil {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	l.Gates.Wait(l.ref(obj), closed, status.Pending, since)
 }
+
+// gatesKnown is a source of no events, whose sync is that of the gates.
+type gatesKnown struct{ Gatekeeper }
+
+func (gatesKnown) Start(context.Context, queue) error { return nil }
 
 // leave notes that the object waits at no gate.
 func (l *loop[T]) leave(obj T) {
 	if l.Gates != nil {
-		l.Gates.Wait(l.ref(obj), nil, nil)
+		l.Gates.Wait(l.ref(obj), nil, nil, time.Time{})
 	}
 }
 

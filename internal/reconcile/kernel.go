@@ -127,21 +127,27 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		return err
 	}
 	if err := c.Watch(source.Func(func(_ context.Context, q queue) error {
-		k.Edges.attach(kind.GroupKind, q)
+		k.Edges.Attach(kind.GroupKind, q)
 		return nil
 	})); err != nil {
 		return err
+	}
+	if k.Gates != nil && kind.Sort != Ungated {
+		if err := c.Watch(gatesKnown{k.Gates}); err != nil {
+			return err
+		}
 	}
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{}, asked))
 }
 
 // asked passes the events that ask for a reconcile: a new generation, a new request, a deletion, other labels, by which gates may
-// select it, or another schedule, which some kinds have in annotations. Our own status patches don't.
+// select it, or another schedule or request of its own, which some kinds have in annotations. Our own status patches don't.
 var asked = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		request(e.ObjectOld) != request(e.ObjectNew) ||
 		schedule(e.ObjectOld) != schedule(e.ObjectNew) ||
 		!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+		!maps.Equal(requests(e.ObjectOld), requests(e.ObjectNew)) ||
 		e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil
 }}
 
@@ -150,6 +156,14 @@ func schedule(obj client.Object) meta.Schedule {
 		return o.Schedule()
 	}
 	return meta.Schedule{}
+}
+
+// requests are what a kind is asked by annotations of its own.
+func requests(obj client.Object) map[string]string {
+	if o, ok := obj.(interface{ Requests() map[string]string }); ok {
+		return o.Requests()
+	}
+	return nil
 }
 
 func request(obj client.Object) string { return obj.GetAnnotations()[meta.ReconcileRequestAnnotation] }
@@ -302,7 +316,7 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 // emit records one event per transition of Ready, and the outcome's notes.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	for _, n := range o.notes {
-		l.Events.Emit(l.GroupKind.Group, obj, Event{n.kind, n.reason, n.message, o.metadata})
+		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.kind, Reason: n.reason, Message: n.message, Metadata: o.metadata})
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
@@ -313,7 +327,8 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	if is.Status == metav1.ConditionFalse && o.state != waiting {
 		t = warning
 	}
-	l.Events.Emit(l.GroupKind.Group, obj, Event{t, is.Reason, is.Message, o.metadata})
+	minor := o.quiet && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue
+	l.Events.Emit(l.GroupKind.Group, obj, Event{t, is.Reason, is.Message, o.metadata, minor})
 }
 
 func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {

@@ -39,6 +39,8 @@ type step struct {
 	reconcile  func(context.Context, *pass) reconcile.Outcome
 	finalize   func() error
 	references []reconcile.Ref
+	gates      reconcile.Gatekeeper
+	sort       reconcile.Sort
 }
 
 func (s *step) References(*sourcev1.GitRepository) []reconcile.Ref { return s.references }
@@ -136,10 +138,10 @@ func newBench(t *testing.T, s *step) *bench {
 	b := &bench{T: t, client: mgr.GetClient(), namespace: namespace, step: s, events: &recorder{}, edges: reconcile.NewEdges()}
 	kernel := &reconcile.Kernel{
 		Client: mgr.GetClient(), Edges: b.edges, Events: b.events, Clock: clock.RealClock{},
-		Retry: reconcile.Retry{Min: 10 * time.Millisecond, Max: 50 * time.Millisecond},
+		Retry: reconcile.Retry{Min: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Gates: s.gates,
 	}
 	if err := reconcile.Register(mgr, kernel, reconcile.Kind[*sourcev1.GitRepository]{
-		GroupKind: kind, New: func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, Step: s, Concurrent: 2,
+		GroupKind: kind, New: func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, Step: s, Concurrent: 2, Sort: s.sort,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +186,23 @@ func (b *bench) patch(json string) {
 		b.Fatal(err)
 	}
 }
+
+func (b *bench) delete() {
+	b.Helper()
+	if err := b.client.Delete(context.Background(), &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "it"}}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) untilGone() {
+	b.Helper()
+	testenv.Eventually(b, "it is gone", func() error {
+		err := b.client.Get(context.Background(), types.NamespacedName{Namespace: b.namespace, Name: "it"}, &sourcev1.GitRepository{})
+		return errors.Join(client.IgnoreNotFound(err), map[bool]error{true: errors.New("still there")}[err == nil])
+	})
+}
+
+func (b *bench) ref() reconcile.Ref { return reconcile.RefTo(kind, b.namespace, "it") }
 
 func has(conditionType string, status metav1.ConditionStatus, reason string) func(*sourcev1.GitRepository) error {
 	return func(o *sourcev1.GitRepository) error {
@@ -268,6 +287,24 @@ func TestRepetitionIsNeitherWrittenNorTold(t *testing.T) {
 	}
 }
 
+func TestWhatStaysReadyQuietlyIsMinor(t *testing.T) {
+	s := &step{reconcile: answer(reconcile.Ready("Succeeded", "one").Quietly())}
+	b := newBench(t, s)
+	b.until("it is Ready", has("Ready", metav1.ConditionTrue, "Succeeded"))
+	s.set(answer(reconcile.Ready("Succeeded", "two").Quietly()))
+	b.patch(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`)
+	testenv.Eventually(t, "both are told", func() error {
+		if n := b.events.count(); n != 2 {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	first, second := b.events.events[0], b.events.events[1]
+	if first.Minor || !second.Minor || second.Message != "two" {
+		t.Errorf("only what was Ready before is minor: %+v, %+v", first, second)
+	}
+}
+
 func TestRequestIsHandledOnce(t *testing.T) {
 	asked := make(chan bool, 100)
 	b := newBench(t, &step{reconcile: func(_ context.Context, p *pass) reconcile.Outcome {
@@ -336,14 +373,8 @@ func TestFinalizerHoldsUntilTheStepIsDone(t *testing.T) {
 		}
 		return nil
 	})
-	obj := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "it"}}
-	if err := b.client.Delete(context.Background(), obj); err != nil {
-		t.Fatal(err)
-	}
+	b.delete()
 	b.until("the failure is told", has("Ready", metav1.ConditionFalse, "PruneFailed"))
 	close(blocked)
-	testenv.Eventually(t, "it is gone", func() error {
-		err := b.client.Get(context.Background(), types.NamespacedName{Namespace: b.namespace, Name: "it"}, obj)
-		return errors.Join(client.IgnoreNotFound(err), map[bool]error{true: errors.New("still there")}[err == nil])
-	})
+	b.untilGone()
 }

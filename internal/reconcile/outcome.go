@@ -38,6 +38,7 @@ type Outcome struct {
 	err      error
 	notes    []note
 	metadata map[string]string
+	quiet    bool
 	pending  *meta.Pending // held: the change that waits
 }
 
@@ -93,6 +94,12 @@ func (o Outcome) Warn(reason, format string, args ...any) Outcome {
 
 func (o Outcome) note(kind, reason, message string) Outcome {
 	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{kind, reason, message})
+	return o
+}
+
+// Quietly says that nothing had to be done: an object that was Ready before, and is still, tells so as a minor event.
+func (o Outcome) Quietly() Outcome {
+	o.quiet = true
 	return o
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/sync/spec"
@@ -29,15 +30,10 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if same && m.applied && !r.pass.Requested && !r.due() {
 		return nil, nil
 	}
-	req, err := spec.Request(r.obj)
-	if err != nil {
-		return nil, err
-	}
-	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
 	r.worked = true
-	result, err := build.Build(ctx, req)
-	if err == nil {
-		err = r.refuseEmpty(result)
+	result, err := r.make(ctx, tree, in)
+	if result == nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // half a trace is none
@@ -52,6 +48,20 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	}
 	m.digest = "sha256:" + result.Digest
 	return result, nil
+}
+
+// make builds what the spec makes of a tree. A build that fails has a result, too: what it read.
+func (r *run) make(ctx context.Context, tree *artifact.Tree, in *inputs) (*build.Result, error) {
+	req, err := spec.Request(r.obj)
+	if err != nil {
+		return nil, err
+	}
+	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
+	result, err := build.Build(ctx, req)
+	if err == nil {
+		err = r.refuseEmpty(result)
+	}
+	return result, err
 }
 
 // refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.

@@ -23,7 +23,7 @@ type Clusters struct {
 	Config *rest.Config // of the cluster that we run for
 	Remote *Remote
 	Edges  *reconcile.Edges
-	Apply  apply.ClusterOptions // how to apply to every cluster
+	Apply  apply.ClusterOptions // but what to do on drift
 
 	mu      sync.Mutex
 	targets map[string]*Target

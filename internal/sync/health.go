@@ -83,9 +83,10 @@ func (r *run) cancelHealth() {
 	if p.waiting == "" || p.waiting == r.source.Revision {
 		return
 	}
-	r.canceled = fmt.Sprintf("Health checks for revision %s canceled: revision %s has come", p.waiting, r.source.Revision)
+	message := fmt.Sprintf("Health checks for revision %s canceled: revision %s has come", p.waiting, r.source.Revision)
 	p.waiting = ""
-	reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.HealthCheckCanceledReason, r.canceled)
+	r.events = append(r.events, event{reason: meta.HealthCheckCanceledReason, message: message})
+	reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.HealthCheckCanceledReason, message)
 }
 
 // expect tells the watches what was just written: what they saw before that says nothing of this revision.

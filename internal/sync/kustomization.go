@@ -79,6 +79,7 @@ type memory struct {
 	resynced   time.Time    // of the last full dry-run
 	health     healthProgress
 	checks     expressions
+	pending    pendingChange
 	stands     atomic.Pointer[standing] // what was applied to the end, for dependents to look at
 }
 
@@ -121,7 +122,12 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 	if waiting != nil {
 		return *waiting
 	}
-	if waiting := k.dependencies(ctx, obj, source); waiting != nil {
+	begun := false
+	if err := pass.Admit(source.Revision); err != nil {
+		if begun = k.begun(pass, source); !begun {
+			return k.held(ctx, pass, source)
+		}
+	} else if waiting := k.dependencies(ctx, obj, source); waiting != nil {
 		return *waiting
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
@@ -129,28 +135,37 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 		return reconcile.Failed(err)
 	}
 	run := &run{Kustomization: k, pass: pass, obj: obj, source: source, target: target, memory: k.remembered(obj)}
-	outcome := run.do(ctx).About("revision", source.Revision)
-	if origin := source.OriginRevision(); origin != "" {
+	if begun && source.Revision != obj.Status.LastAttemptedRevision {
+		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision} // which is applied, and on its way to health
+		run.applied = true
+	}
+	outcome := run.do(ctx).About("revision", run.source.Revision)
+	if origin := run.source.OriginRevision(); origin != "" {
 		outcome = outcome.About("originRevision", origin)
 	}
 	return outcome
 }
 
+// begun tells whether gates that closed let the pass finish what is under way: what was begun of the revision, or else, if the source has
+// moved on, the rollout of what is applied.
+func (k *Kustomization) begun(pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) bool {
+	return pass.UnderWay && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).applied)
+}
+
 // run is one pass of one Kustomization, past its gates.
 type run struct {
 	*Kustomization
-	pass   *reconcile.Pass[*kustomizev1.Kustomization]
-	obj    *kustomizev1.Kustomization
-	source *meta.Artifact
-	target *Target
-	memory *memory
-	notes  []apply.Change // what changed in the cluster
-	drift  bool           // what changed was drift, as the declarations are as they were
-	events []event        // beside that
-	worked bool           // whether anything was built or applied
-
-	written  map[apply.Ref]string // the resource versions of what was, by references without a version
-	canceled string               // what is no longer waited for
+	pass    *reconcile.Pass[*kustomizev1.Kustomization]
+	obj     *kustomizev1.Kustomization
+	source  *meta.Artifact
+	target  *Target
+	memory  *memory
+	applied bool                 // whether nothing is left to do but to wait for health
+	notes   []apply.Change       // what changed in the cluster
+	drift   bool                 // what changed was drift, as the declarations are as they were
+	events  []event              // beside that
+	worked  bool                 // whether anything was built or applied
+	written map[apply.Ref]string // the resource versions of what was, by references without a version
 }
 
 // event is one beside that of the transition of Ready.
@@ -163,15 +178,7 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 	start := r.Clock.Now()
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
 	r.cancelHealth()
-	in, err := r.inputs(ctx)
-	var built *build.Result
-	if err == nil {
-		built, err = r.build(ctx, in)
-	}
-	if err == nil && built != nil {
-		err = r.accountMissing(ctx, in.hide(r.settle(ctx, built)))
-	}
-	if err != nil {
+	if err := r.bring(ctx); err != nil {
 		r.record(start, err)
 		return r.summarize(reconcile.Failed(err))
 	}
@@ -190,6 +197,22 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 	return r.summarize(*outcome)
 }
 
+// bring builds and applies, where that is called for.
+func (r *run) bring(ctx context.Context) error {
+	if r.applied {
+		return nil
+	}
+	in, err := r.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	built, err := r.build(ctx, in)
+	if err != nil || built == nil {
+		return err
+	}
+	return r.accountMissing(ctx, in.hide(r.settle(ctx, built)))
+}
+
 // accountMissing says so where an account may do nothing because there is none: the API server does not tell.
 func (r *run) accountMissing(ctx context.Context, err error) error {
 	key := types.NamespacedName{Namespace: r.obj.Namespace, Name: accountOf(r.obj, r.Options.DefaultServiceAccount)}
@@ -205,8 +228,8 @@ func (r *run) accountMissing(ctx context.Context, err error) error {
 
 // summarize adds what changed to the outcome's events.
 func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
-	if r.canceled != "" {
-		o = o.Note(meta.HealthCheckCanceledReason, "%s", r.canceled)
+	if !r.worked {
+		o = o.Quietly() // of a thousand that follow a commit to one, only that one has something to tell
 	}
 	switch {
 	case len(r.notes) == 0:

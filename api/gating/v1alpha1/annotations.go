@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "strings"
+
 // Annotations of a Gate by which people and programs ask something of it. A verb, such as open, is asked at one time; the other
 // annotations of the verb say more of that request, and are void without it.
 const (
@@ -29,3 +31,16 @@ const (
 	// RevisionSuffix ends the annotation of the only revision that is let through.
 	RevisionSuffix = "revision"
 )
+
+// Requests returns the annotations by which something is asked of the gate.
+func (g *Gate) Requests() map[string]string {
+	asked := map[string]string{}
+	for key, value := range g.Annotations {
+		for _, prefix := range []string{OpenPrefix, ClosePrefix, OverridePrefix} {
+			if strings.HasPrefix(key, prefix) {
+				asked[key] = value
+			}
+		}
+	}
+	return asked
+}

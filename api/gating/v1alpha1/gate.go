@@ -42,7 +42,7 @@ type GateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="interval must be between 1s and 87600h"
 	// +kubebuilder:default="30s"
 	// +optional
-	Interval metav1.Duration `json:"interval,omitempty"`
+	Interval metav1.Duration `json:"interval,omitzero"`
 
 	// Default is what the gate is when nothing says otherwise; closed when unset.
 	// +kubebuilder:default=closed

@@ -348,6 +348,19 @@ func (k *Kustomization) GateRefs() []meta.GateReference { return k.Spec.Gates }
 // Held returns the part of the status that tells which gates stand over the object.
 func (k *Kustomization) Held() *meta.Held { return &k.Status.Held }
 
+// DeploysTo returns the cluster that the Kustomization applies to.
+func (k *Kustomization) DeploysTo() meta.ClusterRef {
+	c := k.Spec.KubeConfig
+	switch {
+	case c != nil && c.SecretRef != nil:
+		return meta.ClusterRef{Secret: c.SecretRef.Name}
+	case c != nil && c.ConfigMapRef != nil:
+		return meta.ClusterRef{ConfigMap: c.ConfigMapRef.Name}
+	default:
+		return meta.ClusterRef{}
+	}
+}
+
 // Schedule returns when and for how long the Kustomization is reconciled.
 func (k *Kustomization) Schedule() meta.Schedule {
 	s := meta.Schedule{Interval: k.Spec.Interval.Duration, Timeout: k.Spec.Interval.Duration, Suspended: k.Spec.Suspend}

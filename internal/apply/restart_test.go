@@ -1,0 +1,142 @@
+package apply
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// controlPlane is a cluster of this test alone, which it may kill.
+type controlPlane struct {
+	t    *testing.T
+	args []string
+	cmd  *exec.Cmd
+}
+
+func newControlPlane(t *testing.T) (*controlPlane, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	c := &controlPlane{t: t, args: []string{"cluster", "--dir", filepath.Join(dir, "state"), "--port", port, "--kubeconfig", kubeconfig}}
+	c.start()
+	t.Cleanup(c.kill)
+	return c, kubeconfig
+}
+
+// start runs it until it says that it is ready.
+func (c *controlPlane) start() {
+	c.t.Helper()
+	binary, err := testenv.Binary("playground")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.cmd = exec.Command(binary, c.args...)
+	c.cmd.Env = append(os.Environ(), "PLAYGROUND_PARENT_WATCH=1")
+	if _, err := c.cmd.StdinPipe(); err != nil { // it ends when this process does
+		c.t.Fatal(err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	for out := bufio.NewScanner(stdout); out.Scan(); {
+		if out.Text() == "ready" {
+			return
+		}
+	}
+	c.t.Fatalf("the control plane ended: %v", c.cmd.Wait())
+}
+
+// kill ends it with no chance to tidy up.
+func (c *controlPlane) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
+	plane, kubeconfig := newControlPlane(t)
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, ns: metav1.NamespaceDefault, requests: &counter{}, woken: make(chan Owner, 100)}
+	f.owner = Owner{group, f.ns, "app"}
+	killing := rest.CopyConfig(cfg)
+	onRequest(func(r *http.Request) bool { return writes(r, "configmaps") && strings.HasSuffix(r.URL.Path, "c050") }, plane.kill)(killing)
+	if f.Cluster, err = NewCluster(killing, ClusterOptions{OnDrift: func(o Owner) { f.woken <- o }}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	var docs []string
+	for n := range 200 {
+		docs = append(docs, f.cm(fmt.Sprintf("c%03d", n)))
+	}
+	text := strings.Join(docs, "---\n")
+
+	result, err := f.try(f.request(text))
+	if err == nil || !strings.Contains(err.Error(), "cannot reach the cluster") || len(err.Error()) > 500 {
+		t.Errorf("%v does not say, shortly, that the cluster cannot be reached", err)
+	}
+	if len(f.intended) != 1 || len(f.intended[0]) != 200 || len(result.Inventory) != 200 {
+		t.Errorf("%d intended, %d in the inventory: something would be forgotten", len(f.intended[0]), len(result.Inventory))
+	}
+	if n := len(result.Changes); n == 0 || n > 60 {
+		t.Errorf("%d are said to be applied", n)
+	}
+
+	plane.start()
+	f.inventory = result.Inventory
+	again, err := f.try(f.request(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.CoreV1().ConfigMaps(f.ns).List(t.Context(), metav1.ListOptions{LabelSelector: group + "/name=app"})
+	if err != nil || len(list.Items) != 200 {
+		t.Errorf("%d objects are there: %v", len(list.Items), err)
+	}
+	if s := Summarize(again.Changes); s.Created+s.Unchanged != 200 {
+		t.Errorf("then %s", s)
+	}
+	// The watches that broke come back by themselves.
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns), "c000"); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "move to be told", func() error {
+		if !f.Moved(f.owner) {
+			return fmt.Errorf("not moved")
+		}
+		return nil
+	})
+	f.apply(text)
+	if data := f.get(configMaps, "c000").Object["data"].(map[string]any)["a"]; data != "1" {
+		t.Errorf("data is %v", data)
+	}
+}

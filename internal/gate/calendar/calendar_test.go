@@ -1,0 +1,325 @@
+package calendar
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func at(t *testing.T, value string) time.Time {
+	t.Helper()
+	parsed, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func TestCalendar(t *testing.T) {
+	closed := func(cron string, d time.Duration, zone string) []Entry {
+		return []Entry{{Cron: cron, Duration: d, TimeZone: zone}}
+	}
+	fridays := closed("0 0 * * 5", 24*time.Hour, "Europe/Berlin")
+	weekend := closed("0 0 * * 6", 48*time.Hour, "Europe/Berlin")
+	for name, c := range map[string]struct {
+		entries []Entry
+		at      string
+		want    State
+		next    string // empty: none
+	}{
+		"before a Friday":           {fridays, "2026-11-26T22:59:59Z", None, "2026-11-26T23:00:00Z"},
+		"a Friday begins":           {fridays, "2026-11-26T23:00:00Z", Closed, "2026-11-27T23:00:00Z"},
+		"a Friday ends":             {fridays, "2026-11-27T23:00:00Z", None, "2026-12-03T23:00:00Z"},
+		"in summer":                 {fridays, "2026-07-02T22:00:00Z", Closed, "2026-07-03T22:00:00Z"},
+		"a weekend of 49 hours":     {weekend, "2026-10-24T00:00:00Z", Closed, "2026-10-25T23:00:00Z"},
+		"a weekend of 47 hours":     {weekend, "2026-03-28T12:00:00Z", Closed, "2026-03-29T22:00:00Z"},
+		"hours are hours":           {closed("0 22 * * *", 8*time.Hour, "Europe/Berlin"), "2026-10-24T21:00:00Z", Closed, "2026-10-25T04:00:00Z"},
+		"a time that is skipped":    {closed("30 2 29 3 *", time.Hour, "Europe/Berlin"), "2026-03-29T01:00:00Z", Closed, "2026-03-29T02:00:00Z"},
+		"a time that comes twice":   {closed("30 2 25 10 *", time.Hour, "Europe/Berlin"), "2026-10-25T00:30:00Z", Closed, "2026-10-25T01:30:00Z"},
+		"and not a second time":     {closed("30 2 25 10 *", 10*time.Minute, "Europe/Berlin"), "2026-10-25T01:30:00Z", None, "2027-10-25T00:30:00Z"},
+		"a half hour's change":      {closed("15 2 * 10 0", time.Hour, "Australia/Lord_Howe"), "2026-10-03T15:30:00Z", Closed, "2026-10-03T16:30:00Z"},
+		"a day that never was":      {closed("0 12 30 12 *", time.Hour, "Pacific/Apia"), "2011-12-30T10:00:00Z", Closed, "2011-12-30T11:00:00Z"},
+		"a leap day":                {closed("0 0 29 2 *", 24*time.Hour, ""), "2027-01-01T00:00:00Z", None, "2028-02-29T00:00:00Z"},
+		"a holiday of every year":   {[]Entry{{Dates: []string{"12-24", "2026-12-26"}, Duration: 24 * time.Hour}}, "2031-12-24T12:00:00Z", Closed, "2031-12-25T00:00:00Z"},
+		"a holiday of one year":     {[]Entry{{Dates: []string{"2026-12-26"}, Duration: 24 * time.Hour}}, "2027-12-26T12:00:00Z", None, ""},
+		"holidays in a row":         {[]Entry{{Dates: []string{"12-24", "12-25"}, Duration: 24 * time.Hour}}, "2026-12-24T12:00:00Z", Closed, "2026-12-26T00:00:00Z"},
+		"a leap day of every year":  {[]Entry{{Dates: []string{"02-29"}, Duration: 24 * time.Hour}}, "2027-02-28T12:00:00Z", None, "2028-02-29T00:00:00Z"},
+		"windows without a gap":     {closed("0 0 * * 1-5", 24*time.Hour, ""), "2026-11-23T00:00:00Z", Closed, "2026-11-28T00:00:00Z"},
+		"windows without an end":    {closed("* * * * *", time.Hour, ""), "2026-11-23T00:00:00Z", Closed, ""},
+		"a minute":                  {closed("* * * * *", time.Minute, ""), "2026-11-23T00:00:30Z", Closed, ""},
+		"the clock is asked early":  {fridays, "1970-01-01T00:00:00Z", None, "1970-01-01T23:00:00Z"},
+		"nothing is scheduled":      {nil, "2026-11-23T00:00:00Z", None, ""},
+		"closed wins over opened":   {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour}, {Cron: "0 0 * * 5", Duration: 24 * time.Hour}}, "2026-11-27T09:00:00Z", Closed, "2026-11-28T00:00:00Z"},
+		"opened until closed wins":  {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour}, {Cron: "0 12 * * *", Duration: time.Hour}}, "2026-11-27T09:00:00Z", Opened, "2026-11-27T12:00:00Z"},
+		"opened again after closed": {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour}, {Cron: "0 12 * * *", Duration: time.Hour}}, "2026-11-27T13:00:00Z", Opened, "2026-11-27T16:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calendar, err := New(c.entries)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := at(t, c.at)
+			if got, _ := calendar.At(now); got != c.want {
+				t.Errorf("state is %d, want %d", got, c.want)
+			}
+			next := ""
+			if n := calendar.Next(now); !n.IsZero() {
+				next = n.UTC().Format(time.RFC3339)
+			}
+			if next != c.next {
+				t.Errorf("the next change is at %q, want %q", next, c.next)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	good := Entry{Cron: "0 0 * * 5", Duration: time.Hour}
+	with := func(change func(*Entry)) Entry { e := good; change(&e); return e }
+	for says, e := range map[string]Entry{
+		"never fires":                  with(func(e *Entry) { e.Cron = "0 0 31 2 *" }),
+		"cannot be read":               with(func(e *Entry) { e.Cron = "every friday" }),
+		"expected exactly 5 fields":    with(func(e *Entry) { e.Cron = "0 0 0 * * 5" }),
+		"sets a time zone":             with(func(e *Entry) { e.Cron = "CRON_TZ=Asia/Tokyo 0 0 * * 5" }),
+		"counts from an unknown start": with(func(e *Entry) { e.Cron = "@every 1h" }),
+		`"Mars/Olympus" is unknown`:    with(func(e *Entry) { e.TimeZone = "Mars/Olympus" }),
+		`"Local" is unknown`:           with(func(e *Entry) { e.TimeZone = "Local" }),
+		`"../etc/passwd" is unknown`:   with(func(e *Entry) { e.TimeZone = "../etc/passwd" }),
+		"duration 0s":                  with(func(e *Entry) { e.Duration = 0 }),
+		"duration -1h0m0s":             with(func(e *Entry) { e.Duration = -time.Hour }),
+		"duration 2562047h47m16.854":   with(func(e *Entry) { e.Duration = 1<<63 - 1 }),
+		"either cron or dates":         with(func(e *Entry) { e.Dates = []string{"12-24"} }),
+		`date "12-32" is no day`:       {Dates: []string{"12-32"}, Duration: time.Hour},
+		`date "2026-02-29" is no day`:  {Dates: []string{"2026-02-29"}, Duration: time.Hour},
+	} {
+		e.Name = "freeze"
+		_, err := New([]Entry{good, e})
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "schedule[1] (freeze)") {
+			t.Errorf("got %v, want an error of schedule[1] that says %q", err, says)
+		}
+	}
+}
+
+// field is one field of a cron expression, as a list of numbers; nil is *.
+type field []int
+
+func (f field) String() string {
+	if f == nil {
+		return "*"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint([]int(f)), " ", ","), "[]")
+}
+
+func (f field) has(n int) bool { return f == nil || slices.Contains(f, n) }
+
+// rule is an entry that can be matched without the library.
+type rule struct {
+	Entry
+	minute, hour, dom, month, dow field
+}
+
+func (r rule) matches(face time.Time) bool {
+	days := r.dom.has(face.Day()) && r.dow.has(int(face.Weekday()))
+	if r.dom != nil && r.dow != nil {
+		days = r.dom.has(face.Day()) || r.dow.has(int(face.Weekday())) // crontab(5)
+	}
+	return r.minute.has(face.Minute()) && r.hour.has(face.Hour()) && r.month.has(int(face.Month())) && days
+}
+
+func randomRule(r *rand.Rand) rule {
+	pick := func(never, from, to int) field {
+		if r.IntN(10) < never {
+			return nil
+		}
+		numbers := field{}
+		for range 1 + r.IntN(3) {
+			numbers = append(numbers, from+r.IntN(to-from+1))
+		}
+		return numbers
+	}
+	c := rule{minute: pick(0, 0, 59), hour: pick(2, 0, 5), dom: pick(6, 1, 31), month: pick(7, 1, 12), dow: pick(5, 0, 6)}
+	c.Duration = []time.Duration{time.Minute, 7 * time.Minute, time.Hour, 90 * time.Minute, 8 * time.Hour, day, 2*day + time.Hour, 9 * day}[r.IntN(8)]
+	if c.hour == nil {
+		c.Duration = min(c.Duration, 7*time.Minute) // else it rarely ends
+	}
+	c.Opens = r.IntN(2) == 0
+	c.Cron = fmt.Sprint(c.minute, " ", c.hour, " ", c.dom, " ", c.month, " ", c.dow)
+	return c
+}
+
+// brute walks over every minute with the clock in hand, and returns those at which the state changes.
+func brute(rules []rule, zone *time.Location, from, to time.Time) (State, []time.Time) {
+	type running struct {
+		until time.Time // face that must be shown first,
+		rest  time.Duration
+		end   time.Time // once it was
+	}
+	open := make([][]running, len(rules))
+	start := from.Add(-30 * day)
+	shown := face(start.In(zone)).Add(-time.Minute) // the latest face that the clock has shown
+	var first, was State
+	var changes []time.Time
+	for t := start; t.Before(to); t = t.Add(time.Minute) {
+		f := face(t.In(zone))
+		state := None
+		for i, r := range rules {
+			for skipped := shown.Add(time.Minute); !skipped.After(f); skipped = skipped.Add(time.Minute) {
+				if r.matches(skipped) {
+					open[i] = append(open[i], running{until: f.AddDate(0, 0, int(r.Duration/day)), rest: r.Duration % day})
+				}
+			}
+			for j := range open[i] {
+				if w := &open[i][j]; w.end.IsZero() && !w.until.After(f) {
+					w.end = t.Add(w.rest)
+				}
+			}
+			open[i] = slices.DeleteFunc(open[i], func(w running) bool { return !w.end.IsZero() && !w.end.After(t) })
+			if len(open[i]) > 0 && r.Opens {
+				state = max(state, Opened)
+			} else if len(open[i]) > 0 {
+				state = Closed
+			}
+		}
+		shown = later(shown, f)
+		switch {
+		case t.Equal(from):
+			first = state
+		case t.After(from) && state != was:
+			changes = append(changes, t)
+		}
+		was = state
+	}
+	return first, changes
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// TestAgainstEveryMinute compares the calendar with a walk over every minute of years, in zones with all sorts of changes.
+func TestAgainstEveryMinute(t *testing.T) {
+	zones := []string{"UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/St_Johns", "America/Asuncion", "Africa/Cairo",
+		"Africa/Casablanca", "Asia/Tehran", "Asia/Kolkata", "Australia/Lord_Howe", "Antarctica/Troll", "Pacific/Apia", "America/Santiago"}
+	r := rand.New(rand.NewPCG(5, 5))
+	for i := range 3 * len(zones) {
+		name := zones[i%len(zones)]
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rules []rule
+		var entries []Entry
+		for range 1 + r.IntN(3) {
+			c := randomRule(r)
+			c.TimeZone = name
+			rules, entries = append(rules, c), append(entries, c.Entry)
+		}
+		calendar, err := New(entries)
+		if err != nil {
+			if strings.Contains(err.Error(), "never fires") {
+				continue // February 30th
+			}
+			t.Fatal(err)
+		}
+		from := time.Date(2005+r.IntN(25), 1, 1, 0, 0, 0, 0, time.UTC)
+		if name == "Pacific/Apia" {
+			from = time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC)
+		}
+		to := from.AddDate(1, 0, 0)
+		first, want := brute(rules, zone, from, to)
+		if got, _ := calendar.At(from); got != first {
+			t.Fatalf("%s %+v: at %s it is %d, want %d", name, entries, from, got, first)
+		}
+		var got []time.Time
+		for next := calendar.Next(from); !next.IsZero() && next.Before(to); next = calendar.Next(next) {
+			got = append(got, next)
+		}
+		if !slices.EqualFunc(got, want, time.Time.Equal) {
+			for j := range min(len(got), len(want)) {
+				if !got[j].Equal(want[j]) {
+					t.Fatalf("%s %+v: change %d is at %s, want %s", name, entries, j, got[j], want[j])
+				}
+			}
+			t.Fatalf("%s %+v: %d changes, want %d", name, entries, len(got), len(want))
+		}
+	}
+}
+
+func FuzzCron(f *testing.F) {
+	f.Add("0 0 * * 5", "12-24", "Europe/Berlin", int64(time.Hour))
+	f.Add("@daily", "2026-02-28", "", int64(-1))
+	f.Add("*/7 1-3 29 2 mon", "02-29", "Pacific/Apia", int64(40*day))
+	f.Fuzz(func(t *testing.T, expression, date, zone string, d int64) {
+		now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		for _, e := range []Entry{{Cron: expression}, {Dates: []string{date}}} {
+			e.Duration, e.TimeZone = time.Duration(d), zone
+			c, err := New([]Entry{e})
+			if err != nil {
+				continue
+			}
+			state, _ := c.At(now)
+			if next := c.Next(now); !next.IsZero() {
+				if is, _ := c.At(next); is == state || !next.After(now) {
+					t.Errorf("%+v: at %s nothing changes", e, next)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkAt(b *testing.B) {
+	c := deploys(b)
+	for i := 0; b.Loop(); i++ {
+		c.At(time.Date(2026, 1, 1+i%3650, i%24, 0, 0, 0, time.UTC))
+	}
+}
+
+func BenchmarkNext(b *testing.B) {
+	c := deploys(b)
+	for i := 0; b.Loop(); i++ {
+		c.Next(time.Date(2026, 1, 1+i%3650, i%24, 0, 0, 0, time.UTC))
+	}
+}
+
+// BenchmarkTenYears lists every change of ten years.
+func BenchmarkTenYears(b *testing.B) {
+	c := deploys(b)
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	changes := 0
+	for b.Loop() {
+		for t := begin; t.Before(begin.AddDate(10, 0, 0)); t = c.Next(t) {
+			changes++
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(changes), "µs/change")
+}
+
+// BenchmarkWithoutEnd is the worst case: windows that follow each other for ever.
+func BenchmarkWithoutEnd(b *testing.B) {
+	c, err := New([]Entry{{Cron: "* * * * *", Duration: time.Minute}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		c.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	}
+}
+
+// deploys is a calendar that lets deploys through in office hours, but for Fridays and holidays.
+func deploys(b *testing.B) *Calendar {
+	c, err := New([]Entry{
+		{Opens: true, Cron: "0 9 * * 1-5", Duration: 8 * time.Hour, TimeZone: "Europe/Berlin"},
+		{Cron: "0 0 * * 5", Duration: day, TimeZone: "Europe/Berlin"},
+		{Dates: []string{"12-24", "12-25", "12-26", "01-01"}, Duration: day, TimeZone: "Europe/Berlin"},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
