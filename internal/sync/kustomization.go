@@ -78,6 +78,7 @@ type memory struct {
 	contests   string       // who fights with us, as it was told
 	warned     string       // of what it was warned last
 	resynced   time.Time    // of the last full dry-run
+	began      time.Time    // of what is under way: from its build to its health
 	health     healthProgress
 	checks     expressions
 	pending    pendingChange
@@ -176,22 +177,24 @@ type event struct {
 }
 
 func (r *run) do(ctx context.Context) reconcile.Outcome {
-	start := r.Clock.Now()
+	if r.memory.began.IsZero() || r.obj.Status.LastAttemptedRevision != r.source.Revision {
+		r.memory.began = r.Clock.Now()
+	}
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
 	r.cancelHealth()
 	if err := r.bring(ctx); err != nil {
-		r.record(start, err)
+		r.record(err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	r.contested()
 	outcome, err := r.checkHealth(ctx)
 	if err != nil {
-		r.record(start, err)
+		r.record(err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	if outcome == nil {
 		r.obj.Status.LastAppliedRevision, r.obj.Status.LastAppliedOriginRevision = r.source.Revision, r.source.OriginRevision()
-		r.record(start, nil)
+		r.record(nil)
 		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
 		outcome = &o
 	}

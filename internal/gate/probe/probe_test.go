@@ -46,7 +46,7 @@ func TestHTTP(t *testing.T) {
 		"299":           {open, serve(t, status(299)), ""},
 		"404":           {open, serve(t, status(404)), "status 404"},
 		"metadata":      {open, "http://169.254.169.254/", "link-local"},
-		"by a redirect": {open, serve(t, http.RedirectHandler("http://[::ffff:169.254.169.254]/", 302).ServeHTTP), "link-local"},
+		"by a redirect": {open, serve(t, http.RedirectHandler("http://[::ffff:169.254.169.254]/", http.StatusFound).ServeHTTP), "link-local"},
 		"loopback":      {&egress.Policy{RefuseLoopback: true}, serve(t, status(200)), "loopback"},
 		"by a name":     {&egress.Policy{RefuseLoopback: true}, "http://localhost:1/", "loopback"},
 		"unspecified":   {&egress.Policy{RefuseLoopback: true}, "http://0.0.0.0:1/", "loopback"},

@@ -242,7 +242,7 @@ func TestSSHChecksTheHost(t *testing.T) {
 		"an unknown host is not":     {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))), "is unknown", SSHAlgorithms{}},
 		"another key is not":         {identity, entry(stranger), "not the one in known_hosts", SSHAlgorithms{}},
 		"a key that may not log in":  {other, entry(host.PublicKey()), "refused the", SSHAlgorithms{}},
-		"algorithms that both have":  {identity, entry(host.PublicKey()), "", SSHAlgorithms{[]string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()}, []string{ssh.KeyExchangeCurve25519}}},
+		"algorithms that both have":  {identity, entry(host.PublicKey()), "", SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()}, KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
 		"a key that is not allowed":  {identity, entry(host.PublicKey()), "--ssh-hostkey-algos", SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
 		"an exchange the host lacks": {identity, entry(host.PublicKey()), "key exchange", SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
 	} {
