@@ -29,6 +29,9 @@ type Request struct {
 	Same     bool      // the objects are declared as they were when they were applied last, maybe by a process before this one
 	Diffs    int       // how many changes of what is declared are told with their diff, at the cost of a request each; those of what moved always are
 
+	// Secrets are values that no diff may show, wherever they stand in an object.
+	Secrets []string
+
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
 
@@ -158,7 +161,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 		i.written = live.GetResourceVersion()
 		if i.live != nil {
-			i.diff, i.live = diff.Text(i.live, live), nil
+			i.diff, i.live = diff.Text(i.live, live, r.req.Secrets...), nil
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
 		if drifted && i.action != Unchanged {

@@ -61,7 +61,7 @@ func (r *run) tell(i *item, live, wouldBe *unstructured.Unstructured) {
 		wouldBe = wouldBe.DeepCopy()
 		r.managers.dropForsaken(wouldBe, r.req.Owner.Group)
 	}
-	i.diff = diff.Text(live, wouldBe)
+	i.diff = diff.Text(live, wouldBe, r.req.Secrets...)
 }
 
 // estimate tells in a preview what an item that the server cannot dry-run yet will come to.
@@ -80,7 +80,7 @@ func (r *run) estimate(ctx context.Context, i *item) error {
 		return r.explain(i, err)
 	}
 	i.claimedBy(live, r.req.Owner)
-	if i.diff = diff.Text(live, diff.Overlay(live, i.desired)); i.diff == "" {
+	if i.diff = diff.Text(live, diff.Overlay(live, i.desired), r.req.Secrets...); i.diff == "" {
 		return i.found(Unchanged)
 	}
 	return i.found(Configured)
@@ -96,14 +96,14 @@ func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Un
 	rest := live.DeepCopy()
 	rest.SetManagedFields(fields)
 	r.managers.dropForsaken(rest, r.req.Owner.Group)
-	i.diff = diff.Text(live, diff.Overlay(rest, i.desired))
+	i.diff = diff.Text(live, diff.Overlay(rest, i.desired), r.req.Secrets...)
 	return i.found(Configured)
 }
 
 // created notes that an item is not there.
 func (r *run) created(i *item) error {
 	if r.preview {
-		i.diff = diff.Text(nil, i.desired)
+		i.diff = diff.Text(nil, i.desired, r.req.Secrets...)
 	}
 	return i.found(Created)
 }

@@ -54,9 +54,10 @@ type Result struct {
 	Digest  string                       // of the objects, sha256 in hex
 	Trace   *Trace
 	// Origin tells which file an object comes from, or nothing where that is not known. It costs another build.
-	Origin func(*unstructured.Unstructured) string
-	Empty  bool // whether the kustomization file says that there are no objects: its resources are an empty list
-	Again  bool // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
+	Origin  func(*unstructured.Unstructured) string
+	Secrets []string // values that were decrypted, for no diff to show
+	Empty   bool     // whether the kustomization file says that there are no objects: its resources are an empty list
+	Again   bool     // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
 }
 
 // Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something
@@ -89,6 +90,7 @@ func (f *filesystem) build(req Request) (*Result, error) {
 	if err == nil {
 		err = f.decryptValues(result.Objects)
 	}
+	result.Secrets = f.secrets.values
 	result.Again, result.Empty = f.secrets.again || len(f.remote.brought) > 0 || f.remote.failed, f.empty && len(result.Objects) == 0
 	if err == nil && req.Substitution != nil {
 		err = f.substitute(result.Objects, req.Substitution)

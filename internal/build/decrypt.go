@@ -32,6 +32,7 @@ type secrets struct {
 	redact bool              // put *** in place of what would be decrypted
 	leave  map[string]bool   // files that stay encrypted
 	plain  map[string][]byte // what was decrypted, by file; what was in objects by the object
+	values []string          // those that were encrypted
 	failed []error           // what could not be decrypted
 	again  bool              // whether a key service failed
 }
@@ -58,18 +59,19 @@ func (f *filesystem) decrypted(where, name string, content []byte) ([]byte, erro
 	if f.secrets.redact {
 		return decrypt.Redact(name, content)
 	}
-	plain, ok, err := f.secrets.keys.File(f.ctx, name, content)
-	if err != nil {
+	plain, err := f.secrets.keys.File(f.ctx, name, content)
+	switch {
+	case err != nil:
 		f.secrets.again = f.secrets.again || errors.Is(err, decrypt.ErrService)
 		return nil, err
+	case plain == nil:
+		return content, nil
+	case f.secrets.plain == nil:
+		f.secrets.plain = map[string][]byte{}
 	}
-	if ok {
-		if f.secrets.plain == nil {
-			f.secrets.plain = map[string][]byte{}
-		}
-		f.secrets.plain[where] = plain
-	}
-	return plain, nil
+	f.secrets.plain[where] = plain.Content
+	f.secrets.values = append(f.secrets.values, plain.Secrets...)
+	return plain.Content, nil
 }
 
 // optsOut tells whether an object in a file says that it stays encrypted.

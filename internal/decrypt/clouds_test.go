@@ -243,7 +243,7 @@ func TestKeyServicesDecrypt(t *testing.T) {
 				t.Fatal(err)
 			}
 			content := encrypt(t, "yaml", secret, dataKey, c.master)
-			plain, _, err := k.File(t.Context(), "s.yaml", content)
+			plain, _, err := file(t, k, "s.yaml", content)
 			if err != nil || !strings.Contains(string(plain), "hunter2") {
 				t.Fatalf("%s, %v; asked %v", plain, err, n.asked)
 			}
@@ -255,14 +255,14 @@ func TestKeyServicesDecrypt(t *testing.T) {
 			if k, err = FromSecret(raw, n.transport()); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err = k.File(t.Context(), "s.yaml", content)
+			_, err = k.File(t.Context(), "s.yaml", content)
 			if !errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
 			}
 
 			t.Log("without credentials nothing is asked")
 			n.asked = nil
-			_, _, err = (&Keys{Transport: n.transport()}).File(t.Context(), "s.yaml", content)
+			_, err = (&Keys{Transport: n.transport()}).File(t.Context(), "s.yaml", content)
 			if err == nil || errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) || len(n.asked) > 0 {
 				t.Errorf("got %v, asked %v", err, n.asked)
 			}
@@ -328,7 +328,7 @@ func TestServiceAccountsLogInToTheVaultsThatAreListed(t *testing.T) {
 			return "jwt for " + audience, "apps", "sops", nil
 		})
 	}
-	plain, _, err := k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, c.master))
+	plain, _, err := file(t, k, "s.yaml", encrypt(t, "yaml", secret, dataKey, c.master))
 	if err != nil || !strings.Contains(string(plain), "hunter2") {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestServiceAccountsLogInToTheVaultsThatAreListed(t *testing.T) {
 	n.asked = nil
 	evil := hcvault.NewMasterKey("https://evil.example.org", "transit", "sops")
 	evil.EncryptedKey = "vault:v1:blob"
-	_, _, err = k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, evil))
+	_, err = k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, evil))
 	if err == nil || errors.Is(err, ErrService) || len(n.asked) > 0 || !strings.Contains(err.Error(), "--sops-vault-configmap") {
 		t.Errorf("%v, asked %v", err, n.asked)
 	}
@@ -354,7 +354,7 @@ func TestADeadServiceIsToldAsOne(t *testing.T) {
 	c := newVault(t, dataKey)
 	k := fromSecret(t, c.entries)
 	k.Transport = broken{}
-	_, _, err := k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, c.master))
+	_, err := k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, c.master))
 	if !errors.Is(err, ErrService) {
 		t.Error(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -28,29 +29,41 @@ func init() {
 // maxKeys bounds how many keys one file may have: each may cost a request.
 const maxKeys = 100
 
-// File decrypts what SOPS encrypted; it returns the content as it is when it did not. The name decides over the format where the
-// content leaves it open. Errors are faults that name the keys which are missing, and wrap [ErrService] when another
-// try may do.
-func (k *Keys) File(ctx context.Context, name string, content []byte) (plain []byte, decrypted bool, err error) {
+// Plain is what a file comes to that SOPS encrypted.
+type Plain struct {
+	Content []byte
+	Secrets []string // the values that were encrypted, as text
+}
+
+// File decrypts what SOPS encrypted; it returns nil when SOPS did not. The name decides over the format where the content
+// leaves it open. Errors are faults that name the keys which are missing, and wrap [ErrService] when another try may do.
+func (k *Keys) File(ctx context.Context, name string, content []byte) (*Plain, error) {
 	parts, err := split(name, content)
 	if err != nil || parts == nil {
-		return content, false, err
+		return nil, err
 	}
+	plain := &Plain{}
 	for i, p := range parts {
 		if !p.encrypted {
 			continue
 		}
-		if parts[i].content, err = k.part(ctx, name, p); err != nil {
-			return nil, false, err
+		tree, err := k.part(ctx, name, p)
+		if err != nil {
+			return nil, err
+		}
+		plain.Secrets = append(plain.Secrets, revealed(p, tree)...)
+		if parts[i].content, err = p.format.EmitPlainFile(tree.Branches); err != nil {
+			return nil, damaged(name)
 		}
 	}
-	return join(parts), true, nil
+	plain.Content = join(parts)
+	return plain, nil
 }
 
 // ErrService is in the chain of an error that a key service caused.
 var ErrService = errors.New("a key service failed")
 
-func (k *Keys) part(ctx context.Context, name string, p part) ([]byte, error) {
+func (k *Keys) part(ctx context.Context, name string, p part) (*sops.Tree, error) {
 	tree, err := p.format.LoadEncryptedFile(p.content)
 	if err != nil {
 		return nil, damaged(name)
@@ -77,11 +90,42 @@ func (k *Keys) part(ctx context.Context, name string, p part) ([]byte, error) {
 	if err != nil || !isText || subtle.ConstantTimeCompare([]byte(mac), []byte(computed)) != 1 {
 		return nil, changed(name)
 	}
-	out, err := p.format.EmitPlainFile(tree.Branches)
+	return &tree, nil
+}
+
+// revealed lists the values of a part that were encrypted.
+func revealed(p part, plain *sops.Tree) []string {
+	sealed, err := p.format.LoadEncryptedFile(p.content)
 	if err != nil {
-		return nil, damaged(name)
+		return nil // it was loaded from the same bytes before
 	}
-	return out, nil
+	var values []string
+	for i, b := range sealed.Branches {
+		values = append(values, between(b, plain.Branches[i])...)
+	}
+	return values
+}
+
+// between lists the values of a plain tree that are encrypted in a sealed one of the same shape.
+func between(sealed, plain any) []string {
+	var values []string
+	switch s := sealed.(type) {
+	case sops.TreeBranch:
+		p, ok := plain.(sops.TreeBranch)
+		for i := 0; ok && i < min(len(s), len(p)); i++ {
+			values = append(values, between(s[i].Value, p[i].Value)...)
+		}
+	case []any:
+		p, ok := plain.([]any)
+		for i := 0; ok && i < min(len(s), len(p)); i++ {
+			values = append(values, between(s[i], p[i])...)
+		}
+	case string:
+		if strings.HasPrefix(s, encryptedValue) {
+			values = append(values, fmt.Sprint(plain))
+		}
+	}
+	return values
 }
 
 // Redacted stands for a text that is secret.

@@ -22,9 +22,10 @@ type Difference struct {
 
 // Objects returns the fields in which two objects differ, in the order of their names, up to a thousand. A nil object is one
 // that is not there. A field that comes or goes with all that is in it is one difference. What names an object, its status,
-// and what else the API server sets by itself are left out.
-func Objects(before, after *unstructured.Unstructured) []Difference {
-	c := &comparison{secret: isSecret(before) || isSecret(after)}
+// and what else the API server sets by itself are left out. Values that hold one of the secrets are masked in any field, and so
+// are then those that went: they may hold an older secret.
+func Objects(before, after *unstructured.Unstructured, secrets ...string) []Difference {
+	c := &comparison{secret: isSecret(before) || isSecret(after), secrets: secrets}
 	c.maps(nil, declared(before), declared(after))
 	return c.found
 }
@@ -54,8 +55,9 @@ func declared(o *unstructured.Unstructured) map[string]any {
 
 // comparison of two objects under way.
 type comparison struct {
-	secret bool // they are Secrets
-	found  []Difference
+	secret  bool     // they are Secrets
+	secrets []string // values that nobody may see
+	found   []Difference
 }
 
 func (c *comparison) add(at path, before, after any) {

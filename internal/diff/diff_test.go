@@ -117,6 +117,25 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
+func TestKnownSecretsAreMaskedInAnyField(t *testing.T) {
+	t.Parallel()
+	const before = "spec: {a: old, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}"
+	for name, c := range map[string]struct{ after, want string }{
+		"a value that comes in":  {"spec: {a: 'postgres://sesame@db', b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}", "~ spec.a: *** (before) → *** (after)"},
+		"a number":               {"spec: {a: old, b: new, c: 4711, gone: rotated, list: [x], deep: {k: v}}", "~ spec.c: *** (before) → *** (after)"},
+		"what goes, in any case": {"spec: {a: old, b: new, c: 1, list: [x], deep: {k: v}}", "- spec.gone: ***"},
+		"an item of a list":      {"spec: {a: old, b: new, c: 1, gone: rotated, list: [x, sesame], deep: {k: v}}", "~ spec.list: [x] → [x, ***]"},
+		"a field in one that comes": {"spec: {a: old, b: new, c: 1, gone: rotated, list: [x], deep: {k: v, more: {x: w, z: a sesame b}}}",
+			"+ spec.deep.more:\n+   x: w\n+   z: '***'"},
+		"a value that has none":    {"spec: {a: other, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}", "~ spec.a: old → other"},
+		"a short one is no secret": {"spec: {a: v, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}", "~ spec.a: old → v"},
+	} {
+		if got := Text(object(t, before), object(t, c.after), "v", "sesame", "4711"); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
 func TestTextIsBounded(t *testing.T) {
 	t.Parallel()
 	many := map[string]any{}

@@ -1,7 +1,9 @@
 package diff
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,12 +36,26 @@ func isSecret(o *unstructured.Unstructured) bool {
 // or a token, and private keys, credentials of URLs and the like in any text. Values that differ only in what is masked are
 // told apart by their masks, which say nothing of the values, not even their length.
 func (c *comparison) mask(at path, before, after any) (any, any) {
-	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") || isSensitive(at) && !holdsMaps(before) && !holdsMaps(after)
-	b, a := masked(before, sensitive, hidden), masked(after, sensitive, hidden)
+	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") || isSensitive(at) && !holdsMaps(before) && !holdsMaps(after) ||
+		len(c.secrets) > 0 && after == nil || c.holds(before) || c.holds(after)
+	b, a := c.masked(before, sensitive, hidden), c.masked(after, sensitive, hidden)
 	if before != nil && after != nil && same(a, b) {
-		return masked(before, sensitive, hiddenBefore), masked(after, sensitive, hiddenAfter)
+		return c.masked(before, sensitive, hiddenBefore), c.masked(after, sensitive, hiddenAfter)
 	}
 	return b, a
+}
+
+// shortestSecret is the length from which on a known secret is looked for in other values: a shorter one is everywhere.
+const shortestSecret = 4
+
+// holds tells whether a plain value holds a known secret.
+func (c *comparison) holds(v any) bool {
+	switch v.(type) {
+	case nil, map[string]any, []any:
+		return false
+	}
+	text := fmt.Sprint(v)
+	return slices.ContainsFunc(c.secrets, func(s string) bool { return len(s) >= shortestSecret && strings.Contains(text, s) })
 }
 
 // isSensitive tells whether a field goes by the name of a secret.
@@ -57,21 +73,22 @@ func holdsMaps(v any) bool {
 }
 
 // masked returns a copy of a value with the mask in place of what may be secret. All of it is if it is sensitive.
-func masked(v any, sensitive bool, mask string) any {
+func (c *comparison) masked(v any, sensitive bool, mask string) any {
+	sensitive = sensitive || c.holds(v)
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		name, _ := v["name"].(string)
 		for k, item := range v {
 			secret := k == lastApplied || !holdsMaps(item) && secretKey.MatchString(k) || k == "value" && secretKey.MatchString(name)
-			out[k] = masked(item, sensitive || secret, mask)
+			out[k] = c.masked(item, sensitive || secret, mask)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		flag := false // the item before is a flag that takes a secret
 		for n, item := range v {
-			out[n] = masked(item, sensitive || flag, mask)
+			out[n] = c.masked(item, sensitive || flag, mask)
 			text, _ := item.(string)
 			flag = strings.HasPrefix(text, "-") && secretKey.MatchString(text)
 		}

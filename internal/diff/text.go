@@ -25,9 +25,9 @@ const (
 // Text returns a readable diff of two objects, as [Objects] finds it: a line a changed field, which begins with ~ if it
 // changes, + if it comes and - if it goes, and the changed lines of values that have many. It has at most 16 KiB, no
 // character that would steer a terminal, and no end of line at its end. It is empty if nothing changes.
-func Text(before, after *unstructured.Unstructured) string {
+func Text(before, after *unstructured.Unstructured, secrets ...string) string {
 	var lines []string
-	for _, d := range Objects(before, after) {
+	for _, d := range Objects(before, after, secrets...) {
 		lines = append(lines, d.lines()...)
 	}
 	return Cut(strings.Join(lines, "\n"), maxText)

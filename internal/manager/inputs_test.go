@@ -59,6 +59,7 @@ func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 	t.Log("a change of the Secret alone is followed at once")
 	s.patch(&corev1.Secret{}, "vars", `{"stringData":{"two":"changed"}}`)
 	s.configMap("a", "cm changed spec default $five ${six}")
+	s.told("app", "Progressing", "ConfigMap/"+s.namespace+"/a configured", "data.k: *** (before) → *** (after)")
 
 	t.Log("what is missing is named with its place, and no value of a Secret is told")
 	s.patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":null}}`)

@@ -58,6 +58,7 @@ func (r *run) make(ctx context.Context, tree *artifact.Tree, in *inputs) (*build
 	}
 	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
 	result, err := build.Build(ctx, req)
+	result.Secrets = append(result.Secrets, in.secret...)
 	if err == nil {
 		err = r.refuseEmpty(result)
 	}

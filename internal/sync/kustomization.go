@@ -275,6 +275,7 @@ func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Requ
 		Ignore:   ignore,
 		Same:     r.drift,
 		Diffs:    maxDiffs,
+		Secrets:  built.Secrets,
 		Intend: func(i apply.Inventory) error {
 			setInventory(r.obj, i)
 			return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))

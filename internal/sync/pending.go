@@ -81,7 +81,7 @@ func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	if err != nil {
 		return nil, err
 	}
-	would := apply.Request{Owner: r.owner(), Objects: built.Objects, Origin: built.Origin, Force: obj.Spec.Force, Ignore: ignore}
+	would := apply.Request{Owner: r.owner(), Objects: built.Objects, Origin: built.Origin, Force: obj.Spec.Force, Ignore: ignore, Secrets: built.Secrets}
 	if obj.Spec.Prune {
 		would.Previous = inventoryOf(obj)
 	}
