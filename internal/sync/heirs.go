@@ -42,7 +42,7 @@ func (r *run) inherited(ctx context.Context, stale apply.Inventory) apply.Invent
 	return left
 }
 
-// heirs lists the Kustomizations that the revision makes build something else, and that did not yet.
+// heirs lists the Kustomizations that the revision makes apply something else, and that did not to the end yet.
 func (r *run) heirs(ctx context.Context) []*kustomizev1.Kustomization {
 	var list kustomizev1.KustomizationList
 	if err := r.Client.List(ctx, &list, client.InNamespace(r.obj.Namespace)); err != nil {
@@ -51,7 +51,7 @@ func (r *run) heirs(ctx context.Context) []*kustomizev1.Kustomization {
 	var heirs []*kustomizev1.Kustomization
 	for n := range list.Items {
 		k := &list.Items[n]
-		pending := k.UID != r.obj.UID && k.DeletionTimestamp == nil && !k.Spec.Suspend && k.Status.LastAttemptedRevision != r.source.Revision
+		pending := k.UID != r.obj.UID && k.DeletionTimestamp == nil && !k.Spec.Suspend && k.Status.LastAppliedRevision != r.source.Revision
 		if pending && sameSource(k, r.obj) && equality.Semantic.DeepEqual(k.Spec.KubeConfig, r.obj.Spec.KubeConfig) &&
 			!r.untouched(ctx, k, r.source) && len(heirs) < maxHeirs {
 			heirs = append(heirs, k)
