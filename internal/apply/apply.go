@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,7 +95,7 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 			return err
 		}
 	}
-	if err := r.create(ctx, trusted); err != nil {
+	if err := r.writeTrusted(ctx, trusted); err != nil {
 		return err
 	}
 	for _, stage := range r.options.stages(r.items) {
@@ -224,7 +225,10 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 		options.FieldValidation = metav1.FieldValidationIgnore // the dry-run told what there is to say
 	}
 	var live *unstructured.Unstructured
-	err = retry.OnError(patience, transient, func() error {
+	again := func(err error) bool {
+		return transient(err) && (i.desired.GetResourceVersion() == "" || !apierrors.IsConflict(err))
+	}
+	err = retry.OnError(patience, again, func() error {
 		live, err = r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, options)
 		return err
 	})

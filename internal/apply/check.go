@@ -319,7 +319,12 @@ func (r *run) live(ctx context.Context, i *item) (*unstructured.Unstructured, er
 	if o := r.lives[i.ref]; o != nil && o.GetResourceVersion() == i.version {
 		return o, nil
 	}
-	return r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	client := r.client(i.resource, i.ref.Namespace)
+	cached, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{ResourceVersion: "0"}) // spares the server a read of its store
+	if err == nil && cached.GetResourceVersion() == i.version {
+		return cached, nil
+	}
+	return client.Get(ctx, i.ref.Name, metav1.GetOptions{})
 }
 
 // taken returns the managed fields of an item's object with those of overridden managers made ours.

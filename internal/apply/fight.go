@@ -82,7 +82,7 @@ func (m managers) lost(before, after []metav1.ManagedFieldsEntry) []rival {
 	var found []rival
 	for p := range fieldsOf(after, m.isOurs).Difference(fieldsOf(before, m.isOurs)).Leaves().All() {
 		if len(found) == maxRivals {
-			break
+			continue // to the end: the library goes on after a break, which panics
 		}
 		r := rival{field: p.String()}
 		for _, e := range others {

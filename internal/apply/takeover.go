@@ -106,13 +106,12 @@ func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.
 
 // onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
 func onlyParents(s, kept *fieldpath.Set) bool {
-	for p := range s.All() {
+	only := true
+	for p := range s.All() { // to the end: the library goes on after an early return, which panics
 		prefix := p.String() + "."
-		if !slices.ContainsFunc(slices.Collect(kept.All()), func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) }) {
-			return false
-		}
+		only = only && slices.ContainsFunc(slices.Collect(kept.All()), func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) })
 	}
-	return true
+	return only
 }
 
 func keepsAnnotation(p fieldpath.Path, group string) bool {

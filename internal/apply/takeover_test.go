@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // twoVersions is a definition whose second version has a field more.
@@ -140,4 +141,23 @@ func TestFieldsOfOtherToolsAreTakenOver(t *testing.T) {
 			t.Errorf("data is %s", data)
 		}
 	})
+}
+
+// The library's iterator goes on after an early return.
+func TestManyFieldsAreWalkedToTheEnd(t *testing.T) {
+	path := func(names ...any) fieldpath.Path { return fieldpath.MakePathOrDie(names...) }
+	all, kept := fieldpath.NewSet(), fieldpath.NewSet(path("metadata", "annotations", "kept"))
+	for n := range 2 * maxRivals {
+		all.Insert(path("data", fmt.Sprint(n)))
+		all.Insert(path("spec", fmt.Sprint(n), "more"))
+	}
+	if onlyParents(all, kept) || !onlyParents(fieldpath.NewSet(path("metadata", "annotations")), kept) {
+		t.Error("parents are told wrong")
+	}
+	m := managers{own: "us"}
+	none := withFields(metav1.ManagedFieldsEntry{Manager: "them"}, fieldpath.NewSet())
+	entry := withFields(metav1.ManagedFieldsEntry{Manager: "us", Operation: metav1.ManagedFieldsOperationApply}, all)
+	if lost := m.lost([]metav1.ManagedFieldsEntry{none}, []metav1.ManagedFieldsEntry{entry}); len(lost) != maxRivals {
+		t.Errorf("%d fields", len(lost))
+	}
 }

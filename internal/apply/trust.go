@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
+
+	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
 // inert are kinds whose objects do nothing before another refers to them. One that was just created can be deleted again, and
@@ -25,8 +25,8 @@ const neverWas = "1"
 // undoing bounds how long taking back may take.
 const undoing = 30 * time.Second
 
-// trust finds items that need no dry-run, since nothing is written before them, and they can be taken back: new objects of
-// inert kinds in the first stage.
+// trust finds items that need no dry-run, since nothing is written before them: new objects of inert kinds in the first stage,
+// which can be taken back, or else one object that changes, which stays as it is when it is refused.
 func (r *run) trust() (trusted []*item) {
 	if r.preview || len(r.req.Ignore) > 0 || len(r.items) == 0 {
 		return nil
@@ -39,12 +39,39 @@ func (r *run) trust() (trusted []*item) {
 			trusted = append(trusted, i)
 		}
 	}
+	if i := r.foremost(); i != nil && len(trusted) == 0 {
+		i.trusted = true
+		trusted = append(trusted, i)
+	}
 	return trusted
 }
 
-// create creates the trusted items. If one of them is refused, all are taken back, so that the cluster is as it was.
-func (r *run) create(ctx context.Context, trusted []*item) error {
-	problems := r.each(ctx, trusted, r.createNew)
+// foremost returns the first item that does not stand as declared, if that is because it is declared otherwise than it was applied.
+func (r *run) foremost() *item {
+	if r.req.Resync {
+		return nil // others may turn out to come before it
+	}
+	for _, i := range r.items {
+		k, gk := r.known(r.req.Owner, i), i.ref.groupKind()
+		switch {
+		case k.settled, leftAlone(i.desired, r.req.Owner):
+		case !k.known, k.same, gk == definitionKind, gk == namespaceKind, annotated(i.desired, r.req.Owner, ssaAnnotation, "IfNotPresent"):
+			return nil
+		default:
+			return i
+		}
+	}
+	return nil
+}
+
+// writeTrusted writes the trusted items. If one of them is refused, all are taken back, so that the cluster is as it was.
+func (r *run) writeTrusted(ctx context.Context, trusted []*item) error {
+	problems := r.each(ctx, trusted, func(ctx context.Context, i *item) error {
+		if r.known(r.req.Owner, i).known {
+			return r.change(ctx, i)
+		}
+		return r.create(ctx, i)
+	})
 	if !slices.ContainsFunc(trusted, func(i *item) bool { return i.refused }) {
 		return failed(problems)
 	}
@@ -61,25 +88,13 @@ func (r *run) create(ctx context.Context, trusted []*item) error {
 	return refused(problems)
 }
 
-// createNew creates a trusted item. One that is there already is dry-run instead, as all others are.
-func (r *run) createNew(ctx context.Context, i *item) error {
+// create creates a trusted item. One that is there already is dry-run instead, as all others are.
+func (r *run) create(ctx context.Context, i *item) error {
 	r.begin(r.req.Owner, i)
-	i.desired.SetResourceVersion(neverWas)
-	data, err := i.desired.MarshalJSON()
-	i.desired.SetResourceVersion("")
-	if err != nil {
-		return err
-	}
-	var live *unstructured.Unstructured
-	err = retry.OnError(patience, func(err error) bool { return transient(err) && !apierrors.IsConflict(err) }, func() error {
-		live, err = r.client(i.resource, i.ref.Namespace).Patch(ctx, i.ref.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: r.managers.own})
-		return err
-	})
+	live, err := r.patchVersion(ctx, i, neverWas)
 	switch {
 	case apierrors.IsConflict(err):
-		err := r.checkFirst(ctx, i)
-		i.refused = err != nil
-		return err
+		return r.doubt(ctx, i)
 	case err != nil:
 		i.refused = isRefusal(err)
 		return r.explain(i, err)
@@ -87,6 +102,56 @@ func (r *run) createNew(ctx context.Context, i *item) error {
 	i.checked, i.done, i.action, i.uid, i.written = true, true, Created, live.GetUID(), live.GetResourceVersion()
 	r.commit(r.req.Owner, i, live, Unchanged)
 	return nil
+}
+
+// change applies a trusted item that is there, if it is as it is seen here. One that calls for more than that, or is refused,
+// is dry-run, which tells what is to be done about it.
+func (r *run) change(ctx context.Context, i *item) error {
+	owner := r.req.Owner
+	i.version = r.known(owner, i).version
+	before, err := r.live(ctx, i)
+	if err != nil || !r.plain(i, before) {
+		return r.doubt(ctx, i)
+	}
+	r.begin(owner, i)
+	live, err := r.patchVersion(ctx, i, before.GetResourceVersion())
+	if err != nil {
+		r.fail(owner, i)
+		if isRefusal(err) {
+			return r.doubt(ctx, i)
+		}
+		return r.explain(i, err)
+	}
+	i.claimedBy(before, owner)
+	i.checked, i.done, i.action, i.written = true, true, Unchanged, live.GetResourceVersion()
+	if i.written != before.GetResourceVersion() {
+		i.action = Configured
+		if r.tells() {
+			i.diff = diff.Text(before, live)
+		}
+	}
+	r.commit(owner, i, live, Unchanged)
+	return nil
+}
+
+// plain tells whether nothing about an object calls for more than an apply.
+func (r *run) plain(i *item, live *unstructured.Unstructured) bool {
+	_, takeOver := r.taken(i)(live)
+	return !takeOver && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) && !annotated(live, r.req.Owner, ssaAnnotation, "IfNotPresent")
+}
+
+// doubt dry-runs an item after all: nothing was written of it.
+func (r *run) doubt(ctx context.Context, i *item) error {
+	err := r.checkFirst(ctx, i)
+	i.refused = err != nil
+	return err
+}
+
+// patchVersion applies an item to a version of its object. It conflicts if the object is of another.
+func (r *run) patchVersion(ctx context.Context, i *item, version string) (*unstructured.Unstructured, error) {
+	i.desired.SetResourceVersion(version)
+	defer i.desired.SetResourceVersion("")
+	return r.patch(ctx, i, false)
 }
 
 // takeBack deletes what was just created, unless somebody replaced it meanwhile.

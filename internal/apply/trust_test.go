@@ -116,3 +116,75 @@ func TestWhatIsThereAlreadyIsNotTrusted(t *testing.T) {
 		t.Error("what was there before was deleted")
 	}
 }
+
+func TestOneOfThoseThatChangeNeedsNoDryRun(t *testing.T) {
+	f := newFixture(t)
+	f.apply(threeMaps)
+	f.watched()
+	f.seen(configMaps, "c")
+	req := f.request(strings.ReplaceAll(threeMaps, "{k: v}", "{k: w}"))
+	req.Diffs = 2
+	f.requests.take()
+	r, err := f.try(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "changes", withDiffs(r.Changes), []string{
+		"ConfigMap/a configured", `~ data.k: v → w`, "ConfigMap/b configured", `~ data.k: v → w`, "ConfigMap/c unchanged",
+	})
+	same(t, "requests", f.verbs(), []string{"DRY PATCH", "GET", "GET", "PATCH", "PATCH"})
+}
+
+func TestChangeThatIsRefusedLeavesTheClusterAsItWas(t *testing.T) {
+	f := newFixture(t)
+	f.apply(threeMaps)
+	f.watched()
+	f.seen(configMaps, "c")
+	before := f.get(configMaps, "b").GetResourceVersion()
+	bad := strings.Replace(strings.Replace(threeMaps, "{k: v}", `{"no key": v}`, 1), "{k: v}", "{k: w}", 1)
+	r, err := f.try(f.request(bad))
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/a") || !strings.Contains(err.Error(), "no key") {
+		t.Fatalf("%v", err)
+	}
+	if f.get(configMaps, "b").GetResourceVersion() != before || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Action != Unchanged }) {
+		t.Errorf("another was changed: %+v", r.Changes)
+	}
+	same(t, "after it", f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1)), []string{"ConfigMap/a configured", "ConfigMap/b unchanged", "ConfigMap/c unchanged"})
+}
+
+func TestChangeOfWhatOthersChangedIsNotTrusted(t *testing.T) {
+	for name, patch := range map[string]string{
+		"left alone":  `{"metadata":{"annotations":{"` + group + `/reconcile":"disabled"}},"data":{"k":"theirs"}}`,
+		"taken over":  `{"data":{"k":"theirs","more":"theirs"}}`,
+		"being ended": `{"metadata":{"finalizers":["example.com/wait"]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.apply(threeMaps)
+			f.watched()
+			maps := f.Dynamic().Resource(configMaps).Namespace(f.ns)
+			if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
+				t.Fatal(err)
+			}
+			want := "ConfigMap/a configured"
+			switch name {
+			case "left alone":
+				want = "ConfigMap/a skipped"
+			case "being ended":
+				if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				go func() { // once it is waited for
+					_, _ = maps.Patch(context.Background(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+				}()
+				want = "ConfigMap/a created"
+			}
+			got := f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1))
+			same(t, "changes", got[:1], []string{want})
+			data := f.get(configMaps, "a").Object["data"].(map[string]any)
+			if value := map[bool]string{true: "theirs", false: "w"}[name == "left alone"]; data["k"] != value || name != "left alone" && data["more"] != nil {
+				t.Errorf("data is %v", data)
+			}
+		})
+	}
+}

@@ -191,7 +191,7 @@ func TestObjectsThatKustomizeChangesAreBounded(t *testing.T) {
 	many := strings.Repeat(cm("a")+"---\n", maxObjects+1)
 	list := "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", maxObjects+1)
 	for _, content := range []string{many, list} {
-		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content}), TargetNamespace: "x"})
+		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content}), NamePrefix: "x-"})
 		if err == nil || !strings.Contains(err.Error(), "more than 10000 objects; a.yaml has too many") {
 			t.Errorf("got %.300v", err)
 		}

@@ -6,17 +6,18 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kinds "k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/provider"
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// plain builds kustomizations that list manifests and change none: what they hold is what comes out. Kustomize compares every
-// object with every other one, so that some thousand objects would take it a minute. It tells ok = false where
-// there is something for kustomize to do.
+// plain builds kustomizations that list manifests and change none, but for the namespace that all are put into: what they hold
+// is what comes out. Kustomize compares every object with every other one, so that some thousand objects would take it a
+// minute. It tells ok = false where there is something for kustomize to do.
 func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstructured.Unstructured, ok bool, err error) {
-	l := &lister{filesystem: f, within: map[string]bool{}}
-	if !l.list(dir, k) {
+	l, bare := &lister{filesystem: f, within: map[string]bool{}}, *k
+	if bare.Namespace = ""; !l.list(dir, &bare) {
 		return nil, false, nil
 	}
 	factory := provider.NewDefaultDepProvider().GetResourceFactory()
@@ -37,8 +38,14 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 		}
 		for _, r := range resources {
 			_ = r.SetAnnotations(r.GetAnnotations()) // as kustomize does: they become text, and an empty map goes
+			if k.Namespace != "" && !movable[kinds.FromAPIVersionAndKind(r.GetApiVersion(), r.GetKind()).GroupKind()] {
+				return nil, false, nil
+			}
 			object, err := f.object(r)
 			problems = append(problems, err)
+			if object != nil && k.Namespace != "" {
+				object.SetNamespace(k.Namespace)
+			}
 			objects, files[object] = append(objects, object), show(full)
 		}
 	}
@@ -54,6 +61,15 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 
 // steering is part of annotations that tell kustomize what to do with an object.
 const steering = "config.kubernetes.io/"
+
+// movable are kinds of which nothing but their own namespace changes when they are put into another.
+var movable = map[kinds.GroupKind]bool{
+	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true, {Kind: "PersistentVolumeClaim"}: true,
+	{Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true,
+	{Group: "batch", Kind: "Job"}: true, {Group: "batch", Kind: "CronJob"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
+	{Group: "networking.k8s.io", Kind: "Ingress"}: true, {Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: true, {Group: "rbac.authorization.k8s.io", Kind: "Role"}: true,
+}
 
 // lister collects the files that plain kustomizations list.
 type lister struct {

@@ -11,6 +11,39 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
+// app is of kinds that refer to each other by name.
+const app = `apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  template: {spec: {serviceAccountName: db, containers: [{name: c, envFrom: [{secretRef: {name: s}}, {configMapRef: {name: a}}]}], volumes: [{name: v, configMap: {name: a}}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: x}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: db}
+secrets: [{name: s}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: db}
+spec: {tls: [{secretName: s}], rules: [{http: {paths: [{backend: {service: {name: db}}}]}}]}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: db}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: db}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: [s], verbs: [get]}]
+`
+
 // byKustomize builds the same with kustomize alone.
 func byKustomize(t *testing.T, tree *artifact.Tree, dir string) (string, error) {
 	t.Helper()
@@ -72,6 +105,12 @@ func TestWhatIsOnlyListedComesOutAsKustomizeGivesIt(t *testing.T) {
 		"two/kustomization.yaml": "resources: [sub]\n", "two/sub/kustomization.yaml": "resources: [a.yaml]\n", "two/sub/Kustomization": "resources: [a.yaml]\n", "two/sub/a.yaml": cm("a"),
 		"empty/kustomization.yaml": "resources: [sub]\n", "empty/sub/kustomization.yaml": "", "nothing/kustomization.yaml": "resources: [a.yaml]\n", "nothing/a.yaml": "# nothing\n",
 		"separator/a.yaml": cm("a") + "--- # more\n" + cm("b"), "inline/kustomization.yaml": "resources: [a.yaml]\n", "inline/a.yaml": cm("a") + "--- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n",
+		"housed/kustomization.yaml": "resources: [../plain, a.yaml]\nnamespace: ns\n", "housed/a.yaml": app + "---\n" + "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other, labels: {}}\nstringData: {a: b}\n",
+		"housed-twice/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-twice/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: b}\n",
+		"housed-base/kustomization.yaml": "resources: [../housed]\n", "rehoused/kustomization.yaml": "resources: [../housed]\nnamespace: '1'\n",
+		"housed-roles/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-roles/a.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: b}\nsubjects: [{kind: ServiceAccount, name: default}]\n",
+		"housed-space/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-space/a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n---\n" + cm("x"),
+		"housed-bad/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-bad/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: null, annotations: null}\n",
 		"generated/kustomization.yaml": "resources: [../plain]\nconfigMapGenerator: [{name: g, literals: [a=b]}]\n",
 	}
 	dirs := map[string]bool{}
@@ -81,6 +120,19 @@ func TestWhatIsOnlyListedComesOutAsKustomizeGivesIt(t *testing.T) {
 	for dir := range maps.Keys(dirs) {
 		if err := same(t, files, dir); err != nil {
 			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+func TestNamespaceOfPlainObjectsIsSetWithoutKustomize(t *testing.T) {
+	for text, want := range map[string]bool{app: true, app + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n": false} {
+		f := newFilesystem(t.Context(), artifact.FromMap(map[string]string{"a.yaml": text}))
+		k, err := f.prepare(Request{Tree: f.tree, TargetNamespace: "ns"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := f.plain(f.root, k); ok != want || err != nil {
+			t.Errorf("plain: %t, %v", ok, err)
 		}
 	}
 }
