@@ -86,7 +86,7 @@ type run struct {
 }
 
 func (r *run) do(ctx context.Context, desired Inventory) error {
-	trusted := r.trust()
+	trusted := r.trust(ctx)
 	if err := r.check(ctx); err != nil {
 		return err
 	}

@@ -54,6 +54,8 @@ type Cluster struct {
 	watches map[watchKey]*driftWatch
 
 	contests map[Owner]map[Ref]*contest // by Ref.key
+
+	deletable map[schema.GroupVersionResource]bool // whether the account may delete such objects everywhere, where it was asked
 }
 
 // NewCluster connects to a cluster; nothing is asked of it yet.
@@ -93,7 +95,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
 		edges:   newNotifier(o.OnDrift),
 		states:  map[Owner]map[Ref]*applied{},
-		watches: map[watchKey]*driftWatch{}, contests: map[Owner]map[Ref]*contest{},
+		watches: map[watchKey]*driftWatch{}, contests: map[Owner]map[Ref]*contest{}, deletable: map[schema.GroupVersionResource]bool{},
 	}, nil
 }
 

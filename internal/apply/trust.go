@@ -19,6 +19,8 @@ import (
 // nothing came of it.
 var inert = map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true}
 
+var accessReviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+
 // neverWas is a resource version that no object has: an apply that names it creates, and conflicts with whatever is there.
 const neverWas = "1"
 
@@ -26,15 +28,15 @@ const neverWas = "1"
 const undoing = 30 * time.Second
 
 // trust finds items that need no dry-run, since nothing is written before them: new objects of inert kinds in the first stage,
-// which can be taken back, or else one object that changes, which stays as it is when it is refused.
-func (r *run) trust() (trusted []*item) {
+// which can be taken back if the account may delete them, or else one object that changes, which stays as it is when it is refused.
+func (r *run) trust(ctx context.Context) (trusted []*item) {
 	if r.preview || len(r.req.Ignore) > 0 || len(r.items) == 0 {
 		return nil
 	}
 	named := r.req.Previous.ids()
 	for _, i := range r.options.stages(r.items)[0] {
 		steered := leftAlone(i.desired, r.req.Owner) || annotated(i.desired, r.req.Owner, ssaAnnotation, "IfNotPresent")
-		if inert[i.ref.groupKind()] && !steered && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known {
+		if inert[i.ref.groupKind()] && !steered && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known && r.mayTakeBack(ctx, i.resource) {
 			i.trusted = true
 			trusted = append(trusted, i)
 		}
@@ -44,6 +46,29 @@ func (r *run) trust() (trusted []*item) {
 		trusted = append(trusted, i)
 	}
 	return trusted
+}
+
+// mayTakeBack tells whether the account may delete objects of a resource in all namespaces, which it is asked once.
+func (c *Cluster) mayTakeBack(ctx context.Context, resource schema.GroupVersionResource) bool {
+	c.mu.Lock()
+	may, asked := c.deletable[resource]
+	c.mu.Unlock()
+	if asked {
+		return may
+	}
+	review := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"resourceAttributes": map[string]any{"verb": "delete", "group": resource.Group, "resource": resource.Resource}},
+	}}
+	answer, err := c.dynamic.Resource(accessReviews).Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false
+	}
+	may, _, _ = unstructured.NestedBool(answer.Object, "status", "allowed")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deletable[resource] = may
+	return may
 }
 
 // foremost returns the first item that does not stand as declared, if that is because it is declared otherwise than it was applied.

@@ -91,6 +91,18 @@ func TestRefusalsOfTheTrustedAreToldWithTheOthers(t *testing.T) {
 	}
 }
 
+func TestNothingIsCreatedThatCannotBeTakenBack(t *testing.T) {
+	f := asTenant(t)
+	f.grant("get, list, watch, create, patch")
+	first := `{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: "%s"}}`
+	f.applySoon(first)
+	_, err := f.try(f.request(first + "\n---\n" + strings.ReplaceAll(threeMaps, "KEY", "no key")))
+	if err == nil || !strings.Contains(err.Error(), "no key") {
+		t.Fatalf("%v", err)
+	}
+	same(t, "left", f.maps(), []string{"first"})
+}
+
 func TestWhatIsThereAlreadyIsNotTrusted(t *testing.T) {
 	f := newFixture(t)
 	force := true
