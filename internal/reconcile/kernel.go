@@ -335,9 +335,12 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 
 func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {
 	logger := log.FromContext(ctx)
+	for _, n := range o.notes {
+		logger.Info(n.message, "reason", n.reason)
+	}
 	switch o.state {
 	case failed, stalled:
-		logger.Info("failed", "reason", o.reason, "message", o.message)
+		logger.Error(errors.New(o.message), "failed", "reason", o.reason)
 	default:
 		logger.V(1).Info("done", "reason", o.reason, "message", o.message)
 	}
