@@ -23,6 +23,9 @@ func (i identity) String() string {
 
 // twice says that an object is declared more than once; where may be unknown.
 func twice(i identity, where []string) error {
+	if n := len(where); n > mostProblems {
+		where = append(where[:mostProblems:mostProblems], fmt.Sprintf("%d more places", n-mostProblems))
+	}
 	err := refusal("%s is declared twice", i)
 	if len(where) > 1 {
 		err = refusal("%s is declared twice: in %s", i, strings.Join(where, ", and in "))

@@ -137,6 +137,20 @@ func TestNamespaceOfPlainObjectsIsSetWithoutKustomize(t *testing.T) {
 	}
 }
 
+// Each would have all files read again, and name all places of the others.
+func TestThousandsOfDuplicatesAreToldBriefly(t *testing.T) {
+	for name, content := range map[string]string{
+		"of one":  strings.Repeat(cm("a")+"---\n", 3000),
+		"of many": strings.Repeat(cm("a")+"---\n"+cm("b")+"---\n"+cm("c")+"---\n", 1000),
+	} {
+		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content})})
+		if err == nil || len(err.Error()) > 4000 || !strings.Contains(err.Error(), "a is declared twice: in a.yaml, line 1, and in a.yaml, line ") ||
+			!strings.Contains(err.Error(), "more places") {
+			t.Errorf("%s: %.1000v", name, err)
+		}
+	}
+}
+
 func FuzzPlain(f *testing.F) {
 	f.Add(cm("a"), cm("b"))
 	f.Add(deployment, "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]\n")

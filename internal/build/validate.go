@@ -38,7 +38,7 @@ func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) erro
 // validate checks what any object must have, all at once, and returns the digest of them all.
 func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, error) {
 	h := sha256.New()
-	seen := map[identity]bool{}
+	seen := map[identity]int{}
 	var problems []error
 	for _, o := range objects {
 		gvk := o.GroupVersionKind()
@@ -50,10 +50,14 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
 		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil && !disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
 			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).WithHint("Set spec.decryption, which says with which keys it is decrypted"))
-		case seen[id]:
-			problems = append(problems, twice(id, f.declaring(id.kind, id.name)))
+		case seen[id] == 1: // told once
+			var where []string
+			if len(problems) < mostProblems { // which alone are told: to find one, all files are read
+				where = f.declaring(id.kind, id.name)
+			}
+			problems = append(problems, twice(id, where))
 		}
-		seen[id] = true
+		seen[id]++
 		if at, found := imprecise("", o.Object); found {
 			problems = append(problems, refusal("%s of %s is a number beyond 64 bits, which would lose digits. Quote it", strings.TrimPrefix(at, "."), f.show(o)))
 		}
