@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -123,6 +124,13 @@ var kinds = []*kind{
 		create: func() maker { return &createKustomization{} },
 		makes:  true,
 		losses: "what it applied, unless its prune or deletionPolicy keeps that",
+	},
+	{
+		words: []string{"gate", "gates"}, plural: "gates",
+		new:     func() reconcile.Object { return &gatingv1.Gate{} },
+		list:    func() client.ObjectList { return &gatingv1.GateList{} },
+		columns: []column{{"OPENED", gateOpened}, {"WAITING", gateWaiting}},
+		losses:  "its history; what names it waits from then on",
 	},
 }
 
