@@ -2,9 +2,12 @@ package bench
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
@@ -29,6 +32,58 @@ func overlays(apps int) map[string]string {
 		files[prod+"patch.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: two, image: patched:1}]}}}\n"
 	}
 	return files
+}
+
+// BenchmarkBuildRatio builds the same overlays as `kustomize build` does, over files on the disk and with the schema loaded once, in
+// turns: the ratio holds whatever else the machine does.
+func BenchmarkBuildRatio(b *testing.B) {
+	files := overlays(builtApps)
+	dir, tree := b.TempDir(), artifact.FromMap(files)
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = types.LoadRestrictionsNone
+	var ours, theirs time.Duration
+	kustomize := func(app int) {
+		began := time.Now()
+		m, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, fmt.Sprintf("app-%d", app), "prod"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := m.AsYaml(); err != nil {
+			b.Fatal(err)
+		}
+		theirs += time.Since(began)
+	}
+	sluice := func(app int) {
+		began := time.Now()
+		if _, err := build.Build(b.Context(), build.Request{Tree: tree, Path: fmt.Sprintf("app-%d/prod", app)}); err != nil {
+			b.Fatal(err)
+		}
+		ours += time.Since(began)
+	}
+	const rounds = 4
+	kustomize(0) // loads the schema
+	sluice(0)
+	t := newTable(fmt.Sprintf("Build of %d overlays of four objects", builtApps), "", "µs an app", "x kustomize")
+	for b.Loop() {
+		ours, theirs = 0, 0
+		for app := range rounds * builtApps {
+			kustomize(app % builtApps)
+			sluice(app % builtApps)
+		}
+		const apps = rounds * builtApps
+		t.row("kustomize build, schema loaded once", float64(theirs.Microseconds())/apps, 1.0)
+		t.row("Sluice", float64(ours.Microseconds())/apps, ours.Seconds()/theirs.Seconds())
+		b.ReportMetric(ours.Seconds()/theirs.Seconds(), "x-kustomize")
+	}
 }
 
 const builtApps = 50

@@ -279,7 +279,7 @@ func BenchmarkFleet(b *testing.B) {
 		asked := p.requests(log, testenv.Request{})
 		theirs = mean(theirs, loop(b, bare, f.objects(after, "1")))
 		t.compare(b, "create all", ours, theirs, 4*fleetSize, asked, p.memory("VmHWM"))
-		byKind(b, p, log)
+		byKind(b, log)
 
 		theirs = loop(b, bare, f.objects(before, "2"))
 		head2 := f.commit("2", f.all()...)
@@ -292,7 +292,7 @@ func BenchmarkFleet(b *testing.B) {
 		asked = p.requests(log, testenv.Request{})
 		theirs = mean(theirs, loop(b, bare, f.objects(after, "2")))
 		t.compare(b, "change all", ours, theirs, 4*fleetSize, asked, p.memory("VmHWM"))
-		byKind(b, p, log)
+		byKind(b, log)
 
 		quiet(b)
 		head3 := f.commit("3", 7)
@@ -308,7 +308,7 @@ func BenchmarkFleet(b *testing.B) {
 }
 
 // byKind logs what the process asked for, most first.
-func byKind(b *testing.B, p *process, log *testenv.AuditLog) {
+func byKind(b *testing.B, log *testenv.AuditLog) {
 	b.Helper()
 	count := map[string]int{}
 	for _, r := range log.Requests(b, testenv.Request{UserAgent: "sluice"}) {
@@ -342,7 +342,7 @@ func (f *fleet) touchOne(p *process, log *testenv.AuditLog, ours measured) {
 	t.row(ours.took.Seconds(), ours.cpu.Seconds(), ours.server.Seconds(), objects, statuses, all-objects-statuses, float64(ours.bytes)/1e6)
 	b.ReportMetric(float64(objects), "object-requests/commit")
 	b.ReportMetric(float64(statuses)/fleetSize, "status-writes/kustomization")
-	byKind(b, p, log)
+	byKind(b, log)
 }
 
 const manyObjects = 5000

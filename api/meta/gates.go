@@ -1,5 +1,7 @@
 package meta
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // GateReference names a Gate.
 type GateReference struct {
 	// Name of the Gate.
@@ -38,6 +40,10 @@ type Pending struct {
 	// Revision that the object would move to.
 	// +optional
 	Revision string `json:"revision,omitempty"`
+
+	// Since is when it began to wait.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 
 	// Created is how many objects would be created.
 	// +optional

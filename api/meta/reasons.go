@@ -14,6 +14,7 @@ const (
 // Condition reasons shared by several kinds.
 const (
 	AccessDeniedReason            = "AccessDenied"
+	AppliedWithWarningsReason     = "AppliedWithWarnings"
 	ArtifactFailedReason          = "ArtifactFailed"
 	AuthenticationFailedReason    = "AuthenticationFailed"
 	BuildFailedReason             = "BuildFailed"

@@ -33,7 +33,8 @@ type Request struct {
 	Origin func(*unstructured.Unstructured) string
 
 	// Intend is called with Previous and all desired objects before the first that Previous does not name is created, so
-	// that a process killed at any instruction leaves no object that nobody knows of. May be nil.
+	// that a process killed at any instruction leaves no object that nobody knows of. It is called with Previous alone when
+	// those that were created were taken back. May be nil.
 	Intend func(Inventory) error
 }
 
@@ -81,6 +82,7 @@ type run struct {
 }
 
 func (r *run) do(ctx context.Context, desired Inventory) error {
+	trusted := r.trust()
 	if err := r.check(ctx); err != nil {
 		return err
 	}
@@ -88,6 +90,9 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 		if err := r.req.Intend(r.req.Previous.With(desired)); err != nil {
 			return err
 		}
+	}
+	if err := r.create(ctx, trusted); err != nil {
+		return err
 	}
 	for _, stage := range r.options.stages(r.items) {
 		if err := failed(r.each(ctx, stage, r.write)); err != nil {
@@ -129,6 +134,9 @@ func (r *run) each(ctx context.Context, items []*item, do func(context.Context, 
 
 // write does for an item what its check found to be due.
 func (r *run) write(ctx context.Context, i *item) error {
+	if i.done {
+		return nil
+	}
 	if !i.checked {
 		if err := r.checkLate(ctx, i); err != nil {
 			return err
@@ -209,6 +217,8 @@ func (r *run) patch(ctx context.Context, i *item, dry bool) (*unstructured.Unstr
 	options := metav1.PatchOptions{FieldManager: r.managers.own, Force: &force}
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
+	} else if i.checked {
+		options.FieldValidation = metav1.FieldValidationIgnore // the dry-run told what there is to say
 	}
 	var live *unstructured.Unstructured
 	err = retry.OnError(patience, transient, func() error {

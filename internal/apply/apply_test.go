@@ -25,7 +25,7 @@ func TestApplyFollowsTheDeclarations(t *testing.T) {
 	f := newFixture(t)
 	text := strings.ReplaceAll(one, "{name: one}", "{name: one, namespace: %s}")
 	same(t, "first", f.apply(text), []string{"ConfigMap/one created"})
-	same(t, "requests", f.verbs(), []string{"DRY PATCH", "PATCH"})
+	same(t, "requests", f.verbs(), []string{"PATCH"}) // nothing comes of a ConfigMap by itself: it needs no dry-run
 	f.watched()
 
 	same(t, "again", f.apply(text), []string{"ConfigMap/one unchanged"})
@@ -199,7 +199,7 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 					t.Errorf("%q does not say %q", err, s)
 				}
 			}
-			if result == nil || len(result.Changes) != 0 || len(f.intended) != 0 || f.has(configMaps, f.ns, "good") {
+			if result == nil || len(result.Changes) != 0 || len(f.intended) > 0 && len(f.intended[len(f.intended)-1]) > 0 || f.has(configMaps, f.ns, "good") {
 				t.Errorf("the cluster was changed: %v", result)
 			}
 		})

@@ -22,11 +22,15 @@ import (
 // check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions and namespaces
 // come first: what becomes of them decides whether the objects that need them can be checked yet.
 func (r *run) check(ctx context.Context) error {
-	var bases, others []*item
+	var bases, others, trusted []*item
 	for _, i := range r.items {
-		if gk := i.ref.groupKind(); gk == definitionKind || gk == namespaceKind {
+		gk := i.ref.groupKind()
+		switch {
+		case gk == definitionKind, gk == namespaceKind:
 			bases = append(bases, i)
-		} else {
+		case i.trusted:
+			trusted = append(trusted, i)
+		default:
 			others = append(others, i)
 		}
 	}
@@ -41,7 +45,11 @@ func (r *run) check(ctx context.Context) error {
 			}
 		}
 	}
-	return refused(append(problems, r.each(ctx, others, r.checkFirst)...))
+	problems = append(problems, r.each(ctx, others, r.checkFirst)...)
+	if refused(problems) != nil { // then all problems are told, those of what would have been trusted as well
+		problems = append(problems, r.each(ctx, trusted, r.checkFirst)...)
+	}
+	return refused(problems)
 }
 
 // checkFirst checks an item before anything is written. What builds on objects of the same set that are not there yet is

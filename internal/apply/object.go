@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -32,13 +33,16 @@ type item struct {
 
 	deferred    bool   // cannot be dry-run before others of the set are there
 	checked     bool   // the server has seen it in a dry-run
+	trusted     bool   // it needs none: it is created first of all, and taken back if need be
+	refused     bool   // the server would not have it when it was to be created
 	action      Action // what is to be done, as far as is known; once done, what was done
 	done        bool
-	version     string // the live resource version that the dry-run met; empty if there is no such object
-	written     string // the resource version of what was written
-	terminating bool   // the live object is on its way out
-	recreate    bool   // an immutable field changed, and force is set
-	takeOver    bool   // fields of other managers become ours before it is applied
+	version     string    // the live resource version that the dry-run met; empty if there is no such object
+	written     string    // the resource version of what was written
+	uid         types.UID // of what was created on trust
+	terminating bool      // the live object is on its way out
+	recreate    bool      // an immutable field changed, and force is set
+	takeOver    bool      // fields of other managers become ours before it is applied
 
 	live *unstructured.Unstructured // as it stood before, if its diff is to be told
 	diff string                     // what changes, or changed

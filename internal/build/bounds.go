@@ -25,6 +25,7 @@ const (
 	maxAliased = 50_000     // values that aliases add to a document
 	maxValues  = 2_000_000  // of all documents; kustomize takes half a KiB for each
 	maxWork    = 50_000_000 // values copied, of all documents: some ten seconds
+	maxObjects = 10_000     // that kustomize compares with each other: about a minute
 )
 
 // harmless is the length in bytes up to which a text without aliases cannot cost much.
@@ -56,6 +57,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	weigh := func(doc *yaml.Node) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
+		f.weight.objects++
 		return err
 	}
 	err := documents(content, weigh)
@@ -71,6 +73,9 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return err
 	}
 	switch {
+	case f.share != 0 && f.weight.objects > maxObjects:
+		return refusal("kustomize would change more than %d objects; %s has too many", maxObjects, name).
+			WithHint("Split it into several Kustomizations, or leave out what changes them: settings of the spec, and all but resources in kustomization.yaml")
 	case f.weight.values > maxValues:
 		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).WithHint("Split it into several Kustomizations")
 	case f.weight.work > maxWork:
@@ -106,11 +111,12 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 
 // weight is what a value comes to once its aliases are what they stand for.
 type weight struct {
-	values, aliased, levels, lists int
-	work                           int // values copied: all that is below a map once more for every map, and long maps over and over
+	objects, values, aliased, levels, lists int
+	work                                    int // values copied: all that is below a map once more for every map, and long maps over and over
 }
 
 func (w *weight) add(below weight) {
+	w.objects += below.objects
 	w.values += below.values
 	w.aliased += below.aliased
 	w.work += below.work
@@ -143,6 +149,7 @@ func (s *scale) weigh(n *yaml.Node) (weight, error) {
 	}
 	if isList(n) {
 		w.lists++
+		w.objects += len(resolve(field(n, "items")).Content)
 	}
 	return w, s.bound(n, w)
 }

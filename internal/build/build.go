@@ -6,6 +6,7 @@ package build
 import (
 	"context"
 	"errors"
+	"path"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -80,9 +81,9 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 func (f *filesystem) build(req Request) (*Result, error) {
 	f.request = req
 	result := &Result{Trace: f.trace, Origin: f.origin}
-	root, empty, err := f.prepare(req)
-	if err == nil && !empty {
-		result.Objects, err = f.run(root)
+	k, err := f.prepare(req)
+	if err == nil && k.CheckEmpty() == nil {
+		result.Objects, err = f.make(k)
 	}
 	f.built = result.Objects
 	if err == nil {
@@ -120,6 +121,19 @@ func setAll(get func() map[string]string, set func(map[string]string), more map[
 	set(all)
 }
 
+// make makes the objects, with kustomize if it has anything to do.
+func (f *filesystem) make(k *types.Kustomization) (objects []*unstructured.Unstructured, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			objects, err = nil, refusal("kustomize cannot build the source: %v", p)
+		}
+	}()
+	if objects, ok, err := f.plain(f.root, k); ok {
+		return objects, err
+	}
+	return f.run(path.Join(mount, f.root))
+}
+
 // run builds with kustomize and words its errors.
 func (f *filesystem) run(root string) ([]*unstructured.Unstructured, error) {
 	if !f.schema {
@@ -138,11 +152,6 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 		return nil, err
 	}
 	defer f.giveSchema()
-	defer func() {
-		if p := recover(); p != nil {
-			objects, err = nil, refusal("kustomize cannot build the source: %v", p)
-		}
-	}()
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
 	if f.sorted {

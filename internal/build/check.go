@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
-	"reflect"
 	"regexp"
 	"strings"
 
@@ -208,8 +207,7 @@ func (f *filesystem) checkPluginDir(dir string) error {
 		return err // kustomize refuses a base without a kustomization
 	}
 	k.FixKustomization()
-	bare := types.Kustomization{TypeMeta: k.TypeMeta, Resources: k.Resources, MetaData: k.MetaData}
-	if !reflect.DeepEqual(*k, bare) {
+	if !onlyLists(k) {
 		return refusal("%s lists configurations of transformers or generators, and does more than listing them", file).
 			WithHint("Keep only resources in it, and write the configurations out")
 	}

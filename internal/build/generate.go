@@ -15,6 +15,7 @@ func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 	if err := g.scan(dir); err != nil {
 		return nil, err
 	}
+	f.reads, f.input, f.weight = 0, 0, weight{} // kustomize reads it all again
 	return g.out, join(g.problems)
 }
 

@@ -146,11 +146,11 @@ func TestABuildThatGrowsWithoutEndIsEnded(t *testing.T) {
 	defer cancel()
 	f := newFilesystem(ctx, artifact.FromMap(files))
 	f.reads = maxReads - 1000
-	root, _, err := f.prepare(Request{Tree: f.tree, Path: "40"})
+	k, err := f.prepare(Request{Tree: f.tree, Path: "40"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.run(root); err == nil || !strings.Contains(err.Error(), "over and over") {
+	if _, err := f.make(k); err == nil || !strings.Contains(err.Error(), "over and over") {
 		t.Errorf("got %v", err)
 	}
 }

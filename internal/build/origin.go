@@ -12,7 +12,7 @@ import (
 
 const originAnnotation = "config.kubernetes.io/origin"
 
-// origins finds out which files objects come from, once somebody asks. It takes a build of its own: kustomize notes them
+// origins finds out which files objects come from, once somebody asks. Where kustomize made them it takes a build of its own: kustomize notes them
 // as annotations, which makes a build half as slow again.
 type origins struct {
 	once  sync.Once
@@ -26,13 +26,16 @@ func (f *filesystem) origin(o *unstructured.Unstructured) string {
 }
 
 func (f *filesystem) findOrigins() {
+	if f.origins.files != nil {
+		return // nothing but files was listed
+	}
 	again := newFilesystem(f.ctx, f.tree)
 	again.track, again.remote, again.secrets = true, f.remote, secrets{keys: f.secrets.keys, redact: true}
-	root, _, err := again.prepare(f.request)
+	k, err := again.prepare(f.request)
 	if err != nil {
 		return
 	}
-	objects, err := again.run(root)
+	objects, err := again.make(k)
 	if err != nil || len(objects) != len(f.built) {
 		return
 	}

@@ -15,22 +15,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// prepare returns the directory that kustomize starts at. One kustomization file of our own stands there: what is in the
-// tree, or generated, and the settings. Empty says that it asks for nothing, which kustomize would refuse.
-func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
+// prepare puts a kustomization file of our own where kustomize starts, and returns what it says: what is in the tree, or
+// generated, and the settings. Kustomize would refuse one that asks for nothing.
+func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	dir, err := f.directory(req.Path)
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
 	k, file, err := f.kustomization(dir)
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
 	generated := file == ""
 	if generated {
 		file = path.Join(dir, konfig.DefaultKustomizationFileName())
 		if k, err = f.generate(dir); err != nil {
-			return "", false, err
+			return nil, err
 		}
 	}
 	if f.empty = !generated && k.Resources != nil && len(k.Resources) == 0; f.empty {
@@ -38,23 +38,22 @@ func (f *filesystem) prepare(req Request) (root string, empty bool, err error) {
 	}
 	k.FixKustomization()
 	if err := f.merge(k, req, dir); err != nil {
-		return "", false, err
+		return nil, err
 	}
 	if _, err := f.bring(file, k); err != nil {
-		return "", false, err
+		return nil, err
 	}
 	if err := f.check(file, k); err != nil {
-		return "", false, err
+		return nil, err
 	}
-	empty = k.CheckEmpty() != nil
 	f.sorted = k.SortOptions != nil
 	f.trackOrigins(k)
 	b, err := yaml.Marshal(k)
 	if err != nil {
-		return "", false, refusal("%s cannot be written", file).Because(err)
+		return nil, refusal("%s cannot be written", file).Because(err)
 	}
 	f.root, f.generated[path.Join(mount, file)] = dir, b
-	return path.Join(mount, dir), empty, nil
+	return k, nil
 }
 
 // directory returns the directory in the tree that spec.path stands for.

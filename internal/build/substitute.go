@@ -23,13 +23,14 @@ var substituteAnnotation = kustomizev1.GroupVersion.Group + "/substitute"
 
 // substitute replaces the variables in all objects, and tells all that is wrong at once.
 func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substitution) error {
+	room := maxInput
 	missing := missing{where: map[string][]string{}}
 	var problems []error
 	for _, o := range objects {
 		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
-		for _, p := range substitute.Object(o.Object, s.Variables, s.Strict) {
+		for _, p := range substitute.Object(o.Object, s.Variables, s.Strict, &room) {
 			if m := (*substitute.Missing)(nil); errors.As(p.Err, &m) {
 				missing.add(m.Names, p.Field+" of "+f.show(o))
 				continue

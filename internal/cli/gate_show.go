@@ -14,14 +14,20 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-func gateOpened(o reconcile.Object, _ bool) string {
-	if c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, gatingv1.OpenedCondition); c != nil {
-		return string(c.Status)
+// opened shows whether a gate is open, and until when as far as the clock decides it.
+func opened(o reconcile.Object, _ bool) string {
+	g := o.(*gatingv1.Gate)
+	text := "Unknown"
+	if c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition); c != nil {
+		text = string(c.Status)
 	}
-	return "Unknown"
+	if next := g.Status.NextTransition; next != nil {
+		text += " until " + next.At.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
-func gateWaiting(o reconcile.Object, _ bool) string {
+func waitingCount(o reconcile.Object, _ bool) string {
 	return strconv.FormatInt(o.(*gatingv1.Gate).Status.WaitingCount, 10)
 }
 
@@ -41,7 +47,7 @@ func (a *app) gateStatus() *cobra.Command {
 	return a.ofGate(&cobra.Command{
 		Use: "status NAME", Short: "Show what a gate is, why, what comes next, and who waits", Example: "  sluice gate status release",
 	}, func(g *gatingv1.Gate) error {
-		fmt.Fprintf(a.out, "Opened: %s\n", gateOpened(g, false))
+		fmt.Fprintf(a.out, "Opened: %s\n", opened(g, false))
 		if w := g.Status.Why; w != nil {
 			fmt.Fprintf(a.out, "Why: %s: %s\n", w.Reason, oneLine(w.Message))
 		}

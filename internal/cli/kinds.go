@@ -129,8 +129,8 @@ var kinds = []*kind{
 		words: []string{"gate", "gates"}, plural: "gates",
 		new:     func() reconcile.Object { return &gatingv1.Gate{} },
 		list:    func() client.ObjectList { return &gatingv1.GateList{} },
-		columns: []column{{"OPENED", gateOpened}, {"WAITING", gateWaiting}},
-		losses:  "its history; what names it waits from then on",
+		columns: []column{{"OPENED", opened}, {"WAITING", waitingCount}},
+		losses:  "its history; objects that name it stay held",
 	},
 }
 

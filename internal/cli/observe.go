@@ -93,15 +93,35 @@ func (a *app) await(ctx context.Context, c client.WithWatch, k *kind, key types.
 	}
 }
 
-// settled tells whether an object has come to an end for now: Ready or failed, not under way.
+// settled tells whether an object has come to an end for now: Ready, failed or held by gates, not under way.
 func settled(o reconcile.Object) bool {
+	if held(o) != nil && o.CommonStatus().LastHandledReconcileAt == request(o) {
+		return true
+	}
 	c := readyCondition(o)
 	return c != nil && c.Status != metav1.ConditionUnknown &&
 		o.CommonStatus().ObservedGeneration == o.GetGeneration() && o.CommonStatus().LastHandledReconcileAt == request(o)
 }
 
+// held returns the condition of an object that waits for gates, with nothing under way; nil of any other.
+func held(o reconcile.Object) *metav1.Condition {
+	conditions := o.CommonStatus().Conditions
+	if apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling) {
+		return nil
+	}
+	for t, closed := range map[string]metav1.ConditionStatus{meta.ApprovedCondition: metav1.ConditionFalse, meta.BlockedCondition: metav1.ConditionTrue} {
+		if apimeta.IsStatusConditionPresentAndEqual(conditions, t, closed) {
+			return apimeta.FindStatusCondition(conditions, t)
+		}
+	}
+	return nil
+}
+
 // verdict says how it ended.
 func (a *app) verdict(k *kind, o reconcile.Object) error {
+	if c := held(o); c != nil {
+		return fmt.Errorf("%s '%s' is held: %s", k.title(), client.ObjectKeyFromObject(o), c.Message)
+	}
 	c := readyCondition(o)
 	if c.Status != metav1.ConditionTrue {
 		return fmt.Errorf("%s '%s' is not ready: %s: %s", k.title(), client.ObjectKeyFromObject(o), c.Reason, c.Message)

@@ -218,3 +218,31 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+func FuzzFromSecret(f *testing.F) {
+	private, _ := newAge(f)
+	f.Add("a.agekey", []byte(private))
+	f.Add("a.asc", []byte("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\naHVudGVyMg==\n-----END PGP PRIVATE KEY BLOCK-----\n"))
+	f.Add(awsEntry, []byte("aws_access_key_id: a\naws_secret_access_key: b\n"))
+	f.Add(azureEntry, []byte(`{"tenantId": "a", "clientId": "b", "clientSecret": "c"}`))
+	f.Add(gcpEntry, []byte(`{"type": "service_account", "client_email": "a@b.c"}`))
+	f.Fuzz(func(t *testing.T, entry string, value []byte) {
+		k, err := FromSecret(map[string][]byte{entry: value}, nil)
+		if err == nil && k == nil {
+			t.Error("neither keys nor an error")
+		}
+		if err != nil && !strings.Contains(err.Error(), entry) {
+			t.Errorf("the entry is not named: %v", err)
+		}
+	})
+}
+
+func FuzzParseVaultLogins(f *testing.F) {
+	f.Add([]byte("instances:\n- address: https://vault.example.com\n  loginPath: auth/kubernetes/login\n"))
+	f.Add([]byte("instances: [{address: 'http://x'}]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if logins, err := ParseVaultLogins(text); err == nil && logins == nil {
+			t.Error("neither logins nor an error")
+		}
+	})
+}

@@ -62,7 +62,7 @@ func (s *shelf) pass(k *kustomizev1.Kustomization) []reconcile.Closed {
 	over := s.Over(s.ref(k), k)
 	s.Edges.Set(s.ref(k), over)
 	closed := s.Closed(over, k, false)
-	s.Wait(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1"}, s.now)
+	s.Wait(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1", Since: &metav1.Time{Time: s.now}})
 	return closed
 }
 
@@ -245,13 +245,14 @@ func TestBookListsWhoWaits(t *testing.T) {
 	s := newShelf(t)
 	s.Put(gateOf("apps", "g", gatingv1.Closed))
 	gate := types.NamespacedName{Namespace: "apps", Name: "g"}
-	wait := func(name string, since time.Time, p *meta.Pending) {
+	wait := func(name string, since time.Time, p meta.Pending) {
+		p.Since = &metav1.Time{Time: since}
 		k := syncOf("apps", name, naming(meta.GateReference{Name: "g"}))
-		s.Wait(s.ref(k), s.Closed(s.Over(s.ref(k), k), k, false), p, since)
+		s.Wait(s.ref(k), s.Closed(s.Over(s.ref(k), k), k, false), &p)
 	}
-	wait("late", s.now, nil)
-	wait("early", s.now.Add(-time.Hour), &meta.Pending{Revision: "main@sha1:1", Created: 1, Changes: []string{"ConfigMap/apps/a created"}})
-	wait("later", s.now.Add(time.Hour), nil)
+	wait("late", s.now, meta.Pending{Revision: "main@sha1:1"})
+	wait("early", s.now.Add(-time.Hour), meta.Pending{Revision: "main@sha1:1", Created: 1, Changes: []string{"ConfigMap/apps/a created"}})
+	wait("later", s.now.Add(time.Hour), meta.Pending{Message: "cannot be told"})
 	waiting, total := s.Waiting(gate, 2)
 	if total != 3 || len(waiting) != 2 || waiting[0].Name != "early" || waiting[1].Name != "late" {
 		t.Errorf("%d wait: %+v", total, waiting)
@@ -259,9 +260,14 @@ func TestBookListsWhoWaits(t *testing.T) {
 	if w := waiting[0]; w.Revision != "main@sha1:1" || w.Created == nil || *w.Created != 1 {
 		t.Errorf("%+v", w)
 	}
-	s.Wait(reconcile.RefTo(syncs, "apps", "early"), nil, nil, time.Time{})
+	s.Wait(reconcile.RefTo(syncs, "apps", "early"), nil, nil)
 	if _, total := s.Waiting(gate, 2); total != 2 {
 		t.Errorf("%d wait", total)
+	}
+	k := syncOf("apps", "late", naming(meta.GateReference{Name: "g"}))
+	s.Wait(s.ref(k), s.Closed(s.Over(s.ref(k), k), k, false), nil)
+	if _, total := s.Waiting(gate, 2); total != 1 {
+		t.Errorf("one with nothing to do is among %d that wait", total)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -23,24 +22,21 @@ const calm = time.Second
 type waiting struct {
 	mu    sync.Mutex
 	at    map[reconcile.Ref][]types.NamespacedName // by object
-	queue map[types.NamespacedName]map[reconcile.Ref]*waiter
+	queue map[types.NamespacedName]map[reconcile.Ref]*meta.Pending
 	due   map[types.NamespacedName]bool // gates that will be told
 }
 
-// waiter is an object that waits.
-type waiter struct {
-	since   time.Time
-	pending meta.Pending
-}
-
 // Wait implements [reconcile.Gatekeeper].
-func (b *Book) Wait(ref reconcile.Ref, at []reconcile.Closed, pending *meta.Pending, since time.Time) {
+func (b *Book) Wait(ref reconcile.Ref, at []reconcile.Closed, pending *meta.Pending) {
 	w := &b.waiting
+	pending = pending.DeepCopy()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var gates []types.NamespacedName
 	for _, c := range at {
-		gates = append(gates, c.Gate.NamespacedName)
+		if pending != nil {
+			gates = append(gates, c.Gate.NamespacedName)
+		}
 	}
 	for _, g := range w.at[ref] {
 		if !slices.Contains(gates, g) {
@@ -54,22 +50,22 @@ func (b *Book) Wait(ref reconcile.Ref, at []reconcile.Closed, pending *meta.Pend
 		return
 	}
 	if w.at == nil {
-		w.at, w.queue = map[reconcile.Ref][]types.NamespacedName{}, map[types.NamespacedName]map[reconcile.Ref]*waiter{}
+		w.at, w.queue = map[reconcile.Ref][]types.NamespacedName{}, map[types.NamespacedName]map[reconcile.Ref]*meta.Pending{}
 	}
 	w.at[ref] = gates
 	for _, g := range gates {
 		if w.queue[g] == nil {
-			w.queue[g] = map[reconcile.Ref]*waiter{}
+			w.queue[g] = map[reconcile.Ref]*meta.Pending{}
 		}
-		is, was := &waiter{since, ptr.Deref(pending, meta.Pending{})}, w.queue[g][ref]
-		w.queue[g][ref] = is
-		if was == nil || was.pending.Revision != is.pending.Revision || counts(was.pending) != counts(is.pending) {
+		was := w.queue[g][ref]
+		w.queue[g][ref] = pending
+		if was == nil || was.Revision != pending.Revision || counts(was) != counts(pending) {
 			b.tell(g)
 		}
 	}
 }
 
-func counts(p meta.Pending) [3]int32 { return [3]int32{p.Created, p.Configured, p.Deleted} }
+func counts(p *meta.Pending) [3]int32 { return [3]int32{p.Created, p.Configured, p.Deleted} }
 
 // tell wakes a gate in a moment, since its status shows who waits.
 func (b *Book) tell(gate types.NamespacedName) {
@@ -99,7 +95,7 @@ func (b *Book) Waiting(gate types.NamespacedName, most int) ([]gatingv1.WaitingO
 		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, func(x, y reconcile.Ref) int {
-		return cmp.Or(w.queue[gate][x].since.Compare(w.queue[gate][y].since),
+		return cmp.Or(w.queue[gate][x].Since.Compare(w.queue[gate][y].Since.Time),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Kind, y.Kind))
 	})
 	var out []gatingv1.WaitingObject
@@ -107,10 +103,10 @@ func (b *Book) Waiting(gate types.NamespacedName, most int) ([]gatingv1.WaitingO
 		waits := w.queue[gate][ref]
 		o := gatingv1.WaitingObject{
 			Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
-			Revision: waits.pending.Revision, Since: ptr.To(metav1.NewTime(waits.since)),
+			Revision: waits.Revision, Since: waits.Since,
 		}
-		if p := waits.pending; len(p.Changes) > 0 {
-			o.Created, o.Configured, o.Deleted = count(p.Created), count(p.Configured), count(p.Deleted)
+		if len(waits.Changes) > 0 {
+			o.Created, o.Configured, o.Deleted = count(waits.Created), count(waits.Configured), count(waits.Deleted)
 		}
 		out = append(out, o)
 	}

@@ -55,7 +55,7 @@ func TestDependenciesInOtherNamespaces(t *testing.T) {
 	s := newSystem(t, everywhere)
 	other := testenv.Namespace(t)
 	labels := map[string]string{"test": s.namespace}
-	commit := s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"), "top/a.yaml": cm("top", "1")})
+	s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"), "top/a.yaml": cm("top", "1")})
 	s.source("app", labelled(labels))
 	s.sync("base", "app", "base", waits(forever), func(k *kustomizev1.Kustomization) {
 		k.Namespace, k.Labels, k.Spec.SourceRef.Namespace, k.Spec.TargetNamespace = other, labels, s.namespace, other
@@ -66,7 +66,7 @@ func TestDependenciesInOtherNamespaces(t *testing.T) {
 	})
 	s.fails(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "dependency '"+other+"/base' is not ready")
 	s.gone(&corev1.ConfigMap{}, "top")
-	commit = s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:2", "")})
+	commit := s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:2", "")})
 	s.pull("app")
 	s.ready("top", commit)
 }

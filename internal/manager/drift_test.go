@@ -251,6 +251,33 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 	}
 }
 
+func TestFieldsOfOthersStayTheirs(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1")})
+	s.source("app")
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.Ignore = []meta.IgnoreRule{{Paths: []string{"/data/k"}, Target: &meta.Selector{Name: "a"}}}
+	})
+	s.ready("app", commit)
+	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
+	commit = s.git.Commit("app", map[string]string{"a.yaml": cm("a", "2"), "b.yaml": cm("b", "2")})
+	s.pull("app")
+	s.ready("app", commit)
+	s.configMap("b", "2")
+	s.configMap("a", "9")
+}
+
+func TestTwoWhoDeclareOneObjectAreTold(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
+	s.source("app")
+	s.sync("one", "app", "")
+	s.ready("one", commit)
+	s.sync("two", "app", "")
+	s.ready("two", commit)
+	s.told("two", "AppliedWithWarnings", "ConfigMap/"+s.namespace+"/a was applied by "+s.namespace+"/one before, and now by "+s.namespace+"/two")
+}
+
 func TestDriftRulesThatCannotBeReadAreTold(t *testing.T) {
 	s := newSystem(t)
 	s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})

@@ -25,7 +25,7 @@ var gates = map[string]string{
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
-	"MigrateAPIVersion":              "no effect: entries of managed fields in versions that are no longer served are always migrated",
+	"MigrateAPIVersion":              "no effect: managed fields in versions that are no longer served are always migrated",
 	"CacheSecretsAndConfigMaps":      "no effect: the contents of Secrets and ConfigMaps are never kept in memory",
 }
 
@@ -52,7 +52,7 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 // apply are the options by which clusters are applied to.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentApply, CustomStage: kinds, OverrideManagers: o.OverrideManagers, Fights: o.Fights}
+	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // gate tells whether a feature gate is set.

@@ -23,7 +23,7 @@ var (
 		default-kubeconfig-service-account requeue-dependency interval-jitter-percentage min-retry-delay max-retry-delay enable-leader-election
 		leader-election-lease-duration leader-election-renew-deadline leader-election-retry-period leader-election-release-on-cancel feature-gates
 		token-cache-max-size helm-cache-max-size helm-cache-purge-interval helm-cache-ttl helm-chart-file-max-size helm-chart-max-size
-		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa http-retry no-remote-bases
+		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa custom-apply-stage-kinds override-manager http-retry no-remote-bases
 		sops-age-secret sops-vault-configmap insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
 		artifact-retention-ttl artifact-retention-records`)
 	documentedGates = strings.Fields(`CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog MigrateAPIVersion
@@ -103,10 +103,11 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
 func TestFlagsThatCannotBeAreRefused(t *testing.T) {
 	for says, change := range map[string]func(*Options){
-		"--ssh-hostkey-algos names": func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
-		"--ssh-kex-algos names":     func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
-		"--concurrent-ssa is":       func(o *Options) { o.ConcurrentApply = -1 },
-		"--concurrent is":           func(o *Options) { o.Concurrent = 0 },
+		"--ssh-hostkey-algos names":  func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
+		"--ssh-kex-algos names":      func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
+		"--concurrent-ssa is":        func(o *Options) { o.ConcurrentSSA = -1 },
+		"--custom-apply-stage-kinds": func(o *Options) { o.CustomStage = []string{"deployments"} },
+		"--concurrent is":            func(o *Options) { o.Concurrent = 0 },
 	} {
 		o := Options{Controllers: AllControllers, Concurrent: 1}
 		if err := o.validate(); err != nil {

@@ -167,7 +167,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 	first := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.turn("freeze", gatingv1.Opened)
 	s.source("app", func(g *sourcev1.GitRepository) {
-		g.Spec.Gates, g.Spec.Interval = behind("freeze"), metav1.Duration{Duration: time.Second}
+		g.Spec.Gates, g.Spec.Interval = behind("freeze"), metav1.Duration{Duration: time.Second} // at which it looks what waits
 	})
 	s.sync("app", "app", "")
 	s.ready("app", first)

@@ -128,8 +128,25 @@ func TestGateOpensForAWindow(t *testing.T) {
 	}
 	s.gateIs("freeze", true, "ReconciliationSucceeded", "Gate opened by default")
 	s.gateIs("fridays", true, "ReconciliationSucceeded", "Gate opened by default")
-	s.told("window", "GateOpened", "Gate opened from")
-	s.told("window", "GateClosed", "Gate closed: Gate closed by default")
+	s.recorded("GateOpened", "Gate opened from")
+	s.recorded("GateClosed", "Gate closed: Gate closed by default")
+}
+
+// recorded waits for an event of the namespace.
+func (s *system) recorded(reason, says string) {
+	s.Helper()
+	testenv.Eventually(s, "an event "+reason, func() error {
+		events := &corev1.EventList{}
+		if err := s.client.List(s.Context(), events, client.InNamespace(s.namespace)); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == reason && strings.Contains(e.Message, says) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d says %q", len(events.Items), says)
+	})
 }
 
 func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
@@ -312,7 +329,7 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	s.gateIs("release", false, "ReconciliationSucceeded", "Gate closed by default")
 	withdrawn.Spec.Withdrawn = false
 	denied(t, alice.Update(t.Context(), withdrawn), "an approval that was withdrawn stays so")
-	s.told("release", "GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
+	s.recorded("GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
 }
 
 func TestBreakingTheGlass(t *testing.T) {
@@ -353,7 +370,7 @@ func TestBreakingTheGlass(t *testing.T) {
 	if h := g.Status.History[0]; h.By != "alice@example.com" || h.Reason != "Overridden" || h.From != "sluice-gate" || !strings.Contains(h.Message, "the shop is down") {
 		t.Errorf("the history begins with %+v", h)
 	}
-	s.told("release", "GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the shop is down")
+	s.recorded("GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the shop is down")
 
 	t.Log("what was asked in her name cannot be changed by another")
 	denied(t, override(bob, func(a map[string]string) { a[gatingv1.OverridePrefix+gatingv1.WindowSuffix] = "900h" }), "must name who asks")

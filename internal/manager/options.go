@@ -71,7 +71,7 @@ type Options struct {
 	KubeConfigTLS       bool
 	KubeConfigAccount   string
 	StrictSubstitutions bool
-	ConcurrentApply     int
+	ConcurrentSSA       int
 	CustomStage         []string
 	OverrideManagers    []string
 	FeatureGates        map[string]string
@@ -118,6 +118,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"ConfigMaps and Secrets whose change reconciles the objects that refer to them at once")
 	f.IntVar(&o.Concurrent, "concurrent", 10, "reconciles at once, per kind")
+	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", apply.DefaultConcurrency, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
@@ -137,7 +138,6 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false, "fail when a variable of spec.postBuild is not set and has no default")
-	f.IntVar(&o.ConcurrentApply, "concurrent-ssa", apply.DefaultConcurrency, "objects that a Kustomization applies at once")
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
 		"kinds, as <group>/<Kind>, that are applied after definitions, namespaces and classes, and before all others, such as rbac.authorization.k8s.io/Role")
 	f.StringSliceVar(&o.OverrideManagers, "override-manager", nil, "field managers whose changes of applied objects are undone, besides kubectl's")
@@ -178,8 +178,8 @@ func (o *Options) validate() error {
 	if o.Concurrent < 1 {
 		return fmt.Errorf("--concurrent is %d: choose 1 or more", o.Concurrent)
 	}
-	if o.ConcurrentApply < 0 {
-		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more, or 0 for the default", o.ConcurrentApply)
+	if o.ConcurrentSSA < 0 {
+		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
 	if _, err := apply.ParseKinds(o.CustomStage); err != nil {
 		return fmt.Errorf("--custom-apply-stage-kinds: %w", err)

@@ -1,13 +1,11 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +26,8 @@ type Gatekeeper interface {
 	Over(ref Ref, obj Gated) []Ref
 	// Closed returns those of them that are not open to the object now. manual: a person or a tool asked for this pass.
 	Closed(over []Ref, obj Gated, manual bool) []Closed
-	// Wait notes with what and since when an object waits at closed gates; it waits no longer when there are none.
-	Wait(ref Ref, at []Closed, pending *meta.Pending, since time.Time)
+	// Wait notes what waits with an object at closed gates; nothing does when pending is nil.
+	Wait(ref Ref, at []Closed, pending *meta.Pending)
 	// WaitForSync returns once all gates are known that there are: no pass starts before.
 	WaitForSync(ctx context.Context) error
 }
@@ -46,6 +44,7 @@ type Closed struct {
 // Sort of a kind, as gates see it.
 type Sort int
 
+// Sorts of kinds.
 const (
 	Ungated Sort = iota // gates do not hold the kind
 	Source              // while a gate is closed, the last artifact is served on; the condition Blocked tells
@@ -55,18 +54,25 @@ const (
 // maxClosed bounds how many gates a message names.
 const maxClosed = 3
 
-// errHeld is the error of a revision that the gates hold back.
-var errHeld = errors.New("held by a gate")
+// maxGates bounds how many gates a status lists; all that there are hold the object.
+const maxGates = 100
+
+// heldError is the error of a revision that gates hold back.
+type heldError struct{ revision, states string }
+
+func (e *heldError) Error() string {
+	return fmt.Sprintf("revision '%s' waits: %s", e.revision, e.states)
+}
 
 // IsHeld tells whether an error is that of [Pass.Admit].
-func IsHeld(err error) bool { return errors.Is(err, errHeld) }
+func IsHeld(err error) bool { return errors.As(err, new(*heldError)) }
 
 // permit is what the gates say to one pass.
 type permit struct {
 	over     []Ref
 	closed   []Closed
-	admitted bool   // a revision that all closed gates let pass was asked for
-	refused  string // the last revision that was asked for and held back
+	admitted bool // a revision that all closed gates let pass was asked for
+	manual   bool // gates are closed but to a pass that was asked for
 }
 
 // shut returns the gates that hold the pass: none if it was admitted all the same.
@@ -85,8 +91,13 @@ func (p *permit) admit(revision string) error {
 	if p.admitted {
 		return nil
 	}
-	p.refused = revision
-	return fmt.Errorf("%s: %w", p.states(), errHeld)
+	return &heldError{revision, p.states()}
+}
+
+// again tells whether a pass is to follow at once, since the gates say something else to it: what was under way is finished, or the pass
+// was let through because it was asked for.
+func (p *permit) again(s Sort, o Outcome) bool {
+	return p != nil && (p.manual || s == Sync && o.state == ready && len(p.shut()) > 0)
 }
 
 // finishes tells whether the gates that closed let go on what is under way.
@@ -120,7 +131,9 @@ func (l *loop[T]) ask(obj T, manual bool) *permit {
 	if len(over) == 0 {
 		return nil
 	}
-	return &permit{over: over, closed: l.Gates.Closed(over, gated, manual)}
+	p := &permit{over: over, closed: l.Gates.Closed(over, gated, manual)}
+	p.manual = manual && len(p.closed) < len(l.Gates.Closed(over, gated, false))
+	return p
 }
 
 // sentence says what the gates do to an object.
@@ -135,9 +148,6 @@ func (l *loop[T]) sentence(p *permit) string {
 func (l *loop[T]) explain(o Outcome, p *permit) Outcome {
 	if o.state == held {
 		o.reason, o.message = p.closed[0].Reason, l.sentence(p)
-		if o.pending.Revision = cmp.Or(o.pending.Revision, p.refused); o.pending.Revision == "" && o.pending.Message == "" {
-			o.pending = nil // nothing waits
-		}
 	}
 	return o
 }
@@ -149,9 +159,9 @@ func (l *loop[T]) tell(obj T, p *permit, o Outcome) {
 		return
 	}
 	status, closed := gated.Held(), p.shut()
-	*status = meta.Held{Pending: o.pending}
+	*status = meta.Held{Pending: l.since(o.pending, status.Pending)}
 	if p != nil {
-		for _, g := range p.over {
+		for _, g := range p.over[:min(len(p.over), maxGates)] {
 			status.Gates = append(status.Gates, g.NamespacedName.String())
 		}
 	}
@@ -167,13 +177,7 @@ func (l *loop[T]) tell(obj T, p *permit, o Outcome) {
 	default:
 		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.sentence(p))
 	}
-	since := l.Clock.Now()
-	for _, t := range []string{meta.ApprovedCondition, meta.BlockedCondition} {
-		if c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, t); c != nil {
-			since = c.LastTransitionTime.Time
-		}
-	}
-	l.Gates.Wait(l.ref(obj), closed, status.Pending, since)
+	l.Gates.Wait(l.ref(obj), closed, status.Pending)
 }
 
 // gatesKnown is a source of no events, whose sync is that of the gates.
@@ -184,8 +188,22 @@ func (gatesKnown) Start(context.Context, queue) error { return nil }
 // leave notes that the object waits at no gate.
 func (l *loop[T]) leave(obj T) {
 	if l.Gates != nil {
-		l.Gates.Wait(l.ref(obj), nil, nil, time.Time{})
+		l.Gates.Wait(l.ref(obj), nil, nil)
 	}
+}
+
+// since notes when the change began to wait.
+func (l *loop[T]) since(pending, before *meta.Pending) *meta.Pending {
+	if pending == nil || pending.Revision == "" && pending.Message == "" {
+		return nil // nothing waits
+	}
+	if before != nil && before.Revision == pending.Revision {
+		pending.Since = before.Since
+	}
+	if pending.Since == nil {
+		pending.Since = &metav1.Time{Time: l.Clock.Now()}
+	}
+	return pending
 }
 
 // emitGates records one event per transition of what the gates say.

@@ -76,7 +76,6 @@ type Pass[T Object] struct {
 func (p *Pass[T]) Admit(revision string) error {
 	err := p.permit.admit(revision)
 	if err != nil && revision != "" && revision == p.Stands {
-		p.permit.refused = ""
 		return nil
 	}
 	return err
@@ -230,6 +229,9 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
 	l.logOutcome(ctx, outcome)
+	if permit.again(l.Sort, outcome) {
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	}
 	return ctrl.Result{RequeueAfter: l.requeue(obj, outcome)}, nil
 }
 

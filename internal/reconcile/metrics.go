@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,17 +54,50 @@ func observeResource(gk schema.GroupKind, obj Object) {
 	if obj.Schedule().Suspended {
 		yes = "true"
 	}
-	forgetResource(gk, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
-	resource.WithLabelValues(gk.Kind, obj.GetNamespace(), obj.GetName(), ready, yes).Set(1)
+	shown.set(RefTo(gk, obj.GetNamespace(), obj.GetName()), shownState{ready, yes})
 }
 
-func forgetResource(gk schema.GroupKind, key types.NamespacedName) {
-	resource.DeletePartialMatch(prometheus.Labels{"customresource_kind": gk.Kind, "exported_namespace": key.Namespace, "name": key.Name})
+// infos knows what resource shows of each object, since finding its series by a part of their labels means looking at all.
+type infos struct {
+	mu    sync.Mutex
+	state map[Ref]shownState
+}
+
+// shownState is what of an object's labels changes.
+type shownState struct{ ready, suspended string }
+
+var shown = infos{state: map[Ref]shownState{}}
+
+func (i *infos) set(ref Ref, now shownState) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	was, ok := i.state[ref]
+	if ok && was == now {
+		return
+	}
+	if ok {
+		resource.DeleteLabelValues(ref.labels(was)...)
+	}
+	i.state[ref] = now
+	resource.WithLabelValues(ref.labels(now)...).Set(1)
+}
+
+func (i *infos) forget(ref Ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if was, ok := i.state[ref]; ok {
+		resource.DeleteLabelValues(ref.labels(was)...)
+		delete(i.state, ref)
+	}
+}
+
+// labels are those of resource, in their order.
+func (r Ref) labels(s shownState) []string {
+	return []string{r.Kind, r.Namespace, r.Name, s.ready, s.suspended}
 }
 
 func forgetMetrics(gk schema.GroupKind, key types.NamespacedName) {
-	labels := prometheus.Labels{"kind": gk.Kind, "name": key.Name, "namespace": key.Namespace}
-	duration.DeletePartialMatch(labels)
-	suspended.DeletePartialMatch(labels)
-	forgetResource(gk, key)
+	duration.DeleteLabelValues(gk.Kind, key.Name, key.Namespace)
+	suspended.DeleteLabelValues(gk.Kind, key.Name, key.Namespace)
+	shown.forget(Ref{gk, key})
 }

@@ -60,7 +60,7 @@ func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{state: waiting, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Held says that gates hold the object back: it stays as it is, and the change waits.
+// Held says that gates hold the object back: it stays as it is, and the change waits; nothing does when pending is zero.
 func Held(pending meta.Pending) Outcome {
 	return Outcome{state: held, pending: &pending} // the kernel knows by which
 }
@@ -68,8 +68,8 @@ func Held(pending meta.Pending) Outcome {
 // Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a retry can help.
 // The error of [Pass.Admit] is no failure: the object is held.
 func Failed(err error) Outcome {
-	if IsHeld(err) {
-		return Held(meta.Pending{})
+	if waits := new(heldError); errors.As(err, &waits) {
+		return Held(meta.Pending{Revision: waits.revision})
 	}
 	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
 	var f *fault.Fault

@@ -122,10 +122,13 @@ func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*source
 }
 
 // Pin makes the commit of a revision the one that counts.
-func (g *GitRepository) Pin(obj *sourcev1.GitRepository, revision string) bool {
+func (g *GitRepository) Pin(obj *sourcev1.GitRepository, revision string) string {
 	r, err := git.ParseRevision(revision)
+	if err != nil {
+		return ""
+	}
 	obj.Spec.Reference = &sourcev1.GitRepositoryRef{Branch: r.Ref, Commit: r.Commit}
-	return err == nil
+	return r.String()
 }
 
 // Forget removes the mirrors that nobody else uses.

@@ -11,8 +11,9 @@ import (
 
 // pinner is a fetcher that can go back to a revision that it had.
 type pinner[T Object] interface {
-	// Pin makes the object's reference lead to the revision alone, and tells whether it can.
-	Pin(obj T, revision string) bool
+	// Pin makes the object's reference lead to the revision alone.
+	// It returns the name that the revision has then, or none if it cannot.
+	Pin(obj T, revision string) string
 }
 
 // held ends the pass of a source that gates hold. Its artifact is served on. One that is lost from the store is made again of the
@@ -28,32 +29,42 @@ func (k *Keeper[T]) held(ctx context.Context, pass *reconcile.Pass[T], had *meta
 		reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
 		markStored(obj, had.Revision)
 	}
-	if err != nil && !reconcile.IsHeld(err) {
+	switch {
+	case err == nil:
+		return reconcile.Held(meta.Pending{})
+	case reconcile.IsHeld(err):
+		return reconcile.Failed(err)
+	default:
 		return reconcile.Held(meta.Pending{Message: err.Error()})
 	}
-	return reconcile.Held(meta.Pending{})
 }
+
+var errMovedOn = fault.New(meta.StorageOperationFailedReason, "the remote has moved on").
+	WithHint("Open the gates to take up what there is now")
 
 // restore makes the artifact again that the source had: of what was found, if that is its revision.
 func (k *Keeper[T]) restore(ctx context.Context, pass *reconcile.Pass[T], had *meta.Artifact, found *Revision) error {
 	if found == nil || found.Name != had.Revision {
 		p, ok := k.Fetcher.(pinner[T])
-		before := pass.Object.DeepCopyObject().(T)
-		if !ok || !p.Pin(before, had.Revision) {
-			return fault.New(meta.StorageOperationFailedReason, "the remote no longer offers it")
+		if !ok {
+			return errMovedOn
 		}
 		again := *pass
-		again.Object, again.Stands = before, had.Revision
+		again.Object = pass.Object.DeepCopyObject().(T)
+		if again.Stands = p.Pin(again.Object, had.Revision); again.Stands == "" {
+			return errMovedOn
+		}
 		var err error
 		if found, err = k.Fetcher.Fetch(ctx, &again); err != nil {
 			return err
 		}
-		if found.Name != had.Revision {
-			return fault.New(meta.StorageOperationFailedReason, "the remote offers '%s' instead", found.Name)
+		if found.Name != again.Stands {
+			return errMovedOn
 		}
 	}
 	a, err := found.Put(ctx, k.key(pass.Object), nil)
 	if err == nil {
+		a.Revision = had.Revision // a pinned one may go by its digest alone
 		pass.Object.SetArtifact(a)
 	}
 	return err

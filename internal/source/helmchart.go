@@ -61,6 +61,15 @@ func (h *HelmChart) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.He
 	return h.fromTree(ctx, obj)
 }
 
+// Pin makes the version of a revision the one that counts. Only a repository offers versions that it had.
+func (h *HelmChart) Pin(obj *sourcev1.HelmChart, revision string) string {
+	if obj.Spec.SourceRef.Kind != sourcev1.HelmRepositoryKind || len(obj.GetValuesFiles()) > 0 {
+		return ""
+	}
+	obj.Spec.Version = revision
+	return revision
+}
+
 // source reads the object that the chart comes from.
 func (h *HelmChart) source(ctx context.Context, obj *sourcev1.HelmChart, into Object) error {
 	ref := obj.Spec.SourceRef

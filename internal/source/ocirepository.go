@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,13 @@ func (o *OCIRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		return o.store(ctx, obj, key, repo, revision, current)
 	}
 	return &Revision{Name: revision.String(), Content: fingerprint(obj.Spec.Ignore, obj.Spec.LayerSelector), Put: put}, nil
+}
+
+// Pin makes the digest of a revision the one that counts.
+func (o *OCIRepository) Pin(obj *sourcev1.OCIRepository, revision string) string {
+	digest := revision[strings.LastIndex(revision, "@")+1:]
+	obj.Spec.Reference = &sourcev1.OCIRepositoryRef{Digest: digest}
+	return digest
 }
 
 // store pulls the layer that is selected, and stores what is in it or the layer itself.

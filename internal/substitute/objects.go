@@ -24,9 +24,10 @@ func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 //
 // A value is what it would be if its text stood in a YAML file: ${replicas} becomes a number if it holds one, and
 // "${quote}${replicas}${quote}" with a double quote as the variable quote stays text. What is no YAML, spans lines, or would be
-// cut by a comment is text as it is.
-func Object(object map[string]any, variables map[string]string, strict bool) []Problem {
-	w := &walker{variables: variables, strict: strict}
+// cut by a comment is text as it is. What is put in place is taken off room, in bytes, which all objects of a build share:
+// variables are small, but may stand in many places.
+func Object(object map[string]any, variables map[string]string, strict bool, room *int) []Problem {
+	w := &walker{variables: variables, strict: strict, room: room}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		w.member(object, key, key)
 	}
@@ -36,7 +37,21 @@ func Object(object map[string]any, variables map[string]string, strict bool) []P
 type walker struct {
 	variables map[string]string
 	strict    bool
+	room      *int
 	problems  []Problem
+}
+
+// errNoRoom ends a substitution.
+var errNoRoom = errors.New("the values of variables would take more room than all objects of a build may")
+
+// expand replaces the variables in one text.
+func (w *walker) expand(text string) (string, error) {
+	if *w.room < 0 {
+		return "", errNoRoom
+	}
+	out, err := Expand(text, w.variables, w.strict)
+	*w.room -= len(out)
+	return out, err
 }
 
 func (w *walker) report(field string, err error) {
@@ -58,7 +73,7 @@ func (w *walker) value(field string, v any) any {
 		if !strings.Contains(v, "${") {
 			return v
 		}
-		text, err := Expand(v, w.variables, w.strict)
+		text, err := w.expand(v)
 		if err != nil {
 			w.report(field, err)
 			return v
@@ -74,7 +89,7 @@ func (w *walker) member(m map[string]any, key, field string) {
 	to := key
 	if strings.Contains(key, "${") {
 		var err error
-		if to, err = Expand(key, w.variables, w.strict); err != nil {
+		if to, err = w.expand(key); err != nil {
 			w.report(field, err)
 			return
 		}

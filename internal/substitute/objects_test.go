@@ -60,7 +60,7 @@ colonDefault: '${none:=a: b}'
 script: echo $HOME $${HOME}
 nested: {"${image}-${id}": [{deep: "${id}"}, "${on}"]}
 `)
-	if problems := Object(got, variables, true); len(problems) > 0 {
+	if problems := Object(got, variables, true, room()); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	want := map[string]any{
@@ -81,7 +81,7 @@ metadata: {name: "${name}", labels: {app.io/region: "${region}", "${key}": x}}
 spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
 `)
 	var got []string
-	for _, p := range Object(o, map[string]string{"image": "i", "a": "a"}, true) {
+	for _, p := range Object(o, map[string]string{"image": "i", "a": "a"}, true, room()) {
 		got = append(got, p.String())
 	}
 	want := []string{
@@ -99,7 +99,45 @@ spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
 func TestAliasBombInAVariableIsText(t *testing.T) {
 	bomb := "[&a [x,x,x,x,x,x,x,x,x],&b [*a,*a,*a,*a,*a,*a,*a,*a,*a],&c [*b,*b,*b,*b,*b,*b,*b,*b,*b],&d [*c,*c,*c,*c,*c,*c,*c,*c,*c],&e [*d,*d,*d,*d,*d,*d,*d,*d,*d],[*e,*e,*e,*e,*e,*e,*e,*e,*e]]"
 	o := map[string]any{"v": "${bomb}"}
-	if problems := Object(o, map[string]string{"bomb": bomb}, true); len(problems) > 0 || o["v"] != bomb {
+	if problems := Object(o, map[string]string{"bomb": bomb}, true, room()); len(problems) > 0 || o["v"] != bomb {
 		t.Errorf("%v, %T", problems, o["v"])
 	}
+}
+
+// room is as much as a test needs.
+func room() *int {
+	n := 1 << 20
+	return &n
+}
+
+func TestAllObjectsShareTheirRoom(t *testing.T) {
+	left, big := 100, map[string]string{"big": strings.Repeat("x", 60)}
+	for i, want := range []bool{true, true, false} {
+		o := map[string]any{"a": "${big}", "b": "plain"}
+		problems := Object(o, big, true, &left)
+		if ok := len(problems) == 0; ok != want || !want && !strings.Contains(problems[0].String(), "a: the values of variables would take more room") {
+			t.Errorf("object %d: %v", i, problems)
+		}
+	}
+}
+
+func FuzzObject(f *testing.F) {
+	f.Add("a: ${v}\n", "1")
+	f.Add("'${v}': [{b: '${v:=x}'}]\n", "{a: [b]}")
+	f.Add("a: 'x ${v//a/b}'\n", "\"7\"")
+	f.Fuzz(func(t *testing.T, manifest, value string) {
+		b, err := yaml.YAMLToJSON([]byte(manifest))
+		var o map[string]any
+		if err != nil || json.Unmarshal(b, &o) != nil {
+			return
+		}
+		for _, p := range Object(o, map[string]string{"v": value}, true, room()) {
+			if value != "" && len(value) > 8 && strings.Contains(p.Err.Error(), value) && !strings.Contains(manifest, value) {
+				t.Errorf("a value was told: %s", p)
+			}
+		}
+		if _, err := json.Marshal(o); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/diff"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -79,19 +78,14 @@ func (r *run) look(ctx context.Context, built *build.Result) error {
 // drifts words what applying would change back.
 func drifts(planned []apply.Change) string {
 	var lines []string
-	for n, c := range planned {
-		if n == maxLines {
-			lines = append(lines, fmt.Sprintf("and %d more", len(planned)-maxLines))
-			break
-		}
-		would := "differs"
+	for _, c := range planned {
+		became := "differs"
 		if c.Action == apply.Created {
-			would = "is gone"
+			became = "is gone"
 		}
-		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, would))
+		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, became))
 	}
-	head := fmt.Sprintf("%d of the applied objects drifted, and spec.driftDetection.mode says to leave them. Applying them would change:\n", len(planned))
-	return diff.Cut(head+strings.Join(append(lines, details(planned)...), "\n"), maxWords)
+	return told(fmt.Sprintf("%d of the applied objects drifted, and spec.driftDetection.mode says to leave them. Applying them would change:", len(planned)), lines, planned)
 }
 
 // contested reports the fields that others fight with us for.

@@ -63,10 +63,7 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 // accountGone tells whether the account that is impersonated in our own cluster is no longer there. It goes with its namespace,
 // or with the tenant, in any order: whoever took it away wants the Kustomization gone, too.
 func (k *Kustomization) accountGone(ctx context.Context, obj *kustomizev1.Kustomization) bool {
-	account := obj.Spec.ServiceAccountName
-	if account == "" {
-		account = k.Options.DefaultServiceAccount
-	}
+	account := accountOf(obj, k.Options.DefaultServiceAccount)
 	if account == "" || obj.Spec.KubeConfig != nil {
 		return false
 	}

@@ -76,7 +76,9 @@ type memory struct {
 	applied    bool         // whether what it made was applied to the end, or needs not be
 	standing   string       // the digest of what was applied to the end last, if nothing was tried since
 	contests   string       // who fights with us, as it was told
+	warned     string       // of what it was warned last
 	resynced   time.Time    // of the last full dry-run
+	began      time.Time    // of what is under way: from its build to its health
 	health     healthProgress
 	checks     expressions
 	pending    pendingChange
@@ -175,22 +177,24 @@ type event struct {
 }
 
 func (r *run) do(ctx context.Context) reconcile.Outcome {
-	start := r.Clock.Now()
+	if r.memory.began.IsZero() || r.obj.Status.LastAttemptedRevision != r.source.Revision {
+		r.memory.began = r.Clock.Now()
+	}
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
 	r.cancelHealth()
 	if err := r.bring(ctx); err != nil {
-		r.record(start, err)
+		r.record(err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	r.contested()
 	outcome, err := r.checkHealth(ctx)
 	if err != nil {
-		r.record(start, err)
+		r.record(err)
 		return r.summarize(reconcile.Failed(err))
 	}
 	if outcome == nil {
 		r.obj.Status.LastAppliedRevision, r.obj.Status.LastAppliedOriginRevision = r.source.Revision, r.source.OriginRevision()
-		r.record(start, nil)
+		r.record(nil)
 		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
 		outcome = &o
 	}
@@ -288,27 +292,44 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
 		r.note(effective(result.Changes))
+		r.warn(result.Warnings)
 	}
 	if err != nil {
 		return err
 	}
 	stale := req.Previous.Without(result.Inventory)
+	var left apply.Inventory
 	if r.obj.Spec.Prune && len(stale) > 0 {
+		left = r.inherited(ctx, stale)
+		stale = stale.Without(left)
 		// The pruned stay in the inventory until they are gone, so that a kill in between leaves none behind.
 		pruned, err := r.target.Cluster.Prune(ctx, r.owner(), stale)
 		r.note(pruned)
 		if err != nil {
-			setInventory(r.obj, result.Inventory.With(stale))
+			setInventory(r.obj, result.Inventory.With(stale).With(left))
 			return err
 		}
 	}
-	setInventory(r.obj, result.Inventory)
-	r.memory.standing = r.memory.digest
+	setInventory(r.obj, result.Inventory.With(left))
+	if len(left) == 0 {
+		r.memory.standing = r.memory.digest
+	}
 	r.memory.finish()
+	r.memory.applied = len(left) == 0
 	if req.Resync {
 		r.memory.resynced = r.Clock.Now()
 	}
 	return nil
+}
+
+// warn tells what the API server, or another owner of an object, has against what was applied; once as long as it is the same.
+func (r *run) warn(warnings []string) {
+	said := strings.Join(few(warnings), "\n")
+	if said == "" || said == r.memory.warned {
+		return
+	}
+	r.memory.warned = said
+	r.events = append(r.events, event{warning: true, reason: meta.AppliedWithWarningsReason, message: said})
 }
 
 // note takes in what became of objects.

@@ -22,7 +22,12 @@ type pendingChange struct {
 
 // held ends the pass of a Kustomization that gates hold, and tells what would change were they open.
 func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) reconcile.Outcome {
-	last := &k.remembered(pass.Object).pending
+	m := k.remembered(pass.Object)
+	m.health = healthProgress{} // its clock does not run on
+	if source.Revision == pass.Object.Status.LastAppliedRevision && pass.Object.Status.ObservedGeneration == pass.Object.Generation {
+		return reconcile.Held(meta.Pending{}) // nothing waits
+	}
+	last := &m.pending
 	of := fmt.Sprintf("%s/%s/%d", source.Revision, source.Digest, pass.Object.Generation)
 	if last.of == of {
 		return reconcile.Held(*last.change.DeepCopy())

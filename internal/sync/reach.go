@@ -50,10 +50,13 @@ func NewReach(dialer *net.Dialer) *Reach {
 	return &Reach{Dialer: dialer, Clock: clock.RealClock{}, Stranger: 15 * time.Second, Known: 70 * time.Second}
 }
 
-// by returns the configuration with a connection of ours. One that runs a program brings its own.
+// by returns the configuration with a connection of ours. One that runs a program, which may bring certificates, keeps that of the library.
 func (r *Reach) by(cfg *rest.Config) (*rest.Config, error) {
+	out := rest.CopyConfig(cfg)
+	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = r.QPS, r.Burst, "sluice", rest.NoWarnings{}
 	if cfg.ExecProvider != nil {
-		return cfg, nil
+		out.Dial = r.Dialer.DialContext
+		return out, nil
 	}
 	tls, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -68,9 +71,7 @@ func (r *Reach) by(cfg *rest.Config) (*rest.Config, error) {
 		ResponseHeaderTimeout: r.Known, MaxIdleConnsPerHost: 8, IdleConnTimeout: idleTimeout, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: connectTimeout},
 	}
-	out := rest.CopyConfig(cfg)
 	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
-	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = r.QPS, r.Burst, rest.DefaultKubernetesUserAgent(), rest.NoWarnings{}
 	out.Transport = &guarded{base: base, reach: r, direct: cfg.Proxy == nil}
 	return out, nil
 }

@@ -30,7 +30,9 @@ func setInventory(obj *kustomizev1.Kustomization, i apply.Inventory) {
 
 // record notes in status.history how a pass ended. A pass that found nothing to do, or failed as the one before did, is
 // not recorded: the status stays as it is, and no patch is sent.
-func (r *run) record(start time.Time, err error) {
+func (r *run) record(err error) {
+	began := r.memory.began
+	r.memory.began = time.Time{}
 	digest, status := r.memory.digest, meta.ReconciliationSucceededReason
 	if err != nil {
 		status = fault.Reason(err, meta.ReconciliationFailedReason)
@@ -49,7 +51,7 @@ func (r *run) record(start time.Time, err error) {
 		history = slices.Delete(slices.Clone(history), i, i+1)
 	}
 	snapshot.LastReconciled = now
-	snapshot.LastReconciledDuration = metav1.Duration{Duration: r.Clock.Since(start).Round(time.Millisecond)}
+	snapshot.LastReconciledDuration = metav1.Duration{Duration: r.Clock.Since(began).Round(time.Microsecond)}
 	snapshot.LastReconciledStatus = status
 	snapshot.TotalReconciliations++
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}

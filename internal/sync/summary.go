@@ -17,15 +17,28 @@ const (
 
 // summary words changes for an event: how many of each sort, a line an object, and what changed of those that were there.
 func summary(changes []apply.Change) string {
-	lines := []string{apply.Summarize(changes).String()}
-	for n, c := range changes {
-		if n == maxLines {
-			lines = append(lines, fmt.Sprintf("and %d more", len(changes)-maxLines))
-			break
+	var lines []string
+	for _, c := range changes {
+		line := fmt.Sprintf("%s %s", c.Ref, c.Action)
+		if c.From != (apply.Owner{}) {
+			line += fmt.Sprintf(", taken over from Kustomization %s: if that declares it still, remove it from one of the two", c.From)
 		}
-		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, c.Action))
+		lines = append(lines, line)
 	}
-	return diff.Cut(strings.Join(append(lines, details(changes)...), "\n"), maxWords)
+	return told(apply.Summarize(changes).String(), lines, changes)
+}
+
+// told puts a headline, lines of objects, and what changed of them into a text that is not too long.
+func told(head string, lines []string, changes []apply.Change) string {
+	return diff.Cut(strings.Join(slices.Concat([]string{head}, few(lines), details(changes)), "\n"), maxWords)
+}
+
+// few keeps a long list readable: its first lines, and how many more there are.
+func few(lines []string) []string {
+	if len(lines) <= maxLines {
+		return lines
+	}
+	return append(lines[:maxLines:maxLines], fmt.Sprintf("and %d more", len(lines)-maxLines))
 }
 
 // details tells what changed of objects that were there.

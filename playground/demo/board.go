@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -16,17 +17,20 @@ import (
 var (
 	sources = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
 	syncs   = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+	gates   = schema.GroupVersionResource{Group: "gating.toolkit.fluxcd.io", Version: "v1alpha1", Resource: "gates"}
 )
 
 // card is what is known of an object.
 type card struct {
 	kind, name string
 	after      []string // what it depends on
-	ready      string   // True, False, Unknown
+	gates      []string // that stand over it
+	ready      string   // True, False, Unknown; of a gate, whether it is open
 	reason     string
 	message    string
 	revision   string
 	objects    []string // what it applied
+	pending    []string // what it would do, were its gates open
 }
 
 // board holds a card an object, sources first, and each Kustomization after what it depends on.
@@ -53,22 +57,38 @@ func (b *board) put(o *unstructured.Unstructured) bool {
 	}
 	before := b.cards[i]
 	b.cards[i] = c
-	return before.ready != c.ready || before.message != c.message || len(before.objects) != len(c.objects)
+	return before.ready != c.ready || before.message != c.message ||
+		len(before.objects) != len(c.objects) || len(before.pending) != len(c.pending)
 }
 
 func read(o *unstructured.Unstructured) *card {
 	c := &card{kind: o.GetKind(), name: o.GetName(), ready: "Unknown", message: "waiting to be reconciled"}
+	verdict := "Ready"
+	if c.kind == "Gate" {
+		verdict = "Opened"
+	}
 	if conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions"); err == nil {
 		for _, x := range conditions {
-			if m, ok := x.(map[string]any); ok && m["type"] == "Ready" {
+			if m, ok := x.(map[string]any); ok && m["type"] == verdict {
 				c.ready, c.reason, c.message = fmt.Sprint(m["status"]), fmt.Sprint(m["reason"]), fmt.Sprint(m["message"])
 			}
 		}
 	}
-	for _, path := range [][]string{{"status", "artifact", "revision"}, {"status", "lastAppliedRevision"}} {
-		if s, ok, err := unstructured.NestedString(o.Object, path...); err == nil && ok {
+	for _, field := range [][]string{{"status", "artifact", "revision"}, {"status", "lastAppliedRevision"}} {
+		if s, ok, err := unstructured.NestedString(o.Object, field...); err == nil && ok {
 			c.revision = s
 		}
+	}
+	if names, _, err := unstructured.NestedStringSlice(o.Object, "status", "gates"); err == nil {
+		for _, name := range names {
+			c.gates = append(c.gates, path.Base(name))
+		}
+	}
+	if changes, _, err := unstructured.NestedStringSlice(o.Object, "status", "pending", "changes"); err == nil {
+		c.pending = changes
+	}
+	if why, ok, err := unstructured.NestedString(o.Object, "status", "pending", "message"); err == nil && ok {
+		c.pending = append(c.pending, why)
 	}
 	if dependencies, _, err := unstructured.NestedSlice(o.Object, "spec", "dependsOn"); err == nil {
 		for _, x := range dependencies {
@@ -131,6 +151,28 @@ func (b *board) ready() bool {
 	return len(b.cards) > 0
 }
 
+// waiting returns the one card that waits for a gate, and its closed gate, once all else is Ready; nil before that.
+func (b *board) waiting() (held, gate *card) {
+	for _, c := range b.cards {
+		switch {
+		case c.kind == "Gate" || c.ready == "True":
+		case held == nil && len(c.pending) > 0:
+			held = c
+		default:
+			return nil, nil
+		}
+	}
+	if held == nil {
+		return nil, nil
+	}
+	for _, c := range b.cards {
+		if c.kind == "Gate" && c.ready == "False" && slices.Contains(held.gates, c.name) {
+			return held, c
+		}
+	}
+	return nil, nil
+}
+
 func (b *board) problems() string {
 	var s strings.Builder
 	for _, c := range b.cards {
@@ -146,7 +188,7 @@ func (b *board) watch(ctx context.Context, client dynamic.Interface, changed fun
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan *unstructured.Unstructured)
-	for _, resource := range []schema.GroupVersionResource{sources, syncs} {
+	for _, resource := range []schema.GroupVersionResource{sources, gates, syncs} {
 		w, err := client.Resource(resource).Namespace(namespace).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -1,5 +1,5 @@
 // Package demo shows the main job of Sluice on a control plane in a box: declarations in git become objects in a real
-// Kubernetes API, in order and healthy. It runs the built sluice binary as a user would.
+// Kubernetes API, in order and healthy, past a gate that a person opens. It runs the built sluice binary as a user would.
 package demo
 
 import (
@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -191,16 +192,40 @@ func (d *demo) pipeline(ctx context.Context) error {
 		}
 	}
 	state := newBoard(objects)
+	if err := d.comeUp(ctx, client, state); err != nil {
+		d.screen.settle(state)
+		return fmt.Errorf("the pipeline is not Ready: %w\n%s%s", err, state.problems(), tail(filepath.Join(d.dir, "sluice.log")))
+	}
+	d.screen.settle(state)
+	d.screen.allReady(time.Since(began))
+	return nil
+}
+
+// comeUp shows the board until what the gate holds is all that is left, opens the gate as a person would, and goes on until all is Ready.
+func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) error {
+	var held, gate *card
+	err := state.watch(ctx, client, func() bool {
+		d.screen.draw(state)
+		held, gate = state.waiting()
+		return gate != nil
+	}, d.died)
+	if err != nil {
+		return err
+	}
+	d.screen.approval(held, gate)
+	opened := time.Now()
+	request := fmt.Sprintf(`{"metadata":{"annotations":{"open.gate.fluxcd.io/requestedAt":%q}}}`, opened.UTC().Format(time.RFC3339))
+	if _, err := client.Resource(gates).Namespace(namespace).Patch(ctx, gate.name, types.MergePatchType, []byte(request), metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("cannot open the gate %s: %w", gate.name, err)
+	}
 	err = state.watch(ctx, client, func() bool {
 		d.screen.draw(state)
 		return state.ready()
 	}, d.died)
-	d.screen.settle(state)
-	if err != nil {
-		return fmt.Errorf("the pipeline is not Ready: %w\n%s%s", err, state.problems(), tail(filepath.Join(d.dir, "sluice.log")))
+	if err == nil {
+		d.screen.approved(held, gate, time.Since(opened))
 	}
-	d.screen.allReady(time.Since(began))
-	return nil
+	return err
 }
 
 func (d *demo) readPipeline() ([]*unstructured.Unstructured, error) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 
 // shown bounds how many objects of a Kustomization are listed.
 const shown = 8
+
+// waits are the reasons for which an object is not Ready yet, and nothing is wrong.
+var waits = []string{"DependencyNotReady", "ArtifactFailed", "GateClosed"}
 
 // screen shows the demo: a tree that is drawn over on a terminal, a line a change elsewhere.
 type screen struct {
@@ -93,23 +97,36 @@ func (s *screen) tree(b *board) []string {
 	lines := []string{""}
 	for _, c := range b.cards {
 		indent := ""
+		if c.kind == "Gate" { // shown with what it holds
+			continue
+		}
 		if c.kind == "Kustomization" {
 			indent = strings.Repeat("   ", b.depth(c)) + "└─ "
 		}
 		lines = append(lines, fmt.Sprintf(" %s%s %s %s", indent, s.mark(c), s.colour("1", c.name), s.colour("90", s.fit(s.message(c), len([]rune(indent))+len(c.name)+6))))
-		if c.ready != "True" {
-			continue
-		}
 		below := strings.Repeat(" ", len([]rune(indent))+3)
-		for i, o := range c.objects {
-			if i == shown {
-				lines = append(lines, below+s.colour("90", fmt.Sprintf("… and %d more", len(c.objects)-shown)))
-				break
+		for _, g := range b.cards {
+			if g.kind == "Gate" && slices.Contains(c.gates, g.name) {
+				lines = append(lines, fmt.Sprintf("%s%s gate %s %s", below, s.mark(g), s.colour("1", g.name), s.colour("90", s.fit(g.message, len(below)+len(g.name)+8))))
 			}
-			lines = append(lines, below+s.colour("90", "· "+o))
+		}
+		if c.ready == "True" {
+			lines = append(lines, s.list(below, c.objects)...)
 		}
 	}
 	return append(lines, "")
+}
+
+// list is a line an object, the first of them.
+func (s *screen) list(indent string, objects []string) []string {
+	var lines []string
+	for _, o := range objects[:min(len(objects), shown)] {
+		lines = append(lines, indent+s.colour("90", "· "+o))
+	}
+	if len(objects) > shown {
+		lines = append(lines, indent+s.colour("90", fmt.Sprintf("… and %d more", len(objects)-shown)))
+	}
+	return lines
 }
 
 func (s *screen) fit(text string, used int) string {
@@ -125,7 +142,7 @@ func (s *screen) mark(c *card) string {
 	switch {
 	case c.ready == "True":
 		return s.colour("32", "✔")
-	case c.ready == "False" && c.reason != "DependencyNotReady" && c.reason != "ArtifactFailed":
+	case c.ready == "False" && c.kind != "Gate" && !slices.Contains(waits, c.reason):
 		return s.colour("31", "✗")
 	default:
 		return s.colour("33", "◎")
@@ -137,6 +154,20 @@ func (s *screen) message(c *card) string {
 		return c.message[:i+13] + c.message[i+45:]
 	}
 	return c.message
+}
+
+// approval shows what a person decides about, and how. What was drawn stays, and the tree is drawn anew below.
+func (s *screen) approval(held, gate *card) {
+	s.printf("\n%s %s\n%s\n\n  %s sluice gate open %s -n %s\n\n",
+		s.colour("1;33", "Waiting for a person:"),
+		fmt.Sprintf("the gate %s is closed; once it is open, %s would do this:", gate.name, held.name),
+		strings.Join(s.list("  ", held.pending), "\n"),
+		s.colour("90", "$"), gate.name, namespace)
+	s.drawn = 0
+}
+
+func (s *screen) approved(held, gate *card, took time.Duration) {
+	s.printf("%s gate %s opened, %s Ready %s\n", s.colour("32", "✔"), gate.name, held.name, s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
 }
 
 func (s *screen) allReady(took time.Duration) {
@@ -163,6 +194,9 @@ func (s *screen) whatToTry(d *demo) {
   kubectl -n webapp delete deployment backend    # or any other client
 
   %s
+  kubectl -n %s annotate --overwrite gate/release close.gate.fluxcd.io/requestedAt="$(date -u +%%FT%%TZ)"
+
+  %s
   %s get all -A
   tail -f %s
 
@@ -171,6 +205,7 @@ Changes show below. Ctrl-C ends the demo and leaves nothing behind.
 `, s.colour("1", "Now try"), d.kubeconfig,
 		s.colour("36", "# change a file in git and see it land"), webapp, sluice,
 		s.colour("36", "# delete an object and see it return within two seconds"),
+		s.colour("36", "# close the gate: changes of the frontend wait again, and get all tells so"), namespace,
 		s.colour("36", "# look around"), sluice, filepath.Join(d.dir, "sluice.log"))
 }
 

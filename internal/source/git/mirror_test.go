@@ -236,18 +236,22 @@ func TestSSHChecksTheHost(t *testing.T) {
 		identity   []byte
 		knownHosts []byte
 		says       string
+		only       SSHAlgorithms
 	}{
-		"a known host is trusted":   {identity, entry(host.PublicKey()), ""},
-		"an unknown host is not":    {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))), "is unknown"},
-		"another key is not":        {identity, entry(stranger), "not the one in known_hosts"},
-		"a key that may not log in": {other, entry(host.PublicKey()), "refused the"},
+		"a known host is trusted":    {identity, entry(host.PublicKey()), "", SSHAlgorithms{}},
+		"an unknown host is not":     {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))), "is unknown", SSHAlgorithms{}},
+		"another key is not":         {identity, entry(stranger), "not the one in known_hosts", SSHAlgorithms{}},
+		"a key that may not log in":  {other, entry(host.PublicKey()), "refused the", SSHAlgorithms{}},
+		"algorithms that both have":  {identity, entry(host.PublicKey()), "", SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()}, KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
+		"a key that is not allowed":  {identity, entry(host.PublicKey()), "--ssh-hostkey-algos", SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
+		"an exchange the host lacks": {identity, entry(host.PublicKey()), "key exchange", SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			credentials, err := auth.Git(g.SSHURL, map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = open(t).Update(t.Context(), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials}, Reference{Branch: "main"}, false)
+			_, err = open(t).Update(t.Context(), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials, SSH: &c.only}, Reference{Branch: "main"}, false)
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}

@@ -1,0 +1,118 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const threeMaps = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: "%s"}, data: {k: v}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: "%s"}, data: {k: v}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: "%s"}, data: {"KEY": v}}`
+
+func (f *fixture) maps() []string {
+	f.t.Helper()
+	list, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).List(context.Background(), metav1.ListOptions{LabelSelector: group + "/name"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var names []string
+	for _, o := range list.Items {
+		names = append(names, o.GetName())
+	}
+	return names
+}
+
+func TestNewInertObjectsNeedNoDryRun(t *testing.T) {
+	f := newFixture(t)
+	result, err := f.try(f.request(threeMaps))
+	if err != nil || len(result.Changes) != 3 {
+		t.Fatal(result, err)
+	}
+	for _, c := range result.Changes {
+		if c.Action != Created || c.Version == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, line := range f.requests.take() {
+		if strings.HasPrefix(line, "DRY") || strings.HasPrefix(line, "GET") {
+			t.Errorf("asked in vain: %s", line)
+		}
+	}
+	if len(f.intended) != 1 {
+		t.Errorf("the inventory was written ahead %d times", len(f.intended))
+	}
+}
+
+func TestRefusalTakesBackWhatWasCreatedOnTrust(t *testing.T) {
+	f := newFixture(t)
+	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
+---
+{apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {ports: [{port: 80}]}}`
+	result, err := f.try(f.request(text))
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") || !strings.Contains(err.Error(), "no key") {
+		t.Fatalf("%v", err)
+	}
+	if len(result.Changes) > 0 {
+		t.Errorf("told as done: %+v", result.Changes)
+	}
+	if n := len(f.intended); n != 2 || len(f.intended[1]) > 0 {
+		t.Errorf("the inventory names what is not there: %v", f.intended)
+	}
+	if left := f.maps(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	for _, line := range f.requests.take() {
+		if strings.Contains(line, "/services/") && !strings.HasPrefix(line, "DRY") {
+			t.Errorf("written although another was refused: %s", line)
+		}
+	}
+}
+
+func TestRefusalsOfTheTrustedAreToldWithTheOthers(t *testing.T) {
+	f := newFixture(t)
+	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
+---
+{apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {ports: [{port: 0}]}}`
+	_, err := f.try(f.request(text))
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") || !strings.Contains(err.Error(), "Service/"+f.ns+"/s") {
+		t.Fatalf("%v", err)
+	}
+	for _, line := range f.requests.take() {
+		if strings.HasPrefix(line, "PATCH") {
+			t.Errorf("written although another was refused: %s", line)
+		}
+	}
+}
+
+func TestWhatIsThereAlreadyIsNotTrusted(t *testing.T) {
+	f := newFixture(t)
+	force := true
+	_, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).Patch(context.Background(), "b", types.ApplyPatchType,
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","annotations":{"`+group+`/ssa":"IfNotPresent"}},"data":{"k":"theirs"}}`),
+		metav1.PatchOptions{FieldManager: "them", Force: &force})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := f.try(f.request(threeMaps))
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := slices.IndexFunc(result.Changes, func(c Change) bool { return c.Ref.Name == "b" && c.Action == Skipped })
+	if skipped < 0 || len(f.maps()) != 2 {
+		t.Errorf("what others keep to themselves was taken: %+v", result.Changes)
+	}
+	text := strings.ReplaceAll(threeMaps, "KEY", "no key")
+	if _, err := f.try(f.request(text)); err == nil {
+		t.Fatal("accepted")
+	}
+	if !f.has(configMaps, f.ns, "b") {
+		t.Error("what was there before was deleted")
+	}
+}

@@ -1,0 +1,124 @@
+package build
+
+import (
+	"bytes"
+	"path"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/provider"
+	"sigs.k8s.io/kustomize/api/types"
+)
+
+// plain builds kustomizations that list manifests and change none: what they hold is what comes out. Kustomize compares every
+// object with every other one, so that some thousand objects would take it a minute. It tells ok = false where
+// there is something for kustomize to do.
+func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstructured.Unstructured, ok bool, err error) {
+	l := &lister{filesystem: f, within: map[string]bool{}}
+	if !l.list(dir, k) {
+		return nil, false, nil
+	}
+	factory := provider.NewDefaultDepProvider().GetResourceFactory()
+	files := map[*unstructured.Unstructured]string{}
+	var problems []error
+	for _, full := range l.manifests {
+		content, err := f.ReadFile(full)
+		if err != nil {
+			problems = append(problems, explainRead(show(full), err))
+			continue
+		}
+		if bytes.Contains(content, []byte(steering)) {
+			return nil, false, nil
+		}
+		resources, err := factory.SliceFromBytes(content)
+		if err != nil {
+			problems = append(problems, refusal("%s cannot be read", show(full)).Because(err))
+		}
+		for _, r := range resources {
+			_ = r.SetAnnotations(r.GetAnnotations()) // as kustomize does: they become text, and an empty map goes
+			object, err := f.object(r)
+			problems = append(problems, err)
+			objects, files[object] = append(objects, object), show(full)
+		}
+	}
+	if join(problems) == nil {
+		f.origins.files = files
+		return objects, true, nil
+	}
+	if found := join(f.wrongFiles()); found != nil {
+		return nil, true, found
+	}
+	return nil, true, join(problems)
+}
+
+// steering is part of annotations that tell kustomize what to do with an object.
+const steering = "config.kubernetes.io/"
+
+// lister collects the files that plain kustomizations list.
+type lister struct {
+	*filesystem
+	within    map[string]bool // directories on the way
+	manifests []string        // full paths
+}
+
+// list tells whether the kustomization, and all that it builds on, only lists files.
+func (l *lister) list(dir string, k *types.Kustomization) bool {
+	if !onlyLists(k) || l.within[dir] || !l.one(dir) {
+		return false
+	}
+	l.within[dir] = true
+	defer delete(l.within, dir)
+	for _, r := range k.Resources {
+		full := path.Join(mount, dir, r)
+		if !l.IsDir(full) {
+			l.manifests = append(l.manifests, full)
+			continue
+		}
+		real, base := l.base(full)
+		if base == nil || len(base.Resources) == 0 || !l.list(real, base) {
+			return false
+		}
+	}
+	return true
+}
+
+// base reads the kustomization of a directory; it is nil when it cannot be read.
+func (l *lister) base(full string) (dir string, k *types.Kustomization) {
+	confirmed, _, err := l.CleanedAbs(full)
+	if err != nil {
+		return "", nil
+	}
+	if dir, err = inside(string(confirmed)); err != nil {
+		return "", nil
+	}
+	k = &types.Kustomization{}
+	for _, n := range konfig.RecognizedKustomizationFileNames() {
+		if file := path.Join(mount, dir, n); l.Exists(file) {
+			content, err := l.ReadFile(file)
+			if err != nil || k.Unmarshal(content) != nil {
+				return "", nil
+			}
+			break
+		}
+	}
+	k.FixKustomization()
+	return dir, k
+}
+
+// one tells whether there is exactly one kustomization file in a directory.
+func (l *lister) one(dir string) bool {
+	found := 0
+	for _, n := range konfig.RecognizedKustomizationFileNames() {
+		if l.Exists(path.Join(mount, dir, n)) {
+			found++
+		}
+	}
+	return found == 1
+}
+
+// onlyLists tells whether a kustomization names resources and does nothing else.
+func onlyLists(k *types.Kustomization) bool {
+	bare := types.Kustomization{TypeMeta: k.TypeMeta, MetaData: k.MetaData, Resources: k.Resources}
+	return k.Kind == types.KustomizationKind && reflect.DeepEqual(*k, bare)
+}
