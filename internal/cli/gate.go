@@ -25,10 +25,41 @@ func (a *app) gate() *cobra.Command {
 	c := group("gate", "Open, close and approve gates, and show who waits", `  sluice gate list -A
   sluice gate status release
   sluice gate open release --for 2h`)
-	c.AddCommand(a.gateList(), a.gateStatus(), a.gateHistory(), a.gateOpen(), a.gateClose(), a.gateApprove())
+	c.AddCommand(a.gateList(), a.gateStatus(), a.gateHistory(), a.gateOpen(), a.gateClose(), a.gateApprove(), a.gateExport(), a.gateDelete())
 	for _, sub := range c.Commands() {
 		sub.ValidArgsFunction = a.completeNames(byTitle(gatingv1.GateKind))
 	}
+	c.AddCommand(a.gateCreate())
+	return c
+}
+
+// gateCreate, gateExport and gateDelete are what these verbs do for all kinds, under the name where people look for them.
+func (a *app) gateCreate() *cobra.Command {
+	var o createOptions
+	c := a.createKind(byTitle(gatingv1.GateKind), &o)
+	o.bind(c.Flags())
+	return asGate(c, "create NAME")
+}
+
+func (a *app) gateExport() *cobra.Command {
+	var all bool
+	c := a.exportOf(byTitle(gatingv1.GateKind), &all)
+	c.Flags().BoolVar(&all, "all", false, "all gates of the namespace")
+	return asGate(c, "export NAME...")
+}
+
+func (a *app) gateDelete() *cobra.Command {
+	var silent bool
+	c := a.deleteOf(byTitle(gatingv1.GateKind), &silent)
+	c.Flags().BoolVar(&silent, "silent", false, "do not ask")
+	return asGate(c, "delete NAME")
+}
+
+// asGate turns a verb's command for gates into that of `sluice gate`.
+func asGate(c *cobra.Command, use string) *cobra.Command {
+	verb, _, _ := strings.Cut(use, " ")
+	c.Use, c.Aliases = use, nil
+	c.Example = strings.ReplaceAll(c.Example, "sluice "+verb+" gate", "sluice gate "+verb)
 	return c
 }
 

@@ -28,6 +28,7 @@ type kind struct {
 	new     func() reconcile.Object
 	list    func() client.ObjectList
 	columns []column                                    // between NAME and READY
+	tells   string                                      // the condition whose message is shown of what is Ready; "": Ready itself
 	passive bool                                        // others make it and keep it: it is neither reconciled nor deleted by hand
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
 	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
@@ -130,6 +131,8 @@ var kinds = []*kind{
 		new:     func() reconcile.Object { return &gatingv1.Gate{} },
 		list:    func() client.ObjectList { return &gatingv1.GateList{} },
 		columns: []column{{"OPENED", opened}, {"WAITING", waitingCount}},
+		tells:   gatingv1.OpenedCondition,
+		create:  func() maker { return &createGate{} },
 		losses:  "its history; objects that name it stay held",
 	},
 }
