@@ -94,7 +94,9 @@ func each(err error) []error {
 func (a *app) root() *cobra.Command {
 	c := group("sluice", "GitOps for Kubernetes: keep the cluster as git declares it", `  sluice install                                    # the definitions and the controllers
   sluice get all -A                                 # what there is, and whether it is Ready
-  sluice reconcile kustomization app --with-source  # now, not at the next interval`)
+  sluice reconcile kustomization app --with-source  # now, not at the next interval
+  sluice gate open release --for 2h                 # let through what waits at a gate
+  sluice simulate gates --at 2026-12-24T12:00:00Z   # what gates would hold then`)
 	c.Long = `Sluice keeps system == declarations == git: it fetches declarations, builds them and makes the cluster match.
 
 Exit codes: 0 all went well, 1 the command failed or the object is not Ready, 2 the command's words are off. Of diff: 0 there
@@ -129,7 +131,7 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 	}
 	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
 		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(),
-		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.envsubst(), a.version())
+		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.gate(), a.simulate(), a.envsubst(), a.version())
 	return c
 }
 

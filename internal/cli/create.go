@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,14 +52,17 @@ type createOptions struct {
 	labels map[string]string
 }
 
+func (o *createOptions) bind(f *pflag.FlagSet) {
+	f.BoolVar(&o.export, "export", false, "print the object and change nothing")
+	f.StringToStringVar(&o.labels, "label", nil, "labels of the object, such as team=a,tier=web")
+}
+
 func (a *app) create() *cobra.Command {
 	var o createOptions
 	c := group("create", "Create or update an object from flags, or print it as YAML", `  sluice create source git app --url https://example.com/org/app --branch main
   sluice create source oci app --url oci://registry.example.com/org/app --tag latest --export > app.yaml
   sluice create secret git login --url https://example.com/org/app --username me --password -`)
-	f := c.PersistentFlags()
-	f.BoolVar(&o.export, "export", false, "print the object and change nothing")
-	f.StringToStringVar(&o.labels, "label", nil, "labels of the object, such as team=a,tier=web")
+	o.bind(c.PersistentFlags())
 	a.perKind(c, func(k *kind) *cobra.Command {
 		if k.create == nil {
 			return nil
@@ -94,7 +98,7 @@ func (a *app) createKind(k *kind, o *createOptions) *cobra.Command {
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	example := m.bind(c.Flags())
 	c.Example = fmt.Sprintf("  sluice create %s NAME %s\n  sluice create %s NAME %s --export", k.path(), example, k.path(), example)
-	c.Flags().DurationVar(&interval, "interval", time.Minute, "how often to look for something new")
+	c.Flags().DurationVar(&interval, "interval", cmp.Or(k.new().Schedule().Interval, time.Minute), "how often to look for something new")
 	return c
 }
 

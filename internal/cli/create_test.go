@@ -36,6 +36,7 @@ func TestCreateExport(t *testing.T) {
 		"helm-oci":      "source helm charts --url oci://registry.example.com/charts --oci-provider gcp --username me --password secret",
 		"chart":         "source chart app --source HelmRepository/charts --chart app --chart-version 1.x --reconcile-strategy Revision" + verify,
 		"bucket":        "source bucket app --bucket-name deploy --endpoint s3.example.com --region eu --prefix app/ --access-key AKIA --secret-key secret --insecure --ignore-paths *.md",
+		"gate":          "gate release",
 		"kustomization": "kustomization app --source app",
 		"kustomization-options": "kustomization app --source OCIRepository/app.sources --path ./deploy --prune --wait --interval 10m --retry-interval 30s --label team=a --target-namespace apps " +
 			"--health-check Deployment/app.apps,HelmRelease/db.1.apps --health-check-timeout 3m --depends-on base,infra/crds --service-account deployer " +

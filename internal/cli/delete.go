@@ -19,18 +19,22 @@ func (a *app) delete() *cobra.Command {
 		if k.passive {
 			return nil
 		}
-		return &cobra.Command{
-			Use:     k.words[0] + " NAME",
-			Aliases: k.words[1:],
-			Short:   "Delete " + k.one() + " and " + k.losses,
-			Example: fmt.Sprintf("  sluice delete %s NAME", k.path()),
-			Args:    exactlyOne,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return a.deleteOne(cmd.Context(), k, types.NamespacedName{Namespace: a.namespace(), Name: args[0]}, silent)
-			},
-		}
+		return a.deleteOf(k, &silent)
 	})
 	return c
+}
+
+func (a *app) deleteOf(k *kind, silent *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:     k.words[0] + " NAME",
+		Aliases: k.words[1:],
+		Short:   "Delete " + k.one() + " and " + k.losses,
+		Example: fmt.Sprintf("  sluice delete %s NAME", k.path()),
+		Args:    exactlyOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.deleteOne(cmd.Context(), k, types.NamespacedName{Namespace: a.namespace(), Name: args[0]}, *silent)
+		},
+	}
 }
 
 // deleteOne asks, deletes, and waits.

@@ -23,21 +23,23 @@ func (a *app) export() *cobra.Command {
   sluice export kustomization --all -n apps`)
 	var all bool
 	c.PersistentFlags().BoolVar(&all, "all", false, "all objects of the namespace")
-	a.perKind(c, func(k *kind) *cobra.Command {
-		return &cobra.Command{
-			Use:     k.words[0] + " NAME...",
-			Aliases: k.words[1:],
-			Short:   "Print " + k.title() + " objects as they were declared",
-			Example: fmt.Sprintf("  sluice export %s NAME\n  sluice export %s --all", k.path(), k.path()),
-			Args:    namesOr(&all),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-				defer cancel()
-				return a.exportKind(ctx, k, args)
-			},
-		}
-	})
+	a.perKind(c, func(k *kind) *cobra.Command { return a.exportOf(k, &all) })
 	return c
+}
+
+func (a *app) exportOf(k *kind, all *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:     k.words[0] + " NAME...",
+		Aliases: k.words[1:],
+		Short:   "Print " + k.title() + " objects as they were declared",
+		Example: fmt.Sprintf("  sluice export %s NAME\n  sluice export %s --all", k.path(), k.path()),
+		Args:    namesOr(all),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+			defer cancel()
+			return a.exportKind(ctx, k, args)
+		},
+	}
 }
 
 // exportKind prints the named objects, or all when none is named.

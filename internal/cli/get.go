@@ -296,6 +296,9 @@ func (p *printer) cells(r row) []cell {
 	if c := readyCondition(r.object); c != nil {
 		ready, message = string(c.Status), oneLine(c.Message)
 	}
+	if c := apimeta.FindStatusCondition(r.object.CommonStatus().Conditions, r.kind.tells); c != nil && ready == string(metav1.ConditionTrue) {
+		message = oneLine(c.Message)
+	}
 	var out []cell
 	if p.everywhere {
 		out = append(out, cell{text: r.object.GetNamespace()})

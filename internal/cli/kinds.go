@@ -28,6 +28,7 @@ type kind struct {
 	new     func() reconcile.Object
 	list    func() client.ObjectList
 	columns []column                                    // between NAME and READY
+	tells   string                                      // the condition whose message is shown of what is Ready; "": Ready itself
 	passive bool                                        // others make it and keep it: it is neither reconciled nor deleted by hand
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
 	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
@@ -129,22 +130,11 @@ var kinds = []*kind{
 		words: []string{"gate", "gates"}, plural: "gates",
 		new:     func() reconcile.Object { return &gatingv1.Gate{} },
 		list:    func() client.ObjectList { return &gatingv1.GateList{} },
-		columns: []column{{"OPENED", opened}},
+		columns: []column{{"OPENED", opened}, {"WAITING", waitingCount}},
+		tells:   gatingv1.OpenedCondition,
+		create:  func() maker { return &createGate{} },
 		losses:  "its history; objects that name it stay held",
 	},
-}
-
-// opened shows whether a gate is open, and until when as far as the clock decides it.
-func opened(o reconcile.Object, _ bool) string {
-	g := o.(*gatingv1.Gate)
-	text := "Unknown"
-	if c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition); c != nil {
-		text = string(c.Status)
-	}
-	if next := g.Status.NextTransition; next != nil {
-		text += " until " + next.At.UTC().Format(time.RFC3339)
-	}
-	return text
 }
 
 // parents are the words that may stand before a kind's, and other words for them.

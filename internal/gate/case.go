@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
-// newCase reads what a gate itself says. The error is a final fault.
-func newCase(g *gatingv1.Gate) (verdict.Case, error) {
+// Case reads what a gate itself says: all that a verdict depends on but approvals and checks. The error is a final fault.
+func Case(g *gatingv1.Gate) (verdict.Case, error) {
 	c := verdict.Case{Opened: g.Spec.Default == gatingv1.Opened, Overridable: g.IsOverridable()}
 	if w := g.Spec.Window; w != nil {
 		if w.Duration <= 0 || w.Duration > verdict.MaxWindow {

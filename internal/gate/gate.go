@@ -81,7 +81,7 @@ type ruling struct {
 }
 
 func (s *Gate) judge(ctx context.Context, g *gatingv1.Gate, now time.Time) (ruling, error) {
-	c, err := newCase(g)
+	c, err := Case(g)
 	if err != nil {
 		return ruling{}, err
 	}

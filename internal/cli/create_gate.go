@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// createGate is the flags of `create gate`.
+type createGate struct {
+	state, overrun           string
+	window, validFor         time.Duration
+	schedule                 []string
+	kinds, namespaces        []string
+	objects                  map[string]string
+	approvals                int32
+	users, groups            []string
+	allowManual, overridable bool
+}
+
+func (g *createGate) bind(f *pflag.FlagSet) string {
+	f.StringVar(&g.state, "default", string(gatingv1.Closed), "what it is when nothing says otherwise: opened or closed")
+	f.DurationVar(&g.window, "window", 0, "how long a request to open or close holds; until the opposite one when unset")
+	f.StringArrayVar(&g.schedule, "schedule", nil, "when it is opened or closed, as STATE;CRON;DURATION[;ZONE] or STATE;DATE,DATE…[;DURATION[;ZONE]]; may be given again")
+	f.BoolVar(&g.overridable, "overridable", true, "requests to open and close win over the schedule")
+	f.StringSliceVar(&g.kinds, "select-kinds", nil, "put it over objects of these kinds that do not name it")
+	f.StringSliceVar(&g.namespaces, "select-namespaces", nil, "put it over objects of these namespaces that do not name it")
+	f.StringToStringVar(&g.objects, "select-labels", nil, "put it over objects with these labels that do not name it")
+	f.Int32Var(&g.approvals, "approvals-required", 0, "how many people must approve")
+	f.StringSliceVar(&g.users, "approver", nil, "user who may approve")
+	f.StringSliceVar(&g.groups, "approver-group", nil, "group whose members may approve")
+	f.DurationVar(&g.validFor, "approvals-valid-for", 0, "how long an approval counts that sets no end")
+	f.BoolVar(&g.allowManual, "allow-manual", false, "let reconciles through that somebody asked for")
+	f.StringVar(&g.overrun, "overrun", gatingv1.OverrunFinish, "what becomes of what is under way when it closes: finish or stop")
+	return `--default opened --schedule "closed;0 0 * * 5;24h;Europe/Berlin"`
+}
+
+func (g *createGate) make(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := oneOf("default", g.state, string(gatingv1.Opened), string(gatingv1.Closed)); err != nil {
+		return nil, err
+	}
+	if err := oneOf("overrun", g.overrun, gatingv1.OverrunFinish, gatingv1.OverrunStop); err != nil {
+		return nil, err
+	}
+	spec := gatingv1.GateSpec{
+		Interval: c.interval, Default: gatingv1.State(g.state), Window: orUnset(g.window), AllowManual: g.allowManual, Overrun: g.overrun,
+		Selector: g.selector(),
+	}
+	if !g.overridable {
+		spec.Overridable = &g.overridable
+	}
+	var err error
+	if spec.Approvals, err = g.rule(); err != nil {
+		return nil, err
+	}
+	for _, text := range g.schedule {
+		entry, err := scheduleEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		spec.Schedule = append(spec.Schedule, entry)
+	}
+	made := &gatingv1.Gate{Spec: spec}
+	if _, err := gate.Case(made); err != nil {
+		return nil, usageError{err}
+	}
+	return made, nil
+}
+
+func (g *createGate) selector() *gatingv1.Selector {
+	var s gatingv1.Selector
+	for _, k := range g.kinds {
+		s.Kinds = append(s.Kinds, gatingv1.SelectedKind(k))
+	}
+	if len(g.namespaces) > 0 {
+		s.Namespaces = &gatingv1.NamespaceSelector{Names: g.namespaces}
+	}
+	if len(g.objects) > 0 {
+		s.Objects = &metav1.LabelSelector{MatchLabels: g.objects}
+	}
+	return orNil(s)
+}
+
+// rule returns the approvals that are needed; nil for none.
+func (g *createGate) rule() (*gatingv1.Approvals, error) {
+	rule := gatingv1.Approvals{Required: g.approvals, Users: g.users, Groups: g.groups, ValidFor: orUnset(g.validFor)}
+	if g.approvals < 1 && orNil(rule) != nil {
+		return nil, usagef("--approvals-required is missing, or is less than 1: nobody would be asked to approve")
+	}
+	return orNil(rule), nil
+}
+
+func orUnset(d time.Duration) *metav1.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
+}
+
+var scheduledDates = regexp.MustCompile(`^([0-9]{4}-)?[0-9]{2}-[0-9]{2}(,|$)`)
+
+// scheduleEntry reads what --schedule says. Whether it can be followed is for the calendar to say.
+func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
+	fields := strings.Split(text, ";")
+	for i := range fields {
+		fields[i] = strings.TrimSpace(fields[i])
+	}
+	dates := len(fields) > 1 && scheduledDates.MatchString(fields[1])
+	if len(fields) < 2 || len(fields) > 4 || len(fields) == 2 && !dates {
+		return gatingv1.ScheduleEntry{}, usagef(`--schedule %q: write it as "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24,12-25;24h;Europe/Berlin"`, text)
+	}
+	if err := oneOf("schedule", fields[0], string(gatingv1.Opened), string(gatingv1.Closed)); err != nil {
+		return gatingv1.ScheduleEntry{}, err
+	}
+	entry := gatingv1.ScheduleEntry{State: gatingv1.State(fields[0]), Cron: fields[1]}
+	if dates {
+		entry.Cron, entry.Dates = "", strings.Split(fields[1], ",")
+	}
+	if len(fields) > 2 {
+		d, err := time.ParseDuration(fields[2])
+		if err != nil {
+			return entry, usagef("--schedule %q: %w", text, err)
+		}
+		entry.Duration = &metav1.Duration{Duration: d}
+	}
+	if len(fields) > 3 {
+		entry.TimeZone = fields[3]
+	}
+	return entry, nil
+}

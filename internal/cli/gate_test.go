@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+)
+
+func TestGateRequests(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "release"}}
+	g.Spec.Interval.Duration = gatingv1.DefaultInterval
+	if err := c.Create(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	sluice := func(code int, says string, args ...string) result {
+		return at(t, append([]string{"gate", "-n", namespace}, args...)...).wants(t, code, says)
+	}
+	asked := func() verdict.Requests {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
+			t.Fatal(err)
+		}
+		r, err := verdict.ReadRequests(g.Annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	sluice(exitOK, "to open", "open", "release", "--for", "2h", "--revision", "main@sha1:abc")
+	if r := asked().Open; r == nil || r.Window.Hours() != 2 || r.Revision != "main@sha1:abc" || r.By == "" {
+		t.Errorf("asked for %+v", r)
+	}
+	sluice(exitOK, "to open", "open", "release")
+	if r := asked().Open; r == nil || r.Window != 0 || r.Revision != "" {
+		t.Errorf("a new request keeps what the last one said: %+v", r)
+	}
+	sluice(exitOK, "to close", "close", "release", "--reason", "freeze")
+	if r := asked(); r.Close == nil || !r.Close.At.After(r.Open.At) || r.Close.Reason != "freeze" {
+		t.Errorf("asked for %+v", r.Close)
+	}
+	sluice(exitUsage, "--reason", "open", "release", "--override")
+	sluice(exitUsage, "--for", "open", "release", "--for", "-1h")
+	sluice(exitOK, "to open", "open", "release", "--override", "--reason", "the shop is down")
+	if r := asked().Override; r == nil || r.Reason != "the shop is down" || r.By == "" {
+		t.Errorf("asked for %+v", r)
+	}
+
+	sluice(exitOK, "GateApproval", "approve", "release", "--revision", "main@sha1:abc", "--expires", "24h")
+	var approvals gatingv1.GateApprovalList
+	if err := c.List(t.Context(), &approvals, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(approvals.Items) != 1 || approvals.Items[0].Spec.User == "" || approvals.Items[0].Spec.ExpiresAt == nil {
+		t.Errorf("approvals are %+v", approvals.Items)
+	}
+
+	before := g.DeepCopy()
+	g.Status.Why = &gatingv1.Explanation{Reason: gatingv1.WhyRequested, Message: "freeze"}
+	g.Status.WaitingCount = 1
+	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app", Revision: "main@sha1:def"}}
+	g.Status.History = []gatingv1.HistoryEntry{{At: metav1.Now(), State: gatingv1.Closed, Reason: gatingv1.WhyRequested, Message: "freeze", By: "alice"}}
+	if err := c.Status().Patch(t.Context(), g, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	for verb, says := range map[string]string{"status": "Kustomization/" + namespace + "/app main@sha1:def", "history": "alice"} {
+		if out := sluice(exitOK, "", verb, "release").out; !strings.Contains(out, says) {
+			t.Errorf("%s shows no %q:\n%s", verb, says, out)
+		}
+	}
+	if out := sluice(exitOK, "", "list").out; !strings.Contains(out, "OPENED") || !strings.Contains(out, "release") {
+		t.Errorf("list shows\n%s", out)
+	}
+	sluice(exitFailed, "nothing", "open", "nothing")
+}
+
+// TestGateCreateExport prints a gate with all that flags can say: by `sluice gate create` as by `sluice create gate`.
+func TestGateCreateExport(t *testing.T) {
+	flags := []string{"release", "--export", "--default", "opened", "--window", "1h", "--interval", "5m", "--label", "team=a", "--overridable=false",
+		"--schedule", "closed;0 0 * * 5;24h;Europe/Berlin", "--schedule", "closed;12-24,2026-12-31", "--schedule", "opened; 0 8 * * 1 ;8h",
+		"--select-kinds", "Kustomization,GitRepository", "--select-namespaces", "a,b", "--select-labels", "tier=web",
+		"--approvals-required", "2", "--approver", "alice,bob", "--approver-group", "managers", "--approvals-valid-for", "24h",
+		"--allow-manual", "--overrun", "stop"}
+	ours := run(t, append([]string{"gate", "create"}, flags...)...).wants(t, exitOK)
+	golden(t, "create-gate-options.yaml", ours.out)
+	if r := run(t, append([]string{"create", "gate"}, flags...)...).wants(t, exitOK); r.out != ours.out {
+		t.Errorf("sluice create gate prints\n%s\nsluice gate create\n%s", r.out, ours.out)
+	}
+}
+
+func TestGateStatusAndSimulation(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "release"}}
+	g.Spec.Interval.Duration = gatingv1.DefaultInterval
+	g.Spec.Default = gatingv1.Opened
+	g.Spec.Schedule = []gatingv1.ScheduleEntry{{
+		Name: "fridays", State: gatingv1.Closed, Cron: "0 0 * * 5", Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
+	}}
+	create := func(o client.Object) {
+		t.Helper()
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(g)
+	kustomization := func(name string, gates ...meta.GateReference) *kustomizev1.Kustomization {
+		k := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		k.Spec.Interval.Duration = time.Minute
+		k.Spec.Prune = true
+		k.Spec.SourceRef.Kind, k.Spec.SourceRef.Name = "GitRepository", "app"
+		k.Spec.Gates = gates
+		create(k)
+		return k
+	}
+	k := kustomization("app", meta.GateReference{Name: "release"})
+	kustomization("orphan", meta.GateReference{Name: "gone"})
+	kustomization("free")
+	k.Status.Gates = []string{namespace + "/release"}
+	k.Status.Pending = &meta.Pending{Revision: "main@sha1:def", Created: 3, Changes: []string{"ConfigMap/apps/settings created"}}
+	if err := c.Status().Update(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	g.Status.WaitingCount = 1
+	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app", Revision: "main@sha1:def", Created: ptr.To(int64(3))}}
+	if err := c.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+
+	out := at(t, "gate", "-n", namespace, "status", "release", "--diff").wants(t, exitOK).out
+	for _, says := range []string{
+		"Europe/Berlin", "closes 'fridays'", "Gate closed by schedule 'fridays'", "Fri ", "00:00 CE", "Gate opened by default", "(3 created, 0 configured, 0 deleted)",
+		"ConfigMap/apps/settings created", "and 2 more", "sluice diff kustomization app -n " + namespace + " --path",
+	} {
+		if !strings.Contains(out, says) {
+			t.Errorf("status shows no %q:\n%s", says, out)
+		}
+	}
+
+	then := func(when, object string) string {
+		t.Helper()
+		out := at(t, "simulate", "gates", "-n", namespace, "--at", when).wants(t, exitOK, "as they are now").out
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, object+" ") {
+				return strings.Join(strings.Fields(line)[1:], " ")
+			}
+		}
+		t.Errorf("%s is not in\n%s", object, out)
+		return ""
+	}
+	app, orphan := "Kustomization/"+namespace+"/app", "Kustomization/"+namespace+"/orphan"
+	for when, want := range map[string]string{
+		"2126-11-21T12:00:00Z":      "passes main@sha1:def -",
+		"2126-11-22T00:00:00+01:00": "held main@sha1:def " + namespace + "/release: Gate closed by schedule 'fridays'",
+		"2126-11-22T22:59:59Z":      "held main@sha1:def " + namespace + "/release: Gate closed by schedule 'fridays'",
+		"2126-11-22T23:00:00Z":      "passes main@sha1:def -",
+	} {
+		if got := then(when, app); got != want {
+			t.Errorf("at %s the app %q, want %q", when, got, want)
+		}
+	}
+	if got, want := then("2126-11-21T12:00:00Z", orphan), "held - "+namespace+"/gone: it is not there"; got != want {
+		t.Errorf("behind no gate: %q, want %q", got, want)
+	}
+	if r := at(t, "simulate", "gates", "-n", namespace, "--at", "2126-11-21T12:00:00Z").wants(t, exitOK, "1 of 2 objects would pass"); strings.Contains(r.out, "/free") {
+		t.Errorf("gates hold what they do not stand over:\n%s", r.out)
+	}
+
+	g.Status.Conditions = []metav1.Condition{
+		{Type: "Ready", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate reconciled", LastTransitionTime: metav1.Now()},
+		{Type: "Opened", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate opened by default", LastTransitionTime: metav1.Now()},
+	}
+	if err := c.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if out := at(t, "get", "gates", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") || !strings.Contains(out, "Gate opened by default") {
+		t.Errorf("get shows\n%s", out)
+	}
+	if out := at(t, "gate", "export", "release", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "Europe/Berlin") || strings.Contains(out, "status") {
+		t.Errorf("export prints\n%s", out)
+	}
+	at(t, "gate", "delete", "release", "--silent", "-n", namespace).wants(t, exitOK)
+	at(t, "gate", "status", "release", "-n", namespace).wants(t, exitFailed, "not found")
+}
