@@ -162,7 +162,8 @@ func (r *run) change(ctx context.Context, i *item) error {
 // plain tells whether nothing about an object calls for more than an apply.
 func (r *run) plain(i *item, live *unstructured.Unstructured) bool {
 	_, takeOver := r.taken(i)(live)
-	return !takeOver && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) && !annotated(live, r.req.Owner, ssaAnnotation, "IfNotPresent")
+	_, otherVersion := inVersion(live.GetManagedFields(), i.desired.GetAPIVersion())
+	return !takeOver && !otherVersion && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) && !annotated(live, r.req.Owner, ssaAnnotation, "IfNotPresent")
 }
 
 // doubt dry-runs an item after all: nothing was written of it.
