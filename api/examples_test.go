@@ -19,6 +19,8 @@ import (
 	kustomizev1beta1 "github.com/sluice-gitops/sluice/api/kustomize/v1beta1"
 	kustomizev1beta2 "github.com/sluice-gitops/sluice/api/kustomize/v1beta2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	notificationv1beta1 "github.com/sluice-gitops/sluice/api/notification/v1beta1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	sourcev1beta1 "github.com/sluice-gitops/sluice/api/source/v1beta1"
 	sourcev1beta2 "github.com/sluice-gitops/sluice/api/source/v1beta2"
@@ -57,6 +59,7 @@ func TestTypesHoldExamples(t *testing.T) {
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		gatingv1alpha1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
+		notificationv1.AddToScheme, notificationv1beta1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}
@@ -137,6 +140,9 @@ func TestSchedule(t *testing.T) {
 				extensionsv1beta1.ReconcileEveryAnnotation: "10m",
 			}}},
 			meta.Schedule{Interval: 10 * time.Minute, Suspended: true},
+		},
+		"a receiver that sets no interval is looked after every ten minutes": {
+			&notificationv1.Receiver{}, meta.Schedule{Interval: 10 * time.Minute},
 		},
 		"a Kustomization that sets no timeout has its interval": {
 			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},

@@ -23,6 +23,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -133,6 +134,7 @@ func TestRefused(t *testing.T) {
 	bucket := sourcev1.GroupVersion.WithKind(sourcev1.BucketKind)
 	generator := extensionsv1beta1.GroupVersion.WithKind(extensionsv1beta1.ArtifactGeneratorKind)
 	kustomization := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind)
+	receiver := notificationv1.GroupVersion.WithKind(notificationv1.ReceiverKind)
 	gate := gatingv1alpha1.GroupVersion.WithKind(gatingv1alpha1.GateKind)
 	scheduled := func(entry map[string]any) map[string]any {
 		entry["state"] = "closed"
@@ -172,6 +174,9 @@ func TestRefused(t *testing.T) {
 		"a timeout in hours":                   {repository, map[string]any{"url": "https://example.com", "interval": "1m", "timeout": "1h"}, "spec.timeout"},
 		"an account without a provider for it": {repository, map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"}, "provider is 'azure' or 'aws'"},
 		"a source of a kind that is none":      {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": map[string]any{"kind": "Secret", "name": "a"}}, "spec.sourceRef.kind"},
+		"a receiver without a secret":          {receiver, map[string]any{"type": "github", "resources": []any{}}, "secretRef is required"},
+		"a receiver of tokens of nobody":       {receiver, map[string]any{"type": "generic-oidc", "resources": []any{}}, "oidcProviders is required"},
+		"a receiver that tears gates down":     {receiver, map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}}, "spec.action"},
 		"no word on pruning":                   {kustomization, map[string]any{"interval": "1m", "sourceRef": source}, "spec.prune"},
 		"a remote cluster from two places":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}, "configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
 		"a remote cluster from nowhere":        {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}}, "exactly one of"},

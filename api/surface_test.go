@@ -37,6 +37,7 @@ var additions = map[string][]string{
 	"HelmRepository": {".status.artifact.checksum"},
 	"OCIRepository":  {".status.artifact.checksum"},
 	"Kustomization":  {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation"},
+	"Receiver":       {".spec.action", ".status.url"},
 	// The kernel writes these on every kind.
 	"ArtifactGenerator": {".status.observedGeneration"},
 	"ExternalArtifact":  {".status.observedGeneration", ".status.lastHandledReconcileAt", ".status.artifact.checksum"},

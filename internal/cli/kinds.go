@@ -16,6 +16,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -125,6 +126,14 @@ var kinds = []*kind{
 		create: func() maker { return &createKustomization{} },
 		makes:  true,
 		losses: "what it applied, unless its prune or deletionPolicy keeps that",
+	},
+	{
+		words: []string{"receiver", "receivers"}, plural: "receivers",
+		new:     func() reconcile.Object { return &notificationv1.Receiver{} },
+		list:    func() client.ObjectList { return &notificationv1.ReceiverList{} },
+		columns: []column{suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*notificationv1.Receiver).Spec.Suspend = s },
+		losses:  "its webhook",
 	},
 	{
 		words: []string{"gate", "gates"}, plural: "gates",

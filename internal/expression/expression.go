@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 )
 
@@ -20,14 +22,24 @@ const (
 	checked   = 100 // comprehension steps between two looks at the context
 )
 
-// Expression is a compiled expression whose result is a boolean. It is safe for concurrent use.
+// Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
 	source  string
 	program cel.Program
 }
 
-// Compile compiles an expression over the named variables, each of which may be anything. The error says where it is wrong.
+// Compile compiles an expression over the named variables, each of which may be anything, that gives true or false. The error says
+// where it is wrong.
 func Compile(source string, variables ...string) (*Expression, error) {
+	return compile(source, variables, cel.BoolType, cel.DynType)
+}
+
+// CompileValue compiles an expression that may give anything.
+func CompileValue(source string, variables ...string) (*Expression, error) {
+	return compile(source, variables)
+}
+
+func compile(source string, variables []string, gives ...*cel.Type) (*Expression, error) {
 	if len(source) > maxLength {
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxLength)
 	}
@@ -43,7 +55,7 @@ func Compile(source string, variables ...string) (*Expression, error) {
 	if issues.Err() != nil {
 		return nil, issues.Err()
 	}
-	if t := ast.OutputType(); t != cel.BoolType && t != cel.DynType {
+	if t := ast.OutputType(); gives != nil && !slices.Contains(gives, t) {
 		return nil, fmt.Errorf("the expression gives a %s, not true or false", t)
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(checked))
@@ -58,18 +70,31 @@ func (e *Expression) String() string { return e.source }
 
 // Holds evaluates the expression. What it refers to and is not there is an error, as in CEL.
 func (e *Expression) Holds(ctx context.Context, variables map[string]any) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
-	out, _, err := e.program.ContextEval(ctx, variables)
+	out, err := e.eval(ctx, variables)
 	if err != nil {
 		return false, err
-	}
-	if types.IsUnknownOrError(out) {
-		return false, errors.New("the expression gives no value")
 	}
 	b, ok := out.Value().(bool)
 	if !ok {
 		return false, fmt.Errorf("the expression gives a %s, not true or false", out.Type().TypeName())
 	}
 	return b, nil
+}
+
+// Value evaluates the expression, for other expressions to read as a variable.
+func (e *Expression) Value(ctx context.Context, variables map[string]any) (any, error) {
+	return e.eval(ctx, variables)
+}
+
+func (e *Expression) eval(ctx context.Context, variables map[string]any) (ref.Val, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	out, _, err := e.program.ContextEval(ctx, variables)
+	if err != nil {
+		return nil, err
+	}
+	if types.IsUnknownOrError(out) {
+		return nil, errors.New("the expression gives no value")
+	}
+	return out, nil
 }

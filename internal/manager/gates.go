@@ -66,10 +66,9 @@ func runGates(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel,
 	if err := gate.ObserveApprovals(ctx, mgr.GetCache(), k.Edges); err != nil {
 		return err
 	}
-	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
 	checks := &gate.Checks{Clock: o.clock(), Edges: k.Edges, Prober: &gate.Probes{
 		Config: mgr.GetConfig(), Mapper: mgr.GetRESTMapper(), Secrets: mgr.GetAPIReader(), NoCrossNamespaceRefs: o.NoCrossNamespaceRef,
-		Egress: &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback},
+		Egress: o.forTenants(),
 	}}
 	return reconcile.Register(mgr, k, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind:  gate.GroupKind,
@@ -80,6 +79,12 @@ func runGates(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel,
 			Vouch: &gate.Voucher{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: o.clock()},
 		},
 	})
+}
+
+// forTenants is the way out to addresses that tenants choose, and that are none of a source.
+func (o *Options) forTenants() *egress.Policy {
+	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
+	return &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback}
 }
 
 // wakeGated queues the objects that are selected, by one list of each kind from the cache.

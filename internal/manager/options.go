@@ -23,13 +23,14 @@ import (
 
 // Controllers that can be chosen with --controllers, by the names that operators know.
 const (
-	SourceController    = "source-controller"
-	KustomizeController = "kustomize-controller"
-	GatingController    = "gating-controller"
+	SourceController       = "source-controller"
+	KustomizeController    = "kustomize-controller"
+	GatingController       = "gating-controller"
+	NotificationController = "notification-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -44,8 +45,9 @@ type Options struct {
 	Artifacts      ArtifactOptions
 	Backend        artifact.S3Options
 
-	MetricsAddr string
-	HealthAddr  string
+	MetricsAddr  string
+	HealthAddr   string
+	ReceiverAddr string // none when empty
 
 	WatchAllNamespaces  bool
 	RuntimeNamespace    string
@@ -112,6 +114,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	bindBackendFlags(f, &o.Backend)
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
+	f.StringVar(&o.ReceiverAddr, "receiverAddr", ":9292", "address that webhooks of Receivers are taken at; 0 turns it off")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
 	f.StringVar(&o.RuntimeNamespace, "runtime-namespace", "flux-system", "namespace that the controllers run in ($RUNTIME_NAMESPACE)")
 	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "watch only objects with these labels")

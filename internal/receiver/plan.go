@@ -1,0 +1,132 @@
+package receiver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/receiver/hook"
+)
+
+// groups are those of the kinds that a Receiver may name.
+var groups = map[string]string{
+	"GitRepository": "source.toolkit.fluxcd.io", "OCIRepository": "source.toolkit.fluxcd.io", "Bucket": "source.toolkit.fluxcd.io",
+	"HelmRepository": "source.toolkit.fluxcd.io", "HelmChart": "source.toolkit.fluxcd.io", "ExternalArtifact": "source.toolkit.fluxcd.io",
+	"ArtifactGenerator": "source.extensions.fluxcd.io",
+	"Kustomization":     "kustomize.toolkit.fluxcd.io",
+	"HelmRelease":       "helm.toolkit.fluxcd.io",
+	"ImageRepository":   "image.toolkit.fluxcd.io", "ImagePolicy": "image.toolkit.fluxcd.io", "ImageUpdateAutomation": "image.toolkit.fluxcd.io",
+	gateKind: "gating.toolkit.fluxcd.io",
+}
+
+const gateKind = "Gate"
+
+// plan is how the requests to a Receiver are handled.
+type plan struct {
+	path    string
+	trust   hook.Trust
+	targets []target
+	action  string // on gates
+}
+
+// target selects objects of one kind in one namespace.
+type target struct {
+	schema.GroupKind
+	namespace, name string
+	labels          map[string]string
+	filters         []*expression.Expression
+}
+
+// of returns the plan of a Receiver, or what is wrong with it.
+func (m *Plans) of(ctx context.Context, r *notificationv1.Receiver) (*plan, error) {
+	trust, err := m.trust(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{path: hook.Path(trust.Token, r.Name, r.Namespace), trust: trust, action: r.Spec.Action}
+	variables := []string{"res", "req"}
+	if r.Spec.Type == notificationv1.GenericOIDCReceiver {
+		variables = append(variables, "claims")
+	}
+	for i, resource := range r.Spec.Resources {
+		t, err := m.target(r, resource)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range []struct{ field, source string }{
+			{"spec.resourceFilter", r.Spec.ResourceFilter}, {fmt.Sprintf("spec.resources[%d].filter", i), resource.Filter},
+		} {
+			if f.source == "" {
+				continue
+			}
+			e, err := expression.Compile(f.source, variables...)
+			if err != nil {
+				return nil, invalid(f.field, err)
+			}
+			t.filters = append(t.filters, e)
+		}
+		p.targets = append(p.targets, t)
+	}
+	return p, nil
+}
+
+func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.ReceiverResource) (target, error) {
+	group := groups[resource.Kind]
+	t := target{
+		GroupKind: schema.GroupKind{Group: group, Kind: resource.Kind},
+		namespace: cmp.Or(resource.Namespace, r.Namespace), name: resource.Name, labels: resource.MatchLabels,
+	}
+	named := resource.Kind + " '" + t.namespace + "/" + t.name + "' of spec.resources"
+	gv, err := schema.ParseGroupVersion(resource.APIVersion)
+	switch {
+	case group == "":
+		return t, fault.New(meta.FailedReason, "%s is of no known kind", named).WithHint("Correct its kind").Final()
+	case err != nil || gv.Group != "" && gv.Group != group:
+		return t, fault.New(meta.FailedReason, "%s is of another group than its apiVersion", named).
+			WithHint("The group is %s; apiVersion may be left out", group).Final()
+	case m.NoCrossNamespaceRefs && t.namespace != r.Namespace:
+		return t, fault.New(meta.AccessDeniedReason, "%s is in another namespace, which is not allowed here", named).
+			WithHint("Move the Receiver there, or run the controllers without --no-cross-namespace-refs").Final()
+	case t.name != notificationv1.AnyName && len(t.labels) > 0:
+		return t, fault.New(meta.FailedReason, "%s has both a name and matchLabels", named).WithHint("Set the name to * to select by label").Final()
+	case resource.Kind == gateKind && r.Spec.Action == "":
+		return t, fault.New(meta.FailedReason, "%s is a gate, and spec.action is not set", named).WithHint("Set spec.action to open or close").Final()
+	}
+	return t, nil
+}
+
+func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
+	var all []hook.Provider
+	for i, spec := range specs {
+		p := hook.Provider{Issuer: spec.IssuerURL, Audience: cmp.Or(spec.Audience, notificationv1.DefaultAudience)}
+		for j, v := range spec.Variables {
+			e, err := expression.CompileValue(v.Expression, "claims", "vars")
+			if err != nil {
+				return nil, invalid(fmt.Sprintf("spec.oidcProviders[%d].variables[%d].expression", i, j), err)
+			}
+			p.Variables = append(p.Variables, hook.Variable{Name: v.Name, Value: e})
+		}
+		for j, v := range spec.Validations {
+			e, err := expression.Compile(v.Expression, "claims", "vars")
+			if err != nil {
+				return nil, invalid(fmt.Sprintf("spec.oidcProviders[%d].validations[%d].expression", i, j), err)
+			}
+			p.Validations = append(p.Validations, hook.Validation{Holds: e, Message: v.Message})
+		}
+		if len(p.Validations) == 0 { // whoever has a token of the issuer would be let in
+			return nil, fault.New(meta.FailedReason, "spec.oidcProviders[%d] has no validations", i).WithHint("Say whose tokens are accepted").Final()
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func invalid(field string, err error) error {
+	return fault.New(notificationv1.InvalidCELExpressionReason, "%s is no valid CEL expression", field).Because(err).WithHint("Correct it").Final()
+}

@@ -1,0 +1,100 @@
+// Package receiver takes webhooks: it reconciles Receivers, and serves the paths at which their requests come in.
+package receiver
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/receiver/hook"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=receivers,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=receivers/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=receivers/finalizers,verbs=get;create;update;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;helmrepositories;helmcharts;buckets;externalartifacts,verbs=get;list;patch
+// +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators,verbs=get;list;patch
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;patch
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;patch
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies;imageupdateautomations,verbs=get;list;patch
+// +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;patch
+
+// GroupKind identifies the kind to the kernel.
+var GroupKind = schema.GroupKind{Group: notificationv1.GroupVersion.Group, Kind: notificationv1.ReceiverKind}
+
+// Receiver checks Receivers, and tells the paths of their webhooks.
+type Receiver struct {
+	Plans *Plans
+}
+
+// References implements [reconcile.Step].
+func (s *Receiver) References(r *notificationv1.Receiver) []reconcile.Ref {
+	if r.Spec.SecretRef == nil {
+		return nil
+	}
+	return []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, r.Namespace, r.Spec.SecretRef.Name)}
+}
+
+// Reconcile implements [reconcile.Step].
+func (s *Receiver) Reconcile(ctx context.Context, pass *reconcile.Pass[*notificationv1.Receiver]) reconcile.Outcome {
+	r := pass.Object
+	p, err := s.Plans.of(ctx, r)
+	if err != nil {
+		r.SetWebhookPath("")
+		return reconcile.Failed(err)
+	}
+	r.SetWebhookPath(p.path)
+	return reconcile.Ready(meta.SucceededReason, "Receiver initialized for path: %s", p.path)
+}
+
+// Finalize implements [reconcile.Step]: the path goes with the object.
+func (s *Receiver) Finalize(context.Context, *notificationv1.Receiver) error { return nil }
+
+// Plans makes of Receivers what their requests are handled by.
+type Plans struct {
+	Secrets              client.Reader // past the cache: Secrets are not kept in memory
+	NoCrossNamespaceRefs bool
+}
+
+// trust reads what a Receiver's callers must prove.
+func (m *Plans) trust(ctx context.Context, r *notificationv1.Receiver) (hook.Trust, error) {
+	t := hook.Trust{Type: r.Spec.Type, Events: r.Spec.Events}
+	if r.Spec.Type == notificationv1.GenericOIDCReceiver {
+		var err error
+		t.Providers, err = providers(r.Spec.OIDCProviders)
+		return t, err
+	}
+	if r.Spec.SecretRef == nil { // of an older version, which does not require it
+		return t, fault.New(notificationv1.TokenNotFoundReason, "spec.secretRef is not set").
+			WithHint("Name a Secret with the key token").Final()
+	}
+	name := r.Spec.SecretRef.Name
+	var secret corev1.Secret
+	err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' not found", r.Namespace, name).
+			WithHint("Create it with the key token, or correct spec.secretRef")
+	}
+	if err != nil {
+		return t, fault.New(notificationv1.TokenNotFoundReason, "cannot read Secret '%s/%s' of spec.secretRef", r.Namespace, name).Because(err)
+	}
+	t.Token, t.Email, t.Audience = string(secret.Data["token"]), string(secret.Data["email"]), string(secret.Data["audience"])
+	if t.Token == "" {
+		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has no key token", r.Namespace, name).
+			WithHint("Set it to a random text, and tell it to the sender of the webhook")
+	}
+	if r.Spec.Type == notificationv1.GCRReceiver && (t.Email == "" || t.Audience == "") {
+		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has not both keys email and audience", r.Namespace, name).
+			WithHint("Set them to the service account and the audience of the Pub/Sub subscription's push authentication")
+	}
+	return t, nil
+}
