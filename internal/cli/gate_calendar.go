@@ -89,12 +89,12 @@ func turns(g *gatingv1.Gate, c *calendar.Calendar, now time.Time) (all []time.Ti
 	return all[:min(len(all), calendarRows)], len(all) > calendarRows
 }
 
-// zones lists the time zones of a gate's schedule that are not that of the machine.
+// zones lists the time zones of a gate's schedule.
 func zones(g *gatingv1.Gate) []*time.Location {
 	var zones []*time.Location
 	for _, e := range g.Spec.Schedule {
 		zone, err := time.LoadLocation(cmp.Or(e.TimeZone, "UTC"))
-		if err == nil && zone.String() != time.Local.String() && !slices.ContainsFunc(zones, func(z *time.Location) bool { return z.String() == zone.String() }) {
+		if err == nil && !slices.ContainsFunc(zones, func(z *time.Location) bool { return z.String() == zone.String() }) {
 			zones = append(zones, zone)
 		}
 	}
