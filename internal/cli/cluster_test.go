@@ -324,7 +324,7 @@ func TestSuspendAndResume(t *testing.T) {
 func TestWithoutControllers(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
-	at(t, "reconcile", "ks", "fresh", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "was not handled within 500ms", "Are the controllers running?")
+	at(t, "reconcile", "ks", "fresh", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "was not handled within 5s", "Are the controllers running?")
 	at(t, "resume", "ks", "common", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "common' resumed", "Are the controllers running?")
 	at(t, "reconcile", "source", "chart", "app", "--with-source", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "asking for a reconcile of HelmRepository")
 	parts := &kustomizev1.Kustomization{}
