@@ -82,6 +82,9 @@ func Failed(err error) Outcome {
 	return o
 }
 
+// String is what the outcome says of the object.
+func (o Outcome) String() string { return o.message }
+
 // Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
 	return o.note(normal, reason, fmt.Sprintf(format, args...))

@@ -33,6 +33,10 @@ func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomiz
 		return reconcile.Held(*last.change.DeepCopy())
 	}
 	change := meta.Pending{Revision: source.Revision}
+	if waiting := k.dependencies(ctx, pass.Object, source); waiting != nil {
+		change.Message = waiting.String() // what it would do depends on what those bring
+		return reconcile.Held(change)
+	}
 	planned, err := k.plan(ctx, pass, source)
 	if err != nil {
 		change.Message = err.Error()

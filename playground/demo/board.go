@@ -87,9 +87,6 @@ func read(o *unstructured.Unstructured) *card {
 	if changes, _, err := unstructured.NestedStringSlice(o.Object, "status", "pending", "changes"); err == nil {
 		c.pending = changes
 	}
-	if why, ok, err := unstructured.NestedString(o.Object, "status", "pending", "message"); err == nil && ok {
-		c.pending = append(c.pending, why)
-	}
 	if dependencies, _, err := unstructured.NestedSlice(o.Object, "spec", "dependsOn"); err == nil {
 		for _, x := range dependencies {
 			if m, ok := x.(map[string]any); ok {
