@@ -152,7 +152,7 @@ func (r *run) change(ctx context.Context, i *item) error {
 	if i.written != before.GetResourceVersion() {
 		i.action = Configured
 		if r.tells() {
-			i.diff = diff.Text(before, live)
+			i.diff = diff.Text(before, live, r.req.Secrets...)
 		}
 	}
 	r.commit(owner, i, live, Unchanged)
