@@ -259,6 +259,7 @@ func withTimeout(ctx context.Context, obj Object) (context.Context, context.Canc
 }
 
 func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
+	l.leave(obj) // no gate holds a deletion
 	if controllerutil.ContainsFinalizer(obj, l.Finalizer) {
 		w := &writer[T]{loop: l, before: obj.DeepCopyObject().(T), base: obj.DeepCopyObject().(T)}
 		bounded, cancel := withTimeout(ctx, obj)
