@@ -35,13 +35,16 @@ var additions = map[string][]string{
 	"OCIRepository":  {".status.artifact.checksum"},
 	"Kustomization":  {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation"},
 	"Receiver":       {".spec.action", ".status.url"},
+	// v1beta3 has no status: a Provider that fails could only be told by events.
+	"Alert":    {".status"},
+	"Provider": {".status"},
 	// The kernel writes these on every kind.
 	"ArtifactGenerator": {".status.observedGeneration"},
 	"ExternalArtifact":  {".status.observedGeneration", ".status.lastHandledReconcileAt", ".status.artifact.checksum"},
 }
 
 // complete are the groups of which every listed kind and version is served.
-var complete = []string{"source.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "kustomize.toolkit.fluxcd.io"}
+var complete = []string{"source.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io"}
 
 // TestSurface checks the generated definitions against the lists of every field that users of these APIs rely on.
 func TestSurface(t *testing.T) {
