@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -32,6 +33,7 @@ type Options struct {
 	Transport                        http.RoundTripper // of egress: bounds, proxy, TLS and refusals are in it
 	Identity                         Identity          // nil unless the Provider has an identity of its workload
 	CommitStatus                     string            // spec.commitStatusExpr
+	Object                           map[string]any    // the Provider, as spec.commitStatusExpr reads it
 	UID                              string            // of the Provider
 	Clock                            clock.PassiveClock
 }
@@ -53,6 +55,18 @@ type Provider interface {
 var types = map[string]func(Options) (Provider, error){
 	// chats
 	"slack": newSlack,
+
+	// git hosts
+	"azuredevops":               statusAt(githost.AzureDevOps),
+	"bitbucket":                 statusAt(githost.Bitbucket),
+	"bitbucketserver":           statusAt(githost.BitbucketServer),
+	"gitea":                     statusAt(githost.Gitea),
+	"giteapullrequestcomment":   commentAt(githost.Gitea),
+	"github":                    statusAt(githost.GitHub),
+	"githubdispatch":            newGitHubDispatch,
+	"githubpullrequestcomment":  commentAt(githost.GitHub),
+	"gitlab":                    statusAt(githost.GitLab),
+	"gitlabmergerequestcomment": commentAt(githost.GitLab),
 }
 
 // New returns the Provider of a type. The error is a Terminal fault: the Provider or its Secret has to change.
