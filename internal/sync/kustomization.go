@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -220,10 +218,7 @@ func (r *run) bring(ctx context.Context) error {
 // accountMissing says so where an account may do nothing because there is none: the API server does not tell.
 func (r *run) accountMissing(ctx context.Context, err error) error {
 	key := types.NamespacedName{Namespace: r.obj.Namespace, Name: accountOf(r.obj, r.Options.DefaultServiceAccount)}
-	if err == nil || key.Name == "" || r.obj.Spec.KubeConfig != nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) {
-		return err
-	}
-	if !apierrors.IsNotFound(r.Configs.Get(ctx, key, &corev1.ServiceAccount{})) {
+	if err == nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) || !r.accountGone(ctx, r.obj) {
 		return err
 	}
 	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
