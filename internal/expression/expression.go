@@ -68,7 +68,8 @@ func compile(source string, variables []string, gives ...*cel.Type) (*Expression
 // String returns the expression as it was written.
 func (e *Expression) String() string { return e.source }
 
-// Holds evaluates the expression. What it refers to and is not there is an error, as in CEL.
+// Holds evaluates the expression, within the deadline of the context or else a second. What it refers to and is not there is an error, as
+// in CEL.
 func (e *Expression) Holds(ctx context.Context, variables map[string]any) (bool, error) {
 	out, err := e.eval(ctx, variables)
 	if err != nil {
@@ -87,8 +88,11 @@ func (e *Expression) Value(ctx context.Context, variables map[string]any) (any, 
 }
 
 func (e *Expression) eval(ctx context.Context, variables map[string]any) (ref.Val, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
+	if _, bounded := ctx.Deadline(); !bounded { // one for each takes longer than most expressions, where many are evaluated
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, maxTime)
+		defer cancel()
+	}
 	out, _, err := e.program.ContextEval(ctx, variables)
 	if err != nil {
 		return nil, err

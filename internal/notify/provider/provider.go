@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 	"k8s.io/utils/clock"
@@ -57,7 +58,17 @@ type Provider interface {
 // types makes a Provider of each type.
 var types = map[string]func(Options) (Provider, error){
 	// chats
-	"slack": newSlack,
+	"discord":    newDiscord,
+	"googlechat": newGoogleChat,
+	"lark":       newLark,
+	"matrix":     newMatrix,
+	"msteams":    newTeams,
+	"rocket":     newRocket,
+	"slack":      newSlack,
+	"telegram":   newTelegram,
+	"webex":      newWebex,
+	"zoom":       newZoom,
+	"zulip":      newZulip,
 
 	// incidents, metrics, queues and traces
 	"alertmanager":  newAlertmanager,
@@ -81,7 +92,8 @@ func New(o Options) (Provider, error) {
 	if !known {
 		return nil, invalid("the type %.40q of the Provider is unknown", o.Type)
 	}
-	o.Address = cmp.Or(o.secret("address"), o.Address)
+	o.Address = cmp.Or(o.secret("address"), strings.TrimSpace(o.Address))
+	o.Username = cmp.Or(o.secret("username"), o.Username)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
