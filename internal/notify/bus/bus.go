@@ -124,7 +124,7 @@ type RepeatedError struct {
 }
 
 func (e *RepeatedError) Error() string {
-	return fmt.Sprintf("the same was told of the object less than %s ago", e.Wait.Round(time.Second))
+	return fmt.Sprintf("the same was told of the object lately: it is taken up again in %s", e.Wait.Round(time.Second))
 }
 
 // Post takes an event up; it is on disk when the error is nil. Else that is a [*RepeatedError], or the disk failed.

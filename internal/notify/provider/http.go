@@ -66,13 +66,22 @@ type answer struct {
 
 // postJSON sends a value as JSON. Headers are pairs of name and value; they go before those of the Provider. The error is a fault.
 func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (answer, error) {
+	content, err := encoded(body)
+	if err != nil {
+		return answer{}, err
+	}
+	return c.send(ctx, http.MethodPost, to, content, append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+// encoded writes a value as JSON, in which < and & stand as they are.
+func encoded(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		return answer{}, fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+	if err := enc.Encode(v); err != nil {
+		return nil, fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
 	}
-	return c.send(ctx, http.MethodPost, to, b.Bytes(), append([]string{"Content-Type", "application/json"}, headers...)...)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // postForm sends the values of a form. The error is a fault.

@@ -46,6 +46,9 @@ func newRedactor(o Options) redactor {
 		}
 	}
 	addAddress(o.Address, add)
+	if o.Type == "pagerduty" { // it is the key of an integration
+		add(o.Channel)
+	}
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the replacer takes the first that fits
 	pairs := make([]string, 0, 2*len(secrets))
 	for _, s := range slices.Compact(secrets) {
@@ -59,7 +62,11 @@ var common = []string{"api", "chat", "webhooks", "services", "hooks", "messages"
 
 func addAddress(address string, add func(string)) {
 	u, err := url.Parse(strings.TrimSpace(address))
-	if err != nil || u.Host == "" {
+	if err != nil || u.Host == "" { // it may be a connection string
+		for part := range strings.SplitSeq(address, ";") {
+			_, value, _ := strings.Cut(part, "=")
+			add(value)
+		}
 		return
 	}
 	if password, set := u.User.Password(); set {
