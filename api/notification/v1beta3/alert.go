@@ -15,8 +15,17 @@ const (
 	ErrorSeverity = "error"
 )
 
-// AnyName as the name of an event source stands for all of its kind in the namespace.
-const AnyName = "*"
+// Any as the name of an event source stands for all of its kind, as the namespace for all namespaces.
+const Any = "*"
+
+// Reasons of the conditions of Alerts and Providers.
+const (
+	ValidationFailedReason = "ValidationFailed"
+	TokenNotFoundReason    = "TokenNotFound"
+)
+
+// SummaryKey is the key of spec.eventMetadata that has the summary.
+const SummaryKey = "summary"
 
 // AlertSpec says which events are told, and by whom.
 type AlertSpec struct {

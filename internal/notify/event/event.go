@@ -57,7 +57,7 @@ type Event struct {
 	Timestamp           metav1.Time            `json:"timestamp"`
 	Message             string                 `json:"message"`
 	Reason              string                 `json:"reason"`
-	Metadata            map[string]string      `json:"metadata,omitempty"` // keys stand without the group of the object
+	Metadata            map[string]string      `json:"metadata,omitempty"` // keys stand without the group of the object; an alert takes [AnnotationGroup] off
 	ReportingController string                 `json:"reportingController"`
 	ReportingInstance   string                 `json:"reportingInstance,omitempty"`
 }
@@ -120,7 +120,7 @@ func checkName(field, value string) error {
 }
 
 // Clean returns the event as it is taken up: credentials are masked, texts cut to their bounds, and metadata is what belongs to the object
-// (keys of its group and of [AnnotationGroup], which are left without it, and keys without a group).
+// (keys of its group, which are left without it, keys without a group, and those of [AnnotationGroup], which count less than what an alert says).
 func (e Event) Clean() Event {
 	e.Message = cut(Mask(printable(e.Message)), MaxMessage)
 	metadata := make(map[string]string, len(e.Metadata))
@@ -129,7 +129,11 @@ func (e Event) Clean() Event {
 		if grouped && group != AnnotationGroup && group != e.Group() || key == "" {
 			continue
 		}
-		metadata[key] = cut(maskValue(key, printable(e.Metadata[k])), maxValue)
+		value := cut(maskValue(key, printable(e.Metadata[k])), maxValue)
+		if group == AnnotationGroup {
+			key = k
+		}
+		metadata[key] = value
 	}
 	e.Metadata = metadata
 	if len(metadata) == 0 {

@@ -25,7 +25,7 @@ func TestAPostedEvent(t *testing.T) {
 	if e.InvolvedObject.Name != "webapp" || e.Severity != Error || e.Reason != "ValidationFailed" || e.Timestamp.Unix() == 0 || e.Group() != "kustomize.toolkit.fluxcd.io" {
 		t.Errorf("it is %+v", e)
 	}
-	if want := map[string]string{Revision: "main@sha1:abc", "env": "prod", "plain": "y"}; !maps.Equal(e.Metadata, want) {
+	if want := map[string]string{Revision: "main@sha1:abc", AnnotationGroup + "/env": "prod", "plain": "y"}; !maps.Equal(e.Metadata, want) {
 		t.Errorf("metadata is %v, want %v", e.Metadata, want)
 	}
 }

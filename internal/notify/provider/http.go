@@ -30,6 +30,7 @@ type client struct {
 	address *url.URL
 	headers http.Header // of the Provider, on every request
 	clock   clock.PassiveClock
+	options Options
 }
 
 // newClient returns a client for the address, or for another if the Provider has none. The error is a Terminal fault.
@@ -51,6 +52,7 @@ func newClient(o Options, otherwise string) (*client, error) {
 		address: u,
 		headers: o.Headers,
 		clock:   o.Clock,
+		options: o,
 	}, nil
 }
 
@@ -66,13 +68,22 @@ type answer struct {
 
 // postJSON sends a value as JSON. Headers are pairs of name and value; they go before those of the Provider. The error is a fault.
 func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (answer, error) {
+	content, err := encoded(body)
+	if err != nil {
+		return answer{}, err
+	}
+	return c.send(ctx, http.MethodPost, to, content, append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+// encoded writes a value as JSON, in which < and & stand as they are.
+func encoded(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		return answer{}, fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+	if err := enc.Encode(v); err != nil {
+		return nil, fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
 	}
-	return c.send(ctx, http.MethodPost, to, b.Bytes(), append([]string{"Content-Type", "application/json"}, headers...)...)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // postForm sends the values of a form. The error is a fault.
@@ -104,9 +115,17 @@ func (c *client) send(ctx context.Context, method string, to *url.URL, body []by
 	}
 	a := answer{body: content, status: resp.StatusCode, wait: egress.RetryAfter(resp, c.clock.Now())}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return a, refused(to.Host, resp, a)
+		return a, refused(to.Host, resp, c.hushed(a, req.Header))
 	}
 	return a, nil
+}
+
+// hushed takes out of an answer what the request said in secret, before anything is cut in the midst of it.
+func (c *client) hushed(a answer, sent http.Header) answer {
+	o := c.options
+	o.Headers = sent
+	a.body = []byte(newRedactor(o).text(string(a.body)))
+	return a
 }
 
 // unreachable makes a fault of a request without an answer. Errors of net/http tell the URL, so only what is in them counts.

@@ -56,7 +56,7 @@ func MessageOf(e event.Event) Message {
 	m.Text, m.Hint = splitHint(text(e.Message), m.Failed)
 	m.Text = shorten(m.Text, maxText)
 	m.Revision, m.RevisionURL = revision(e.Metadata)
-	m.Fields = fields(e.Metadata)
+	m.Fields = fields(e.Metadata, m.RevisionURL != "")
 	return m
 }
 
@@ -117,7 +117,8 @@ var shown = []Field{
 // hidden are the entries that are told elsewhere in the message, or mean something to machines only.
 var hidden = []string{event.Revision, event.Summary, event.Token, event.CommitStatus, event.ChangeRequest, "digest", "checksum"}
 
-func fields(metadata map[string]string) []Field {
+// fields are the entries of the metadata for people, always in the same order. A link to the commit tells where the code is from.
+func fields(metadata map[string]string, linked bool) []Field {
 	var out []Field
 	add := func(name, value string) {
 		if value = clip(line(value), maxField); value != "" && len(out) < maxFields {
@@ -128,7 +129,7 @@ func fields(metadata map[string]string) []Field {
 		add(f.Value, metadata[f.Name])
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if !slices.Contains(hidden, key) && !slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
+		if !(linked && key == originURL) && !slices.Contains(hidden, key) && !slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
 			add(key, metadata[key])
 		}
 	}
@@ -237,13 +238,12 @@ func shorten(s string, n int) string {
 
 // fit returns a text as a chat wants it, in at most n bytes of it: as what escaping adds depends on the text, the text is cut until it fits.
 func fit(s string, n int, escape func(string) string) string {
-	for size := n; ; {
+	for size := min(utf8.RuneCountInString(s), max(n, 1)); ; {
 		out := escape(shorten(s, size))
 		if len(out) <= n || size <= 1 {
 			return out
 		}
-		size = min(size-1, size*n/len(out))
-		size = max(size, 1)
+		size = max(min(size-1, size*n/len(out)), 1)
 	}
 }
 

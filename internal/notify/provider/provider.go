@@ -5,8 +5,10 @@ package provider
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/http"
 	"slices"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 	"k8s.io/utils/clock"
@@ -31,12 +33,16 @@ type Options struct {
 	Headers                          http.Header       // added to every request
 	TLS                              auth.TLS          // for types that do not speak HTTP; it is in Transport as well
 	Transport                        http.RoundTripper // of egress: bounds, proxy, TLS and refusals are in it
+	Dial                             Dial              // of egress, for types that do not speak HTTP
 	Identity                         Identity          // nil unless the Provider has an identity of its workload
 	CommitStatus                     string            // spec.commitStatusExpr
 	Object                           map[string]any    // the Provider, as spec.commitStatusExpr reads it
 	UID                              string            // of the Provider
 	Clock                            clock.PassiveClock
 }
+
+// Dial connects to where the process may, as net.Dialer.DialContext does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Identity gets tokens by workload identity, as the service account of a Provider.
 type Identity interface {
@@ -54,7 +60,32 @@ type Provider interface {
 // types makes a Provider of each type.
 var types = map[string]func(Options) (Provider, error){
 	// chats
-	"slack": newSlack,
+	"discord":    newDiscord,
+	"googlechat": newGoogleChat,
+	"lark":       newLark,
+	"matrix":     newMatrix,
+	"msteams":    newTeams,
+	"rocket":     newRocket,
+	"slack":      newSlack,
+	"telegram":   newTelegram,
+	"webex":      newWebex,
+	"zoom":       newZoom,
+	"zulip":      newZulip,
+
+	// incidents, metrics, queues and traces
+	"alertmanager":  newAlertmanager,
+	"azureeventhub": newEventHub,
+	"datadog":       newDatadog,
+	"generic":       newGeneric,
+	"generic-hmac":  newGenericHMAC,
+	"googlepubsub":  newPubSub,
+	"grafana":       newGrafana,
+	"incident.io":   newIncidentIO,
+	"nats":          newNATS,
+	"opsgenie":      newOpsgenie,
+	"otel":          newOTel,
+	"pagerduty":     newPagerDuty,
+	"sentry":        newSentry,
 
 	// git hosts
 	"azuredevops":               statusAt(githost.AzureDevOps),
@@ -75,7 +106,8 @@ func New(o Options) (Provider, error) {
 	if !known {
 		return nil, invalid("the type %.40q of the Provider is unknown", o.Type)
 	}
-	o.Address = cmp.Or(o.secret("address"), o.Address)
+	o.Address = cmp.Or(o.secret("address"), strings.TrimSpace(o.Address))
+	o.Username = cmp.Or(o.secret("username"), o.Username)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

@@ -246,17 +246,29 @@ func (q *Queue) Close() error {
 	return err
 }
 
-// Remove closes the queue and takes it off the disk, with all that waits in it.
+// Clear drops all that waits.
+func (q *Queue) Clear() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.segments) > 0 {
+		q.read = q.segments[0].end()
+		q.dropOldest()
+	}
+	return q.mark()
+}
+
+// Remove closes the queue and takes it off the disk, with all that waits in it. It is not to be used any more.
 func (q *Queue) Remove() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.segments) > 0 { // before the marks: what was acknowledged must not come again
+	for len(q.segments) > 0 { // before the mark: what was acknowledged must not come again
 		q.dropOldest()
 	}
 	if q.marks != nil {
 		_ = q.marks.Close()
 		q.marks = nil
 	}
+	q.files, q.marked = false, false
 	return os.RemoveAll(q.dir)
 }
 
