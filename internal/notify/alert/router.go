@@ -119,6 +119,16 @@ func (r *Router) provider(key types.NamespacedName) *v1beta3.Provider {
 	return r.providers[key]
 }
 
+// alert returns an Alert of the cache that is in use, or nil.
+func (r *Router) alert(key types.NamespacedName) *v1beta3.Alert {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if rule := r.rules[key]; rule != nil {
+		return rule.alert
+	}
+	return nil
+}
+
 // candidates returns the sources that may be those of an event.
 func (r *Router) candidates(kind, namespace string) []candidate {
 	r.mu.RLock()

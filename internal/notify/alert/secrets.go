@@ -64,6 +64,9 @@ func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, er
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
 		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock, Identity: r.identity(p),
 	}
+	if o.CommitStatus != "" {
+		o.Object = documentOf(v1beta3.ProviderKind, p)
+	}
 	if name := strings.TrimSpace(string(s.login["username"])); name != "" {
 		o.Username = name
 	}
