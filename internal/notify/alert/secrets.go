@@ -63,6 +63,7 @@ func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, er
 	o := provider.Options{
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
 		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock, Identity: r.identity(p),
+		Dial: r.Egress.Dialer().DialContext,
 	}
 	if name := strings.TrimSpace(string(s.login["username"])); name != "" {
 		o.Username = name
