@@ -6,7 +6,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -95,9 +93,9 @@ func (o Options) eventHub(host, hub string, authorize func(context.Context) (str
 
 // Send implements [Provider].
 func (p *eventHub) Send(ctx context.Context, e event.Event) error {
-	body, err := json.Marshal(e)
+	body, err := eventJSON(e)
 	if err != nil {
-		return fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+		return err
 	}
 	login, err := p.authorize(ctx)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -41,9 +40,9 @@ func newGenericHMAC(o Options) (Provider, error) {
 
 // Send implements [Provider].
 func (g *generic) Send(ctx context.Context, e event.Event) error {
-	body, err := json.Marshal(e)
+	body, err := eventJSON(e)
 	if err != nil {
-		return fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+		return err
 	}
 	headers := []string{"Content-Type", "application/json", "Gotk-Component", line(e.ReportingController)}
 	if g.key != nil {

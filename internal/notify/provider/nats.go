@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
@@ -138,9 +137,9 @@ func parseCreds(b []byte) (token string, key nkeys.KeyPair, err error) {
 
 // Send implements [Provider]. Streams of JetStream that hear the subject take a retry for what it is, by the ID of the message.
 func (p *natsSubject) Send(ctx context.Context, e event.Event) error {
-	body, err := json.Marshal(e)
+	body, err := eventJSON(e)
 	if err != nil {
-		return fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+		return err
 	}
 	wait := natsStep
 	if end, ok := ctx.Deadline(); ok {

@@ -84,10 +84,12 @@ func (p *otel) request(e event.Event) *collector.ExportTraceServiceRequest {
 	for _, key := range slices.Sorted(maps.Keys(attributes)) {
 		span.Attributes = append(span.Attributes, attribute(key, attributes[key]))
 	}
+	from := []*commonv1.KeyValue{attribute("service.name", m.From)}
+	if e.ReportingInstance != "" {
+		from = append(from, attribute("service.instance.id", line(e.ReportingInstance)))
+	}
 	return &collector.ExportTraceServiceRequest{ResourceSpans: []*tracev1.ResourceSpans{{
-		Resource: &resourcev1.Resource{Attributes: []*commonv1.KeyValue{
-			attribute("service.name", m.From), attribute("service.instance.id", line(e.ReportingInstance)),
-		}},
+		Resource:   &resourcev1.Resource{Attributes: from},
 		ScopeSpans: []*tracev1.ScopeSpans{{Scope: &commonv1.InstrumentationScope{Name: "sluice"}, Spans: []*tracev1.Span{span}}},
 	}}}
 }

@@ -66,8 +66,11 @@ func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	told := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
 		Summary: clip(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().Format(time.RFC3339),
-		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason, "metadata": details(e, event.MaxMetadata, maxField)},
+		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason},
 	}}
+	if metadata := details(e, event.MaxMetadata, maxField); len(metadata) > 0 {
+		told.Payload.CustomDetails["metadata"] = metadata
+	}
 	if m.Hint != "" {
 		told.Payload.CustomDetails["hint"] = m.Hint
 	}

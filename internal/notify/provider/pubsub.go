@@ -72,9 +72,9 @@ type pubSubMessage struct {
 
 // Send implements [Provider].
 func (p *pubSub) Send(ctx context.Context, e event.Event) error {
-	body, err := json.Marshal(e)
+	body, err := eventJSON(e)
 	if err != nil {
-		return fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+		return err
 	}
 	token, err := p.token(ctx)
 	if err != nil {

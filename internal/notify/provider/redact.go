@@ -36,7 +36,7 @@ func newRedactor(o Options) redactor {
 	}
 	add(o.secret("username") + ":" + o.secret("password")) // as basic authentication has it
 	for name, values := range o.Headers {
-		if n := strings.ToLower(name); n == "content-type" || n == "accept" || n == "user-agent" {
+		if slices.Contains(publicHeaders, strings.ToLower(name)) {
 			continue
 		}
 		for _, v := range values {
@@ -56,6 +56,9 @@ func newRedactor(o Options) redactor {
 	}
 	return redactor{strings.NewReplacer(pairs...)}
 }
+
+// publicHeaders say nothing that may not be told.
+var publicHeaders = []string{"accept", "content-type", "gotk-component", "user-agent"}
 
 // common are the parts of paths that say nothing, and that texts may say.
 var common = []string{"api", "chat", "webhooks", "services", "hooks", "messages", "workflows", "spaces", "rooms", "hook"}
