@@ -47,8 +47,8 @@ func (s *Sender) send(ctx context.Context, p *v1beta3.Provider, d bus.Delivery) 
 		// The event waits until the Provider is put right: the bounds of the queue end it, if nobody does.
 		return fault.New(fault.Reason(err, v1beta3.ValidationFailedReason), "the Provider cannot be used").Because(err)
 	}
-	if a := s.Router.alert(d.Alert); a != nil && p.Spec.CommitStatusExpr != "" {
-		ctx = provider.WithAlert(ctx, documentOf(v1beta3.AlertKind, a))
+	if p.Spec.CommitStatusExpr != "" {
+		ctx = provider.WithAlert(ctx, s.Router.document(d.Alert))
 	}
 	if err := sender.Send(ctx, d.Event); err != nil {
 		s.Resolver.Doubt(p)
