@@ -161,7 +161,7 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
-		&notificationv1.Receiver{},
+		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}

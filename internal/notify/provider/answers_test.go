@@ -52,7 +52,7 @@ func TestAnswersBecomeFaults(t *testing.T) {
 		"bad gateway":           {status: 502, body: "<html><body>nginx</body></html>", reason: SendFailed},
 		"unavailable":           {status: 503, header: "10", wait: 10 * time.Second, reason: SendFailed},
 	} {
-		for kind, chat := range chats {
+		for kind, options := range everywhere() {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				host := serve(t, func(w http.ResponseWriter, r *http.Request) {
 					content, _ := io.ReadAll(r.Body)
@@ -70,7 +70,7 @@ func TestAnswersBecomeFaults(t *testing.T) {
 					_, _ = io.WriteString(w, `{"error":"no: `+r.RequestURI+" "+r.Header.Get("Authorization")+`"}`)
 					_, _ = w.Write(content)
 				})
-				err := provider(t, chat.options(host)).Send(within(t), failure())
+				err := provider(t, options(host)).Send(within(t), failure())
 				f := fault.As(err)
 				if f == nil {
 					t.Fatalf("want a fault, got %v", err)
@@ -91,7 +91,7 @@ func TestAnswersBecomeFaults(t *testing.T) {
 // TestAnswersWithoutEndAreLeft bounds what is read of 100 MB, with a status of success and with one of failure.
 func TestAnswersWithoutEndAreLeft(t *testing.T) {
 	megabyte := []byte(strings.Repeat("a", 1<<20))
-	for name, chat := range chats {
+	for name, options := range everywhere() {
 		t.Run(name, func(t *testing.T) {
 			for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
 				host := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -102,7 +102,7 @@ func TestAnswersWithoutEndAreLeft(t *testing.T) {
 						}
 					}
 				})
-				err := provider(t, chat.options(host)).Send(within(t), failure())
+				err := provider(t, options(host)).Send(within(t), failure())
 				if status != http.StatusOK && err == nil {
 					t.Error("a server error is taken for success")
 				}
@@ -116,9 +116,9 @@ func TestAnswersWithoutEndAreLeft(t *testing.T) {
 
 // TestHostsThatAreNotThere tells neither path nor token of what it could not reach, and tries again.
 func TestHostsThatAreNotThere(t *testing.T) {
-	for name, chat := range chats {
+	for name, options := range everywhere() {
 		for _, host := range []string{"http://127.0.0.1:1", "https://host.invalid"} {
-			err := provider(t, chat.options(host)).Send(within(t), failure())
+			err := provider(t, options(host)).Send(within(t), failure())
 			f := fault.As(err)
 			if f == nil || f.Terminal {
 				t.Errorf("%s: want a fault that passes, got %v", name, err)
@@ -138,9 +138,9 @@ func TestHostsThatHang(t *testing.T) {
 		}
 	})
 	defer close(over)
-	for name, chat := range chats {
+	for name, options := range everywhere() {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		err := provider(t, chat.options(host)).Send(ctx, failure())
+		err := provider(t, options(host)).Send(ctx, failure())
 		cancel()
 		f := fault.As(err)
 		if f == nil || f.Terminal || !errors.Is(err, context.DeadlineExceeded) {

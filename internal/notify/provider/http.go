@@ -30,6 +30,7 @@ type client struct {
 	address *url.URL
 	headers http.Header // of the Provider, on every request
 	clock   clock.PassiveClock
+	options Options
 }
 
 // newClient returns a client for the address, or for another if the Provider has none. The error is a Terminal fault.
@@ -51,6 +52,7 @@ func newClient(o Options, otherwise string) (*client, error) {
 		address: u,
 		headers: o.Headers,
 		clock:   o.Clock,
+		options: o,
 	}, nil
 }
 
@@ -113,9 +115,17 @@ func (c *client) send(ctx context.Context, method string, to *url.URL, body []by
 	}
 	a := answer{body: content, status: resp.StatusCode, wait: egress.RetryAfter(resp, c.clock.Now())}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return a, refused(to.Host, resp, a)
+		return a, refused(to.Host, resp, c.hushed(a, req.Header))
 	}
 	return a, nil
+}
+
+// hushed takes out of an answer what the request said in secret, before anything is cut in the midst of it.
+func (c *client) hushed(a answer, sent http.Header) answer {
+	o := c.options
+	o.Headers = sent
+	a.body = []byte(newRedactor(o).text(string(a.body)))
+	return a
 }
 
 // unreachable makes a fault of a request without an answer. Errors of net/http tell the URL, so only what is in them counts.

@@ -5,6 +5,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -31,11 +33,16 @@ type Options struct {
 	Headers                          http.Header       // added to every request
 	TLS                              auth.TLS          // for types that do not speak HTTP; it is in Transport as well
 	Transport                        http.RoundTripper // of egress: bounds, proxy, TLS and refusals are in it
+	Dial                             Dial              // of egress, for types that do not speak HTTP
 	Identity                         Identity          // nil unless the Provider has an identity of its workload
 	CommitStatus                     string            // spec.commitStatusExpr
+	Object                           map[string]any    // the Provider, as spec.commitStatusExpr reads it
 	UID                              string            // of the Provider
 	Clock                            clock.PassiveClock
 }
+
+// Dial connects to where the process may, as net.Dialer.DialContext does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Identity gets tokens by workload identity, as the service account of a Provider.
 type Identity interface {
@@ -64,6 +71,33 @@ var types = map[string]func(Options) (Provider, error){
 	"webex":      newWebex,
 	"zoom":       newZoom,
 	"zulip":      newZulip,
+
+	// incidents, metrics, queues and traces
+	"alertmanager":  newAlertmanager,
+	"azureeventhub": newEventHub,
+	"datadog":       newDatadog,
+	"generic":       newGeneric,
+	"generic-hmac":  newGenericHMAC,
+	"googlepubsub":  newPubSub,
+	"grafana":       newGrafana,
+	"incident.io":   newIncidentIO,
+	"nats":          newNATS,
+	"opsgenie":      newOpsgenie,
+	"otel":          newOTel,
+	"pagerduty":     newPagerDuty,
+	"sentry":        newSentry,
+
+	// git hosts
+	"azuredevops":               statusAt(githost.AzureDevOps),
+	"bitbucket":                 statusAt(githost.Bitbucket),
+	"bitbucketserver":           statusAt(githost.BitbucketServer),
+	"gitea":                     statusAt(githost.Gitea),
+	"giteapullrequestcomment":   commentAt(githost.Gitea),
+	"github":                    statusAt(githost.GitHub),
+	"githubdispatch":            newGitHubDispatch,
+	"githubpullrequestcomment":  commentAt(githost.GitHub),
+	"gitlab":                    statusAt(githost.GitLab),
+	"gitlabmergerequestcomment": commentAt(githost.GitLab),
 }
 
 // New returns the Provider of a type. The error is a Terminal fault: the Provider or its Secret has to change.

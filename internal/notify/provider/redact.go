@@ -36,7 +36,7 @@ func newRedactor(o Options) redactor {
 	}
 	add(o.secret("username") + ":" + o.secret("password")) // as basic authentication has it
 	for name, values := range o.Headers {
-		if n := strings.ToLower(name); n == "content-type" || n == "accept" || n == "user-agent" {
+		if slices.Contains(publicHeaders, strings.ToLower(name)) {
 			continue
 		}
 		for _, v := range values {
@@ -46,6 +46,9 @@ func newRedactor(o Options) redactor {
 		}
 	}
 	addAddress(o.Address, add)
+	if o.Type == "pagerduty" { // it is the key of an integration
+		add(o.Channel)
+	}
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the replacer takes the first that fits
 	pairs := make([]string, 0, 2*len(secrets))
 	for _, s := range slices.Compact(secrets) {
@@ -54,12 +57,19 @@ func newRedactor(o Options) redactor {
 	return redactor{strings.NewReplacer(pairs...)}
 }
 
+// publicHeaders say nothing that may not be told.
+var publicHeaders = []string{"accept", "content-type", "gotk-component", "user-agent"}
+
 // common are the parts of paths that say nothing, and that texts may say.
 var common = []string{"api", "chat", "webhooks", "services", "hooks", "messages", "workflows", "spaces", "rooms", "hook"}
 
 func addAddress(address string, add func(string)) {
 	u, err := url.Parse(strings.TrimSpace(address))
-	if err != nil || u.Host == "" {
+	if err != nil || u.Host == "" { // it may be a connection string
+		for part := range strings.SplitSeq(address, ";") {
+			_, value, _ := strings.Cut(part, "=")
+			add(value)
+		}
 		return
 	}
 	if password, set := u.User.Password(); set {
