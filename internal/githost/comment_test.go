@@ -41,12 +41,12 @@ func TestComments(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			terminal(t, host.Comment(within(t), Comment{Request: -1, Key: "k", Body: "b"}))
-			terminal(t, host.Comment(within(t), Comment{Request: 1, Body: "b"}))
+			_ = terminal(t, host.Comment(within(t), Comment{Request: -1, Key: "k", Body: "b"}))
+			_ = terminal(t, host.Comment(within(t), Comment{Request: 1, Body: "b"}))
 		})
 	}
 	for kind, address := range map[Kind]string{Bitbucket: "https://bitbucket.org/o/r", BitbucketServer: "https://git.example.com/scm/o/r.git", AzureDevOps: "https://dev.azure.com/o/p/_git/r"} {
-		terminal(t, client(t, play(t, ""), kind, address, "token", "s3cret").Comment(within(t), Comment{Request: 1, Key: "k", Body: "b"}))
+		_ = terminal(t, client(t, play(t, ""), kind, address, "token", "s3cret").Comment(within(t), Comment{Request: 1, Key: "k", Body: "b"}))
 	}
 }
 

@@ -44,7 +44,7 @@ func TestRefusals(t *testing.T) {
 		"words in depth":      {400, nil, strings.Repeat(`{"message":`, 5000) + `"x"` + strings.Repeat(`}`, 5000), "status 400", true, 0},
 	} {
 		for kind, address := range hosts {
-			host := client(t, answering(t, func(w http.ResponseWriter, r *http.Request) {
+			host := client(t, answering(t, func(w http.ResponseWriter, _ *http.Request) {
 				for k, v := range c.header {
 					w.Header().Set(k, v)
 				}

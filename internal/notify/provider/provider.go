@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -35,6 +36,7 @@ type Options struct {
 	Dial                             Dial              // of egress, for types that do not speak HTTP
 	Identity                         Identity          // nil unless the Provider has an identity of its workload
 	CommitStatus                     string            // spec.commitStatusExpr
+	Object                           map[string]any    // the Provider, as spec.commitStatusExpr reads it
 	UID                              string            // of the Provider
 	Clock                            clock.PassiveClock
 }
@@ -84,6 +86,18 @@ var types = map[string]func(Options) (Provider, error){
 	"otel":          newOTel,
 	"pagerduty":     newPagerDuty,
 	"sentry":        newSentry,
+
+	// git hosts
+	"azuredevops":               statusAt(githost.AzureDevOps),
+	"bitbucket":                 statusAt(githost.Bitbucket),
+	"bitbucketserver":           statusAt(githost.BitbucketServer),
+	"gitea":                     statusAt(githost.Gitea),
+	"giteapullrequestcomment":   commentAt(githost.Gitea),
+	"github":                    statusAt(githost.GitHub),
+	"githubdispatch":            newGitHubDispatch,
+	"githubpullrequestcomment":  commentAt(githost.GitHub),
+	"gitlab":                    statusAt(githost.GitLab),
+	"gitlabmergerequestcomment": commentAt(githost.GitLab),
 }
 
 // New returns the Provider of a type. The error is a Terminal fault: the Provider or its Secret has to change.
