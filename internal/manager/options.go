@@ -27,10 +27,11 @@ const (
 	KustomizeController    = "kustomize-controller"
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
+	ImageReflector         = "image-reflector-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -48,6 +49,7 @@ type Options struct {
 	MetricsAddr  string
 	HealthAddr   string
 	ReceiverAddr string // none when empty
+	ImagesAddr   string // none when empty
 
 	WatchAllNamespaces  bool
 	RuntimeNamespace    string
@@ -115,6 +117,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.StringVar(&o.ReceiverAddr, "receiverAddr", ":9292", "address that webhooks of Receivers are taken at; 0 turns it off")
+	f.StringVar(&o.ImagesAddr, "images-addr", ":9091", "address that tags of images are served at, with the certificate and the access of the artifact server; 0 turns it off")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
 	f.StringVar(&o.RuntimeNamespace, "runtime-namespace", "flux-system", "namespace that the controllers run in ($RUNTIME_NAMESPACE)")
 	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "watch only objects with these labels")

@@ -104,3 +104,6 @@ func CompileExclusions(list []string) ([]*regexp.Regexp, error) {
 	}
 	return compiled, nil
 }
+
+// Name returns the name with registry and path, such as index.docker.io/library/alpine.
+func (r *Repository) Name() string { return r.name.Name() }

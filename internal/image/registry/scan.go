@@ -166,13 +166,13 @@ func (s *scanner) excludes(tag string) bool {
 func (s *scanner) remember(known *store.Repository) {
 	byName := map[string]policy.Tag{}
 	for t := range known.Tags() {
-		if t.Digest != "" {
+		if t.Known() {
 			byName[t.Name] = t
 		}
 	}
 	for _, p := range s.Pages {
 		for i, t := range p.Tags {
-			if t.Digest == "" {
+			if !t.Known() {
 				if before, ok := byName[t.Name]; ok {
 					p.Tags[i] = before
 				}

@@ -38,12 +38,18 @@ type head struct {
 type page struct {
 	URL, ETag, Sum, Next string
 	Names                string   // each ends with a newline
-	Digests              []byte   // of the tags that Known names, one after the other
-	Known                []byte   // 1 for a tag whose digest is known
+	Known                []byte   // what is known of each tag, as below
+	Digests              []byte   // of the tags whose digest is known, one after the other
 	Created              []int64  // seconds since 1970 of known tags; 0 if their image does not say
 	Platforms            []string // of known tags, separated by commas
 	Labels               []map[string]string
 }
+
+const (
+	notKnown byte = iota
+	known
+	unreadable
+)
 
 var (
 	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(1<<20))
@@ -133,15 +139,19 @@ func pack(p Page) (page, error) {
 	var names strings.Builder
 	for _, t := range p.Tags {
 		names.WriteString(t.Name + "\n")
-		if t.Digest == "" {
-			out.Known = append(out.Known, 0)
+		switch {
+		case t.Unreadable:
+			out.Known = append(out.Known, unreadable)
+			continue
+		case t.Digest == "":
+			out.Known = append(out.Known, notKnown)
 			continue
 		}
 		digest, err := hex.DecodeString(strings.TrimPrefix(t.Digest, algorithm))
 		if err != nil || len(digest) != sha256Len {
 			return out, fmt.Errorf("the digest '%.100s' of tag '%.200s' is no sha256", t.Digest, t.Name)
 		}
-		out.Known = append(out.Known, 1)
+		out.Known = append(out.Known, known)
 		out.Digests = append(out.Digests, digest...)
 		created := int64(0)
 		if !t.Created.IsZero() {
@@ -157,16 +167,19 @@ func pack(p Page) (page, error) {
 
 func unpack(p page) (Page, error) {
 	out := Page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next}
-	known := bytes.Count(p.Known, []byte{1})
-	if strings.Count(p.Names, "\n") != len(p.Known) || len(p.Digests) != known*sha256Len ||
-		len(p.Created) != known || len(p.Platforms) != known || len(p.Labels) != known {
+	count := bytes.Count(p.Known, []byte{known})
+	if strings.Count(p.Names, "\n") != len(p.Known) || len(p.Digests) != count*sha256Len ||
+		len(p.Created) != count || len(p.Platforms) != count || len(p.Labels) != count {
 		return out, errors.New("its columns do not belong together")
 	}
 	out.Tags = make([]policy.Tag, 0, len(p.Known))
 	n, platforms := 0, map[string][]string{}
 	for name := range strings.Lines(p.Names) {
 		t := policy.Tag{Name: strings.TrimSuffix(name, "\n")}
-		if p.Known[len(out.Tags)] == 1 {
+		switch p.Known[len(out.Tags)] {
+		case unreadable:
+			t.Unreadable = true
+		case known:
 			t.Digest = algorithm + hex.EncodeToString(p.Digests[n*sha256Len:(n+1)*sha256Len])
 			if len(p.Labels[n]) > 0 {
 				t.Labels = p.Labels[n]

@@ -77,11 +77,15 @@ func (r *Repository) Tags() iter.Seq[policy.Tag] {
 	}
 }
 
-// revision is a digest over the names of the tags and what they point to, whatever the order and the pages.
-func (r *Repository) revision() string {
+// Identity is the revision that Put sets: a digest over the names of the tags and what they point to, whatever the order and the pages.
+func (r *Repository) Identity() string {
 	lines := make([]string, 0, r.Len())
 	for t := range r.Tags() {
-		lines = append(lines, t.Name+" "+t.Digest+"\n")
+		line := t.Name + " " + t.Digest
+		if t.Unreadable {
+			line += "?"
+		}
+		lines = append(lines, line+"\n")
 	}
 	slices.Sort(lines)
 	sum := sha256.New()
@@ -141,7 +145,7 @@ func (s *Store) Load(key Key) (*Repository, error) {
 
 // Put replaces what is known of a repository, and sets its revision.
 func (s *Store) Put(key Key, r *Repository) error {
-	r.Revision = r.revision()
+	r.Revision = r.Identity()
 	if err := s.root.MkdirAll(key.Namespace, 0o700); err != nil {
 		return err
 	}

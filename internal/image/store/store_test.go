@@ -60,6 +60,7 @@ func many(n int) *store.Repository {
 func TestWhatIsPutIsLoaded(t *testing.T) {
 	want := many(2500)
 	want.Pages[0].Tags[3] = policy.Tag{Name: "only-the-name"}
+	want.Pages[0].Tags[5] = policy.Tag{Name: "gone", Unreadable: true}
 	want.Pages[1].Tags[0].Created, want.Pages[1].Tags[0].Platforms, want.Pages[1].Tags[0].Labels = time.Time{}, nil, nil
 	dir := t.TempDir()
 	if err := open(t, dir).Put(key, want); err != nil {
