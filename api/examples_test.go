@@ -25,6 +25,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	notificationv1beta1 "github.com/sluice-gitops/sluice/api/notification/v1beta1"
+	notificationv1beta2 "github.com/sluice-gitops/sluice/api/notification/v1beta2"
+	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	sourcev1beta1 "github.com/sluice-gitops/sluice/api/source/v1beta1"
 	sourcev1beta2 "github.com/sluice-gitops/sluice/api/source/v1beta2"
@@ -63,8 +65,8 @@ func TestTypesHoldExamples(t *testing.T) {
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		gatingv1alpha1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
+		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme, notificationv1beta3.AddToScheme,
 		imagev1.AddToScheme, imagev1beta2.AddToScheme, imagev1beta1.AddToScheme, imagev1alpha1.AddToScheme,
-		notificationv1.AddToScheme, notificationv1beta1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}
@@ -148,6 +150,16 @@ func TestSchedule(t *testing.T) {
 		},
 		"a receiver that sets no interval is looked after every ten minutes": {
 			&notificationv1.Receiver{}, meta.Schedule{Interval: 10 * time.Minute},
+		},
+		"an alert is looked after when something changes": {
+			&notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}}, meta.Schedule{Suspended: true},
+		},
+		"a provider that sets no interval is looked after every ten minutes": {
+			&notificationv1beta3.Provider{}, meta.Schedule{Interval: 10 * time.Minute},
+		},
+		"a provider's own interval counts": {
+			&notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{Interval: &two, Suspend: true}},
+			meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
 		},
 		"a repository of images that sets no timeout has 60 seconds": {
 			&imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Suspend: true}},

@@ -26,6 +26,7 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -137,6 +138,8 @@ func TestRefused(t *testing.T) {
 	generator := extensionsv1beta1.GroupVersion.WithKind(extensionsv1beta1.ArtifactGeneratorKind)
 	kustomization := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind)
 	receiver := notificationv1.GroupVersion.WithKind(notificationv1.ReceiverKind)
+	alert := notificationv1beta3.GroupVersion.WithKind(notificationv1beta3.AlertKind)
+	provider := notificationv1beta3.GroupVersion.WithKind(notificationv1beta3.ProviderKind)
 	policy := imagev1.GroupVersion.WithKind(imagev1.ImagePolicyKind)
 	automation := imagev1.GroupVersion.WithKind(imagev1.ImageUpdateAutomationKind)
 	job := imagev1alpha1.GroupVersion.WithKind(imagev1alpha1.ImageUpdateJobKind)
@@ -191,6 +194,11 @@ func TestRefused(t *testing.T) {
 		"a receiver without a secret":          {receiver, map[string]any{"type": "github", "resources": []any{}}, "secretRef is required"},
 		"a receiver of tokens of nobody":       {receiver, map[string]any{"type": "generic-oidc", "resources": []any{}}, "oidcProviders is required"},
 		"a receiver that tears gates down":     {receiver, map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}}, "spec.action"},
+		"an alert of no provider":              {alert, map[string]any{"eventSources": []any{}}, "spec.providerRef"},
+		"an alert of Secrets":                  {alert, map[string]any{"providerRef": named, "eventSources": []any{map[string]any{"kind": "Secret", "name": "a"}}}, "spec.eventSources[0].kind"},
+		"a severity that does not exist":       {alert, map[string]any{"providerRef": named, "eventSources": []any{}, "eventSeverity": "loud"}, "spec.eventSeverity"},
+		"a provider by pigeon":                 {provider, map[string]any{"type": "pigeon"}, "spec.type"},
+		"the name of a commit status in chat":  {provider, map[string]any{"type": "slack", "commitStatusExpr": "'a'"}, "spec.commitStatusExpr is for the types"},
 		"no word on pruning":                   {kustomization, map[string]any{"interval": "1m", "sourceRef": source}, "spec.prune"},
 		"a remote cluster from two places":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}, "configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
 		"a remote cluster from nowhere":        {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}}, "exactly one of"},

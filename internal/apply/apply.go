@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
-
-	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
 // Request says what the cluster is to hold.
@@ -162,7 +160,7 @@ func (r *run) write(ctx context.Context, i *item) error {
 		}
 		i.written = live.GetResourceVersion()
 		if i.live != nil {
-			i.diff, i.live = diff.Text(i.live, live, r.req.Secrets...), nil
+			i.diff, i.live = r.difference(i.live, live), nil
 		}
 		r.commit(r.req.Owner, i, live, Unchanged)
 		if drifted && i.action != Unchanged {

@@ -17,7 +17,7 @@ const (
 	Skipped    Action = "skipped" // an annotation says to leave it alone
 )
 
-// Change is what became of one object.
+// Change is what became of one object, or would become of it.
 type Change struct {
 	Ref     Ref
 	Action  Action
@@ -25,9 +25,6 @@ type Change struct {
 	Diff    string // what changed of an object that was there, as [diff.Text] words it; empty if it was not asked for
 	From    Owner  // another owner to whom the object belonged until now; zero if there is none
 }
-
-// Planned is a change that Apply would make.
-type Planned = Change
 
 // changes lists what became of the items.
 func changes(items []*item) []Change {

@@ -86,7 +86,7 @@ func (m managers) lost(before, after []metav1.ManagedFieldsEntry) []rival {
 		}
 		r := rival{field: p.String()}
 		for _, e := range others {
-			if fieldsOf([]metav1.ManagedFieldsEntry{e}, func(metav1.ManagedFieldsEntry) bool { return true }).Has(p) {
+			if fieldsOf([]metav1.ManagedFieldsEntry{e}, nil).Has(p) {
 				r.manager = e.Manager
 			}
 		}
@@ -98,12 +98,12 @@ func (m managers) lost(before, after []metav1.ManagedFieldsEntry) []rival {
 	return found
 }
 
-// fieldsOf joins the fields of those entries that count.
+// fieldsOf joins the fields of those entries that count; all do when counts is nil.
 func fieldsOf(entries []metav1.ManagedFieldsEntry, counts func(metav1.ManagedFieldsEntry) bool) *fieldpath.Set {
 	all := fieldpath.NewSet()
 	for _, e := range entries {
 		set := &fieldpath.Set{}
-		if counts(e) && e.FieldsV1 != nil && set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) == nil {
+		if (counts == nil || counts(e)) && e.FieldsV1 != nil && set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) == nil {
 			all = all.Union(set)
 		}
 	}

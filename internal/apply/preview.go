@@ -15,12 +15,12 @@ import (
 // created or configured it tells all diffs. What cannot be dry-run before other objects of the set are there, such as their
 // namespace or definition, is compared with what is declared. Errors are those of Apply; with one, Diff returns the changes
 // of the objects that were not refused. Intend and Diffs of the request are of no meaning.
-func (c *Cluster) Diff(ctx context.Context, req Request) ([]Planned, error) {
+func (c *Cluster) Diff(ctx context.Context, req Request) ([]Change, error) {
 	return c.preview(ctx, req, false)
 }
 
 // preview does the dry-runs of Diff, and of Look, which learns from them.
-func (c *Cluster) preview(ctx context.Context, req Request, learn bool) ([]Planned, error) {
+func (c *Cluster) preview(ctx context.Context, req Request, learn bool) ([]Change, error) {
 	items, err := c.plan(req)
 	if err != nil {
 		return nil, err
@@ -48,6 +48,11 @@ func (c *Cluster) preview(ctx context.Context, req Request, learn bool) ([]Plann
 	return changes(append(items, stale...)), join(problems, "%d problems")
 }
 
+// difference words what changes of an object, with what is secret masked.
+func (r *run) difference(before, after *unstructured.Unstructured) string {
+	return diff.Text(before, after, r.req.Secrets...)
+}
+
 // tells reserves a place among the changes that are told with their diff.
 func (r *run) tells() bool { return r.preview || r.told.Add(1) <= int64(r.req.Diffs) }
 
@@ -61,7 +66,7 @@ func (r *run) tell(i *item, live, wouldBe *unstructured.Unstructured) {
 		wouldBe = wouldBe.DeepCopy()
 		r.managers.dropForsaken(wouldBe, r.req.Owner.Group)
 	}
-	i.diff = diff.Text(live, wouldBe, r.req.Secrets...)
+	i.diff = r.difference(live, wouldBe)
 }
 
 // estimate tells in a preview what an item that the server cannot dry-run yet will come to.
@@ -80,7 +85,7 @@ func (r *run) estimate(ctx context.Context, i *item) error {
 		return r.explain(i, err)
 	}
 	i.claimedBy(live, r.req.Owner)
-	if i.diff = diff.Text(live, diff.Overlay(live, i.desired), r.req.Secrets...); i.diff == "" {
+	if i.diff = r.difference(live, diff.Overlay(live, i.desired)); i.diff == "" {
 		return i.found(Unchanged)
 	}
 	return i.found(Configured)
@@ -96,14 +101,14 @@ func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Un
 	rest := live.DeepCopy()
 	rest.SetManagedFields(fields)
 	r.managers.dropForsaken(rest, r.req.Owner.Group)
-	i.diff = diff.Text(live, diff.Overlay(rest, i.desired), r.req.Secrets...)
+	i.diff = r.difference(live, diff.Overlay(rest, i.desired))
 	return i.found(Configured)
 }
 
 // created notes that an item is not there.
 func (r *run) created(i *item) error {
 	if r.preview {
-		i.diff = diff.Text(nil, i.desired, r.req.Secrets...)
+		i.diff = r.difference(nil, i.desired)
 	}
 	return i.found(Created)
 }

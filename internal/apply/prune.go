@@ -115,12 +115,7 @@ func cannotDelete(i *item, err error) error {
 // AwaitGone waits, woken by their changes, until none of the inventory's objects that carry the owner's labels and are on
 // their way out is there any more, for as long as the context and the cluster's patience last.
 func (c *Cluster) AwaitGone(ctx context.Context, owner Owner, gone Inventory) error {
-	var items []*item
-	for _, e := range gone {
-		if ref, err := e.Ref(); err == nil {
-			items = append(items, &item{ref: ref})
-		}
-	}
+	items, _ := c.options.staleItems(gone) // what cannot be read was never applied
 	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
 	return join(r.each(ctx, items, func(ctx context.Context, i *item) error {
 		resource, served, err := r.resource(i.ref)

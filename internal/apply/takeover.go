@@ -98,8 +98,7 @@ func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.
 			out = append(out, e)
 			continue
 		}
-		everything := func(metav1.ManagedFieldsEntry) bool { return true }
-		out[twin] = withFields(out[twin], fieldsOf([]metav1.ManagedFieldsEntry{out[twin], e}, everything))
+		out[twin] = withFields(out[twin], fieldsOf([]metav1.ManagedFieldsEntry{out[twin], e}, nil))
 	}
 	return out, changed
 }

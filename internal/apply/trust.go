@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
 // inert are kinds whose objects do nothing before another refers to them. One that was just created can be deleted again, and
@@ -152,7 +150,7 @@ func (r *run) change(ctx context.Context, i *item) error {
 	if i.written != before.GetResourceVersion() {
 		i.action = Configured
 		if r.tells() {
-			i.diff = diff.Text(before, live, r.req.Secrets...)
+			i.diff = r.difference(before, live)
 		}
 	}
 	r.commit(owner, i, live, Unchanged)

@@ -56,16 +56,22 @@ func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
 		}
 	}
 	var err error
+	c.Identity, err = SSHKey(data)
+	return c, err
+}
+
+// SSHKey reads a private key from the data of a Secret: identity, and password if the key has a passphrase. The error is a fault.
+func SSHKey(data map[string][]byte) (key ssh.Signer, err error) {
 	if password := data["password"]; len(password) > 0 {
-		c.Identity, err = ssh.ParsePrivateKeyWithPassphrase(data["identity"], password)
+		key, err = ssh.ParsePrivateKeyWithPassphrase(data["identity"], password)
 	} else {
-		c.Identity, err = ssh.ParsePrivateKey(data["identity"])
+		key, err = ssh.ParsePrivateKey(data["identity"])
 	}
 	if err != nil {
-		return c, fault.New(meta.AuthenticationFailedReason, "the private key in the Secret's key identity cannot be read").
+		return nil, fault.New(meta.AuthenticationFailedReason, "the private key in the Secret's key identity cannot be read").
 			Because(err).WithHint("It must be in PEM; the key password holds its passphrase, if it has one")
 	}
-	return c, nil
+	return key, nil
 }
 
 func first(data map[string][]byte, keys ...string) []byte {

@@ -122,7 +122,7 @@ func (d *diffing) compare(ctx context.Context, c client.Client, built *builtKust
 }
 
 // show prints what would become of an object, if anything.
-func (d *diffing) show(p apply.Planned) {
+func (d *diffing) show(p apply.Change) {
 	mark, colour := "", ""
 	switch p.Action {
 	case apply.Created:

@@ -31,6 +31,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -50,6 +51,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(imagev1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	utilruntime.Must(notificationv1.AddToScheme(s))
+	utilruntime.Must(v1beta3.AddToScheme(s))
 	return s
 }
 
@@ -82,12 +84,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := storage.serve(ctx, mgr, cfg, o); err != nil {
 		return err
 	}
-	events, end, err := recordEvents(ctx, mgr)
+	recorder, end, err := recordEvents(ctx, mgr)
 	if err != nil {
 		return err
 	}
 	defer end()
-	kernel := newKernel(mgr, events, o)
+	kernel := newKernel(mgr, reconcile.ToCluster(recorder), o)
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
@@ -98,6 +100,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	kernel.Gates = book
 	out, err := newWayOut(mgr, o)
 	if err != nil {
+		return err
+	}
+	if err := runNotifications(mgr, kernel, out, recorder, o); err != nil {
 		return err
 	}
 	if o.runs(SourceController) {
@@ -166,7 +171,7 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
-		&notificationv1.Receiver{}, &imagev1.ImageRepository{}, &imagev1.ImagePolicy{},
+		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{}, &imagev1.ImageRepository{}, &imagev1.ImagePolicy{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}

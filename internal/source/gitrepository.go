@@ -96,7 +96,7 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		if err != nil {
 			return nil, err
 		}
-		commit, err := view.Commit(revision)
+		commit, err := view.About(revision)
 		if err != nil {
 			return nil, In(sourcev1.FetchFailedCondition, err)
 		}

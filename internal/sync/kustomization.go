@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -130,7 +128,7 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 			return k.held(ctx, pass, source)
 		}
 	} else if waiting := k.dependencies(ctx, obj, source); waiting != nil {
-		return *waiting
+		return waiting.Of(source)
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if err != nil {
@@ -141,11 +139,7 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision} // which is applied, and on its way to health
 		run.applied = true
 	}
-	outcome := run.do(ctx).About("revision", run.source.Revision)
-	if origin := run.source.OriginRevision(); origin != "" {
-		outcome = outcome.About("originRevision", origin)
-	}
-	return outcome
+	return run.do(ctx).Of(run.source)
 }
 
 // begun tells whether gates that closed let the pass finish what is under way: what was begun of the revision, or else, if the source has
@@ -220,10 +214,7 @@ func (r *run) bring(ctx context.Context) error {
 // accountMissing says so where an account may do nothing because there is none: the API server does not tell.
 func (r *run) accountMissing(ctx context.Context, err error) error {
 	key := types.NamespacedName{Namespace: r.obj.Namespace, Name: accountOf(r.obj, r.Options.DefaultServiceAccount)}
-	if err == nil || key.Name == "" || r.obj.Spec.KubeConfig != nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) {
-		return err
-	}
-	if !apierrors.IsNotFound(r.Configs.Get(ctx, key, &corev1.ServiceAccount{})) {
+	if err == nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) || !r.accountGone(ctx, r.obj) {
 		return err
 	}
 	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).

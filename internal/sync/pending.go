@@ -8,7 +8,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
 
 // maxPending bounds how many objects of a change that waits are named.
@@ -42,27 +41,18 @@ func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomiz
 		change.Message = err.Error()
 		return reconcile.Held(change)
 	}
-	for _, c := range planned {
-		switch c.Action {
-		case apply.Created:
-			change.Created++
-		case apply.Configured:
-			change.Configured++
-		case apply.Deleted:
-			change.Deleted++
-		default:
-			continue
-		}
-		if len(change.Changes) < maxPending {
-			change.Changes = append(change.Changes, fmt.Sprintf("%s %s", c.Ref, c.Action))
-		}
+	would := apply.Summarize(planned)
+	change.Created, change.Configured, change.Deleted = int32(would.Created), int32(would.Configured), int32(would.Deleted)
+	planned = effective(planned)
+	for _, c := range planned[:min(len(planned), maxPending)] {
+		change.Changes = append(change.Changes, fmt.Sprintf("%s %s", c.Ref, c.Action))
 	}
 	*last = pendingChange{of, change}
 	return reconcile.Held(*change.DeepCopy())
 }
 
 // plan builds the source and tells by dry-runs what applying it would do. It leaves no trace in what is known of the Kustomization.
-func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) ([]apply.Planned, error) {
+func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) ([]apply.Change, error) {
 	obj := pass.Object
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if err != nil {
@@ -81,13 +71,12 @@ func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	if err != nil {
 		return nil, err
 	}
-	ignore, err := spec.Ignored(obj)
+	would, err := r.applyRequest(ctx, built)
 	if err != nil {
 		return nil, err
 	}
-	would := apply.Request{Owner: r.owner(), Objects: built.Objects, Origin: built.Origin, Force: obj.Spec.Force, Ignore: ignore, Secrets: built.Secrets}
-	if obj.Spec.Prune {
-		would.Previous = inventoryOf(obj)
+	if !obj.Spec.Prune {
+		would.Previous = nil // nothing would be deleted
 	}
 	planned, err := target.Cluster.Diff(ctx, would)
 	return planned, in.hide(err)

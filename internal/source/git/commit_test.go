@@ -1,45 +1,186 @@
 package git
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"slices"
 	"strings"
 	"testing"
-	"unicode"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-func TestParseCommit(t *testing.T) {
-	for name, c := range map[string]struct {
-		data string
-		want Commit
-	}{
-		"as git writes it": {
-			"tree 4b\nparent 5c\nauthor A U Thor <a@example.com> 1700000000 +0000\ncommitter C <c@example.com> 1700000000 +0000\n\nFix it\nfor good\n\nWhy: so.\n",
-			Commit{"A U Thor <a@example.com>", "Fix it for good"},
-		},
-		"with a signature": {
-			"tree 4b\nauthor A <a@b> 1 +0\ngpgsig -----BEGIN\n \n author X <x@y> 1 +0\n\nSigned\n",
-			Commit{"A <a@b>", "Signed"},
-		},
-		"with an author that is none":      {"tree 4b\nauthor nobody\n\nx", Commit{"", "x"}},
-		"without a message":                {"tree 4b\nauthor A <a@b> 1 +0\n", Commit{"A <a@b>", ""}},
-		"with what would steer a terminal": {"author \x1b[31mA <a@b> 1 +0\n\n\x1b]0;x\x07y", Commit{"[31mA <a@b>", "]0;x y"}},
-		"with an author in its message":    {"tree 4b\n\nauthor A <a@b> 1 +0", Commit{"", "author A <a@b> 1 +0"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := parseCommit([]byte(c.data)); got != c.want {
-				t.Errorf("got %+v, want %+v", got, c.want)
+// Any edits give the tree that git makes of them.
+func TestEditsMakeTheTreeOfGit(t *testing.T) {
+	g := testenv.NewGit(t)
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	// Names whose order differs between files and directories.
+	names := []string{"a", "a.b", "a-b", "a0", "b", "b.yaml", "ü"}
+	pick := func() string { return names[random.IntN(len(names))] }
+	files := map[string]string{}
+	for range 60 {
+		setFile(files, path.Join(pick(), pick(), pick()), fmt.Sprint(random.Int()))
+		setFile(files, pick(), fmt.Sprint(random.Int()))
+	}
+	g.Commit("app", files)
+	v := open(t)
+	for round := range 20 {
+		rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+		changes, after := map[string]string{}, maps.Clone(files)
+		for range 5 {
+			if name := slices.Sorted(maps.Keys(after))[random.IntN(len(after))]; random.IntN(2) == 0 {
+				changes[name] = fmt.Sprint(random.Int())
+			} else {
+				changes[name] = testenv.Delete
 			}
-		})
+			if name := path.Join(pick(), pick(), pick()+".yaml"); files[strings.SplitN(name, "/", 2)[0]] == "" && files[path.Dir(name)] == "" {
+				changes[name] = fmt.Sprint(random.Int())
+			}
+		}
+		var edits []Edit
+		for name, content := range changes {
+			e := Edit{Path: name, Content: []byte(content)}
+			if content == testenv.Delete {
+				e.Content = nil
+				delete(after, name)
+			} else {
+				after[name] = content
+			}
+			edits = append(edits, e)
+		}
+		commit, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author, Message: "edit"})
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		r, err := v.repository(Revision{Commit: commit.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := r.rootTree(commit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := g.Commit("app", changes)
+		if want := g.Run("app", "rev-parse", theirs+"^{tree}"); want != tree.String() {
+			t.Fatalf("round %d: %v gives the tree %s, git's is %s", round, edits, tree, want)
+		}
+		files = after
 	}
 }
 
-func FuzzParseCommit(f *testing.F) {
-	f.Add([]byte("tree 4b\nauthor A <a@b> 1 +0\n\nmessage\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c := parseCommit(data)
-		for _, text := range []string{c.Author, c.Subject} {
-			if len(text) > 1024 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Errorf("%q is long or cannot be printed", text)
-			}
+// setFile sets a file, unless a directory or a file is in the way.
+func setFile(files map[string]string, name, content string) {
+	for other := range files {
+		if strings.HasPrefix(other, name+"/") || strings.HasPrefix(name, other+"/") {
+			return
 		}
-	})
+	}
+	files[name] = content
+}
+
+func TestEditsThatAreRefused(t *testing.T) {
+	g := testenv.NewGit(t)
+	module := g.Commit("module", map[string]string{"a": "1"})
+	g.Commit("app", map[string]string{"a.yaml": "1", "dir/b.yaml": "1", "link": testenv.Symlink("a.yaml"), "module": testenv.Submodule(module)})
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	for name, edits := range map[string][]Edit{
+		"no path": {{"", []byte("x")}}, "an absolute path": {{"/a.yaml", []byte("x")}}, "a path that leads out": {{"dir/../../a.yaml", []byte("x")}},
+		"a directory": {{"dir", []byte("x")}}, "a directory that is removed": {{"dir", nil}}, "a path with an end": {{"dir/", []byte("x")}},
+		"a link": {{"link", []byte("x")}}, "a submodule": {{"module", []byte("x")}}, "in a submodule": {{"module/a", []byte("x")}}, "below a link": {{"link/a", []byte("x")}},
+		"below a file": {{"a.yaml/b", []byte("x")}}, "git's own": {{".git/config", []byte("x")}}, "git's own, for Windows": {{"dir/GIT~1/hooks/x", []byte("x")}},
+		"git's own, for macOS": {{".g\u200cit/config", []byte("x")}}, "git's own stream": {{".git::$INDEX_ALLOCATION/config", []byte("x")}}, "twice": {{"a.yaml", []byte("x")}, {"a.yaml", []byte("y")}},
+		"a file and a directory": {{"new", []byte("x")}, {"new/file", []byte("x")}}, "too deep": {{strings.Repeat("d/", maxDepth) + "x", []byte("x")}}, "no name": {{"dir//b.yaml", []byte("x")}},
+	} {
+		_, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author, Message: "x"})
+		if f := fault.As(err); f == nil || !f.Terminal {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	for name, edits := range map[string][]Edit{"nothing": nil, "what is there": {{"a.yaml", []byte("1")}}, "the removal of what is not": {{"dir/gone.yaml", nil}}} {
+		if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author, Message: "x"}); !errors.Is(err, ErrUnchanged) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", nil}}, Author: author, Message: " \n"}); fault.As(err) == nil {
+		t.Errorf("a commit without a message: %v", err)
+	}
+}
+
+func TestTextsOfCommitsAreClean(t *testing.T) {
+	c := NewCommit{
+		Author:  Signature{Name: "A <evil> U\nThor.", Email: "a@b>\ncommitter x", When: time.Unix(-5, 0).In(time.FixedZone("", -5400))},
+		Message: "\r\nfix\x00 \xffit\r\n\r\n",
+	}
+	data, err := c.encode(plumbing.ZeroHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const who = "A evil UThor <a@bcommitter x> 0 -0130\n"
+	if want := "tree " + plumbing.ZeroHash.String() + "\nauthor " + who + "committer " + who + "\nfix ?it\n"; string(data) != want {
+		t.Errorf("got\n%q, want\n%q", data, want)
+	}
+	if text := cleanMessage(strings.Repeat("ü", maxMessage)); len(text) > maxMessage+4 {
+		t.Errorf("a message of %d bytes", len(text))
+	}
+}
+
+func TestNotesAsGitKeepsThem(t *testing.T) {
+	g := testenv.NewGit(t)
+	var commits []string
+	for i := range 4 {
+		commits = append(commits, g.Commit("app", map[string]string{"a.yaml": fmt.Sprint(i)}))
+	}
+	noted := commits[1]
+	g.Run("app", "notes", "--ref", NotesRef, "add", "-m", "by git", noted)
+	v, remote := open(t), Remote{URL: g.URL + "/app"}
+	write := func(commit, text string) {
+		t.Helper()
+		note, err := v.AddNote(t.Context(), plumbing.NewHash(commit), text, author)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Push(t.Context(), []RefUpdate{note}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	updated(t, v, remote, Reference{Branch: "main"})
+	write(noted, "by Sluice")
+	write(noted, "by Sluice") // once is enough
+	many := RefUpdate{Name: NotesRef, Old: v.mirror.notes, New: v.mirror.notes}
+	for i := range fullDirectory + 20 {
+		w := &writer{from: v.mirror.current.Load()}
+		var err error
+		if many.New, err = w.note(many.New, plumbing.NewHash(fmt.Sprintf("%040x", i*7919)), fmt.Sprintf("note %d\n", i), author); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.store(t.Context(), w, many.New); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := v.Push(t.Context(), []RefUpdate{many}, nil); err != nil {
+		t.Fatal(err)
+	}
+	write(noted, "by Sluice, later")
+	if got := g.Run("app", "notes", "--ref", NotesRef, "show", noted); got != "by git\n\nby Sluice\n\nby Sluice, later" {
+		t.Errorf("git reads %q", got)
+	}
+	if got := strings.Count(g.Run("app", "notes", "--ref", NotesRef, "list"), "\n") + 1; got != fullDirectory+21 {
+		t.Errorf("git lists %d notes", got)
+	}
+	g.Run("app", "notes", "--ref", NotesRef, "add", "-m", "by git", commits[2]) // which moves all of them as it likes
+	updated(t, v, remote, Reference{Branch: "main"})
+	for commit, want := range map[string]string{noted: "by git\n\nby Sluice\n\nby Sluice, later\n", commits[2]: "by git\n", fmt.Sprintf("%040x", 7919): "note 1\n", commits[3]: ""} {
+		if got, err := v.Note(t.Context(), plumbing.NewHash(commit)); err != nil || got != want {
+			t.Errorf("the note of %s is %q, %v; want %q", commit, got, err, want)
+		}
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
 }

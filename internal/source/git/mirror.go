@@ -59,6 +59,7 @@ type mirror struct {
 	number  int                        // of the current repository
 	current atomic.Pointer[repository] // replaced as a whole when the mirror is fetched anew
 	listing listing                    // of the remote's references, the last
+	notes   plumbing.Hash              // what NotesRef led to then; zero if to nothing
 	counts  struct{ requests, bytes atomic.Int64 }
 	limits  limits
 	users   map[string]bool // owners of views; guarded by Mirrors

@@ -20,7 +20,7 @@ import (
 type repository struct {
 	dir     string
 	objects *packs.Store
-	tips    []plumbing.Hash // commits that were fetched, the oldest first
+	tips    []plumbing.Hash // commits that were fetched or pushed, the oldest first
 	shallow []plumbing.Hash // those of them that came without their parents
 	damaged atomic.Bool     // set by a reader that found a file not to be what was written
 }
@@ -91,9 +91,23 @@ func (r *repository) rootTree(commit plumbing.Hash) (plumbing.Hash, error) {
 	return plumbing.NewHash(hash), nil
 }
 
-// record notes a commit that was fetched, once its pack is in place. A process that is killed before the last step leaves
+// parentsOf reads what a commit builds upon.
+func parentsOf(commit []byte) (parents []plumbing.Hash) {
+	for line := range bytes.Lines(commit) {
+		word, hash, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		switch {
+		case word == "parent" && plumbing.IsHash(hash):
+			parents = append(parents, plumbing.NewHash(hash))
+		case word != "tree":
+			return parents
+		}
+	}
+	return parents
+}
+
+// record notes commits that the remote has, once their pack is in place. A process that is killed before the last step leaves
 // objects that nothing names.
-func (r *repository) record(commit plumbing.Hash, shallow []plumbing.Hash) error {
+func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) error {
 	for _, h := range shallow {
 		if !slices.Contains(r.shallow, h) {
 			r.shallow = append(r.shallow, h)
@@ -108,7 +122,7 @@ func (r *repository) record(commit plumbing.Hash, shallow []plumbing.Hash) error
 			return err
 		}
 	}
-	r.tips = append(slices.DeleteFunc(r.tips, func(h plumbing.Hash) bool { return h == commit }), commit)
+	r.tips = append(slices.DeleteFunc(r.tips, func(h plumbing.Hash) bool { return slices.Contains(commits, h) }), commits...)
 	b.Reset()
 	for i, h := range r.tips {
 		fmt.Fprintf(&b, "%s %s%06d\n", h, tipPrefix, i)

@@ -226,24 +226,41 @@ type listed struct {
 
 var errTree = errors.New("the directory is malformed")
 
-// parseTree reads a git directory: "<mode in octal> <name>\0<hash>" again and again.
+// entry is one of a git directory as it lies there.
+type entry struct {
+	mode string // in octal digits
+	name string
+	hash plumbing.Hash
+}
+
+// cutEntry takes the first entry off a git directory: "<mode> <name>\0<hash>".
+func cutEntry(data []byte) (e entry, rest []byte, err error) {
+	mode, rest, ok := bytes.Cut(data, []byte(" "))
+	name, rest, ended := bytes.Cut(rest, []byte{0})
+	if !ok || !ended || len(rest) < len(e.hash) {
+		return e, nil, errTree
+	}
+	e.mode, e.name = string(mode), string(name)
+	return e, rest[copy(e.hash[:], rest):], nil
+}
+
+// parseTree reads a git directory, and refuses what no directory may hold.
 func parseTree(data []byte) ([]listed, error) {
 	var listing []listed
 	seen := make(map[string]bool, len(data)/32)
 	for len(data) > 0 {
-		octal, rest, ok := bytes.Cut(data, []byte(" "))
-		name, rest, ended := bytes.Cut(rest, []byte{0})
-		if !ok || !ended || len(rest) < len(plumbing.Hash{}) {
-			return nil, errTree
+		raw, rest, err := cutEntry(data)
+		if err != nil {
+			return nil, err
 		}
-		e := listed{name: string(name)}
-		data = rest[copy(e.hash[:], rest):]
+		data = rest
+		e := listed{name: raw.name, hash: raw.hash}
 		// No path may have such a name, nor may one stand for two things.
 		if e.name == "" || e.name == "." || e.name == ".." || strings.Contains(e.name, "/") || seen[e.name] {
 			return nil, fmt.Errorf("%w: the name %q", errTree, e.name)
 		}
 		seen[e.name] = true
-		switch string(octal) {
+		switch raw.mode {
 		case "40000", "040000":
 			e.mode = fs.ModeDir
 		case "100644", "100664":
@@ -255,7 +272,7 @@ func parseTree(data []byte) ([]listed, error) {
 		case "160000":
 			e.mode = submodule
 		default:
-			return nil, fmt.Errorf("%w: the mode %q", errTree, octal)
+			return nil, fmt.Errorf("%w: the mode %q", errTree, raw.mode)
 		}
 		listing = append(listing, e)
 	}

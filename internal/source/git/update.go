@@ -63,8 +63,7 @@ func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
 	case <-ctx.Done():
-		return Revision{}, gitFault("another fetch from %s takes too long", fault.RedactURL(remote.URL)).Because(ctx.Err()).
-			WithHint("Check the network, or raise spec.timeout")
+		return Revision{}, busy(remote, ctx.Err())
 	}
 	if revision, done, err := m.known(ref, owner, asked, fresh); done {
 		return revision, err
@@ -73,6 +72,12 @@ func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner
 	u := &update{mirror: m, ctx: ctx, remote: remote, ref: ref, owner: owner, admit: admit}
 	defer u.hangUp()
 	return u.run()
+}
+
+// busy explains that another one has the mirror for too long.
+func busy(remote Remote, err error) error {
+	return gitFault("another fetch from %s takes too long", fault.RedactURL(remote.URL)).Because(err).
+		WithHint("Check the network, or raise spec.timeout")
 }
 
 // known answers from the last listing, if it counts and nothing is to be fetched.
@@ -100,6 +105,9 @@ func (u *update) dial() error {
 		u.mirror.listing = listing{u.owner, begun, nil, err}
 	default:
 		u.mirror.listing = listing{}
+	}
+	if err == nil {
+		u.mirror.notes = conn.Refs.References[NotesRef]
 	}
 	u.conn = conn
 	return err
@@ -142,7 +150,7 @@ func (u *update) run() (Revision, error) {
 func (u *update) bring(t target) error {
 	r := u.mirror.current.Load()
 	if r != nil && !r.damaged.Load() && r.objects.Len() < u.mirror.limits.packs {
-		err := u.fetch(r, t, wire.Request{Want: t.want, Single: u.conn.Supports(capability.Shallow), Have: r.latest(maxTips)})
+		err := u.fetch(r, t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow), Have: r.latest(maxTips)})
 		if err == nil || t.hidden || !u.worthFetchingAnew(err) {
 			return err
 		}
@@ -150,20 +158,28 @@ func (u *update) bring(t target) error {
 			return err
 		}
 	}
-	return u.anew(t, wire.Request{Want: t.want, Single: u.conn.Supports(capability.Shallow)})
+	return u.anew(t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow)})
+}
+
+// wanted is what to fetch for a target: with it the notes, so that they cost no request of their own.
+func (u *update) wanted(t target) []plumbing.Hash {
+	if notes := u.mirror.notes; !notes.IsZero() && notes != t.want && !u.mirror.holds(notes) {
+		return []plumbing.Hash{t.want, notes}
+	}
+	return []plumbing.Hash{t.want}
 }
 
 // bringHistory finds a commit that the remote does not hand out by its hash: in the history of its
 // branch, or else of the remote's own.
 func (u *update) bringHistory(t target) error {
 	if head := u.conn.Refs.Head; u.ref.Branch == "" && head != nil {
-		return u.anew(t, wire.Request{Want: *head})
+		return u.anew(t, wire.Request{Want: []plumbing.Hash{*head}})
 	}
 	branch, err := Reference{Branch: u.ref.Branch}.resolve(u.conn.Refs)
 	if err != nil {
 		return err
 	}
-	return u.anew(t, wire.Request{Want: branch.want})
+	return u.anew(t, wire.Request{Want: []plumbing.Hash{branch.want}})
 }
 
 // worthFetchingAnew tells whether the failure may come from what is held, on either side.
@@ -221,7 +237,11 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	if !r.holds(commit) || t.Tag != "" && !r.objects.Has(t.want) {
 		return u.notFound(t, nil)
 	}
-	if err := r.record(commit, answer.Shallow); err != nil {
+	commits := []plumbing.Hash{commit}
+	if notes := u.mirror.notes; slices.Contains(request.Want, notes) && r.holds(notes) {
+		commits = []plumbing.Hash{notes, commit}
+	}
+	if err := r.record(answer.Shallow, commits...); err != nil {
 		return storageFault("cannot note what was fetched", err)
 	}
 	return nil

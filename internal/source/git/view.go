@@ -22,6 +22,7 @@ type View struct {
 	owner   string
 	remote  Remote // of the last update
 	mirror  *mirror
+	made    map[plumbing.Hash]*repository // commits that may not be pushed yet, and where they are
 
 	// The tree that was given last, for the next one to share directories with.
 	tree    *artifact.Tree
@@ -65,7 +66,7 @@ func (v *View) Update(ctx context.Context, remote Remote, ref Reference, fresh b
 	if err != nil {
 		return Revision{}, err
 	}
-	v.remote = remote
+	v.remote, v.made = remote, nil
 	if v.mirror != m {
 		*v = View{Admit: v.Admit, mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
 		if err := v.mirrors.release(v.owner, m); err != nil {

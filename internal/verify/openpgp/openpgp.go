@@ -1,4 +1,4 @@
-// Package openpgp verifies detached OpenPGP signatures (RFC 9580) by a set of trusted keys. It reads no cluster, opens no
+// Package openpgp makes detached OpenPGP signatures (RFC 9580), and verifies them by a set of trusted keys. It reads no cluster, opens no
 // connection, and asks no key server: what is trusted is what it was given.
 package openpgp
 

@@ -1,5 +1,5 @@
-// Package sshsig verifies signatures made by SSH keys (OpenSSH's PROTOCOL.sshsig) by a set of trusted keys. It reads no cluster
-// and opens no connection.
+// Package sshsig makes signatures by SSH keys (OpenSSH's PROTOCOL.sshsig), and verifies them by a set of trusted keys. It reads no
+// cluster and opens no connection.
 package sshsig
 
 import (

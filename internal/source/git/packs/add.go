@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/klauspost/compress/zlib"
 )
 
 // ErrMalformed says that what came is not a pack.
@@ -178,7 +177,7 @@ func (b *builder) complete(s *Store) error {
 			return err
 		}
 		c := &counter{Writer: w}
-		if err := writeObject(c, kind, data); err != nil {
+		if err := writeObject(c, Object{Kind: kind, Data: data}); err != nil {
 			return err
 		}
 		b.completed = true
@@ -241,22 +240,6 @@ func (b *builder) seal() error {
 	b.sum = h.Sum(nil)
 	_, err := b.file.WriteAt(b.sum, b.end)
 	return err
-}
-
-// writeObject writes an object as it stands in a pack.
-func writeObject(w io.Writer, kind plumbing.ObjectType, data []byte) error {
-	size := len(data)
-	head := []byte{byte(kind)<<4 | byte(size&15)}
-	for size >>= 4; size > 0; size >>= 7 {
-		head[len(head)-1] |= 0x80
-		head = append(head, byte(size&0x7f))
-	}
-	if _, err := w.Write(head); err != nil {
-		return err
-	}
-	z := zlib.NewWriter(w)
-	_, err := z.Write(data)
-	return errors.Join(err, z.Close())
 }
 
 // counter counts what is written, and sums it up as the index wants it.

@@ -26,7 +26,7 @@ import (
 var (
 	errEmpty    = errors.New("the repository is empty")
 	errNotGit   = errors.New("the answer is not one of git's smart protocol")
-	errRedirect = errors.New("the host redirects to where a fetch does not follow")
+	errRedirect = errors.New("the host redirects to where it is not followed")
 	errTooMuch  = errors.New("the host sends a pack")
 )
 
@@ -50,16 +50,36 @@ type Refused struct{ Words string }
 
 func (e *Refused) Error() string { return e.Words }
 
+// task is what a conversation is for, in the words of an error.
+type task string
+
+const (
+	listing  task = "listing references from"
+	fetching task = "fetching from"
+	pushing  task = "pushing to"
+)
+
+// verb is the task without the preposition.
+func (t task) verb() string { return string(t[:strings.LastIndexByte(string(t), ' ')]) }
+
+// right is what the login must be allowed to do.
+func (t task) right() string {
+	if t == pushing {
+		return "push to"
+	}
+	return "read"
+}
+
 // newLink opens nothing yet; it refuses a URL that leads nowhere.
-func newLink(remote Remote, counts *counts) (link, error) {
+func newLink(remote Remote, service string, counts *counts) (link, error) {
 	u, err := ParseURL(remote.URL)
 	if err != nil {
 		return nil, err
 	}
 	if u.Scheme == "ssh" {
-		return newSSH(remote, u, counts)
+		return newSSH(remote, service, u, counts)
 	}
-	return newHTTP(remote, u, counts)
+	return newHTTP(remote, service, u, counts)
 }
 
 // ParseURL reads the URL of a repository. The error is a fault.
@@ -87,18 +107,18 @@ func SCP(s string) (at, path string, ok bool) {
 }
 
 // explain turns an error into a fault: what failed, and what to do.
-func (r Remote) explain(ctx context.Context, err error, doing string) error {
+func (r Remote) explain(ctx context.Context, err error, doing task) error {
 	if f := fault.As(err); f != nil {
 		f.Reason = cmp.Or(f.Reason, meta.GitOperationFailedReason) // what the way out says has none
 		return err
 	}
-	where := fault.RedactURL(r.URL)
+	where := r.where()
 	if ended := ctx.Err(); errors.Is(ended, context.Canceled) {
-		return gitFault("%s from %s was given up", doing, where).Because(ended)
+		return gitFault("%s %s was given up", doing, where).Because(ended)
 	} else if ended != nil || errors.Is(err, context.DeadlineExceeded) {
-		return gitFault("%s from %s took too long", doing, where).WithHint("Check the network, or raise spec.timeout")
+		return gitFault("%s %s took too long", doing, where).WithHint("Check the network, or raise spec.timeout")
 	}
-	for _, kind := range []func(error, string, string) *fault.Fault{
+	for _, kind := range []func(error, string, task) *fault.Fault{
 		explainStatus, explainLogin, explainAnswer, explainNetwork,
 	} {
 		if f := kind(err, where, doing); f != nil {
@@ -106,10 +126,13 @@ func (r Remote) explain(ctx context.Context, err error, doing string) error {
 			return f
 		}
 	}
-	return gitFault("%s from %s failed", doing, where).Because(errors.New(Printable(r.withoutSecrets(err.Error()))))
+	return gitFault("%s %s failed", doing, where).Because(errors.New(Printable(r.withoutSecrets(err.Error()))))
 }
 
-func explainStatus(err error, where, doing string) *fault.Fault {
+// where is the URL without what is secret in it.
+func (r Remote) where() string { return fault.RedactURL(r.URL) }
+
+func explainStatus(err error, where string, doing task) *fault.Fault {
 	var status *statusError
 	if !errors.As(err, &status) {
 		return nil
@@ -117,7 +140,7 @@ func explainStatus(err error, where, doing string) *fault.Fault {
 	switch status.code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fault.New(meta.AuthenticationFailedReason, "%s refused the login (%d)", where, status.code).
-			WithHint("Check the Secret of spec.secretRef, and that its user may read the repository")
+			WithHint("Check the Secret of spec.secretRef, and that its user may %s the repository", doing.right())
 	case http.StatusProxyAuthRequired:
 		return fault.New(meta.AuthenticationFailedReason, "the proxy on the way to %s refused the login", where).
 			WithHint("Check the Secret of spec.proxySecretRef")
@@ -126,12 +149,12 @@ func explainStatus(err error, where, doing string) *fault.Fault {
 			WithHint("Check spec.url, and that the credentials of spec.secretRef may see it")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return gitFault("%s asks to come back later (%d)", where, status.code).
-			WithHint("The last artifact keeps being served, and the fetch is retried").After(status.after)
+			WithHint("It is tried again then, and what was fetched before keeps being served").After(status.after)
 	}
-	return gitFault("%s from %s failed", doing, where).Because(status).After(status.after)
+	return gitFault("%s %s failed", doing, where).Because(status).After(status.after)
 }
 
-func explainLogin(err error, where, _ string) *fault.Fault {
+func explainLogin(err error, where string, doing task) *fault.Fault {
 	var key *knownhosts.KeyError
 	var revoked *knownhosts.RevokedError
 	var refused *ssh.ExitError
@@ -147,7 +170,7 @@ func explainLogin(err error, where, _ string) *fault.Fault {
 			WithHint("Do not trust the host before you know why")
 	case strings.Contains(err.Error(), "ssh: unable to authenticate"): // the library has no type for it
 		return fault.New(meta.AuthenticationFailedReason, "%s refused the SSH key", where).
-			WithHint("Add the public key to the repository as a deploy key, or correct 'identity' in the Secret of spec.secretRef")
+			WithHint("Add the public key to the repository as a deploy key that may %s it, or correct 'identity' in the Secret of spec.secretRef", doing.right())
 	case strings.Contains(err.Error(), "no common algorithm for host key"):
 		return fault.New(meta.AuthenticationFailedReason, "%s has no host key of a kind that known_hosts lists", host(where)).
 			WithHint("Add the output of ssh-keyscan %s to known_hosts in the Secret of spec.secretRef", host(where))
@@ -157,7 +180,7 @@ func explainLogin(err error, where, _ string) *fault.Fault {
 	return nil
 }
 
-func explainAnswer(err error, where, doing string) *fault.Fault {
+func explainAnswer(err error, where string, doing task) *fault.Fault {
 	var line *pktline.ErrorLine
 	var data *packp.ErrUnexpectedData
 	var refused *refusal
@@ -165,22 +188,22 @@ func explainAnswer(err error, where, doing string) *fault.Fault {
 	case errors.Is(err, errEmpty):
 		return gitFault("repository %s is empty", where).WithHint("Push a first commit")
 	case errors.As(err, &line):
-		return gitFault("%s refuses %s", where, doing).Because(&Refused{Printable(line.Text)})
+		return gitFault("%s refuses %s", where, doing.verb()).Because(&Refused{Printable(line.Text)})
 	case errors.As(err, &refused):
 		return gitFault("%s refuses: %s", where, Printable(refused.said)).
-			WithHint("Check spec.url, and that the SSH key may read the repository")
+			WithHint("Check spec.url, and that the SSH key may %s the repository", doing.right())
 	case errors.As(err, &data), errors.Is(err, pktline.ErrInvalidPktLen), errors.Is(err, packp.ErrEmptyInput), errors.Is(err, errNotGit):
 		return gitFault("%s does not answer as a git server", where).Because(errNotGit).
 			WithHint("Check spec.url: it may lead to a web page or a login page")
 	case errors.Is(err, errRedirect), errors.Is(err, errTooMuch):
-		return gitFault("%s from %s failed", doing, where).Because(err).
+		return gitFault("%s %s failed", doing, where).Because(err).
 			WithHint("Check spec.url, and what the repository holds")
 	}
 	return nil
 }
 
 // explainNetwork is for SSH: what goes over HTTP, egress explains.
-func explainNetwork(err error, where, doing string) *fault.Fault {
+func explainNetwork(err error, where string, doing task) *fault.Fault {
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
@@ -193,9 +216,9 @@ func explainNetwork(err error, where, doing string) *fault.Fault {
 	case errors.As(err, &op) && op.Timeout():
 		return gitFault("%s does not answer", host(where)).WithHint("Check the network on the way, and the port in spec.url")
 	case errors.As(err, &op):
-		return gitFault("%s from %s broke off", doing, where).Because(fmt.Errorf("%s: %w", op.Op, op.Err)) // no port that changes every time
+		return gitFault("%s %s broke off", doing, where).Because(fmt.Errorf("%s: %w", op.Op, op.Err)) // no port that changes every time
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return gitFault("%s from %s broke off", doing, where).Because(io.ErrUnexpectedEOF)
+		return gitFault("%s %s broke off", doing, where).Because(io.ErrUnexpectedEOF)
 	}
 	return nil
 }

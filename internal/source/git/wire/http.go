@@ -20,25 +20,25 @@ import (
 const (
 	maxRedirects = 5
 	infoRefs     = "/info/refs"
-	service      = "git-upload-pack"
 )
 
 // overHTTP is a conversation over smart HTTP, gitprotocol-http(5).
 type overHTTP struct {
-	base   *url.URL // of the repository, without user info
-	login  http.Header
-	client *http.Client
-	done   func() // ends the use of client
-	counts *counts
-	body   io.Closer // of the answer that is read now
+	service string
+	base    *url.URL // of the repository, without user info
+	login   http.Header
+	client  *http.Client
+	done    func() // ends the use of client
+	counts  *counts
+	body    io.Closer // of the answer that is read now
 }
 
-func newHTTP(remote Remote, u *url.URL, counts *counts) (*overHTTP, error) {
+func newHTTP(remote Remote, service string, u *url.URL, counts *counts) (*overHTTP, error) {
 	client, done, err := newClient(remote)
 	if err != nil {
 		return nil, err
 	}
-	h := &overHTTP{counts: counts, login: login(remote, u), client: client, done: done}
+	h := &overHTTP{service: service, counts: counts, login: login(remote, u), client: client, done: done}
 	h.client.CheckRedirect = h.redirect
 	base := *u
 	base.User, base.Fragment, base.RawQuery = nil, "", ""
@@ -105,12 +105,12 @@ func sameHost(a, b *url.URL) bool {
 
 func (h *overHTTP) open(ctx context.Context) (io.Reader, error) {
 	u := h.base.JoinPath(infoRefs)
-	u.RawQuery = "service=" + service
+	u.RawQuery = "service=" + h.service
 	resp, err := h.do(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, err
 	}
-	if got := resp.Header.Get("Content-Type"); got != "application/x-"+service+"-advertisement" {
+	if got := resp.Header.Get("Content-Type"); got != "application/x-"+h.service+"-advertisement" {
 		return nil, fmt.Errorf("%w, but content of type %q", errNotGit, Printable(got))
 	}
 	final := *resp.Request.URL
@@ -124,7 +124,7 @@ func (h *overHTTP) open(ctx context.Context) (io.Reader, error) {
 }
 
 func (h *overHTTP) ask(ctx context.Context, request []byte) (io.Reader, error) {
-	resp, err := h.do(ctx, http.MethodPost, h.base.JoinPath(service), request)
+	resp, err := h.do(ctx, http.MethodPost, h.base.JoinPath(h.service), request)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (h *overHTTP) do(ctx context.Context, method string, u *url.URL, request []
 		req.Header[name] = values
 	}
 	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/x-"+service+"-request")
-		req.Header.Set("Accept", "application/x-"+service+"-result")
+		req.Header.Set("Content-Type", "application/x-"+h.service+"-request")
+		req.Header.Set("Accept", "application/x-"+h.service+"-result")
 	}
 	h.counts.requests.Add(1)
 	resp, err := h.client.Do(req)

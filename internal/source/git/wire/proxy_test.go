@@ -107,7 +107,7 @@ func FuzzParseURL(f *testing.F) {
 		if u.Hostname() == "" {
 			t.Errorf("%q has no host", raw)
 		}
-		link, err := newLink(Remote{URL: raw}, &counts{})
+		link, err := newLink(Remote{URL: raw}, uploadPack, &counts{})
 		if err == nil {
 			link.close()
 		}

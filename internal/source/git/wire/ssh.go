@@ -24,6 +24,7 @@ const dialTimeout = 30 * time.Second
 
 // overSSH is a conversation over SSH. Nothing of the machine's own SSH configuration counts.
 type overSSH struct {
+	service string
 	address string // host:port
 	proxy   string // URL; the environment's when empty
 	path    string
@@ -39,7 +40,7 @@ type overSSH struct {
 	release func() bool // of the context that bounds the conversation
 }
 
-func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
+func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH, error) {
 	c := remote.Credentials
 	if c.Identity == nil || len(c.KnownHosts) == 0 {
 		return nil, fault.New(meta.AuthenticationFailedReason, "SSH needs a private key and the keys of the host").
@@ -73,7 +74,7 @@ func newSSH(remote Remote, u *url.URL, counts *counts) (*overSSH, error) {
 	if strings.HasPrefix(path, "/~") {
 		path = path[1:]
 	}
-	return &overSSH{address: address, proxy: remote.ProxyURL, path: path, counts: counts, config: &ssh.ClientConfig{
+	return &overSSH{service: service, address: address, proxy: remote.ProxyURL, path: path, counts: counts, config: &ssh.ClientConfig{
 		User:              user,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
 		HostKeyCallback:   known.HostKeyCallback(),
@@ -153,7 +154,7 @@ func (s *overSSH) begin(ctx context.Context) error {
 		return err
 	}
 	s.out = bufio.NewReader(out)
-	if err := s.session.Start(service + " " + quoted(s.path)); err != nil {
+	if err := s.session.Start(s.service + " " + quoted(s.path)); err != nil {
 		return err
 	}
 	if _, err := s.out.Peek(1); err != nil { // the service ended at once: what it said tells why

@@ -1,5 +1,5 @@
-// Package wire speaks the client's side of git's fetch protocol over HTTP(S) and SSH: what references a remote has, and a
-// pack of what is asked for. It stores nothing, resolves nothing, and its errors are made for the person who reads them:
+// Package wire speaks the client's side of git's protocols over HTTP(S) and SSH: what references a remote has, a pack of what is
+// asked for, and a pack with what the references shall be. It stores nothing, resolves nothing, and its errors are made for the person who reads them:
 // no credential stands in one.
 package wire
 
@@ -48,7 +48,7 @@ type Stats struct {
 	BytesReceived int64
 }
 
-// Conn is one conversation with a remote: its references, then at most one fetch.
+// Conn is one conversation with a remote: its references, then at most one fetch or push.
 type Conn struct {
 	// Refs are the references that the remote has.
 	Refs *packp.AdvRefs
@@ -71,16 +71,31 @@ type link interface {
 // counts are Stats in the making.
 type counts struct{ requests, bytes atomic.Int64 }
 
-// Dial opens a conversation and reads the references. The context bounds this call only. The error is a fault.
+// The services of a git server.
+const (
+	uploadPack  = "git-upload-pack"
+	receivePack = "git-receive-pack"
+)
+
+// Dial opens a conversation to fetch, and reads the references. The context bounds this call only. The error is a fault.
 func Dial(ctx context.Context, remote Remote) (*Conn, error) {
+	c, err := dialService(ctx, remote, uploadPack, listing)
+	if err == nil && c.Refs.IsEmpty() {
+		c.Close()
+		return nil, remote.explain(ctx, errEmpty, listing)
+	}
+	return c, err
+}
+
+func dialService(ctx context.Context, remote Remote, service string, doing task) (*Conn, error) {
 	c := &Conn{remote: remote, counts: &counts{}, Refs: packp.NewAdvRefs()}
 	var err error
-	if c.link, err = newLink(remote, c.counts); err != nil {
+	if c.link, err = newLink(remote, service, c.counts); err != nil {
 		return nil, err
 	}
 	if err := c.advertised(ctx); err != nil {
 		c.link.close()
-		return nil, remote.explain(ctx, err, "listing references")
+		return nil, remote.explain(ctx, err, doing)
 	}
 	return c, nil
 }
@@ -91,8 +106,8 @@ func (c *Conn) advertised(ctx context.Context) error {
 		return err
 	}
 	err = c.Refs.Decode(&bounded{r, maxAdvertisement, errors.New("the list of references is too long")})
-	if errors.Is(err, packp.ErrEmptyAdvRefs) || err == nil && c.Refs.IsEmpty() {
-		return errEmpty
+	if errors.Is(err, packp.ErrEmptyAdvRefs) {
+		return nil
 	}
 	return err
 }
@@ -108,7 +123,7 @@ func (c *Conn) Supports(what capability.Capability) bool { return c.Refs.Capabil
 
 // Request says what to fetch.
 type Request struct {
-	Want plumbing.Hash
+	Want []plumbing.Hash
 	// Single asks for the one commit without its history, of a remote that supports capability.Shallow.
 	Single bool
 	// Have are commits that are held, each with all of its tree; the pack builds on them.
@@ -130,7 +145,7 @@ type Answer struct {
 func (c *Conn) Fetch(ctx context.Context, request Request, maxPack int64) (*Answer, error) {
 	answer, err := c.fetch(ctx, request, maxPack)
 	if err != nil {
-		return nil, c.remote.explain(ctx, err, "fetching")
+		return nil, c.remote.explain(ctx, err, fetching)
 	}
 	return answer, nil
 }
@@ -160,7 +175,7 @@ func (c *Conn) fetch(ctx context.Context, request Request, maxPack int64) (*Answ
 }
 
 // Explain turns an error of reading the pack into a fault.
-func (a *Answer) Explain(err error) error { return a.conn.remote.explain(a.ctx, err, "fetching") }
+func (a *Answer) Explain(err error) error { return a.conn.remote.explain(a.ctx, err, fetching) }
 
 // encode writes a request as gitprotocol-pack(5) has it. All is said at once, so that one exchange does.
 func (c *Conn) encode(request Request) ([]byte, *capability.List, error) {
@@ -185,7 +200,7 @@ func (c *Conn) encode(request Request) ([]byte, *capability.List, error) {
 			return nil, nil, err
 		}
 	}
-	upload.Wants = []plumbing.Hash{request.Want}
+	upload.Wants = request.Want
 	if request.Single || len(request.Shallow) > 0 {
 		if err := caps.Set(capability.Shallow); err != nil {
 			return nil, nil, err

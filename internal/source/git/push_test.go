@@ -1,0 +1,472 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+var author = Signature{Name: "Sluice", Email: "sluice@example.com", When: time.Unix(1_700_000_000, 0).UTC()}
+
+const mainRef = "refs/heads/main"
+
+// change commits an edit of one file upon a revision.
+func change(t *testing.T, v *View, rev Revision, path, content string) plumbing.Hash {
+	t.Helper()
+	hash, err := v.Commit(t.Context(), NewCommit{
+		Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{path, []byte(content)}}, Author: author, Message: "Change " + path,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+func to(ref string, rev Revision, commit plumbing.Hash) RefUpdate {
+	return RefUpdate{Name: ref, Old: plumbing.NewHash(rev.Commit), New: commit}
+}
+
+func TestACommitIsPushedWithItsNote(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "a: 1\n", "deep/er/b.yaml": "b: 1\n", "run.sh": testenv.Executable("true")})
+	mirrors := NewMirrors(t.TempDir())
+	v, remote, ref := mirrors.View("owner"), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	rev := updated(t, v, remote, ref)
+	commit, err := v.Commit(t.Context(), NewCommit{
+		Parent: plumbing.NewHash(rev.Commit),
+		Edits: []Edit{
+			{"deep/er/b.yaml", []byte("b: 2\n")}, {"new/dir/c.yaml", []byte("c: 1\n")}, {"a.yaml", nil}, {"run.sh", []byte("false")},
+		},
+		Author: author, Committer: Signature{Name: "Bot", Email: "bot@example.com", When: author.When}, Message: "Update\r\n\r\nall of it\n\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	note, err := v.AddNote(t.Context(), commit, "why: so", author)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Run("app", "rev-parse", "main"); got != commit.String() {
+		t.Errorf("main is at %s, not %s", got, commit)
+	}
+	if got := g.Run("app", "ls-tree", "-r", "--format=%(objectmode) %(path)", "main"); got != "100644 deep/er/b.yaml\n100644 new/dir/c.yaml\n100755 run.sh" {
+		t.Errorf("the tree holds\n%s", got)
+	}
+	if got := g.Run("app", "log", "-1", "--format=%an <%ae> %at, %cn <%ce>: %B", "main"); got != "Sluice <sluice@example.com> 1700000000, Bot <bot@example.com>: Update\n\nall of it" {
+		t.Errorf("the log is %q", got)
+	}
+	if got := g.Run("app", "notes", "--ref", NotesRef, "show", commit.String()); got != "why: so" {
+		t.Errorf("the note is %q", got)
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
+
+	before := g.Stats()
+	if next := updated(t, v, remote, ref); next.Commit != commit.String() {
+		t.Errorf("the update leads to %s", next)
+	}
+	if text, err := v.Note(t.Context(), commit); err != nil || text != "why: so\n" {
+		t.Errorf("the note is %q, %v", text, err)
+	}
+	if after := g.Stats(); after["fetches"] != before["fetches"] {
+		t.Error("what was pushed was fetched")
+	}
+}
+
+func TestTheNoteComesWithTheCommit(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "a: 1\n"})
+	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	writer, reader := open(t), open(t)
+	updated(t, reader, remote, ref)
+	commits := map[plumbing.Hash]string{}
+	for i := range 3 {
+		rev := updated(t, writer, remote, ref)
+		commit := change(t, writer, rev, "a.yaml", fmt.Sprintf("a: %d\n", i+2))
+		text := fmt.Sprintf("note %d\n", i)
+		note, err := writer.AddNote(t.Context(), commit, text, author)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil); err != nil {
+			t.Fatal(err)
+		}
+		commits[commit] = text
+	}
+	updated(t, reader, remote, ref)
+	before := g.Stats()
+	for commit, text := range commits {
+		if got, err := reader.Note(t.Context(), commit); err != nil || got != text {
+			t.Errorf("the note of %s is %q, %v; want %q", commit, got, err, text)
+		}
+	}
+	if got, err := reader.Note(t.Context(), plumbing.NewHash(strings.Repeat("1", 40))); err != nil || got != "" {
+		t.Errorf("a commit without a note has %q, %v", got, err)
+	}
+	if after := g.Stats(); after["advertisements"] != before["advertisements"] || after["fetches"] != before["fetches"] {
+		t.Error("reading notes that came with the commits costs requests")
+	}
+}
+
+func TestAPushThatRacesIsTriedAgain(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "0"})
+	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
+	const pushers, each = 3, 4
+	var wg sync.WaitGroup
+	for p := range pushers {
+		v := NewMirrors(t.TempDir()).View("owner")
+		wg.Go(func() {
+			for i := range each {
+				if err := pushUntilTaken(t.Context(), v, remote, ref, fmt.Sprintf("p%d/f%d.yaml", p, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := strings.Count(g.Run("app", "ls-tree", "-r", "--name-only", "main"), ".yaml"); got != pushers*each+1 {
+		t.Errorf("there are %d files: a change is lost", got)
+	}
+	if got := g.Run("app", "rev-list", "--count", "main"); got != fmt.Sprint(pushers*each+1) {
+		t.Errorf("there are %s commits", got)
+	}
+	if got := strings.Count(g.Run("app", "notes", "--ref", NotesRef, "list"), "\n") + 1; got < pushers*each {
+		t.Errorf("there are %d notes", got)
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
+}
+
+func pushUntilTaken(ctx context.Context, v *View, remote Remote, ref Reference, path string) error {
+	for {
+		rev, err := v.Update(ctx, remote, ref, true)
+		if err != nil {
+			return err
+		}
+		commit, err := v.Commit(ctx, NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{path, []byte(path)}}, Author: author, Message: path})
+		if err != nil {
+			return err
+		}
+		note, err := v.AddNote(ctx, commit, path, author)
+		if err != nil {
+			return err
+		}
+		if err := v.Push(ctx, []RefUpdate{to(mainRef, rev, commit), note}, nil); !errors.Is(err, ErrRaced) {
+			return err
+		}
+	}
+}
+
+func TestWhatAPushOverwrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		update func(rev Revision, other, commit plumbing.Hash) RefUpdate // other is what the branch leads to
+		want   string                                                    // in the error
+		raced  bool
+	}{
+		"nothing that somebody else pushed": {func(rev Revision, _, commit plumbing.Hash) RefUpdate { return to(mainRef, rev, commit) }, "somebody else pushed", true},
+		"nothing of another history": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
+			return RefUpdate{Name: mainRef, Old: other, New: commit}
+		}, "does not build upon", false},
+		"no branch that was to be made": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+			return RefUpdate{Name: mainRef, New: commit}
+		}, "somebody else pushed", true},
+		"all by force": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+			return RefUpdate{Name: mainRef, New: commit, Force: true}
+		}, "", false},
+		"what it expects by force": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
+			return RefUpdate{Name: mainRef, Old: other, New: commit, Force: true}
+		}, "", false},
+		"nothing else by force": {func(rev Revision, _, commit plumbing.Hash) RefUpdate {
+			u := to(mainRef, rev, commit)
+			u.Force = true
+			return u
+		}, "somebody else pushed", true},
+		"nothing where there is no branch": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+			return RefUpdate{Name: "refs/heads/update/app", New: commit}
+		}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.NewGit(t)
+			g.Commit("app", map[string]string{"a.yaml": "1"})
+			v := open(t)
+			rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+			commit := change(t, v, rev, "a.yaml", "2")
+			other := plumbing.NewHash(g.Commit("app", map[string]string{"a.yaml": "3"}))
+			update := c.update(rev, other, commit)
+			err := v.Push(t.Context(), []RefUpdate{update}, nil)
+			if c.want == "" {
+				if err != nil || g.Run("app", "rev-parse", update.Name) != commit.String() {
+					t.Errorf("was not pushed: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrRaced) != c.raced || fault.As(err) == nil {
+				t.Errorf("got %v", err)
+			}
+			if got := g.Run("app", "rev-parse", "main"); got != other.String() {
+				t.Errorf("main is at %s", got)
+			}
+		})
+	}
+}
+
+func TestAServerThatDeclinesIsQuoted(t *testing.T) {
+	g := testenv.NewGit(t)
+	for name, hook := range map[string]string{"pre-receive": "cat >/dev/null; echo 'frozen until Monday; token hunter2' >&2; exit 1", "update": "case $1 in refs/notes/*) exit 0;; esac; echo 'main is protected'; exit 1"} {
+		t.Run(name, func(t *testing.T) {
+			first := g.Commit(name, map[string]string{"a.yaml": "1"})
+			install(t, g, name, name, hook)
+			v := open(t)
+			rev := updated(t, v, Remote{URL: g.URL + "/" + name, Credentials: Credentials{Username: "me", Password: "hunter2"}}, Reference{Branch: "main"})
+			commit := change(t, v, rev, "a.yaml", "2")
+			note, err := v.AddNote(t.Context(), commit, "note", author)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil)
+			f := fault.As(err)
+			if f == nil || !f.Terminal || errors.Is(err, ErrRaced) || strings.Contains(err.Error(), "hunter2") {
+				t.Fatalf("got %v", err)
+			}
+			want := map[string]string{"pre-receive": "frozen until Monday; token ***", "update": "main is protected"}[name]
+			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), mainRef) {
+				t.Errorf("the error does not quote the hook: %v", err)
+			}
+			if got := g.Run(name, "for-each-ref", "--format=%(objectname) %(refname)"); got != first+" "+mainRef {
+				t.Errorf("the remote has\n%s", got)
+			}
+		})
+	}
+}
+
+// install puts a hook into a repository.
+func install(t *testing.T, g *testenv.Git, repo, name, script string) {
+	t.Helper()
+	file := filepath.Join(g.Root, repo+".git", "hooks", name)
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // git runs it
+		t.Fatal(err)
+	}
+}
+
+func TestHooksSeePushOptions(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	remote := Remote{URL: g.URL + "/app"}
+	v := open(t)
+	rev := updated(t, v, remote, Reference{Branch: "main"})
+	commit := change(t, v, rev, "a.yaml", "2")
+	options := map[string]string{"ci.skip": "", "merge_request.title": "Update = all"}
+	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, options)
+	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(f.Error(), "takes no push options") {
+		t.Errorf("a server without push options: %v", err)
+	}
+	g.Run("app", "config", "receive.advertisePushOptions", "true")
+	seen := filepath.Join(t.TempDir(), "seen")
+	install(t, g, "app", "pre-receive", fmt.Sprintf("cat >/dev/null; echo \"$GIT_PUSH_OPTION_COUNT|$GIT_PUSH_OPTION_0|$GIT_PUSH_OPTION_1\" >%s", seen))
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, options); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(seen); err != nil || string(got) != "2|ci.skip|merge_request.title=Update = all\n" {
+		t.Errorf("the hook saw %q, %v", got, err)
+	}
+	for name, value := range map[string]string{"": "x", "a\nb": "", "a": strings.Repeat("x", maxOption)} {
+		if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, map[string]string{name: value}); err == nil {
+			t.Errorf("the option %q was sent", name)
+		}
+	}
+}
+
+func TestPushOverSSH(t *testing.T) {
+	dir := t.TempDir()
+	identity, public := sshKey(t)
+	write(t, filepath.Join(dir, "authorized"), public)
+	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	key, err := os.ReadFile(filepath.Join(dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, port, _ := strings.Cut(strings.TrimPrefix(g.SSHURL, "ssh://git@"), ":")
+	known := fmt.Appendf(nil, "[%s]:%s %s", name, port, ssh.MarshalAuthorizedKey(host.PublicKey()))
+	credentials, err := auth.Git(g.SSHURL, map[string][]byte{"identity": identity, "known_hosts": known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, remote := open(t), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials}
+	rev := updated(t, v, remote, Reference{Branch: "main"})
+	commit := change(t, v, rev, "a.yaml", strings.Repeat("many lines\n", 100_000))
+	note, err := v.AddNote(t.Context(), commit, "by SSH", author)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Run("app", "rev-parse", "main"); got != commit.String() {
+		t.Errorf("main is at %s, not %s", got, commit)
+	}
+	install(t, g, "app", "pre-receive", "cat >/dev/null; echo frozen >&2; exit 1")
+	rev = updated(t, v, remote, Reference{Branch: "main"})
+	err = v.Push(t.Context(), []RefUpdate{to(mainRef, rev, change(t, v, rev, "a.yaml", "2"))}, nil)
+	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(err.Error(), "frozen") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The mirror is fetched anew by another view of it between each of the steps: nothing of the commit is lost.
+func TestAMirrorThatIsReplacedInTheMidst(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1", "b.yaml": "1"})
+	mirrors := NewMirrors(t.TempDir())
+	v, other, remote := mirrors.View("owner"), mirrors.View("other"), Remote{URL: g.URL + "/app"}
+	rev := updated(t, v, remote, Reference{Branch: "main"})
+	replace := func() {
+		before := v.mirror.current.Load()
+		before.damaged.Store(true) // as one that reads a damaged file would say
+		if _, err := other.Update(t.Context(), remote, Reference{Branch: "main"}, true); err != nil {
+			t.Fatal(err)
+		}
+		if v.mirror.current.Load() == before {
+			t.Fatal("the mirror was not replaced")
+		}
+	}
+	commit := change(t, v, rev, "a.yaml", "2")
+	replace()
+	note, err := v.AddNote(t.Context(), commit, "note", author)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace()
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil); err != nil {
+		t.Fatal(err)
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
+	if next := updated(t, v, remote, Reference{Branch: "main"}); next.Commit != commit.String() {
+		t.Errorf("main is at %s", next)
+	}
+	if got, err := v.Note(t.Context(), commit); err != nil || got != "note\n" {
+		t.Errorf("the note is %q, %v", got, err)
+	}
+}
+
+// What became of a push whose answer is lost is seen at the remote.
+func TestAPushThatBreaksOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrives, raced bool
+	}{"after it was taken": {arrives: true}, "before it was taken": {}, "when another one was taken": {raced: true}} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.NewGit(t)
+			first := g.Commit("app", map[string]string{"a.yaml": "1"})
+			upstream, err := url.Parse(g.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := httputil.NewSingleHostReverseProxy(upstream)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "git-receive-pack") {
+					proxy.ServeHTTP(w, r)
+					return
+				}
+				if c.arrives {
+					proxy.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				if c.raced {
+					g.Commit("app", map[string]string{"b.yaml": "1"})
+				}
+				panic(http.ErrAbortHandler)
+			}))
+			t.Cleanup(server.Close)
+			v := open(t)
+			rev := updated(t, v, Remote{URL: server.URL + "/app"}, Reference{Branch: "main"})
+			commit := change(t, v, rev, "a.yaml", "2")
+			err = v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
+			f := fault.As(err)
+			switch {
+			case c.arrives && err != nil, c.raced && !errors.Is(err, ErrRaced):
+				t.Errorf("got %v", err)
+			case !c.arrives && (f == nil || f.Terminal):
+				t.Errorf("got %v, want a fault that is tried again", err)
+			case !c.arrives && !c.raced && g.Run("app", "rev-parse", "main") != first:
+				t.Error("the branch moved")
+			}
+		})
+	}
+}
+
+func TestARemoteThatIsDown(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	commit := change(t, v, rev, "a.yaml", "2")
+	g.Stop()
+	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
+	if f := fault.As(err); f == nil || f.Terminal || errors.Is(err, ErrRaced) || !strings.Contains(err.Error(), "refuses the connection") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOnlyNewObjectsAreSent(t *testing.T) {
+	g := testenv.NewGit(t)
+	files := map[string]string{"x": randomText(t, 5000), "y": randomText(t, 5000)}
+	for i := range 200 {
+		files[fmt.Sprintf("dir-%d/file-%d.yaml", i%10, i)] = randomText(t, 2000)
+	}
+	g.Commit("app", files)
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	first, err := v.Commit(t.Context(), NewCommit{
+		Parent: plumbing.NewHash(rev.Commit), Author: author, Message: "swap",
+		Edits: []Edit{{"x", []byte(files["y"])}, {"y", []byte(files["x"])}, {"dir-3/file-3.yaml", []byte(files["dir-3/file-3.yaml"] + "\n# more")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Back to what it was: the remote has it, but not where it is looked for.
+	second, err := v.Commit(t.Context(), NewCommit{
+		Parent: first, Author: author, Message: "swap back", Edits: []Edit{{"x", []byte(files["x"])}, {"y", []byte(files["y"])}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := g.Stats()
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, second)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if sent, size := g.Stats()["bytesReceived"]-before["bytesReceived"], int64(len(files["x"])); sent > 5*size {
+		t.Errorf("%d bytes were sent for a changed line and two moved files of %d bytes", sent, size)
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
+	for _, name := range []string{"x", "y", "dir-3/file-3.yaml"} {
+		want := files[name]
+		if name != "x" && name != "y" {
+			want += "\n# more"
+		}
+		if got := g.Run("app", "cat-file", "-p", "main:"+name); got != want {
+			t.Errorf("%s is not what was committed", name)
+		}
+	}
+}

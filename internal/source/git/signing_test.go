@@ -1,0 +1,203 @@
+package git
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestCommitsAreSigned(t *testing.T) {
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind string
+		key  signingKey
+	}{
+		"Ed25519":                         {SigningSSH, sshSigningKey(t, ed25519Key(t), "")},
+		"ECDSA":                           {SigningSSH, sshSigningKey(t, ec, "")},
+		"RSA with a passphrase":           {SigningSSH, sshSigningKey(t, r, "open sesame")},
+		"OpenPGP":                         {"", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "")},
+		"OpenPGP, RSA, with a passphrase": {"gpg", pgpSigningKey(t, packet.PubKeyAlgoRSA, "open sesame")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.NewGit(t)
+			g.Commit("app", map[string]string{"a.yaml": "1"})
+			v := open(t)
+			rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+			sign, err := ReadSigningKey(c.kind, c.key.secret, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			commit, err := v.Commit(t.Context(), NewCommit{
+				Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", []byte("2")}}, Author: author, Message: "Sign\n\nit", Sign: sign,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			trusted, err := ReadTrusted(map[string][]byte{"key": c.key.public})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := v.VerifyCommit(Revision{Commit: commit.String()}, trusted, time.Now()); err != nil {
+				t.Error(err)
+			}
+			if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil); err != nil {
+				t.Fatal(err)
+			}
+			g.Run("app", "fsck", "--strict")
+			gitVerifies(t, g, "app", commit.String(), c.key.public)
+		})
+	}
+}
+
+func TestKeysThatCannotSign(t *testing.T) {
+	locked := pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "open sesame")
+	sshLocked := sshSigningKey(t, ed25519Key(t), "open sesame")
+	for name, c := range map[string]struct {
+		kind string
+		data map[string][]byte
+		says string
+	}{
+		"none":                   {"", nil, "git.asc cannot be used"},
+		"words":                  {"", map[string][]byte{"git.asc": []byte("hunter2")}, "no armored"},
+		"a public key":           {"", map[string][]byte{"git.asc": locked.public}, "public one"},
+		"no passphrase":          {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase"},
+		"a wrong passphrase":     {"", map[string][]byte{"git.asc": locked.secret["git.asc"], "passphrase": []byte("hunter2")}, "does not unlock"},
+		"no SSH key":             {SigningSSH, nil, "identity cannot be read"},
+		"no SSH passphrase":      {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"]}, "identity cannot be read"},
+		"a wrong SSH passphrase": {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")}, "identity cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadSigningKey(c.kind, c.data, time.Now)
+			if fault.As(err) == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+	expired, err := ReadSigningKey("", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "").secret, func() time.Time { return time.Now().AddDate(2, 0, 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := expired([]byte("tree")); err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("an expired key signs: %v", err)
+	}
+}
+
+// gitVerifies has git itself check a signature.
+func gitVerifies(t *testing.T, g *testenv.Git, repo, commit string, public []byte) {
+	t.Helper()
+	home, err := os.MkdirTemp("", "gpg") // a short path: GnuPG has its socket in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // it may not have been started
+		if err := os.RemoveAll(home); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("GNUPGHOME", home)
+	signers := filepath.Join(home, "signers")
+	if bytes.HasPrefix(public, []byte("-----")) {
+		cmd := exec.Command("gpg", "--batch", "--quiet", "--import")
+		cmd.Stdin = bytes.NewReader(public)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("gpg: %v\n%s", err, out)
+		}
+	}
+	write(t, signers, append([]byte("sluice@example.com "), public...))
+	g.Run(repo, "-c", "gpg.ssh.allowedSignersFile="+signers, "verify-commit", commit)
+}
+
+func ed25519Key(t *testing.T) ed25519.PrivateKey {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// signingKey is one as a Secret has it, and its public half.
+type signingKey struct {
+	secret map[string][]byte
+	public []byte
+}
+
+func sshSigningKey(t *testing.T, key crypto.Signer, password string) signingKey {
+	t.Helper()
+	public, err := ssh.NewPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if password != "" {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte(password))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := map[string][]byte{"identity": pem.EncodeToMemory(block), "password": []byte(password)}
+	return signingKey{secret, ssh.MarshalAuthorizedKey(public)}
+}
+
+// pgpSigningKey makes a key that expires in a year.
+func pgpSigningKey(t *testing.T, algorithm packet.PublicKeyAlgorithm, passphrase string) signingKey {
+	t.Helper()
+	config := &packet.Config{Algorithm: algorithm, KeyLifetimeSecs: 365 * 24 * 3600}
+	key, err := openpgp.NewEntity("Sluice", "", "sluice@example.com", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	armored := func(kind string, serialize func(w *bytes.Buffer) error) []byte {
+		var raw, b bytes.Buffer
+		if err := serialize(&raw); err != nil {
+			t.Fatal(err)
+		}
+		w, err := armor.Encode(&b, kind, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(raw.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return append(b.Bytes(), '\n')
+	}
+	public := armored(openpgp.PublicKeyType, func(w *bytes.Buffer) error { return key.Serialize(w) })
+	if passphrase != "" {
+		if err := key.EncryptPrivateKeys([]byte(passphrase), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	private := armored(openpgp.PrivateKeyType, func(w *bytes.Buffer) error { return key.SerializePrivateWithoutSigning(w, nil) })
+	return signingKey{map[string][]byte{"git.asc": private, "passphrase": []byte(passphrase + "\n")}, public}
+}

@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+)
+
+func TestWhatServersSayOfAPush(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines string
+		want  Report
+		err   string
+	}{
+		"taken":                        {"unpack ok\n|ok refs/heads/main\n|", Report{Refused: map[string]string{}}, ""},
+		"without line ends":            {"unpack ok|ok refs/heads/main|", Report{Refused: map[string]string{}}, ""},
+		"refused":                      {"unpack ok\n|ng refs/heads/main hook declined: by us\n|", Report{Refused: map[string]string{"refs/heads/main": "hook declined: by us"}}, ""},
+		"refused without a reason":     {"unpack ok\n|ng refs/heads/main\n|", Report{Refused: map[string]string{"refs/heads/main": "it gives no reason"}}, ""},
+		"not unpacked":                 {"unpack index-pack abnormal exit\n|ng refs/heads/main unpacker error\n|", Report{Unpack: "index-pack abnormal exit", Refused: map[string]string{"refs/heads/main": "unpacker error"}}, ""},
+		"nothing":                      {"", Report{}, "unexpected EOF"},
+		"no result":                    {"unpack ok\n|", Report{}, "not whole"},
+		"an error":                     {"ERR the repository is read-only", Report{}, "the repository is read-only"},
+		"something else":               {"hello", Report{}, "where the result of a push belongs"},
+		"something else, after a word": {"unpack ok\n|maybe refs/heads/main\n|", Report{}, "where the result of a push belongs"},
+	} {
+		for _, banded := range []bool{false, true} {
+			plain := packets(t, c.lines)
+			var got *Report
+			var err error
+			if banded {
+				var b bytes.Buffer
+				m := sideband.NewMuxer(sideband.Sideband64k, &b)
+				writeAll(t, m, sideband.ProgressMessage, "remote: checking\n")
+				writeAll(t, m, sideband.PackData, plain)
+				writeAll(t, m, sideband.ProgressMessage, "remote: done\n")
+				b.WriteString("0000")
+				got, err = readBands(&b, sideband.Sideband64k, &words{}, 1)
+				if err == nil && got.Said != "remote: checking\nremote: done\n" {
+					t.Errorf("%s: the words are %q", name, got.Said)
+				}
+			} else {
+				got, err = readReport(strings.NewReader(plain), 1)
+			}
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%s: got %v, want %q", name, err, c.err)
+				}
+				continue
+			}
+			if err != nil || got.Unpack != c.want.Unpack || len(got.Refused) != len(c.want.Refused) || got.Refused["refs/heads/main"] != c.want.Refused["refs/heads/main"] {
+				t.Errorf("%s: got %+v, %v", name, got, err)
+			}
+		}
+	}
+}
+
+func TestAnErrorBandIsQuoted(t *testing.T) {
+	var b bytes.Buffer
+	m := sideband.NewMuxer(sideband.Sideband64k, &b)
+	writeAll(t, m, sideband.ErrorMessage, "disk full")
+	_, err := readBands(&b, sideband.Sideband64k, &words{}, 1)
+	if line := (*pktline.ErrorLine)(nil); !errors.As(err, &line) || line.Text != "disk full" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a server is not capable of, it is not asked for.
+func TestAPushAsksForWhatTheServerCan(t *testing.T) {
+	one := Push{Commands: []Command{{"refs/heads/main", plumbing.ZeroHash, plumbing.NewHash(strings.Repeat("1", 40))}}, Pack: []byte("PACK")}
+	two := Push{Commands: append(one.Commands, Command{Name: "refs/notes/sluice"}), Options: map[string]string{"b": "", "a": "1"}}
+	for name, c := range map[string]struct {
+		can  string
+		push Push
+		want string
+	}{
+		"nothing":               {"", one, "\x00 "},
+		"all, of which it uses": {"report-status atomic push-options side-band-64k delete-refs", one, "\x00 report-status side-band-64k"},
+		"all":                   {"report-status atomic push-options side-band-64k quiet ofs-delta agent=git/2", two, "\x00 report-status quiet ofs-delta atomic push-options side-band-64k agent=git/sluice"},
+	} {
+		conn := &Conn{Refs: packp.NewAdvRefs()}
+		if err := conn.Refs.Capabilities.Decode([]byte(c.can)); err != nil {
+			t.Fatal(err)
+		}
+		b, caps, err := conn.encodePush(c.push)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, got, _ := strings.Cut(string(b), "main"); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: asks for %q", name, b)
+		}
+		if caps.Supports(capability.PushOptions) && !bytes.Contains(b, []byte("0007a=10005b0000")) {
+			t.Errorf("%s: the options are not in %q", name, b)
+		}
+	}
+}
+
+func packets(t *testing.T, lines string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if lines == "" {
+		return ""
+	}
+	e := pktline.NewEncoder(&b)
+	for line := range strings.SplitSeq(lines, "|") {
+		if err := e.EncodeString(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func writeAll(t *testing.T, m *sideband.Muxer, channel sideband.Channel, text string) {
+	t.Helper()
+	if _, err := m.WriteChannel(channel, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzReadReport(f *testing.F) {
+	f.Add([]byte("000eunpack ok\n0019ok refs/heads/main\n0000"), 1)
+	f.Add([]byte("000eunpack ok\n0025ng refs/heads/main hook declined\n0000"), 1)
+	f.Add([]byte("0012\x01000eunpack ok\n0008\x02hi\n0000"), 0)
+	f.Fuzz(func(t *testing.T, data []byte, commands int) {
+		plain, err := readReport(bytes.NewReader(data), commands)
+		if err == nil && len(plain.Refused)*4 > len(data) {
+			t.Errorf("%q tells of %d references", data, len(plain.Refused))
+		}
+		said := &words{}
+		if _, err := readBands(bytes.NewReader(data), sideband.Sideband64k, said, commands); err == nil && len(said.String()) > maxWords {
+			t.Errorf("%q says %d bytes", data, len(said.String()))
+		}
+	})
+}
+
+// said is a link to a service that says what it is told to.
+type saying struct{ io.Reader }
+
+func FuzzAdvertisement(f *testing.F) {
+	hash := strings.Repeat("a", 40)
+	f.Add([]byte("001f# service=git-receive-pack\n0000005b" + hash + " refs/heads/main\x00report-status atomic\n003f" + hash + " refs/notes/sluice\n0000"))
+	f.Add([]byte("0054" + plumbing.ZeroHash.String() + " capabilities^{}\x00report-status\n0000"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		refs := packp.NewAdvRefs()
+		if err := refs.Decode(&bounded{saying{bytes.NewReader(data)}, maxAdvertisement, io.ErrShortBuffer}); err == nil && len(refs.References)*42 > len(data) {
+			t.Errorf("%q lists %d references", data, len(refs.References))
+		}
+	})
+}
