@@ -28,10 +28,12 @@ const (
 	KustomizeController    = "kustomize-controller"
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
+
+	ImageAutomationController = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageAutomationController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
