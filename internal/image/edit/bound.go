@@ -58,15 +58,15 @@ func (b *Binding) concerns(file string, content []byte) bool {
 	if b.Values != nil {
 		return path.Clean(b.Values.File) == file
 	}
-	if isKustomization(file) && bytes.Contains(content, []byte("images")) {
+	if IsKustomization(file) && bytes.Contains(content, []byte("images")) {
 		_, name := splitRegistry(b.Image.Name)
 		return bytes.Contains(content, []byte(path.Base(name)))
 	}
 	return bytes.Contains(content, []byte(b.Workload.Name)) && bytes.Contains(content, []byte(b.Workload.Kind))
 }
 
-// isKustomization tells whether kustomize would read the file by itself.
-func isKustomization(file string) bool {
+// IsKustomization tells whether kustomize would read the file by itself.
+func IsKustomization(file string) bool {
 	switch path.Base(file) {
 	case "kustomization.yaml", "kustomization.yml", "Kustomization":
 		return true
@@ -85,7 +85,7 @@ func (e *editing) follow(b *Binding) (found bool) {
 		switch {
 		case b.Values != nil:
 			found = e.followValues(b, root) || found
-		case isKustomization(e.file):
+		case IsKustomization(e.file):
 			e.followOverride(b, root)
 		default:
 			for _, object := range objects(root) {
