@@ -15,12 +15,18 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	imagev1beta1 "github.com/sluice-gitops/sluice/api/image/v1beta1"
+	imagev1beta2 "github.com/sluice-gitops/sluice/api/image/v1beta2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	kustomizev1beta1 "github.com/sluice-gitops/sluice/api/kustomize/v1beta1"
 	kustomizev1beta2 "github.com/sluice-gitops/sluice/api/kustomize/v1beta2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	notificationv1beta1 "github.com/sluice-gitops/sluice/api/notification/v1beta1"
+	notificationv1beta2 "github.com/sluice-gitops/sluice/api/notification/v1beta2"
+	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	sourcev1beta1 "github.com/sluice-gitops/sluice/api/source/v1beta1"
 	sourcev1beta2 "github.com/sluice-gitops/sluice/api/source/v1beta2"
@@ -59,7 +65,8 @@ func TestTypesHoldExamples(t *testing.T) {
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		gatingv1alpha1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
-		notificationv1.AddToScheme, notificationv1beta1.AddToScheme,
+		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme, notificationv1beta3.AddToScheme,
+		imagev1.AddToScheme, imagev1beta2.AddToScheme, imagev1beta1.AddToScheme, imagev1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}
@@ -144,6 +151,31 @@ func TestSchedule(t *testing.T) {
 		"a receiver that sets no interval is looked after every ten minutes": {
 			&notificationv1.Receiver{}, meta.Schedule{Interval: 10 * time.Minute},
 		},
+		"an alert is looked after when something changes": {
+			&notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}}, meta.Schedule{Suspended: true},
+		},
+		"a provider that sets no interval is looked after every ten minutes": {
+			&notificationv1beta3.Provider{}, meta.Schedule{Interval: 10 * time.Minute},
+		},
+		"a provider's own interval counts": {
+			&notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{Interval: &two, Suspend: true}},
+			meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
+		},
+		"a repository of images that sets no timeout has 60 seconds": {
+			&imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Suspend: true}},
+			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
+		},
+		"a repository of images has its own timeout": {
+			&imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Timeout: &two}},
+			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute},
+		},
+		"a policy without an interval waits for a scan": {&imagev1.ImagePolicy{}, meta.Schedule{}},
+		"a policy reads its digest again":               {&imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}}, meta.Schedule{Interval: 2 * time.Minute}},
+		"an automation runs at its interval": {
+			&imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5), Suspend: true}},
+			meta.Schedule{Interval: 5 * time.Minute, Suspended: true},
+		},
+		"a job runs once": {&imagev1alpha1.ImageUpdateJob{}, meta.Schedule{}},
 		"a Kustomization that sets no timeout has its interval": {
 			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
@@ -193,5 +225,19 @@ func TestURLOfTheNewestArtifact(t *testing.T) {
 				t.Errorf("%T without an artifact shows %v", source, got)
 			}
 		}
+	}
+}
+
+func TestTheLatestImageBeforeStaysVisible(t *testing.T) {
+	policy := &imagev1.ImagePolicy{}
+	for _, tag := range []string{"1.0.0", "1.1.0", "1.1.0"} {
+		policy.SetLatest(imagev1.ImageRef{Name: "example.com/app", Tag: tag})
+	}
+	first, second := imagev1.ImageRef{Name: "example.com/app", Tag: "1.0.0"}, imagev1.ImageRef{Name: "example.com/app", Tag: "1.1.0"}
+	want := imagev1.ImagePolicyStatus{
+		LatestRef: &second, LatestImage: "example.com/app:1.1.0", ObservedPreviousRef: &first, ObservedPreviousImage: "example.com/app:1.0.0",
+	}
+	if diff := cmp.Diff(want, policy.Status); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -22,8 +22,11 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -135,6 +138,11 @@ func TestRefused(t *testing.T) {
 	generator := extensionsv1beta1.GroupVersion.WithKind(extensionsv1beta1.ArtifactGeneratorKind)
 	kustomization := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind)
 	receiver := notificationv1.GroupVersion.WithKind(notificationv1.ReceiverKind)
+	alert := notificationv1beta3.GroupVersion.WithKind(notificationv1beta3.AlertKind)
+	provider := notificationv1beta3.GroupVersion.WithKind(notificationv1beta3.ProviderKind)
+	policy := imagev1.GroupVersion.WithKind(imagev1.ImagePolicyKind)
+	automation := imagev1.GroupVersion.WithKind(imagev1.ImageUpdateAutomationKind)
+	job := imagev1alpha1.GroupVersion.WithKind(imagev1alpha1.ImageUpdateJobKind)
 	gate := gatingv1alpha1.GroupVersion.WithKind(gatingv1alpha1.GateKind)
 	scheduled := func(entry map[string]any) map[string]any {
 		entry["state"] = "closed"
@@ -163,6 +171,15 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	source := map[string]any{"kind": "GitRepository", "name": "app"}
+	ordered := func(changes map[string]any) map[string]any {
+		spec := map[string]any{"imageRepositoryRef": map[string]any{"name": "app"}, "policy": map[string]any{}}
+		maps.Copy(spec, changes)
+		return spec
+	}
+	bound := func(binding map[string]any) map[string]any {
+		binding["policyRef"] = map[string]any{"name": "app"}
+		return map[string]any{"interval": "1m", "sourceRef": source, "bindings": []any{binding}}
+	}
 	for name, c := range map[string]struct {
 		gvk  schema.GroupVersionKind
 		spec map[string]any
@@ -177,6 +194,11 @@ func TestRefused(t *testing.T) {
 		"a receiver without a secret":          {receiver, map[string]any{"type": "github", "resources": []any{}}, "secretRef is required"},
 		"a receiver of tokens of nobody":       {receiver, map[string]any{"type": "generic-oidc", "resources": []any{}}, "oidcProviders is required"},
 		"a receiver that tears gates down":     {receiver, map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}}, "spec.action"},
+		"an alert of no provider":              {alert, map[string]any{"eventSources": []any{}}, "spec.providerRef"},
+		"an alert of Secrets":                  {alert, map[string]any{"providerRef": named, "eventSources": []any{map[string]any{"kind": "Secret", "name": "a"}}}, "spec.eventSources[0].kind"},
+		"a severity that does not exist":       {alert, map[string]any{"providerRef": named, "eventSources": []any{}, "eventSeverity": "loud"}, "spec.eventSeverity"},
+		"a provider by pigeon":                 {provider, map[string]any{"type": "pigeon"}, "spec.type"},
+		"the name of a commit status in chat":  {provider, map[string]any{"type": "slack", "commitStatusExpr": "'a'"}, "spec.commitStatusExpr is for the types"},
 		"no word on pruning":                   {kustomization, map[string]any{"interval": "1m", "sourceRef": source}, "spec.prune"},
 		"a remote cluster from two places":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}, "configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
 		"a remote cluster from nowhere":        {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}}, "exactly one of"},
@@ -190,35 +212,41 @@ func TestRefused(t *testing.T) {
 		"a signed chart in git": {chart, map[string]any{
 			"chart": "a", "interval": "1m", "sourceRef": source, "verify": map[string]any{"provider": "cosign"},
 		}, "spec.sourceRef.kind is 'HelmRepository'"},
-		"a strategy that does not exist":         {chart, map[string]any{"chart": "a", "interval": "1m", "sourceRef": source, "reconcileStrategy": "Never"}, "spec.reconcileStrategy"},
-		"a bucket without a name":                {bucket, map[string]any{"endpoint": "s3.example.com", "interval": "1m"}, "spec.bucketName"},
-		"a bucket of an unknown provider":        {bucket, objects(map[string]any{"provider": "tape"}), "spec.provider"},
-		"temporary credentials of azure":         {bucket, objects(map[string]any{"provider": "azure", "sts": sts("aws", nil)}), "'aws' and 'generic' providers"},
-		"temporary credentials of ldap at aws":   {bucket, objects(map[string]any{"provider": "aws", "sts": sts("ldap", nil)}), "'aws' is the only STS provider"},
-		"temporary credentials of aws elsewhere": {bucket, objects(map[string]any{"sts": sts("aws", nil)}), "'ldap' is the only STS provider"},
-		"a login to the service of aws":          {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"secretRef": named})}), "spec.sts.secretRef"},
-		"certificates for the service of aws":    {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}), "spec.sts.certSecretRef"},
-		"a service by no URL":                    {bucket, objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}), "spec.sts.endpoint"},
-		"an account without a cloud":             {bucket, objects(map[string]any{"serviceAccountName": "a"}), "'generic' provider"},
-		"an account and a login":                 {bucket, objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}), "not both"},
-		"an artifact of no valid name":           {generator, generated("{slug}", "@artifact/"), "must be that of an object"},
-		"a copy to a source":                     {generator, generated("a", "@app/"), "spec.artifacts[0].copy[0].to"},
-		"no artifact":                            {generator, map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}}, "spec.artifacts"},
-		"a gate that is ajar":                    {gate, map[string]any{"default": "ajar"}, "spec.default"},
-		"a negative window":                      {gate, map[string]any{"window": "-1h"}, "spec.window"},
-		"a window of nothing":                    {gate, map[string]any{"window": "0s"}, "spec.window"},
-		"a window that overflows":                {gate, map[string]any{"window": "99999999999h"}, "spec.window"},
-		"a window of a century":                  {gate, map[string]any{"window": "876000h"}, "spec.window"},
-		"a schedule entry of no time":            {gate, scheduled(map[string]any{"duration": "1h"}), "exactly one of cron and dates"},
-		"a schedule entry without an end":        {gate, scheduled(map[string]any{"cron": "0 0 * * 5"}), "cron needs a duration"},
-		"a holiday by another calendar":          {gate, scheduled(map[string]any{"dates": []any{"24.12."}}), "spec.schedule[0].dates[0]"},
-		"a check of nothing":                     {gate, checked(map[string]any{}), "exactly one of object, http and prometheus"},
-		"a check by file":                        {gate, checked(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}), "spec.checks[0].http.url"},
-		"a threshold that is no number":          {gate, checked(map[string]any{"prometheus": map[string]any{"address": "http://a", "query": "a", "below": "low"}}), "spec.checks[0].prometheus.below"},
-		"approvals of nobody":                    {gate, map[string]any{"approvals": map[string]any{"required": int64(0)}}, "spec.approvals.required"},
-		"a gate over an unheard-of kind":         {gate, map[string]any{"selector": map[string]any{"kinds": []any{"Secret"}}}, "spec.selector.kinds[0]"},
-		"a gate over a cluster of two":           {gate, map[string]any{"selector": map[string]any{"clusters": []any{map[string]any{"local": true, "secretRef": named}}}}, "exactly one of local"},
-		"a deletion policy that does not exist":  {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"}, "spec.deletionPolicy"},
+		"a strategy that does not exist":            {chart, map[string]any{"chart": "a", "interval": "1m", "sourceRef": source, "reconcileStrategy": "Never"}, "spec.reconcileStrategy"},
+		"a bucket without a name":                   {bucket, map[string]any{"endpoint": "s3.example.com", "interval": "1m"}, "spec.bucketName"},
+		"a bucket of an unknown provider":           {bucket, objects(map[string]any{"provider": "tape"}), "spec.provider"},
+		"temporary credentials of azure":            {bucket, objects(map[string]any{"provider": "azure", "sts": sts("aws", nil)}), "'aws' and 'generic' providers"},
+		"temporary credentials of ldap at aws":      {bucket, objects(map[string]any{"provider": "aws", "sts": sts("ldap", nil)}), "'aws' is the only STS provider"},
+		"temporary credentials of aws elsewhere":    {bucket, objects(map[string]any{"sts": sts("aws", nil)}), "'ldap' is the only STS provider"},
+		"a login to the service of aws":             {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"secretRef": named})}), "spec.sts.secretRef"},
+		"certificates for the service of aws":       {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}), "spec.sts.certSecretRef"},
+		"a service by no URL":                       {bucket, objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}), "spec.sts.endpoint"},
+		"an account without a cloud":                {bucket, objects(map[string]any{"serviceAccountName": "a"}), "'generic' provider"},
+		"an account and a login":                    {bucket, objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}), "not both"},
+		"an artifact of no valid name":              {generator, generated("{slug}", "@artifact/"), "must be that of an object"},
+		"a copy to a source":                        {generator, generated("a", "@app/"), "spec.artifacts[0].copy[0].to"},
+		"no artifact":                               {generator, map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}}, "spec.artifacts"},
+		"a gate that is ajar":                       {gate, map[string]any{"default": "ajar"}, "spec.default"},
+		"a negative window":                         {gate, map[string]any{"window": "-1h"}, "spec.window"},
+		"a window of nothing":                       {gate, map[string]any{"window": "0s"}, "spec.window"},
+		"a window that overflows":                   {gate, map[string]any{"window": "99999999999h"}, "spec.window"},
+		"a window of a century":                     {gate, map[string]any{"window": "876000h"}, "spec.window"},
+		"a schedule entry of no time":               {gate, scheduled(map[string]any{"duration": "1h"}), "exactly one of cron and dates"},
+		"a schedule entry without an end":           {gate, scheduled(map[string]any{"cron": "0 0 * * 5"}), "cron needs a duration"},
+		"a holiday by another calendar":             {gate, scheduled(map[string]any{"dates": []any{"24.12."}}), "spec.schedule[0].dates[0]"},
+		"a check of nothing":                        {gate, checked(map[string]any{}), "exactly one of object, http and prometheus"},
+		"a check by file":                           {gate, checked(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}), "spec.checks[0].http.url"},
+		"a threshold that is no number":             {gate, checked(map[string]any{"prometheus": map[string]any{"address": "http://a", "query": "a", "below": "low"}}), "spec.checks[0].prometheus.below"},
+		"approvals of nobody":                       {gate, map[string]any{"approvals": map[string]any{"required": int64(0)}}, "spec.approvals.required"},
+		"a gate over an unheard-of kind":            {gate, map[string]any{"selector": map[string]any{"kinds": []any{"Secret"}}}, "spec.selector.kinds[0]"},
+		"a gate over a cluster of two":              {gate, map[string]any{"selector": map[string]any{"clusters": []any{map[string]any{"local": true, "secretRef": named}}}}, "exactly one of local"},
+		"a digest that is read again, but not when": {policy, ordered(map[string]any{"digestReflectionPolicy": "Always"}), "spec.interval is required"},
+		"an interval for a digest that is kept":     {policy, ordered(map[string]any{"interval": "1m"}), "spec.interval is for"},
+		"an order of tags that does not exist":      {policy, ordered(map[string]any{"policy": map[string]any{"numerical": map[string]any{"order": "up"}}}), "spec.policy.numerical.order"},
+		"a binding to nothing":                      {automation, bound(map[string]any{}), "exactly one of workload and valuesFile"},
+		"a binding to no place in a file":           {automation, bound(map[string]any{"valuesFile": map[string]any{"file": "a.yaml"}}), "one of path, repository"},
+		"a job without an image":                    {job, map[string]any{"automationRef": map[string]any{"name": "app"}}, "exactly one of images and latest"},
+		"a deletion policy that does not exist":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"}, "spec.deletionPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(c.spec)}}

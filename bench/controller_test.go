@@ -100,7 +100,7 @@ func (p *process) memory(line string) float64 {
 	return memoryOf(p.tb, p.command.Process.Pid, line)
 }
 
-// scrape reads the metrics that have no labels.
+// scrape reads the metrics; the names of those that have labels hold them.
 func (p *process) scrape() (map[string]float64, error) {
 	resp, err := http.Get("http://" + p.metrics + "/metrics")
 	if err != nil {
@@ -110,9 +110,9 @@ func (p *process) scrape() (map[string]float64, error) {
 	found := map[string]float64{}
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Buffer(nil, 1<<20); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseFloat(value, 64); err == nil && !strings.Contains(name, "{") {
-			found[name] = v
+		end := strings.LastIndexByte(lines.Text(), ' ')
+		if v, err := strconv.ParseFloat(lines.Text()[end+1:], 64); err == nil && end > 0 {
+			found[lines.Text()[:end]] = v
 		}
 	}
 	return found, lines.Err()

@@ -160,9 +160,18 @@ func (i *Identities) exchangeACR(ctx context.Context, host, token string) (strin
 }
 
 func (i *Identities) azureDevOps(ctx context.Context, u *url.URL, s subject) (GitCredentials, error) {
-	if host := strings.ToLower(u.Hostname()); !devOpsHost.MatchString(host) {
-		return GitCredentials{}, notOf(Azure, host, "dev.azure.com")
+	scope, err := AzureDevOpsScope(u)
+	if err != nil {
+		return GitCredentials{}, err
 	}
-	token, err := i.azureToken(ctx, s, cloud.Configuration{}, []string{devOpsScope})
+	token, err := i.azureToken(ctx, s, cloud.Configuration{}, []string{scope})
 	return GitCredentials{BearerToken: token.Token}, err
+}
+
+// AzureDevOpsScope returns the scope of tokens for Azure DevOps, and refuses a URL that is not its own. The error is a fault.
+func AzureDevOpsScope(u *url.URL) (string, error) {
+	if host := strings.ToLower(u.Hostname()); u.Scheme != "https" || !devOpsHost.MatchString(host) {
+		return "", notOf(Azure, host, "dev.azure.com")
+	}
+	return devOpsScope, nil
 }

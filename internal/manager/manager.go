@@ -30,6 +30,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -48,6 +49,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(gatingv1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	utilruntime.Must(notificationv1.AddToScheme(s))
+	utilruntime.Must(v1beta3.AddToScheme(s))
 	return s
 }
 
@@ -159,7 +161,7 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
-		&notificationv1.Receiver{},
+		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}

@@ -14,17 +14,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
-// groups are those of the kinds that a Receiver may name.
-var groups = map[string]string{
-	"GitRepository": "source.toolkit.fluxcd.io", "OCIRepository": "source.toolkit.fluxcd.io", "Bucket": "source.toolkit.fluxcd.io",
-	"HelmRepository": "source.toolkit.fluxcd.io", "HelmChart": "source.toolkit.fluxcd.io", "ExternalArtifact": "source.toolkit.fluxcd.io",
-	"ArtifactGenerator": "source.extensions.fluxcd.io",
-	"Kustomization":     "kustomize.toolkit.fluxcd.io",
-	"HelmRelease":       "helm.toolkit.fluxcd.io",
-	"ImageRepository":   "image.toolkit.fluxcd.io", "ImagePolicy": "image.toolkit.fluxcd.io", "ImageUpdateAutomation": "image.toolkit.fluxcd.io",
-	gateKind: "gating.toolkit.fluxcd.io",
-}
-
 const gateKind = "Gate"
 
 // plan is how the requests to a Receiver are handled.
@@ -77,7 +66,7 @@ func (m *Plans) of(ctx context.Context, r *notificationv1.Receiver) (*plan, erro
 }
 
 func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.ReceiverResource) (target, error) {
-	group := groups[resource.Kind]
+	group := notificationv1.GroupOf(resource.Kind)
 	t := target{
 		GroupKind: schema.GroupKind{Group: group, Kind: resource.Kind},
 		namespace: cmp.Or(resource.Namespace, r.Namespace), name: resource.Name, labels: resource.MatchLabels,

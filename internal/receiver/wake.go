@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	atOnce = 8   // objects that a request patches at once
-	page   = 500 // objects that are listed at once
-	owner  = "sluice-receiver"
+	atOnce    = 8       // objects that a request patches at once
+	page      = 500     // objects that are listed at once
+	maxValues = 500_000 // of a body that a filter reads, of which each takes up to a hundred bytes of memory: a push of a thousand commits has some ten thousand
+	owner     = "sluice-receiver"
 )
 
 // waker wakes objects, and turns gates.
@@ -49,14 +50,32 @@ func newCall(p *plan, by *notificationv1.Receiver, d hook.Delivery, body []byte,
 		if len(t.filters) == 0 || len(body) == 0 {
 			continue
 		}
-		var req any
-		if err := json.Unmarshal(body, &req); err != nil {
-			return nil, &hook.Refusal{Status: http.StatusBadRequest, Why: "the body is no JSON, which the receiver's filter reads"}
+		req, err := read(body)
+		if err != nil {
+			return nil, err
 		}
 		c.variables["req"] = req
 		break
 	}
 	return c, nil
+}
+
+// read makes of a body what filters see. It takes no more memory for a body of braces than for one of text.
+func read(body []byte) (any, error) {
+	values := 0
+	for _, c := range body {
+		if c == ',' || c == '[' || c == '{' { // in strings, too: then it is too many by some
+			values++
+		}
+	}
+	if values > maxValues {
+		return nil, &hook.Refusal{Status: http.StatusRequestEntityTooLarge, Why: fmt.Sprintf("the body has more than %d values, which the receiver's filter reads", maxValues)}
+	}
+	var req any
+	if err := json.Unmarshal(body, &req); err != nil {
+		return nil, &hook.Refusal{Status: http.StatusBadRequest, Why: "the body is no JSON, which the receiver's filter reads"}
+	}
+	return req, nil
 }
 
 // wake annotates what the call selects, and returns how many objects that were. Every object is tried, whatever becomes of the others.

@@ -106,6 +106,7 @@ type Kind[T Object] struct {
 	Concurrent int
 	Sort       Sort   // what a closed gate does to objects of the kind
 	Finalizer  string // of a kind that has always carried another one than [Finalizer]
+	Loose      bool   // nothing outlives an object of the kind: it gets no finalizer, and goes without the controller
 }
 
 // Register starts reconciling a kind under the manager.
@@ -195,7 +196,7 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		l.leave(obj)
 		return ctrl.Result{}, nil
 	}
-	if finalizers := obj.GetFinalizers(); controllerutil.AddFinalizer(obj, l.Finalizer) {
+	if finalizers := obj.GetFinalizers(); !l.Loose && controllerutil.AddFinalizer(obj, l.Finalizer) {
 		if err := l.patchFinalizers(ctx, obj, finalizers); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}

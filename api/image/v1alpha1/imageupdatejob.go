@@ -1,0 +1,147 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// ImageUpdateJobKind is the kind's name.
+const ImageUpdateJobKind = "ImageUpdateJob"
+
+// ImageUpdateJobSpec asks for one release.
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a job runs once: make another one"
+// +kubebuilder:validation:XValidation:rule="(has(self.images) && size(self.images) > 0) != (has(self.latest) && self.latest)",message="exactly one of images and latest must be set"
+type ImageUpdateJobSpec struct {
+	// AutomationRef names the ImageUpdateAutomation whose repository, commit and push settings are used.
+	// +required
+	AutomationRef meta.LocalObjectReference `json:"automationRef"`
+
+	// Workloads whose images are updated; all that use one of the images when empty.
+	// +kubebuilder:validation:MaxItems=500
+	// +optional
+	Workloads []imagev1.WorkloadContainer `json:"workloads,omitempty"`
+
+	// Images to update to, as name:tag, name@digest or name:tag@digest.
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +optional
+	Images []string `json:"images,omitempty"`
+
+	// Latest updates to the images that the automation's policies choose now.
+	// +optional
+	Latest bool `json:"latest,omitempty"`
+
+	// Author asked for the release: the author of the commit, as "Name <email>"; the automation's when unset.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Author string `json:"author,omitempty"`
+
+	// Reason of the release, for the commit and its note.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// DryRun tells the changes, and commits nothing.
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// ImageChange is one field that was, or would be, updated.
+type ImageChange struct {
+	// File relative to the root of the repository.
+	// +required
+	File string `json:"file"`
+
+	// Line of the field, from 1 on.
+	// +optional
+	Line int32 `json:"line,omitempty"`
+
+	// Object that has it, as <kind>/<namespace>/<name>.
+	// +optional
+	Object string `json:"object,omitempty"`
+
+	// Container that has it.
+	// +optional
+	Container string `json:"container,omitempty"`
+
+	// Policy that chose the image, as <namespace>/<name>.
+	// +optional
+	Policy string `json:"policy,omitempty"`
+
+	// Old value of the field.
+	// +required
+	Old string `json:"old"`
+
+	// New value of the field.
+	// +required
+	New string `json:"new"`
+}
+
+// ImageUpdateJobStatus is what became of the job.
+type ImageUpdateJobStatus struct {
+	meta.Status `json:",inline"`
+	meta.Held   `json:",inline"`
+
+	// Commit that was pushed; unset after a dry run, and when nothing was to be changed.
+	// +optional
+	Commit string `json:"commit,omitempty"`
+
+	// PullRequest is the address of the request that the commit is part of.
+	// +optional
+	PullRequest string `json:"pullRequest,omitempty"`
+
+	// Changes that were made, or would be; the first hundred.
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	Changes []ImageChange `json:"changes,omitempty"`
+
+	// Diff of the files as text, up to 64 KiB of it.
+	// +optional
+	Diff string `json:"diff,omitempty"`
+
+	// CompletionTime is when the job ended, well or not.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// ImageUpdateJob is a release that was asked for once.
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=iuj;imgjob
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.commit`
+// +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
+type ImageUpdateJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ImageUpdateJobSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status ImageUpdateJobStatus `json:"status,omitempty"`
+}
+
+// ImageUpdateJobList is a list of jobs.
+// +kubebuilder:object:root=true
+type ImageUpdateJobList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ImageUpdateJob `json:"items"`
+}
+
+// CommonStatus returns the part of the status that the kernel writes.
+func (j *ImageUpdateJob) CommonStatus() *meta.Status { return &j.Status.Status }
+
+// GateRefs returns the gates that the object names: none, as those of its automation hold it.
+func (j *ImageUpdateJob) GateRefs() []meta.GateReference { return nil }
+
+// Held returns the part of the status that tells which gates stand over the object.
+func (j *ImageUpdateJob) Held() *meta.Held { return &j.Status.Held }
+
+// Schedule returns when the job runs by itself: once.
+func (j *ImageUpdateJob) Schedule() meta.Schedule { return meta.Schedule{} }

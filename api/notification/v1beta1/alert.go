@@ -1,0 +1,70 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// AlertSpec says which events are told, and by whom.
+type AlertSpec struct {
+	// ProviderRef names the Provider that sends the events, in the Alert's namespace.
+	// +required
+	ProviderRef meta.LocalObjectReference `json:"providerRef"`
+
+	// EventSeverity of the events: info for all of them, error for failures.
+	// +kubebuilder:validation:Enum=info;error
+	// +kubebuilder:default:=info
+	// +optional
+	EventSeverity string `json:"eventSeverity,omitempty"`
+
+	// EventSources are the objects whose events count.
+	// +required
+	EventSources []ReceiverResource `json:"eventSources"`
+
+	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message matches one of them.
+	// +optional
+	ExclusionList []string `json:"exclusionList,omitempty"`
+
+	// Summary of what the events mean to who reads them.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+
+	// Suspend stops the alert.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// Status is what was observed of an Alert or a Provider.
+type Status struct {
+	// ObservedGeneration is the last generation of the object that was reconciled.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions of the object.
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Alert tells a Provider of events.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+type Alert struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec AlertSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status Status `json:"status,omitempty"`
+}
+
+// AlertList is a list of Alerts.
+// +kubebuilder:object:root=true
+type AlertList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Alert `json:"items"`
+}

@@ -1,0 +1,20 @@
+// Package v1beta2 holds a legacy version of the notification kinds, served for manifests that use it.
+// +kubebuilder:object:generate=true
+// +groupName=notification.toolkit.fluxcd.io
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of this package.
+var GroupVersion = schema.GroupVersion{Group: "notification.toolkit.fluxcd.io", Version: "v1beta2"}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &Alert{}, &AlertList{}, &Provider{}, &ProviderList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

@@ -1,0 +1,168 @@
+package v1beta3
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// ProviderKind is the kind's name.
+const ProviderKind = "Provider"
+
+// Types of providers: where events are sent, and so in which form.
+const (
+	GenericProvider                   = "generic"
+	GenericHMACProvider               = "generic-hmac"
+	SlackProvider                     = "slack"
+	DiscordProvider                   = "discord"
+	MSTeamsProvider                   = "msteams"
+	RocketProvider                    = "rocket"
+	GoogleChatProvider                = "googlechat"
+	WebexProvider                     = "webex"
+	TelegramProvider                  = "telegram"
+	LarkProvider                      = "lark"
+	MatrixProvider                    = "matrix"
+	ZulipProvider                     = "zulip"
+	ZoomProvider                      = "zoom"
+	OpsgenieProvider                  = "opsgenie"
+	PagerDutyProvider                 = "pagerduty"
+	AlertmanagerProvider              = "alertmanager"
+	GrafanaProvider                   = "grafana"
+	SentryProvider                    = "sentry"
+	DataDogProvider                   = "datadog"
+	IncidentIOProvider                = "incident.io"
+	NATSProvider                      = "nats"
+	GooglePubSubProvider              = "googlepubsub"
+	AzureEventHubProvider             = "azureeventhub"
+	OTELProvider                      = "otel"
+	GitHubProvider                    = "github"
+	GitLabProvider                    = "gitlab"
+	GiteaProvider                     = "gitea"
+	BitbucketProvider                 = "bitbucket"
+	BitbucketServerProvider           = "bitbucketserver"
+	AzureDevOpsProvider               = "azuredevops"
+	GitHubDispatchProvider            = "githubdispatch"
+	GitHubPullRequestCommentProvider  = "githubpullrequestcomment"
+	GitLabMergeRequestCommentProvider = "gitlabmergerequestcomment"
+	GiteaPullRequestCommentProvider   = "giteapullrequestcomment"
+)
+
+const (
+	defaultInterval = 10 * time.Minute // between two looks at a Provider's Secrets
+	defaultTimeout  = 15 * time.Second // of one try to send an event
+)
+
+// ProviderSpec says where events are sent, and how.
+// +kubebuilder:validation:XValidation:rule="self.type == 'github' || self.type == 'gitlab' || self.type == 'gitea' || self.type == 'bitbucketserver' || self.type == 'bitbucket' || self.type == 'azuredevops' || !has(self.commitStatusExpr)",message="spec.commitStatusExpr is for the types github, gitlab, gitea, bitbucketserver, bitbucket and azuredevops only"
+type ProviderSpec struct {
+	// Type of what events are sent to.
+	// +kubebuilder:validation:Enum=slack;discord;msteams;rocket;generic;generic-hmac;github;gitlab;gitea;giteapullrequestcomment;bitbucketserver;bitbucket;azuredevops;googlechat;googlepubsub;webex;sentry;azureeventhub;telegram;lark;matrix;opsgenie;alertmanager;grafana;githubdispatch;githubpullrequestcomment;gitlabmergerequestcomment;pagerduty;datadog;nats;zulip;otel;zoom;incident.io
+	// +required
+	Type string `json:"type"`
+
+	// Interval at which the Provider is reconciled with its Secrets; 10m when unset.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// Channel to which events go, where the type has some.
+	// +kubebuilder:validation:MaxLength:=2048
+	// +optional
+	Channel string `json:"channel,omitempty"`
+
+	// Username under which events are posted, where the type has some.
+	// +kubebuilder:validation:MaxLength:=2048
+	// +optional
+	Username string `json:"username,omitempty"`
+
+	// Address to which events go: a URL for most types. The Secret's key address is taken before it.
+	// +kubebuilder:validation:MaxLength:=2048
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// Timeout of one try to send an event; 15s when unset.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Proxy is the URL of an HTTP proxy.
+	// Deprecated: use proxySecretRef.
+	// +kubebuilder:validation:Pattern="^(http|https)://.*$"
+	// +kubebuilder:validation:MaxLength:=2048
+	// +optional
+	Proxy string `json:"proxy,omitempty"`
+
+	// ProxySecretRef names the Secret with the proxy: the keys address, and username and password where it asks for them.
+	// +optional
+	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
+
+	// SecretRef names the Secret with what the type asks for, such as token, username and password, address and headers.
+	// +optional
+	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// ServiceAccountName names the account whose workload identity is used, where the type has it.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// CertSecretRef names the Secret with certificates: ca.crt, and tls.crt and tls.key for mutual TLS.
+	// +optional
+	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
+
+	// Suspend stops the sending; events that come meanwhile are not sent later.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// CommitStatusExpr is a CEL expression that gives the name of commit statuses, over event, provider and alert.
+	// +optional
+	CommitStatusExpr string `json:"commitStatusExpr,omitempty"`
+}
+
+// ProviderStatus is what was observed of the Provider.
+type ProviderStatus struct {
+	meta.Status `json:",inline"`
+}
+
+// Provider is where events are sent.
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",priority=1
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",priority=1
+type Provider struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ProviderSpec   `json:"spec,omitempty"`
+	Status ProviderStatus `json:"status,omitempty"`
+}
+
+// ProviderList is a list of Providers.
+// +kubebuilder:object:root=true
+type ProviderList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Provider `json:"items"`
+}
+
+// CommonStatus returns the part of the status that the kernel writes.
+func (p *Provider) CommonStatus() *meta.Status { return &p.Status.Status }
+
+// Schedule returns when the Provider is reconciled.
+func (p *Provider) Schedule() meta.Schedule {
+	interval := cmp.Or(p.Spec.Interval, &metav1.Duration{Duration: defaultInterval})
+	return meta.Schedule{Interval: interval.Duration, Suspended: p.Spec.Suspend}
+}
+
+// GetTimeout returns the time that one try to send an event has.
+func (p *Provider) GetTimeout() time.Duration {
+	if p.Spec.Timeout != nil && p.Spec.Timeout.Duration > 0 {
+		return p.Spec.Timeout.Duration
+	}
+	return defaultTimeout
+}

@@ -1,0 +1,79 @@
+package githost
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// Login tells who asks. It is called for every request, since tokens of apps and of workload identity live shortly. A token of a person is a
+// password without a name.
+type Login func(ctx context.Context) (auth.GitCredentials, error)
+
+// loginOf reads the Secret: the key token, or username and password, as each host documents them. In place of the token, password serves too,
+// so that the Secret with which a repository is cloned does.
+func loginOf(o Options) (Login, error) {
+	text := func(key string) string { return strings.TrimSpace(string(o.Secret[key])) }
+	kind := o.Repository.Kind
+	token, username, password := text("token"), cmp.Or(o.Username, text("username")), text("password")
+	bearer := func(token string) (Login, error) { return always(auth.GitCredentials{BearerToken: token}), nil }
+	switch {
+	case kind == GitHub && text("githubAppID") != "":
+		return appLogin(o)
+	case kind == Bitbucket && token != "":
+		// The documented form is USERNAME:APP_PASSWORD; access tokens have no colon.
+		if name, secret, ok := strings.Cut(token, ":"); ok {
+			return always(auth.GitCredentials{Username: name, Password: secret}), nil
+		}
+		return bearer(token)
+	case kind == AzureDevOps && cmp.Or(token, password) != "":
+		return always(auth.GitCredentials{Password: cmp.Or(token, password)}), nil
+	case token != "":
+		return bearer(token)
+	case (kind == Bitbucket || kind == BitbucketServer) && username != "" && password != "":
+		return always(auth.GitCredentials{Username: username, Password: password}), nil
+	case kind == AzureDevOps && o.Identity != nil:
+		return o.Identity, nil
+	case (kind == GitHub || kind == GitLab || kind == Gitea) && password != "":
+		return bearer(password)
+	}
+	keys := "the key token"
+	if kind == BitbucketServer || kind == Bitbucket {
+		keys = "the key token, or username and password"
+	}
+	return nil, fault.New(meta.AuthenticationFailedReason, "there is no login to %s", o.Repository.Base.Host).
+		WithHint("Set %s in the Secret of spec.secretRef", keys).Final()
+}
+
+func always(c auth.GitCredentials) Login {
+	return func(context.Context) (auth.GitCredentials, error) { return c, nil }
+}
+
+func appLogin(o Options) (Login, error) {
+	app, err := auth.GitHubAppFrom(o.Secret)
+	if err != nil {
+		return nil, err
+	}
+	apps := cmp.Or(o.Apps, &auth.GitHubApps{Clock: o.Clock})
+	return func(ctx context.Context) (auth.GitCredentials, error) {
+		c, err := apps.Git(ctx, app, o.Transport)
+		return auth.GitCredentials{BearerToken: c.Password}, err
+	}, nil
+}
+
+// authorize puts a login into a request.
+func authorize(req *http.Request, kind Kind, c auth.GitCredentials) {
+	switch {
+	case c.BearerToken == "":
+		req.SetBasicAuth(c.Username, c.Password)
+	case kind == Gitea:
+		req.Header.Set("Authorization", "token "+c.BearerToken)
+	default:
+		req.Header.Set("Authorization", "Bearer "+c.BearerToken)
+	}
+}

@@ -1,0 +1,208 @@
+package edit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const digest = "sha256:6129bb944cada32b4662eafd13fd9904d34c77286bf2ec4523eaedb711757cb0"
+
+var images = map[string]Ref{
+	"apps:web":    {Name: "ghcr.io/org/web", Tag: "2.0.0"},
+	"apps:pinned": {Name: "ghcr.io/org/pinned", Tag: "v2", Digest: digest},
+	"apps:number": {Name: "ghcr.io/org/number", Tag: "1.10"},
+	"apps:sha":    {Name: "ghcr.io/org/sha", Tag: "12e45"},
+	"apps:evil":   {Name: "ghcr.io/org/evil", Tag: "1\nmalice: true"},
+}
+
+func m(setter string) string { return fmt.Sprintf(`# {"$imagepolicy": "%s"}`, setter) }
+
+func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
+	web, tag := m("apps:web"), m("apps:web:tag")
+	for name, c := range map[string]struct{ in, want string }{
+		"a plain value":        {"image: ghcr.io/org/web:1.0.0 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
+		"double quotes":        {`image: "ghcr.io/org/web:1.0.0"   ` + web, `image: "ghcr.io/org/web:2.0.0"   ` + web},
+		"single quotes":        {`image: 'it''s' ` + web, `image: 'ghcr.io/org/web:2.0.0' ` + web},
+		"escapes":              {`image: "\"\u00e9" ` + web, `image: "ghcr.io/org/web:2.0.0" ` + web},
+		"a digest":             {"image: x " + m("apps:pinned"), "image: ghcr.io/org/pinned:v2@" + digest + " " + m("apps:pinned")},
+		"the parts":            {"n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " + m("apps:pinned:digest"), "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " + m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
+		"an item of a list":    {"- a\n- b:1 " + web + "\n-   - c:1 " + web, "- a\n- ghcr.io/org/web:2.0.0 " + web + "\n-   - ghcr.io/org/web:2.0.0 " + web},
+		"flow on several rows": {"image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " + tag + "\n}", "image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
+		"flow on one row":      {"images: [{name: web, newTag: b}] " + tag, "images: [{name: web, newTag: 2.0.0}] " + tag},
+		"an anchor and a tag":  {"a: &img !!str w:1 " + web + "\nb: *img", "a: &img !!str ghcr.io/org/web:2.0.0 " + web + "\nb: *img"},
+		"line ends of Windows": {"a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n", "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " + web + "\r\nb: 2\r\n"},
+		"a byte order mark":    {"\ufeffimage: w:1 " + web + "\n", "\ufeffimage: ghcr.io/org/web:2.0.0 " + web + "\n"},
+		"tabs":                 {"image:\tw:1\t" + web + "\t\n", "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
+		"several documents":    {"%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n", "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web + "\n---\n"},
+		"letters of two bytes": {"é: {ü: ö, image: w:1} " + web, "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
+		"odd line ends":        {"a: b\u2028c: d\rimage: w:1 " + web, "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
+		"no value yet":         {"tag: " + tag + "\nlist:\n  - " + tag , "tag: 2.0.0 " + tag + "\nlist:\n  - 2.0.0 " + tag },
+		"a tag like a number":  {"tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") + "\nsha: abc " + m("apps:sha:tag"), `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " + m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
+		"words around it":      {`image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`, `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
+		"a text beside":        {"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web, "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
+		"what is commented":    {"#image: w:1 " + web + "\nimage: w:1 " + web, "#image: w:1 " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
+		"a quoted marker":      {`note: 'x ` + web + `'`, `note: 'x ` + web + `'`},
+		"what is set already":  {"tag: 2.0.0 " + tag, "tag: 2.0.0 " + tag},
+		"no line end":          {"image: w:1 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Markers("a.yaml", []byte(c.in), images)
+			if diff := cmp.Diff(c.want, string(got.Content)); diff != "" {
+				t.Errorf("is not as wanted (-want +got):\n%s", diff)
+			}
+			if len(got.Problems) > 0 {
+				t.Errorf("has problems: %v", got.Problems)
+			}
+			if again := Markers("a.yaml", got.Content, images); len(again.Changes) > 0 {
+				t.Errorf("a second time changes %v", again.Changes)
+			}
+		})
+	}
+}
+
+func TestAWrongMarkerIsToldAndTheOthersAreFollowed(t *testing.T) {
+	for name, c := range map[string]struct{ line, problem, policy string }{
+		"no JSON":               {`image: w:1 # {$imagepolicy: apps:web}`, "malformed marker", ""},
+		"broken JSON":           {`image: w:1 # {"$imagepolicy": "apps:web}`, "malformed marker", ""},
+		"no object":             {`image: w:1 # "$imagepolicy"`, "malformed marker", ""},
+		"another type":          {`image: w:1 # {"$imagepolicy": 1}`, "malformed marker", ""},
+		"no namespace":          {"image: w:1 " + m("web"), "not of the form", ""},
+		"no name":               {"image: w:1 " + m("apps:"), "not of the form", ""},
+		"too many parts":        {"image: w:1 " + m("apps:web:tag:x"), "not of the form", ""},
+		"a part that is none":   {"image: w:1 " + m("apps:web:sha"), "no part of an image", ""},
+		"an unknown policy":     {"image: w:1 " + m("apps:none"), "apps:none", "apps:none"},
+		"a digest there is not": {"image: w:1 " + m("apps:web:digest"), "digestReflectionPolicy", ""},
+		"an image that is none": {"image: w:1 " + m("apps:evil"), "no reference", ""},
+		"a key":                 {"image: " + m("apps:web") + "\n  w:1", "", ""},
+		"an alias":              {"image: *v " + m("apps:web"), "&v", ""},
+		"a template":            {`image: "{{ .Values.image }}" ` + m("apps:web"), "template", ""},
+		"several lines":         {"image: \"w:1\n  x\" " + m("apps:web"), "", ""},
+		"a block":               {"image: | " + m("apps:web") + "\n  w:1", "several lines", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := "anchor: &v x\n" + c.line + "\nother: w:1 " + m("apps:web") + "\n"
+			got := Markers("dir/a.yaml", []byte(in), images)
+			if want := strings.Replace(in, "other: w:1", "other: ghcr.io/org/web:2.0.0", 1); string(got.Content) != want {
+				t.Errorf("the file became\n%s", got.Content)
+			}
+			if c.problem == "" {
+				return
+			}
+			if len(got.Problems) != 1 || got.Problems[0].Policy != c.policy || !strings.Contains(got.Problems[0].String(), c.problem) || !strings.HasPrefix(got.Problems[0].String(), "dir/a.yaml:2: ") {
+				t.Errorf("the problems are %v", got.Problems)
+			}
+		})
+	}
+}
+
+func TestWhatIsNoYAMLIsLeftAlone(t *testing.T) {
+	for name, in := range map[string]string{
+		"a template":   "image: {{ .Values.image }}:1 " + m("apps:web"),
+		"conditions":   "{{- if .x }}\nimage: a:1 " + m("apps:web") + "\n{{- end }}",
+		"binary":       "\x00\x01image: a:1 " + m("apps:web"),
+		"UTF-16":       "\xff\xfei\x00m\x00 " + m("apps:web"),
+		"no UTF-8":     "image: \xe9 " + m("apps:web"),
+		"a broken one": "a: b: c " + m("apps:web"),
+		"a huge one":   "image: a:1 " + m("apps:web") + strings.Repeat("\n# more", maxFile/7),
+		"too many":     "image: a:1 " + m("apps:web") + strings.Repeat("\n---", maxDocuments),
+	} {
+		got := Markers("a.yaml", []byte(in), images)
+		if string(got.Content) != in || len(got.Changes) > 0 || len(got.Problems) != 1 {
+			t.Errorf("%s: changed by %v; problems %v", name, got.Changes, got.Problems)
+		}
+	}
+	if got := Markers("a.yaml", []byte("{{ no marker"), images); len(got.Problems) > 0 {
+		t.Errorf("a file without markers is told of: %v", got.Problems)
+	}
+}
+
+func TestAChangeSaysWhereItIs(t *testing.T) {
+	in := `apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: web, namespace: prod}
+  spec:
+    template:
+      spec:
+        containers:
+        - name: main
+          image: w:1 ` + m("apps:web") + `
+---
+image:
+  tag: 1 ` + m("apps:web:tag") + "\n"
+	got := Markers("a.yaml", []byte(in), images)
+	want := []Change{
+		{File: "a.yaml", Line: 12, Object: Object{"apps/v1", "Deployment", "prod", "web"}, Container: "main", Policy: "apps:web", Setter: "apps:web", Old: "w:1", New: "ghcr.io/org/web:2.0.0"},
+		{File: "a.yaml", Line: 15, Policy: "apps:web", Setter: "apps:web:tag", Old: "1", New: "2.0.0"},
+	}
+	if diff := cmp.Diff(want, got.Changes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"apps:web"}, got.Policies); diff != "" {
+		t.Errorf("the policies (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever the file is: what comes out is the same documents but for the values that were told, and setting them again changes nothing.
+func FuzzMarkers(f *testing.F) {
+	for _, seed := range []string{
+		"image: a:1 " + m("apps:web"), "a: &x 'b' " + m("apps:web:tag") + "\r\nc: *x\n---\n- |\n  " + m("apps:web"),
+		"\ufeff{a: [b, c] " + m("apps:number:tag") + "\n}", "a: " + m("apps:pinned") + "\n- ? k " + m("apps:web") + "\n  : v",
+		"a: !!int 1 " + m("apps:number:tag"), "- &a " + m("apps:web") + "\n- *a " + m("apps:web"), "<<: {a: b " + m("apps:web") + "}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got := Markers("a.yaml", in, images)
+		if len(got.Changes) == 0 {
+			if string(got.Content) != string(in) {
+				t.Fatal("the file changed, and no change is told")
+			}
+			return
+		}
+		was, err := parse(in)
+		if err != nil {
+			t.Fatalf("what is no YAML was changed: %v", err)
+		}
+		is, err := parse(got.Content)
+		if err != nil {
+			t.Fatalf("%q became no YAML: %q: %v", in, got.Content, err)
+		}
+		before, after := flat(was), flat(is)
+		if len(before) != len(after) {
+			t.Fatalf("%q became %q", in, got.Content)
+		}
+		changed := 0
+		for i := range before {
+			if before[i] == after[i] {
+				continue
+			}
+			c := got.Changes[min(changed, len(got.Changes)-1)]
+			if !strings.HasSuffix(before[i], c.Old) || !strings.HasSuffix(after[i], c.New) {
+				t.Fatalf("%q became %q: %s became %s", in, got.Content, before[i], after[i])
+			}
+			changed++
+		}
+		if changed != len(got.Changes) {
+			t.Fatalf("%q became %q: %d values changed, %d are told", in, got.Content, changed, len(got.Changes))
+		}
+		if again := Markers("a.yaml", got.Content, images); len(again.Changes) > 0 {
+			t.Fatalf("%q: a second time changes %v", got.Content, again.Changes)
+		}
+	})
+}
+
+// flat is every node of all documents in order, the kind and anchor before the value.
+func flat(t *text) (all []string) {
+	for _, doc := range t.docs {
+		for _, n := range every(doc, nil) {
+			all = append(all, fmt.Sprintf("%d %d &%s %s", n.Kind, n.Line, n.Anchor, n.Value))
+		}
+	}
+	return all
+}

@@ -1,0 +1,379 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/notify/queue"
+)
+
+// router sends each event to the providers that its metadata names.
+type router struct{}
+
+func (router) Route(_ context.Context, e event.Event) (all []Delivery) {
+	if e.Message == "panic" {
+		panic("no route")
+	}
+	for _, name := range strings.Fields(e.Metadata["to"]) {
+		all = append(all, Delivery{Alert: provider("alert"), Provider: provider(name), Event: e})
+	}
+	return all
+}
+
+func provider(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
+// outside is where events are sent to.
+type outside struct {
+	mu      sync.Mutex
+	got     map[string][]string                         // messages by provider, in their order
+	tries   map[string]int                              // by message
+	answers func(ctx context.Context, d Delivery) error // before it is got
+	told    []string
+}
+
+func newOutside(answers func(context.Context, Delivery) error) *outside {
+	return &outside{got: map[string][]string{}, tries: map[string]int{}, answers: answers}
+}
+
+func (o *outside) Send(ctx context.Context, d Delivery) error {
+	o.mu.Lock()
+	o.tries[d.Event.Message]++
+	o.mu.Unlock()
+	if o.answers != nil {
+		if err := o.answers(ctx, d); err != nil {
+			return err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got[d.Provider.Name] = append(o.got[d.Provider.Name], d.Event.Message)
+	return nil
+}
+
+func (o *outside) Tell(_, provider types.NamespacedName, reason, message string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told = append(o.told, provider.Name+" "+reason+" "+message)
+}
+
+func (o *outside) of(provider string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.got[provider])
+}
+
+func (o *outside) tried(message string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.tries[message]
+}
+
+func (o *outside) tells(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.ContainsFunc(o.told, func(s string) bool { return strings.Contains(s, text) })
+}
+
+func about1(object, message, to string) event.Event {
+	return event.Event{
+		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization", Namespace: "apps", Name: object},
+		Severity:       event.Info, Reason: "Progressing", Message: message, Metadata: map[string]string{"to": to},
+	}
+}
+
+func options(dir string, o *outside) Options {
+	return Options{
+		Dir: dir, Router: router{}, Sender: o, Teller: o,
+		Backoff: Backoff{time.Millisecond, 4 * time.Millisecond}, Idle: 20 * time.Millisecond, SyncEvery: time.Millisecond, Grace: time.Millisecond,
+	}
+}
+
+// start runs a bus until stop is called, or the test ends.
+func start(t *testing.T, o Options) (b *Bus, stop func()) {
+	t.Helper()
+	b = New(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return b, stop
+}
+
+func post(t *testing.T, b *Bus, e event.Event) {
+	t.Helper()
+	if err := b.Post(e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for what must come to be.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(2 * time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("it never comes to be that %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestEachProviderGetsWhatIsForIt(t *testing.T) {
+	t.Parallel()
+	o, dir := newOutside(nil), t.TempDir()
+	b, _ := start(t, options(dir, o))
+	for i := range 5 {
+		post(t, b, about1("x", fmt.Sprint(i), "a b"))
+	}
+	post(t, b, about1("x", "panic", "a"))
+	post(t, b, about1("x", "nobody", ""))
+	post(t, b, about1("x", "last", "b"))
+	eventually(t, "all are delivered", func() bool { return len(o.of("a")) == 5 && len(o.of("b")) == 6 })
+	if want := []string{"0", "1", "2", "3", "4", "last"}; !slices.Equal(o.of("b"), want) {
+		t.Errorf("b got %v", o.of("b"))
+	}
+	eventually(t, "workers without work end, and leave nothing", func() bool {
+		left, err := filepath.Glob(filepath.Join(dir, providersDir, "*", "*"))
+		return err == nil && len(left) == 0 && len(b.Waiting()) == 0
+	})
+	post(t, b, about1("x", "again", "a"))
+	eventually(t, "they begin again", func() bool { return slices.Contains(o.of("a"), "again") })
+}
+
+func TestOneThatIsDownHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	hangs := make(chan struct{})
+	o := newOutside(func(ctx context.Context, d Delivery) error {
+		switch d.Provider.Name {
+		case "down":
+			return errors.New("no route to host")
+		case "slow":
+			select {
+			case <-hangs:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	dir := t.TempDir()
+	opts := options(dir, o)
+	opts.Grace = time.Minute
+	b, stop := start(t, opts)
+	const n = 300
+	for i := range n {
+		post(t, b, about1("x", fmt.Sprint(i), "down slow well"))
+	}
+	eventually(t, "the healthy one has all", func() bool { return len(o.of("well")) == n })
+	if w := b.Waiting(); w[provider("down")] != n || w[provider("slow")] != n {
+		t.Errorf("there wait %v", w)
+	}
+	close(hangs)
+	stop()
+	slow := len(o.of("slow"))
+
+	// The next process goes on where this one was.
+	o.answers = nil
+	start(t, options(dir, o))
+	eventually(t, "those that waited have all", func() bool { return len(o.of("down")) == n && len(o.of("slow")) == n })
+	if slow == 0 || len(o.of("well")) != n {
+		t.Errorf("the slow one got %d before, the healthy one %d", slow, len(o.of("well")))
+	}
+	if got := o.of("slow"); got[0] != "0" || got[n-1] != fmt.Sprint(n-1) {
+		t.Errorf("the order is %v", got)
+	}
+}
+
+func TestWhatNoRetryHelpsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	o := newOutside(func(_ context.Context, d Delivery) error {
+		switch d.Event.Message {
+		case "bad":
+			return fault.New("Failed", "the provider answered with 401").Final()
+		case "panic ":
+			panic("a bug")
+		}
+		return nil
+	})
+	b, _ := start(t, options(t.TempDir(), o))
+	for _, m := range []string{"bad", "panic ", "good"} {
+		post(t, b, about1("x", m, "a"))
+	}
+	eventually(t, "the good one comes", func() bool { return slices.Equal(o.of("a"), []string{"good"}) })
+	if o.tried("bad") != 1 || o.tried("panic ") != 1 || !o.tells("a NotificationFailed A notification about Kustomization/apps/x was given up: the provider answered with 401") {
+		t.Errorf("tried %v, told %v", o.tries, o.told)
+	}
+}
+
+// One delivery that the provider answers with an error for ever does not hold up those behind it.
+func TestOneThatIsNotLikedLetsOthersPass(t *testing.T) {
+	t.Parallel()
+	o := newOutside(func(_ context.Context, d Delivery) error {
+		if strings.HasPrefix(d.Event.Message, "bad") {
+			return errors.New("500")
+		}
+		return nil
+	})
+	b, _ := start(t, options(t.TempDir(), o))
+	for i := range 20 {
+		post(t, b, about1("x", fmt.Sprintf("good %d", i), "a"))
+		if i%5 == 0 {
+			post(t, b, about1("x", fmt.Sprintf("bad %d", i), "a"))
+		}
+	}
+	eventually(t, "the others pass", func() bool { return len(o.of("a")) == 20 })
+	if b.Waiting()[provider("a")] != 4 || !o.tells("NotificationDelayed") {
+		t.Errorf("there wait %v, told %v", b.Waiting(), o.told)
+	}
+}
+
+func TestWhatIsOldIsGivenUpOnceItFails(t *testing.T) {
+	t.Parallel()
+	o := newOutside(func(_ context.Context, d Delivery) error {
+		if d.Event.Message == "bad" {
+			return errors.New("500")
+		}
+		return nil
+	})
+	opts := options(t.TempDir(), o)
+	opts.GiveUp = time.Nanosecond
+	b, _ := start(t, opts)
+	post(t, b, about1("x", "bad", "a"))
+	post(t, b, about1("x", "good", "a"))
+	eventually(t, "the good one comes", func() bool { return len(o.of("a")) == 1 })
+	if o.tried("bad") != 1 || !o.tells("NotificationFailed") {
+		t.Errorf("tried %v, told %v", o.tries, o.told)
+	}
+}
+
+func TestAWaitThatTheProviderAsksFor(t *testing.T) {
+	t.Parallel()
+	o := newOutside(func(_ context.Context, d Delivery) error {
+		return fault.New("Failed", "429").After(time.Hour)
+	})
+	opts := options(t.TempDir(), o)
+	b, stop := start(t, opts)
+	post(t, b, about1("x", "one", "a"))
+	post(t, b, about1("x", "two", "a"))
+	eventually(t, "it was tried", func() bool { return o.tells("NotificationDelayed") })
+	b.Retry(provider("b")) // another one
+	b.Retry(provider("a"))
+	eventually(t, "it is tried again, as the provider is another one", func() bool { return o.tried("one") == 2 })
+	b.Forget(provider("a"))
+	eventually(t, "what waits is dropped, and the worker ends", func() bool { return len(b.Waiting()) == 0 })
+	stop()
+	if o.tried("two") != 0 {
+		t.Errorf("tried %v", o.tries)
+	}
+}
+
+func TestTheOldestGoWhenAProviderIsDownForLong(t *testing.T) {
+	t.Parallel()
+	o := newOutside(func(context.Context, Delivery) error { return errors.New("down") })
+	opts := options(t.TempDir(), o)
+	opts.Limits = queue.Limits{Bytes: 20 << 10, Segment: 2 << 10}
+	b, stop := start(t, opts)
+	for i := range 400 {
+		post(t, b, about1("x", fmt.Sprint(i), "a"))
+		if i%20 == 0 { // the intake has the same bound
+			eventually(t, "it is taken in", func() bool { in, err := b.intake(); return err == nil && in.Waiting() == 0 })
+		}
+	}
+	eventually(t, "its owner is told", func() bool { return o.tells("NotificationDropped") })
+	stop()
+	o.answers = nil
+	start(t, opts)
+	eventually(t, "the newest come", func() bool { return slices.Contains(o.of("a"), "399") })
+	if n := len(o.of("a")); n < 20 || n > 100 {
+		t.Errorf("%d came", n)
+	}
+}
+
+func TestTheSameIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := New(options(t.TempDir(), newOutside(nil)))
+	repeated := func(e event.Event) bool {
+		t.Helper()
+		err := b.Post(e)
+		var r *RepeatedError
+		if err != nil && (!errors.As(err, &r) || r.Wait <= 0 || r.Wait > DefaultRateLimit) {
+			t.Fatal(err)
+		}
+		return err != nil
+	}
+	e := about1("x", "text", "")
+	fails := e
+	fails.Severity = event.Error
+	for i, c := range []struct {
+		change func(*event.Event)
+		want   bool
+	}{
+		{func(*event.Event) {}, false},
+		{func(*event.Event) {}, true},
+		{func(e *event.Event) { e.Severity = event.Error }, false},
+		{func(e *event.Event) { e.Message = "other" }, false},
+		{func(e *event.Event) { e.InvolvedObject.Name = "y" }, false},
+		{func(e *event.Event) { e.InvolvedObject.APIVersion = "kustomize.toolkit.fluxcd.io/v2" }, true},
+		{func(e *event.Event) { e.Metadata = map[string]string{event.Revision: "2"} }, false},
+		{func(e *event.Event) { e.Metadata = map[string]string{event.Token: "2"} }, false},
+		{func(e *event.Event) { e.Metadata = map[string]string{"other": "2"} }, true},
+	} {
+		changed := e
+		c.change(&changed)
+		if got := repeated(changed); got != c.want {
+			t.Errorf("%d: repeated is %v", i, got)
+		}
+	}
+	well := e
+	well.Reason, well.Message = "ReconciliationSucceeded", "all is well"
+	if !repeated(fails) || repeated(well) || repeated(fails) {
+		t.Error("an error after all was well is not told")
+	}
+
+	always := New(Options{Dir: t.TempDir(), RateLimit: -1})
+	for range 2 {
+		post(t, always, e)
+	}
+}
+
+func TestADirectoryThatCannotBe(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := New(options(file, newOutside(nil)))
+	for range 2 { // what is not taken up is no repetition
+		if err := b.Post(about1("x", "m", "a")); err == nil || errors.As(err, new(*RepeatedError)) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if err := b.Start(t.Context()); err == nil {
+		t.Error("it starts")
+	}
+}

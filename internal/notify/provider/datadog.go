@@ -1,0 +1,57 @@
+package provider
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// datadog posts events: https://docs.datadoghq.com/api/latest/events/ (v1, for any kind of event).
+type datadog struct {
+	client *client
+	key    string
+}
+
+func newDatadog(o Options) (Provider, error) {
+	key, err := o.token("an API key of Datadog")
+	if err != nil {
+		return nil, err
+	}
+	c, err := newClient(o, "https://api.datadoghq.com")
+	if err != nil {
+		return nil, err
+	}
+	return &datadog{c, key}, nil
+}
+
+type datadogEvent struct {
+	Title          string   `json:"title"` // 100 characters
+	Text           string   `json:"text"`  // 4,000 characters
+	AlertType      string   `json:"alert_type"`
+	AggregationKey string   `json:"aggregation_key"` // 100 characters
+	DateHappened   int64    `json:"date_happened"`
+	SourceTypeName string   `json:"source_type_name"`
+	Tags           []string `json:"tags"` // 200 characters each
+}
+
+// Send implements [Provider].
+func (p *datadog) Send(ctx context.Context, e event.Event) error {
+	m := MessageOf(e)
+	metadata := details(e, event.MaxMetadata, maxField)
+	for key, value := range objectTags(e) {
+		if key != "severity" && value != "" { // that is the type of the alert
+			metadata[key] = value
+		}
+	}
+	var tags []string
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		tags = append(tags, clip(key+":"+metadata[key], 200))
+	}
+	_, err := p.client.postJSON(ctx, p.client.at("api/v1/events"), datadogEvent{
+		Title: clip(m.Title(), 100), Text: clip(described(m), 4000), AlertType: m.Severity(), AggregationKey: objectKey(e),
+		DateHappened: m.Time.Unix(), SourceTypeName: "fluxcd", Tags: tags, // the source that Datadog knows
+	}, "DD-API-KEY", p.key)
+	return err
+}

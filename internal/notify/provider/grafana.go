@@ -1,0 +1,53 @@
+package provider
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// grafana marks the time of an event on dashboards: https://grafana.com/docs/grafana/latest/developers/http_api/annotations/.
+type grafana struct {
+	client *client
+	login  []string
+}
+
+func newGrafana(o Options) (Provider, error) {
+	login, err := o.login()
+	if err != nil {
+		return nil, err
+	}
+	c, err := newClient(o, "")
+	if err != nil {
+		return nil, err
+	}
+	if strings.Trim(c.address.Path, "/") == "" {
+		c.address = c.at("api/annotations")
+	}
+	return &grafana{c, login}, nil
+}
+
+type grafanaAnnotation struct {
+	Time int64    `json:"time"` // in milliseconds
+	Tags []string `json:"tags"`
+	Text string   `json:"text"`
+}
+
+// Send implements [Provider].
+func (p *grafana) Send(ctx context.Context, e event.Event) error {
+	m := MessageOf(e)
+	labels := objectTags(e)
+	tags := []string{"flux", m.From} // the tags that dashboards ask for
+	metadata := details(e, event.MaxMetadata, maxField)
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		tags = append(tags, key+": "+metadata[key])
+	}
+	for _, key := range []string{"kind", "name", "namespace"} {
+		tags = append(tags, key+": "+labels[key])
+	}
+	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{m.Time.UnixMilli(), tags, described(m)}, p.login...)
+	return err
+}

@@ -1,0 +1,153 @@
+package provider
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+func TestAMessageTellsWhatWhereWhyAndWhatToDo(t *testing.T) {
+	m := MessageOf(failure())
+	for name, c := range map[string]struct{ got, want string }{
+		"object":   {m.Object, "kustomization/shop.prod"},
+		"title":    {m.Title(), "kustomization/shop.prod: HealthCheckFailed"},
+		"severity": {m.Severity(), event.Error},
+		"summary":  {m.Summary, "production, eu-west-1"},
+		"hint":     {m.Hint, "Check that the image exists"},
+		"revision": {m.Revision, "main@sha1:01234567"},
+		"link":     {m.RevisionURL, "https://github.com/acme/fleet/commit/0123456789abcdef0123456789abcdef01234567"},
+		"from":     {m.From, "kustomize-controller"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %q, want %q", name, c.got, c.want)
+		}
+	}
+	if strings.Contains(m.Text, m.Hint) || !strings.HasPrefix(m.Text, "Deployment/prod/shop is not healthy") {
+		t.Errorf("the text is %q", m.Text)
+	}
+	var names []string
+	for _, f := range m.Fields {
+		names = append(names, f.Name)
+	}
+	if got := strings.Join(names, " "); got != "Commit Author cluster" {
+		t.Errorf("the fields are %s", got)
+	}
+}
+
+func TestHintsAreTheLastSentenceOfAFailure(t *testing.T) {
+	for message, c := range map[string]struct{ text, hint string }{
+		"pull failed: 401. Renew the token":       {"pull failed: 401", "Renew the token"},
+		"a. B happened. Check C":                  {"a. B happened", "Check C"},
+		"image v1. x is missing":                  {"image v1. x is missing", ""},
+		"one line. And\nanother":                  {"one line. And\nanother", ""},
+		"no sentence":                             {"no sentence", ""},
+		". Odd":                                   {". Odd", ""},
+		"long. " + "L" + strings.Repeat("o", 500): {"long. " + "L" + strings.Repeat("o", 500), ""},
+	} {
+		if text, hint := splitHint(message, true); text != c.text || hint != c.hint {
+			t.Errorf("%q is %q and %q", message, text, hint)
+		}
+	}
+	if _, hint := splitHint("Applied. Nothing else to do", false); hint != "" {
+		t.Errorf("a success has the hint %q", hint)
+	}
+}
+
+func TestCommitsAreLinkedAtTheirHost(t *testing.T) {
+	const hash = "0123456789abcdef0123456789abcdef01234567"
+	for origin, want := range map[string]string{
+		"https://github.com/acme/fleet":                "https://github.com/acme/fleet/commit/" + hash,
+		"https://me:secret@github.com/acme/fleet.git":  "https://github.com/acme/fleet/commit/" + hash,
+		"ssh://git@github.com:22/acme/fleet.git":       "https://github.com/acme/fleet/commit/" + hash,
+		"git@github.com:acme/fleet.git":                "https://github.com/acme/fleet/commit/" + hash,
+		"https://gitlab.example:8443/a/b/c.git":        "https://gitlab.example:8443/a/b/c/-/commit/" + hash,
+		"https://bitbucket.org/acme/fleet":             "https://bitbucket.org/acme/fleet/commits/" + hash,
+		"https://dev.azure.com/acme/p/_git/fleet":      "https://dev.azure.com/acme/p/_git/fleet/commit/" + hash,
+		"https://bitbucket.example/scm/acme/fleet.git": "",
+		"ssh://git@ssh.dev.azure.com/v3/acme/p/fleet":  "",
+		"https://git-codecommit.eu.amazonaws.com/v1/x": "",
+		"https://host":                          "",
+		"not a URL\x7f":                         "",
+		"":                                      "",
+		"/srv/git/fleet":                        "",
+		"https://github.com/a\"><script>/fleet": "https://github.com/a%22%3E%3Cscript%3E/fleet/commit/" + hash,
+	} {
+		if got := commitURL(origin, hash); got != want {
+			t.Errorf("%s leads to %s, want %s", origin, got, want)
+		}
+	}
+	metadata := map[string]string{event.Revision: "v1@sha256:" + strings.Repeat("a", 64), originURL: "https://github.com/acme/fleet"}
+	metadata[event.OriginRevision] = "main@sha1:" + hash
+	if shown, link := revision(metadata); shown != "v1@sha256:aaaaaaaa" || !strings.HasSuffix(link, hash) {
+		t.Errorf("an artifact of a commit is %s at %s", shown, link)
+	}
+	if shown, link := revision(map[string]string{event.Revision: "6.5.0", originURL: "https://github.com/acme/fleet"}); shown != "6.5.0" || link != "" {
+		t.Errorf("a chart is %s at %s", shown, link)
+	}
+}
+
+func TestLongTextsSayWhatIsLeftOut(t *testing.T) {
+	lines := strings.TrimSuffix(strings.Repeat("a line of twenty-odd\n", 500), "\n")
+	got := shorten(lines, 1000)
+	head, note, _ := strings.Cut(got, "\n… and ")
+	if n := strings.Count(head, "\n") + 1; utf8.RuneCountInString(got) > 1000 || note != itoa(500-n)+" more lines" {
+		t.Errorf("%d lines are left, and the note says %q", n, note)
+	}
+	if got := shorten(strings.Repeat("x", 5000), 1000); utf8.RuneCountInString(got) != 1000 || !strings.HasSuffix(got, "…") {
+		t.Errorf("one long line is %d characters", utf8.RuneCountInString(got))
+	}
+	if got := fit(strings.Repeat("<", 5000), 100, slackEscape); len(got) > 100 || !strings.HasSuffix(got, "…") || strings.Contains(got, "&l…") {
+		t.Errorf("what escaping makes longer is %q", got)
+	}
+}
+
+// FuzzMessage renders any event in every form: it must end, stay within the bounds, and hold nothing that steers a terminal.
+func FuzzMessage(f *testing.F) {
+	f.Add("Kustomization", "shop", "HealthCheckFailed", failure().Message, "main@sha1:0123456789abcdef0123456789abcdef01234567", "https://github.com/a/b", "cluster", "eu")
+	f.Add("", "", "", "", "", "", "", "")
+	f.Add("K", "n", "R", "a\x00b\u202ec\u2028d\xff. Z", "@sha1:", "git@:x", "k\n", "<@everyone>")
+	f.Add("K", "n", "R", strings.Repeat("`<&\n", 3000), "x", "://", "", strings.Repeat("*", 9000))
+	f.Fuzz(func(t *testing.T, kind, name, reason, message, revision, origin, key, value string) {
+		m := MessageOf(event.Event{
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "ns", Name: name}, Severity: event.Error, Reason: reason, Message: message,
+			Timestamp: metav1.NewTime(time.Unix(0, 0)), ReportingController: reason,
+			Metadata: map[string]string{event.Revision: revision, originURL: origin, event.Summary: value, key: value, event.Note: message},
+		})
+		one := []string{m.Object, m.Title(), m.Reason, m.Summary, m.Hint, m.Revision, m.RevisionURL, m.From}
+		for _, f := range m.Facts() {
+			one = append(one, f.Name, f.Value)
+		}
+		for _, s := range one {
+			if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) || !utf8.ValidString(s) {
+				t.Errorf("a line is %q", s)
+			}
+		}
+		if utf8.RuneCountInString(m.Text) > maxText || len(m.Fields) > maxFields {
+			t.Errorf("%d characters, %d fields", utf8.RuneCountInString(m.Text), len(m.Fields))
+		}
+		for n, k := range map[int]markup{telegramText: telegramMarkup, webexText: webexMarkup, zulipContent: zulipMarkup, matrixText: matrixMarkup} {
+			if out := k.render(m, n); len(out) > n || !utf8.ValidString(out) {
+				t.Errorf("%d bytes of %d", len(out), n)
+			}
+		}
+		for _, b := range slackBlocks(m) {
+			if b.Text != nil && len(b.Text.Text) > slackSection || len(b.Fields) > slackFields {
+				t.Errorf("a block of Slack has %d bytes and %d fields", len(b.Text.Text), len(b.Fields))
+			}
+		}
+		if e := embed(m); len(e.Title) > discordTitle || len(e.Description) > discordDescription {
+			t.Errorf("an embed has a title of %d bytes and a text of %d", len(e.Title), len(e.Description))
+		}
+		adaptiveCard(m)
+		connectorCard(m)
+		cardOf(m)
+		googleSections(m)
+	})
+}

@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcev1 "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// otel sends each event as a span by OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp). All events of a revision make one
+// trace, whose root is its source.
+type otel struct {
+	client *client
+	login  []string
+	uid    string // of the Provider: what it gets is one trace, whatever other Providers get
+}
+
+func newOTel(o Options) (Provider, error) {
+	login, err := o.login()
+	if err != nil {
+		return nil, err
+	}
+	c, err := newClient(o, "")
+	if err != nil {
+		return nil, err
+	}
+	if strings.Trim(c.address.Path, "/") == "" {
+		c.address = c.at("v1/traces")
+	}
+	return &otel{c, login, o.UID}, nil
+}
+
+// sources are the kinds whose events are the root of a trace.
+var sources = []string{"GitRepository", "OCIRepository", "Bucket", "HelmRepository", "HelmChart", "ExternalArtifact"}
+
+// Send implements [Provider].
+func (p *otel) Send(ctx context.Context, e event.Event) error {
+	body, err := proto.Marshal(p.request(e))
+	if err != nil {
+		return fault.New(SendFailed, "the event cannot be written as a span").Because(err).Final()
+	}
+	a, err := p.client.send(ctx, http.MethodPost, p.client.address, body, append([]string{"Content-Type", "application/x-protobuf"}, p.login...)...)
+	if err != nil {
+		return err
+	}
+	var said collector.ExportTraceServiceResponse
+	if proto.Unmarshal(a.body, &said) == nil && said.GetPartialSuccess().GetRejectedSpans() > 0 {
+		return fault.New(SendFailed, "%s did not take the span: %s", p.client.address.Host, clip(line(said.GetPartialSuccess().GetErrorMessage()), maxWords)).
+			WithHint("Check what the collector accepts").Final()
+	}
+	return nil
+}
+
+func (p *otel) request(e event.Event) *collector.ExportTraceServiceRequest {
+	m, sum := MessageOf(e), fingerprint(e)
+	traced := sha256.Sum256([]byte(p.uid + ":" + cmp.Or(e.Metadata[event.Revision], objectKey(e))))
+	root := traced[16:24]
+	at := uint64(max(e.Timestamp.UnixNano(), 0))
+	span := &tracev1.Span{
+		TraceId: traced[:16], SpanId: sum[:8], ParentSpanId: root, Name: m.Title(), Kind: tracev1.Span_SPAN_KIND_INTERNAL,
+		StartTimeUnixNano: at, EndTimeUnixNano: at, Status: &tracev1.Status{Code: tracev1.Status_STATUS_CODE_OK},
+	}
+	if m.Failed {
+		span.Status = &tracev1.Status{Code: tracev1.Status_STATUS_CODE_ERROR, Message: m.Text}
+	}
+	if settled(e) && slices.Contains(sources, e.InvolvedObject.Kind) {
+		span.SpanId, span.ParentSpanId = root, nil
+	}
+	attributes := details(e, event.MaxMetadata, maxField)
+	attributes["message"] = described(m)
+	maps.Copy(attributes, objectTags(e))
+	for _, key := range slices.Sorted(maps.Keys(attributes)) {
+		span.Attributes = append(span.Attributes, attribute(key, attributes[key]))
+	}
+	from := []*commonv1.KeyValue{attribute("service.name", m.From)}
+	if e.ReportingInstance != "" {
+		from = append(from, attribute("service.instance.id", line(e.ReportingInstance)))
+	}
+	return &collector.ExportTraceServiceRequest{ResourceSpans: []*tracev1.ResourceSpans{{
+		Resource:   &resourcev1.Resource{Attributes: from},
+		ScopeSpans: []*tracev1.ScopeSpans{{Scope: &commonv1.InstrumentationScope{Name: "sluice"}, Spans: []*tracev1.Span{span}}},
+	}}}
+}
+
+func attribute(key, value string) *commonv1.KeyValue {
+	return &commonv1.KeyValue{Key: key, Value: &commonv1.AnyValue{Value: &commonv1.AnyValue_StringValue{StringValue: value}}}
+}

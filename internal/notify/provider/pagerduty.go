@@ -1,0 +1,97 @@
+package provider
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// pagerDuty triggers and resolves incidents by the Events API v2 (https://developer.pagerduty.com/docs/events-api-v2-overview), and tells
+// of changes by its change events.
+type pagerDuty struct {
+	client *client
+	base   *url.URL
+	key    string
+}
+
+func newPagerDuty(o Options) (Provider, error) {
+	if o.Channel == "" {
+		return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to the integration key of the service in PagerDuty")
+	}
+	c, err := newClient(o, "https://events.pagerduty.com")
+	if err != nil {
+		return nil, err
+	}
+	base := *c.address // people copy the whole URL of an integration, too
+	base.Path, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v2/enqueue"), "/integration/")
+	base.RawPath, base.RawQuery = "", ""
+	return &pagerDuty{c, &base, o.Channel}, nil
+}
+
+type pagerDutyEvent struct {
+	RoutingKey  string            `json:"routing_key"`
+	EventAction string            `json:"event_action,omitempty"`
+	DedupKey    string            `json:"dedup_key,omitempty"` // 255 characters
+	Client      string            `json:"client,omitempty"`
+	Payload     *pagerDutyPayload `json:"payload,omitempty"`
+	Links       []pagerDutyLink   `json:"links,omitempty"`
+}
+
+type pagerDutyPayload struct {
+	Summary       string         `json:"summary"` // 1,024 characters
+	Source        string         `json:"source"`
+	Severity      string         `json:"severity,omitempty"` // of a trigger
+	Timestamp     string         `json:"timestamp"`
+	Component     string         `json:"component,omitempty"`
+	Group         string         `json:"group,omitempty"`
+	Class         string         `json:"class,omitempty"`
+	CustomDetails map[string]any `json:"custom_details,omitempty"`
+}
+
+type pagerDutyLink struct {
+	Href string `json:"href"`
+	Text string `json:"text"`
+}
+
+// Send implements [Provider].
+func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
+	if e.Reason == meta.ProgressingReason {
+		return nil // says neither that it failed nor that it works
+	}
+	m := MessageOf(e)
+	told := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
+		Summary: clip(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().Format(time.RFC3339),
+		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason},
+	}}
+	if metadata := details(e, event.MaxMetadata, maxField); len(metadata) > 0 {
+		told.Payload.CustomDetails["metadata"] = metadata
+	}
+	if m.Hint != "" {
+		told.Payload.CustomDetails["hint"] = m.Hint
+	}
+	if m.RevisionURL != "" {
+		told.Links = []pagerDutyLink{{m.RevisionURL, m.Revision}}
+	}
+	if m.Failed {
+		told.EventAction, told.DedupKey, told.Client = "trigger", objectKey(e), "Sluice"
+		told.Payload.Severity, told.Payload.Component, told.Payload.Group, told.Payload.Class = "error", e.InvolvedObject.Name, e.InvolvedObject.Namespace, m.Reason
+		_, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), told)
+		return err
+	}
+	if settled(e) {
+		over := pagerDutyEvent{RoutingKey: p.key, EventAction: "resolve", DedupKey: objectKey(e)}
+		if _, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), over); err != nil {
+			return err
+		}
+	}
+	a, err := p.client.postJSON(ctx, p.base.JoinPath("v2/change/enqueue"), told)
+	if a.status == http.StatusBadRequest {
+		return nil // event orchestrations take no change events, and what counts is resolved
+	}
+	return err
+}

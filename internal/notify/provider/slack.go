@@ -1,0 +1,177 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// Bounds of Slack's blocks, in characters: https://docs.slack.dev/reference/block-kit/blocks
+const (
+	slackSection = 3000
+	slackField   = 2000
+	slackFields  = 10
+)
+
+// slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API.
+type slack struct {
+	*client
+	channel, username, token string
+	api                      bool // chat.postMessage, and no webhook
+}
+
+func newSlack(o Options) (Provider, error) {
+	c, err := newClient(o, "")
+	if err != nil {
+		return nil, err
+	}
+	s := &slack{client: c, channel: o.Channel, username: o.Username, api: strings.HasSuffix(c.address.Path, "/chat.postMessage")}
+	if s.api {
+		if s.token, err = o.token("the bot's token (xoxb-…)"); err != nil {
+			return nil, err
+		}
+		if s.channel == "" {
+			return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to the name or the ID of the channel")
+		}
+	}
+	return s, nil
+}
+
+// slackMessage is the body of both APIs. The blocks are in an attachment, since only those have a colour.
+type slackMessage struct {
+	Channel     string            `json:"channel,omitempty"`
+	Username    string            `json:"username,omitempty"`
+	Text        string            `json:"text"` // of the notification
+	Attachments []slackAttachment `json:"attachments"`
+}
+
+type slackAttachment struct {
+	Color    string       `json:"color"`
+	Fallback string       `json:"fallback"`
+	Blocks   []slackBlock `json:"blocks"`
+}
+
+type slackBlock struct {
+	Type     string      `json:"type"`
+	Text     *slackText  `json:"text,omitempty"`
+	Fields   []slackText `json:"fields,omitempty"`
+	Elements []slackText `json:"elements,omitempty"`
+}
+
+type slackText struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Verbatim bool   `json:"verbatim"` // no name of a person or a channel becomes a mention
+}
+
+func mrkdwn(s string) slackText { return slackText{"mrkdwn", s, true} }
+
+func (s *slack) Send(ctx context.Context, e event.Event) error {
+	m := MessageOf(e)
+	body := slackMessage{Channel: s.channel, Username: s.username, Text: fit(m.Mark()+" "+m.Title(), slackSection, slackEscape),
+		Attachments: []slackAttachment{{Color: color(m, "#"), Fallback: fit(m.Text, slackSection, slackEscape), Blocks: slackBlocks(m)}}}
+	if !s.api {
+		_, err := s.postJSON(ctx, s.address, body)
+		return err
+	}
+	a, err := s.postJSON(ctx, s.address, body, "Authorization", "Bearer "+s.token)
+	if err != nil {
+		return err
+	}
+	return s.judge(a)
+}
+
+func slackBlocks(m Message) []slackBlock {
+	section := func(text string) slackBlock { t := mrkdwn(text); return slackBlock{Type: "section", Text: &t} }
+	var blocks []slackBlock
+	if m.Summary != "" {
+		blocks = append(blocks, section("*"+fit(m.Summary, slackSection-2, slackEscape)+"*"))
+	}
+	if m.Text != "" {
+		blocks = append(blocks, section(fit(m.Text, slackSection, slackEscape)))
+	}
+	if m.Hint != "" {
+		blocks = append(blocks, section("*What to do:* "+fit(m.Hint, slackSection-20, slackEscape)))
+	}
+	var fields []slackText
+	add := func(name, value string) {
+		if len(fields) < slackFields {
+			fields = append(fields, mrkdwn("*"+slackEscape(name)+"*\n"+value))
+		}
+	}
+	if m.Revision != "" {
+		add("Revision", slackLink(m.Revision, m.RevisionURL))
+	}
+	for _, f := range m.Fields {
+		add(f.Name, fit(f.Value, slackField-maxName-5, slackEscape))
+	}
+	if len(fields) > 0 {
+		blocks = append(blocks, slackBlock{Type: "section", Fields: fields})
+	}
+	if m.From != "" {
+		blocks = append(blocks, slackBlock{Type: "context", Elements: []slackText{mrkdwn(slackEscape(m.From))}})
+	}
+	return blocks
+}
+
+// slackEscape keeps a text from being a mention, a link or a command: https://docs.slack.dev/messaging/formatting-message-text#escaping
+var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
+
+func slackLink(label, to string) string {
+	label = slackEscape(label)
+	if to == "" {
+		return label
+	}
+	return "<" + strings.ReplaceAll(slackEscape(to), "|", "%7C") + "|" + label + ">"
+}
+
+// slackAuth, slackTarget and slackLater are errors of chat.postMessage: of the token, of the channel, and those that pass.
+var (
+	slackAuth = []string{"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive", "access_denied", "missing_scope",
+		"no_permission", "not_allowed_token_type", "org_login_required", "ekm_access_denied", "two_factor_setup_required"}
+	slackTarget = []string{"channel_not_found", "not_in_channel", "is_archived", "restricted_action", "restricted_action_read_only_channel"}
+	slackLater  = []string{"rate_limited", "ratelimited", "message_limit_exceeded", "fatal_error", "internal_error", "request_timeout", "service_unavailable",
+		"team_added_to_org", "accesslimited"}
+)
+
+// judge reads the answer of chat.postMessage, whose status is 200 whatever comes of it.
+func (s *slack) judge(a answer) error {
+	var said struct {
+		OK    bool   `json:"ok"`
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(a.body, &said); err != nil {
+		return fault.New(SendFailed, "%s did not answer as Slack does", s.address.Host).WithHint("Check the address of the Provider").Final()
+	}
+	if said.OK {
+		return nil
+	}
+	f := fault.New(SendFailed, "Slack refused the message: %s", clip(oneLine(said.Error), maxWords)).After(a.wait)
+	switch {
+	case slices.Contains(slackLater, said.Error):
+		if strings.Contains(said.Error, "limit") {
+			f = f.After(max(a.wait, time.Minute))
+		}
+		return f.WithHint("It is sent again later")
+	case slices.Contains(slackAuth, said.Error):
+		f.Reason = meta.AuthenticationFailedReason
+		return f.WithHint("Renew the token in the Secret; its app needs the scope chat:write").Final()
+	case slices.Contains(slackTarget, said.Error):
+		return f.WithHint("Check spec.channel, and invite the app to the channel").Final()
+	}
+	return f.WithHint("Look the error up at %s", "https://docs.slack.dev/reference/methods/chat.postMessage#errors").Final()
+}
+
+// color is that of a message in RGB: red for what failed, green for what did not.
+func color(m Message, prefix string) string {
+	if m.Failed {
+		return prefix + "D13438"
+	}
+	return prefix + "2EA043"
+}

@@ -1,0 +1,58 @@
+package provider
+
+import (
+	"context"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// webexText is how many bytes a message of Webex has: https://developer.webex.com/docs/api/v1/messages/create-a-message
+const webexText = 7439
+
+// webex makes messages in a space of Webex.
+type webex struct {
+	*client
+	room, token string
+}
+
+func newWebex(o Options) (Provider, error) {
+	c, err := newClient(o, "https://webexapis.com/v1/messages")
+	if err != nil {
+		return nil, err
+	}
+	token, err := o.token("the bot's access token")
+	if err != nil {
+		return nil, err
+	}
+	if o.Channel == "" {
+		return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to the ID of the space; the bot has to be in it")
+	}
+	return &webex{c, o.Channel, token}, nil
+}
+
+type webexMessage struct {
+	Room     string `json:"roomId"`
+	Markdown string `json:"markdown"`
+	Text     string `json:"text"` // where Markdown cannot be shown
+}
+
+var webexMarkup = markup{
+	escape: webexEscape,
+	block:  func(s string) string { return strings.ReplaceAll(webexEscape(s), "\n", "  \n") },
+	bold:   boldMarkdown,
+	link:   linkMarkdown,
+	end:    "  \n",
+}
+
+// webexEscape keeps HTML from being some, too: <@all> is a mention.
+func webexEscape(s string) string {
+	return strings.NewReplacer(`\<`, "&lt;", `\>`, "&gt;").Replace(escapeMarkdown(strings.ReplaceAll(s, "&", "&amp;")))
+}
+
+func (w *webex) Send(ctx context.Context, e event.Event) error {
+	m := MessageOf(e)
+	_, err := w.postJSON(ctx, w.address, webexMessage{w.room, webexMarkup.render(m, webexText), plain.render(m, webexText)},
+		"Authorization", "Bearer "+w.token)
+	return err
+}

@@ -1,0 +1,80 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+// Bounds of a message, in characters: https://zulip.com/api/send-message
+const (
+	zulipContent = 10000
+	zulipTopic   = 60
+)
+
+// zulip sends messages to a topic of a channel as a bot of Zulip.
+type zulip struct {
+	*client
+	channel, topic, login string
+}
+
+func newZulip(o Options) (Provider, error) {
+	c, err := newClient(o, "")
+	if err != nil {
+		return nil, err
+	}
+	password := o.secret("password")
+	if o.Username == "" || password == "" {
+		return nil, fault.New(TokenNotFound, "the Provider has no login to Zulip").
+			WithHint("Put the bot's address in the key username of the Secret, and its API key in the key password").Final()
+	}
+	if !httpguts.ValidHeaderFieldValue(o.Username + password) {
+		return nil, invalid("the login has a line break or another character that none has").WithHint("Correct the keys username and password of the Secret")
+	}
+	channel, topic, _ := strings.Cut(o.Channel, "/")
+	if channel == "" {
+		return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to CHANNEL/TOPIC")
+	}
+	login := "Basic " + base64.StdEncoding.EncodeToString([]byte(o.Username+":"+password))
+	return &zulip{c, channel, topic, login}, nil
+}
+
+// backticks finds what would end a block of code.
+var backticks = regexp.MustCompile("`{3,}")
+
+// zulipMarkup puts what comes from outside into code, where neither mentions nor styles are.
+var zulipMarkup = markup{
+	escape: func(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" },
+	block: func(s string) string {
+		fence := "```"
+		for _, run := range backticks.FindAllString(s, -1) {
+			if len(run) >= len(fence) {
+				fence = run + "`"
+			}
+		}
+		return fence + "text\n" + s + "\n" + fence
+	},
+	bold: same,
+	link: linkMarkdown,
+	end:  "\n",
+}
+
+func (z *zulip) Send(ctx context.Context, e event.Event) error {
+	m := MessageOf(e)
+	form := url.Values{
+		"type":    {"channel"},
+		"to":      {z.channel},
+		"topic":   {clip(cmp.Or(z.topic, m.Object), zulipTopic)},
+		"content": {zulipMarkup.render(m, zulipContent)},
+	}
+	_, err := z.postForm(ctx, z.at("api/v1/messages"), form, "Authorization", z.login)
+	return err
+}
