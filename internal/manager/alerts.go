@@ -2,13 +2,13 @@ package manager
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -19,79 +19,85 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// runAlerts reconciles Alerts and Providers, and makes the bus by which events come to them.
-func runAlerts(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder events.AnnotatedEventRecorder, o Options) (*notifications, error) {
-	alone := o.NoCrossNamespaceRef || !o.WatchAllNamespaces
-	health := &alert.Health{Edges: k.Edges}
-	resolver := &alert.Resolver{Secrets: mgr.GetAPIReader(), Egress: o.forTenants(), Identities: out.identities, Clock: k.Clock}
-	tell := &teller{mgr.GetCache(), recorder}
-	router := &alert.Router{NoCrossNamespaceRefs: alone, Labels: labelsOf(mgr), Warn: tell.warn}
+// lookupTime bounds how long the labels of an object are looked for, when its kind is watched for the first time.
+const lookupTime = 10 * time.Second
 
-	options := o.bus()
-	options.Router, options.Teller = router, tell
-	options.Sender = &alert.Sender{Router: router, Resolver: resolver, Health: health}
-	b := bus.New(options)
-	router.Gone = b.Forget
-	if err := router.Observe(ctx, mgr.GetCache()); err != nil {
-		return nil, err
+// alerts decide who hears of events, and send them.
+type alerts struct {
+	router *alert.Router
+	sender *alert.Sender
+}
+
+func newAlerts(mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, o Options) *alerts {
+	router := &alert.Router{
+		NoCrossNamespaceRefs: o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
+		Labels:               labelsIn(mgr),
+		Warn: func(a *v1beta3.Alert, message string) {
+			k.Events.Emit(alert.AlertGroupKind.Group, a, reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
+		},
+	}
+	return &alerts{router, &alert.Sender{
+		Router: router,
+		Resolver: &alert.Resolver{
+			Secrets: mgr.GetAPIReader(), Egress: o.forTenants(), Identities: out.identities, Clock: o.clock(),
+		},
+		Health: &alert.Health{Edges: k.Edges},
+	}}
+}
+
+// run reconciles Alerts and Providers, whose deliveries wait in the bus.
+func (a *alerts) run(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, b *bus.Bus, o Options) error {
+	a.router.Gone = func(provider types.NamespacedName) {
+		b.Forget(provider)
+		a.sender.Health.Forget(provider)
+	}
+	if err := a.router.Observe(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	never := func(_, _ *v1beta3.Provider) bool { return false } // an Alert asks only whether its Provider is there
+	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{}, never); err != nil {
+		return err
 	}
 	if err := reconcile.Register(mgr, k, reconcile.Kind[*v1beta3.Alert]{
 		GroupKind:  alert.AlertGroupKind,
 		New:        func() *v1beta3.Alert { return &v1beta3.Alert{} },
 		Concurrent: o.Concurrent,
 		Loose:      true,
-		Step:       &alert.Alert{Client: mgr.GetClient(), NoCrossNamespaceRefs: alone},
+		Step:       &alert.Alert{Client: mgr.GetClient(), NoCrossNamespaceRefs: a.router.NoCrossNamespaceRefs},
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	if err := reconcile.Register(mgr, k, reconcile.Kind[*v1beta3.Provider]{
+	return reconcile.Register(mgr, k, reconcile.Kind[*v1beta3.Provider]{
 		GroupKind:  alert.ProviderGroupKind,
 		New:        func() *v1beta3.Provider { return &v1beta3.Provider{} },
 		Concurrent: o.Concurrent,
 		Loose:      true,
-		Step:       &alert.Provider{Resolver: resolver, Health: health, Retry: b.Retry},
-	}); err != nil {
-		return nil, err
-	}
-	return &notifications{Bus: b, address: o.EventsAddr, ready: router.Ready}, nil
+		Step:       &alert.Provider{Resolver: a.sender.Resolver, Health: a.sender.Health, Retry: b.Retry},
+	})
 }
 
-// labelsOf finds the labels of objects in the cache, which has kinds that this process does not reconcile by their metadata.
-func labelsOf(mgr ctrlmanager.Manager) alert.Labels {
+// labelsIn reads labels from the cache: from that of a kind's controller where the scheme knows the kind, which has an object as it was when it was
+// reconciled, else from one of metadata alone.
+func labelsIn(mgr ctrlmanager.Manager) alert.Labels {
 	return func(ctx context.Context, kind string, key types.NamespacedName) labels.Set {
 		mapping, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: notificationv1.GroupOf(kind), Kind: kind})
 		if err != nil {
-			return nil // there are none in this cluster
+			return nil // it is not installed
 		}
-		var obj client.Object = &metav1.PartialObjectMetadata{}
+		var obj client.Object
 		if known, err := mgr.GetScheme().New(mapping.GroupVersionKind); err == nil {
-			obj = known.(client.Object)
-		} else {
-			obj.GetObjectKind().SetGroupVersionKind(mapping.GroupVersionKind)
+			obj, _ = known.(client.Object)
 		}
+		if obj == nil {
+			metadata := &metav1.PartialObjectMetadata{}
+			metadata.SetGroupVersionKind(mapping.GroupVersionKind)
+			obj = metadata
+		}
+		ctx, cancel := context.WithTimeout(ctx, lookupTime)
+		defer cancel()
 		if err := mgr.GetCache().Get(ctx, key, obj); err != nil {
-			return nil // it is gone, and nobody selects it
+			return nil
 		}
 		return obj.GetLabels()
 	}
-}
-
-// teller writes what went wrong with notifications into events of their Alert and Provider. They are for the cluster only: nobody is notified of notifications.
-type teller struct {
-	reader   client.Reader // of the cache
-	recorder events.AnnotatedEventRecorder
-}
-
-// Tell implements [bus.Teller].
-func (t *teller) Tell(alertKey, provider types.NamespacedName, reason, message string) {
-	p := &v1beta3.Provider{}
-	if err := t.reader.Get(context.Background(), provider, p); err != nil {
-		return // it is gone
-	}
-	t.recorder.AnnotatedEventf(p, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Alert '%s': %s", alertKey, message)
-}
-
-// warn tells of an Alert what does not stop it.
-func (t *teller) warn(a *v1beta3.Alert, message string) {
-	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, "Conflict", "Notify", "%s", message)
 }

@@ -12,11 +12,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/bus"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -31,7 +35,10 @@ func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile
 	var err error
 	switch {
 	case o.runs(NotificationController):
-		n, err = runAlerts(ctx, mgr, k, out, recorder, o)
+		a, options := newAlerts(mgr, k, out, o), o.bus()
+		options.Router, options.Sender, options.Teller = a.router, a.sender, &teller{mgr.GetCache(), recorder}
+		n = &notifications{Bus: bus.New(options), address: o.EventsAddr, ready: a.router.Ready}
+		err = a.run(ctx, mgr, k, n.Bus, o)
 	case o.forwards():
 		n = o.forward(out)
 	default:
@@ -118,4 +125,19 @@ func (o *Options) checkEvents() error {
 			fault.RedactURL(o.EventsAddr), NotificationController, defaultEventsAddr)
 	}
 	return nil
+}
+
+// teller writes what went wrong with notifications into events of their Provider. They are for the cluster only: nobody is notified of notifications.
+type teller struct {
+	providers client.Reader // of the cache
+	recorder  events.AnnotatedEventRecorder
+}
+
+// Tell implements [bus.Teller].
+func (t *teller) Tell(alert, provider types.NamespacedName, reason, message string) {
+	p := &v1beta3.Provider{}
+	if err := t.providers.Get(context.Background(), provider, p); err != nil {
+		return // it is gone
+	}
+	t.recorder.AnnotatedEventf(p, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Alert '%s': %s", alert, message)
 }
