@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := runNotifications(mgr, kernel, out, recorder, o); err != nil {
+	if err := runNotifications(ctx, mgr, kernel, out, recorder, o); err != nil {
 		return err
 	}
 	repositories := newRepositories(mgr, kernel, storage, out, o)

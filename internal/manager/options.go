@@ -34,7 +34,9 @@ const (
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomationController}
+var AllControllers = []string{
+	SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomationController,
+}
 
 // Options are the flags of `sluice controller`.
 type Options struct {

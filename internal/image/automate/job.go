@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -230,7 +229,7 @@ func (j *job) problems(result survey.Result) {
 	for _, i := range result.Missing {
 		b := j.pass.Object.Spec.Bindings[j.bound[i]]
 		if b.Workload != nil {
-			all = append(all, fmt.Sprintf("no file has the %s '%s' of binding %d with such a container", b.Workload.Kind, types.NamespacedName{Namespace: b.Workload.Namespace, Name: b.Workload.Name}, j.bound[i]+1))
+			all = append(all, fmt.Sprintf("no file has the container of binding %d, of the %s '%s'", j.bound[i]+1, b.Workload.Kind, b.Workload.Name))
 		} else {
 			all = append(all, fmt.Sprintf("the file '%s' of binding %d is not there", b.ValuesFile.File, j.bound[i]+1))
 		}
