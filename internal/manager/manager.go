@@ -28,6 +28,8 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
@@ -47,6 +49,8 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(sourcev1.AddToScheme(s))
 	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(gatingv1.AddToScheme(s))
+	utilruntime.Must(imagev1.AddToScheme(s))
+	utilruntime.Must(imagev1alpha1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	utilruntime.Must(notificationv1.AddToScheme(s))
 	utilruntime.Must(v1beta3.AddToScheme(s))
