@@ -156,7 +156,7 @@ func TestAliases(t *testing.T) {
 		"get image imagepolicies":       "sluice get image policy",
 		"reconcile image update x":      "sluice reconcile image update",
 		"create images policy x":        "sluice create image policy",
-		"delete image job x":            "sluice delete image job",
+		"delete image imgjob x":         "sluice delete image release",
 	} {
 		c, _, err := newApp().root().Find(strings.Fields(line))
 		if err != nil || c.CommandPath() != want {

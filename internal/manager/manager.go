@@ -86,12 +86,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := storage.serve(ctx, mgr, cfg, o); err != nil {
 		return err
 	}
-	events, end, err := recordEvents(ctx, mgr)
+	recorder, end, err := recordEvents(ctx, mgr)
 	if err != nil {
 		return err
 	}
 	defer end()
-	kernel := newKernel(mgr, events, o)
+	kernel := newKernel(mgr, reconcile.ToCluster(recorder), o)
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
@@ -102,6 +102,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	kernel.Gates = book
 	out, err := newWayOut(mgr, o)
 	if err != nil {
+		return err
+	}
+	if err := runNotifications(mgr, kernel, out, recorder, o); err != nil {
 		return err
 	}
 	if o.runs(SourceController) {
@@ -123,6 +126,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	if o.runs(NotificationController) {
 		if err := runReceivers(ctx, mgr, kernel, o); err != nil {
+			return err
+		}
+	}
+	if o.runs(ImageReflector) {
+		if err := runImages(ctx, mgr, kernel, out, cfg, o); err != nil {
 			return err
 		}
 	}
@@ -165,7 +173,7 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
-		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
+		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{}, &imagev1.ImageRepository{}, &imagev1.ImagePolicy{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}

@@ -164,7 +164,7 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// TestNamesOfCommitStatuses: by expressions, by metadata, and as ever.
+// TestNamesOfCommitStatuses: by expressions, and as ever.
 func TestNamesOfCommitStatuses(t *testing.T) {
 	object := map[string]any{"metadata": map[string]any{"name": "status", "uid": "1a2b3c4d-0000-4000-8000-000000000000"}}
 	alert := map[string]any{"metadata": map[string]any{"name": "on-call"}}
@@ -198,10 +198,10 @@ func TestNamesOfCommitStatuses(t *testing.T) {
 	host := newHost(t, false)
 	p, err := New(Options{Type: "github", Address: "https://github.com/org/repo", UID: "1a2b3c4d-0", Secret: map[string][]byte{"token": []byte("s3cret-token")}, Transport: host})
 	if err == nil {
-		err = p.Send(soon(t), applied(event.CommitStatus, "deploy/prod"))
+		err = p.Send(soon(t), applied(event.CommitStatus, "update", event.Commit, "0123456789abcdef0123456789abcdef01234567"))
 	}
-	if err != nil || host.written["context"] != "deploy/prod" {
-		t.Errorf("by metadata: %v, %v", host.written["context"], err)
+	if asked := strings.Join(host.asked, " "); err != nil || host.written["context"] != "kustomization/apps/1a2b3c4d" || !strings.HasSuffix(asked, "/statuses/0123456789abcdef0123456789abcdef01234567") {
+		t.Errorf("of a commit that the object names: %v at %s, %v", host.written["context"], asked, err)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestRequestComments(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		e := applied(event.ChangeRequest, "42", event.Summary, "prod `x`", "originURL", "https://github.com/org/repo")
+		e := applied(event.ChangeRequest, "42", event.Summary, "prod `x`", originURL, "https://github.com/org/repo", "env", "prod")
 		e.Severity, e.Message = event.Error, "it is ```broken``` by @someone. Repair it"
 		if err := p.Send(soon(t), e); err != nil {
 			t.Fatalf("%s: %v", kind, err)
@@ -225,7 +225,7 @@ func TestRequestComments(t *testing.T) {
 		_, body, _ = strings.Cut(body, "\n") // the marker
 		want := "### ❌ `kustomization/apps.flux-system: ReconciliationSucceeded`\n\n`prod 'x'`\n\n" +
 			"````\nit is ```broken``` by @someone\n````\n\nWhat to do: `Repair it`\n\n" +
-			"- `Revision`: [`main@sha1:01234567`](https://github.com/org/repo/commit/" + someCommit + ")\n- `originURL`: `https://github.com/org/repo`\n\n<sub>2026-11-21T12:00:00Z</sub>\n"
+			"- `Revision`: [`main@sha1:01234567`](https://github.com/org/repo/commit/" + someCommit + ")\n- `env`: `prod`\n\n<sub>2026-11-21T12:00:00Z</sub>\n"
 		if host.asked[len(host.asked)-1] != c.asked || body != want {
 			t.Errorf("%s: %s\n%s", kind, host.asked, body)
 		}
