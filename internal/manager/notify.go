@@ -19,9 +19,9 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/bus"
-	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -29,12 +29,13 @@ import (
 const defaultEventsAddr = ":9293"
 
 // runNotifications lets events of this process, and those that others post to it, come to where --events-addr and the alerts want them.
-func runNotifications(mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder events.AnnotatedEventRecorder, o Options) error {
+func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder events.AnnotatedEventRecorder, o Options) error {
 	options := bus.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(), RateLimit: cmp.Or(o.RateLimit, -1)}
+	var all *alerts
 	switch {
 	case o.runs(NotificationController):
-		options.Router, options.Sender = nobody{}, nobody{}
-		options.Teller = &teller{recorder}
+		all = newAlerts(mgr, k, out, o)
+		options.Router, options.Sender, options.Teller = all.router, all.sender, &teller{recorder}
 	case o.forwards():
 		forward := &bus.Forward{URL: o.EventsAddr, Client: &http.Client{Transport: out.transport}}
 		options.Router, options.Sender, options.RateLimit = forward, forward, -1 // the other process has the limit
@@ -43,6 +44,11 @@ func runNotifications(mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut,
 		return nil
 	}
 	b := bus.New(options)
+	if all != nil {
+		if err := all.run(ctx, mgr, k, b, o); err != nil {
+			return err
+		}
+	}
 	if err := mgr.Add(&notifications{b, o}); err != nil {
 		return err
 	}
@@ -109,22 +115,14 @@ func (o *Options) checkEvents() error {
 	return nil
 }
 
-// teller writes what went wrong with notifications into events of their Provider. They are for the cluster only: nobody is notified of notifications.
+// teller writes what went wrong with notifications into events of their Alert; its Provider tells by its condition whether it gets through. They are for
+// the cluster only: nobody is notified of notifications.
 type teller struct {
 	recorder events.AnnotatedEventRecorder
 }
 
 // Tell implements [bus.Teller].
-func (t *teller) Tell(alert, provider types.NamespacedName, reason, message string) {
-	of := &corev1.ObjectReference{APIVersion: "notification.toolkit.fluxcd.io/v1beta3", Kind: "Provider", Namespace: provider.Namespace, Name: provider.Name}
-	t.recorder.AnnotatedEventf(of, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Alert %s: %s", alert, message)
+func (t *teller) Tell(of, provider types.NamespacedName, reason, message string) {
+	about := &corev1.ObjectReference{APIVersion: v1beta3.GroupVersion.String(), Kind: v1beta3.AlertKind, Namespace: of.Namespace, Name: of.Name}
+	t.recorder.AnnotatedEventf(about, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider %s: %s", provider, message)
 }
-
-// nobody has no alerts.
-type nobody struct{}
-
-// Route implements [bus.Router].
-func (nobody) Route(context.Context, event.Event) []bus.Delivery { return nil }
-
-// Send implements [bus.Sender].
-func (nobody) Send(context.Context, bus.Delivery) error { return nil }
