@@ -10,8 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // oneByOne writes one event at a time. Events give way to the work that they tell of: when everything changes at once, they
@@ -46,7 +44,7 @@ func (o *oneByOne) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*
 const lastWords = 5 * time.Second
 
 // recordEvents returns where events go, and what ends it. It outlives ctx, so that what was said last is written, too.
-func recordEvents(ctx context.Context, mgr ctrlmanager.Manager) (reconcile.Events, func(), error) {
+func recordEvents(ctx context.Context, mgr ctrlmanager.Manager) (events.AnnotatedEventRecorder, func(), error) {
 	c, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot record events: %w", err)
@@ -67,5 +65,5 @@ func recordEvents(ctx context.Context, mgr ctrlmanager.Manager) (reconcile.Event
 	if !ok {
 		panic("client-go's recorder has always taken annotations")
 	}
-	return reconcile.ToCluster(recorder), end, nil
+	return recorder, end, nil
 }

@@ -32,8 +32,8 @@ var gates = map[string]string{
 // accepted are flags of other implementations of these APIs whose purpose does not exist here, so that their manifests run.
 var accepted = map[string]string{
 	"requeue-dependency":        "dependents wake when their dependency is ready",
-	"events-addr":               "events are Kubernetes events",
 	"http-retry":                "artifacts are read in the process, or asked for again by the retry of the object",
+	"export-http-path-metrics":  "the paths of webhooks are secrets, and whoever calls must not make series",
 	"helm-cache-max-size":       "the indexes that are in use are kept, and need little memory",
 	"helm-cache-ttl":            "an index is kept by its digest",
 	"helm-cache-purge-interval": "an index is kept by its digest",

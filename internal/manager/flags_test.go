@@ -18,7 +18,7 @@ const flagsDoc = "../../docs/flags.md"
 
 // documented are the flags and gates of other implementations of these APIs, for the controllers that run here.
 var (
-	documentedFlags = strings.Fields(`concurrent events-addr health-addr metrics-addr kube-api-qps kube-api-burst log-encoding log-level watch-all-namespaces
+	documentedFlags = strings.Fields(`concurrent events-addr rate-limit-interval export-http-path-metrics health-addr metrics-addr kube-api-qps kube-api-burst log-encoding log-level watch-all-namespaces
 		watch-label-selector watch-configs-label-selector no-cross-namespace-refs default-service-account default-decryption-service-account
 		default-kubeconfig-service-account requeue-dependency interval-jitter-percentage min-retry-delay max-retry-delay enable-leader-election
 		leader-election-lease-duration leader-election-renew-deadline leader-election-retry-period leader-election-release-on-cancel feature-gates
@@ -103,11 +103,14 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
 func TestFlagsThatCannotBeAreRefused(t *testing.T) {
 	for says, change := range map[string]func(*Options){
-		"--ssh-hostkey-algos names":  func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
-		"--ssh-kex-algos names":      func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
-		"--concurrent-ssa is":        func(o *Options) { o.ConcurrentSSA = -1 },
-		"--custom-apply-stage-kinds": func(o *Options) { o.CustomStage = []string{"deployments"} },
-		"--concurrent is":            func(o *Options) { o.Concurrent = 0 },
+		"--ssh-hostkey-algos names":                             func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
+		"--ssh-kex-algos names":                                 func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
+		"--concurrent-ssa is":                                   func(o *Options) { o.ConcurrentSSA = -1 },
+		"--custom-apply-stage-kinds":                            func(o *Options) { o.CustomStage = []string{"deployments"} },
+		"--concurrent is":                                       func(o *Options) { o.Concurrent = 0 },
+		"--rate-limit-interval is":                              func(o *Options) { o.RateLimit = -1 },
+		"--events-addr and --storage-addr are both :9090":       func(o *Options) { o.EventsAddr, o.StorageAddr = ":9090", ":9090" },
+		"--events-addr is http://notification-controller/, but": func(o *Options) { o.EventsAddr = "http://notification-controller/" },
 	} {
 		o := Options{Controllers: AllControllers, Concurrent: 1}
 		if err := o.validate(); err != nil {

@@ -82,12 +82,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := storage.serve(ctx, mgr, cfg, o); err != nil {
 		return err
 	}
-	events, end, err := recordEvents(ctx, mgr)
+	recorder, end, err := recordEvents(ctx, mgr)
 	if err != nil {
 		return err
 	}
 	defer end()
-	kernel := newKernel(mgr, events, o)
+	kernel := newKernel(mgr, reconcile.ToCluster(recorder), o)
 	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
 		return err
 	}
@@ -98,6 +98,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	kernel.Gates = book
 	out, err := newWayOut(mgr, o)
 	if err != nil {
+		return err
+	}
+	if err := runNotifications(mgr, kernel, out, recorder, o); err != nil {
 		return err
 	}
 	if o.runs(SourceController) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/notify/bus"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 	"github.com/sluice-gitops/sluice/internal/sync"
@@ -48,6 +49,8 @@ type Options struct {
 	MetricsAddr  string
 	HealthAddr   string
 	ReceiverAddr string // none when empty
+	EventsAddr   string // none when empty
+	RateLimit    time.Duration
 
 	WatchAllNamespaces  bool
 	RuntimeNamespace    string
@@ -115,6 +118,9 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.StringVar(&o.ReceiverAddr, "receiverAddr", ":9292", "address that webhooks of Receivers are taken at; 0 turns it off")
+	f.StringVar(&o.EventsAddr, "events-addr", defaultEventsAddr,
+		"address that others post events to, 0 turns it off; where notification-controller does not run, the URL that this process posts its events to")
+	f.DurationVar(&o.RateLimit, "rate-limit-interval", bus.DefaultRateLimit, "for how long the same event of an object is not told again; 0 always tells")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
 	f.StringVar(&o.RuntimeNamespace, "runtime-namespace", "flux-system", "namespace that the controllers run in ($RUNTIME_NAMESPACE)")
 	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "watch only objects with these labels")
@@ -172,7 +178,7 @@ func (o *Options) validate() error {
 	if o.JitterPercentage < 0 || o.JitterPercentage > 100 {
 		return fmt.Errorf("--interval-jitter-percentage is %d: choose 0 to 100", o.JitterPercentage)
 	}
-	if err := errors.Join(o.checkGates(), o.checkSSH()); err != nil {
+	if err := errors.Join(o.checkGates(), o.checkSSH(), o.checkEvents()); err != nil {
 		return err
 	}
 	if (o.Artifacts.TLSCertFile == "") != (o.Artifacts.TLSKeyFile == "") {

@@ -30,6 +30,17 @@ type Events interface {
 	Emit(group string, obj Object, e Event)
 }
 
+// ToAll returns Events that go to each of several.
+func ToAll(all ...Events) Events { return allEvents(all) }
+
+type allEvents []Events
+
+func (a allEvents) Emit(group string, obj Object, e Event) {
+	for _, to := range a {
+		to.Emit(group, obj, e)
+	}
+}
+
 // ToCluster returns Events that become Kubernetes events, but for minor ones.
 func ToCluster(r events.AnnotatedEventRecorder) Events { return clusterEvents{r} }
 

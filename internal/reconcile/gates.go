@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
 // Gated is an object that gates can hold.
@@ -207,15 +208,19 @@ func (l *loop[T]) since(pending, before *meta.Pending) *meta.Pending {
 }
 
 // emitGates records one event per transition of what the gates say.
-func (l *loop[T]) emitGates(obj, before T) {
+func (l *loop[T]) emitGates(obj, before T, o Outcome) {
+	metadata := o.metadata
+	if o.pending != nil && o.pending.Revision != "" {
+		metadata = map[string]string{event.Revision: o.pending.Revision}
+	}
 	for _, t := range []string{meta.ApprovedCondition, meta.BlockedCondition} {
 		was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, t)
 		is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, t)
 		switch {
 		case is == nil && was != nil:
-			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: meta.GateOpenReason, Message: "No gate holds the reconciliation."})
+			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: meta.GateOpenReason, Message: "No gate holds the reconciliation.", Metadata: metadata})
 		case is != nil && (was == nil || was.Status != is.Status || was.Message != is.Message):
-			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: is.Reason, Message: is.Message})
+			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: is.Reason, Message: is.Message, Metadata: metadata})
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil // the process is stopping: the next one goes on from what was written
 	}
-	l.emitGates(obj, w.before)
+	l.emitGates(obj, w.before, outcome)
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
 	l.logOutcome(ctx, outcome)

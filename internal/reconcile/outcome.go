@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
 // Reasons that every kind shares.
@@ -103,6 +105,19 @@ func (o Outcome) note(kind, reason, message string) Outcome {
 // Quietly says that nothing had to be done: an object that was Ready before, and is still, tells so as a minor event.
 func (o Outcome) Quietly() Outcome {
 	o.quiet = true
+	return o
+}
+
+// Of adds what is known of a revision to the outcome's events: its name, where it comes from, and who committed what.
+func (o Outcome) Of(a *meta.Artifact) Outcome {
+	for key, value := range map[string]string{
+		event.Revision: a.Revision, event.OriginRevision: a.OriginRevision(),
+		event.CommitAuthor: a.Metadata[sourcev1.CommitAuthorMetadata], event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
+	} {
+		if value != "" {
+			o = o.About(key, value)
+		}
+	}
 	return o
 }
 

@@ -141,11 +141,7 @@ func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
 	if reason == "" {
 		reason = meta.SucceededReason
 	}
-	o := reconcile.Ready(reason, "%s", message).About("revision", revision.Name).About("digest", obj.GetArtifact().Digest)
-	if origin := obj.GetArtifact().OriginRevision(); origin != "" {
-		o = o.About("originRevision", origin)
-	}
-	return o
+	return reconcile.Ready(reason, "%s", message).Of(obj.GetArtifact()).About("revision", revision.Name).About("digest", obj.GetArtifact().Digest)
 }
 
 // markStored says that the artifact of a revision is served, and returns the words.

@@ -48,7 +48,8 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	defer target.forget(owner)
 	pruned, err := target.Cluster.Prune(ctx, owner, inventory)
 	if len(pruned) > 0 {
-		k.Events.Emit(owner.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: meta.ProgressingReason, Message: summary(pruned)})
+		k.Events.Emit(owner.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: meta.ProgressingReason, Message: summary(pruned),
+			Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})
 	}
 	switch {
 	case err != nil && k.accountGone(ctx, obj):
@@ -75,7 +76,8 @@ func (k *Kustomization) accountGone(ctx context.Context, obj *kustomizev1.Kustom
 func (k *Kustomization) leave(ctx context.Context, obj *kustomizev1.Kustomization, objects int, why error) {
 	message := fmt.Sprintf("%d objects are left behind, as whoever applied them can no longer delete them: %v", objects, why)
 	log.FromContext(ctx).Info(message)
-	k.Events.Emit(kustomizev1.GroupVersion.Group, obj, reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.PruneFailedReason, Message: message})
+	k.Events.Emit(kustomizev1.GroupVersion.Group, obj, reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.PruneFailedReason, Message: message,
+		Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})
 }
 
 // collects tells whether deleting the object deletes what it made.

@@ -128,7 +128,7 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 			return k.held(ctx, pass, source)
 		}
 	} else if waiting := k.dependencies(ctx, obj, source); waiting != nil {
-		return *waiting
+		return waiting.Of(source)
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if err != nil {
@@ -139,11 +139,7 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision} // which is applied, and on its way to health
 		run.applied = true
 	}
-	outcome := run.do(ctx).About("revision", run.source.Revision)
-	if origin := run.source.OriginRevision(); origin != "" {
-		outcome = outcome.About("originRevision", origin)
-	}
-	return outcome
+	return run.do(ctx).Of(run.source)
 }
 
 // begun tells whether gates that closed let the pass finish what is under way: what was begun of the revision, or else, if the source has

@@ -52,6 +52,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.mu.Unlock()
 	h.requests, h.bodies = append(h.requests, r), append(h.bodies, string(body))
 	w.WriteHeader(h.status)
+	_, _ = io.WriteString(w, "{}") // the client is gone, then
 }
 
 func (h *host) answers(status int) {
@@ -329,6 +330,29 @@ func TestEachFailureIsNewsOnce(t *testing.T) {
 	}
 	book.setProvider(key, nil)
 	expectFault(t, "a Provider that is gone", s.Send(t.Context(), d), "ValidationFailed", "is gone", true)
+}
+
+func TestNamesOfCommitStatusesMayTellTheAlert(t *testing.T) {
+	b := newBench(t)
+	h := newHost(t, (*httptest.Server).Start)
+	h.answers(http.StatusCreated)
+	b.secret("login", map[string]string{"token": "s3cr3t-of-the-test"})
+	book := newBook()
+	p := b.object(func(s *v1beta3.ProviderSpec) {
+		s.Type, s.Address, s.SecretRef = v1beta3.GitHubProvider, h.URL+"/org/fleet", ref("login")
+		s.CommitStatusExpr = "alert.spec.eventMetadata.cluster + '/' + provider.metadata.name + '/' + event.involvedObject.name"
+	})
+	book.setProvider(client.ObjectKeyFromObject(p), p)
+	a := book.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
+	s := &Sender{Router: book.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
+	e := of("Kustomization", "apps", "web", with("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))
+	if err := s.Send(t.Context(), bus.Delivery{Alert: client.ObjectKeyFromObject(a), Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
+		t.Fatal(err)
+	}
+	r, _ := h.last()
+	if !strings.HasSuffix(r.URL.Path, "/statuses/0123456789abcdef0123456789abcdef01234567") || !strings.Contains(h.bodies[0], `"prod-1/p/web"`) {
+		t.Errorf("%s: %s", r.URL, h.bodies[0])
+	}
 }
 
 // FuzzHeaders reads what is in a Secret: it never fails but with a fault, which holds nothing of it.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -117,6 +118,21 @@ func (r *Router) provider(key types.NamespacedName) *v1beta3.Provider {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.providers[key]
+}
+
+// document returns an Alert as expressions read it; nil when it is no more.
+func (r *Router) document(key types.NamespacedName) map[string]any {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	rule := r.rules[key]
+	if rule == nil {
+		return nil
+	}
+	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rule.alert)
+	if err != nil {
+		return nil
+	}
+	return document
 }
 
 // candidates returns the sources that may be those of an event.

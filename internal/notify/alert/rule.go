@@ -190,16 +190,14 @@ var (
 	}
 )
 
-const (
-	commitKey    = "commit" // metadata that says which commit the event is about, if the revision does not
-	statusUpdate = "update" // value of the metadata commit_status: the event only brings a commit status up to date
-)
+// statusUpdate as the metadata commit_status marks an event that only brings a commit status up to date.
+const statusUpdate = "update"
 
 // takes tells whether a type of Provider has anything to do with an event of this metadata.
 func takes(kind string, metadata map[string]string) bool {
 	switch {
 	case slices.Contains(statusTypes, kind):
-		return metadata[event.Revision] != "" || metadata[event.OriginRevision] != "" || metadata[commitKey] != ""
+		return metadata[event.Revision] != "" || metadata[event.OriginRevision] != "" || metadata[event.Commit] != ""
 	case metadata[event.CommitStatus] == statusUpdate:
 		return false
 	case slices.Contains(commentTypes, kind):

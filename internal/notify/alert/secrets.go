@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -63,11 +64,15 @@ func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, er
 	o := provider.Options{
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
 		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock, Identity: r.identity(p),
+		Dial: r.Egress.Dialer().DialContext,
 	}
 	if name := strings.TrimSpace(string(s.login["username"])); name != "" {
 		o.Username = name
 	}
 	var err error
+	if o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(p); err != nil {
+		return o, err
+	}
 	if o.Headers, err = headers(s.login["headers"]); err != nil {
 		return o, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/provider"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -45,6 +46,9 @@ func (s *Sender) send(ctx context.Context, p *v1beta3.Provider, d bus.Delivery) 
 	if err != nil {
 		// The event waits until the Provider is put right: the bounds of the queue end it, if nobody does.
 		return fault.New(fault.Reason(err, v1beta3.ValidationFailedReason), "the Provider cannot be used").Because(err)
+	}
+	if p.Spec.CommitStatusExpr != "" {
+		ctx = provider.WithAlert(ctx, s.Router.document(d.Alert))
 	}
 	if err := sender.Send(ctx, d.Event); err != nil {
 		s.Resolver.Doubt(p)

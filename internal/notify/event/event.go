@@ -30,6 +30,7 @@ const (
 	OriginRevision = "originRevision"
 	Token          = "token" // tells changes apart that have the same revision; no secret
 	Summary        = "summary"
+	Commit         = "commit" // that the event is about, before what revisions say
 	CommitStatus   = "commit_status"
 	ChangeRequest  = "change_request"
 

@@ -54,11 +54,10 @@ func (s *commitStatus) Send(ctx context.Context, e event.Event) error {
 	return ofGitHost(s.host.SetStatus(ctx, githost.Status{Commit: commit, State: stateOf(e), Context: name, Description: line(cmp.Or(e.Message, e.Reason))}))
 }
 
-// nameOf is the name of the status: what the expression gives, else what the event says, else KIND/NAME and the start of the Provider's UID.
+// nameOf is the name of the status: what the expression gives, else KIND/NAME and the start of the Provider's UID.
 func (s *commitStatus) nameOf(ctx context.Context, e event.Event) (string, error) {
 	if s.name == nil {
-		usual := strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name + s.suffix
-		return cmp.Or(line(e.Metadata[event.CommitStatus]), usual), nil
+		return strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name + s.suffix, nil
 	}
 	document, err := documentOf(e)
 	if err != nil {
@@ -108,7 +107,7 @@ var gitRevision = regexp.MustCompile(`^(?:.*[@/])?(?:sha1:)?([0-9a-f]{40})$`)
 
 // commitOf is the commit that an event is about; empty if there is none. Of an artifact, it is the one that it was made of.
 func commitOf(e event.Event) string {
-	for _, key := range []string{event.OriginRevision, event.Revision} {
+	for _, key := range []string{event.Commit, event.OriginRevision, event.Revision} {
 		if at := gitRevision.FindStringSubmatch(e.Metadata[key]); at != nil {
 			return at[1]
 		}

@@ -164,7 +164,7 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// TestNamesOfCommitStatuses: by expressions, by metadata, and as ever.
+// TestNamesOfCommitStatuses: by expressions, and as ever.
 func TestNamesOfCommitStatuses(t *testing.T) {
 	object := map[string]any{"metadata": map[string]any{"name": "status", "uid": "1a2b3c4d-0000-4000-8000-000000000000"}}
 	alert := map[string]any{"metadata": map[string]any{"name": "on-call"}}
@@ -198,10 +198,10 @@ func TestNamesOfCommitStatuses(t *testing.T) {
 	host := newHost(t, false)
 	p, err := New(Options{Type: "github", Address: "https://github.com/org/repo", UID: "1a2b3c4d-0", Secret: map[string][]byte{"token": []byte("s3cret-token")}, Transport: host})
 	if err == nil {
-		err = p.Send(soon(t), applied(event.CommitStatus, "deploy/prod"))
+		err = p.Send(soon(t), applied(event.CommitStatus, "update", event.Commit, "0123456789abcdef0123456789abcdef01234567"))
 	}
-	if err != nil || host.written["context"] != "deploy/prod" {
-		t.Errorf("by metadata: %v, %v", host.written["context"], err)
+	if asked := strings.Join(host.asked, " "); err != nil || host.written["context"] != "kustomization/apps/1a2b3c4d" || !strings.HasSuffix(asked, "/statuses/0123456789abcdef0123456789abcdef01234567") {
+		t.Errorf("of a commit that the object names: %v at %s, %v", host.written["context"], asked, err)
 	}
 }
 

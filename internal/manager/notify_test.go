@@ -1,0 +1,123 @@
+package manager
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// inbox is the endpoint of another process, which is told of events.
+type inbox struct {
+	*httptest.Server
+	mu     sync.Mutex
+	events []event.Event
+	raw    []string
+	down   bool
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	in := &inbox{}
+	in.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if in.down {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		var raw json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&raw); err != nil {
+			t.Error(err)
+		}
+		e, err := event.Parse(raw)
+		if err != nil {
+			t.Error(err)
+		}
+		in.events, in.raw = append(in.events, e), append(in.raw, string(raw))
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(in.Close)
+	return in
+}
+
+// find returns the first event of an object for a reason, and how many there are.
+func (in *inbox) find(kind, name, reason string) (found event.Event, raw string, n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i, e := range in.events {
+		if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == reason {
+			if n++; n == 1 {
+				found, raw = e, in.raw[i]
+			}
+		}
+	}
+	return found, raw, n
+}
+
+func (in *inbox) turn(down bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.down = down
+}
+
+// A process without the notification controller posts its events to that of another one, and keeps those that it could not.
+func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t)
+	in.turn(true)
+	s := newSystem(t, func(o *Options) {
+		o.Controllers = []string{SourceController, KustomizeController}
+		o.EventsAddr = in.URL
+	})
+	commit := s.git.Commit("app", map[string]string{"app/config.yaml": cm("told", "x")})
+	s.source("app")
+	s.sync("app", "app", "./app", func(k *kustomizev1.Kustomization) {
+		k.Annotations = map[string]string{event.AnnotationGroup + "/env": "prod"}
+	})
+	s.ready("app", commit)
+	s.stop()
+	waiting, err := filepath.Glob(filepath.Join(s.storage, "events", "*", "*", "*", "*"))
+	if err != nil || len(waiting) == 0 {
+		t.Fatalf("what could not be posted is not kept: %v, %v", waiting, err)
+	}
+	in.turn(false)
+	s.start()
+	testenv.Eventually(t, "the events are posted", func() error {
+		for _, want := range [][3]string{{"GitRepository", "app", "Succeeded"}, {"Kustomization", "app", "ReconciliationSucceeded"}} {
+			if _, _, n := in.find(want[0], want[1], want[2]); n == 0 {
+				return errNotYet(want)
+			}
+		}
+		return nil
+	})
+	e, raw, n := in.find("Kustomization", "app", "ReconciliationSucceeded")
+	if n != 1 || e.Severity != event.Info || e.ReportingController != "kustomize-controller" || e.ReportingInstance == "" || e.Timestamp.IsZero() || e.InvolvedObject.UID == "" {
+		t.Errorf("%d events: %+v", n, e)
+	}
+	for key, want := range map[string]string{
+		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup + "/env": "prod",
+	} {
+		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
+			t.Errorf("the metadata %s is %q", key, got)
+		}
+	}
+	if !strings.Contains(raw, `"kustomize.toolkit.fluxcd.io/revision":"main@sha1:`) {
+		t.Errorf("it is posted as %s", raw)
+	}
+	if _, err := os.Stat(filepath.Join(s.storage, "events", "intake")); err != nil {
+		t.Error(err)
+	}
+}
+
+type errNotYet [3]string
+
+func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
