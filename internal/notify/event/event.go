@@ -29,7 +29,7 @@ const (
 	Revision       = "revision"
 	OriginRevision = "originRevision"
 	OriginURL      = "originURL" // of the repository that the revision is of, without a login
-	Token          = "token" // tells changes apart that have the same revision; no secret
+	Token          = "token"     // tells changes apart that have the same revision; no secret
 	Summary        = "summary"
 	Commit         = "commit" // that the event is about, before what revisions say
 	CommitStatus   = "commit_status"
