@@ -14,7 +14,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
-const strictGate = "StrictPostBuildSubstitutions"
+const (
+	strictGate    = "StrictPostBuildSubstitutions"
+	forcePushGate = "GitForcePushBranch"
+)
 
 // gates are the feature gates of these APIs, with what each comes to here.
 var gates = map[string]string{
@@ -22,10 +25,17 @@ var gates = map[string]string{
 	"DisableFailFastBehavior":    "an object that says that it failed is waited for until spec.timeout; otherwise its failure is told at once",
 	"AdditiveCELDependencyCheck": "a dependency with a readyExpr must be Ready, too",
 
+	forcePushGate: "on unless it is set to false: a push branch is made anew of what is checked out; else updates build upon what is on it",
+
+	"GitShallowClone":        "no effect: fetches are always shallow, and what they bring is kept",
+	"GitSparseCheckout":      "no effect: nothing is checked out, and only files that may have changed are read",
+	"GitAllBranchReferences": "no effect: only references that are used are fetched",
+
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
 	"MigrateAPIVersion":              "no effect: managed fields in versions that are no longer served are always migrated",
+	"FluxStorage":                    "no effect: tags are kept in files of their own kind",
 	"CacheSecretsAndConfigMaps":      "no effect: the contents of Secrets and ConfigMaps are never kept in memory",
 }
 
@@ -37,6 +47,10 @@ var accepted = map[string]string{
 	"helm-cache-max-size":       "the indexes that are in use are kept, and need little memory",
 	"helm-cache-ttl":            "an index is kept by its digest",
 	"helm-cache-purge-interval": "an index is kept by its digest",
+
+	"gc-interval":                   "the files of tags are written whole, and leave nothing to collect",
+	"storage-compression-threshold": "the files of tags are always compressed",
+	"storage-value-log-file-size":   "there is no value log: tags are kept in one file a repository",
 }
 
 // bindAccepted registers the accepted flags, hidden.

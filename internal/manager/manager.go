@@ -28,6 +28,7 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
@@ -47,6 +48,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(sourcev1.AddToScheme(s))
 	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(gatingv1.AddToScheme(s))
+	utilruntime.Must(imagev1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	utilruntime.Must(notificationv1.AddToScheme(s))
 	utilruntime.Must(v1beta3.AddToScheme(s))
@@ -100,11 +102,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := runNotifications(mgr, kernel, out, recorder, o); err != nil {
+	if err := runNotifications(ctx, mgr, kernel, out, recorder, o); err != nil {
 		return err
 	}
+	repositories := newRepositories(mgr, kernel, storage, out, o)
 	if o.runs(SourceController) {
-		if err := runSources(mgr, kernel, storage, out, o); err != nil {
+		if err := runSources(mgr, kernel, storage, out, repositories, o); err != nil {
 			return err
 		}
 	}
@@ -122,6 +125,19 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	if o.runs(NotificationController) {
 		if err := runReceivers(ctx, mgr, kernel, o); err != nil {
+			return err
+		}
+	}
+	if o.runs(ImageReflector) {
+		if err := runImages(ctx, mgr, kernel, out, cfg, o); err != nil {
+			return err
+		}
+		if err := runDiscovery(mgr, o); err != nil {
+			return err
+		}
+	}
+	if o.runs(ImageAutomationController) {
+		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {
 			return err
 		}
 	}
@@ -165,6 +181,7 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
 		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
+		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
