@@ -108,7 +108,7 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 		t.Errorf("%d events: %+v", n, e)
 	}
 	for key, want := range map[string]string{
-		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup + "/env": "prod",
+		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.OriginURL: "/app.git", event.AnnotationGroup + "/env": "prod",
 	} {
 		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
 			t.Errorf("the metadata %s is %q", key, got)
