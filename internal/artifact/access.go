@@ -38,26 +38,38 @@ func (r reader) may(ctx context.Context, key Key) error {
 
 // reader finds out who sends a request.
 func (s *Server) reader(r *http.Request) (reader, error) {
-	if s.Access == nil {
-		return reader{}, nil
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return reader{}, ErrUnauthenticated
-	}
-	is, err := s.Access.Authenticate(r.Context(), token)
+	is, err := Identify(s.Access, r)
 	return reader{is}, err
 }
 
-// refuse answers a request that is not allowed. The error itself may tell of the cluster: it is not for the client.
+// Identify finds out who sends a request; nil if there is no access to ask, which lets everybody read everything.
+func Identify(a Access, r *http.Request) (Reader, error) {
+	if a == nil {
+		return nil, nil
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return nil, ErrUnauthenticated
+	}
+	return a.Authenticate(r.Context(), token)
+}
+
+// refuse answers a request that is not allowed.
 func refuse(w http.ResponseWriter, err error) {
+	status, message := Refusal(w.Header(), err)
+	http.Error(w, message, status)
+}
+
+// Refusal says how a request is refused that is not allowed, and adds the header that goes with it. The error itself may tell of the
+// cluster: it is not for the client.
+func Refusal(header http.Header, err error) (status int, message string) {
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "send the token of a ServiceAccount", http.StatusUnauthorized)
+		header.Set("WWW-Authenticate", "Bearer")
+		return http.StatusUnauthorized, "send the token of a ServiceAccount"
 	case errors.Is(err, ErrForbidden):
-		http.Error(w, "the ServiceAccount may not get this source", http.StatusForbidden)
+		return http.StatusForbidden, "the ServiceAccount may not get this object"
 	default:
-		http.Error(w, "who may read this cannot be told now", http.StatusServiceUnavailable)
+		return http.StatusServiceUnavailable, "who may read this cannot be told now"
 	}
 }

@@ -9,10 +9,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -28,13 +30,27 @@ const (
 	reviewsASecond = 20 // of all readers together, apart from what controllers ask the API server
 )
 
-// resources are those of the sources, by kind as it stands in the address of an artifact.
-var resources = map[string]string{
-	"gitrepository": "gitrepositories", "ocirepository": "ocirepositories", "helmrepository": "helmrepositories",
-	"helmchart": "helmcharts", "bucket": "buckets", "externalartifact": "externalartifacts",
-}
+// resources are those of what is served, by kind as it stands in addresses.
+var resources = func() map[string]schema.GroupResource {
+	all := map[string]schema.GroupResource{}
+	for group, kinds := range map[string]map[string]string{
+		sourcev1.GroupVersion.Group: {
+			"gitrepository": "gitrepositories", "ocirepository": "ocirepositories", "helmrepository": "helmrepositories",
+			"helmchart": "helmcharts", "bucket": "buckets", "externalartifact": "externalartifacts",
+		},
+		imagev1.GroupVersion.Group: {"imagerepository": "imagerepositories", "imagepolicy": "imagepolicies"},
+		"apps":                     {"deployment": "deployments", "statefulset": "statefulsets", "daemonset": "daemonsets", "replicaset": "replicasets"},
+		"batch":                    {"job": "jobs", "cronjob": "cronjobs"},
+		"":                         {"pod": "pods"},
+	} {
+		for kind, resource := range kinds {
+			all[kind] = schema.GroupResource{Group: group, Resource: resource}
+		}
+	}
+	return all
+}()
 
-// reviews asks the API server who may read artifacts: whoever may get the source. It implements [artifact.Access].
+// reviews asks the API server who may read artifacts and tags: whoever may get the object that they belong to. It implements [artifact.Access].
 type reviews struct {
 	client   client.Client
 	audience string                    // of the tokens; that of the API server when empty
@@ -109,8 +125,8 @@ type right struct {
 }
 
 func (r *reviews) mayGet(ctx context.Context, user *authenticationv1.UserInfo, key artifact.Key) error {
-	resource := resources[key.Kind]
-	if resource == "" {
+	resource, ok := resources[key.Kind]
+	if !ok {
 		return artifact.ErrForbidden
 	}
 	question := right{user.Username, user.UID, key}
@@ -129,7 +145,7 @@ func (r *reviews) mayGet(ctx context.Context, user *authenticationv1.UserInfo, k
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "get", Group: sourcev1.GroupVersion.Group, Resource: resource, Namespace: key.Namespace, Name: key.Name,
+			Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: key.Namespace, Name: key.Name,
 		},
 	}}
 	if err := r.client.Create(ctx, review); err != nil {

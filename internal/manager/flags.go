@@ -35,6 +35,7 @@ var gates = map[string]string{
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
 	"MigrateAPIVersion":              "no effect: managed fields in versions that are no longer served are always migrated",
+	"FluxStorage":                    "no effect: tags are kept in files of their own kind",
 	"CacheSecretsAndConfigMaps":      "no effect: the contents of Secrets and ConfigMaps are never kept in memory",
 }
 
@@ -46,6 +47,10 @@ var accepted = map[string]string{
 	"helm-cache-max-size":       "the indexes that are in use are kept, and need little memory",
 	"helm-cache-ttl":            "an index is kept by its digest",
 	"helm-cache-purge-interval": "an index is kept by its digest",
+
+	"gc-interval":                   "the files of tags are written whole, and leave nothing to collect",
+	"storage-compression-threshold": "the files of tags are always compressed",
+	"storage-value-log-file-size":   "there is no value log: tags are kept in one file a repository",
 }
 
 // bindAccepted registers the accepted flags, hidden.

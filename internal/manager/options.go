@@ -28,12 +28,12 @@ const (
 	KustomizeController    = "kustomize-controller"
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
-
-	ImageAutomationController = "image-automation-controller"
+	ImageReflector         = "image-reflector-controller"
+	ImageAutomation        = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageAutomationController}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomation}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -51,6 +51,7 @@ type Options struct {
 	MetricsAddr  string
 	HealthAddr   string
 	ReceiverAddr string // none when empty
+	ImagesAddr   string // none when empty
 	EventsAddr   string // none when empty
 	RateLimit    time.Duration
 
@@ -120,6 +121,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 turns it off")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 turns it off")
 	f.StringVar(&o.ReceiverAddr, "receiverAddr", ":9292", "address that webhooks of Receivers are taken at; 0 turns it off")
+	f.StringVar(&o.ImagesAddr, "images-addr", ":9091", "address that tags of images are served at, with the certificate and the access of the artifact server; 0 turns it off")
 	f.StringVar(&o.EventsAddr, "events-addr", defaultEventsAddr,
 		"address that others post events to, 0 turns it off; where notification-controller does not run, the URL that this process posts its events to")
 	f.DurationVar(&o.RateLimit, "rate-limit-interval", bus.DefaultRateLimit, "for how long the same event of an object is not told again; 0 always tells")

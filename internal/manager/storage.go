@@ -43,6 +43,28 @@ func (o *ArtifactOptions) bindFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.TokenHosts, "artifact-token-hosts", nil, "artifact servers that this process sends its token to, as host or host:port")
 }
 
+// access decides who may read; nil when everybody may.
+func (o *ArtifactOptions) access(cfg *rest.Config) (artifact.Access, error) {
+	if !o.CheckAccess {
+		return nil, nil
+	}
+	return newReviews(cfg, o.Audience)
+}
+
+// secure serves HTTPS on a listener if there is a certificate.
+func (o *ArtifactOptions) secure(mgr ctrlmanager.Manager, listener net.Listener) (net.Listener, error) {
+	if o.TLSCertFile == "" {
+		return listener, nil
+	}
+	certificate, err := certwatcher.New(o.TLSCertFile, o.TLSKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--storage-tls-cert-file, --storage-tls-key-file: %w", err)
+	}
+	return tls.NewListener(listener, &tls.Config{
+		GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}), mgr.Add(certificate)
+}
+
 // storage is the artifact store with the listener that serves it.
 type storage struct {
 	store    *artifact.Store // nil where no sources are run
@@ -103,29 +125,17 @@ func (s *storage) serve(ctx context.Context, mgr ctrlmanager.Manager, cfg *rest.
 	if s.store == nil {
 		return nil
 	}
-	server := &artifact.Server{Store: s.store, Events: artifact.NewEvents(time.Now())}
-	if o.Artifacts.CheckAccess {
-		access, err := newReviews(cfg, o.Artifacts.Audience)
-		if err != nil {
-			return err
-		}
-		server.Access = access
+	access, err := o.Artifacts.access(cfg)
+	if err != nil {
+		return err
 	}
+	server := &artifact.Server{Store: s.store, Access: access, Events: artifact.NewEvents(time.Now())}
 	if err := announceAll(ctx, mgr.GetCache(), server.Events); err != nil {
 		return err
 	}
-	listener := s.listener
-	if o.Artifacts.TLSCertFile != "" {
-		certificate, err := certwatcher.New(o.Artifacts.TLSCertFile, o.Artifacts.TLSKeyFile)
-		if err != nil {
-			return fmt.Errorf("--storage-tls-cert-file, --storage-tls-key-file: %w", err)
-		}
-		if err := mgr.Add(certificate); err != nil {
-			return err
-		}
-		listener = tls.NewListener(listener, &tls.Config{
-			GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-		})
+	listener, err := o.Artifacts.secure(mgr, s.listener)
+	if err != nil {
+		return err
 	}
 	if err := mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: listener, Server: artifact.NewServer(server)}); err != nil {
 		return err

@@ -113,6 +113,7 @@ func (o Outcome) Of(a *meta.Artifact) Outcome {
 	for key, value := range map[string]string{
 		event.Revision: a.Revision, event.OriginRevision: a.OriginRevision(),
 		event.CommitAuthor: a.Metadata[sourcev1.CommitAuthorMetadata], event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
+		event.Note: a.Metadata[sourcev1.CommitNoteMetadata],
 	} {
 		if value != "" {
 			o = o.About(key, value)

@@ -145,9 +145,9 @@ func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmReposit
 	if certificates == nil {
 		certificates = obj.Spec.SecretRef
 	}
-	open, access, err := c.Registries.open(ctx, registryAccess{
-		namespace: obj.Namespace, url: url, insecure: obj.Spec.Insecure, provider: obj.Spec.Provider,
-		secret: obj.Spec.SecretRef, cert: certificates,
+	open, access, err := c.Registries.open(ctx, RegistryAccess{
+		Namespace: obj.Namespace, URL: url, Insecure: obj.Spec.Insecure, Provider: obj.Spec.Provider,
+		Secret: obj.Spec.SecretRef, Cert: certificates,
 	})
 	if err != nil {
 		return nil, err

@@ -179,10 +179,10 @@ func (o *OCIRepository) findSigner(ctx context.Context, obj *sourcev1.OCIReposit
 
 // open returns the object's kept repository, a new one if the access to it is not as it was.
 func (o *OCIRepository) open(ctx context.Context, obj *sourcev1.OCIRepository) (*keptRepository, error) {
-	open, key, err := o.Registries.open(ctx, registryAccess{
-		namespace: obj.Namespace, url: obj.Spec.URL, insecure: obj.Spec.Insecure, provider: obj.Spec.Provider,
-		secret: obj.Spec.SecretRef, cert: obj.Spec.CertSecretRef, proxy: obj.Spec.ProxySecretRef,
-		serviceAccount: obj.Spec.ServiceAccountName,
+	open, key, err := o.Registries.open(ctx, RegistryAccess{
+		Namespace: obj.Namespace, URL: obj.Spec.URL, Insecure: obj.Spec.Insecure, Provider: obj.Spec.Provider,
+		Secret: obj.Spec.SecretRef, Cert: obj.Spec.CertSecretRef, Proxy: obj.Spec.ProxySecretRef,
+		ServiceAccount: obj.Spec.ServiceAccountName,
 	})
 	if err != nil {
 		return nil, err

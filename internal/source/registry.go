@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
@@ -26,50 +27,60 @@ type Registries struct {
 	Identities *auth.Identities
 }
 
-// registryAccess is what an object says of the access to a repository.
-type registryAccess struct {
-	namespace, url      string
-	insecure            bool
-	provider            string
-	secret, cert, proxy *meta.LocalObjectReference
-	serviceAccount      string
+// RegistryAccess is what an object says of the access to a repository.
+type RegistryAccess struct {
+	Namespace, URL      string // of the object; oci://host/path
+	Insecure            bool
+	Provider            string
+	Secret, Cert, Proxy *meta.LocalObjectReference
+	ServiceAccount      string
 }
 
-// open returns the repository with the access that is declared, and a key that differs when the access does. Nothing is sent
-// but for the login of a cloud's provider.
-func (r *Registries) open(ctx context.Context, a registryAccess) (open func() (*oci.Repository, error), key string, err error) {
-	repo, err := oci.ParseURL(a.url, a.insecure)
+// References lists the Secrets that the access builds on.
+func (a RegistryAccess) References() []reconcile.Ref {
+	return secretRefs(a.Namespace, a.Secret, a.Cert, a.Proxy)
+}
+
+// Reach returns the access that is declared, and a key that differs when the access does. Nothing is sent but for the login of a
+// cloud's provider.
+func (r *Registries) Reach(ctx context.Context, a RegistryAccess) (access oci.Access, key string, err error) {
+	repo, err := oci.ParseURL(a.URL, a.Insecure)
 	if err != nil {
-		return nil, "", err
+		return oci.Access{}, "", err
 	}
 	way, err := r.way(ctx, a)
 	if err != nil {
-		return nil, "", err
+		return oci.Access{}, "", err
 	}
 	transport, err := r.Egress.Transport(way)
 	if err != nil {
-		return nil, "", err
+		return oci.Access{}, "", err
 	}
 	login, err := r.login(ctx, a, repo)
 	if err != nil {
-		return nil, "", err
+		return oci.Access{}, "", err
 	}
-	access := oci.Access{Transport: transport, Login: *login, Insecure: a.insecure}
-	key = fingerprint(a.url, a.insecure, way.TLS, proxyURL(way), login)
-	return func() (*oci.Repository, error) { return oci.Open(a.url, access) }, key, nil
+	key = fingerprint(a.URL, a.Insecure, way.TLS, proxyURL(way), login)
+	return oci.Access{Transport: transport, Login: *login, Insecure: a.Insecure}, key, nil
+}
+
+// open returns the repository with the access that is declared, and a key that differs when the access does.
+func (r *Registries) open(ctx context.Context, a RegistryAccess) (open func() (*oci.Repository, error), key string, err error) {
+	access, key, err := r.Reach(ctx, a)
+	return func() (*oci.Repository, error) { return oci.Open(a.URL, access) }, key, err
 }
 
 // way says how to get to the registry.
-func (r *Registries) way(ctx context.Context, a registryAccess) (egress.Options, error) {
+func (r *Registries) way(ctx context.Context, a RegistryAccess) (egress.Options, error) {
 	var o egress.Options
-	cert, err := r.Secrets.Data(ctx, a.namespace, a.cert, "spec.certSecretRef")
+	cert, err := r.Secrets.Data(ctx, a.Namespace, a.Cert, "spec.certSecretRef")
 	if err != nil {
 		return o, err
 	}
 	if o.TLS, err = auth.TLSFrom(cert); err != nil {
 		return o, err
 	}
-	proxy, err := r.Secrets.Data(ctx, a.namespace, a.proxy, "spec.proxySecretRef")
+	proxy, err := r.Secrets.Data(ctx, a.Namespace, a.Proxy, "spec.proxySecretRef")
 	if err != nil || proxy == nil {
 		return o, err
 	}
@@ -85,21 +96,21 @@ func proxyURL(way egress.Options) string {
 }
 
 // login returns that of the Secret or, of a cloud, that of an identity; the service account's pull secrets come last.
-func (r *Registries) login(ctx context.Context, a registryAccess, repo name.Repository) (*authn.AuthConfig, error) {
-	if a.provider != "" && a.provider != sourcev1.ProviderGeneric && a.secret == nil {
+func (r *Registries) login(ctx context.Context, a RegistryAccess, repo name.Repository) (*authn.AuthConfig, error) {
+	if a.Provider != "" && a.Provider != sourcev1.ProviderGeneric && a.Secret == nil {
 		var account *types.NamespacedName
-		if a.serviceAccount != "" {
-			account = &types.NamespacedName{Namespace: a.namespace, Name: a.serviceAccount}
+		if a.ServiceAccount != "" {
+			account = &types.NamespacedName{Namespace: a.Namespace, Name: a.ServiceAccount}
 		}
-		who, err := r.Identities.Registry(ctx, a.provider, a.url, account)
+		who, err := r.Identities.Registry(ctx, a.Provider, a.URL, account)
 		if err != nil {
 			return nil, err
 		}
 		return who.Authorization()
 	}
-	secrets := []*meta.LocalObjectReference{a.secret}
-	if a.serviceAccount != "" {
-		more, err := r.pullSecrets(ctx, types.NamespacedName{Namespace: a.namespace, Name: a.serviceAccount})
+	secrets := []*meta.LocalObjectReference{a.Secret}
+	if a.ServiceAccount != "" {
+		more, err := r.pullSecrets(ctx, types.NamespacedName{Namespace: a.Namespace, Name: a.ServiceAccount})
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +118,7 @@ func (r *Registries) login(ctx context.Context, a registryAccess, repo name.Repo
 	}
 	var keychains []authn.Keychain
 	for _, s := range secrets {
-		data, err := r.Secrets.Data(ctx, a.namespace, s, "spec.secretRef or of the service account")
+		data, err := r.Secrets.Data(ctx, a.Namespace, s, "spec.secretRef or of the service account")
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import "strings"
 const (
 	ImageURLInvalidReason       = "ImageURLInvalid"
 	IntervalNotConfiguredReason = "IntervalNotConfigured"
+	InvalidExclusionReason      = "InvalidExclusionList"
 	InvalidPolicyReason         = "InvalidPolicy"
 	ReadOperationFailedReason   = "ReadOperationFailed"
 

@@ -12,6 +12,7 @@ const GitRepositoryKind = "GitRepository"
 // Keys of the metadata of a GitRepository's artifact.
 const (
 	CommitAuthorMetadata  = "source.toolkit.fluxcd.io/commit-author"  // name and address
+	CommitNoteMetadata    = "source.toolkit.fluxcd.io/commit-note"    // the git note in refs/notes/sluice, of 4 KiB at most
 	CommitSubjectMetadata = "source.toolkit.fluxcd.io/commit-subject" // first paragraph of the message, on one line
 )
 

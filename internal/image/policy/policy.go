@@ -32,7 +32,12 @@ type Tag struct {
 	Created   time.Time         // as the image says
 	Labels    map[string]string // of the image
 	Platforms []string          // such as linux/arm64/v8
+
+	Unreadable bool // there is nothing to know: it is gone, is no image, or is not what the registry says
 }
+
+// Known tells whether it was looked at what the tag points to.
+func (t Tag) Known() bool { return t.Digest != "" || t.Unreadable }
 
 // Policy is a compiled policy. It is safe for concurrent use.
 type Policy struct {

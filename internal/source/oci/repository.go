@@ -36,6 +36,9 @@ type Access struct {
 	Insecure  bool             // over HTTP if it does not speak HTTPS
 }
 
+// Guarded is the transport, with requests and answers kept within the bounds of this package.
+func (a Access) Guarded() http.RoundTripper { return &guard{a.Transport, a.Insecure} }
+
 // Repository is a repository in a registry. It stays logged in, so that a kept one asks for nothing but what is wanted. It is
 // safe for concurrent use.
 type Repository struct {
@@ -51,7 +54,7 @@ func Open(rawURL string, a Access) (*Repository, error) {
 		return nil, err
 	}
 	options := []remote.Option{
-		remote.WithTransport(&guard{a.Transport, a.Insecure}),
+		remote.WithTransport(a.Guarded()),
 		remote.WithAuth(authn.FromConfig(a.Login)),
 		remote.WithUserAgent("sluice"),
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // who asked decides when to ask again
@@ -96,6 +99,15 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 	}
 	digest, err := r.head(ctx, at)
 	return Revision{at.TagStr(), digest}, err
+}
+
+// Digest returns what a tag points to: one HEAD.
+func (r *Repository) Digest(ctx context.Context, tag string) (v1.Hash, error) {
+	at, err := r.tag(tag)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return r.head(ctx, at)
 }
 
 // head returns the digest of a manifest. A registry that answers HEAD with less than the specification asks for is asked by GET.
@@ -173,9 +185,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed says what failed and, as far as the registry's answer tells, what to do about it.
 func failed(err error, format string, args ...any) error {
-	f := fault.New(sourcev1.OCIPullFailedReason, format, args...)
+	return Explain(sourcev1.OCIPullFailedReason, err, format, args...)
+}
+
+// Explain says what failed and, as far as the registry's answer tells, what to do about it. The reason counts where the error tells no
+// better one.
+func Explain(reason string, err error, format string, args ...any) error {
+	f := fault.New(reason, format, args...)
 	var answer *transport.Error
 	var network *url.Error
 	switch {

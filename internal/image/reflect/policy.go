@@ -1,0 +1,166 @@
+package reflect
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/policy"
+	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// Policies tells which image of a repository is the latest.
+type Policies struct {
+	Objects              client.Reader // the cache
+	Namespaces           client.Reader // past the cache
+	Repositories         *Repositories
+	Views                *Views
+	NoCrossNamespaceRefs bool
+}
+
+// References implements [reconcile.Step]: a scan that finds something else wakes the policy.
+func (p *Policies) References(obj *imagev1.ImagePolicy) []reconcile.Ref {
+	key := repositoryOf(obj)
+	return []reconcile.Ref{reconcile.RefTo(RepositoryGroupKind, key.Namespace, key.Name)}
+}
+
+// Reconcile takes the first of the tags in the policy's order.
+func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.ImagePolicy]) reconcile.Outcome {
+	obj := pass.Object
+	compiled, err := policy.New(obj.Spec)
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	repo, err := p.repository(ctx, obj)
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	if repo == nil {
+		return reconcile.Waiting(meta.DependencyNotReadyReason, "ImageRepository '%s' not found", repositoryOf(obj))
+	}
+	view, err := p.Views.Of(ctx, keyOf(repo), obj.Spec, compiled)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return p.unscanned(obj, repo)
+	case err != nil:
+		return reconcile.Failed(err)
+	case view.Unknown > 0:
+		p.Repositories.Edges.Wake(refOf(repo))
+		return reconcile.Waiting(meta.DependencyNotReadyReason, "what %d of the tags of ImageRepository '%s' point to is yet to be read", view.Unknown, keyOf(repo))
+	case len(view.Tags) == 0:
+		return reconcile.Waiting(meta.FailedReason, "none of the %d tags of ImageRepository '%s' counts by spec.filterTags and spec.policy", view.Of, keyOf(repo))
+	}
+	latest := imagev1.ImageRef{Name: repo.Spec.Image, Tag: view.Tags[0].Name}
+	if latest.Digest, err = p.digest(ctx, obj, repo, latest); err != nil {
+		return reconcile.Failed(err)
+	}
+	before := obj.Status.LatestRef
+	obj.SetLatest(latest)
+	o := reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image, latest).About("revision", latest.String())
+	if before != nil && *before == latest {
+		return o.Quietly()
+	}
+	return o
+}
+
+// unscanned says that nothing is known of the repository: it was not scanned yet, or not since what was known was lost. What was the latest
+// image stays so until it is known again.
+func (p *Policies) unscanned(obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository) reconcile.Outcome {
+	if revisionOf(repo) == "" || obj.Status.LatestRef == nil {
+		return reconcile.Waiting(meta.DependencyNotReadyReason, "ImageRepository '%s' was not scanned yet", keyOf(repo))
+	}
+	p.Repositories.Edges.Wake(refOf(repo))
+	return reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image, *obj.Status.LatestRef).Quietly()
+}
+
+// Finalize implements [reconcile.Step]: views go by themselves.
+func (p *Policies) Finalize(context.Context, *imagev1.ImagePolicy) error { return nil }
+
+// digest returns the digest of the latest image as the policy wants it told.
+func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository, latest imagev1.ImageRef) (string, error) {
+	switch obj.Spec.DigestReflectionPolicy {
+	case imagev1.ReflectIfNotPresent:
+		if before := obj.Status.LatestRef; before != nil && before.Digest != "" && before.Name == latest.Name && before.Tag == latest.Tag {
+			return before.Digest, nil
+		}
+	case imagev1.ReflectAlways:
+		if obj.Spec.Interval == nil { // of an older version, which does not require it
+			return "", fault.New(imagev1.IntervalNotConfiguredReason, "spec.interval is not set").
+				WithHint("Set it for spec.digestReflectionPolicy 'Always'").Final()
+		}
+	default:
+		return "", nil
+	}
+	opened, err := p.Repositories.open(ctx, repo)
+	if err != nil {
+		return "", err
+	}
+	return opened.Current(ctx, latest.Tag)
+}
+
+// repository returns the repository of a policy; nil if it is not there. The error is a fault if the policy may not use it.
+func (p *Policies) repository(ctx context.Context, obj *imagev1.ImagePolicy) (*imagev1.ImageRepository, error) {
+	key := repositoryOf(obj)
+	if key.Namespace != obj.Namespace && p.NoCrossNamespaceRefs {
+		return nil, fault.New(meta.AccessDeniedReason, "ImageRepository '%s' is in another namespace, and --no-cross-namespace-refs is set", key).Final()
+	}
+	repo := &imagev1.ImageRepository{}
+	err := p.Objects.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, repo)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(meta.DependencyNotReadyReason, "cannot read ImageRepository '%s'", key).Because(err)
+	}
+	return repo, p.admits(ctx, obj.Namespace, repo)
+}
+
+// admits returns a fault unless a repository lets policies of a namespace use it.
+func (p *Policies) admits(ctx context.Context, namespace string, repo *imagev1.ImageRepository) error {
+	if namespace == repo.Namespace {
+		return nil
+	}
+	denied := fault.New(meta.AccessDeniedReason, "ImageRepository '%s' does not let namespace '%s' use it", keyOf(repo), namespace).
+		WithHint("Select the namespace by spec.accessFrom of the repository")
+	if repo.Spec.AccessFrom == nil {
+		return denied
+	}
+	var from corev1.Namespace
+	if err := p.Namespaces.Get(ctx, client.ObjectKey{Name: namespace}, &from); err != nil {
+		return denied.Because(err)
+	}
+	for _, s := range repo.Spec.AccessFrom.NamespaceSelectors {
+		if labels.SelectorFromSet(s.MatchLabels).Matches(labels.Set(from.Labels)) {
+			return nil
+		}
+	}
+	return denied
+}
+
+// PolicyMoved tells whether a change of a policy is one that automations are to look at.
+func PolicyMoved(before, after *imagev1.ImagePolicy) bool {
+	return before.Generation != after.Generation || latestOf(before) != latestOf(after)
+}
+
+func latestOf(p *imagev1.ImagePolicy) imagev1.ImageRef {
+	if p.Status.LatestRef == nil {
+		return imagev1.ImageRef{}
+	}
+	return *p.Status.LatestRef
+}
+
+func repositoryOf(obj *imagev1.ImagePolicy) store.Key {
+	key := store.Key{Namespace: obj.Namespace, Name: obj.Spec.ImageRepositoryRef.Name}
+	if ns := obj.Spec.ImageRepositoryRef.Namespace; ns != "" {
+		key.Namespace = ns
+	}
+	return key
+}

@@ -1,0 +1,491 @@
+package registry_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/policy"
+	"github.com/sluice-gitops/sluice/internal/image/registry"
+	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+const repo = "shop/web"
+
+// front stands before a registry as a caching proxy does: pages are of ten tags, answers have an ETag, and it can be told to misbehave.
+type front struct {
+	*httptest.Server
+	etags bool
+
+	mu       sync.Mutex
+	answers  []string // of lists of tags, as <status> <bytes>
+	sabotage func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func newFront(t *testing.T, to *testenv.Registry) *front {
+	t.Helper()
+	target, err := url.Parse(to.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{etags: true}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		sabotage := f.sabotage
+		f.mu.Unlock()
+		if sabotage != nil && sabotage(w, r) {
+			return
+		}
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		q := r.URL.Query()
+		q.Set("n", "10")
+		r.URL.RawQuery = q.Encode()
+		answer := httptest.NewRecorder()
+		proxy.ServeHTTP(answer, r)
+		f.answer(w, r, answer)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *front) answer(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
+	body := answer.Body.Bytes()
+	status := answer.Code
+	if link := answer.Header().Get("Link"); link != "" {
+		w.Header().Set("Link", link)
+	}
+	if f.etags {
+		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(append(body, answer.Header().Get("Link")...)))
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag {
+			status, body = http.StatusNotModified, nil
+		}
+	}
+	f.mu.Lock()
+	f.answers = append(f.answers, fmt.Sprint(status))
+	f.mu.Unlock()
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func (f *front) took() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	got := f.answers
+	f.answers = nil
+	return got
+}
+
+func (f *front) sabotageBy(do func(w http.ResponseWriter, r *http.Request) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sabotage = do
+}
+
+func open(t *testing.T, host string) *registry.Repository {
+	t.Helper()
+	out, err := (&egress.Policy{}).Transport(egress.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := registry.ParseName(host+"/"+repo, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := registry.Open(at, oci.Access{Transport: out, Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func hostOf(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+
+func push(t *testing.T, r *testenv.Registry, tags ...string) {
+	t.Helper()
+	for _, tag := range tags {
+		r.Push(repo, tag, map[string]string{"tag": tag})
+	}
+}
+
+func numbered(from, to int) []string {
+	var tags []string
+	for i := from; i < to; i++ {
+		tags = append(tags, fmt.Sprintf("1.0.%03d", i))
+	}
+	return tags
+}
+
+func scan(t *testing.T, r *registry.Repository, known *store.Repository, excluded ...*regexp.Regexp) (*store.Repository, int) {
+	t.Helper()
+	s, err := r.Scan(t.Context(), known, excluded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := &store.Repository{Pages: s.Pages}
+	for _, e := range excluded {
+		found.Excluded = append(found.Excluded, e.String())
+	}
+	return found, s.Fetched
+}
+
+func names(r *store.Repository) []string {
+	var found []string
+	for t := range r.Tags() {
+		found = append(found, t.Name)
+	}
+	return found
+}
+
+func TestOnlyWhatChangedIsReadAgain(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 35)...)
+	f := newFront(t, origin)
+	r := open(t, hostOf(f.Server))
+
+	first, fetched := scan(t, r, nil)
+	if diff := cmp.Diff(numbered(0, 35), names(first)); diff != "" {
+		t.Fatal(diff)
+	}
+	if got := strings.Join(f.took(), " "); got != "200 200 200 200" || fetched != 4 {
+		t.Errorf("%d pages by %s", fetched, got)
+	}
+	again, fetched := scan(t, r, first)
+	if diff := cmp.Diff(names(first), names(again)); diff != "" {
+		t.Error(diff)
+	}
+	if got := strings.Join(f.took(), " "); got != "304 304 304 304" || fetched != 0 {
+		t.Errorf("%d pages by %s, want one conditional request a page", fetched, got)
+	}
+	first.Pages[3].Tags[0].Digest = "sha256:" + strings.Repeat("a", 64)
+	push(t, origin, "1.0.035")
+	third, fetched := scan(t, r, first)
+	if got := strings.Join(f.took(), " "); got != "304 304 304 200" || fetched != 1 {
+		t.Errorf("%d pages by %s, want the last one alone", fetched, got)
+	}
+	if third.Len() != 36 || third.Pages[3].Tags[0].Digest == "" {
+		t.Errorf("%d tags; what was known is %q", third.Len(), third.Pages[3].Tags[0].Digest)
+	}
+}
+
+func TestRegistriesWithoutETags(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 12)...)
+	f := newFront(t, origin)
+	f.etags = false
+	r := open(t, hostOf(f.Server))
+	first, _ := scan(t, r, nil)
+	if _, fetched := scan(t, r, first); fetched != 0 {
+		t.Errorf("%d pages are taken for others", fetched)
+	}
+}
+
+func TestExclusions(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, append(numbered(0, 12), "sha256-ab.sig", "pr-1")...)
+	r := open(t, hostOf(newFront(t, origin).Server))
+	exclusions, err := registry.CompileExclusions([]string{`^.*\.sig$`, "^pr-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, _ := scan(t, r, nil, exclusions...)
+	if diff := cmp.Diff(numbered(0, 12), names(without)); diff != "" {
+		t.Error(diff)
+	}
+	with, _ := scan(t, r, without)
+	if with.Len() != 14 {
+		t.Errorf("%d tags once nothing is excluded, though pages are as they were", with.Len())
+	}
+	if _, err := registry.CompileExclusions([]string{"("}); !fault.As(err).Terminal || !strings.Contains(err.Error(), "spec.exclusionList") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRegistriesThatMisbehave(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 25)...)
+	list := func(next, body string) func(http.ResponseWriter, *http.Request) bool {
+		n := 0
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+				return false
+			}
+			n++
+			if next != "" {
+				w.Header().Set("Link", "<"+strings.ReplaceAll(next, "$n", fmt.Sprint(n))+`>; rel="next"`)
+			}
+			_, _ = io.WriteString(w, strings.ReplaceAll(body, "$n", fmt.Sprint(n)))
+			return true
+		}
+	}
+	for name, c := range map[string]struct {
+		does func(http.ResponseWriter, *http.Request) bool
+		says string
+	}{
+		"a list that leads in a circle": {list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`), "in a circle"},
+		"a list that has no end":        {list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`), "goes on without any that is new"},
+		"a list that leads elsewhere":   {list("/v2/other/tags/list?n=1", `{"tags":["a"]}`), "leads to something else"},
+		"a list that is none":           {list("", `<html>`), "not the JSON of a list"},
+		"tags that are no texts":        {list("", `{"tags":[1]}`), "not the JSON of a list"},
+		"nothing new, never asked": {func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.HasSuffix(r.URL.Path, "/tags/list") {
+				w.WriteHeader(http.StatusNotModified)
+			}
+			return strings.HasSuffix(r.URL.Path, "/tags/list")
+		}, "were not asked for"},
+		"more than anybody reads": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+				return false
+			}
+			_, _ = io.WriteString(w, `{"tags":["`)
+			for range 20 {
+				_, _ = io.WriteString(w, strings.Repeat("a", 1<<20))
+			}
+			return true
+		}, "too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, origin)
+			f.sabotageBy(c.does)
+			_, err := open(t, hostOf(f.Server)).Scan(t.Context(), nil, nil)
+			if err == nil || !strings.Contains(err.Error(), c.says) || fault.Reason(err, "") != "ReadOperationFailed" {
+				t.Errorf("got %v, want one that says %q", err, c.says)
+			}
+		})
+	}
+	t.Run("tags that nothing can be pulled by", func(t *testing.T) {
+		f := newFront(t, origin)
+		f.sabotageBy(list("", `{"tags":["ok","","a b","../x","`+strings.Repeat("a", 129)+`",".x"]}`))
+		found, _ := scan(t, open(t, hostOf(f.Server)), nil)
+		if diff := cmp.Diff([]string{"ok"}, names(found)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a repository without tags", func(t *testing.T) {
+		f := newFront(t, origin)
+		f.sabotageBy(list("", `{"name":"shop/web","tags":null}`))
+		if found, _ := scan(t, open(t, hostOf(f.Server)), nil); found.Len() != 0 {
+			t.Errorf("found %v", names(found))
+		}
+	})
+}
+
+func TestALimitIsToldAndKept(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 35)...)
+	f := newFront(t, origin)
+	n := 0
+	f.sabotageBy(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/tags/list") {
+			n++
+		}
+		if n != 3 {
+			return false
+		}
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	r := open(t, hostOf(f.Server))
+	_, err := r.Scan(t.Context(), nil, nil)
+	if after := fault.As(err); after == nil || after.RetryAfter < 20*time.Second {
+		t.Fatalf("got %v, want to be told when to come back", err)
+	}
+	f.took()
+	f.sabotageBy(nil)
+	// Another way out: egress holds back the one that was told to wait.
+	if _, err := r.Scan(t.Context(), nil, nil); fault.As(err) == nil || len(f.took()) > 0 {
+		t.Fatalf("asked again before its time: %v", err)
+	}
+}
+
+func TestPagesThatWereReadAreKeptForTheNextTry(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 35)...)
+	f := newFront(t, origin)
+	n := 0
+	f.sabotageBy(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/tags/list") {
+			n++
+		}
+		if n == 3 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		return n == 3
+	})
+	r := open(t, hostOf(f.Server))
+	if _, err := r.Scan(t.Context(), nil, nil); err == nil {
+		t.Fatal("a page is missing, and nothing was said")
+	}
+	f.took()
+	found, _ := scan(t, r, nil)
+	if got := strings.Join(f.took(), " "); got != "200 200" || found.Len() != 35 {
+		t.Errorf("%d tags by %s, want the two pages that were missing", found.Len(), got)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for image, want := range map[string]string{
+		"ghcr.io/org/app": "ghcr.io/org/app", "alpine": "index.docker.io/library/alpine", "org/app": "index.docker.io/org/app",
+		"localhost:5000/app": "localhost:5000/app",
+	} {
+		if got, err := registry.ParseName(image, false); err != nil || got.Name() != want {
+			t.Errorf("%s: %s, %v", image, got, err)
+		}
+	}
+	for image, says := range map[string]string{
+		"https://ghcr.io/org/app": "scheme", "ghcr.io/org/app:1.0": "a tag or a digest", "ghcr.io/org/App": "names no repository", "": "names no repository",
+		"oci://ghcr.io/org/app": "scheme", "ghcr.io/app@sha256:" + strings.Repeat("a", 64): "a tag or a digest",
+	} {
+		_, err := registry.ParseName(image, false)
+		if f := fault.As(err); f == nil || f.Reason != "ImageURLInvalid" || !f.Terminal || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
+}
+
+func TestWhatImagesSay(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	built := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	image := func(os, arch, variant string, created time.Time, labels map[string]string) v1.Image {
+		i, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+			OS: os, Architecture: arch, Variant: variant, Created: v1.Time{Time: created}, Config: v1.Config{Labels: labels}, RootFS: v1.RootFS{Type: "layers"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	write := func(tag string, image v1.Image) {
+		ref, err := name.NewTag(origin.Host+"/"+repo+":"+tag, name.Insecure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := remote.Write(ref, image, origin.Access()...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("plain", image("linux", "amd64", "", built, map[string]string{"team": "shop"}))
+	write("reproducible", image("linux", "arm64", "v8", time.Unix(0, 0), map[string]string{"org.opencontainers.image.created": "2026-11-20T01:02:03Z"}))
+	write("timeless", image("linux", "arm64", "v8", time.Unix(0, 0), nil))
+	index := mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: image("linux", "arm64", "", built.Add(time.Hour), map[string]string{"team": "shop"}), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
+		mutate.IndexAddendum{Add: image("linux", "amd64", "", built, nil), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
+		mutate.IndexAddendum{Add: image("unknown", "unknown", "", built, nil), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
+	)
+	ref, err := name.NewTag(origin.Host+"/"+repo+":both", name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(ref, index, origin.Access()...); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, origin.Host)
+	unknown := func(string) (policy.Tag, bool) { return policy.Tag{}, false }
+	for tag, want := range map[string]policy.Tag{
+		"plain":        {Created: built, Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64"}},
+		"reproducible": {Created: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC), Labels: map[string]string{"org.opencontainers.image.created": "2026-11-20T01:02:03Z"}, Platforms: []string{"linux/arm64/v8"}},
+		"timeless":     {Platforms: []string{"linux/arm64/v8"}},
+		"both":         {Created: built.Add(time.Hour), Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64", "linux/arm64"}},
+	} {
+		got, err := r.Look(t.Context(), policy.Tag{Name: tag}, unknown)
+		if err != nil {
+			t.Fatalf("%s: %v", tag, err)
+		}
+		want.Name, want.Digest = tag, got.Digest
+		if diff := cmp.Diff(want, got); diff != "" || len(got.Digest) != 71 {
+			t.Errorf("%s: %s", tag, diff)
+		}
+		if current, err := r.Current(t.Context(), tag); err != nil || current != got.Digest {
+			t.Errorf("%s is at %s, %v", tag, current, err)
+		}
+		again, err := r.Look(t.Context(), got, func(string) (policy.Tag, bool) { t.Error("asked for what did not change"); return policy.Tag{}, false })
+		if diff := cmp.Diff(got, again); err != nil || diff != "" {
+			t.Errorf("%s: %v %s", tag, err, diff)
+		}
+		other, err := r.Look(t.Context(), policy.Tag{Name: tag}, func(string) (policy.Tag, bool) { return policy.Tag{Name: "x", Digest: got.Digest}, true })
+		if err != nil || other.Name != tag || other.Labels != nil {
+			t.Errorf("what is known of another tag is read again: %v, %v", other, err)
+		}
+	}
+	if _, err := r.Look(t.Context(), policy.Tag{Name: "gone"}, unknown); !errors.Is(err, registry.ErrUnreadable) {
+		t.Errorf("a tag that is gone: %v", err)
+	}
+}
+
+func TestRegistriesThatLieAboutDigests(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, "a", "b")
+	f := newFront(t, origin)
+	lie := "sha256:" + strings.Repeat("0", 64)
+	f.sabotageBy(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/manifests/"+lie): // something else than was asked for
+			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+			w.Header().Set("Docker-Content-Digest", lie)
+			_, _ = io.WriteString(w, `{"schemaVersion":2}`)
+		case r.Method == http.MethodHead && strings.HasSuffix(r.URL.Path, "/manifests/a"):
+			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+			w.Header().Set("Content-Length", "19")
+			w.Header().Set("Docker-Content-Digest", lie)
+		default:
+			return false
+		}
+		return true
+	})
+	r := open(t, hostOf(f.Server))
+	_, err := r.Look(t.Context(), policy.Tag{Name: "a"}, func(string) (policy.Tag, bool) { return policy.Tag{}, false })
+	if !errors.Is(err, registry.ErrUnreadable) {
+		t.Errorf("taken for the image: %v", err)
+	}
+	if digest, err := r.Current(t.Context(), "a"); err == nil && digest == lie {
+		t.Error("the digest that the registry told is taken for that of the manifest")
+	}
+}
+
+// FuzzList checks that no answer of a registry does more than fail: what is found are tags that the specification allows, each once.
+func FuzzList(f *testing.F) {
+	f.Add([]byte(`{"name":"a","tags":["1.0","1.0","x y"]}`), `</v2/shop/web/tags/list?last=a>; rel="next"`)
+	f.Add([]byte(`{"tags":null}`), `<>;rel=next`)
+	f.Add([]byte(`[]`), `<http://[::1/v2>; rel="prev next", <b>; rel=next`)
+	f.Add([]byte{}, `<//host/v2/shop/web/tags/list?n=1>;REL=NEXT`)
+	f.Fuzz(func(t *testing.T, body []byte, link string) {
+		tags, next, err := registry.ParseList(body, link)
+		if err != nil {
+			return
+		}
+		for _, tag := range tags {
+			if !regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`).MatchString(tag.Name) {
+				t.Errorf("%q is no tag", tag.Name)
+			}
+		}
+		if next != "" && !strings.HasPrefix(next, "/v2/shop/web/tags/list") {
+			t.Errorf("goes on at %q", next)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sluice-gitops/sluice/internal/image/policy"
+)
+
+// A file is a magic, and then records: a head, and the pages it counts. A record is its length, and a zstd frame with a checksum, of a gob.
+// Columns of tags are kept together, as that is what compresses: what is left of a tag is little more than its digest.
+const (
+	magic     = "sluice-tags/1\n"
+	maxRecord = 64 << 20 // bytes of a record, unpacked
+	maxPages  = 1 << 20
+	sha256Len = 32
+	algorithm = "sha256:"
+)
+
+type head struct {
+	Image    string
+	Excluded []string
+	Scanned  time.Time
+	Revision string
+	Pages    int
+}
+
+type page struct {
+	URL, ETag, Sum, Next string
+	Names                string   // each ends with a newline
+	Known                []byte   // what is known of each tag, as below
+	Digests              []byte   // of the tags whose digest is known, one after the other
+	Created              []int64  // seconds since 1970 of known tags; 0 if their image does not say
+	Platforms            []string // of known tags, separated by commas
+	Labels               []map[string]string
+}
+
+const (
+	notKnown byte = iota
+	known
+	unreadable
+)
+
+var (
+	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(1<<20))
+	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecord))
+)
+
+func encode(w io.Writer, r *Repository) error {
+	out := bufio.NewWriter(w)
+	if _, err := out.WriteString(magic); err != nil {
+		return err
+	}
+	if err := writeRecord(out, head{r.Image, r.Excluded, r.Scanned, r.Revision, len(r.Pages)}); err != nil {
+		return err
+	}
+	for _, p := range r.Pages {
+		packed, err := pack(p)
+		if err != nil {
+			return err
+		}
+		if err := writeRecord(out, packed); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func writeRecord(w io.Writer, v any) error {
+	var plain bytes.Buffer
+	if err := gob.NewEncoder(&plain).Encode(v); err != nil {
+		return err
+	}
+	frame := packer.EncodeAll(plain.Bytes(), nil)
+	_, err := w.Write(append(binary.AppendUvarint(nil, uint64(len(frame))), frame...))
+	return err
+}
+
+// decode reads what encode wrote. Whatever it reads, it fails or returns what was written: every record has a checksum.
+func decode(r io.Reader) (*Repository, error) {
+	in := bufio.NewReader(r)
+	start := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
+		return nil, errors.New("it does not start as it should")
+	}
+	var h head
+	if err := readRecord(in, &h); err != nil {
+		return nil, fmt.Errorf("its head: %w", err)
+	}
+	if h.Pages < 0 || h.Pages > maxPages {
+		return nil, errors.New("it has too many pages")
+	}
+	repo := &Repository{Image: h.Image, Excluded: h.Excluded, Scanned: h.Scanned, Revision: h.Revision}
+	for i := range h.Pages {
+		var packed page
+		if err := readRecord(in, &packed); err != nil {
+			return nil, fmt.Errorf("its page %d: %w", i, err)
+		}
+		p, err := unpack(packed)
+		if err != nil {
+			return nil, fmt.Errorf("its page %d: %w", i, err)
+		}
+		repo.Pages = append(repo.Pages, p)
+	}
+	return repo, nil
+}
+
+func readRecord(r *bufio.Reader, v any) error {
+	size, err := binary.ReadUvarint(r)
+	if err != nil {
+		return err
+	}
+	if size > maxRecord {
+		return errors.New("it is too long")
+	}
+	frame, err := io.ReadAll(io.LimitReader(r, int64(size)))
+	if err != nil {
+		return err
+	}
+	plain, err := unpacker.DecodeAll(frame, nil)
+	if err != nil {
+		return err
+	}
+	return gob.NewDecoder(bytes.NewReader(plain)).Decode(v)
+}
+
+func pack(p Page) (page, error) {
+	out := page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next}
+	var names strings.Builder
+	for _, t := range p.Tags {
+		names.WriteString(t.Name + "\n")
+		switch {
+		case t.Unreadable:
+			out.Known = append(out.Known, unreadable)
+			continue
+		case t.Digest == "":
+			out.Known = append(out.Known, notKnown)
+			continue
+		}
+		digest, err := hex.DecodeString(strings.TrimPrefix(t.Digest, algorithm))
+		if err != nil || len(digest) != sha256Len {
+			return out, fmt.Errorf("the digest '%.100s' of tag '%.200s' is no sha256", t.Digest, t.Name)
+		}
+		out.Known = append(out.Known, known)
+		out.Digests = append(out.Digests, digest...)
+		created := int64(0)
+		if !t.Created.IsZero() {
+			created = t.Created.Unix()
+		}
+		out.Created = append(out.Created, created)
+		out.Platforms = append(out.Platforms, strings.Join(t.Platforms, ","))
+		out.Labels = append(out.Labels, t.Labels)
+	}
+	out.Names = names.String()
+	return out, nil
+}
+
+func unpack(p page) (Page, error) {
+	out := Page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next}
+	count := bytes.Count(p.Known, []byte{known})
+	if strings.Count(p.Names, "\n") != len(p.Known) || len(p.Digests) != count*sha256Len ||
+		len(p.Created) != count || len(p.Platforms) != count || len(p.Labels) != count {
+		return out, errors.New("its columns do not belong together")
+	}
+	out.Tags = make([]policy.Tag, 0, len(p.Known))
+	n, platforms := 0, map[string][]string{}
+	for name := range strings.Lines(p.Names) {
+		t := policy.Tag{Name: strings.TrimSuffix(name, "\n")}
+		switch p.Known[len(out.Tags)] {
+		case unreadable:
+			t.Unreadable = true
+		case known:
+			t.Digest = algorithm + hex.EncodeToString(p.Digests[n*sha256Len:(n+1)*sha256Len])
+			if len(p.Labels[n]) > 0 {
+				t.Labels = p.Labels[n]
+			}
+			if p.Created[n] != 0 {
+				t.Created = time.Unix(p.Created[n], 0).UTC()
+			}
+			if list := p.Platforms[n]; list != "" { // most have the same
+				if platforms[list] == nil {
+					platforms[list] = strings.Split(list, ",")
+				}
+				t.Platforms = platforms[list]
+			}
+			n++
+		}
+		out.Tags = append(out.Tags, t)
+	}
+	return out, nil
+}
