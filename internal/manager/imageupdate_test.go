@@ -162,6 +162,7 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		return nil
 	})
 	s.eventSays("update", "Succeeded", fmt.Sprintf("pushed commit '%.7s' to branch 'main'\nUpdate for shop", commit))
+	s.eventSays("update", "Succeeded", "apps/web.yaml:1: web:1.0.0 -> web:2.0.0")
 
 	t.Log("what is there already is not committed again")
 	s.annotate(&imagev1.ImageUpdateAutomation{}, "update")
