@@ -29,11 +29,14 @@ const (
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
 	ImageReflector         = "image-reflector-controller"
-	ImageAutomation        = "image-automation-controller"
+
+	ImageAutomationController = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomation}
+var AllControllers = []string{
+	SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomationController,
+}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
