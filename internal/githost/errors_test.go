@@ -1,11 +1,15 @@
 package githost
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -77,6 +81,19 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func sshKey(t *testing.T) ssh.Signer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
 // TestHostsThatAreNotThere: the error of the network holds no URL.
 func TestHostsThatAreNotThere(t *testing.T) {
 	t.Parallel()
@@ -125,6 +142,10 @@ func TestLogins(t *testing.T) {
 		"the Secret of a clone":                   {GitLab, Options{Secret: secret("username", "git", "password", "s3cret")}, "Bearer s3cret"},
 		"the username of the object":              {BitbucketServer, Options{Username: "jane", Secret: secret("password", "s3cret", "username", "joe")}, "Basic amFuZTpzM2NyZXQ="},
 		"username and password":                   {Bitbucket, Options{Secret: secret("username", "jane", "password", "s3cret")}, "Basic amFuZTpzM2NyZXQ="},
+		"the token of a clone":                    {GitHub, Options{Git: auth.GitCredentials{Username: "x-access-token", Password: "ghs"}}, "Bearer ghs"},
+		"the password of a clone":                 {AzureDevOps, Options{Git: auth.GitCredentials{Username: "jane", Password: "s3cret"}}, "Basic OnMzY3JldA=="},
+		"the bearer token of a clone":             {BitbucketServer, Options{Git: auth.GitCredentials{BearerToken: "http-token"}}, "Bearer http-token"},
+		"a clone by a key that has a passphrase":  {GitHub, Options{Git: auth.GitCredentials{Username: "git", Password: "s3cret", Identity: sshKey(t)}}, "!the key token in"},
 		"workload identity":                       {AzureDevOps, Options{Identity: identity}, "Bearer entra"},
 		"a token goes before workload identity":   {AzureDevOps, Options{Identity: identity, Secret: secret("token", "s3cret")}, "Basic OnMzY3JldA=="},
 		"nothing":                                 {Gitea, Options{}, "!the key token in"},

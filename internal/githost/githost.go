@@ -66,11 +66,12 @@ type Request struct {
 // Options say which repository, and as whom.
 type Options struct {
 	Repository Repository
-	Secret     map[string][]byte // token; username and password; githubApp…: what counts is with each host's login
-	Username   string            // in place of the Secret's
-	Identity   Login             // of workload identity, for AzureDevOps when the Secret holds no login
-	Apps       *auth.GitHubApps  // keeps the tokens of GitHub Apps
-	Transport  http.RoundTripper // from egress
+	Secret     map[string][]byte   // token; username and password; githubApp…: what counts is with each host's login
+	Username   string              // in place of the Secret's
+	Identity   Login               // of workload identity, for AzureDevOps when the Secret holds no login
+	Git        auth.GitCredentials // with which the repository is cloned: they count when the Secret holds no login
+	Apps       *auth.GitHubApps    // keeps the tokens of GitHub Apps
+	Transport  http.RoundTripper   // from egress
 	Clock      clock.PassiveClock
 }
 

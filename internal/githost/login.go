@@ -41,13 +41,19 @@ func loginOf(o Options) (Login, error) {
 		return o.Identity, nil
 	case (kind == GitHub || kind == GitLab || kind == Gitea) && password != "":
 		return bearer(password)
+	case o.Git.BearerToken != "":
+		return bearer(o.Git.BearerToken)
+	case o.Git.Password != "" && o.Git.Identity == nil: // with an SSH key, it is that of the key
+		o.Secret, o.Username = map[string][]byte{"username": []byte(o.Git.Username), "password": []byte(o.Git.Password)}, ""
+		o.Git = auth.GitCredentials{}
+		return loginOf(o)
 	}
 	keys := "the key token"
 	if kind == BitbucketServer || kind == Bitbucket {
 		keys = "the key token, or username and password"
 	}
 	return nil, fault.New(meta.AuthenticationFailedReason, "there is no login to %s", o.Repository.Base.Host).
-		WithHint("Set %s in the Secret of spec.secretRef", keys).Final()
+		WithHint("Set %s in the Secret with the login", keys).Final()
 }
 
 func always(c auth.GitCredentials) Login {

@@ -177,10 +177,10 @@ func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.
 		return failed("%s failed at %s", r.api.Host, what).Because(why).After(wait)
 	case status == http.StatusUnauthorized, status == http.StatusNonAuthoritativeInfo:
 		f.Reason = meta.AuthenticationFailedReason
-		f = f.WithHint("The login in the Secret of spec.secretRef is wrong or has expired")
+		f = f.WithHint("The login in the Secret is wrong or has expired")
 	case status == http.StatusForbidden:
 		f.Reason = meta.AuthenticationFailedReason
-		f = f.WithHint("The login in the Secret of spec.secretRef needs the permission for it")
+		f = f.WithHint("The login in the Secret needs the permission for it")
 	case status == http.StatusNotFound:
 		f = f.WithHint("Check the address, and that the login may see the repository")
 	case status/100 == 3:

@@ -15,13 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/bus"
-	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -29,36 +30,51 @@ import (
 const defaultEventsAddr = ":9293"
 
 // runNotifications lets events of this process, and those that others post to it, come to where --events-addr and the alerts want them.
-func runNotifications(mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder events.AnnotatedEventRecorder, o Options) error {
-	options := bus.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(), RateLimit: cmp.Or(o.RateLimit, -1)}
+func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder events.AnnotatedEventRecorder, o Options) error {
+	var n *notifications
+	var err error
 	switch {
 	case o.runs(NotificationController):
-		options.Router, options.Sender = nobody{}, nobody{}
-		options.Teller = &teller{recorder}
+		a, options := newAlerts(mgr, k, out, o), o.bus()
+		options.Router, options.Sender, options.Teller = a.router, a.sender, &teller{mgr.GetCache(), recorder}
+		n = &notifications{Bus: bus.New(options), address: o.EventsAddr, ready: a.router.Ready}
+		err = a.run(ctx, mgr, k, n.Bus, o)
 	case o.forwards():
-		forward := &bus.Forward{URL: o.EventsAddr, Client: &http.Client{Transport: out.transport}}
-		options.Router, options.Sender, options.RateLimit = forward, forward, -1 // the other process has the limit
-		options.Teller = bus.Silent(func(message string) { log.Log.WithName("notifications").Info(message) })
+		n = o.forward(out)
 	default:
 		return nil
 	}
-	b := bus.New(options)
-	if err := mgr.Add(&notifications{b, o}); err != nil {
+	if err != nil {
 		return err
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this machine: %w", err)
 	}
-	k.Events = reconcile.ToAll(k.Events, b.FromKernel(mgr.GetScheme(), host))
-	return nil
+	k.Events = reconcile.ToAll(k.Events, n.FromKernel(mgr.GetScheme(), host))
+	return mgr.Add(n)
+}
+
+// bus are the options that do not depend on where events go.
+func (o *Options) bus() bus.Options {
+	return bus.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(), RateLimit: cmp.Or(o.RateLimit, -1)}
+}
+
+// forward posts all events to the process that has the alerts, and the rate limit.
+func (o *Options) forward(out *wayOut) *notifications {
+	to := &bus.Forward{URL: o.EventsAddr, Client: &http.Client{Transport: out.transport}}
+	options := o.bus()
+	options.Router, options.Sender, options.RateLimit = to, to, -1
+	options.Teller = bus.Silent(func(message string) { log.Log.WithName("notifications").Info(message) })
+	return &notifications{Bus: bus.New(options)}
 }
 
 // notifications are the bus, with the endpoint for others where it has one. Both are with the replica that leads: what another one took up would wait
 // until it does.
 type notifications struct {
 	*bus.Bus
-	options Options
+	address string                         // of the endpoint; none if empty or 0
+	ready   func(ctx context.Context) bool // waits until it is known who wants what; at once if nil
 }
 
 // Start implements manager.Runnable.
@@ -66,13 +82,15 @@ func (n *notifications) Start(ctx context.Context) error {
 	if err := metrics.Registry.Register(n.Bus); err == nil { // else there are two in this process: a test
 		defer metrics.Registry.Unregister(n.Bus)
 	}
-	addr := n.options.EventsAddr
-	if !n.options.runs(NotificationController) || addr == "" || addr == "0" {
+	if n.ready != nil && !n.ready(ctx) {
+		return nil // the process ends
+	}
+	if n.address == "" || n.address == "0" {
 		return n.Bus.Start(ctx)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.address)
 	if err != nil {
-		return fmt.Errorf("cannot take events on --events-addr %s: %w", addr, err)
+		return fmt.Errorf("cannot take events on --events-addr %s: %w", n.address, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -111,20 +129,15 @@ func (o *Options) checkEvents() error {
 
 // teller writes what went wrong with notifications into events of their Provider. They are for the cluster only: nobody is notified of notifications.
 type teller struct {
-	recorder events.AnnotatedEventRecorder
+	providers client.Reader // of the cache
+	recorder  events.AnnotatedEventRecorder
 }
 
 // Tell implements [bus.Teller].
 func (t *teller) Tell(alert, provider types.NamespacedName, reason, message string) {
-	of := &corev1.ObjectReference{APIVersion: "notification.toolkit.fluxcd.io/v1beta3", Kind: "Provider", Namespace: provider.Namespace, Name: provider.Name}
-	t.recorder.AnnotatedEventf(of, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Alert %s: %s", alert, message)
+	p := &v1beta3.Provider{}
+	if err := t.providers.Get(context.Background(), provider, p); err != nil {
+		return // it is gone
+	}
+	t.recorder.AnnotatedEventf(p, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Alert '%s': %s", alert, message)
 }
-
-// nobody has no alerts.
-type nobody struct{}
-
-// Route implements [bus.Router].
-func (nobody) Route(context.Context, event.Event) []bus.Delivery { return nil }
-
-// Send implements [bus.Sender].
-func (nobody) Send(context.Context, bus.Delivery) error { return nil }

@@ -2,6 +2,8 @@ package manager
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,8 +12,14 @@ import (
 	"sync"
 	"testing"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -121,3 +129,100 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 type errNotYet [3]string
 
 func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	return free.Addr().String()
+}
+
+// alert makes an Alert for all Kustomizations, and its Provider.
+func (s *system) alert(name, address string) {
+	s.Helper()
+	s.create(&v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1beta3.ProviderSpec{Type: "generic", Address: address}})
+	s.create(&v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1beta3.AlertSpec{
+		ProviderRef: meta.LocalObjectReference{Name: name}, EventSeverity: event.Info,
+		EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}},
+	}})
+	for _, o := range []reconcile.Object{&v1beta3.Provider{}, &v1beta3.Alert{}} {
+		testenv.Eventually(s, name+" is ready", func() error {
+			if err := s.get(o, name); err != nil {
+				return err
+			}
+			if !apimeta.IsStatusConditionTrue(o.CommonStatus().Conditions, reconcile.TypeReady) {
+				return fmt.Errorf("%+v", o.CommonStatus().Conditions)
+			}
+			return nil
+		})
+	}
+}
+
+// What happens in this process and what others post comes to the providers of alerts, also to one that is down for a while.
+func TestAlertsAreSent(t *testing.T) {
+	t.Parallel()
+	in, address := newInbox(t), freeAddress(t)
+	s := newSystem(t, func(o *Options) { o.EventsAddr = address })
+	post := func(name string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization","namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
+			s.namespace, name)
+		testenv.Eventually(t, "an event is posted", func() error { // the endpoint opens once the process leads
+			resp, err := http.Post("http://"+address, "application/json", strings.NewReader(body))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusAccepted {
+				return fmt.Errorf("the answer is %s", resp.Status)
+			}
+			return nil
+		})
+	}
+	arrives := func(name, reason string) {
+		t.Helper()
+		testenv.Eventually(t, name+" arrives", func() error {
+			if _, _, n := in.find("Kustomization", name, reason); n == 0 {
+				return errNotYet{name, reason}
+			}
+			return nil
+		})
+	}
+	s.alert("team", in.URL)
+	s.git.Commit("app", map[string]string{"app/config.yaml": cm("alerted", "x")})
+	s.source("app")
+	s.sync("app", "app", "./app")
+	arrives("app", "ReconciliationSucceeded")
+	post("theirs")
+	arrives("theirs", "Posted")
+	if _, _, n := in.find("GitRepository", "app", "Succeeded"); n != 0 {
+		t.Error("an event comes that the alert does not ask for")
+	}
+
+	in.turn(true)
+	post("waiting")
+	s.fails(&v1beta3.Provider{}, "team", "SendFailed", "503")
+	s.stop()
+	in.turn(false)
+	s.start()
+	arrives("waiting", "Posted")
+
+	in.turn(true)
+	post("dropped")
+	s.fails(&v1beta3.Provider{}, "team", "SendFailed", "503")
+	if err := s.client.Delete(s.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "team"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(&v1beta3.Provider{}, "team")
+	in.turn(false)
+	s.alert("other", in.URL)
+	post("last")
+	arrives("last", "Posted")
+	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {
+		t.Error("what waited for a provider that is gone comes after all")
+	}
+}

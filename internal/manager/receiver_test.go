@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,14 +34,7 @@ type hooks struct {
 
 func newHooks(t *testing.T, configure ...func(*Options)) *hooks {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeAddress(t)
 	s := newSystem(t, append(configure, func(o *Options) { o.ReceiverAddr = address })...)
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"}, StringData: map[string]string{"token": webhookToken}})
 	return &hooks{s, "http://" + address}

@@ -161,13 +161,18 @@ func (r *Router) build() map[target][]candidate {
 	return r.index
 }
 
+// Ready waits until the router knows all alerts and Providers there are, or ctx ends.
+func (r *Router) Ready(ctx context.Context) bool {
+	if !r.ready.Load() && cache.WaitForCacheSync(ctx.Done(), r.synced...) {
+		r.ready.Store(true)
+	}
+	return r.ready.Load()
+}
+
 // Route implements [bus.Router]. It waits until it knows all alerts there are: an event that comes first is none for nobody.
 func (r *Router) Route(ctx context.Context, e event.Event) []bus.Delivery {
-	if !r.ready.Load() {
-		if !cache.WaitForCacheSync(ctx.Done(), r.synced...) {
-			return nil
-		}
-		r.ready.Store(true)
+	if !r.Ready(ctx) {
+		return nil
 	}
 	object := e.InvolvedObject
 	if group := e.Group(); group != "" && group != notificationv1.GroupOf(object.Kind) {

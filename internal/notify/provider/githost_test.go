@@ -216,7 +216,7 @@ func TestRequestComments(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		e := applied(event.ChangeRequest, "42", event.Summary, "prod `x`", "originURL", "https://github.com/org/repo")
+		e := applied(event.ChangeRequest, "42", event.Summary, "prod `x`", originURL, "https://github.com/org/repo", "env", "prod")
 		e.Severity, e.Message = event.Error, "it is ```broken``` by @someone. Repair it"
 		if err := p.Send(soon(t), e); err != nil {
 			t.Fatalf("%s: %v", kind, err)
@@ -225,7 +225,7 @@ func TestRequestComments(t *testing.T) {
 		_, body, _ = strings.Cut(body, "\n") // the marker
 		want := "### ❌ `kustomization/apps.flux-system: ReconciliationSucceeded`\n\n`prod 'x'`\n\n" +
 			"````\nit is ```broken``` by @someone\n````\n\nWhat to do: `Repair it`\n\n" +
-			"- `Revision`: [`main@sha1:01234567`](https://github.com/org/repo/commit/" + someCommit + ")\n\n<sub>2026-11-21T12:00:00Z</sub>\n"
+			"- `Revision`: [`main@sha1:01234567`](https://github.com/org/repo/commit/" + someCommit + ")\n- `env`: `prod`\n\n<sub>2026-11-21T12:00:00Z</sub>\n"
 		if host.asked[len(host.asked)-1] != c.asked || body != want {
 			t.Errorf("%s: %s\n%s", kind, host.asked, body)
 		}
