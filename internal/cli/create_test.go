@@ -36,9 +36,6 @@ func TestCreateExport(t *testing.T) {
 		"helm-oci":      "source helm charts --url oci://registry.example.com/charts --oci-provider gcp --username me --password secret",
 		"chart":         "source chart app --source HelmRepository/charts --chart app --chart-version 1.x --reconcile-strategy Revision" + verify,
 		"bucket":        "source bucket app --bucket-name deploy --endpoint s3.example.com --region eu --prefix app/ --access-key AKIA --secret-key secret --insecure --ignore-paths *.md",
-		"alert":         "alert ops --provider-ref slack --event-source Kustomization/* --event-source gitrepo/app.apps --event-severity error --event-metadata summary=production",
-		"provider":      "alert-provider slack --type slack --channel ops --address https://slack.com/api/chat.postMessage --username sluice --secret-ref slack",
-		"receiver":      "receiver app --type github --event ping,push --secret-ref token --resource GitRepository/app --resource OCIRepository/*.apps",
 		"gate":          "gate release",
 		"kustomization": "kustomization app --source app",
 		"kustomization-options": "kustomization app --source OCIRepository/app.sources --path ./deploy --prune --wait --interval 10m --retry-interval 30s --label team=a --target-namespace apps " +
@@ -138,10 +135,6 @@ func TestCreateSecretExport(t *testing.T) {
 			corev1.SecretTypeOpaque, map[string]string{"githubAppID": "1", "githubAppInstallationID": "2", "githubAppPrivateKey": app}},
 		"a GitHub App by owner": {"github-app app --app-id 1 --app-installation-owner org --app-private-key " + app + " --app-base-url https://github.example.com/api/v3", "",
 			corev1.SecretTypeOpaque, map[string]string{"githubAppID": "1", "githubAppInstallationOwner": "org", "githubAppPrivateKey": app, "githubAppBaseURL": "https://github.example.com/api/v3"}},
-		"a Receiver": {"receiver hook --type github --token - --hostname hooks.example.com", "secret\n",
-			corev1.SecretTypeOpaque, map[string]string{"token": "secret"}},
-		"a Receiver of Pub/Sub": {"receiver hook --type gcr --token secret --email-claim push@example.com --audience-claim https://hooks.example.com", "",
-			corev1.SecretTypeOpaque, map[string]string{"token": "secret", "email": "push@example.com", "audience": "https://hooks.example.com"}},
 		"Notation": {"notation policy --trust-policy-file " + policy + " --ca-cert-file " + cert, "",
 			corev1.SecretTypeOpaque, map[string]string{"trustpolicy.json": policy, "cert.crt": cert}},
 	} {

@@ -17,7 +17,6 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -32,7 +31,6 @@ type kind struct {
 	columns []column                                    // between NAME and READY
 	tells   string                                      // the condition whose message is shown of what is Ready; "": Ready itself
 	passive bool                                        // others make it and keep it: it is neither reconciled nor deleted by hand
-	edges   bool                                        // only changes reconcile it: it has no interval
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
 	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
 	create  func() maker                                // nil: `sluice create` does not make it
@@ -135,27 +133,7 @@ var kinds = []*kind{
 		list:    func() client.ObjectList { return &notificationv1.ReceiverList{} },
 		columns: []column{suspended},
 		suspend: func(o reconcile.Object, s bool) { o.(*notificationv1.Receiver).Spec.Suspend = s },
-		create:  func() maker { return &createReceiver{} },
 		losses:  "its webhook",
-	},
-	{
-		words: []string{"alert-provider", "alert-providers", "provider", "providers"}, plural: "alert-providers",
-		new:     func() reconcile.Object { return &notificationv1beta3.Provider{} },
-		list:    func() client.ObjectList { return &notificationv1beta3.ProviderList{} },
-		columns: []column{{"TYPE", func(o reconcile.Object, _ bool) string { return o.(*notificationv1beta3.Provider).Spec.Type }}, suspended},
-		suspend: func(o reconcile.Object, s bool) { o.(*notificationv1beta3.Provider).Spec.Suspend = s },
-		create:  func() maker { return &createProvider{} },
-		losses:  "the events that wait to be sent by it",
-	},
-	{
-		words: []string{"alert", "alerts"}, plural: "alerts",
-		new:     func() reconcile.Object { return &notificationv1beta3.Alert{} },
-		list:    func() client.ObjectList { return &notificationv1beta3.AlertList{} },
-		columns: []column{{"PROVIDER", func(o reconcile.Object, _ bool) string { return o.(*notificationv1beta3.Alert).Spec.ProviderRef.Name }}, suspended},
-		suspend: func(o reconcile.Object, s bool) { o.(*notificationv1beta3.Alert).Spec.Suspend = s },
-		create:  func() maker { return &createAlert{} },
-		edges:   true,
-		losses:  "its choice of events",
 	},
 	{
 		words: []string{"gate", "gates"}, plural: "gates",

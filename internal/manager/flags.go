@@ -14,13 +14,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
-const strictGate = "StrictPostBuildSubstitutions"
+const (
+	strictGate    = "StrictPostBuildSubstitutions"
+	forcePushGate = "GitForcePushBranch"
+)
 
 // gates are the feature gates of these APIs, with what each comes to here.
 var gates = map[string]string{
 	strictGate:                   "a variable of spec.postBuild that is not set and has no default is an error",
 	"DisableFailFastBehavior":    "an object that says that it failed is waited for until spec.timeout; otherwise its failure is told at once",
 	"AdditiveCELDependencyCheck": "a dependency with a readyExpr must be Ready, too",
+
+	forcePushGate: "on unless it is set to false: a push branch is made anew of what is checked out; else updates build upon what is on it",
+
+	"GitShallowClone":        "no effect: fetches are always shallow, and what they bring is kept",
+	"GitSparseCheckout":      "no effect: nothing is checked out, and only files that may have changed are read",
+	"GitAllBranchReferences": "no effect: only references that are used are fetched",
 
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",

@@ -13,10 +13,12 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/sync"
@@ -43,6 +45,9 @@ func gatedKinds(o Options) []gated {
 	}
 	if o.runs(KustomizeController) {
 		kinds = append(kinds, gated{sync.KustomizationGroupKind, &kustomizev1.KustomizationList{}})
+	}
+	if o.runs(ImageAutomationController) {
+		kinds = append(kinds, gated{automate.GroupKind, &imagev1.ImageUpdateAutomationList{}})
 	}
 	return kinds
 }

@@ -105,8 +105,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := runNotifications(ctx, mgr, kernel, out, recorder, o); err != nil {
 		return err
 	}
+	repositories := newRepositories(mgr, kernel, storage, out, o)
 	if o.runs(SourceController) {
-		if err := runSources(mgr, kernel, storage, out, o); err != nil {
+		if err := runSources(mgr, kernel, storage, out, repositories, o); err != nil {
 			return err
 		}
 	}
@@ -129,6 +130,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	if o.runs(ImageReflector) {
 		if err := runImages(ctx, mgr, kernel, out, cfg, o); err != nil {
+			return err
+		}
+	}
+	if o.runs(ImageAutomationController) {
+		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {
 			return err
 		}
 	}
@@ -171,7 +177,8 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
-		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{}, &imagev1.ImageRepository{}, &imagev1.ImagePolicy{},
+		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
+		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}

@@ -29,10 +29,14 @@ const (
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
 	ImageReflector         = "image-reflector-controller"
+
+	ImageAutomationController = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector}
+var AllControllers = []string{
+	SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomationController,
+}
 
 // Options are the flags of `sluice controller`.
 type Options struct {

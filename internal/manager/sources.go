@@ -27,13 +27,14 @@ type sources struct {
 	egress     *egress.Policy // the one way out
 	identities *auth.Identities
 	registries *source.Registries
+	git        *source.GitRepository
 	signatures *source.Signatures
 }
 
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, o Options) error {
+func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, repositories *source.GitRepository, o Options) error {
 	r := &sources{
 		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
-		egress: out.policy, identities: out.identities,
+		egress: out.policy, identities: out.identities, git: repositories,
 	}
 	r.registries = &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities}
 	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
@@ -47,17 +48,22 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *w
 }
 
 func (r *sources) gitRepositories() error {
-	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, &source.GitRepository{
-		Secrets:    r.secrets,
-		Objects:    r.mgr.GetClient(),
-		Store:      r.storage.store,
-		Mirrors:    git.NewMirrors(filepath.Join(r.options.StoragePath, "mirrors")),
-		Egress:     r.egress,
-		Identities: r.identities,
+	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, r.git)
+}
+
+// newRepositories makes what reads git repositories, and keeps their mirrors, for all who need them.
+func newRepositories(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, o Options) *source.GitRepository {
+	return &source.GitRepository{
+		Secrets:    source.Secrets{Reader: mgr.GetAPIReader()},
+		Objects:    mgr.GetClient(),
+		Store:      s.store,
+		Mirrors:    git.NewMirrors(filepath.Join(o.StoragePath, "mirrors")),
+		Egress:     out.policy,
+		Identities: out.identities,
 		GitHubApps: &auth.GitHubApps{},
-		SSH:        &git.SSHAlgorithms{HostKeys: r.options.SSHHostKeys, KeyExchanges: r.options.SSHKeyExchanges},
-		Clock:      r.kernel.Clock,
-	})
+		SSH:        &git.SSHAlgorithms{HostKeys: o.SSHHostKeys, KeyExchanges: o.SSHKeyExchanges},
+		Clock:      k.Clock,
+	}
 }
 
 func (r *sources) ociRepositories() error {

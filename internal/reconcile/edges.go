@@ -96,6 +96,11 @@ func (e *Edges) Attach(gk schema.GroupKind, q queue) {
 
 // Observe fires the edges of a kind from its informer: when an object appears, goes, or changes so that changed says so.
 func Observe[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, gk schema.GroupKind, obj T, changed func(before, after T) bool) error {
+	return ObserveAs(ctx, e, c, obj, func(o T) Ref { return RefTo(gk, o.GetNamespace(), o.GetName()) }, changed)
+}
+
+// ObserveAs is Observe for edges that stand for more than one object each.
+func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, obj T, edge func(T) Ref, changed func(before, after T) bool) error {
 	informer, err := c.GetInformer(ctx, obj)
 	if err != nil {
 		return err
@@ -104,8 +109,8 @@ func Observe[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, 
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
 		}
-		if m, ok := o.(client.Object); ok {
-			e.Fire(RefTo(gk, m.GetNamespace(), m.GetName()))
+		if t, ok := o.(T); ok {
+			e.Fire(edge(t))
 		}
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -113,12 +113,12 @@ func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*source
 	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return git.Revision{}, err
 	}
-	remote, err := g.remote(ctx, obj)
+	remote, err := g.Remote(ctx, obj)
 	if err != nil {
 		return git.Revision{}, err
 	}
 	fresh := pass.Requested || obj.Status.ObservedGeneration != obj.Generation
-	return view.Update(ctx, remote, reference(obj.Spec.Reference), fresh)
+	return view.Update(ctx, remote, Reference(obj.Spec.Reference), fresh)
 }
 
 // Pin makes the commit of a revision the one that counts.
@@ -151,7 +151,7 @@ func (g *GitRepository) removeOrphans(ctx context.Context) error {
 	for i := range all.Items {
 		alive[string(all.Items[i].UID)] = true
 	}
-	if err := g.Mirrors.Collect(func(owner string) bool { return alive[owner] }); err != nil {
+	if err := g.Mirrors.Collect(func(owner string) bool { return alive[owner] || strings.HasPrefix(owner, git.WriterPrefix) }); err != nil {
 		return fault.New(meta.StorageOperationFailedReason, "cannot remove the mirrors of deleted repositories").Because(err)
 	}
 	g.tidy = true
@@ -185,8 +185,8 @@ func observe(obj *sourcev1.GitRepository, included []*meta.Artifact) {
 	obj.Status.IncludedArtifacts = included
 }
 
-// reference translates the API's reference.
-func reference(ref *sourcev1.GitRepositoryRef) git.Reference {
+// Reference translates the API's reference.
+func Reference(ref *sourcev1.GitRepositoryRef) git.Reference {
 	if ref == nil {
 		return git.Reference{}
 	}

@@ -20,8 +20,8 @@ import (
 // githubAppID is the key by which a Secret is one of a GitHub App.
 const githubAppID = "githubAppID"
 
-// remote says where the repository is, how to get there and how to get in.
-func (g *GitRepository) remote(ctx context.Context, obj *sourcev1.GitRepository) (git.Remote, error) {
+// Remote says where the repository is, how to get there and how to get in.
+func (g *GitRepository) Remote(ctx context.Context, obj *sourcev1.GitRepository) (git.Remote, error) {
 	remote := git.Remote{URL: obj.Spec.URL, Egress: g.Egress, SSH: g.SSH}
 	data, err := g.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef")
 	if err != nil {

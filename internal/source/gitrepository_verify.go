@@ -44,7 +44,7 @@ func (g *GitRepository) signatures(ctx context.Context, obj *sourcev1.GitReposit
 	if mode == "" || strings.EqualFold(mode, verifyHead) {
 		mode = verifyHead
 	}
-	if mode != verifyHead && !reference(obj.Spec.Reference).LeadsToTag() {
+	if mode != verifyHead && !Reference(obj.Spec.Reference).LeadsToTag() {
 		return mode, "", fault.New(sourcev1.InvalidVerificationModeReason, "spec.verify.mode is %s, but spec.ref does not lead to a tag", mode).
 			WithHint("Set spec.ref.tag, semver or a name below refs/tags/, or the mode HEAD").Final()
 	}

@@ -274,6 +274,10 @@ type ValuesFile struct {
 	// +optional
 	Path string `json:"path,omitempty"`
 
+	// Registry is the path of the image's registry, where the name stands without it.
+	// +optional
+	Registry string `json:"registry,omitempty"`
+
 	// Repository is the path of the image's name.
 	// +optional
 	Repository string `json:"repository,omitempty"`

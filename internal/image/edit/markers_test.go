@@ -39,7 +39,7 @@ func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
 		"several documents":    {"%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n", "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web + "\n---\n"},
 		"letters of two bytes": {"é: {ü: ö, image: w:1} " + web, "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
 		"odd line ends":        {"a: b\u2028c: d\rimage: w:1 " + web, "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
-		"no value yet":         {"tag: " + tag + "\nlist:\n  - " + tag , "tag: 2.0.0 " + tag + "\nlist:\n  - 2.0.0 " + tag },
+		"no value yet":         {"tag: " + tag + "\nlist:\n  - " + tag, "tag: 2.0.0 " + tag + "\nlist:\n  - 2.0.0 " + tag},
 		"a tag like a number":  {"tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") + "\nsha: abc " + m("apps:sha:tag"), `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " + m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
 		"words around it":      {`image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`, `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
 		"a text beside":        {"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web, "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},

@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -214,7 +215,12 @@ func (l *look) file(file string, hash plumbing.Hash) (*finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file '%s': %w", file, err)
 	}
+	was := content
 	content, changes, f := apply(file, content, l.plan)
+	if len(changes) > 0 && bytes.Equal(was, content) {
+		f.problems = append(f.problems, edit.Problem{File: file, Line: changes[0].Line, Message: "a marker and a binding set different images"})
+		changes = nil
+	}
 	if len(changes) > 0 {
 		if len(l.result.Changes)+len(changes) <= maxChanges { // else the next look has its turn
 			l.result.add(file, hash, content, changes)
@@ -279,9 +285,13 @@ func (f *finding) add(below *finding) {
 }
 
 // from is the finding with problems relative to where it is, and in the one with problems as they are there.
-func (f *finding) from(place string) *finding { return f.moved(func(p string) string { return strings.TrimPrefix(p, place) }) }
+func (f *finding) from(place string) *finding {
+	return f.moved(func(p string) string { return strings.TrimPrefix(p, place) })
+}
 
-func (f *finding) in(place string) *finding { return f.moved(func(p string) string { return strings.TrimPrefix(place+p, "/") }) }
+func (f *finding) in(place string) *finding {
+	return f.moved(func(p string) string { return strings.TrimPrefix(place+p, "/") })
+}
 
 func (f *finding) moved(move func(string) string) *finding {
 	if len(f.problems) == 0 {

@@ -349,9 +349,9 @@ func TestNamesOfCommitStatusesMayTellTheAlert(t *testing.T) {
 	if err := s.Send(t.Context(), bus.Delivery{Alert: client.ObjectKeyFromObject(a), Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
 		t.Fatal(err)
 	}
-	r, _ := h.last()
-	if !strings.HasSuffix(r.URL.Path, "/statuses/0123456789abcdef0123456789abcdef01234567") || !strings.Contains(h.bodies[0], `"prod-1/p/web"`) {
-		t.Errorf("%s: %s", r.URL, h.bodies[0])
+	r, n := h.last()
+	if !strings.HasSuffix(r.URL.Path, "/statuses/0123456789abcdef0123456789abcdef01234567") || !strings.Contains(h.bodies[n-1], `"prod-1/p/web"`) {
+		t.Errorf("%s: %s", r.URL, h.bodies)
 	}
 }
 

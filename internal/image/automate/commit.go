@@ -1,0 +1,134 @@
+package automate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/image/message"
+	"github.com/sluice-gitops/sluice/internal/image/record"
+	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/source/git"
+)
+
+// maxCommits bounds the commits of one pass; the next one makes the others.
+const maxCommits = 100
+
+// commitAll commits and pushes what is to be changed: all at once, or one policy after the other.
+func (a *Automation) commitAll(ctx context.Context, j *job, b *base, result survey.Result) error {
+	obj := j.pass.Object
+	for range maxCommits {
+		part := result
+		if batch := obj.Spec.Batch; batch != nil && batch.PerPolicy {
+			var err error
+			if part, err = result.Only(b.files, j.plan, survey.Policies(result.Changes)[0]); err != nil {
+				return fault.New(imagev1.UpdateFailedReason, "cannot read what is to be changed").Because(err)
+			}
+		}
+		commit, err := a.commit(ctx, j, b, part)
+		if errors.Is(err, git.ErrUnchanged) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		b.commit, b.tip = commit, commit
+		if !j.target.apart {
+			b.revision.Commit = commit.String()
+		}
+		if b.files, err = j.view.Files(commit); err != nil {
+			return err
+		}
+		if result, err = a.look(ctx, j, b); err != nil || len(result.Edits) == 0 {
+			obj.Status.ObservedSourceRevision = b.revision.String()
+			return err
+		}
+	}
+	return fault.New(imagev1.UpdateFailedReason, "%d commits were made, and there are further changes", maxCommits).
+		WithHint("They are committed next")
+}
+
+// commit makes one commit with its note, pushes both, and tells.
+func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Result) (plumbing.Hash, error) {
+	obj := j.pass.Object
+	text, err := j.message.Execute(message.DataOf(client.ObjectKeyFromObject(obj), part.Changes, obj.Spec.GitSpec.Commit.MessageTemplateValues))
+	if err == nil && text == "" {
+		err = errors.New("the text is empty")
+	}
+	if err != nil {
+		return plumbing.ZeroHash, templateFault("spec.git.commit.messageTemplate", err)
+	}
+	author := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
+	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Message: text, Sign: j.sign})
+	if err != nil {
+		return commit, err
+	}
+	by := fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name)
+	note, err := j.view.AddNote(ctx, commit, record.Of(by, part.Changes, j.images(), j.why).String(), author)
+	if err != nil {
+		return commit, err
+	}
+	if err := j.push(ctx, b, commit, note); err != nil {
+		return commit, err
+	}
+	j.memory.undone.remember(part.Changes)
+	branch := strings.TrimPrefix(j.target.branch, branchPrefix)
+	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &metav1.Time{Time: a.Clock.Now()}
+	j.pushed = append(j.pushed, pushed{
+		revision: git.Revision{Ref: branch, Commit: commit.String()}.String(),
+		message:  fmt.Sprintf("pushed commit '%.7s' to branch '%s'\n%s", commit, branch, text),
+	})
+	if err := a.Fetch(ctx, sourceOf(obj)); err != nil {
+		log.FromContext(ctx).Error(err, "cannot ask the source to fetch what was pushed; it does at its interval")
+	}
+	return commit, nil
+}
+
+// push moves the branch, and what the refspec names, to a commit, with its note. Not everyone may write notes everywhere: then the commit goes alone.
+func (j *job) push(ctx context.Context, b *base, commit plumbing.Hash, note git.RefUpdate) error {
+	updates := []git.RefUpdate{{Name: j.target.branch, Old: b.tip, New: commit, Force: j.target.apart && !j.target.keep && !b.tip.IsZero()}}
+	if j.target.also != "" {
+		there, err := j.view.Lookup(ctx, j.target.also)
+		if err != nil {
+			return err
+		}
+		updates = append(updates, git.RefUpdate{Name: j.target.also, Old: there, New: commit})
+	}
+	var options map[string]string
+	if p := j.pass.Object.Spec.GitSpec.Push; p != nil {
+		options = p.Options
+	}
+	err := j.view.Push(ctx, append(updates, note), options)
+	if f := fault.As(err); f == nil || !f.Terminal {
+		return err
+	}
+	if alone := j.view.Push(ctx, updates, options); alone != nil {
+		return alone
+	}
+	if err := j.view.Push(ctx, []git.RefUpdate{note}, nil); err != nil {
+		j.told = append(j.told, "the server takes no notes in "+git.NotesRef)
+	}
+	return nil
+}
+
+// images are those of the policies, bound ones included.
+func (j *job) images() map[string]edit.Ref {
+	all := map[string]edit.Ref{}
+	for policy, image := range j.plan.Images {
+		all[policy] = image
+	}
+	for _, b := range j.plan.Bindings {
+		all[b.Policy] = b.Image
+	}
+	return all
+}

@@ -1,0 +1,104 @@
+package message
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+)
+
+var data = DataOf(types.NamespacedName{Namespace: "apps", Name: "update"}, []edit.Change{
+	{File: "b.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"}, Setter: "apps:web", Old: "web:1", New: "web:2"},
+	{File: "a.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"}, Setter: "apps:web:tag", Old: "1", New: "2"},
+	{File: "a.yaml", Setter: "apps:api:tag", Old: "5", New: "5.0.3"},
+}, map[string]string{"cluster": "prod"})
+
+func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"the automation": {"for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ .AutomationObject.Namespace }}", "for apps/update: update in apps"},
+		"files":          {"{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}", "- a.yaml\n- b.yaml"},
+		"objects": {"{{ range $resource, $changes := .Changed.Objects -}}\n- {{ $resource.Kind | lower }} {{ $resource.Name }}:{{ range $_, $change := $changes }} {{ $change.OldValue }} -> {{ $change.NewValue }}{{ end }}\n{{ end -}}",
+			"-  : 5 -> 5.0.3\n- deployment web:"},
+		"changes":         {"{{range .Changed.Changes}}{{print .OldValue}} -> {{println .NewValue}}{{end}}", "web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
+		"setters":         {"{{range .Changed.Changes}}{{ .Setter }} {{end}}", "apps:web apps:web:tag apps:api:tag"},
+		"values":          {"{{ .Values.cluster }}{{ .Values.none }}", "prod"},
+		"functions":       {`{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} {{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
+		"texts of values": {`{{ sha256sum (.Changed.FileChanges | toString) | trunc 4 }}`, ""},
+		"lists":           {`{{ list "a" 1 | join "," }}`, "a,1"},
+	} {
+		tmpl, err := Parse(c.in)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := tmpl.Execute(data)
+		if err != nil || !strings.HasPrefix(got, c.want) || got == "" {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+		}
+		if again, err := tmpl.Execute(data); again != got || err != nil {
+			t.Errorf("%s: %q the second time, %v", name, again, err)
+		}
+	}
+}
+
+func TestTheRemovedFieldIsTold(t *testing.T) {
+	for _, in := range []string{"{{ range .Updated.Images }}{{ . }}{{ end }}", "{{ .Updated }}", "{{ range $.Updated.Files }}x{{ end }}"} {
+		if _, err := Parse(in); !errors.Is(err, ErrRemoved) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+	if _, err := Parse("{{ .Other }}"); errors.Is(err, ErrRemoved) {
+		t.Error("another field is taken for the removed one")
+	}
+}
+
+func TestATemplateCannotRunLongGrowLargeOrReadTheMachine(t *testing.T) {
+	if err := os.Setenv("SLUICE_TEST_SECRET", "hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	for name, in := range map[string]string{
+		"a long loop":        "{{ range 1000000000 }}{{ range 1000000000 }}{{ end }}{{ end }}",
+		"an empty long loop": "{{ range 1000000000 }}{{ end }}",
+		"a recursion":        `{{ define "a" }}{{ template "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`,
+		"a doubling":         `{{ $x := "x" }}{{ range 100 }}{{ $x = print $x $x }}{{ end }}`,
+		"a doubling by cat":  `{{ $x := "x" }}{{ range 100 }}{{ $x = cat $x $x }}{{ end }}`,
+		"nested lists":       `{{ $x := list 1 }}{{ range 100 }}{{ $x = list $x $x }}{{ end }}{{ $x }}`,
+		"a repetition":       `{{ repeat 1000000000 "x" }}`,
+		"a wide number":      `{{ printf "%999999d" 1 }}`,
+		"an indent":          `{{ indent 1000000000 "x" }}`,
+		"long output":        `{{ range 100000 }}xxxxxxxxxx{{ end }}`,
+		"the environment":    `{{ env "SLUICE_TEST_SECRET" }}`,
+		"its expansion":      `{{ expandenv "$SLUICE_TEST_SECRET" }}`,
+		"the network":        `{{ getHostByName "localhost" }}`,
+		"keys":               `{{ genPrivateKey "rsa" }}`,
+		"a long template":    strings.Repeat("x", maxTemplate+1),
+		"a failure":          `{{ fail "on purpose" }}`,
+		"a bad index":        `{{ index .Changed.Changes 10 }}`,
+		"no template":        `{{ if }}`,
+	} {
+		tmpl, err := Parse(in)
+		if err == nil {
+			_, err = tmpl.Execute(data)
+		}
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func FuzzTemplate(f *testing.F) {
+	f.Add("{{ range .Changed.Changes }}{{ .NewValue | upper | trunc 3 }}{{ end }}{{ .Values.cluster }}")
+	f.Add("{{ with $x := .AutomationObject }}{{ $x | toJson | regexFind \"a+\" | nindent 3 }}{{ end }}")
+	f.Fuzz(func(t *testing.T, in string) {
+		tmpl, err := Parse(in)
+		if err != nil {
+			return
+		}
+		if got, err := tmpl.Execute(data); err == nil && len(got) > maxOutput {
+			t.Errorf("%q has %d bytes", in, len(got))
+		}
+	})
+}

@@ -1,0 +1,95 @@
+// Package record is what the git note of a commit says of the images that it updates: what, by which policy, why, and by whom.
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+)
+
+const (
+	maxImages = 100 // that a record lists
+	maxPlaces = 20  // that it lists of each
+	maxText   = 32 << 10
+)
+
+// Record is what a commit updates. As text it is YAML, which people read as it is.
+type Record struct {
+	By      string   `yaml:"by"`               // the object that committed, such as "ImageUpdateAutomation apps/web"
+	Author  string   `yaml:"author,omitempty"` // who asked for it, when somebody did
+	Reason  string   `yaml:"reason,omitempty"` // that was given
+	Updated []Update `yaml:"updated"`
+	More    int      `yaml:"more,omitempty"` // images that are not listed
+}
+
+// Update is an image that was updated.
+type Update struct {
+	Image  string  `yaml:"image"`
+	Policy string  `yaml:"policy,omitempty"` // "namespace/name"
+	Why    string  `yaml:"why,omitempty"`
+	Places []Place `yaml:"places"`
+	More   int     `yaml:"more,omitempty"` // places that are not listed
+}
+
+// Place is a value that was set.
+type Place struct {
+	File      string `yaml:"file"` // with the line
+	Object    string `yaml:"object,omitempty"`
+	Container string `yaml:"container,omitempty"`
+	From      string `yaml:"from"`
+	To        string `yaml:"to"`
+}
+
+// Of makes a record of changes. Images and reasons are by policy, "namespace:name".
+func Of(by string, changes []edit.Change, images map[string]edit.Ref, why map[string]string) Record {
+	r := Record{By: by}
+	for _, c := range changes {
+		policy := strings.Replace(c.Policy, ":", "/", 1)
+		i := slices.IndexFunc(r.Updated, func(u Update) bool { return u.Policy == policy })
+		if i < 0 {
+			if len(r.Updated) == maxImages {
+				r.More++
+				continue
+			}
+			i = len(r.Updated)
+			r.Updated = append(r.Updated, Update{Image: images[c.Policy].String(), Policy: policy, Why: why[c.Policy]})
+		}
+		u := &r.Updated[i]
+		if len(u.Places) == maxPlaces {
+			u.More++
+			continue
+		}
+		u.Places = append(u.Places, Place{File: fmt.Sprintf("%s:%d", c.File, c.Line), Object: c.Object.String(), Container: c.Container, From: c.Old, To: c.New})
+	}
+	return r
+}
+
+// String is the record as text, of at most 32 KiB.
+func (r Record) String() string {
+	for {
+		b, err := yaml.Marshal(r)
+		if err != nil {
+			return fmt.Sprintf("by: %q\n", r.By) // of strings and numbers, all of which YAML has
+		}
+		if len(b) <= maxText || len(r.Updated) == 0 {
+			return string(b)
+		}
+		half := len(r.Updated) / 2
+		r.More += len(r.Updated) - half
+		r.Updated = r.Updated[:half]
+	}
+}
+
+// Parse reads a record, or the last of several that a note holds one after the other.
+func Parse(text string) (Record, error) {
+	var r Record
+	if i := strings.LastIndex(text, "\n\nby: "); i >= 0 {
+		text = text[i+2:]
+	}
+	err := yaml.Unmarshal([]byte(text[:min(len(text), 2*maxText)]), &r)
+	return r, err
+}

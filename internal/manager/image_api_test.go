@@ -1,0 +1,140 @@
+package manager
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/image/reflect"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// ask asks the API, and returns the status and the answer, which must be as the OpenAPI document says.
+func (s *images) ask(path string, headers ...string) (int, []byte) {
+	s.Helper()
+	status, _, body := s.askFull(path, headers...)
+	return status, body
+}
+
+func (s *images) askFull(path string, headers ...string) (int, http.Header, []byte) {
+	s.Helper()
+	var resp *http.Response
+	testenv.Eventually(s, "answered", func() error { // it listens a moment after the start
+		req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+path, nil)
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err = http.DefaultClient.Do(req)
+		return err
+	})
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	documented(s.T, path, resp, body)
+	return resp.StatusCode, resp.Header, body
+}
+
+// documented checks an answer against the OpenAPI document.
+func documented(t *testing.T, path string, resp *http.Response, body []byte) {
+	t.Helper()
+	router := imagesRouter(t)
+	u, err := url.Parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}
+	route, parameters, err := router.FindRoute(req)
+	if err != nil {
+		t.Fatalf("%s is not documented: %v", path, err)
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: parameters, Route: route},
+		Status:                 resp.StatusCode, Header: resp.Header,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	if resp.StatusCode != http.StatusNotModified {
+		input.SetBodyBytes(body)
+	}
+	if err := openapi3filter.ValidateResponse(t.Context(), input); err != nil {
+		t.Errorf("%s: the answer is not as documented: %v", path, err)
+	}
+}
+
+func imagesRouter(t *testing.T) routers.Router {
+	t.Helper()
+	plain, err := yaml.YAMLToJSON(reflect.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return router
+}
+
+// workload makes a Deployment with one container.
+func (s *images) workload(called, image string) {
+	s.Helper()
+	labels := map[string]string{"app": called}
+	s.create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: called}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init", Image: "busybox"}},
+			Containers:     []corev1.Container{{Name: "web", Image: image}},
+		}},
+	}})
+}
+
+func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
+	s := newImages(t)
+	s.push("app", time.Now(), "1.0.0")
+	s.repository("app")
+	s.scanned("app", 1)
+	path := "/v1/namespaces/" + s.namespace + "/imagerepositories/app/tags"
+	status, header, body := s.askFull(path)
+	if status != 200 || header.Get("ETag") == "" {
+		t.Fatalf("%d %v %s", status, header, body)
+	}
+	if status, _, body := s.askFull(path, "If-None-Match", `"x", W/`+header.Get("ETag")); status != 304 || len(body) > 0 {
+		t.Errorf("%d %s, want 304", status, body)
+	}
+	s.push("app", time.Now(), "1.1.0")
+	s.annotate(&imagev1.ImageRepository{}, "app")
+	s.scanned("app", 2)
+	if status, _, _ := s.askFull(path, "If-None-Match", header.Get("ETag")); status != 200 {
+		t.Errorf("%d, want the new list", status)
+	}
+	resp, err := http.Get(s.url + "/v1/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if served, err := openapi3.NewLoader().LoadFromIoReader(resp.Body); err != nil || served.Paths.Len() != 4 {
+		t.Errorf("the document is not served: %v", err)
+	}
+}

@@ -1,0 +1,126 @@
+package manager
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pgp "github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"golang.org/x/crypto/ssh"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// identity makes an SSH key, private and public.
+func identity(t *testing.T) (private, public string) {
+	t.Helper()
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sshPub, err := ssh.NewPublicKey(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(block)), string(ssh.MarshalAuthorizedKey(sshPub))
+}
+
+// armored makes an OpenPGP key, private and public.
+func armored(t *testing.T) (private, public string) {
+	t.Helper()
+	key, err := pgp.NewEntity("Robot", "", "robot@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [2]bytes.Buffer
+	for i, write := range []func(w *bytes.Buffer) error{
+		func(b *bytes.Buffer) error { return key.SerializePrivate(b, nil) },
+		func(b *bytes.Buffer) error { return key.Serialize(b) },
+	} {
+		var raw bytes.Buffer
+		if err := write(&raw); err != nil {
+			t.Fatal(err)
+		}
+		w, err := armor.Encode(&out[i], []string{pgp.PrivateKeyType, pgp.PublicKeyType}[i], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(raw.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out[0].String(), out[1].String()
+}
+
+// A commit that is signed is one that the source verifies: nothing else of the repository is fetched.
+func TestCommitsAreSignedAndPushedOverSSH(t *testing.T) {
+	s := prepareSystem(t, automating)
+	dir := t.TempDir()
+	private, public := identity(t)
+	if err := os.WriteFile(filepath.Join(dir, "authorized"), []byte(public), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.git = testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	hostKey, err := os.ReadFile(filepath.Join(dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := ssh.ParsePrivateKey(hostKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, port, _ := strings.Cut(strings.TrimPrefix(s.git.SSHURL, "ssh://git@"), ":")
+	knownHosts := "[" + name + "]:" + port + " " + string(ssh.MarshalAuthorizedKey(host.PublicKey()))
+	gpgPrivate, gpgPublic := armored(t)
+	s.start()
+	s.secret("login", map[string]string{"identity": private, "known_hosts": knownHosts})
+	s.secret("gpg-key", map[string]string{"git.asc": gpgPrivate})
+	s.secret("signers", map[string]string{"robot.pub": public, "robot.asc": gpgPublic})
+	s.choose("web", "web:1")
+
+	for _, kind := range []string{imagev1.SigningKeySSH, imagev1.SigningKeyGPG} {
+		secret := map[string]string{imagev1.SigningKeySSH: "login", imagev1.SigningKeyGPG: "gpg-key"}[kind]
+		s.git.Commit(kind, map[string]string{"web.yaml": s.mark("web:1", "web")})
+		s.source(kind, func(g *sourcev1.GitRepository) {
+			g.Spec.URL, g.Spec.SecretRef = s.git.SSHURL+"/"+kind, &meta.LocalObjectReference{Name: "login"}
+			g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "head", SecretRef: meta.LocalObjectReference{Name: "signers"}}
+		})
+		s.fails(&sourcev1.GitRepository{}, kind, "InvalidCommitSignature", "not signed")
+		s.automate(kind, kind, func(a *imagev1.ImageUpdateAutomation) {
+			a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{Type: kind, SecretRef: meta.LocalObjectReference{Name: secret}}
+		})
+	}
+	s.choose("web", "web:2")
+	for _, kind := range []string{imagev1.SigningKeySSH, imagev1.SigningKeyGPG} {
+		s.has(kind, "main", "web.yaml", s.mark("web:2", "web"))
+		s.cloned(kind, s.git.Run(kind, "rev-parse", "main"))
+	}
+
+	t.Log("git itself agrees")
+	allowed := filepath.Join(dir, "allowed")
+	if err := os.WriteFile(allowed, []byte("robot@example.com "+public), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verify := exec.Command("git", "-C", filepath.Join(s.git.Root, "ssh.git"), "-c", "gpg.ssh.allowedSignersFile="+allowed, "verify-commit", "main")
+	if out, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,302 @@
+package e2e
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+const onCallKey = "s3cr3t-of-the-on-call-team"
+
+// place is what a team hears of: a server that checks each request, and keeps what it says.
+type place struct {
+	*httptest.Server
+	mu   sync.Mutex
+	said []string
+}
+
+func newPlace(t *testing.T, read func(r *http.Request, body []byte) (string, error)) *place {
+	t.Helper()
+	p := &place{}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil && r.Method != http.MethodPost {
+			err = fmt.Errorf("the method is %s", r.Method)
+		}
+		var said string
+		if err == nil {
+			said, err = read(r, body)
+		}
+		if err != nil {
+			t.Errorf("%v: %s", err, body)
+			http.Error(w, "invalid_payload", http.StatusBadRequest)
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.said = append(p.said, said)
+		fmt.Fprint(w, "ok")
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// hears waits until all words are in one thing that was said.
+func (p *place) hears(t *testing.T, words ...string) {
+	t.Helper()
+	testenv.Eventually(t, "word of "+strings.Join(words, ", "), func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, said := range p.said {
+			missing := false
+			for _, w := range words {
+				missing = missing || !strings.Contains(said, w)
+			}
+			if !missing {
+				return nil
+			}
+		}
+		return fmt.Errorf("it heard %q", p.said)
+	})
+}
+
+// never fails if any of the words was said.
+func (p *place) never(t *testing.T, words ...string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, said := range p.said {
+		for _, w := range words {
+			if strings.Contains(said, w) {
+				t.Errorf("it heard of %s: %s", w, said)
+			}
+		}
+	}
+}
+
+// signed reads the event of a generic-hmac Provider, whose signature must be right.
+func signed(r *http.Request, body []byte) (string, error) {
+	mac := hmac.New(sha256.New, []byte(onCallKey))
+	mac.Write(body)
+	if got := r.Header.Get("X-Signature"); got != "sha256="+hex.EncodeToString(mac.Sum(nil)) {
+		return "", fmt.Errorf("the signature is %q", got)
+	}
+	if got := r.Header.Get("Gotk-Component"); !strings.HasSuffix(got, "-controller") {
+		return "", fmt.Errorf("the component is %q", got)
+	}
+	var e event.Event
+	if err := json.Unmarshal(body, &e); err != nil {
+		return "", err
+	}
+	if e.Severity != event.Error {
+		return "", fmt.Errorf("an event of severity %s", e.Severity)
+	}
+	return fmt.Sprintf("%s/%s/%s %s: %s %v", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message, e.Metadata), nil
+}
+
+// posted reads the message of an incoming webhook of Slack.
+func posted(r *http.Request, body []byte) (string, error) {
+	if r.URL.Path != "/services/T0/B0/x" || r.Header.Get("Content-Type") != "application/json" {
+		return "", fmt.Errorf("%s with %s", r.URL.Path, r.Header.Get("Content-Type"))
+	}
+	var m struct {
+		Text        string
+		Attachments []struct {
+			Color  string
+			Blocks []json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return "", err
+	}
+	if m.Text == "" || len(m.Attachments) != 1 || len(m.Attachments[0].Blocks) == 0 {
+		return "", fmt.Errorf("no message of Slack")
+	}
+	said := m.Text
+	for _, b := range m.Attachments[0].Blocks {
+		said += "\n" + string(b)
+	}
+	return said, nil
+}
+
+// cluster is what the stories play on: the built binary, run for all namespaces.
+type cluster struct {
+	*testing.T
+	client client.Client
+	git    *testenv.Git
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	sluice, err := testenv.Binary("sluice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := testenv.Kubeconfig(t)
+	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+		t.Fatalf("install: %v\n%s", err, out)
+	}
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "--storage-path", t.TempDir(), "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0",
+		"--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // the test is over
+		_ = cmd.Wait()
+	})
+	return &cluster{t, c, testenv.NewGit(t)}
+}
+
+func (c *cluster) create(objects ...client.Object) {
+	c.Helper()
+	for _, o := range objects {
+		if err := c.client.Create(c.Context(), o); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// deploys declares an app of a namespace: a source, and a Kustomization that waits until the app is healthy.
+func (c *cluster) deploys(namespace, name string, labels map[string]string) {
+	c.Helper()
+	second := metav1.Duration{Duration: time.Second}
+	c.create(
+		&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: sourcev1.GitRepositorySpec{
+			URL: c.git.URL + "/" + name, Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+		}},
+		&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: kustomizev1.KustomizationSpec{
+			Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: time.Minute}, Prune: true, Wait: true, TargetNamespace: namespace,
+			SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind, NamespacedName: meta.NamespacedName{Name: name}},
+		}},
+	)
+}
+
+// tells declares a Provider with its Secret, and an Alert about it, in a namespace.
+func (c *cluster) tells(namespace, name, kind string, secret map[string]string, spec v1beta3.AlertSpec) {
+	c.Helper()
+	at := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	spec.ProviderRef.Name = name
+	c.create(
+		&corev1.Secret{ObjectMeta: at, StringData: secret},
+		&v1beta3.Provider{ObjectMeta: at, Spec: v1beta3.ProviderSpec{Type: kind, SecretRef: &meta.LocalObjectReference{Name: name}}},
+		&v1beta3.Alert{ObjectMeta: at, Spec: spec},
+	)
+	testenv.Eventually(c, "alert "+name+" is Ready", func() error {
+		var a v1beta3.Alert
+		if err := c.client.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name}, &a); err != nil {
+			return err
+		}
+		for _, condition := range a.Status.Conditions {
+			if condition.Type == "Ready" && condition.Status == metav1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", a.Status.Conditions)
+	})
+}
+
+// release commits a version of an app: a Deployment, whose Pod fails as the playground is told to.
+func (c *cluster) release(name, version, fails string) string {
+	c.Helper()
+	return c.git.Commit(name, map[string]string{"deployment.yaml": fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  progressDeadlineSeconds: 5
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {playground.sluice.dev/fail: %[3]q}}
+    spec: {containers: [{name: app, image: "shop/%[1]s:%[2]s"}]}
+`, name, version, fails)})
+}
+
+const (
+	healthy = ""
+	sick    = "not-ready"
+)
+
+// The on-call team gets all failures of the namespace prod, and nothing else.
+func TestStoryTheOnCallTeamHearsOfEveryFailureInProd(t *testing.T) {
+	c := newCluster(t)
+	prod, staging, ops := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
+	onCall := newPlace(t, signed)
+	var sources []v1beta3.EventSource
+	for _, kind := range []string{kustomizev1.KustomizationKind, sourcev1.GitRepositoryKind} {
+		sources = append(sources, v1beta3.EventSource{Kind: kind, Name: v1beta3.Any, Namespace: prod})
+	}
+	c.tells(ops, "on-call", v1beta3.GenericHMACProvider, map[string]string{"address": onCall.URL, "token": onCallKey}, v1beta3.AlertSpec{
+		EventSeverity: v1beta3.ErrorSeverity, EventSources: sources, EventMetadata: map[string]string{"cluster": "prod-1"},
+	})
+	c.release("shop", "1.0.0", healthy)
+	c.git.Commit("broken", map[string]string{"app.yaml": "kind: ["})
+	c.deploys(prod, "shop", nil)
+	c.deploys(prod, "broken", nil)
+	c.deploys(prod, "missing", nil) // there is no such repository
+	c.deploys(staging, "broken", nil)
+
+	onCall.hears(t, "Kustomization/"+prod+"/broken BuildFailed", "app.yaml", "cluster:prod-1")
+	onCall.hears(t, "GitRepository/"+prod+"/missing GitOperationFailed")
+	commit := c.release("shop", "2.0.0", sick)
+	onCall.hears(t, "Kustomization/"+prod+"/shop HealthCheckFailed", "Deployment", commit)
+	onCall.never(t, staging, "ReconciliationSucceeded")
+}
+
+// The frontend team gets word when a new version was deployed and whether it is healthy, no matter the namespace.
+func TestStoryTheFrontendTeamHearsOfItsVersionsAnywhere(t *testing.T) {
+	c := newCluster(t)
+	one, two, team := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
+	channel := newPlace(t, posted)
+	c.tells(team, "frontend", v1beta3.SlackProvider, map[string]string{"address": channel.URL + "/services/T0/B0/x"}, v1beta3.AlertSpec{
+		EventSources: []v1beta3.EventSource{{
+			Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any, Namespace: v1beta3.Any, MatchLabels: map[string]string{"team": team},
+		}},
+		EventMetadata: map[string]string{"summary": "the shop's frontend"},
+	})
+	c.release("web", "1.0.0", healthy)
+	c.release("cart", "1.0.0", healthy)
+	c.release("stock", "1.0.0", healthy)
+	ours := map[string]string{"team": team}
+	c.deploys(one, "web", ours)
+	c.deploys(two, "cart", ours)
+	c.deploys(two, "stock", map[string]string{"team": "backend"})
+	channel.hears(t, "kustomization/web."+one, "ReconciliationSucceeded", "the shop's frontend")
+	channel.hears(t, "kustomization/cart."+two, "ReconciliationSucceeded")
+
+	second := c.release("web", "2.0.0", healthy)
+	channel.hears(t, "kustomization/web."+one, "ReconciliationSucceeded", second[:8])
+	third := c.release("cart", "2.0.0", sick)
+	channel.hears(t, "kustomization/cart."+two, "HealthCheckFailed", third[:8])
+	channel.never(t, "kustomization/stock")
+}
