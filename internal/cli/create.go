@@ -98,7 +98,9 @@ func (a *app) createKind(k *kind, o *createOptions) *cobra.Command {
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	example := m.bind(c.Flags())
 	c.Example = fmt.Sprintf("  sluice create %s NAME %s\n  sluice create %s NAME %s --export", k.path(), example, k.path(), example)
-	c.Flags().DurationVar(&interval, "interval", cmp.Or(k.new().Schedule().Interval, time.Minute), "how often to look for something new")
+	if !k.edges {
+		c.Flags().DurationVar(&interval, "interval", cmp.Or(k.new().Schedule().Interval, time.Minute), "how often to look for something new")
+	}
 	return c
 }
 

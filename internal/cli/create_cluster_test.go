@@ -70,6 +70,9 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 		"source chart app --source HelmRepository/app --chart app",
 		"source bucket app --bucket-name deploy --endpoint s3.example.com --access-key AKIA --secret-key secret",
 		"kustomization app --source app --path ./deploy --prune --wait --depends-on base --label team=a",
+		"receiver app --type github --event push --secret-ref token --resource GitRepository/app",
+		"alert-provider app --type generic --address https://events.example.com",
+		"alert app --provider-ref app --event-source Kustomization/*",
 	} {
 		words := append(strings.Fields(line), "-n", namespace)
 		t.Run(words[1], func(t *testing.T) {

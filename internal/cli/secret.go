@@ -44,6 +44,7 @@ var secretKinds = []secretKind{
 	{[]string{"proxy"}, "a proxy and the login to it", func() secretMaker { return &proxySecret{} }},
 	{[]string{"githubapp", "github-app"}, "a GitHub App", func() secretMaker { return &githubAppSecret{} }},
 	{[]string{"notation"}, "the trust policy and certificates of Notation", func() secretMaker { return &notationSecret{} }},
+	{[]string{"receiver"}, "the token of a Receiver's webhook", func() secretMaker { return &receiverSecret{} }},
 }
 
 func (a *app) createSecret(o *createOptions) *cobra.Command {

@@ -83,6 +83,7 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	}
 	j.memory.undone.remember(part.Changes)
 	branch := strings.TrimPrefix(j.target.branch, branchPrefix)
+	obj.Status.PullRequest = "" // of what was pushed before
 	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &metav1.Time{Time: a.Clock.Now()}
 	j.pushed = append(j.pushed, pushed{
 		revision: git.Revision{Ref: branch, Commit: commit.String()}.String(),

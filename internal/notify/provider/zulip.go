@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -47,19 +46,11 @@ func newZulip(o Options) (Provider, error) {
 	return &zulip{c, channel, topic, login}, nil
 }
 
-// backticks finds what would end a block of code.
-var backticks = regexp.MustCompile("`{3,}")
-
 // zulipMarkup puts what comes from outside into code, where neither mentions nor styles are.
 var zulipMarkup = markup{
-	escape: func(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" },
+	escape: code,
 	block: func(s string) string {
-		fence := "```"
-		for _, run := range backticks.FindAllString(s, -1) {
-			if len(run) >= len(fence) {
-				fence = run + "`"
-			}
-		}
+		fence := strings.Repeat("`", max(3, longestRun(s, '`')+1))
 		return fence + "text\n" + s + "\n" + fence
 	},
 	bold: same,

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/receiver/hook"
+)
+
+// webhooks takes the requests of one Receiver as the controller does. answer may take a request in its place, by a status other than 0.
+func webhooks(t *testing.T, trust hook.Trust, answer func(try int, w http.ResponseWriter) int) string {
+	t.Helper()
+	token := trust.Token
+	if trust.Type == "generic-oidc" {
+		token = ""
+	}
+	path := hook.Path(token, "app", "apps")
+	var checker hook.Checker
+	tries := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tries++
+		if answer != nil {
+			if status := answer(tries, w); status != 0 {
+				w.WriteHeader(status)
+				return
+			}
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.URL.Path != path {
+			http.Error(w, "not found", http.StatusNotFound)
+			return
+		}
+		if trust.Type == "generic-oidc" {
+			fmt.Fprintf(w, "token %s of %s\n", r.Header.Get("Authorization"), body)
+			return
+		}
+		d, err := checker.Verify(r.Context(), trust, hook.Request{Header: r.Header, Body: body})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintf(w, "ok: %s %s\n", d.Event, body)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestTriggerSignsAsTheSenderDoes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "push.json")
+	if err := os.WriteFile(file, []byte(`{"ref":"main"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ kind, flags, want string }{
+		{"generic", "", "ok: {}"},
+		{"generic-hmac", `--payload {"image":"app:1"}`, `ok: {"image":"app:1"}`},
+		{"github", "--payload @" + file, `ok: push {"ref":"main"}`},
+		{"gitlab", "--event Tag", "ok: Tag {}"},
+		{"bitbucket", "", "ok: repo:push {}"},
+		{"harbor", "", "ok: {}"},
+		{"nexus", `--payload {"action":"UPDATED"}`, `ok: {"action":"UPDATED"}`},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			host := webhooks(t, hook.Trust{Type: c.kind, Token: "s3cret"}, nil)
+			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.kind + " --url " + host + " " + c.flags)
+			r := runWith(t.Context(), "s3cret\n", line...).wants(t, exitOK, c.want)
+			if strings.Contains(r.out+r.err, "s3cret") {
+				t.Errorf("the token is shown: %s", r.err)
+			}
+			runWith(t.Context(), "other\n", line...).wants(t, exitFailed, "knows no such webhook")
+		})
+	}
+}
+
+func TestTriggerWithATokenOfThePipeline(t *testing.T) {
+	host := webhooks(t, hook.Trust{Type: "generic-oidc"}, nil)
+	line := []string{"trigger", "receiver", "app", "-n", "apps", "--type", "generic-oidc", "--url", host, "--retries", "0"}
+	t.Run("given", func(t *testing.T) {
+		run(t, append(line, "--oidc-token", "abc")...).wants(t, exitOK, "token Bearer abc of {}")
+		t.Setenv(oidcTokenEnv, "def")
+		run(t, line...).wants(t, exitOK, "token Bearer def of {}")
+	})
+	t.Run("of the job", func(t *testing.T) {
+		issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer job" || r.URL.Query().Get("audience") != "sluice" || r.URL.Query().Get("api-version") != "2.0" {
+				http.Error(w, "no", http.StatusForbidden)
+				return
+			}
+			_, _ = io.WriteString(w, `{"value":"ghi"}`)
+		}))
+		defer issuer.Close()
+		t.Setenv(oidcRequestURL, issuer.URL+"/token?api-version=2.0")
+		t.Setenv(oidcRequestToken, "job")
+		run(t, append(line, "--oidc-provider", "github", "--oidc-audience", "sluice")...).wants(t, exitOK, "token Bearer ghi of {}")
+		run(t, append(line, "--oidc-provider", "forgejo")...).wants(t, exitFailed, "gave no token: status 403")
+		t.Setenv(oidcRequestURL, "")
+		run(t, append(line, "--oidc-provider", "github")...).wants(t, exitFailed, "id-token: write")
+	})
+	t.Run("none", func(t *testing.T) {
+		run(t, line...).wants(t, exitUsage, "--oidc-token is missing")
+		run(t, append(line, "--token", "x")...).wants(t, exitUsage, "--token is of no use")
+		run(t, append(line, "--oidc-token", "x", "--oidc-provider", "github")...).wants(t, exitUsage, "not both")
+		run(t, append(line, "--oidc-provider", "jenkins")...).wants(t, exitUsage, "choose from github, forgejo")
+	})
+}
+
+func TestTriggerTriesAgain(t *testing.T) {
+	busy := func(status int) func(int, http.ResponseWriter) int {
+		return func(try int, _ http.ResponseWriter) int {
+			if try < 3 {
+				return status
+			}
+			return 0
+		}
+	}
+	line := "trigger receiver app -n apps --token s3cret --retry-delay 1ms --url "
+	for _, status := range []int{408, 500, 503} {
+		host := webhooks(t, hook.Trust{Type: "generic", Token: "s3cret"}, busy(status))
+		run(t, strings.Fields(line+host)...).wants(t, exitOK, "again in 1ms", "was taken")
+	}
+	host := webhooks(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(int, http.ResponseWriter) int { return 500 })
+	run(t, strings.Fields(line+host+" --retries 1")...).wants(t, exitFailed, "status 500")
+	host = webhooks(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(try int, w http.ResponseWriter) int {
+		w.Header().Set("Location", "https://example.com")
+		return map[int]int{1: 302}[try]
+	})
+	run(t, strings.Fields(line+host)...).wants(t, exitFailed, "refused the webhook with status 302")
+	r := run(t, strings.Fields(line+"http://127.0.0.1:1 --retries 1")...).wants(t, exitFailed, "refuses the connection")
+	if path, err := url.Parse(hook.Path("s3cret", "app", "apps")); err != nil || strings.Contains(r.err, path.Path) {
+		t.Errorf("the path is shown: %s", r.err)
+	}
+}
+
+func TestTriggerNeedsItsWords(t *testing.T) {
+	for line, want := range map[string]string{
+		"--token x":                                "--url is missing",
+		"--url https://h":                          "--token is missing",
+		"--url h --token x":                        "https://HOST",
+		"--url https://h --token x --payload {":    "no JSON",
+		"--url https://h --token x --type gcr":     "can only be made by its sender",
+		"--url https://h --token x --type carrier": "can only be made by its sender",
+	} {
+		run(t, strings.Fields("trigger receiver app "+line)...).wants(t, exitUsage, want)
+	}
+	run(t, strings.Fields("trigger receiver app --url https://h --token x --payload @/none")...).wants(t, exitFailed, "no such file")
+}
