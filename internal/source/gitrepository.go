@@ -100,7 +100,9 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		if err != nil {
 			return nil, In(sourcev1.FetchFailedCondition, err)
 		}
-		a.Metadata = map[string]string{sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject}
+		a.Metadata = map[string]string{
+			sourcev1.URLMetadata: fault.RedactURL(obj.Spec.URL), sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject,
+		}
 		observe(obj, included)
 		return a, nil
 	}
