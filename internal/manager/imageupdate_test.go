@@ -27,7 +27,7 @@ import (
 
 // automating leaves policies to the test: no registry is asked.
 func automating(o *Options) {
-	o.Controllers = []string{SourceController, GatingController, ImageAutomationController}
+	o.Controllers = []string{SourceController, GatingController, ImageAutomation}
 }
 
 // choose makes a policy choose an image.
