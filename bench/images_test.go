@@ -1,66 +1,166 @@
 package bench
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
-	"github.com/sluice-gitops/sluice/internal/image/edit"
-	"github.com/sluice-gitops/sluice/internal/image/survey"
-	"github.com/sluice-gitops/sluice/internal/source/git"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/image/policy"
+	"github.com/sluice-gitops/sluice/internal/image/registry"
+	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// BenchmarkImageUpdate looks for what a new image changes in a repository of 10,000 YAML files, of which one has a marker and a thousand markers of
-// other policies. It tells how many files and directories are read the first time, when the image changes, and when nothing does.
-func BenchmarkImageUpdate(b *testing.B) {
-	g := testenv.NewGit(b)
-	files := map[string]string{}
-	for i := range 10_000 {
-		text := fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: app-%d\nspec:\n  template:\n    spec:\n      containers:\n      - name: app\n        image: app-%d:1", i, i)
-		if i%10 == 0 {
-			text += fmt.Sprintf(" # {\"$imagepolicy\": \"apps:app-%d\"}", i)
+const imageTags = 50_000
+
+// tagServer serves a list of tags in pages with ETags. Pushing that many images to a registry would take longer than all that is measured.
+func tagServer(b *testing.B, tags *[]string) *httptest.Server {
+	b.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return
 		}
-		files[fmt.Sprintf("dir-%03d/file-%03d.yaml", i/100, i%100)] = text + "\n"
+		limit, err := strconv.Atoi(r.URL.Query().Get("n"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		from := 0
+		if last := r.URL.Query().Get("last"); last != "" {
+			from, _ = slices.BinarySearch(*tags, last)
+			from++
+		}
+		page := (*tags)[from:min(from+limit, len(*tags))]
+		if from+limit < len(*tags) {
+			w.Header().Set("Link", fmt.Sprintf(`<%s?n=%d&last=%s>; rel="next"`, r.URL.Path, limit, page[len(page)-1]))
+		}
+		body, err := json.Marshal(map[string]any{"name": "bench", "tags": page})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(body))
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = w.Write(body) // a client that is gone
+	}))
+	b.Cleanup(server.Close)
+	return server
+}
+
+// BenchmarkImages scans a repository of 50,000 tags: for the first time, when nothing changed, and after a push. It keeps what it finds, with
+// all that can be known of images, and orders it by a range of versions.
+func BenchmarkImages(b *testing.B) {
+	var tags []string
+	for i := range imageTags {
+		tags = append(tags, fmt.Sprintf("1.%d.%d-build.%d", i/10, i%10, 1763700000+i))
 	}
-	g.Commit("many", files)
-	view := git.NewMirrors(b.TempDir()).View("bench")
-	rev, err := view.Update(b.Context(), git.Remote{URL: g.URL + "/many"}, git.Reference{Branch: "main"}, true)
+	slices.Sort(tags) // as registries list them
+	server := tagServer(b, &tags)
+	out := &egress.Policy{}
+	transport, err := out.Transport(egress.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	plan := survey.Plan{Images: map[string]edit.Ref{}}
-	for i := 0; i < 10_000; i += 10 {
-		plan.Images[fmt.Sprintf("apps:app-%d", i)] = edit.Ref{Name: fmt.Sprintf("app-%d", i), Tag: "1"}
+	name, err := registry.ParseName(strings.TrimPrefix(server.URL, "http://")+"/bench", true)
+	if err != nil {
+		b.Fatal(err)
 	}
-	var s survey.Survey
-	look := func(changes int) (read int, took time.Duration) {
-		began, before := time.Now(), s.Read
-		at, err := view.Files(plumbing.NewHash(rev.Commit))
+	repo, err := registry.Open(name, oci.Access{Transport: transport, Insecure: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	scan := func(b *testing.B, known *store.Repository) *store.Repository {
+		before := out.Stats()
+		began := time.Now()
+		found, err := repo.Scan(b.Context(), known, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		result, err := s.Look(context.Background(), at, at.Root, "", plan)
-		if err != nil || len(result.Changes) != changes {
-			b.Fatalf("%d changes, want %d: %v", len(result.Changes), changes, err)
+		took, after := time.Since(began), out.Stats()
+		b.ReportMetric(float64(after.Requests-before.Requests), "requests")
+		b.ReportMetric(float64(after.BytesReceived-before.BytesReceived)/(1<<10), "KB-received")
+		b.ReportMetric(float64(found.Fetched), "pages-read")
+		b.ReportMetric(float64(took.Milliseconds()), "ms")
+		return &store.Repository{Image: name.Name(), Pages: found.Pages}
+	}
+	var found *store.Repository
+	b.Run("first", func(b *testing.B) { found = scan(b, nil) })
+	b.Run("next", func(b *testing.B) { scan(b, found) })
+	tags = append(tags, "2.0.0")
+	b.Run("pushed", func(b *testing.B) { found = scan(b, found) })
+	b.Run("store", func(b *testing.B) { benchStore(b, found) })
+	b.Run("policy", func(b *testing.B) {
+		p, err := policy.New(imagev1.ImagePolicySpec{Policy: imagev1.ImagePolicyChoice{SemVer: &imagev1.SemVerPolicy{Range: ">=1.0.0-0"}}})
+		if err != nil {
+			b.Fatal(err)
 		}
-		return s.Read - before, time.Since(began)
+		best := time.Hour
+		for range 10 {
+			began := time.Now()
+			ordered, err := p.Order(b.Context(), found.Tags())
+			if err != nil || ordered[0].Name != "2.0.0" {
+				b.Fatal(err, len(ordered))
+			}
+			best = min(best, time.Since(began))
+		}
+		b.ReportMetric(float64(best.Milliseconds()), "ms-at-best")
+	})
+}
+
+// benchStore fills in what can be known of each image, and tells what that takes on disk and in memory.
+func benchStore(b *testing.B, found *store.Repository) {
+	for _, p := range found.Pages {
+		for i := range p.Tags {
+			sum := sha256.Sum256([]byte(p.Tags[i].Name))
+			p.Tags[i].Digest = fmt.Sprintf("sha256:%x", sum)
+			p.Tags[i].Created = time.Unix(1763700000+int64(i), 0).UTC()
+			p.Tags[i].Platforms = []string{"linux/amd64", "linux/arm64"}
+			p.Tags[i].Labels = map[string]string{"org.opencontainers.image.revision": fmt.Sprintf("%x", sum[:20])}
+		}
 	}
-	all, first := look(0)
-	none, idle := look(0)
-	b.ReportAllocs()
-	read, n := 0, 1
-	for b.Loop() {
-		n++
-		plan.Images["apps:app-4240"] = edit.Ref{Name: "app-4240", Tag: fmt.Sprint(n)}
-		read, _ = look(1)
+	dir := b.TempDir()
+	kept, err := store.Open(dir)
+	if err != nil {
+		b.Fatal(err)
 	}
-	b.ReportMetric(float64(all), "read-first")
-	b.ReportMetric(float64(first.Milliseconds()), "ms-first")
-	b.ReportMetric(float64(none), "read-idle")
-	b.ReportMetric(float64(idle.Milliseconds()), "ms-idle")
-	b.ReportMetric(float64(read), "read-changed")
+	key := store.Key{Namespace: "bench", Name: "bench"}
+	if err := kept.Put(key, found); err != nil {
+		b.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "bench", "bench.tags"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(info.Size())/imageTags, "B/tag")
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	again, err := store.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	loaded, err := again.Load(key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MB-in-memory")
+	runtime.KeepAlive(loaded)
 }

@@ -102,7 +102,9 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		if err != nil {
 			return nil, In(sourcev1.FetchFailedCondition, err)
 		}
-		a.Metadata = map[string]string{sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject}
+		a.Metadata = map[string]string{
+			sourcev1.URLMetadata: fault.RedactURL(obj.Spec.URL), sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject,
+		}
 		if note := g.note(ctx, view, revision); note != "" {
 			a.Metadata[sourcev1.CommitNoteMetadata] = note
 		}
