@@ -134,6 +134,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		if err := runImages(ctx, mgr, kernel, out, cfg, o); err != nil {
 			return err
 		}
+		if err := runDiscovery(mgr, o); err != nil {
+			return err
+		}
 	}
 	if o.runs(ImageAutomationController) {
 		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {

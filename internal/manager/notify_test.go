@@ -130,17 +130,6 @@ type errNotYet [3]string
 
 func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
 
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
-}
-
 // alert makes an Alert for all Kustomizations, and its Provider.
 func (s *system) alert(name, address string) {
 	s.Helper()

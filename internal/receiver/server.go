@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 
 const (
 	maxInFlight = 3 * hook.MaxBody // bytes of bodies that are read at once
+	leastShare  = 64 << 10         // of them that a request counts for, so that small ones are not without number
 	maxHeader   = 64 << 10         // bytes
 	readTime    = 30 * time.Second // for a whole request
 	handleTime  = time.Minute      // for acting on it
@@ -142,8 +142,8 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 
 // body reads that of a request, if there is room for it, until release is called.
 func (s *Server) body(w http.ResponseWriter, req *http.Request) (body []byte, release func(), err error) {
-	size := cmp.Or(req.ContentLength, 1)
-	if size < 0 {
+	size := max(req.ContentLength, leastShare)
+	if req.ContentLength < 0 {
 		size = hook.MaxBody // it does not tell
 	}
 	tooLarge := &hook.Refusal{Status: http.StatusRequestEntityTooLarge, Why: fmt.Sprintf("the body has more than %d bytes", hook.MaxBody)}

@@ -20,6 +20,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/survey"
@@ -67,6 +68,7 @@ type Automation struct {
 	// KeepPushBranch builds upon what is on a push branch, which is else made anew of what is checked out.
 	KeepPushBranch bool
 
+	apps     auth.GitHubApps
 	mu       sync.Mutex
 	memories map[types.UID]*memory
 }
@@ -88,6 +90,9 @@ func (a *Automation) References(obj *imagev1.ImageUpdateAutomation) []reconcile.
 	}
 	if git := obj.Spec.GitSpec; git != nil && git.Commit.SigningKey != nil {
 		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, git.Commit.SigningKey.SecretRef.Name))
+	}
+	if r := obj.Spec.PullRequest; r != nil && r.SecretRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, r.SecretRef.Name))
 	}
 	return refs
 }
@@ -145,15 +150,22 @@ func (a *Automation) run(ctx context.Context, j *job) error {
 		return err
 	}
 	j.problems(result)
+	obj := j.pass.Object
+	if err := j.aim(ctx, base, obj, result.Changes); err != nil {
+		return err
+	}
 	if len(result.Edits) == 0 || base.counts(ctx, j) {
 		j.memory.batch.done()
-		j.pass.Object.Status.ObservedSourceRevision = base.revision.String()
-		return nil
+		obj.Status.ObservedSourceRevision = base.revision.String()
+		if len(result.Edits) == 0 {
+			return nil
+		}
+		return j.ask(ctx, obj, result.Changes) // which failed after the push, if it is owed
 	}
 	if err := j.memory.undone.check(result.Changes); err != nil {
 		return err
 	}
-	if left := j.memory.batch.wait(j.pass.Object.Spec.Batch, result.Changes, a.Clock.Now()); left > 0 {
+	if left := j.memory.batch.wait(obj.Spec.Batch, result.Changes, a.Clock.Now()); left > 0 {
 		j.waits = left
 		a.wakeAfter(j, left)
 		return nil
@@ -165,7 +177,7 @@ func (a *Automation) run(ctx context.Context, j *job) error {
 		return err
 	}
 	j.memory.batch.done()
-	return nil
+	return j.ask(ctx, obj, result.Changes)
 }
 
 func (a *Automation) look(ctx context.Context, j *job, base *base) (survey.Result, error) {

@@ -38,6 +38,7 @@ type job struct {
 	source  *sourcev1.GitRepository
 	remote  git.Remote
 	target  target
+	request *request // nil: what is pushed is all
 	timeout time.Duration
 	fresh   bool // the remote must be asked
 
@@ -50,6 +51,8 @@ type job struct {
 
 	message *message.Template
 	sign    func([]byte) (string, error)
+
+	asked *Request // of a release that somebody asked for; nil of what policies choose by themselves
 
 	told   []string // what is not as it should be
 	pushed []pushed
@@ -90,6 +93,9 @@ func (a *Automation) prepare(ctx context.Context, obj *imagev1.ImageUpdateAutoma
 	}
 	j.timeout *= maxTries // of each operation, as a source has it
 	if j.remote, err = a.Remotes.Remote(ctx, j.source); err != nil {
+		return nil, err
+	}
+	if j.request, err = a.requestOf(ctx, j, obj); err != nil {
 		return nil, err
 	}
 	if key := obj.Spec.GitSpec.Commit.SigningKey; key != nil {

@@ -103,22 +103,29 @@ func (j *job) checkout(ctx context.Context) (*base, error) {
 	b := &base{revision: revision, commit: plumbing.NewHash(revision.Commit)}
 	b.tip = b.commit
 	if j.target.apart {
-		if b.tip, err = j.view.Lookup(ctx, j.target.branch); err != nil {
+		if err := j.tip(ctx, b); err != nil {
 			return nil, err
-		}
-	}
-	if j.target.apart && !b.tip.IsZero() {
-		there, err := j.view.Update(ctx, j.remote, git.Reference{Name: j.target.branch}, true)
-		if err != nil {
-			return nil, err
-		}
-		b.tip = plumbing.NewHash(there.Commit)
-		if j.target.keep {
-			b.commit = b.tip
 		}
 	}
 	b.files, err = j.view.Files(b.commit)
 	return b, err
+}
+
+// tip finds the end of the push branch.
+func (j *job) tip(ctx context.Context, b *base) error {
+	var err error
+	if b.tip, err = j.view.Lookup(ctx, j.target.branch); err != nil || b.tip.IsZero() {
+		return err
+	}
+	there, err := j.view.Update(ctx, j.remote, git.Reference{Name: j.target.branch}, true)
+	if err != nil {
+		return err
+	}
+	b.tip = plumbing.NewHash(there.Commit)
+	if j.target.keep {
+		b.commit = b.tip
+	}
+	return nil
 }
 
 // counts tells whether a push branch has the changes already: it builds upon what is checked out, and nothing is left to change there.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/notify/event"
@@ -59,6 +60,9 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		refuse(w, http.StatusBadRequest, 0, err.Error())
 		return
+	}
+	if e.Timestamp.IsZero() { // hosts refuse what happened in the year 1
+		e.Timestamp = metav1.NewTime(s.bus.Clock.Now().UTC())
 	}
 	err = s.bus.Post(e)
 	var repeated *RepeatedError

@@ -1,12 +1,14 @@
 package bus
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -66,6 +68,26 @@ func TestWhatOthersPost(t *testing.T) {
 		if code, text, _ := call(c.method, c.path, strings.NewReader(c.body)); code != c.code || !strings.Contains(text, c.says) {
 			t.Errorf("%s: the answer is %d %s", name, code, text)
 		}
+	}
+}
+
+// TestWhatIsPostedHasATime: who leaves it out, as the API does not forbid, means now.
+func TestWhatIsPostedHasATime(t *testing.T) {
+	t.Parallel()
+	began := time.Now().Add(-time.Second) // events have whole seconds
+	at := make(chan time.Time, 1)
+	b, _ := start(t, options(t.TempDir(), newOutside(func(_ context.Context, d Delivery) error {
+		at <- d.Event.Timestamp.Time
+		return nil
+	})))
+	w := httptest.NewRecorder()
+	body := strings.Replace(posted, `"timestamp": "2026-11-21T12:00:00Z",`, "", 1)
+	NewServer(b).Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+	if w.Code != http.StatusAccepted {
+		t.Fatalf("the answer is %d %s", w.Code, w.Body)
+	}
+	if got := <-at; got.Before(began) || got.After(time.Now()) {
+		t.Errorf("it is of %s", got)
 	}
 }
 

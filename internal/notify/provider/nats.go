@@ -81,6 +81,9 @@ func parseServers(address string) (servers []string, hosts string, err error) {
 		}
 		if u.Port() == "" {
 			u.Host = net.JoinHostPort(u.Hostname(), "4222")
+			if _, err := url.Parse(u.String()); err != nil { // ::, which is no address without its brackets
+				return nil, "", malformed
+			}
 		}
 		if servers = append(servers, u.String()); hosts != "" {
 			hosts += ", "

@@ -263,7 +263,7 @@ func TestPubSubByTheKeyOfAServiceAccount(t *testing.T) {
 
 // TestSignaturesAreNotTold even by a host that answers with all that it got.
 func TestSignaturesAreNotTold(t *testing.T) {
-	for name, signature := range map[string]string{"azureeventhub": "sig=", "generic-hmac": "sha256=", "opsgenie": "GenieKey t"} {
+	for name, signature := range map[string]string{"azureeventhub": "sig=", "generic-hmac": "sha256=", "opsgenie": "GenieKey t", "alertmanager": "bWU6dDBr"} {
 		host := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, strings.Repeat("x", 200)+r.Header.Get("Authorization")+" "+r.Header.Get("X-Signature"))

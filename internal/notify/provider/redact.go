@@ -74,6 +74,7 @@ func addAddress(address string, add func(string)) {
 	}
 	if password, set := u.User.Password(); set {
 		add(password)
+		add(u.User.Username() + ":" + password) // as basic authentication has it
 	}
 	if strings.Trim(u.Path, "/") != "" {
 		add(u.RequestURI())
