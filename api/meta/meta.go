@@ -58,9 +58,12 @@ type Artifact struct {
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// OriginRevisionKey is the annotation of OCI artifacts that names the revision which their content was made of
+// Annotations of OCI artifacts that name the revision which their content was made of, and the URL of its repository
 // (https://specs.opencontainers.org/image-spec/annotations/).
-const OriginRevisionKey = "org.opencontainers.image.revision"
+const (
+	OriginRevisionKey = "org.opencontainers.image.revision"
+	OriginURLKey      = "org.opencontainers.image.source"
+)
 
 // OriginRevision is the revision that the content of an OCI artifact was made of, such as a commit; empty if it is not known.
 func (a *Artifact) OriginRevision() string {

@@ -37,8 +37,8 @@ func (t *tracing) source(ctx context.Context, kind string, key types.NamespacedN
 			{"Revision", a.Revision},
 			{"Commit author", a.Metadata[sourcev1.CommitAuthorMetadata]},
 			{"Commit message", a.Metadata[sourcev1.CommitSubjectMetadata]},
-			{"Origin revision", a.Metadata["org.opencontainers.image.revision"]},
-			{"Origin source", a.Metadata["org.opencontainers.image.source"]},
+			{"Origin revision", a.OriginRevision()},
+			{"Origin source", a.Metadata[meta.OriginURLKey]},
 		}
 	}
 	t.section(what, append(append(location(obj), facts...), status(obj.CommonStatus().Conditions))...)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -112,7 +113,9 @@ func (o Outcome) Quietly() Outcome {
 func (o Outcome) Of(a *meta.Artifact) Outcome {
 	for key, value := range map[string]string{
 		event.Revision: a.Revision, event.OriginRevision: a.OriginRevision(),
+		event.OriginURL:    cmp.Or(a.Metadata[sourcev1.URLMetadata], a.Metadata[meta.OriginURLKey]),
 		event.CommitAuthor: a.Metadata[sourcev1.CommitAuthorMetadata], event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
+		event.Note: a.Metadata[sourcev1.CommitNoteMetadata],
 	} {
 		if value != "" {
 			o = o.About(key, value)

@@ -28,7 +28,8 @@ const (
 const (
 	Revision       = "revision"
 	OriginRevision = "originRevision"
-	Token          = "token" // tells changes apart that have the same revision; no secret
+	OriginURL      = "originURL" // of the repository that the revision is of, without a login
+	Token          = "token"     // tells changes apart that have the same revision; no secret
 	Summary        = "summary"
 	Commit         = "commit" // that the event is about, before what revisions say
 	CommitStatus   = "commit_status"

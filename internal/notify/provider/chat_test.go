@@ -46,7 +46,7 @@ func failure() event.Event {
 			event.CommitAuthor:  "Ada <ada@example.com>",
 			event.CommitMessage: "Roll out web 1.2",
 			event.Token:         "f3a1",
-			originURL:           "https://me:hunter22@github.com/acme/fleet.git",
+			event.OriginURL:     "https://me:hunter22@github.com/acme/fleet.git",
 			"cluster":           "eu-1",
 		},
 		ReportingController: "kustomize-controller",

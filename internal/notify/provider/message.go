@@ -129,7 +129,7 @@ func fields(metadata map[string]string, linked bool) []Field {
 		add(f.Value, metadata[f.Name])
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if !(linked && key == originURL) && !slices.Contains(hidden, key) && !slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
+		if !(linked && key == event.OriginURL) && !slices.Contains(hidden, key) && !slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
 			add(key, metadata[key])
 		}
 	}
@@ -154,13 +154,10 @@ func revision(metadata map[string]string) (shown, link string) {
 		of = origin // of an artifact, the commit that it was made of
 	}
 	if at := commit.FindStringSubmatch(of); at != nil {
-		link = commitURL(metadata[originURL], at[1])
+		link = commitURL(metadata[event.OriginURL], at[1])
 	}
 	return shown, link
 }
-
-// originURL is the key of the metadata that says where the code of the revision is from, as artifacts are annotated.
-const originURL = "originURL"
 
 // scp finds host and path in an address such as git@host:path.
 var scp = regexp.MustCompile(`^(?:[\w.-]+@)?([\w.-]+):([^/].*)$`)
@@ -175,9 +172,9 @@ func commitURL(repository, hash string) string {
 		return ""
 	}
 	path := strings.TrimSuffix(strings.Trim(u.EscapedPath(), "/"), ".git")
-	host := u.Host
-	if u.Scheme != "https" && u.Scheme != "http" {
-		host = u.Hostname() // the port is that of SSH
+	scheme, host := u.Scheme, u.Host
+	if scheme != "https" && scheme != "http" {
+		scheme, host = "https", u.Hostname() // the port is that of SSH
 	}
 	page := "/commit/"
 	switch {
@@ -188,7 +185,7 @@ func commitURL(repository, hash string) string {
 	case strings.Contains(host, "gitlab"):
 		page = "/-/commit/"
 	}
-	return (&url.URL{Scheme: "https", Host: host}).String() + "/" + path + page + hash
+	return (&url.URL{Scheme: scheme, Host: host}).String() + "/" + path + page + hash
 }
 
 // text leaves what a person reads: no credential, no control character but ends of lines, nothing that turns the direction of writing.

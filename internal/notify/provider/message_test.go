@@ -83,12 +83,12 @@ func TestCommitsAreLinkedAtTheirHost(t *testing.T) {
 			t.Errorf("%s leads to %s, want %s", origin, got, want)
 		}
 	}
-	metadata := map[string]string{event.Revision: "v1@sha256:" + strings.Repeat("a", 64), originURL: "https://github.com/acme/fleet"}
+	metadata := map[string]string{event.Revision: "v1@sha256:" + strings.Repeat("a", 64), event.OriginURL: "https://github.com/acme/fleet"}
 	metadata[event.OriginRevision] = "main@sha1:" + hash
 	if shown, link := revision(metadata); shown != "v1@sha256:aaaaaaaa" || !strings.HasSuffix(link, hash) {
 		t.Errorf("an artifact of a commit is %s at %s", shown, link)
 	}
-	if shown, link := revision(map[string]string{event.Revision: "6.5.0", originURL: "https://github.com/acme/fleet"}); shown != "6.5.0" || link != "" {
+	if shown, link := revision(map[string]string{event.Revision: "6.5.0", event.OriginURL: "https://github.com/acme/fleet"}); shown != "6.5.0" || link != "" {
 		t.Errorf("a chart is %s at %s", shown, link)
 	}
 }
@@ -118,7 +118,7 @@ func FuzzMessage(f *testing.F) {
 		m := MessageOf(event.Event{
 			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "ns", Name: name}, Severity: event.Error, Reason: reason, Message: message,
 			Timestamp: metav1.NewTime(time.Unix(0, 0)), ReportingController: reason,
-			Metadata: map[string]string{event.Revision: revision, originURL: origin, event.Summary: value, key: value, event.Note: message},
+			Metadata: map[string]string{event.Revision: revision, event.OriginURL: origin, event.Summary: value, key: value, event.Note: message},
 		})
 		one := []string{m.Object, m.Title(), m.Reason, m.Summary, m.Hint, m.Revision, m.RevisionURL, m.From}
 		for _, f := range m.Facts() {
