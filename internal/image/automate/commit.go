@@ -69,13 +69,18 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	if err != nil {
 		return plumbing.ZeroHash, templateFault("spec.git.commit.messageTemplate", err)
 	}
-	author := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
-	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Message: text, Sign: j.sign})
+	committer := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
+	what := record.Of(fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes, j.images(), j.why)
+	author := committer
+	if j.asked != nil {
+		author, text = j.asked.sign(committer, text)
+		j.asked.record(&what)
+	}
+	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Committer: committer, Message: text, Sign: j.sign})
 	if err != nil {
 		return commit, err
 	}
-	by := fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name)
-	note, err := j.view.AddNote(ctx, commit, record.Of(by, part.Changes, j.images(), j.why).String(), author)
+	note, err := j.view.AddNote(ctx, commit, what.String(), committer)
 	if err != nil {
 		return commit, err
 	}
