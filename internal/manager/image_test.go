@@ -41,17 +41,14 @@ func newImages(t *testing.T, configure ...func(*Options)) *images {
 	return &images{s, testenv.NewRegistry(t), "http://" + address}
 }
 
+// freeAddress is one that nobody listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := free.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}()
+	defer free.Close()
 	return free.Addr().String()
 }
 

@@ -140,5 +140,5 @@ func (t *teller) Tell(alert, provider types.NamespacedName, reason, message stri
 	if err := t.alerts.Get(context.Background(), alert, a); err != nil {
 		return // it is gone
 	}
-	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider %s: %s", provider, message)
+	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider '%s': %s", provider, message)
 }

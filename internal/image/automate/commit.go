@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -68,13 +69,18 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	if err != nil {
 		return plumbing.ZeroHash, templateFault("spec.git.commit.messageTemplate", err)
 	}
-	author := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
-	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Message: text, Sign: j.sign})
+	committer := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
+	what := record.Of(fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes, j.images(), j.why)
+	author := committer
+	if j.asked != nil {
+		author, text = j.asked.sign(committer, text)
+		j.asked.record(&what)
+	}
+	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Committer: committer, Message: text, Sign: j.sign})
 	if err != nil {
 		return commit, err
 	}
-	by := fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name)
-	note, err := j.view.AddNote(ctx, commit, record.Of(by, part.Changes, j.images(), j.why).String(), author)
+	note, err := j.view.AddNote(ctx, commit, what.String(), committer)
 	if err != nil {
 		return commit, err
 	}
@@ -83,16 +89,34 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	}
 	j.memory.undone.remember(part.Changes)
 	branch := strings.TrimPrefix(j.target.branch, branchPrefix)
-	obj.Status.PullRequest = "" // of what was pushed before
+	if !maps.Equal(j.observed, obj.Status.ObservedPolicies) {
+		obj.Status.PullRequest = "" // of other images: this is to be asked for
+	}
 	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &metav1.Time{Time: a.Clock.Now()}
 	j.pushed = append(j.pushed, pushed{
 		revision: git.Revision{Ref: branch, Commit: commit.String()}.String(),
-		message:  fmt.Sprintf("pushed commit '%.7s' to branch '%s'\n%s", commit, branch, text),
+		message:  fmt.Sprintf("pushed commit '%.7s' to branch '%s'\n%s%s", commit, branch, text, listed(part.Changes)),
 	})
 	if err := a.Fetch(ctx, sourceOf(obj)); err != nil {
 		log.FromContext(ctx).Error(err, "cannot ask the source to fetch what was pushed; it does at its interval")
 	}
 	return commit, nil
+}
+
+// maxListed bounds the changes that an event names.
+const maxListed = 10
+
+// listed names changes for people, a line each.
+func listed(changes []edit.Change) string {
+	var b strings.Builder
+	for i, c := range changes {
+		if i == maxListed {
+			fmt.Fprintf(&b, "\nand %d more", len(changes)-maxListed)
+			break
+		}
+		fmt.Fprintf(&b, "\n%s:%d: %s -> %s", c.File, c.Line, c.Old, c.New)
+	}
+	return b.String()
 }
 
 // push moves the branch, and what the refspec names, to a commit, with its note. Not everyone may write notes everywhere: then the commit goes alone.

@@ -52,6 +52,8 @@ type job struct {
 	message *message.Template
 	sign    func([]byte) (string, error)
 
+	asked *Request // of a release that somebody asked for; nil of what policies choose by themselves
+
 	told   []string // what is not as it should be
 	pushed []pushed
 	waits  time.Duration

@@ -20,7 +20,7 @@ type Binding struct {
 
 // Workload names a container of a workload.
 type Workload struct {
-	Kind, Name string
+	Kind, Name string // empty: any
 	Namespace  string // as the files have it; empty: any
 	Container  string // empty: all that have the image
 }
@@ -58,7 +58,7 @@ func (b *Binding) concerns(file string, content []byte) bool {
 	if b.Values != nil {
 		return path.Clean(b.Values.File) == file
 	}
-	if IsKustomization(file) && bytes.Contains(content, []byte("images")) {
+	if b.Workload.Name == "" || IsKustomization(file) && bytes.Contains(content, []byte("images")) {
 		_, name := splitRegistry(b.Image.Name)
 		return bytes.Contains(content, []byte(path.Base(name)))
 	}
@@ -89,7 +89,7 @@ func (e *editing) follow(b *Binding) (found bool) {
 			e.followOverride(b, root)
 		default:
 			for _, object := range objects(root) {
-				if id := identity(object); id.Kind == b.Workload.Kind && id.Name == b.Workload.Name && (b.Workload.Namespace == "" || b.Workload.Namespace == id.Namespace) {
+				if b.Workload.is(identity(object)) {
 					found = e.followContainers(b, object) || found
 				}
 			}
@@ -99,6 +99,11 @@ func (e *editing) follow(b *Binding) (found bool) {
 		e.names(b.Policy)
 	}
 	return found
+}
+
+// is tells whether an object is the workload.
+func (w *Workload) is(o Object) bool {
+	return (w.Kind == "" || w.Kind == o.Kind) && (w.Name == "" || w.Name == o.Name) && (w.Namespace == "" || w.Namespace == o.Namespace)
 }
 
 // followContainers sets the image of the containers that the binding is about, in whatever pod template the object has.

@@ -1,0 +1,238 @@
+package automate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/mail"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"k8s.io/apimachinery/pkg/types"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/diff"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/image/record"
+	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source/git"
+)
+
+// Request is a release that somebody asks for: once, whatever the automation does by itself.
+type Request struct {
+	UID       types.UID                   // of who asks
+	By        string                      // the object that asks, as the note names it
+	Author    string                      // as "Name <email>"; empty: the automation's
+	Reason    string                      // for the commit and its note
+	Workloads []imagev1.WorkloadContainer // empty: all
+	Images    []edit.Ref                  // empty: those that the automation's policies choose
+	DryRun    bool
+	Admit     func(change string) error // asks the gates; its error ends the release
+}
+
+// Release is what became of a request.
+type Release struct {
+	Commit  plumbing.Hash // zero: nothing was committed
+	Changes []edit.Change
+	Told    []string // what is not as it should be
+	Message string   // of the push
+}
+
+const maxDiff = 64 << 10 // bytes
+
+// Release commits what was asked for as the automation would: to its repository, with its message, signature and note. The error is a fault, or
+// that of Admit.
+func (a *Automation) Release(ctx context.Context, automation *imagev1.ImageUpdateAutomation, r Request) (Release, error) {
+	obj := automation.DeepCopy()
+	obj.UID = r.UID // so that it has a view of its own, which the automation's passes do not share
+	defer func() { _ = a.Finalize(ctx, obj) }()
+	j, err := a.prepare(ctx, obj)
+	if err != nil {
+		return Release{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
+	defer cancel()
+	j.asked, j.fresh, j.target.keep = &r, true, true // beside what is on a push branch already
+	j.pass = &reconcile.Pass[*imagev1.ImageUpdateAutomation]{Object: obj}
+	out, err := a.release(ctx, j)
+	for try := 1; errors.Is(err, git.ErrRaced) && try < maxTries; try++ {
+		out, err = a.release(ctx, j)
+	}
+	return out, err
+}
+
+func (a *Automation) release(ctx context.Context, j *job) (Release, error) {
+	b, err := j.checkout(ctx)
+	if err != nil {
+		return Release{}, err
+	}
+	result, err := a.lookFor(ctx, j, b)
+	if err != nil {
+		return Release{}, err
+	}
+	out := Release{Changes: result.Changes, Told: j.told}
+	if len(result.Edits) == 0 || j.asked.DryRun {
+		return out, nil
+	}
+	if err := j.asked.Admit(named(result.Changes)); err != nil {
+		return out, err
+	}
+	commit, err := a.commit(ctx, j, b, result)
+	if errors.Is(err, git.ErrUnchanged) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Commit, out.Told = commit, j.told
+	for _, p := range j.pushed {
+		out.Message = p.message
+	}
+	return out, nil
+}
+
+// lookFor finds what is to be changed for a request.
+func (a *Automation) lookFor(ctx context.Context, j *job, b *base) (survey.Result, error) {
+	r := j.asked
+	if len(r.Workloads)+len(r.Images) == 0 {
+		result, err := a.look(ctx, j, b)
+		if err == nil {
+			j.problems(result)
+		}
+		return result, err
+	}
+	j.plan = r.plan(j.images())
+	j.memory.survey = survey.Survey{}
+	result, err := a.look(ctx, j, b)
+	if err != nil {
+		return result, err
+	}
+	if err := r.found(j.plan, result); err != nil {
+		return result, err
+	}
+	chosen := slices.ContainsFunc(r.Workloads, func(w imagev1.WorkloadContainer) bool { return w.Container != "" })
+	if !chosen {
+		return result, nil
+	}
+	// Again for the containers that were asked for, now that it is known which images they have.
+	j.plan.Bindings = r.narrow(j.plan.Bindings, result.Changes)
+	if len(j.plan.Bindings) == 0 {
+		return survey.Result{}, nil
+	}
+	return a.look(ctx, j, b)
+}
+
+// plan binds the images to the workloads, in all containers that have them.
+func (r *Request) plan(chosen map[string]edit.Ref) survey.Plan {
+	images := chosen
+	if len(r.Images) > 0 {
+		images = map[string]edit.Ref{}
+		for _, image := range r.Images {
+			images[image.Name] = image
+		}
+	}
+	workloads := r.Workloads
+	if len(workloads) == 0 {
+		workloads = []imagev1.WorkloadContainer{{}}
+	}
+	plan := survey.Plan{Images: map[string]edit.Ref{}} // markers are not followed: they know no workload
+	for _, policy := range slices.Sorted(maps.Keys(images)) {
+		for _, w := range workloads {
+			plan.Bindings = append(plan.Bindings, edit.Binding{
+				Policy: policy, Image: images[policy], Workload: &edit.Workload{Kind: w.Kind, Name: w.Name, Namespace: w.Namespace},
+			})
+		}
+	}
+	return plan
+}
+
+// found tells which workloads, or which images, are nowhere.
+func (r *Request) found(plan survey.Plan, result survey.Result) error {
+	seen := map[string]bool{}
+	for i, b := range plan.Bindings {
+		if !slices.Contains(result.Missing, i) {
+			seen[b.Workload.Kind+"/"+b.Workload.Name], seen[b.Policy] = true, true
+		}
+	}
+	fail := func(format string, args ...any) error {
+		return fault.New(imagev1.UpdateFailedReason, format, args...).WithHint("Check the names, and that the files are below spec.update.path of the automation").Final()
+	}
+	for _, w := range r.Workloads {
+		if !seen[w.Kind+"/"+w.Name] {
+			return fail("no file has the %s '%s' with one of the images", w.Kind, w.Name)
+		}
+	}
+	for _, image := range r.Images {
+		if !seen[image.Name] {
+			return fail("no workload that was asked for has the image '%s'", image.Name)
+		}
+	}
+	return nil
+}
+
+// narrow leaves the bindings of containers that are to be changed, each with its container.
+func (r *Request) narrow(bindings []edit.Binding, changes []edit.Change) []edit.Binding {
+	var narrow []edit.Binding
+	for _, b := range bindings {
+		for _, w := range r.Workloads {
+			if w.Kind != b.Workload.Kind || w.Name != b.Workload.Name || w.Namespace != b.Workload.Namespace {
+				continue
+			}
+			has := slices.ContainsFunc(changes, func(c edit.Change) bool {
+				return c.Policy == b.Policy && c.Object.Kind == w.Kind && c.Object.Name == w.Name && (w.Container == "" || c.Container == w.Container)
+			})
+			if has {
+				with := *b.Workload
+				with.Container = w.Container
+				b.Workload = &with
+				narrow = append(narrow, b)
+			}
+		}
+	}
+	return narrow
+}
+
+// sign is who the commit is by, and its message with the reason.
+func (r *Request) sign(committer git.Signature, text string) (git.Signature, string) {
+	author := committer
+	if r.Author != "" {
+		if who, err := mail.ParseAddress(r.Author); err == nil {
+			author.Name, author.Email = cmp.Or(who.Name, who.Address), who.Address
+		} else {
+			author.Name = r.Author // and the automation's address: git takes no commit without one
+		}
+	}
+	if r.Reason != "" {
+		text += "\n\n" + r.Reason
+	}
+	return author, text
+}
+
+// record completes what the note says.
+func (r *Request) record(what *record.Record) {
+	what.By, what.Author, what.Reason = r.By, r.Author, r.Reason
+	for i := range what.Updated {
+		if len(r.Images) > 0 {
+			what.Updated[i].Policy = "" // nobody's choice but the author's
+		}
+	}
+}
+
+// Diff shows changes as text, and nothing of the files but the values that change, as others may be secret.
+func Diff(changes []edit.Change) string {
+	var b strings.Builder
+	file := ""
+	for _, c := range changes {
+		if c.File != file {
+			file = c.File
+			fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n", file, file)
+		}
+		fmt.Fprintf(&b, "@@ -%d +%d @@ %s\n-%s\n+%s\n", c.Line, c.Line, strings.TrimSpace(c.Object.String()+" "+c.Container), c.Old, c.New)
+	}
+	return diff.Cut(b.String(), maxDiff)
+}
