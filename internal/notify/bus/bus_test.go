@@ -278,7 +278,7 @@ func TestWhatIsOldIsGivenUpOnceItFails(t *testing.T) {
 
 func TestAWaitThatTheProviderAsksFor(t *testing.T) {
 	t.Parallel()
-	o := newOutside(func(_ context.Context, d Delivery) error {
+	o := newOutside(func(context.Context, Delivery) error {
 		return fault.New("Failed", "429").After(time.Hour)
 	})
 	opts := options(t.TempDir(), o)
