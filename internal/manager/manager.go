@@ -138,7 +138,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			return err
 		}
 	}
-	if o.runs(ImageAutomationController) {
+	if o.runs(ImageAutomation) {
 		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {
 			return err
 		}

@@ -29,14 +29,11 @@ const (
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
 	ImageReflector         = "image-reflector-controller"
-
-	ImageAutomationController = "image-automation-controller"
+	ImageAutomation        = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{
-	SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomationController,
-}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomation}
 
 // Options are the flags of `sluice controller`.
 type Options struct {

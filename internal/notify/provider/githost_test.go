@@ -216,7 +216,7 @@ func TestRequestComments(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		e := applied(event.ChangeRequest, "42", event.Summary, "prod `x`", originURL, "https://github.com/org/repo", "env", "prod")
+		e := applied(event.ChangeRequest, "42", event.Summary, "prod `x`", event.OriginURL, "https://github.com/org/repo", "env", "prod")
 		e.Severity, e.Message = event.Error, "it is ```broken``` by @someone. Repair it"
 		if err := p.Send(soon(t), e); err != nil {
 			t.Fatalf("%s: %v", kind, err)
