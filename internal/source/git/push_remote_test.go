@@ -1,0 +1,211 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestPushOverSSH(t *testing.T) {
+	dir := t.TempDir()
+	identity, public := sshKey(t)
+	write(t, filepath.Join(dir, "authorized"), public)
+	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	key, err := os.ReadFile(filepath.Join(dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, port, _ := strings.Cut(strings.TrimPrefix(g.SSHURL, "ssh://git@"), ":")
+	known := fmt.Appendf(nil, "[%s]:%s %s", name, port, ssh.MarshalAuthorizedKey(host.PublicKey()))
+	credentials, err := auth.Git(g.SSHURL, map[string][]byte{"identity": identity, "known_hosts": known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, remote := open(t), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials}
+	rev := updated(t, v, remote, Reference{Branch: "main"})
+	commit := change(t, v, rev, "a.yaml", strings.Repeat("many lines\n", 100_000))
+	note, err := v.AddNote(t.Context(), commit, "by SSH", author)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Run("app", "rev-parse", "main"); got != commit.String() {
+		t.Errorf("main is at %s, not %s", got, commit)
+	}
+	install(t, g, "app", "pre-receive", "cat >/dev/null; echo frozen >&2; exit 1")
+	rev = updated(t, v, remote, Reference{Branch: "main"})
+	err = v.Push(t.Context(), []RefUpdate{to(mainRef, rev, change(t, v, rev, "a.yaml", "2"))}, nil)
+	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(err.Error(), "frozen") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The mirror is fetched anew by another view of it between each of the steps: nothing of the commit is lost.
+func TestAMirrorThatIsReplacedInTheMidst(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1", "b.yaml": "1"})
+	mirrors := NewMirrors(t.TempDir())
+	v, other, remote := mirrors.View("owner"), mirrors.View("other"), Remote{URL: g.URL + "/app"}
+	rev := updated(t, v, remote, Reference{Branch: "main"})
+	replace := func() {
+		before := v.mirror.current.Load()
+		before.damaged.Store(true) // as one that reads a damaged file would say
+		if _, err := other.Update(t.Context(), remote, Reference{Branch: "main"}, true); err != nil {
+			t.Fatal(err)
+		}
+		if v.mirror.current.Load() == before {
+			t.Fatal("the mirror was not replaced")
+		}
+	}
+	commit := change(t, v, rev, "a.yaml", "2")
+	replace()
+	note, err := v.AddNote(t.Context(), commit, "note", author)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace()
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit), note}, nil); err != nil {
+		t.Fatal(err)
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
+	if next := updated(t, v, remote, Reference{Branch: "main"}); next.Commit != commit.String() {
+		t.Errorf("main is at %s", next)
+	}
+	if got, err := v.Note(t.Context(), commit); err != nil || got != "note\n" {
+		t.Errorf("the note is %q, %v", got, err)
+	}
+}
+
+// What became of a push whose answer is lost is seen at the remote.
+func TestAPushThatBreaksOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrives, raced bool
+	}{"after it was taken": {arrives: true}, "before it was taken": {}, "when another one was taken": {raced: true}} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.NewGit(t)
+			first := g.Commit("app", map[string]string{"a.yaml": "1"})
+			upstream, err := url.Parse(g.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := httputil.NewSingleHostReverseProxy(upstream)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "git-receive-pack") {
+					proxy.ServeHTTP(w, r)
+					return
+				}
+				if c.arrives {
+					proxy.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				if c.raced {
+					g.Commit("app", map[string]string{"b.yaml": "1"})
+				}
+				panic(http.ErrAbortHandler)
+			}))
+			t.Cleanup(server.Close)
+			v := open(t)
+			rev := updated(t, v, Remote{URL: server.URL + "/app"}, Reference{Branch: "main"})
+			commit := change(t, v, rev, "a.yaml", "2")
+			err = v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
+			f := fault.As(err)
+			switch {
+			case c.arrives && err != nil, c.raced && !errors.Is(err, ErrRaced):
+				t.Errorf("got %v", err)
+			case !c.arrives && (f == nil || f.Terminal):
+				t.Errorf("got %v, want a fault that is tried again", err)
+			case !c.arrives && !c.raced && g.Run("app", "rev-parse", "main") != first:
+				t.Error("the branch moved")
+			}
+		})
+	}
+}
+
+func TestARemoteThatIsDown(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	commit := change(t, v, rev, "a.yaml", "2")
+	g.Stop()
+	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
+	if f := fault.As(err); f == nil || f.Terminal || errors.Is(err, ErrRaced) || !strings.Contains(err.Error(), "refuses the connection") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOnlyNewObjectsAreSent(t *testing.T) {
+	g := testenv.NewGit(t)
+	files := map[string]string{"x": randomText(t, 5000), "y": randomText(t, 5000)}
+	for i := range 200 {
+		files[fmt.Sprintf("dir-%d/file-%d.yaml", i%10, i)] = randomText(t, 2000)
+	}
+	g.Commit("app", files)
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	first, err := v.Commit(t.Context(), NewCommit{
+		Parent: plumbing.NewHash(rev.Commit), Author: author, Message: "swap",
+		Edits: []Edit{{"x", []byte(files["y"])}, {"y", []byte(files["x"])}, {"dir-3/file-3.yaml", []byte(files["dir-3/file-3.yaml"] + "\n# more")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Back to what it was: the remote has it, but not where it is looked for.
+	second, err := v.Commit(t.Context(), NewCommit{
+		Parent: first, Author: author, Message: "swap back", Edits: []Edit{{"x", []byte(files["x"])}, {"y", []byte(files["y"])}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := g.Stats()
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, second)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if sent, size := g.Stats()["bytesReceived"]-before["bytesReceived"], int64(len(files["x"])); sent > 5*size {
+		t.Errorf("%d bytes were sent for a changed line and two moved files of %d bytes", sent, size)
+	}
+	g.Run("app", "fsck", "--strict", "--no-dangling")
+	for _, name := range []string{"x", "y", "dir-3/file-3.yaml"} {
+		want := files[name]
+		if name != "x" && name != "y" {
+			want += "\n# more"
+		}
+		if got := g.Run("app", "cat-file", "-p", "main:"+name); got != want {
+			t.Errorf("%s is not what was committed", name)
+		}
+	}
+}
+
+func TestRefspecs(t *testing.T) {
+	for s, want := range map[string]Refspec{
+		"refs/heads/main:refs/heads/auto/main": {"refs/heads/main", "refs/heads/auto/main", false},
+		"+HEAD:refs/for/main":                  {"HEAD", "refs/for/main", true},
+		"main:auto":                            {}, "refs/heads/main": {}, ":refs/heads/main": {}, "refs/heads/main:": {}, "refs/heads/a..b:refs/heads/c": {},
+		"refs/heads/*:refs/heads/*": {}, "refs/heads/a:refs/heads/b\nc": {}, "refs/heads/.a:refs/heads/b": {}, "refs/heads/a.lock:refs/heads/b": {}, "++HEAD:refs/heads/b": {},
+	} {
+		got, err := ParseRefspec(s)
+		if f := fault.As(err); got != want || (err == nil) != (want != Refspec{}) || err != nil && (f == nil || !f.Terminal) {
+			t.Errorf("%q: got %+v, %v", s, got, err)
+		}
+	}
+}
