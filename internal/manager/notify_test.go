@@ -3,7 +3,6 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -196,15 +195,4 @@ func TestAlertsAreSent(t *testing.T) {
 	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {
 		t.Error("what waited for a provider that is gone comes after all")
 	}
-}
-
-// freeAddress returns one on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
 }
