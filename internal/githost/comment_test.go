@@ -74,5 +74,5 @@ func TestDispatch(t *testing.T) {
 	if err := host.Dispatch(within(t), "Kustomization/apps.flux-system", map[string]string{"severity": "info"}); err != nil {
 		t.Error(err)
 	}
-	terminal(t, client(t, play(t, ""), Gitea, "https://gitea.example.com/o/r", "token", "s3cret").Dispatch(within(t), "type", nil))
+	_ = terminal(t, client(t, play(t, ""), Gitea, "https://gitea.example.com/o/r", "token", "s3cret").Dispatch(within(t), "type", nil))
 }

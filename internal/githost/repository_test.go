@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 				t.Errorf("%s %s is taken as %+v", c.kind, c.address, got)
 				continue
 			}
-			terminal(t, err)
+			_ = terminal(t, err)
 			if strings.Contains(err.Error(), "repo/") || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s %s: %v", c.kind, c.address, err)
 			}

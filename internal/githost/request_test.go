@@ -128,6 +128,6 @@ func TestRequestsThatAreNone(t *testing.T) {
 	host := client(t, play(t, ""), Bitbucket, "https://bitbucket.org/o/r", "token", "s3cret")
 	for _, r := range []Request{{Head: "a", Base: "b"}, {Head: "a", Base: "a", Title: "t"}, {Base: "b", Title: "t"}, {Head: "a", Base: "b", Title: "t", Labels: []string{"l"}}} {
 		_, err := host.OpenRequest(within(t), r)
-		terminal(t, err)
+		_ = terminal(t, err)
 	}
 }

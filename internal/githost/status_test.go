@@ -172,6 +172,6 @@ func TestStatusesThatAreNone(t *testing.T) {
 	t.Parallel()
 	host := client(t, play(t, ""), GitHub, "https://github.com/o/r", "token", "s3cret")
 	for _, s := range []Status{{Commit: "main", Context: "c"}, {Commit: commit}, {Commit: commit, Context: "c", State: 7}, {Commit: commit + "/../..", Context: "c"}} {
-		terminal(t, host.SetStatus(within(t), s))
+		_ = terminal(t, host.SetStatus(within(t), s))
 	}
 }

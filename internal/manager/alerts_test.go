@@ -164,7 +164,7 @@ func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
 	}
 	s.fails(providerNamed("team"), "team", "SendFailed", "503")
 	s.warned(v1beta3.ProviderKind, "team", "SendFailed", "503")
-	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider "+s.namespace+"/team: A notification about Kustomization/"+s.namespace)
+	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider '"+s.namespace+"/team': A notification about Kustomization/"+s.namespace)
 	s.stop()
 	s.start()
 	s.sync("c", "app", "./c")

@@ -3,7 +3,6 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -39,20 +38,6 @@ func newImages(t *testing.T, configure ...func(*Options)) *images {
 	address := freeAddress(t)
 	s := newSystem(t, append(configure, func(o *Options) { o.ImagesAddr = address })...)
 	return &images{s, testenv.NewRegistry(t), "http://" + address}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := free.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}()
-	return free.Addr().String()
 }
 
 // push pushes images of which each says when it was made.

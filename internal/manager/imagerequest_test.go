@@ -220,8 +220,9 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		t.Errorf("the branch has %d commits", got)
 	}
 
-	t.Log("who closes it is not asked again, until there is another image")
+	t.Log("who closes it is not asked again, until there is another image, although the branch follows")
 	host.set(func() { host.pulls[0]["state"] = "closed" })
+	second := s.git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0"), "other.yaml": "a: 1\n"})
 	s.annotate(automation, "web")
 	asked := automation.Annotations[meta.ReconcileRequestAnnotation]
 	testenv.Eventually(t, "it ran again", func() error {
@@ -232,6 +233,9 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	})
 	closed := "1 closed: Update web | web:1.0.0 to web:1.2.0, update/web into main"
 	becomes("nothing is opened", closed, "web:1.2.0")
+	if got := s.git.Run("app", "rev-parse", "update/web^"); got != second {
+		t.Errorf("the branch builds upon %s", got)
+	}
 	release("1.3.0")
 	becomes("another request is opened", closed+"\n2 open: Update web | web:1.0.0 to web:1.3.0, update/web into main", "web:1.3.0")
 

@@ -108,7 +108,7 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 		t.Errorf("%d events: %+v", n, e)
 	}
 	for key, want := range map[string]string{
-		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.OriginURL: "/app.git", event.AnnotationGroup + "/env": "prod",
+		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup + "/env": "prod",
 	} {
 		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
 			t.Errorf("the metadata %s is %q", key, got)
@@ -156,9 +156,13 @@ func TestAlertsAreSent(t *testing.T) {
 			return nil
 		})
 	}
-	s.provider("team", in.URL)
-	s.alert("team", "team")
-	s.known(alertNamed("team"), providerNamed("team"))
+	listen := func(name string) {
+		t.Helper()
+		s.provider(name, in.URL)
+		s.alert(name, name)
+		s.known(providerNamed(name), alertNamed(name))
+	}
+	listen("team")
 	s.git.Commit("app", map[string]string{"app/config.yaml": cm("alerted", "x")})
 	s.source("app")
 	s.sync("app", "app", "./app")
@@ -185,9 +189,7 @@ func TestAlertsAreSent(t *testing.T) {
 	}
 	s.gone(&v1beta3.Provider{}, "team")
 	in.turn(false)
-	s.provider("other", in.URL)
-	s.alert("other", "other")
-	s.known(alertNamed("other"), providerNamed("other"))
+	listen("other")
 	post("last")
 	arrives("last", "Posted")
 	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {

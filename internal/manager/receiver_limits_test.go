@@ -255,12 +255,7 @@ func TestReplayedWebhook(t *testing.T) {
 
 // TestWebhookOnReplicaThatDoesNotLead wakes an object by way of a replica that waits for the lease, as an Ingress chooses any of them.
 func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
+	address := freeAddress(t)
 	s := prepareSystem(t, func(o *Options) {
 		o.ReceiverAddr, o.LeaderElection = address, true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = time.Hour, time.Minute, time.Second

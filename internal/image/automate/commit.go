@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -88,7 +89,9 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	}
 	j.memory.undone.remember(part.Changes)
 	branch := strings.TrimPrefix(j.target.branch, branchPrefix)
-	obj.Status.PullRequest = "" // of what was pushed before
+	if !maps.Equal(j.observed, obj.Status.ObservedPolicies) {
+		obj.Status.PullRequest = "" // of other images: this is to be asked for
+	}
 	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &metav1.Time{Time: a.Clock.Now()}
 	j.pushed = append(j.pushed, pushed{
 		revision: git.Revision{Ref: branch, Commit: commit.String()}.String(),

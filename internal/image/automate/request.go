@@ -125,10 +125,10 @@ func (j *job) aim(ctx context.Context, b *base, obj *imagev1.ImageUpdateAutomati
 	return j.tip(ctx, b)
 }
 
-// ask opens the change request of what was pushed, or brings the open one up to date. It is asked once for what is pushed, so that people may close it.
+// ask opens the change request of what was pushed, or brings the open one up to date. It is asked once for the same images, so that people may close it.
 func (j *job) ask(ctx context.Context, obj *imagev1.ImageUpdateAutomation, changes []edit.Change) error {
 	r := j.request
-	if r == nil || obj.Status.PullRequest != "" {
+	if r == nil || obj.Status.PullRequest != "" && obj.Status.ObservedGeneration == obj.Generation {
 		return nil
 	}
 	data := dataOf(obj, changes)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -199,4 +201,29 @@ func TestRefusalsInTheBody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzAnswers reads any answer in every way that hosts have of refusing a message: the fault is short, and no wait is longer than an hour.
+func FuzzAnswers(f *testing.F) {
+	f.Add("application/json", `{"message":"no","retry_after":1e300}`, 429)
+	f.Add("application/json", `{"errors":[{"message":"a"},"b"],"parameters":{"retry_after":-1}}`, 400)
+	f.Add("text/html", "<html>", 502)
+	f.Add("text/plain", "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 429", 200)
+	f.Add("application/json", `{"ok":false,"error":"ratelimited"}`, 200)
+	f.Add("application/json", `{"code":11232,"msg":"`+strings.Repeat("x", 5000)+`"}`, 200)
+	host := &client{address: &url.URL{Scheme: "https", Host: "host.example"}}
+	f.Fuzz(func(t *testing.T, contentType, body string, status int) {
+		a := answer{body: []byte(body), status: status}
+		for _, err := range []error{
+			refused("host.example", &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}}, a),
+			(&slack{client: host}).judge(a), (&lark{client: host}).judge(a), judgeConnector(a),
+		} {
+			if err == nil {
+				continue
+			}
+			if wait := fault.As(err).RetryAfter; wait < 0 || wait > time.Hour || len(err.Error()) > 2000 || strings.ContainsFunc(err.Error(), unicode.IsControl) {
+				t.Errorf("it waits for %s, and says %q", wait, err)
+			}
+		}
+	})
 }

@@ -143,7 +143,7 @@ func (l *lark) judge(a answer) error {
 	if said.Code == 0 {
 		said.Code = said.Old
 	}
-	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code, clip(oneLine(said.Message), maxWords))
+	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code, clip(line(said.Message), maxWords))
 	switch said.Code {
 	case 0:
 		return nil

@@ -152,7 +152,7 @@ func (s *slack) judge(a answer) error {
 	if said.OK {
 		return nil
 	}
-	f := fault.New(SendFailed, "Slack refused the message: %s", clip(oneLine(said.Error), maxWords)).After(a.wait)
+	f := fault.New(SendFailed, "Slack refused the message: %s", clip(line(said.Error), maxWords)).After(a.wait)
 	switch {
 	case slices.Contains(slackLater, said.Error):
 		if strings.Contains(said.Error, "limit") {

@@ -201,7 +201,7 @@ func judgeConnector(a answer) error {
 	if said == "" || json.Unmarshal(a.body, &one) == nil {
 		return nil
 	}
-	f := fault.New(SendFailed, "Microsoft Teams refused the message: %s", clip(oneLine(said), maxWords))
+	f := fault.New(SendFailed, "Microsoft Teams refused the message: %s", clip(line(said), maxWords))
 	switch {
 	case strings.Contains(said, "429"):
 		return f.After(max(a.wait, time.Minute)).WithHint("It is sent again later")

@@ -75,7 +75,7 @@ func (t *telegram) Send(ctx context.Context, e event.Event) error {
 		Description string `json:"description"`
 	}
 	if json.Unmarshal(a.body, &said) != nil || !said.OK {
-		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host, clip(oneLine(said.Description), maxWords)).
+		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host, clip(line(said.Description), maxWords)).
 			WithHint("Check the address of the Provider").Final()
 	}
 	return nil

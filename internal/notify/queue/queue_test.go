@@ -293,7 +293,9 @@ func TestManyAppendAndOneTakes(t *testing.T) {
 		}
 		for _, text := range take(t, q) {
 			var w, i int
-			fmt.Sscan(text, &w, &i)
+			if _, err := fmt.Sscan(text, &w, &i); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
 			if i != next[w] {
 				t.Fatalf("%d of writer %d comes before %d", i, w, next[w])
 			}
