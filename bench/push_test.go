@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// BenchmarkPush changes a line of one of 10,000 files, commits and pushes: from the mirror, and as git does in a clone of depth 1 with its
+// BenchmarkGitPush changes a line of one of 10,000 files, commits and pushes: from the mirror, and as git does in a clone of depth 1 with its
 // files. Both add their line to the same file. It gives ratios of time and of bytes sent.
-func BenchmarkPush(b *testing.B) {
+func BenchmarkGitPush(b *testing.B) {
 	g := testenv.NewGit(b)
 	files := map[string]string{}
 	for i := range 10_000 {

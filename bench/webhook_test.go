@@ -133,9 +133,9 @@ func (p *pushes) fetched(commit string) (wait func()) {
 	}
 }
 
-// BenchmarkPush measures, twenty times, from a webhook of a push to the artifact in the status of its source. The fetch is the pass of the source, with the
+// BenchmarkWebhook measures, twenty times, from a webhook of a push to the artifact in the status of its source. The fetch is the pass of the source, with the
 // remote asked, the archive written and the status patched; what the webhook adds to it is to be under 100 ms.
-func BenchmarkPush(b *testing.B) {
+func BenchmarkWebhook(b *testing.B) {
 	p := newPushes(b)
 	quiet(b)
 	var all, fetch []time.Duration

@@ -131,7 +131,7 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 	}
 	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
 		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(),
-		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.gate(), a.simulate(), a.alert(), a.trigger(), a.envsubst(), a.version())
+		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.gate(), a.simulate(), a.alert(), a.trigger(), a.envsubst(), a.image(), a.version())
 	return c
 }
 

@@ -14,6 +14,8 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
@@ -31,6 +33,7 @@ type kind struct {
 	list    func() client.ObjectList
 	columns []column                                    // between NAME and READY
 	tells   string                                      // the condition whose message is shown of what is Ready; "": Ready itself
+	once    bool                                        // it runs once, and is not reconciled again
 	passive bool                                        // others make it and keep it: it is neither reconciled nor deleted by hand
 	edges   bool                                        // only changes reconcile it: it has no interval
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
@@ -139,6 +142,45 @@ var kinds = []*kind{
 		losses:  "its webhook",
 	},
 	{
+		words: []string{"repository", "repositories", "imagerepository", "imagerepositories", "imgrepo"}, plural: "repository", parent: "image",
+		new:     func() reconcile.Object { return &imagev1.ImageRepository{} },
+		list:    func() client.ObjectList { return &imagev1.ImageRepositoryList{} },
+		columns: []column{{"TAGS", tagCount}, {"LAST SCAN", lastScan}, suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*imagev1.ImageRepository).Spec.Suspend = s },
+		create:  func() maker { return &createImageRepository{} },
+		losses:  "what is known of its tags",
+	},
+	{
+		words: []string{"policy", "policies", "imagepolicy", "imagepolicies", "imgpol"}, plural: "policy", parent: "image",
+		new:     func() reconcile.Object { return &imagev1.ImagePolicy{} },
+		list:    func() client.ObjectList { return &imagev1.ImagePolicyList{} },
+		columns: []column{{"IMAGE", latestImage}, {"TAG", latestTag}, suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*imagev1.ImagePolicy).Spec.Suspend = s },
+		create:  func() maker { return &createImagePolicy{} },
+		losses:  "its choice; files keep the images that they have",
+	},
+	{
+		words: []string{"update", "updates", "imageupdateautomation", "imageupdateautomations", "imgupd"}, plural: "update", parent: "image",
+		new:     func() reconcile.Object { return &imagev1.ImageUpdateAutomation{} },
+		list:    func() client.ObjectList { return &imagev1.ImageUpdateAutomationList{} },
+		columns: []column{{"LAST RUN", lastRun}, suspended},
+		suspend: func(o reconcile.Object, s bool) { o.(*imagev1.ImageUpdateAutomation).Spec.Suspend = s },
+		source: func(o reconcile.Object) meta.ObjectReference {
+			r := o.(*imagev1.ImageUpdateAutomation).Spec.SourceRef
+			return meta.ObjectReference{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+		},
+		create: func() maker { return &createImageUpdate{} },
+		losses: "nothing else; what it committed stays",
+	},
+	{
+		words: []string{"release", "releases", "imageupdatejob", "imageupdatejobs", "imgjob"}, plural: "releases", parent: "image",
+		new:     func() reconcile.Object { return &imagev1alpha1.ImageUpdateJob{} },
+		list:    func() client.ObjectList { return &imagev1alpha1.ImageUpdateJobList{} },
+		columns: []column{{"COMMIT", jobCommit}, {"AUTHOR", jobAuthor}},
+		once:    true,
+		losses:  "its record; the commit stays, and its note",
+	},
+	{
 		words: []string{"alert-provider", "alert-providers", "provider", "providers"}, plural: "alert-providers",
 		new:     func() reconcile.Object { return &notificationv1beta3.Provider{} },
 		list:    func() client.ObjectList { return &notificationv1beta3.ProviderList{} },
@@ -169,7 +211,7 @@ var kinds = []*kind{
 }
 
 // parents are the words that may stand before a kind's, and other words for them.
-var parents = map[string][]string{"source": {"sources", "src"}, "artifact": {"artifacts"}}
+var parents = map[string][]string{"source": {"sources", "src"}, "artifact": {"artifacts"}, "image": {"images"}}
 
 var suspended = column{"SUSPENDED", func(o reconcile.Object, _ bool) string {
 	return map[bool]string{true: "True", false: "False"}[o.Schedule().Suspended]

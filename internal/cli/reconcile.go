@@ -20,7 +20,7 @@ func (a *app) reconcile() *cobra.Command {
   sluice reconcile source chart app --with-source
   sluice reconcile kustomization app --with-source`)
 	a.perKind(c, func(k *kind) *cobra.Command {
-		if k.passive {
+		if k.passive || k.once {
 			return nil
 		}
 		var withSource bool

@@ -46,7 +46,7 @@ func gatedKinds(o Options) []gated {
 	if o.runs(KustomizeController) {
 		kinds = append(kinds, gated{sync.KustomizationGroupKind, &kustomizev1.KustomizationList{}})
 	}
-	if o.runs(ImageAutomationController) {
+	if o.runs(ImageAutomation) {
 		kinds = append(kinds, gated{automate.GroupKind, &imagev1.ImageUpdateAutomationList{}})
 	}
 	return kinds

@@ -3,7 +3,6 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -39,20 +38,6 @@ func newImages(t *testing.T, configure ...func(*Options)) *images {
 	address := freeAddress(t)
 	s := newSystem(t, append(configure, func(o *Options) { o.ImagesAddr = address })...)
 	return &images{s, testenv.NewRegistry(t), "http://" + address}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := free.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}()
-	return free.Addr().String()
 }
 
 // push pushes images of which each says when it was made.
@@ -413,5 +398,37 @@ func TestTagsAreServed(t *testing.T) {
 	s.workload("web", s.registry.Host+"/app:1.1.0")
 	if status, body := s.ask(base + "/workloads/deployment/web/images"); status != 200 || !strings.Contains(string(body), `"newer":2`) {
 		t.Errorf("%d %s, want two that are newer", status, body)
+	}
+}
+
+func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
+	s := newImages(t, func(o *Options) { o.Artifacts.CheckAccess = true })
+	s.push("app", time.Now(), "1.0.0")
+	s.repository("app")
+	s.scanned("app", 1)
+	s.policy("app", "app", bySemVer("*"))
+	s.latest("app", "1.0.0")
+	s.workload("web", s.registry.Host+"/app:1.0.0")
+	s.grantGet("reader", imagev1.GroupVersion.Group, "imagerepositories", "app")
+	s.grantGet("operator", "apps", "deployments", "web")
+	reader, operator := "Bearer "+s.account("reader"), "Bearer "+s.account("operator")
+	base := "/v1/namespaces/" + s.namespace
+	for _, c := range []struct {
+		who, token, path string
+		status           int
+	}{
+		{"nobody", "", "/imagerepositories/app/tags", 401}, {"nonsense", "Bearer x.y.z", "/imagerepositories/app", 401},
+		{"a reader", reader, "/imagerepositories/app/tags", 200}, {"a reader of another kind", reader, "/imagepolicies/app/candidates", 403},
+		{"a reader of nothing that is there", reader, "/imagerepositories/none/tags", 403},
+		{"a reader", reader, "/workloads/deployment/web/images", 403}, {"an operator", operator, "/workloads/deployment/web/images", 200},
+		{"an operator", operator, "/imagerepositories/app/tags", 403},
+	} {
+		var headers []string
+		if c.token != "" {
+			headers = []string{"Authorization", c.token}
+		}
+		if status, body := s.ask(base+c.path, headers...); status != c.status || strings.Contains(string(body), `"latest"`) {
+			t.Errorf("%s: %s: %d %s, want %d and no policy that he may not read", c.who, c.path, status, body, c.status)
+		}
 	}
 }

@@ -147,7 +147,11 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	if u := note.Updated[0]; u.Image != "web:2.0.0" || u.Policy != s.namespace+"/web" || !strings.Contains(u.Why, ">=1.0.0") || len(u.Places) != 1 || u.Places[0].File != "apps/web.yaml:1" || u.Places[0].From != "web:1.0.0" {
 		t.Errorf("the note says %+v", u)
 	}
-	s.cloned("app", commit) // without being asked, and its interval is an hour
+	app := s.cloned("app", commit) // without being asked, and its interval is an hour
+	if got := app.Status.Artifact.Metadata[sourcev1.CommitNoteMetadata]; !strings.Contains(got, "web:2.0.0") {
+		t.Errorf("the artifact does not tell of the note: %q", got)
+	}
+	s.eventTells("app", "source.toolkit.fluxcd.io/note", "policy: "+s.namespace+"/web")
 	testenv.Eventually(s, "the status tells of the push", func() error {
 		if err := s.get(a, "update"); err != nil {
 			return err
@@ -158,6 +162,7 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		return nil
 	})
 	s.eventSays("update", "Succeeded", fmt.Sprintf("pushed commit '%.7s' to branch 'main'\nUpdate for shop", commit))
+	s.eventSays("update", "Succeeded", "apps/web.yaml:1: web:1.0.0 -> web:2.0.0")
 
 	t.Log("what is there already is not committed again")
 	s.annotate(&imagev1.ImageUpdateAutomation{}, "update")
@@ -187,6 +192,23 @@ func (s *system) eventSays(name, reason, says string) {
 		}
 		for _, e := range list.Items {
 			if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, says) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d", len(list.Items))
+	})
+}
+
+// eventTells waits for an event about an object whose metadata says something.
+func (s *system) eventTells(name, key, says string) {
+	s.Helper()
+	testenv.Eventually(s, "metadata of an event about "+name, func() error {
+		var list eventsv1.EventList
+		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Name == name && strings.Contains(e.Annotations[key], says) {
 				return nil
 			}
 		}

@@ -29,6 +29,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
@@ -49,6 +50,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(extensionsv1beta1.AddToScheme(s))
 	utilruntime.Must(gatingv1.AddToScheme(s))
 	utilruntime.Must(imagev1.AddToScheme(s))
+	utilruntime.Must(imagev1alpha1.AddToScheme(s))
 	utilruntime.Must(kustomizev1.AddToScheme(s))
 	utilruntime.Must(notificationv1.AddToScheme(s))
 	utilruntime.Must(v1beta3.AddToScheme(s))
@@ -136,7 +138,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			return err
 		}
 	}
-	if o.runs(ImageAutomationController) {
+	if o.runs(ImageAutomation) {
 		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {
 			return err
 		}
@@ -181,7 +183,7 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
 		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
-		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
+		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{}, &imagev1alpha1.ImageUpdateJob{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}

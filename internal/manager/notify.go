@@ -127,17 +127,18 @@ func (o *Options) checkEvents() error {
 	return nil
 }
 
-// teller writes what went wrong with notifications into events of their Provider. They are for the cluster only: nobody is notified of notifications.
+// teller writes what went wrong with notifications into events of their Alert; its Provider tells by its condition whether it gets through. They are for
+// the cluster only: nobody is notified of notifications.
 type teller struct {
-	providers client.Reader // of the cache
-	recorder  events.AnnotatedEventRecorder
+	alerts   client.Reader // of the cache
+	recorder events.AnnotatedEventRecorder
 }
 
 // Tell implements [bus.Teller].
 func (t *teller) Tell(alert, provider types.NamespacedName, reason, message string) {
-	p := &v1beta3.Provider{}
-	if err := t.providers.Get(context.Background(), provider, p); err != nil {
+	a := &v1beta3.Alert{}
+	if err := t.alerts.Get(context.Background(), alert, a); err != nil {
 		return // it is gone
 	}
-	t.recorder.AnnotatedEventf(p, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Alert '%s': %s", alert, message)
+	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider %s: %s", provider, message)
 }

@@ -3,7 +3,6 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,14 +11,11 @@ import (
 	"sync"
 	"testing"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -112,7 +108,7 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 		t.Errorf("%d events: %+v", n, e)
 	}
 	for key, want := range map[string]string{
-		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.OriginURL: "/app.git", event.AnnotationGroup + "/env": "prod",
+		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup + "/env": "prod",
 	} {
 		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
 			t.Errorf("the metadata %s is %q", key, got)
@@ -129,38 +125,6 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 type errNotYet [3]string
 
 func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
-
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
-}
-
-// alert makes an Alert for all Kustomizations, and its Provider.
-func (s *system) alert(name, address string) {
-	s.Helper()
-	s.create(&v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1beta3.ProviderSpec{Type: "generic", Address: address}})
-	s.create(&v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1beta3.AlertSpec{
-		ProviderRef: meta.LocalObjectReference{Name: name}, EventSeverity: event.Info,
-		EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}},
-	}})
-	for _, o := range []reconcile.Object{&v1beta3.Provider{}, &v1beta3.Alert{}} {
-		testenv.Eventually(s, name+" is ready", func() error {
-			if err := s.get(o, name); err != nil {
-				return err
-			}
-			if !apimeta.IsStatusConditionTrue(o.CommonStatus().Conditions, reconcile.TypeReady) {
-				return fmt.Errorf("%+v", o.CommonStatus().Conditions)
-			}
-			return nil
-		})
-	}
-}
 
 // What happens in this process and what others post comes to the providers of alerts, also to one that is down for a while.
 func TestAlertsAreSent(t *testing.T) {
@@ -192,7 +156,13 @@ func TestAlertsAreSent(t *testing.T) {
 			return nil
 		})
 	}
-	s.alert("team", in.URL)
+	listen := func(name string) {
+		t.Helper()
+		s.provider(name, in.URL)
+		s.alert(name, name)
+		s.known(providerNamed(name), alertNamed(name))
+	}
+	listen("team")
 	s.git.Commit("app", map[string]string{"app/config.yaml": cm("alerted", "x")})
 	s.source("app")
 	s.sync("app", "app", "./app")
@@ -219,7 +189,7 @@ func TestAlertsAreSent(t *testing.T) {
 	}
 	s.gone(&v1beta3.Provider{}, "team")
 	in.turn(false)
-	s.alert("other", in.URL)
+	listen("other")
 	post("last")
 	arrives("last", "Posted")
 	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {

@@ -29,14 +29,11 @@ const (
 	GatingController       = "gating-controller"
 	NotificationController = "notification-controller"
 	ImageReflector         = "image-reflector-controller"
-
-	ImageAutomationController = "image-automation-controller"
+	ImageAutomation        = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{
-	SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomationController,
-}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomation}
 
 // Options are the flags of `sluice controller`.
 type Options struct {
@@ -137,7 +134,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", apply.DefaultConcurrency, "objects of a Kustomization that are applied at once")
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost, "requests that a host of sources has in flight at once, three quarters of --concurrent at most")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false, "let sources lead to link-local addresses, where clouds keep the metadata of their machines")
-	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false, "let checks of gates and notifications lead to loopback addresses in a cluster, as those of a sidecar; link-local ones are refused always")
 	f.Float32Var(&o.KubeAPIQPS, "kube-api-qps", -1, "requests per second to the Kubernetes API; -1 leaves it to the API server, which shares itself out fairly")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 300, "requests to the Kubernetes API in a burst, with --kube-api-qps")
 	f.DurationVar(&o.Retry.Min, "min-retry-delay", reconcile.DefaultRetry.Min, "first wait after a failure")

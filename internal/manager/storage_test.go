@@ -70,9 +70,15 @@ func (s *system) token(sa *corev1.ServiceAccount, audiences ...string) string {
 // mayGet lets a ServiceAccount get one GitRepository.
 func (s *system) mayGet(account, repository string) {
 	s.Helper()
+	s.grantGet(account, "source.toolkit.fluxcd.io", "gitrepositories", repository)
+}
+
+// grantGet lets a service account get one object.
+func (s *system) grantGet(account, group, resource, object string) {
+	s.Helper()
 	name := metav1.ObjectMeta{Namespace: s.namespace, Name: account}
 	s.create(&rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"source.toolkit.fluxcd.io"}, Resources: []string{"gitrepositories"}, ResourceNames: []string{repository}, Verbs: []string{"get"}},
+		{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: []string{object}, Verbs: []string{"get"}},
 	}})
 	s.create(&rbacv1.RoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.namespace, Name: account}}})

@@ -220,11 +220,11 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if asked != "" {
 		obj.CommonStatus().LastHandledReconcileAt = asked
 	}
-	if err := w.write(ctx, obj); err != nil && ctx.Err() == nil {
+	if err := w.write(ctx, obj); err != nil {
+		if ctx.Err() != nil {
+			return ctrl.Result{}, nil // the process is stopping: the next one goes on from what was written
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if ctx.Err() != nil {
-		return ctrl.Result{}, nil // the process is stopping: the next one goes on from what was written
 	}
 	l.emitGates(obj, w.before, outcome)
 	l.emit(obj, w.before, outcome)

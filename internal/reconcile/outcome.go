@@ -115,6 +115,7 @@ func (o Outcome) Of(a *meta.Artifact) Outcome {
 		event.Revision: a.Revision, event.OriginRevision: a.OriginRevision(),
 		event.OriginURL:    cmp.Or(a.Metadata[sourcev1.URLMetadata], a.Metadata[meta.OriginURLKey]),
 		event.CommitAuthor: a.Metadata[sourcev1.CommitAuthorMetadata], event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
+		event.Note: a.Metadata[sourcev1.CommitNoteMetadata],
 	} {
 		if value != "" {
 			o = o.About(key, value)

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -103,10 +105,29 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		a.Metadata = map[string]string{
 			sourcev1.URLMetadata: fault.RedactURL(obj.Spec.URL), sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject,
 		}
+		if note := g.note(ctx, view, revision); note != "" {
+			a.Metadata[sourcev1.CommitNoteMetadata] = note
+		}
 		observe(obj, included)
 		return a, nil
 	}
 	return &Revision{Name: revision.String(), Content: contentKey(obj, included), Put: put}, nil
+}
+
+// maxNote bounds, in bytes, the note of a commit that the status keeps.
+const maxNote = 4 << 10
+
+// note is what refs/notes/sluice says of a commit. It comes with the commit; one that cannot be read is no reason to hold the commit back.
+func (g *GitRepository) note(ctx context.Context, view *git.View, revision git.Revision) string {
+	note, err := view.Note(ctx, plumbing.NewHash(revision.Commit))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "cannot read the note of a commit", "revision", revision.String())
+	}
+	note = strings.TrimSpace(note)
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-4], "") + " …"
+	}
+	return note
 }
 
 // update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.

@@ -13,6 +13,7 @@ const GitRepositoryKind = "GitRepository"
 const (
 	URLMetadata           = "source.toolkit.fluxcd.io/url"            // of the repository, without a login
 	CommitAuthorMetadata  = "source.toolkit.fluxcd.io/commit-author"  // name and address
+	CommitNoteMetadata    = "source.toolkit.fluxcd.io/commit-note"    // the git note in refs/notes/sluice, of 4 KiB at most
 	CommitSubjectMetadata = "source.toolkit.fluxcd.io/commit-subject" // first paragraph of the message, on one line
 )
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -102,7 +103,7 @@ func ObservePolicies(ctx context.Context, e *reconcile.Edges, c cache.Cache) err
 	return reconcile.ObserveAs(ctx, e, c, &imagev1.ImagePolicy{}, func(p *imagev1.ImagePolicy) reconcile.Ref {
 		return reconcile.RefTo(policyGroupKind, p.Namespace, "")
 	}, func(before, after *imagev1.ImagePolicy) bool {
-		return refOf(before) != refOf(after) || fmt.Sprint(before.Labels) != fmt.Sprint(after.Labels)
+		return refOf(before) != refOf(after) || !maps.Equal(before.Labels, after.Labels)
 	})
 }
 

@@ -87,12 +87,28 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &metav1.Time{Time: a.Clock.Now()}
 	j.pushed = append(j.pushed, pushed{
 		revision: git.Revision{Ref: branch, Commit: commit.String()}.String(),
-		message:  fmt.Sprintf("pushed commit '%.7s' to branch '%s'\n%s", commit, branch, text),
+		message:  fmt.Sprintf("pushed commit '%.7s' to branch '%s'\n%s%s", commit, branch, text, listed(part.Changes)),
 	})
 	if err := a.Fetch(ctx, sourceOf(obj)); err != nil {
 		log.FromContext(ctx).Error(err, "cannot ask the source to fetch what was pushed; it does at its interval")
 	}
 	return commit, nil
+}
+
+// maxListed bounds the changes that an event names.
+const maxListed = 10
+
+// listed names changes for people, a line each.
+func listed(changes []edit.Change) string {
+	var b strings.Builder
+	for i, c := range changes {
+		if i == maxListed {
+			fmt.Fprintf(&b, "\nand %d more", len(changes)-maxListed)
+			break
+		}
+		fmt.Fprintf(&b, "\n%s:%d: %s -> %s", c.File, c.Line, c.Old, c.New)
+	}
+	return b.String()
 }
 
 // push moves the branch, and what the refspec names, to a commit, with its note. Not everyone may write notes everywhere: then the commit goes alone.

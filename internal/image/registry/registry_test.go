@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,8 @@ const repo = "shop/web"
 // front stands before a registry as a caching proxy does: pages are of ten tags, answers have an ETag, and it can be told to misbehave.
 type front struct {
 	*httptest.Server
-	etags bool
+	etags  bool
+	ofTags bool // ETags are of the tags alone, and not of the link to the next page
 
 	mu       sync.Mutex
 	answers  []string // of lists of tags, as <status> <bytes>
@@ -80,7 +82,11 @@ func (f *front) answer(w http.ResponseWriter, r *http.Request, answer *httptest.
 		w.Header().Set("Link", link)
 	}
 	if f.etags {
-		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(append(body, answer.Header().Get("Link")...)))
+		of := body
+		if !f.ofTags {
+			of = append(slices.Clone(body), answer.Header().Get("Link")...)
+		}
+		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(of))
 		w.Header().Set("ETag", etag)
 		if r.Header.Get("If-None-Match") == etag {
 			status, body = http.StatusNotModified, nil
@@ -190,6 +196,19 @@ func TestOnlyWhatChangedIsReadAgain(t *testing.T) {
 	}
 	if third.Len() != 36 || third.Pages[3].Tags[0].Digest == "" {
 		t.Errorf("%d tags; what was known is %q", third.Len(), third.Pages[3].Tags[0].Digest)
+	}
+}
+
+func TestAFullLastPageIsFollowedByTheNext(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 20)...)
+	f := newFront(t, origin)
+	f.ofTags = true // the second page stays as it is, and only gets a link to a third
+	r := open(t, hostOf(f.Server))
+	first, _ := scan(t, r, nil)
+	push(t, origin, "1.0.020")
+	if second, _ := scan(t, r, first); second.Len() != 21 {
+		t.Errorf("%d tags are found of 21", second.Len())
 	}
 }
 

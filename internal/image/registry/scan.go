@@ -127,7 +127,11 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 		return store.Page{}, unbounded("'%s' has more than %d tags, or %d pages of them", where, maxTags, maxPages)
 	}
 	before, known := s.before[at]
-	body, answer, err := s.repository.get(ctx, at, before.ETag)
+	etag := before.ETag
+	if full(before) {
+		etag = ""
+	}
+	body, answer, err := s.repository.get(ctx, at, etag)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -138,7 +142,7 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 		return before, nil
 	}
 	p := store.Page{URL: at, Sum: sumOf(body, answer.Header.Get("Link"))}
-	if etag := answer.Header.Get("ETag"); len(etag) <= maxETag {
+	if etag = answer.Header.Get("ETag"); len(etag) <= maxETag {
 		p.ETag = etag
 	}
 	if known && before.Sum == p.Sum {
@@ -151,12 +155,17 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 	if p.Tags, err = parseTags(body); err != nil {
 		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).Because(err)
 	}
+	p.Listed = len(p.Tags)
 	if p.Next != "" && !slices.ContainsFunc(p.Tags, func(t policy.Tag) bool { return !s.seen[t.Name] }) {
 		return store.Page{}, unbounded("the list of tags of '%s' goes on without any that is new", where)
 	}
 	p.Tags = slices.DeleteFunc(p.Tags, func(t policy.Tag) bool { return s.excludes(t.Name) })
 	return p, nil
 }
+
+// full tells whether another page may follow the last one though its own tags stay as they are: where registries make the ETag of them alone,
+// it would never be found. Pages are of round numbers.
+func full(p store.Page) bool { return p.Next == "" && p.Listed > 0 && p.Listed%10 == 0 }
 
 func (s *scanner) excludes(tag string) bool {
 	return slices.ContainsFunc(s.excluded, func(re *regexp.Regexp) bool { return re.MatchString(tag) })

@@ -37,6 +37,7 @@ type head struct {
 
 type page struct {
 	URL, ETag, Sum, Next string
+	Listed               int
 	Names                string   // each ends with a newline
 	Known                []byte   // what is known of each tag, as below
 	Digests              []byte   // of the tags whose digest is known, one after the other
@@ -135,7 +136,7 @@ func readRecord(r *bufio.Reader, v any) error {
 }
 
 func pack(p Page) (page, error) {
-	out := page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next}
+	out := page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next, Listed: p.Listed}
 	var names strings.Builder
 	for _, t := range p.Tags {
 		names.WriteString(t.Name + "\n")
@@ -166,7 +167,7 @@ func pack(p Page) (page, error) {
 }
 
 func unpack(p page) (Page, error) {
-	out := Page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next}
+	out := Page{URL: p.URL, ETag: p.ETag, Sum: p.Sum, Next: p.Next, Listed: p.Listed}
 	count := bytes.Count(p.Known, []byte{known})
 	if strings.Count(p.Names, "\n") != len(p.Known) || len(p.Digests) != count*sha256Len ||
 		len(p.Created) != count || len(p.Platforms) != count || len(p.Labels) != count {

@@ -52,7 +52,9 @@ type Page struct {
 	ETag string // of the answer; empty where the registry gives none
 	Sum  string // of the answer's body
 	Next string // path and query of the next page; empty on the last
-	Tags []policy.Tag
+
+	Listed int // tags that the registry gave, excluded ones and all
+	Tags   []policy.Tag
 }
 
 // Len returns how many tags there are.

@@ -43,6 +43,7 @@ func many(n int) *store.Repository {
 			})
 		}
 		p := &r.Pages[len(r.Pages)-1]
+		p.Listed++
 		commit := sha256.Sum256(fmt.Appendf(nil, "commit %d", i))
 		p.Tags = append(p.Tags, policy.Tag{
 			Name:    fmt.Sprintf("main-%x-%d", commit[:4], 1763700000+i*61),

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -34,10 +35,12 @@ func (s *Sender) Send(ctx context.Context, d bus.Delivery) error {
 		log.FromContext(ctx).V(1).Info("the Provider is suspended, the event is left out", "provider", d.Provider)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.GetTimeout())
+	try, cancel := context.WithTimeout(ctx, p.GetTimeout())
 	defer cancel()
-	err := s.send(ctx, p, d)
-	s.Health.report(d.Provider, err)
+	err := s.send(try, p, d)
+	if !errors.Is(ctx.Err(), context.Canceled) { // else it is the process that ends
+		s.Health.report(d.Provider, err)
+	}
 	return err
 }
 

@@ -44,6 +44,7 @@ type outside struct {
 	tries   map[string]int                              // by message
 	answers func(ctx context.Context, d Delivery) error // before it is got
 	told    []string
+	brief   bool // keeps of messages the first word only
 }
 
 func newOutside(answers func(context.Context, Delivery) error) *outside {
@@ -51,8 +52,12 @@ func newOutside(answers func(context.Context, Delivery) error) *outside {
 }
 
 func (o *outside) Send(ctx context.Context, d Delivery) error {
+	message := d.Event.Message
+	if o.brief {
+		message = strings.Clone(strings.Fields(message)[0])
+	}
 	o.mu.Lock()
-	o.tries[d.Event.Message]++
+	o.tries[message]++
 	o.mu.Unlock()
 	if o.answers != nil {
 		if err := o.answers(ctx, d); err != nil {
@@ -61,7 +66,7 @@ func (o *outside) Send(ctx context.Context, d Delivery) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.got[d.Provider.Name] = append(o.got[d.Provider.Name], d.Event.Message)
+	o.got[d.Provider.Name] = append(o.got[d.Provider.Name], message)
 	return nil
 }
 

@@ -48,7 +48,7 @@ func newEventHub(o Options) (Provider, error) {
 	if !eventHubHost.MatchString(host) { // a token goes to Azure only
 		return nil, invalid("the channel of the Provider is not an Event Hubs namespace").WithHint("Set spec.channel to its name, and spec.address to that of the event hub")
 	}
-	authorize := func(context.Context) (string, error) { return "", nil }
+	var authorize func(context.Context) (string, error)
 	switch token, err := o.token("a token for Event Hubs"); {
 	case err == nil:
 		authorize = func(context.Context) (string, error) { return "Bearer " + token, nil }

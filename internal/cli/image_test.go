@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// makeAll creates objects with their status.
+func makeAll(t *testing.T, c client.Client, namespace string, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		o.SetNamespace(namespace)
+		status := o.DeepCopyObject().(client.Object)
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		status.SetResourceVersion(o.GetResourceVersion())
+		if err := c.Status().Update(t.Context(), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func policyOf(name string, latest imagev1.ImageRef) *imagev1.ImagePolicy {
+	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec.ImageRepositoryRef.Name, p.Spec.Policy.SemVer = name, &imagev1.SemVerPolicy{Range: "*"}
+	p.SetLatest(latest)
+	return p
+}
+
+func podTemplate(images ...string) corev1.PodTemplateSpec {
+	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}
+	for i, image := range images {
+		t.Spec.Containers = append(t.Spec.Containers, corev1.Container{Name: "c" + string(rune('0'+i)), Image: image})
+	}
+	return t
+}
+
+func automationOf(name string) *imagev1.ImageUpdateAutomation {
+	u := &imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	u.Spec.SourceRef.Kind, u.Spec.SourceRef.Name, u.Spec.Interval.Duration = "GitRepository", "app", 60e9
+	u.Spec.GitSpec = &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Email: "sluice@example.com"}}}
+	return u
+}
+
+func TestImageList(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	digest := "sha256:" + strings.Repeat("4f17", 16)
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	web.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	web.Spec.Template = podTemplate("docker.io/library/nginx:1.0.0", "ghcr.io/org/side@"+digest, "busybox")
+	job := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "clean"}}
+	job.Spec.Schedule = "@daily"
+	job.Spec.JobTemplate.Spec.Template = podTemplate("ghcr.io/org/clean:2.0.0")
+	job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	makeAll(t, c, namespace, web, job, policyOf("nginx", imagev1.ImageRef{Name: "nginx", Tag: "1.1.0"}),
+		policyOf("clean", imagev1.ImageRef{Name: "ghcr.io/org/clean", Tag: "2.0.0", Digest: digest}))
+	r := at(t, "image", "list", "-n", namespace).wants(t, exitOK)
+	golden(t, "image-list.txt", strings.ReplaceAll(r.out, namespace, "test-00000"))
+	if one := at(t, "image", "list", "cronjob/clean", "-n", namespace).wants(t, exitOK); strings.Count(one.out, "\n") != 2 || !strings.Contains(one.out, "up to date") {
+		t.Errorf("one workload shows as\n%s", one.out)
+	}
+	at(t, "image", "list", "StatefulSet/web", "-n", namespace).wants(t, exitFailed, "no workloads found")
+	if got := at(t, "get", "image", "policy", "-n", namespace).wants(t, exitOK); !strings.Contains(got.out, "1.1.0") {
+		t.Errorf("the policies show as\n%s", got.out)
+	}
+}
+
+func TestImageRelease(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	at(t, "image", "release", "web", "--latest", "-n", namespace).wants(t, exitFailed, "create image update")
+	makeAll(t, c, namespace, automationOf("app"))
+	commit := strings.Repeat("4f17", 10)
+	came := make(chan result, 1)
+	go func() {
+		came <- runWith(t.Context(), "", "image", "release", "Deployment/web", "--image", "nginx:1.1.0", "--reason", "a fix", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t))
+	}()
+	testenv.Eventually(t, "the job is there, and runs as its controller would have it", func() error {
+		jobs := &imagev1alpha1.ImageUpdateJobList{}
+		if err := c.List(t.Context(), jobs, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(jobs.Items) != 1 {
+			return fmt.Errorf("there are %d jobs", len(jobs.Items))
+		}
+		j := &jobs.Items[0]
+		if !strings.HasPrefix(j.Name, "release-web-") || j.Spec.AutomationRef.Name != "app" || j.Spec.Reason != "a fix" {
+			t.Errorf("the job is %s: %+v", j.Name, j.Spec)
+		}
+		j.Status.ObservedGeneration = j.Generation
+		j.Status.Commit, j.Status.CompletionTime = commit, &metav1.Time{Time: time.Unix(1700000000, 0)}
+		j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web", Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
+		apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
+			Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: "pushed", ObservedGeneration: j.Generation,
+		})
+		return c.Status().Update(t.Context(), j)
+	})
+	r := (<-came).wants(t, exitOK, "is ready: pushed")
+	if want := "web.yaml:7 Deployment/apps/web (web): nginx:1.0.0 -> nginx:1.1.0\ncommit: " + commit + "\n"; r.out != want {
+		t.Errorf("got\n%s, want\n%s", r.out, want)
+	}
+	for _, line := range []string{"image history", "image history web"} {
+		r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
+		if want := "4f174f17   nginx:1.0.0 -> nginx:1.1.0 (a fix)\n"; !strings.HasSuffix(r.out, want) || strings.Count(r.out, "\n") != 2 {
+			t.Errorf("%s shows\n%s", line, r.out)
+		}
+	}
+	at(t, "image", "history", "other", "-n", namespace).wants(t, exitFailed, "nothing was released")
+	makeAll(t, c, namespace, automationOf("second"))
+	at(t, "image", "release", "web", "--latest", "-n", namespace).wants(t, exitFailed, "--automation from app, second")
+}
