@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	asked := j.Annotations[meta.ReconcileRequestAnnotation]
 	testenv.Eventually(t, "the request was seen", func() error {
 		if err := s.get(j, "web"); err != nil || j.Status.LastHandledReconcileAt != asked {
-			return fmt.Errorf("%v: %+v", err, j.Status)
+			return errors.Join(err, fmt.Errorf("%+v", j.Status))
 		}
 		return nil
 	})

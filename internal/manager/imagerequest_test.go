@@ -227,7 +227,7 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	asked := automation.Annotations[meta.ReconcileRequestAnnotation]
 	testenv.Eventually(t, "it ran again", func() error {
 		if err := s.get(automation, "web"); err != nil || automation.Status.LastHandledReconcileAt != asked {
-			return fmt.Errorf("%v, %+v", err, automation.Status)
+			return errors.Join(err, fmt.Errorf("%+v", automation.Status))
 		}
 		return nil
 	})

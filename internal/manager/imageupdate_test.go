@@ -86,7 +86,7 @@ func (s *system) has(repo, branch, file, want string) {
 			for _, i := range a.Items {
 				states += fmt.Sprintf("\n%s %+v", i.Name, i.Status)
 			}
-			return fmt.Errorf("%q %s (%v)", got, states, err)
+			return errors.Join(err, fmt.Errorf("%q %s", got, states))
 		}
 		return nil
 	})

@@ -131,7 +131,7 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 	if full(before) {
 		etag = ""
 	}
-	body, answer, err := s.repository.get(ctx, at, etag)
+	body, answer, err := s.repository.get(ctx, at, etag) //nolint:bodyclose // get has read and closed it
 	if err != nil {
 		return store.Page{}, err
 	}
