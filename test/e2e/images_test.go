@@ -150,7 +150,7 @@ func (s *imageStory) declare(team string) {
     git: {commit: {author: {name: Robot, email: robot@example.com}, signingKey: {secretRef: {name: signing}}}}}}`,
 		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Provider, metadata: {name: team}, spec: {type: generic, address: "` + team + `"}}`,
 		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Alert, metadata: {name: team},
-  spec: {providerRef: {name: team}, eventSources: [{kind: Kustomization, name: "*"}], inclusionList: ["Reconciliation finished"]}}`,
+  spec: {providerRef: {name: team}, eventSources: [{kind: Kustomization, name: "*"}], inclusionList: ["^Applied revision"]}}`,
 	} {
 		o := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(manifest), &o.Object); err != nil {
