@@ -195,17 +195,3 @@ func TestOnlyNewObjectsAreSent(t *testing.T) {
 		}
 	}
 }
-
-func TestRefspecs(t *testing.T) {
-	for s, want := range map[string]Refspec{
-		"refs/heads/main:refs/heads/auto/main": {"refs/heads/main", "refs/heads/auto/main", false},
-		"+HEAD:refs/for/main":                  {"HEAD", "refs/for/main", true},
-		"main:auto":                            {}, "refs/heads/main": {}, ":refs/heads/main": {}, "refs/heads/main:": {}, "refs/heads/a..b:refs/heads/c": {},
-		"refs/heads/*:refs/heads/*": {}, "refs/heads/a:refs/heads/b\nc": {}, "refs/heads/.a:refs/heads/b": {}, "refs/heads/a.lock:refs/heads/b": {}, "++HEAD:refs/heads/b": {},
-	} {
-		got, err := ParseRefspec(s)
-		if f := fault.As(err); got != want || (err == nil) != (want != Refspec{}) || err != nil && (f == nil || !f.Terminal) {
-			t.Errorf("%q: got %+v, %v", s, got, err)
-		}
-	}
-}
