@@ -16,23 +16,15 @@ import (
 
 // alertmanager fires alerts by the API v2: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml.
 type alertmanager struct {
-	client *client
-	login  []string
+	service
 }
 
 func newAlertmanager(o Options) (Provider, error) {
-	login, err := o.login()
+	s, err := newService(o, "api/v2/alerts")
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(o, "")
-	if err != nil {
-		return nil, err
-	}
-	if strings.Trim(c.address.Path, "/") == "" {
-		c.address = c.at("api/v2/alerts")
-	}
-	return &alertmanager{c, login}, nil
+	return &alertmanager{s}, nil
 }
 
 type alertmanagerAlert struct {

@@ -4,30 +4,21 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
 // grafana marks the time of an event on dashboards: https://grafana.com/docs/grafana/latest/developers/http_api/annotations/.
 type grafana struct {
-	client *client
-	login  []string
+	service
 }
 
 func newGrafana(o Options) (Provider, error) {
-	login, err := o.login()
+	s, err := newService(o, "api/annotations")
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(o, "")
-	if err != nil {
-		return nil, err
-	}
-	if strings.Trim(c.address.Path, "/") == "" {
-		c.address = c.at("api/annotations")
-	}
-	return &grafana{c, login}, nil
+	return &grafana{s}, nil
 }
 
 type grafanaAnnotation struct {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
@@ -51,4 +52,26 @@ func (o Options) login() (header []string, err error) {
 		return nil, nil
 	}
 	return []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))}, nil
+}
+
+// service is an API that is asked at one address, by a login if the Secret has one.
+type service struct {
+	client *client
+	login  []string // the header
+}
+
+// newService returns that of the address, at the path of the API unless the address has a path of its own.
+func newService(o Options, path string) (service, error) {
+	login, err := o.login()
+	if err != nil {
+		return service{}, err
+	}
+	c, err := newClient(o, "")
+	if err != nil {
+		return service{}, err
+	}
+	if strings.Trim(c.address.Path, "/") == "" {
+		c.address = c.at(path)
+	}
+	return service{c, login}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
@@ -22,24 +21,16 @@ import (
 // otel sends each event as a span by OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp). All events of a revision make one
 // trace, whose root is its source.
 type otel struct {
-	client *client
-	login  []string
-	uid    string // of the Provider: what it gets is one trace, whatever other Providers get
+	service
+	uid string // of the Provider: what it gets is one trace, whatever other Providers get
 }
 
 func newOTel(o Options) (Provider, error) {
-	login, err := o.login()
+	s, err := newService(o, "v1/traces")
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(o, "")
-	if err != nil {
-		return nil, err
-	}
-	if strings.Trim(c.address.Path, "/") == "" {
-		c.address = c.at("v1/traces")
-	}
-	return &otel{c, login, o.UID}, nil
+	return &otel{s, o.UID}, nil
 }
 
 // sources are the kinds whose events are the root of a trace.
