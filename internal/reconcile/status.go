@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,11 +18,20 @@ type writer[T Object] struct {
 	base   T // as the API server has it, for the next patch
 }
 
-// write patches what changed of the status since it was last written; nothing when nothing did.
+// writeTime is how long a status may take to be written.
+const writeTime = 10 * time.Second
+
+// write patches what changed of the status since it was last written; nothing when nothing did. A request that is under way when the process is
+// told to stop comes to its end: what was written is told, as no later process would.
 func (w *writer[T]) write(ctx context.Context, obj T) error {
 	if equality.Semantic.DeepEqual(obj, w.base) {
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
 	// Patch decodes the answer into its argument: a copy, so that the step's pointers into obj stay valid.
 	sent := obj.DeepCopyObject().(T)
 	if err := w.Client.Status().Patch(ctx, sent, client.MergeFrom(w.base)); err != nil {

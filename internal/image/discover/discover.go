@@ -46,7 +46,9 @@ const (
 
 // Discovery keeps what namespaces call for. It implements [ctrl.Reconciler] by the name of a namespace.
 type Discovery struct {
-	Client    client.Client // whose cache has the namespaces' metadata, and the repositories and policies
+	Client    client.Client // whose cache has the repositories and policies
+	Asking    client.Reader // has the namespaces' metadata
+	Again     time.Duration // after which a namespace that is not watched is read again; zero if it is
 	Workloads client.Reader // past the cache, which has no pod templates
 	Recorder  events.EventRecorder
 	Watch     func(kind schema.GroupVersionKind) error // begins to watch workloads; called once a kind, when a namespace asks
@@ -61,10 +63,13 @@ type Discovery struct {
 // Reconcile makes the objects of a namespace those that its workloads call for.
 func (d *Discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := d.Client.Get(ctx, req.NamespacedName, namespace)
+	err := d.Asking.Get(ctx, req.NamespacedName, namespace)
 	if apierrors.IsNotFound(err) || err == nil && !namespace.DeletionTimestamp.IsZero() {
 		d.tell(namespace, "")
 		return ctrl.Result{}, nil // its objects go with it
+	}
+	if apierrors.IsForbidden(err) {
+		return ctrl.Result{RequeueAfter: d.Again}, nil // who may not read its namespace was not meant to act on its label
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -89,7 +94,7 @@ func (d *Discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		}
 	}
 	d.tell(namespace, problems(wanted.Problems))
-	return ctrl.Result{}, d.apply(ctx, had, wanted)
+	return ctrl.Result{RequeueAfter: d.Again}, d.apply(ctx, had, wanted)
 }
 
 // watch begins to watch workloads once somebody asks: no cluster pays for what it does not use.

@@ -24,16 +24,26 @@ import (
 // settle is how long changes in a namespace are gathered before it is looked at: workloads come and go together.
 const settle = time.Second
 
+// reread is how often the namespace is read where there is but one.
+const reread = time.Minute
+
 // Register runs discovery under the manager. Only names a namespace that alone may ask; all may when it is empty.
 func Register(mgr manager.Manager, only string) error {
-	d := &Discovery{Client: mgr.GetClient(), Workloads: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("image-discovery")}
+	d := &Discovery{Client: mgr.GetClient(), Asking: mgr.GetCache(), Workloads: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("image-discovery")}
 	c, err := controller.New("Discovery", mgr, controller.Options{MaxConcurrentReconciles: 1, Reconciler: d})
 	if err != nil {
 		return err
 	}
 	allowed := predicate.NewPredicateFuncs(func(o client.Object) bool { return only == "" || o.GetName() == only || o.GetNamespace() == only })
-	asking := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := c.Watch(source.Kind(mgr.GetCache(), client.Object(asking), byNamespace, allowed, changed)); err != nil {
+	asking := source.Source(source.Kind(mgr.GetCache(), client.Object(metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))), byNamespace, allowed, changed))
+	if only != "" { // a Role may let its own namespace be read, but none be watched
+		d.Asking, d.Again = mgr.GetAPIReader(), reread
+		asking = source.Func(func(_ context.Context, q queue) error {
+			q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: only}})
+			return nil
+		})
+	}
+	if err := c.Watch(asking); err != nil {
 		return err
 	}
 	for _, o := range []client.Object{&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}} {

@@ -100,6 +100,11 @@ func (k *Keyring) Verify(message, signature []byte, now time.Time) (fingerprint 
 	if err != nil || block.Type != openpgp.SignatureType {
 		return "", errors.New("the armor of the OpenPGP signature is damaged")
 	}
+	defer func() {
+		if recover() != nil { // the library panics at some signatures that nobody made in earnest
+			fingerprint, err = "", errors.New("the OpenPGP signature cannot be read")
+		}
+	}()
 	config := &packet.Config{Time: func() time.Time { return now }}
 	made, signer, err := openpgp.VerifyDetachedSignature(k.keys, bytes.NewReader(message), block.Body, config)
 	if err != nil {
