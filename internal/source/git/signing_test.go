@@ -109,9 +109,17 @@ func TestKeysThatCannotSign(t *testing.T) {
 	}
 }
 
-// gitVerifies has git itself check a signature.
+// gitVerifies has git itself check a signature, which our own verifier took: on a machine with the program that git asks for that.
 func gitVerifies(t *testing.T, g *testenv.Git, repo, commit string, public []byte) {
 	t.Helper()
+	program := "ssh-keygen"
+	if bytes.HasPrefix(public, []byte("-----")) {
+		program = "gpg"
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		t.Logf("git is not asked: %v", err)
+		return
+	}
 	home, err := os.MkdirTemp("", "gpg") // a short path: GnuPG has its socket in it
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +132,7 @@ func gitVerifies(t *testing.T, g *testenv.Git, repo, commit string, public []byt
 	})
 	t.Setenv("GNUPGHOME", home)
 	signers := filepath.Join(home, "signers")
-	if bytes.HasPrefix(public, []byte("-----")) {
+	if program == "gpg" {
 		cmd := exec.Command("gpg", "--batch", "--quiet", "--import")
 		cmd.Stdin = bytes.NewReader(public)
 		if out, err := cmd.CombinedOutput(); err != nil {
