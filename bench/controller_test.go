@@ -43,7 +43,7 @@ func startController(tb testing.TB, namespace string, flags ...string) *process 
 	kubeconfig, bytes := countedKubeconfig(tb)
 	p := &process{tb: tb, metrics: freeAddress(tb), bytes: bytes}
 	args := append([]string{"controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false", "--storage-path", tb.TempDir(),
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--log-level", "error"}, flags...)
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--log-level", "error"}, flags...)
 	p.command = exec.Command(sluice, args...)
 	p.command.Stderr = os.Stderr
 	if err := p.command.Start(); err != nil {

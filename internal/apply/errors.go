@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -191,11 +193,22 @@ func isImmutable(err error) bool {
 
 // lineLost explains that the API server did not answer at all, which has nothing to do with the object; nil if it did.
 func lineLost(err error) *fault.Fault {
-	var u *url.Error
-	if !errors.As(err, &u) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	why := error(io.ErrUnexpectedEOF)
+	var line *net.OpError
+	var request *url.Error
+	switch {
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return nil
+	case errors.As(err, &line): // also in the midst of an answer
+		same := *line
+		same.Source = nil // a port of ours, by which one reason would be many
+		why = &same
+	case errors.As(err, &request):
+		why = request.Err
+	case !errors.Is(err, why):
 		return nil
 	}
-	return problem("cannot reach the cluster").Because(errLineLost{u.Err}).WithHint("What was not applied is applied once it answers")
+	return problem("cannot reach the cluster").Because(errLineLost{why}).WithHint("What was not applied is applied once it answers")
 }
 
 // errLineLost is why the API server did not answer, less what it was asked.

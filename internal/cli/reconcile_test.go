@@ -20,7 +20,7 @@ func controllers(t *testing.T) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan result, 1)
 	args := []string{"controller", "--kubeconfig", testenv.Kubeconfig(t), "--storage-path", t.TempDir(), "--storage-addr", "127.0.0.1:0",
-		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--log-level", "error"}
+		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--log-level", "error"}
 	go func() { ended <- runWith(ctx, "", args...) }()
 	t.Cleanup(func() {
 		stop()

@@ -145,7 +145,7 @@ func (d *demo) startControllers(context.Context) (func(), error) {
 		return nil, err
 	}
 	cmd := exec.Command(d.Sluice, "controller", "--kubeconfig", d.kubeconfig, "--storage-path", filepath.Join(d.dir, "storage"),
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--log-encoding", "console")
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--log-encoding", "console")
 	cmd.Stdout, cmd.Stderr = logs, logs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the demo, which ends it in order
 	if err := cmd.Start(); err != nil {

@@ -167,7 +167,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "--storage-path", t.TempDir(), "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0",
-		"--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
+		"--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

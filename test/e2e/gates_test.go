@@ -50,7 +50,7 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	}
 	var o manager.Options
 	o.BindFlags(pflag.NewFlagSet("story", pflag.ContinueOnError))
-	o.StoragePath, o.StorageAddr, o.MetricsAddr, o.HealthAddr = t.TempDir(), "127.0.0.1:0", "0", "0"
+	o.StoragePath, o.StorageAddr, o.MetricsAddr, o.HealthAddr, o.ReceiverAddr, o.EventsAddr, o.ImagesAddr = t.TempDir(), "127.0.0.1:0", "0", "0", "0", "0", "0"
 	o.WatchAllNamespaces, o.RuntimeNamespace, o.LogLevel, o.Clock = false, s.namespace, "error", s.clock
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

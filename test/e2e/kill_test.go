@@ -136,7 +136,7 @@ func declarations(namespace, url string) []client.Object {
 func controller(t *testing.T, sluice, kubeconfig, namespace, storage string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false",
-		"--storage-path", storage, "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
+		"--storage-path", storage, "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
