@@ -193,7 +193,7 @@ func isImmutable(err error) bool {
 
 // lineLost explains that the API server did not answer at all, which has nothing to do with the object; nil if it did.
 func lineLost(err error) *fault.Fault {
-	why := error(io.ErrUnexpectedEOF)
+	why := io.ErrUnexpectedEOF
 	var line *net.OpError
 	var request *url.Error
 	switch {
