@@ -20,22 +20,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// makeAll creates objects with their status.
-func makeAll(t *testing.T, c client.Client, namespace string, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		o.SetNamespace(namespace)
-		status := o.DeepCopyObject().(client.Object)
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		status.SetResourceVersion(o.GetResourceVersion())
-		if err := c.Status().Update(t.Context(), status); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func policyOf(name string, latest imagev1.ImageRef) *imagev1.ImagePolicy {
 	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.ImageRepositoryRef.Name, p.Spec.Policy.SemVer = name, &imagev1.SemVerPolicy{Range: "*"}

@@ -185,13 +185,7 @@ func TestAMonorepoIsSplit(t *testing.T) {
 
 	t.Log("an output that is no longer declared goes, and with the generator all")
 	g := &extensionsv1beta1.ArtifactGenerator{}
-	if err := s.get(g, "split"); err != nil {
-		t.Fatal(err)
-	}
-	g.Spec.Artifacts = g.Spec.Artifacts[:1]
-	if err := s.client.Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	s.change(g, "split", func() { g.Spec.Artifacts = g.Spec.Artifacts[:1] })
 	s.gone(&sourcev1.ExternalArtifact{}, "front")
 	s.generated("split", "back")
 	if err := s.client.Delete(t.Context(), g); err != nil {
@@ -274,13 +268,7 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 	s.generate("next", "", []string{"app"}, output("next", "@app/**"))
 	s.generated("next", "next")
 	for _, of := range [][2]string{{"next", "loop"}, {"loop", "next"}} { // in order: the second closes the circle, and is told so
-		if err := s.get(loop, of[0]); err != nil {
-			t.Fatal(err)
-		}
-		loop.Spec.Sources[0].Kind, loop.Spec.Sources[0].Name = sourcev1.ExternalArtifactKind, of[1]
-		if err := s.client.Update(t.Context(), loop); err != nil {
-			t.Fatal(err)
-		}
+		s.change(loop, of[0], func() { loop.Spec.Sources[0].Kind, loop.Spec.Sources[0].Name = sourcev1.ExternalArtifactKind, of[1] })
 	}
 	s.fails(g, "loop", "ValidationFailed", "made of themselves")
 }

@@ -256,11 +256,8 @@ func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
 	}
 	s.stop()
 	one := &sourcev1.GitRepository{}
-	if err := s.get(one, "one"); err != nil {
-		t.Fatal(err)
-	}
-	one.Finalizers = nil
-	if err := errors.Join(s.client.Update(t.Context(), one), s.client.Delete(t.Context(), one)); err != nil {
+	s.patch(one, "one", `{"metadata":{"finalizers":null}}`)
+	if err := s.client.Delete(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
 	s.start()

@@ -123,14 +123,8 @@ func (s *system) handled(o reconcile.Object, name string) {
 // updateChart changes a HelmChart's declaration.
 func (s *system) updateChart(name string, change func(*sourcev1.HelmChartSpec)) {
 	s.Helper()
-	testenv.Eventually(s, name+" is changed", func() error {
-		c := &sourcev1.HelmChart{}
-		if err := s.get(c, name); err != nil {
-			return err
-		}
-		change(&c.Spec)
-		return s.client.Update(s.Context(), c)
-	})
+	c := &sourcev1.HelmChart{}
+	s.change(c, name, func() { change(&c.Spec) })
 }
 
 func TestHelmChartsOfARepository(t *testing.T) {

@@ -94,14 +94,7 @@ func TestReadyExpressionsDecideInPlaceOfReady(t *testing.T) {
 	s.ready("base", commit)
 	s.fails(&kustomizev1.Kustomization{}, "wrong", "InvalidCELExpression", "Syntax error")
 	s.fails(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "does not hold")
-	base := &kustomizev1.Kustomization{}
-	if err := s.get(base, "base"); err != nil {
-		t.Fatal(err)
-	}
-	base.Labels["version"] = "2"
-	if err := s.client.Update(t.Context(), base); err != nil {
-		t.Fatal(err)
-	}
+	s.patch(&kustomizev1.Kustomization{}, "base", `{"metadata":{"labels":{"version":"2"}}}`)
 	s.ready("top", commit)
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -193,7 +194,7 @@ func (s *system) sync(name, source, path string, change ...func(*kustomizev1.Kus
 		Spec: kustomizev1.KustomizationSpec{
 			Interval: metav1.Duration{Duration: time.Hour}, Path: path, Prune: true, TargetNamespace: s.namespace,
 			SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: source}},
-			Timeout:   &metav1.Duration{Duration: 20 * time.Second},
+			Timeout:   &metav1.Duration{Duration: 2 * time.Minute},
 		},
 	}
 	for _, c := range change {
@@ -211,6 +212,20 @@ func (s *system) create(o client.Object) {
 
 func (s *system) get(o client.Object, name string) error {
 	return s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, o)
+}
+
+// change edits an object as it is, again when somebody else wrote it in the meantime.
+func (s *system) change(o client.Object, name string, edit func()) {
+	s.Helper()
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := s.get(o, name); err != nil {
+			return err
+		}
+		edit()
+		return s.client.Update(s.Context(), o)
+	}); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // pull asks for a fetch, as a webhook would.

@@ -63,14 +63,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	s.told("app", "ReconciliationSucceeded", commit)
 
 	t.Log("drift is seen, and pruning works")
-	a := &corev1.ConfigMap{}
-	if err := s.get(a, "a"); err != nil {
-		t.Fatal(err)
-	}
-	a.Data["k"] = "drifted"
-	if err := s.client.Update(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	s.patch(&corev1.ConfigMap{}, "a", `{"data":{"k":"drifted"}}`)
 	s.configMap("a", "1")
 	commit = s.git.Commit("app", map[string]string{"a.yaml": ""})
 	s.pull("app")
@@ -109,14 +102,7 @@ func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
 	t.Log("pruning is done as the account, too")
 	s.sync("pruner", "app", "one", as("configs"), func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "x-" })
 	s.ready("pruner", commit)
-	k := &kustomizev1.Kustomization{}
-	if err := s.get(k, "pruner"); err != nil {
-		t.Fatal(err)
-	}
-	k.Spec.NamePrefix = "y-"
-	if err := s.client.Update(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	s.patch(&kustomizev1.Kustomization{}, "pruner", `{"spec":{"namePrefix":"y-"}}`)
 	s.fails(&kustomizev1.Kustomization{}, "pruner", "PruneFailed", `User "`+user+`configs" cannot delete resource "configmaps"`)
 	s.configMap("x-b", "1")
 }
