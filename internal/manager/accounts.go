@@ -94,7 +94,7 @@ type wayOut struct {
 }
 
 func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
-	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal}
+	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal, Timeouts: o.Egress}
 	transport, err := policy.Transport(egress.Options{})
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 // apply are the options by which clusters are applied to.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
+	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Clock: o.clock(), Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // gate tells whether a feature gate is set.

@@ -69,6 +69,7 @@ type Options struct {
 	JitterPercentage    int
 	Resync              time.Duration
 	Fights              apply.FightOptions // no flag: the defaults
+	Egress              egress.Timeouts    // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
 	NoRemoteBases       bool
