@@ -10,6 +10,8 @@ import (
 )
 
 // Source is an object whose status has an artifact.
+//
+// +kubebuilder:object:generate=false
 type Source interface {
 	metav1.Object
 	runtime.Object
