@@ -24,8 +24,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// shutdownGrace is how long requests under way get when the cluster stops.
-const shutdownGrace = time.Second
+const (
+	startPatience = 5 * time.Minute // for each part to start: the machine may be slow
+	shutdownGrace = time.Second     // that requests under way get when the cluster stops
+)
 
 // Options of a cluster.
 type Options struct {
@@ -107,7 +109,7 @@ func (c *Cluster) waitDefaults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startPatience, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	})

@@ -3,12 +3,18 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+)
+
+const (
+	tick            = 20 * time.Millisecond
+	requestPatience = time.Minute // that a request has beside the 5 s of etcd's own
 )
 
 // socketLength is the most bytes that the path of a Unix socket may have.
@@ -38,7 +44,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, named
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true // a playground need not outlive a power cut
-	cfg.TickMs, cfg.ElectionMs = 20, 200
+	cfg.TickMs, cfg.ElectionMs = uint(tick.Milliseconds()), 200
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
 	cfg.QuotaBackendBytes = 2 << 30
 	e, err := embed.StartEtcd(cfg)
@@ -53,12 +59,14 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	}
 	select {
 	case <-e.Server.ReadyNotify():
+		// Elections are quick above, and by them requests are given up: a machine may stand still for longer.
+		e.Server.Cfg.ElectionTicks = int(requestPatience / (2 * tick))
 		return &etcdServer{endpoint: client.String(), stop: stop}, nil
 	case err = <-e.Err():
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(time.Minute):
-		err = errors.New("not ready within a minute")
+	case <-time.After(startPatience):
+		err = fmt.Errorf("not ready within %s", startPatience)
 	}
 	stop()
 	return nil, err
