@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	tick            = 20 * time.Millisecond
-	requestPatience = time.Minute // that a request has beside the 5 s of etcd's own
+	tick      = 20            // ms
+	patience  = 30_000 / tick // ticks: etcd gives up a request after twice that and 5 s
+	elections = 200           // ms
 )
 
 // socketLength is the most bytes that the path of a Unix socket may have.
@@ -44,7 +45,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, named
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true // a playground need not outlive a power cut
-	cfg.TickMs, cfg.ElectionMs = uint(tick.Milliseconds()), 200
+	cfg.TickMs, cfg.ElectionMs = tick, elections
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
 	cfg.QuotaBackendBytes = 2 << 30
 	e, err := embed.StartEtcd(cfg)
@@ -59,14 +60,14 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	}
 	select {
 	case <-e.Server.ReadyNotify():
-		// Elections are quick above, and by them requests are given up: a machine may stand still for longer.
-		e.Server.Cfg.ElectionTicks = int(requestPatience / (2 * tick))
+		// The time of an election is also that of a request. It is over; and a machine may stand still for longer.
+		e.Server.Cfg.ElectionTicks = patience
 		return &etcdServer{endpoint: client.String(), stop: stop}, nil
 	case err = <-e.Err():
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(startPatience):
-		err = fmt.Errorf("not ready within %s", startPatience)
+	case <-time.After(startTime):
+		err = fmt.Errorf("not ready within %s", startTime)
 	}
 	stop()
 	return nil, err
