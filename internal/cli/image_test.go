@@ -92,7 +92,7 @@ func TestImageRelease(t *testing.T) {
 		apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
 			Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: "pushed", ObservedGeneration: j.Generation,
 		})
-		return c.Status().Update(t.Context(), j)
+		return c.Status().Patch(t.Context(), j, statusOf(t, j))
 	})
 	r := (<-came).wants(t, exitOK, "is ready: pushed")
 	if want := "web.yaml:7 Deployment/apps/web (web): nginx:1.0.0 -> nginx:1.1.0\ncommit: " + commit + "\n"; r.out != want {
