@@ -56,6 +56,7 @@ const (
 	ArtifactUpToDateReason       = "ArtifactUpToDate"
 	CacheOperationFailedReason   = "CacheOperationFailed"
 	InvalidPathReason            = "InvalidPath"
+	NewArtifactReason            = "NewArtifact" // of events
 	NewRevisionReason            = "NewRevision"
 	NoSourceArtifactReason       = "NoSourceArtifact"
 	ReadOperationFailedReason    = "ReadOperationFailed"
