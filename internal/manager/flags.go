@@ -31,6 +31,8 @@ var gates = map[string]string{
 	"GitSparseCheckout":      "no effect: nothing is checked out, and only files that may have changed are read",
 	"GitAllBranchReferences": "no effect: only references that are used are fetched",
 
+	"ExternalArtifact":               "no effect: Kustomizations always build from ExternalArtifacts, too",
+	"ObjectLevelWorkloadIdentity":    "no effect: objects always log in as the service account that they name",
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
