@@ -27,7 +27,7 @@ import (
 
 // automating leaves policies to the test: no registry is asked.
 func automating(o *Options) {
-	o.Controllers = []string{SourceController, GatingController, ImageAutomation}
+	o.Controllers = []string{SourceController, GatingController, ImageAutomationController}
 }
 
 // choose makes a policy choose an image.
