@@ -308,16 +308,23 @@ func TestSecretsInPlainTextAreWatchedLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestAnnotationsSteer(t *testing.T) {
-	with := func(name, annotation, data string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %%s, annotations: {%s/%s}}\ndata: {a: %q}\n", name, group, annotation, data)
+func TestAnnotationsAndLabelsSteer(t *testing.T) {
+	for _, where := range []string{"annotations", "labels"} {
+		t.Run(where, func(t *testing.T) { steers(t, where) })
+	}
+}
+
+// steers checks what can be said of an object in its annotations, or in its labels.
+func steers(t *testing.T, where string) {
+	t.Helper()
+	with := func(name, says, data string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %%s, %s: {%s/%s}}\ndata: {a: %q}\n", name, where, group, says, data)
 	}
 	f := newFixture(t)
 	ctx := context.Background()
-	create := func(name string, annotations map[string]string) {
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"a": "0"}}}
-		o.SetName(name)
-		o.SetAnnotations(annotations)
+	create := func(name string, says map[string]any) {
+		metadata := map[string]any{"name": name, where: says}
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map[string]any{"a": "0"}}}
 		if _, err := f.client(configMaps, f.ns).Create(ctx, o, metav1.CreateOptions{FieldManager: "kubectl-create"}); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +333,7 @@ func TestAnnotationsSteer(t *testing.T) {
 	for _, name := range []string{"ignored", "present", "disabled", "merged", "overridden"} {
 		create(name, nil)
 	}
-	create("live-disabled", map[string]string{group + "/reconcile": "disabled"})
+	create("live-disabled", map[string]any{group + "/reconcile": "disabled"})
 	text := strings.Join([]string{
 		with("ignored", "ssa: Ignore", "1"), with("present", "ssa: IfNotPresent", "1"), with("absent", "ssa: IfNotPresent", "1"),
 		with("disabled", "reconcile: disabled", "1"), with("merged", "ssa: Merge", "1"), f.cm("live-disabled"), f.cm("overridden"),

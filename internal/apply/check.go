@@ -132,7 +132,7 @@ func (r *run) checkItem(ctx context.Context, i *item) error {
 	if k.settled && !r.req.Resync {
 		return i.found(k.action)
 	}
-	if annotated(i.desired, owner, ssaAnnotation, "IfNotPresent") {
+	if steered(i.desired, owner, ssaKey, "IfNotPresent") {
 		if done, err := r.present(ctx, i); done || err != nil {
 			return err
 		}
@@ -156,11 +156,11 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	switch {
 	case i.version == "" || i.terminating:
 		return r.created(i)
-	case leftAlone(wouldBe, owner) || annotated(wouldBe, owner, ssaAnnotation, "IfNotPresent"): // the live object says so
+	case leftAlone(wouldBe, owner) || steered(wouldBe, owner, ssaKey, "IfNotPresent"): // the live object says so
 		_, err := r.present(ctx, i)
 		return err
 	}
-	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
+	if !steered(wouldBe, owner, ssaKey, "Merge") {
 		_, i.takeOver = r.managers.takeOver(wouldBe.GetManagedFields(), i.desired.GetAPIVersion(), owner.Group)
 	}
 	i.from = r.formerOwner(i)
@@ -244,7 +244,7 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 		}
 		fields, _ = right(live)
 	}
-	if _, wrong := right(live); wrong && !again && (versions || !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge")) {
+	if _, wrong := right(live); wrong && !again && (versions || !steered(i.desired, r.req.Owner, ssaKey, "Merge")) {
 		if r.preview {
 			return r.previewRefused(ctx, i, live, fields)
 		}
@@ -253,7 +253,7 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 		}
 		return r.dryRun(ctx, i, true)
 	}
-	if !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled") {
+	if !isImmutable(refusal) || !r.req.Force && !steered(i.desired, r.req.Owner, forceKey, "enabled") {
 		return refusal
 	}
 	// What cannot be created anew must not be deleted.

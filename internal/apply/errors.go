@@ -96,7 +96,7 @@ func (r *run) explain(i *item, err error) error {
 		return p.WithHint("Wait until the namespace is gone; its conditions tell what holds it. If it is to stay, declare it here too: it is made anew then")
 	case isImmutable(err):
 		return p.WithHint("The field cannot be changed in place. Set spec.force, or the annotation %s%s: enabled on the object, to have it deleted and created anew; or undo the change",
-			group, forceAnnotation)
+			group, forceKey)
 	case apierrors.IsForbidden(err):
 		return p.WithHint("Grant this to the account that applies, or set spec.serviceAccountName to one that may")
 	case namespaceMissing(err, i.ref.Namespace):

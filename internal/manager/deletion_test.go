@@ -96,20 +96,24 @@ func TestDeletionPolicies(t *testing.T) {
 
 func TestWhatSaysSoIsNotPruned(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "c.yaml": cm("c", "1")})
+	commit := s.git.Commit("app", map[string]string{
+		"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "c.yaml": cm("c", "1"),
+		"labelled.yaml": strings.Replace(cm("labelled", "1"), "{name: labelled}", `{name: labelled, labels: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
+	})
 	s.source("app")
 	s.sync("app", "app", "")
 	s.ready("app", commit)
 	s.edit("kubectl-annotate", &corev1.ConfigMap{}, "b", `{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/prune":"Disabled"}}}`)
-	commit = s.git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": ""})
+	commit = s.git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": "", "labelled.yaml": ""})
 	s.pull("app")
 	s.ready("app", commit)
 	s.gone(&corev1.ConfigMap{}, "a")
 	s.configMap("b", "1")
+	s.configMap("labelled", "1")
 	if got := s.inventory("app"); got != s.namespace+"_c__ConfigMap" {
 		t.Errorf("the inventory is %s", got)
 	}
-	s.told("app", "Progressing", "1 deleted, 1 skipped", "ConfigMap/"+s.namespace+"/a deleted")
+	s.told("app", "Progressing", "1 deleted, 2 skipped", "ConfigMap/"+s.namespace+"/a deleted")
 }
 
 func TestDeletionNeedsNoSource(t *testing.T) {

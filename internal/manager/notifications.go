@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -131,7 +130,7 @@ func (o *Options) checkEvents() error {
 // the cluster only: nobody is notified of notifications.
 type teller struct {
 	alerts   client.Reader // of the cache
-	recorder events.AnnotatedEventRecorder
+	recorder reconcile.Recorder
 }
 
 // Tell implements [bus.Teller].

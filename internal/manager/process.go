@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/gate"
@@ -19,7 +18,7 @@ import (
 type process struct {
 	Options
 	mgr          ctrlmanager.Manager
-	recorder     events.AnnotatedEventRecorder
+	recorder     reconcile.Recorder
 	kernel       *reconcile.Kernel
 	book         *gate.Book
 	storage      *storage

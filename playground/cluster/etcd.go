@@ -57,7 +57,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	case err = <-e.Err():
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(time.Minute):
+	case <-time.After(startTime):
 		err = errors.New("not ready within a minute")
 	}
 	stop()

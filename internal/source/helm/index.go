@@ -3,12 +3,14 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/Masterminds/semver/v3"
 	"golang.org/x/sync/singleflight"
@@ -19,6 +21,8 @@ type Entry struct {
 	Version string
 	Digest  string // sha256 of the package in hex; empty when the index says none
 	URL     string // of the package, absolute or relative to the repository's; the first one that the index lists, as in Helm
+
+	created int64 // Unix time in nanoseconds; zero when the index says none
 }
 
 // Index is what finding a chart needs of a repository's index: a small part of it.
@@ -59,7 +63,8 @@ func find(entries []Entry, name, constraint string) (Entry, error) {
 	return Entry{}, fmt.Errorf("no version of chart %q matches %q", name, constraint)
 }
 
-// newestFirst sorts by semantic version and drops what is none. Of equal ones the first stays first.
+// newestFirst sorts by semantic version and drops what is none. Versions that differ in their build metadata only are equal: of these
+// the one that was made last comes first, or the one that stood first.
 func newestFirst(entries []Entry) []Entry {
 	type parsed struct {
 		entry   Entry
@@ -71,7 +76,9 @@ func newestFirst(entries []Entry) []Entry {
 			valid = append(valid, parsed{e, v})
 		}
 	}
-	slices.SortStableFunc(valid, func(a, b parsed) int { return b.version.Compare(a.version) })
+	slices.SortStableFunc(valid, func(a, b parsed) int {
+		return cmp.Or(b.version.Compare(a.version), cmp.Compare(b.entry.created, a.entry.created))
+	})
 	out := make([]Entry, len(valid))
 	for i, p := range valid {
 		out[i] = p.entry
@@ -95,6 +102,21 @@ type item struct {
 	Version string   `json:"version" yaml:"version"`
 	Digest  string   `json:"digest" yaml:"digest"`
 	URLs    []string `json:"urls" yaml:"urls"`
+	Created any      `json:"created" yaml:"created"` // a time, but an index is not refused for another thing
+}
+
+// created is when the package was made, as a Unix time in nanoseconds; zero when that is not said.
+func (i item) created() int64 {
+	at, ok := i.Created.(time.Time)
+	if text, isText := i.Created.(string); isText {
+		var err error
+		at, err = time.Parse(time.RFC3339, text)
+		ok = err == nil
+	}
+	if !ok {
+		return 0
+	}
+	return at.UnixNano()
 }
 
 // open begins a chart.
@@ -111,7 +133,7 @@ func (b *indexBuilder) add(name string, i item) error {
 	if b.versions++; b.versions > maxVersions {
 		return fmt.Errorf("more than %d versions", maxVersions)
 	}
-	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:"))}
+	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:")), created: i.created()}
 	if len(i.URLs) > 0 {
 		e.URL = i.URLs[0]
 	}
@@ -133,7 +155,7 @@ func (b *indexBuilder) index() (*Index, error) {
 		b.charts[name] = sorted
 		kept += len(sorted)
 		for _, e := range sorted {
-			index.weight += 48 + int64(len(e.Version)+len(e.Digest)+len(e.URL))
+			index.weight += 56 + int64(len(e.Version)+len(e.Digest)+len(e.URL))
 		}
 	}
 	index.Skipped = b.versions - kept
