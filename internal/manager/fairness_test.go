@@ -18,7 +18,7 @@ import (
 // There are more sources of a host that hangs than workers; the one of another host is fetched meanwhile.
 func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t, func(o *Options) { o.Egress.Answer = time.Hour })
+	s := newSystem(t, func(o *Options) { o.EgressTimeouts.Answer = time.Hour })
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func holds(ctx context.Context, obj, dependency *kustomizev1.Kustomization, sour
 	if err != nil {
 		return ptr.To(reconcile.Failed(err))
 	}
-	ready, err := e.Holds(ctx, map[string]any{"self": self, "dep": dep})
+	ready, err := e.Holds(ctx, expression.Map{"self": self, "dep": dep})
 	switch {
 	case err != nil:
 		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' cannot be told yet: %v", about, source, err))
