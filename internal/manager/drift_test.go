@@ -1,10 +1,8 @@
 package manager
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,12 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -319,88 +315,4 @@ func TestEveryVersionHasDriftDetection(t *testing.T) {
 			t.Errorf("%s takes any mode: %v", version, err)
 		}
 	}
-}
-
-// rival sets a value whenever it is another, as a controller does that is sure to be right, and counts how often.
-func (s *system) rival(manager, name, value string) (count *atomic.Int64, stop func()) {
-	s.Helper()
-	list := &corev1.ConfigMapList{}
-	c, err := client.NewWithWatch(testenv.Cluster(s), client.Options{Scheme: Scheme()})
-	if err != nil {
-		s.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(s.Context())
-	w, err := c.Watch(ctx, list, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": name})
-	if err != nil {
-		s.Fatal(err)
-	}
-	count = &atomic.Int64{}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for e := range w.ResultChan() {
-			o, ok := e.Object.(*corev1.ConfigMap)
-			if !ok || o.Data["k"] == value {
-				continue
-			}
-			patch := fmt.Sprintf(`{"data":{"k":%q}}`, value)
-			if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager)); err != nil {
-				if ctx.Err() == nil {
-					s.Errorf("%s cannot change %s: %v", manager, name, err)
-				}
-				return
-			}
-			count.Add(1)
-		}
-	}()
-	return count, func() {
-		cancel()
-		w.Stop()
-		<-ended
-	}
-}
-
-func TestAFightIsNamedAndEnds(t *testing.T) {
-	fights := apply.FightOptions{After: 4, Window: time.Hour, FirstDelay: time.Minute, MaxDelay: time.Hour}
-	clock := testingclock.NewFakeClock(time.Now())
-	s := newSystem(t, func(o *Options) { o.Fights, o.Clock = fights, clock })
-	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1")})
-	s.source("app")
-	s.sync("app", "app", "")
-	s.ready("app", commit)
-	count, stop := s.rival("autotuner", "a", "9")
-	s.drifted("app", "DriftContested", "ConfigMap/"+s.namespace+"/a: autotuner changes .data.k again and again", "spec.ignore", "ssa: Merge")
-	s.told("app", "DriftContested", "autotuner changes .data.k")
-	if n := count.Load(); n < int64(fights.After) || n > int64(fights.After)+1 {
-		t.Errorf("the rival had to change it %d times before it was a fight, want about %d", n, fights.After)
-	}
-
-	t.Log("others are corrected at once, and it stays Ready")
-	s.edit("person", &corev1.ConfigMap{}, "b", `{"data":{"k":"9"}}`)
-	s.configMap("b", "1")
-	s.ready("app", commit)
-
-	t.Log("it is slowed down: twice the time for each correction")
-	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.After))
-	corrects := func(delay time.Duration, times int) {
-		t.Helper()
-		clock.Step(delay - time.Second)
-		s.handled(&kustomizev1.Kustomization{}, "app")
-		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times-1))
-		clock.Step(time.Second)
-		s.handled(&kustomizev1.Kustomization{}, "app")
-		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times))
-	}
-	corrects(fights.FirstDelay, fights.After+1)
-	corrects(2*fights.FirstDelay, fights.After+2)
-
-	t.Log("it is over once it stops")
-	stop()
-	clock.Step(4 * fights.FirstDelay)
-	s.annotate(&kustomizev1.Kustomization{}, "app")
-	s.configMap("a", "1")
-	clock.Step(fights.Window + time.Second)
-	s.annotate(&kustomizev1.Kustomization{}, "app")
-	s.drifted("app", "")
-	s.told("app", "DriftResolved", "as they were applied")
 }

@@ -39,7 +39,7 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 	const broken = 12
 	for n := range broken {
 		s.source(fmt.Sprintf("broken-%d", n), func(g *sourcev1.GitRepository) {
-			g.Spec.URL, g.Spec.Timeout = "http://"+hanging.Addr().String()+fmt.Sprintf("/%d", n), &metav1.Duration{Duration: time.Hour}
+			g.Spec.URL, g.Spec.Timeout = "http://"+hanging.Addr().String()+fmt.Sprintf("/%d", n), &metav1.Duration{Duration: 59 * time.Minute}
 		})
 	}
 	options := s.options()

@@ -1,9 +1,11 @@
 package manager
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,5 +139,95 @@ func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
 	defer resp.Body.Close()
 	if served, err := openapi3.NewLoader().LoadFromIoReader(resp.Body); err != nil || served.Paths.Len() != 4 {
 		t.Errorf("the document is not served: %v", err)
+	}
+}
+
+// answers are lists of the API.
+type answers struct {
+	Items    []struct{ Name string }
+	Continue string
+	Total    int
+}
+
+func (s *images) names(path string) ([]string, answers) {
+	s.Helper()
+	status, body := s.ask(path)
+	var list answers
+	if err := json.Unmarshal(body, &list); err != nil || status != 200 {
+		s.Fatalf("%s: %d %s", path, status, body)
+	}
+	names := []string{}
+	for _, i := range list.Items {
+		names = append(names, i.Name)
+	}
+	return names, list
+}
+
+func TestTagsAreServed(t *testing.T) {
+	s := newImages(t)
+	s.push("app", time.Now(), "1.0.0", "1.1.0", "1.2.0", "dev")
+	s.repository("app")
+	s.policy("app", "app", bySemVer("*"))
+	s.latest("app", "1.2.0")
+	base := "/v1/namespaces/" + s.namespace
+	all, _ := s.names(base + "/imagerepositories/app/tags")
+	some, _ := s.names(base + "/imagerepositories/app/tags?match=%5E1%5C.%5B01%5D")
+	first, list := s.names(base + "/imagepolicies/app/candidates?limit=2")
+	rest, last := s.names(base + "/imagepolicies/app/candidates?limit=2&continue=" + list.Continue)
+	want := [][]string{{"1.0.0", "1.1.0", "1.2.0", "dev"}, {"1.0.0", "1.1.0"}, {"1.2.0", "1.1.0"}, {"1.0.0"}}
+	if diff := cmp.Diff(want, [][]string{all, some, first, rest}); diff != "" || last.Continue != "" || list.Total != 3 {
+		t.Errorf("%s; %+v, %+v", diff, list, last)
+	}
+	for path, want := range map[string]int{
+		"/imagerepositories/app/tags?match=(": 400, "/imagerepositories/app/tags?limit=0": 400, "/imagerepositories/app/tags?limit=1001": 400,
+		"/imagerepositories/app/tags?continue=x": 400, "/imagerepositories/none/tags": 404, "/imagerepositories/none": 404,
+		"/imagepolicies/none/candidates": 404, "/workloads/secret/x/images": 404, "/workloads/deployment/x/images": 404, "/imagerepositories/app": 200,
+	} {
+		if status, body := s.ask(base + path); status != want {
+			t.Errorf("%s: %d %s, want %d", path, status, body, want)
+		}
+	}
+	t.Log("a list that goes on after the tags changed starts over")
+	s.push("app", time.Now(), "1.3.0")
+	s.annotate(&imagev1.ImageRepository{}, "app")
+	s.latest("app", "1.3.0")
+	if status, body := s.ask(base + "/imagepolicies/app/candidates?limit=2&continue=" + list.Continue); status != 410 {
+		t.Errorf("%d %s, want 410", status, body)
+	}
+	s.workload("web", s.registry.Host+"/app:1.1.0")
+	if status, body := s.ask(base + "/workloads/deployment/web/images"); status != 200 || !strings.Contains(string(body), `"newer":2`) {
+		t.Errorf("%d %s, want two that are newer", status, body)
+	}
+}
+
+func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
+	s := newImages(t, func(o *Options) { o.Artifacts.CheckAccess = true })
+	s.push("app", time.Now(), "1.0.0")
+	s.repository("app")
+	s.scanned("app", 1)
+	s.policy("app", "app", bySemVer("*"))
+	s.latest("app", "1.0.0")
+	s.workload("web", s.registry.Host+"/app:1.0.0")
+	s.grantGet("reader", imagev1.GroupVersion.Group, "imagerepositories", "app")
+	s.grantGet("operator", "apps", "deployments", "web")
+	reader, operator := "Bearer "+s.account("reader"), "Bearer "+s.account("operator")
+	base := "/v1/namespaces/" + s.namespace
+	for _, c := range []struct {
+		who, token, path string
+		status           int
+	}{
+		{"nobody", "", "/imagerepositories/app/tags", 401}, {"nonsense", "Bearer x.y.z", "/imagerepositories/app", 401},
+		{"a reader", reader, "/imagerepositories/app/tags", 200}, {"a reader of another kind", reader, "/imagepolicies/app/candidates", 403},
+		{"a reader of nothing that is there", reader, "/imagerepositories/none/tags", 403},
+		{"a reader", reader, "/workloads/deployment/web/images", 403}, {"an operator", operator, "/workloads/deployment/web/images", 200},
+		{"an operator", operator, "/imagerepositories/app/tags", 403},
+	} {
+		var headers []string
+		if c.token != "" {
+			headers = []string{"Authorization", c.token}
+		}
+		if status, body := s.ask(base+c.path, headers...); status != c.status || strings.Contains(string(body), `"latest"`) {
+			t.Errorf("%s: %s: %d %s, want %d and no policy that he may not read", c.who, c.path, status, body, c.status)
+		}
 	}
 }

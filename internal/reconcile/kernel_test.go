@@ -118,9 +118,10 @@ func newBench(t *testing.T, s *step) *bench {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
-		if _, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Eventually(t, "the definitions are established", func() error { // which apply waits for, though not for long
+			_, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
+			return err
+		})
 	})
 	scheme := runtime.NewScheme()
 	if err := sourcev1.AddToScheme(scheme); err != nil {

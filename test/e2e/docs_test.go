@@ -70,7 +70,8 @@ func installDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	if _, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Eventually(t, "the definitions are established", func() error { // which apply waits for, though not for long
+		_, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
+		return err
+	})
 }

@@ -1,0 +1,334 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
+	s := newSystem(t)
+	first := s.git.Commit("app", map[string]string{"deploy/a.yaml": cm("a", "1"), "deploy/b.yaml": cm("b", "1"), "other.md": "x"})
+	s.source("app")
+	s.sync("app", "app", "deploy")
+	k := s.ready("app", first)
+	if k.Status.Inventory == nil || len(k.Status.Inventory.Entries) != 2 {
+		t.Fatalf("inventory %+v", k.Status.Inventory)
+	}
+
+	t.Log("a commit changes one object and removes another")
+	second := s.git.Commit("app", map[string]string{"deploy/a.yaml": cm("a", "2"), "deploy/b.yaml": ""})
+	s.pull("app")
+	s.ready("app", second)
+	s.configMap("a", "2")
+	s.gone(&corev1.ConfigMap{}, "b")
+
+	t.Log("an edited object is put back, a deleted one returns, whatever the interval")
+	edited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}}
+	if err := s.client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	s.configMap("a", "2")
+	if err := s.client.Delete(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	s.configMap("a", "2")
+
+	t.Log("a commit that touches nothing that was read is followed without a request for the objects")
+	s.handled(&kustomizev1.Kustomization{}, "app") // what corrected it is over
+	s.requests.reset()
+	third := s.git.Commit("app", map[string]string{"other.md": "y"})
+	s.pull("app")
+	s.ready("app", third)
+	if r := s.requests.about("/configmaps/a"); len(r) > 0 {
+		t.Errorf("asked for the object: %v", r)
+	}
+
+	t.Log("deleting the Kustomization collects what it made")
+	k.SetResourceVersion("")
+	if err := s.client.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(&kustomizev1.Kustomization{}, "app")
+	s.gone(&corev1.ConfigMap{}, "a")
+}
+
+func TestDeletedWhileSuspendedKeepsWhatItMade(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("kept", "1")})
+	s.source("app")
+	s.sync("app", "app", "")
+	k := s.ready("app", commit)
+	if err := s.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(&kustomizev1.Kustomization{}, "app")
+	s.configMap("kept", "1")
+}
+
+func TestFiveHundredObjectsAtRestCostNothing(t *testing.T) {
+	s := newSystem(t)
+	var all strings.Builder
+	for i := range 500 {
+		all.WriteString("---\n" + cm(fmt.Sprintf("cm-%03d", i), "x"))
+	}
+	commit := s.git.Commit("app", map[string]string{"all.yaml": all.String()})
+	s.source("app")
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.Interval.Duration = 100 * time.Millisecond
+	})
+	s.ready("app", commit)
+	passes := func() float64 {
+		return observed(t, "gotk_reconcile_duration_seconds", kustomizev1.KustomizationKind, s.namespace, "app")
+	}
+	testenv.Eventually(t, "it comes to rest", func() error {
+		s.requests.reset()
+		from := passes()
+		testenv.Eventually(t, "ten intervals pass", func() error {
+			if passes() < from+10 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		for _, r := range append(s.requests.about("/configmaps"), s.requests.about("/kustomizations")...) {
+			if !strings.Contains(r, "watch=true") {
+				return fmt.Errorf("a request at rest: %s", r)
+			}
+		}
+		return nil
+	})
+}
+
+func TestChainOfDependentsComesUpByEdges(t *testing.T) {
+	s := newSystem(t)
+	files := map[string]string{}
+	for i := range 10 {
+		files[fmt.Sprintf("d%d/a.yaml", i)] = cm(fmt.Sprintf("link-%d", i), "x")
+	}
+	commit := s.git.Commit("app", files)
+	for i := range 10 {
+		s.sync(fmt.Sprintf("k%d", i), "app", fmt.Sprintf("d%d", i), func(k *kustomizev1.Kustomization) {
+			if i > 0 {
+				k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: fmt.Sprintf("k%d", i-1)}}}
+			}
+		})
+	}
+	s.fails(&kustomizev1.Kustomization{}, "k0", "ArtifactFailed", "not found")
+	s.source("app")
+	// All intervals are an hour: only edges can bring the last one up.
+	s.ready("k9", commit)
+}
+
+func TestHealthIsWaitedForAndExplained(t *testing.T) {
+	s := newSystem(t)
+	deployment := func(fail string) string {
+		return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {playground.sluice.dev/fail: %q}}
+    spec: {containers: [{name: web, image: nginx}]}
+`, fail)
+	}
+	s.git.Commit("app", map[string]string{"d.yaml": deployment("image-pull")})
+	s.source("app")
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.HealthChecks = []meta.ObjectReference{{Kind: "Deployment", Name: "web"}}
+		k.Spec.Timeout.Duration = runsOut
+	})
+	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ImagePullBackOff")
+	s.patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"timeout":"1h"}}`)
+	commit := s.git.Commit("app", map[string]string{"d.yaml": deployment("")})
+	s.pull("app")
+	s.ready("app", commit)
+	d := &appsv1.Deployment{}
+	if err := s.get(d, "web"); err != nil || d.Status.AvailableReplicas != 1 {
+		t.Errorf("Ready before the Deployment: %+v, %v", d.Status, err)
+	}
+}
+
+func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
+	s := newSystem(t)
+	s.git.Commit("app", map[string]string{
+		"good/a.yaml":             cm("good", "1"),
+		"yaml/bad.yaml":           "a: b\nc: [\n",
+		"out/kustomization.yaml":  "resources: [../../../etc]\n",
+		"link/kustomization.yaml": "resources: [x.yaml]\n", "link/x.yaml": "symlink:../../../etc/passwd",
+		"refused/a.yaml": cm("refused-a", "1"), "refused/b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: refused-b}\nspec: {ports: [{port: 99999}]}\n",
+		"unknown/a.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\nmetadata: {name: x}\n",
+	})
+	s.source("app")
+	branch := func(b string) func(*sourcev1.GitRepository) {
+		return func(g *sourcev1.GitRepository) { g.Spec.URL, g.Spec.Reference.Branch = s.git.URL+"/app", b }
+	}
+	s.source("missing-branch", branch("mian"))
+	s.source("missing-repository")
+	s.source("missing-secret", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
+	s.source("unknown-host", func(g *sourcev1.GitRepository) { g.Spec.URL = "http://host.invalid/x" })
+	s.source("no-version", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.Reference.SemVer = ">=1" })
+	depends := func(on string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: on}}}
+		}
+	}
+	for _, dir := range []string{"yaml", "out", "link", "refused", "unknown", "nowhere"} {
+		s.sync(dir, "app", dir)
+	}
+	s.sync("missing-source", "none", "")
+	s.sync("missing-dependency", "app", "good", depends("none"))
+	s.sync("cycle-a", "app", "good", depends("cycle-b"))
+	s.sync("cycle-b", "app", "good", depends("cycle-a"))
+	for name, c := range map[string]struct{ reason, says string }{
+		"missing-branch":     {"GitOperationFailed", "the remote has: main"},
+		"missing-repository": {"GitOperationFailed", "not found"},
+		"missing-secret":     {"AuthenticationFailed", "/none' not found"},
+		"unknown-host":       {"GitOperationFailed", "host.invalid"},
+		"no-version":         {"GitOperationFailed", "no tag matches"},
+	} {
+		s.fails(&sourcev1.GitRepository{}, name, c.reason, c.says)
+		s.event(name, c.reason)
+	}
+	for name, c := range map[string]struct{ reason, says string }{
+		"yaml":               {"BuildFailed", "yaml/bad.yaml is not valid YAML: line 2"},
+		"out":                {"BuildFailed", "reaches out of the source"},
+		"link":               {"BuildFailed", "x.yaml"},
+		"refused":            {"ReconciliationFailed", "Service/" + s.namespace + "/refused-b"},
+		"unknown":            {"ReconciliationFailed", "does not serve kind Nothing"},
+		"nowhere":            {"ArtifactFailed", "path not found"},
+		"missing-source":     {"ArtifactFailed", "/none' not found"},
+		"missing-dependency": {"DependencyNotReady", "/none' not found"},
+		"cycle-a":            {"DependencyNotReady", "dependency cycle"},
+	} {
+		s.fails(&kustomizev1.Kustomization{}, name, c.reason, c.says)
+		s.event(name, c.reason)
+	}
+	for _, name := range []string{"refused-a", "good"} {
+		if err := s.get(&corev1.ConfigMap{}, name); !apierrors.IsNotFound(err) {
+			t.Errorf("ConfigMap %s was applied: %v", name, err)
+		}
+	}
+}
+
+// event waits for an event of a reason about an object.
+func (s *system) event(name, reason string) {
+	s.Helper()
+	testenv.Eventually(s, "an event about "+name, func() error {
+		var list eventsv1.EventList
+		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Name == name && e.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of reason %s", reason)
+	})
+}
+
+func TestImmutableFieldsNeedForce(t *testing.T) {
+	s := newSystem(t)
+	secret := func(v string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: fixed}\nimmutable: true\nstringData: {token: %q}\n", v)
+	}
+	commit := s.git.Commit("app", map[string]string{"s.yaml": secret("first-value")})
+	s.source("app")
+	s.sync("app", "app", "")
+	s.ready("app", commit)
+	commit = s.git.Commit("app", map[string]string{"s.yaml": secret("second-value")})
+	s.pull("app")
+	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "spec.force")
+	k := &kustomizev1.Kustomization{}
+	if err := s.get(k, "app"); err != nil || strings.Contains(fmt.Sprint(k.Status), "second-value") {
+		t.Errorf("the status tells the value: %v", err)
+	}
+	if err := s.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"force":true}}`))); err != nil {
+		t.Fatal(err)
+	}
+	s.ready("app", commit)
+	got := &corev1.Secret{}
+	if err := s.get(got, "fixed"); err != nil || string(got.Data["token"]) != "second-value" {
+		t.Errorf("not re-created: %v", err)
+	}
+}
+
+func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("served", "1")})
+	s.source("app")
+	s.sync("app", "app", "")
+	s.ready("app", commit)
+	s.git.Stop()
+	s.pull("app")
+	g := &sourcev1.GitRepository{}
+	s.fails(g, "app", "GitOperationFailed", "refuses the connection")
+	if c := apimeta.FindStatusCondition(g.Status.Conditions, "FetchFailed"); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("FetchFailed: %+v", c)
+	}
+	resp, err := http.Get(g.Status.Artifact.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || int64(len(b)) != *g.Status.Artifact.Size {
+		t.Errorf("served %d bytes, status %d, %v", len(b), resp.StatusCode, err)
+	}
+	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "served"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.configMap("served", "1")
+
+	t.Log("a restart during the outage changes nothing, and drift is still corrected")
+	s.stop()
+	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "served"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	s.configMap("served", "1")
+}
+
+func TestLegacyManifestsAreServed(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("legacy", "1")})
+	for _, text := range []string{
+		"apiVersion: source.toolkit.fluxcd.io/v1beta1\nkind: GitRepository\nmetadata: {name: app}\nspec: {interval: 1m, url: URL/app, ref: {branch: main}, gitImplementation: libgit2}\n",
+		"apiVersion: kustomize.toolkit.fluxcd.io/v1beta1\nkind: Kustomization\nmetadata: {name: app}\nspec: {interval: 5m, path: ./, prune: true, targetNamespace: NS, sourceRef: {kind: GitRepository, name: app}, validation: client, healthChecks: [{kind: ConfigMap, name: legacy}]}\n",
+	} {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer("URL", s.git.URL, "NS", s.namespace).Replace(text)), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		o.SetNamespace(s.namespace)
+		s.create(o)
+	}
+	k := s.ready("app", commit)
+	if k.Spec.Validation != "client" {
+		t.Errorf("validation was pruned: %q", k.Spec.Validation)
+	}
+}
