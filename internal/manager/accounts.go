@@ -99,7 +99,9 @@ func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	identities := &auth.Identities{Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens()}
+	identities := &auth.Identities{
+		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
+	}
 	return &wayOut{policy, transport, identities}, nil
 }
 

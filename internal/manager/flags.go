@@ -27,6 +27,11 @@ var gates = map[string]string{
 
 	forcePushGate: "on unless it is set to false: a push branch is made anew of what is checked out; else updates build upon what is on it",
 
+	"ObjectLevelWorkloadIdentity": "no effect: objects may always name the service account whose identity they use",
+	"ExternalArtifact":            "no effect: ExternalArtifacts can always be built from",
+	"OptimizedGitClones":          "no effect: nothing is fetched for a reference that did not move",
+	"DisableConfigWatchers":       "no effect: only ConfigMaps and Secrets with the label of --watch-configs-label-selector are watched",
+
 	"GitShallowClone":        "no effect: fetches are always shallow, and what they bring is kept",
 	"GitSparseCheckout":      "no effect: nothing is checked out, and only files that may have changed are read",
 	"GitAllBranchReferences": "no effect: only references that are used are fetched",
@@ -44,6 +49,8 @@ var accepted = map[string]string{
 	"requeue-dependency":        "dependents wake when their dependency is ready",
 	"http-retry":                "artifacts are read in the process, or asked for again by the retry of the object",
 	"export-http-path-metrics":  "the paths of webhooks are secrets, and whoever calls must not make series",
+	"artifact-digest-algo":      "the digest of an artifact is always its SHA-256",
+	"token-cache-max-duration":  "credentials are kept until shortly before they expire, an hour at most",
 	"helm-cache-max-size":       "the indexes that are in use are kept, and need little memory",
 	"helm-cache-ttl":            "an index is kept by its digest",
 	"helm-cache-purge-interval": "an index is kept by its digest",

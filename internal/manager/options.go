@@ -71,6 +71,7 @@ type Options struct {
 	Fights              apply.FightOptions // no flag: the defaults
 	NoCrossNamespaceRef bool
 	DefaultAccount      string
+	IdentityAccount     string
 	NoRemoteBases       bool
 	DecryptionAccount   string
 	SOPSAgeSecret       string
@@ -143,6 +144,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
 	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
+	f.StringVar(&o.IdentityAccount, "default-identity-service-account", "",
+		"service account by whose identity sources, images and Providers without one log in to clouds (default: --default-service-account where kustomize-controller does not run)")
 	f.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "refuse kustomizations that name manifests by https:// URLs; those of git are refused in any case")
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
 	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")
@@ -211,6 +214,15 @@ func (o *Options) decryption(out *wayOut) sync.Decryption {
 		VaultAddress:   os.Getenv("VAULT_ADDR"),
 		VaultToken:     os.Getenv("VAULT_TOKEN"),
 	}
+}
+
+// identityAccount is the default account for logins to clouds. Where no Kustomization is applied, --default-service-account means just
+// that, as elsewhere in the controllers of these kinds.
+func (o *Options) identityAccount() string {
+	if o.IdentityAccount == "" && !o.runs(KustomizeController) {
+		return o.DefaultAccount
+	}
+	return o.IdentityAccount
 }
 
 // strictSubstitutions is what the feature gate says, or else the flag.
