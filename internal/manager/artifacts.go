@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
@@ -27,10 +26,7 @@ func observeSources(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.E
 	)
 }
 
-func observe[T interface {
-	client.Object
-	sync.Source
-}](ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, kind string, obj T) error {
+func observe[T sourcev1.Source](ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, kind string, obj T) error {
 	return reconcile.Observe(ctx, e, mgr.GetCache(), schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: kind}, obj, sync.SourceMoved)
 }
 

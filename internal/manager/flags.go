@@ -27,16 +27,15 @@ var gates = map[string]string{
 
 	forcePushGate: "on unless it is set to false: a push branch is made anew of what is checked out; else updates build upon what is on it",
 
-	"ObjectLevelWorkloadIdentity": "no effect: objects may always name the service account whose identity they use",
-	"ExternalArtifact":            "no effect: ExternalArtifacts can always be built from",
-	"OptimizedGitClones":          "no effect: nothing is fetched for a reference that did not move",
-	"DisableConfigWatchers":       "no effect: only ConfigMaps and Secrets with the label of --watch-configs-label-selector are watched",
-
+	"OptimizedGitClones":     "no effect: nothing is fetched for a reference that did not move",
 	"GitShallowClone":        "no effect: fetches are always shallow, and what they bring is kept",
 	"GitSparseCheckout":      "no effect: nothing is checked out, and only files that may have changed are read",
 	"GitAllBranchReferences": "no effect: only references that are used are fetched",
 
+	"ExternalArtifact":               "no effect: Kustomizations always build from ExternalArtifacts, too",
+	"ObjectLevelWorkloadIdentity":    "no effect: objects always log in as the service account that they name",
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
+	"DisableConfigWatchers":          "no effect: only ConfigMaps and Secrets with the label of --watch-configs-label-selector are watched",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
 	"MigrateAPIVersion":              "no effect: managed fields in versions that are no longer served are always migrated",

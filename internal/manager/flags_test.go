@@ -27,8 +27,8 @@ var (
 		sops-age-secret sops-vault-configmap insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
 		artifact-retention-ttl artifact-retention-records artifact-digest-algo token-cache-max-duration`)
 	documentedGates = strings.Fields(`CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog MigrateAPIVersion
-		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck
-		ObjectLevelWorkloadIdentity ExternalArtifact OptimizedGitClones DisableConfigWatchers
+		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck ExternalArtifact ObjectLevelWorkloadIdentity
+		OptimizedGitClones DisableConfigWatchers
 		GitAllBranchReferences GitForcePushBranch GitShallowClone GitSparseCheckout`)
 )
 

@@ -46,7 +46,7 @@ func gatedKinds(o Options) []gated {
 	if o.runs(KustomizeController) {
 		kinds = append(kinds, gated{sync.KustomizationGroupKind, &kustomizev1.KustomizationList{}})
 	}
-	if o.runs(ImageAutomation) {
+	if o.runs(ImageAutomationController) {
 		kinds = append(kinds, gated{automate.GroupKind, &imagev1.ImageUpdateAutomationList{}})
 	}
 	return kinds

@@ -13,7 +13,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/image/reflect"
+	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
@@ -25,26 +25,26 @@ func runImages(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel
 	if err != nil {
 		return fmt.Errorf("cannot keep tags in --storage-path %s: %w", o.StoragePath, err)
 	}
-	repositories := &reflect.Repositories{
+	repositories := &reflector.Repositories{
 		Registries: &source.Registries{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: out.policy, Identities: out.identities},
 		Store:      tags, Objects: mgr.GetClient(), Edges: k.Edges, Clock: k.Clock,
 	}
-	policies := &reflect.Policies{
-		Objects: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Repositories: repositories, Views: &reflect.Views{Store: tags},
+	policies := &reflector.Policies{
+		Objects: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Repositories: repositories, Views: &reflector.Views{Store: tags},
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
 	}
 	return errors.Join(
-		reflect.IndexPolicies(ctx, mgr.GetFieldIndexer()),
-		reconcile.Observe(ctx, k.Edges, mgr.GetCache(), reflect.RepositoryGroupKind, &imagev1.ImageRepository{}, reflect.RepositoryMoved),
+		reflector.IndexPolicies(ctx, mgr.GetFieldIndexer()),
+		reconcile.Observe(ctx, k.Edges, mgr.GetCache(), reflector.RepositoryGroupKind, &imagev1.ImageRepository{}, reflector.RepositoryMoved),
 		reconcile.Register(mgr, k, reconcile.Kind[*imagev1.ImageRepository]{
-			GroupKind:  reflect.RepositoryGroupKind,
+			GroupKind:  reflector.RepositoryGroupKind,
 			New:        func() *imagev1.ImageRepository { return &imagev1.ImageRepository{} },
 			Concurrent: o.Concurrent,
 			Sort:       reconcile.Source,
 			Step:       repositories,
 		}),
 		reconcile.Register(mgr, k, reconcile.Kind[*imagev1.ImagePolicy]{
-			GroupKind:  reflect.PolicyGroupKind,
+			GroupKind:  reflector.PolicyGroupKind,
 			New:        func() *imagev1.ImagePolicy { return &imagev1.ImagePolicy{} },
 			Concurrent: o.Concurrent,
 			Step:       policies,
@@ -55,7 +55,7 @@ func runImages(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel
 }
 
 // serveImages serves tags over HTTP, whether or not this replica leads.
-func serveImages(mgr ctrlmanager.Manager, p *reflect.Policies, cfg *rest.Config, o Options) error {
+func serveImages(mgr ctrlmanager.Manager, p *reflector.Policies, cfg *rest.Config, o Options) error {
 	if o.ImagesAddr == "" || o.ImagesAddr == "0" {
 		return nil
 	}
@@ -70,8 +70,8 @@ func serveImages(mgr ctrlmanager.Manager, p *reflect.Policies, cfg *rest.Config,
 	if listener, err = o.Artifacts.secure(mgr, listener); err != nil {
 		return err
 	}
-	server := &reflect.Server{Objects: mgr.GetClient(), Workloads: mgr.GetAPIReader(), Policies: p, Access: access}
-	return mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflect.NewServer(server)})
+	server := &reflector.Server{Objects: mgr.GetClient(), Workloads: mgr.GetAPIReader(), Policies: p, Access: access}
+	return mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflector.NewServer(server)})
 }
 
 // tagCollector removes the tags of repositories that are gone, once, when the process starts.

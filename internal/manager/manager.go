@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			return err
 		}
 	}
-	if o.runs(ImageReflector) {
+	if o.runs(ImageReflectorController) {
 		if err := runImages(ctx, mgr, kernel, out, cfg, o); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			return err
 		}
 	}
-	if o.runs(ImageAutomation) {
+	if o.runs(ImageAutomationController) {
 		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {
 			return err
 		}

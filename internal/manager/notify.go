@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -30,7 +29,7 @@ import (
 const defaultEventsAddr = ":9293"
 
 // runNotifications lets events of this process, and those that others post to it, come to where --events-addr and the alerts want them.
-func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder events.AnnotatedEventRecorder, o Options) error {
+func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder reconcile.Recorder, o Options) error {
 	var n *notifications
 	var err error
 	switch {
@@ -131,7 +130,7 @@ func (o *Options) checkEvents() error {
 // the cluster only: nobody is notified of notifications.
 type teller struct {
 	alerts   client.Reader // of the cache
-	recorder events.AnnotatedEventRecorder
+	recorder reconcile.Recorder
 }
 
 // Tell implements [bus.Teller].

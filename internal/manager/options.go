@@ -24,16 +24,16 @@ import (
 
 // Controllers that can be chosen with --controllers, by the names that operators know.
 const (
-	SourceController       = "source-controller"
-	KustomizeController    = "kustomize-controller"
-	GatingController       = "gating-controller"
-	NotificationController = "notification-controller"
-	ImageReflector         = "image-reflector-controller"
-	ImageAutomation        = "image-automation-controller"
+	SourceController          = "source-controller"
+	KustomizeController       = "kustomize-controller"
+	GatingController          = "gating-controller"
+	NotificationController    = "notification-controller"
+	ImageReflectorController  = "image-reflector-controller"
+	ImageAutomationController = "image-automation-controller"
 )
 
 // AllControllers is the default: one process runs them all.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflector, ImageAutomation}
+var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController, ImageReflectorController, ImageAutomationController}
 
 // Options are the flags of `sluice controller`.
 type Options struct {

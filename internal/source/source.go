@@ -21,10 +21,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Object is a source: an object that keeps an artifact.
+// Object is a source that keeps its artifact by itself.
 type Object interface {
-	reconcile.Object
-	GetArtifact() *meta.Artifact
+	sourcev1.Source
 	SetArtifact(*meta.Artifact)
 }
 
