@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
@@ -19,8 +22,16 @@ const (
 	maxLength = 16 << 10  // bytes of an expression
 	maxCost   = 1_000_000 // units of cel-go's cost model: some milliseconds
 	maxTime   = time.Second
-	checked   = 100 // comprehension steps between two looks at the context
+	lookEvery = 100 // comprehension steps between two looks at the context
+	maxSteps  = 64  // of an expression that is brief
 )
+
+// readers are the functions that make nothing, and whose work is no more than to read what they are given.
+var readers = []string{
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.In, operators.Index, operators.OptIndex, operators.OptSelect,
+	overloads.Size, overloads.Contains, overloads.StartsWith, overloads.EndsWith, "hasValue", "orValue",
+}
 
 const truth = "true or false" // what conditions give
 
@@ -28,7 +39,29 @@ const truth = "true or false" // what conditions give
 type Expression struct {
 	source  string
 	program cel.Program
+	brief   bool
 }
+
+// Variables are what an expression may read: a [Map], or values that are made when it asks for them.
+type Variables interface {
+	// Variable returns the value of a variable, and whether there is one.
+	Variable(name string) (value any, ok bool)
+}
+
+// Map is variables by name.
+type Map map[string]any
+
+// Variable implements [Variables].
+func (m Map) Variable(name string) (any, bool) {
+	value, ok := m[name]
+	return value, ok
+}
+
+// activation is variables in the words of cel-go.
+type activation struct{ Variables }
+
+func (a activation) ResolveName(name string) (any, bool) { return a.Variable(name) }
+func (a activation) Parent() cel.Activation              { return nil }
 
 // Compile compiles an expression over the named variables, each of which may be anything, that gives true or false. The error says
 // where it is wrong.
@@ -58,18 +91,39 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Compile(source)
+	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		return nil, issues.Err()
 	}
-	if t := ast.OutputType(); gives != nil && !slices.Contains(gives, t) {
+	if t := checked.OutputType(); gives != nil && !slices.Contains(gives, t) {
 		return nil, fmt.Errorf("the expression gives a %s, not %s", t, wanted)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(checked))
-	if err != nil {
+	e := &Expression{source: source, brief: brief(checked.NativeRep().Expr())}
+	var bounds []cel.ProgramOption
+	if !e.brief {
+		bounds = []cel.ProgramOption{cel.CostLimit(maxCost), cel.InterruptCheckFrequency(lookEvery)}
+	}
+	if e.program, err = env.Program(checked, bounds...); err != nil {
 		return nil, err
 	}
-	return &Expression{source, program}, nil
+	return e, nil
+}
+
+// brief tells whether an expression ends soon whatever it is given: it has few steps, and none that repeats or makes something. To count what such
+// a one costs takes longer than to evaluate it.
+func brief(e ast.Expr) bool {
+	steps, reads := 0, true
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		steps++
+		switch e.Kind() {
+		case ast.IdentKind, ast.LiteralKind, ast.SelectKind, ast.ListKind:
+		case ast.CallKind:
+			reads = reads && slices.Contains(readers, e.AsCall().FunctionName())
+		default:
+			reads = false
+		}
+	}))
+	return reads && steps <= maxSteps
 }
 
 // String returns the expression as it was written.
@@ -77,7 +131,7 @@ func (e *Expression) String() string { return e.source }
 
 // Holds evaluates the expression, within the deadline of the context or else a second. What it refers to and is not there is an error, as
 // in CEL.
-func (e *Expression) Holds(ctx context.Context, variables map[string]any) (bool, error) {
+func (e *Expression) Holds(ctx context.Context, variables Variables) (bool, error) {
 	out, err := e.eval(ctx, variables)
 	if err != nil {
 		return false, err
@@ -90,7 +144,7 @@ func (e *Expression) Holds(ctx context.Context, variables map[string]any) (bool,
 }
 
 // Text evaluates an expression of [CompileText].
-func (e *Expression) Text(ctx context.Context, variables map[string]any) (string, error) {
+func (e *Expression) Text(ctx context.Context, variables Variables) (string, error) {
 	out, err := e.eval(ctx, variables)
 	if err != nil {
 		return "", err
@@ -103,17 +157,12 @@ func (e *Expression) Text(ctx context.Context, variables map[string]any) (string
 }
 
 // Value evaluates the expression, for other expressions to read as a variable.
-func (e *Expression) Value(ctx context.Context, variables map[string]any) (any, error) {
+func (e *Expression) Value(ctx context.Context, variables Variables) (any, error) {
 	return e.eval(ctx, variables)
 }
 
-func (e *Expression) eval(ctx context.Context, variables map[string]any) (ref.Val, error) {
-	if _, bounded := ctx.Deadline(); !bounded { // one for each takes longer than most expressions, where many are evaluated
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, maxTime)
-		defer cancel()
-	}
-	out, _, err := e.program.ContextEval(ctx, variables)
+func (e *Expression) eval(ctx context.Context, variables Variables) (ref.Val, error) {
+	out, err := e.run(ctx, activation{variables})
 	if err != nil {
 		return nil, err
 	}
@@ -121,4 +170,18 @@ func (e *Expression) eval(ctx context.Context, variables map[string]any) (ref.Va
 		return nil, errors.New("the expression gives no value")
 	}
 	return out, nil
+}
+
+func (e *Expression) run(ctx context.Context, variables cel.Activation) (ref.Val, error) {
+	if e.brief {
+		out, _, err := e.program.Eval(variables)
+		return out, err
+	}
+	if _, bounded := ctx.Deadline(); !bounded { // one for each takes longer than most expressions, where many are evaluated
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, maxTime)
+		defer cancel()
+	}
+	out, _, err := e.program.ContextEval(ctx, variables)
+	return out, err
 }

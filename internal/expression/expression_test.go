@@ -1,13 +1,16 @@
 package expression_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-gitops/sluice/internal/expression"
 )
 
-var object = map[string]any{
+var object = expression.Map{
 	"metadata": map[string]any{"generation": int64(2), "labels": map[string]any{"app": "web"}},
 	"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "observedGeneration": int64(2)},
 }
@@ -19,6 +22,7 @@ func TestHolds(t *testing.T) {
 		`status.?phase.orValue('') == 'Running'`:                                            false,
 		`metadata.generation == status.observedGeneration`:                                  true,
 		`has(metadata.labels) && metadata.labels.app.startsWith('we')`:                      true,
+		`metadata.labels.?app.hasValue() && status["observedGeneration"] in [1, 2]`:         true,
 		`metadata.labels.app.upperAscii() == 'WEB' && sets.contains([1, 2], [1]) && !false`: true,
 	} {
 		e, err := expression.Compile(source, "metadata", "status")
@@ -54,7 +58,9 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			t.Errorf("%.20s: %v", source, err)
 			continue
 		}
-		if _, err := e.Holds(t.Context(), object); err == nil || !strings.Contains(err.Error(), says) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // its cost is to end it, however slow the machine
+		defer cancel()
+		if _, err := e.Holds(ctx, object); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.20s: %v", source, err)
 		}
 	}
@@ -70,4 +76,23 @@ func FuzzCompile(f *testing.F) {
 		}
 		_, _ = e.Holds(t.Context(), object) // ends, whatever it says
 	})
+}
+
+// TestWhatIsLongIsBounded takes expressions that would go on for hours: each must end by its cost, or after a second.
+func TestWhatIsLongIsBounded(t *testing.T) {
+	names := slices.Repeat([]any{"name"}, 100_000)
+	for about, source := range map[string]string{
+		"a loop":       "names.all(n, n != 'x' && names.all(m, m == n))",
+		"growing text": "'aaaaaaaa'" + strings.Repeat(".replace('a', 'aaaaaaaa')", 12) + " == 'a'",
+		"a large list": "names.map(n, names).flatten().size() > 0",
+	} {
+		e, err := expression.Compile(source, "names")
+		if err != nil {
+			t.Errorf("%s: %v", about, err)
+			continue
+		}
+		if holds, err := e.Holds(t.Context(), expression.Map{"names": names}); err == nil {
+			t.Errorf("%s: came to its end: %v", about, holds)
+		}
+	}
 }

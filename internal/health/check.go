@@ -72,7 +72,7 @@ func (c *Check) compute(u *unstructured.Unstructured) seen {
 		if e.expression == nil {
 			continue
 		}
-		holds, err := e.expression.Holds(context.Background(), u.Object) // bounded by itself
+		holds, err := e.expression.Holds(context.Background(), expression.Map(u.Object)) // bounded by itself
 		if err != nil {
 			out.message = fmt.Sprintf("%s cannot be told yet by '%s': %v", e.status, e.expression, err)
 			return out

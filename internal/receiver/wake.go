@@ -19,6 +19,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
@@ -159,7 +160,7 @@ func (c *call) selects(ctx context.Context, t target, o *metav1.PartialObjectMet
 	if err != nil {
 		return false, err
 	}
-	variables := map[string]any{"res": res, "req": c.variables["req"], "claims": c.variables["claims"]}
+	variables := expression.Map{"res": res, "req": c.variables["req"], "claims": c.variables["claims"]}
 	for _, f := range t.filters {
 		holds, err := f.Holds(ctx, variables)
 		if err != nil {

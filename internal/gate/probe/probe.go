@@ -185,7 +185,7 @@ type sample [2]any
 
 // Object returns an error unless an expression over the variable object holds. Of a Secret it tells no more.
 func Object(ctx context.Context, compiled *expression.Expression, object map[string]any) (string, error) {
-	holds, err := compiled.Holds(ctx, map[string]any{"object": object})
+	holds, err := compiled.Holds(ctx, expression.Map{"object": object})
 	switch {
 	case err != nil && object["kind"] == "Secret":
 		return "", errors.New("the expression has no value")

@@ -53,16 +53,28 @@ func compile(field, source string, with func(string, ...string) (*expression.Exp
 	return c, nil
 }
 
-func (c *condition) variables(of candidate) map[string]any {
-	v := map[string]any{"tag": of.Name, "extracted": of.text}
-	if c.details {
-		v["digest"], v["labels"], v["platforms"], v["created"] = of.Digest, of.Labels, of.Platforms, of.Created
+// Variable implements [expression.Variables].
+func (c candidate) Variable(name string) (any, bool) {
+	switch name {
+	case "tag":
+		return c.Name, true
+	case "extracted":
+		return c.text, true
+	case "digest":
+		return c.Digest, true
+	case "labels":
+		return c.Labels, true
+	case "platforms":
+		return c.Platforms, true
+	case "created":
+		return c.Created, true
+	default:
+		return nil, false
 	}
-	return v
 }
 
 func (c *condition) holds(ctx context.Context, of candidate) bool {
-	ok, err := c.of.Holds(ctx, c.variables(of))
+	ok, err := c.of.Holds(ctx, of)
 	c.note(of, err)
 	return ok && err == nil
 }
@@ -93,7 +105,7 @@ func (c *condition) explain() error {
 // order sorts by the value of the expression, the greatest first.
 func (c *condition) order(ctx context.Context, candidates []candidate) ([]candidate, error) {
 	key := func(ctx context.Context, of candidate) (ref.Val, bool) {
-		value, err := c.of.Value(ctx, c.variables(of))
+		value, err := c.of.Value(ctx, of)
 		c.note(of, err)
 		v, ok := value.(ref.Val)
 		return v, ok && err == nil

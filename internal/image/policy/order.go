@@ -20,10 +20,7 @@ func bySemVer(versions string) (order, error) {
 			WithHint("Write it as >=1.0.0 <2.0.0, or >=1.0.0-0 for prereleases too")
 	}
 	key := func(_ context.Context, c candidate) (*semver.Version, bool) {
-		if !versionLike(c.text) {
-			return nil, false
-		}
-		v, err := semver.NewVersion(c.text)
+		v, err := parseVersion(c.text)
 		return v, err == nil && within.Check(v)
 	}
 	return func(ctx context.Context, candidates []candidate) ([]candidate, error) {
@@ -31,10 +28,17 @@ func bySemVer(versions string) (order, error) {
 	}, nil
 }
 
-// versionLike passes over most of what is no version for a thousandth of what it takes to find that out for sure.
-func versionLike(s string) bool {
-	s = strings.TrimPrefix(s, "v")
-	return s != "" && s[0] >= '0' && s[0] <= '9'
+// parseVersion reads a version, which may be short as 1.2 is. Most are whole, and most of what is none does not begin as one: only the rest pays for
+// a regular expression.
+func parseVersion(s string) (*semver.Version, error) {
+	number := strings.TrimPrefix(s, "v")
+	if number == "" || !digits(number[:1]) {
+		return nil, semver.ErrInvalidSemVer
+	}
+	if v, err := semver.StrictNewVersion(number); err == nil {
+		return v, nil
+	}
+	return semver.NewVersion(s)
 }
 
 // compareVersions is semver's order; numbers alone decide it for most.

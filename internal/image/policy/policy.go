@@ -117,7 +117,7 @@ func (p *Policy) Counts(name string) bool { return p.matches == nil || p.matches
 
 // Order returns the tags that count, best first. Tags that have no place in the order, such as those that are no versions, are left out;
 // there may be none left. The error is a fault.
-func (p *Policy) Order(ctx context.Context, tags iter.Seq[Tag]) ([]Tag, error) {
+func (p *Policy) Order(ctx context.Context, tags iter.Seq[*Tag]) ([]Tag, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxOrder)
 	defer cancel()
 	candidates, err := p.candidates(ctx, slices.Collect(tags))
@@ -135,7 +135,7 @@ func (p *Policy) Order(ctx context.Context, tags iter.Seq[Tag]) ([]Tag, error) {
 }
 
 // candidates returns the tags that pass the filters, with the text that is ordered.
-func (p *Policy) candidates(ctx context.Context, tags []Tag) ([]candidate, error) {
+func (p *Policy) candidates(ctx context.Context, tags []*Tag) ([]candidate, error) {
 	found, err := each(ctx, tags, func(ctx context.Context, t *Tag) (candidate, bool) {
 		text, ok := p.text(t.Name)
 		if !ok {
@@ -167,7 +167,7 @@ func (p *Policy) text(tag string) (string, bool) {
 }
 
 // each calls do for every value, some at once, and returns what it gave in the order of the values; what is not ok is left out.
-func each[A, B any](ctx context.Context, values []A, do func(context.Context, *A) (B, bool)) ([]B, error) {
+func each[A, B any](ctx context.Context, values []A, do func(context.Context, A) (B, bool)) ([]B, error) {
 	parts := slices.Collect(slices.Chunk(values, chunk))
 	found := make([][]B, len(parts))
 	group, ctx := errgroup.WithContext(ctx)
@@ -175,8 +175,8 @@ func each[A, B any](ctx context.Context, values []A, do func(context.Context, *A
 	for i, part := range parts {
 		group.Go(func() error {
 			found[i] = make([]B, 0, len(part))
-			for j := range part {
-				if b, ok := do(ctx, &part[j]); ok {
+			for _, a := range part {
+				if b, ok := do(ctx, a); ok {
 					found[i] = append(found[i], b)
 				}
 			}
@@ -193,9 +193,9 @@ func rank[K any](ctx context.Context, candidates []candidate, key func(context.C
 		candidate
 		key K
 	}
-	ranked, err := each(ctx, candidates, func(ctx context.Context, c *candidate) (keyed, bool) {
-		k, ok := key(ctx, *c)
-		return keyed{*c, k}, ok
+	ranked, err := each(ctx, candidates, func(ctx context.Context, c candidate) (keyed, bool) {
+		k, ok := key(ctx, c)
+		return keyed{c, k}, ok
 	})
 	if err != nil {
 		return nil, err

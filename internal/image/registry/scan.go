@@ -176,7 +176,7 @@ func (s *scanner) remember(known *store.Repository) {
 	byName := map[string]policy.Tag{}
 	for t := range known.Tags() {
 		if t.Known() {
-			byName[t.Name] = t
+			byName[t.Name] = *t
 		}
 	}
 	for _, p := range s.Pages {

@@ -67,11 +67,11 @@ func (r *Repository) Len() int {
 }
 
 // Tags goes through the tags in the registry's order.
-func (r *Repository) Tags() iter.Seq[policy.Tag] {
-	return func(yield func(policy.Tag) bool) {
+func (r *Repository) Tags() iter.Seq[*policy.Tag] {
+	return func(yield func(*policy.Tag) bool) {
 		for _, p := range r.Pages {
-			for _, t := range p.Tags {
-				if !yield(t) {
+			for i := range p.Tags {
+				if !yield(&p.Tags[i]) {
 					return
 				}
 			}

@@ -64,7 +64,7 @@ func (s *commitStatus) nameOf(ctx context.Context, e event.Event) (string, error
 		return "", err
 	}
 	alert, _ := ctx.Value(alertKey{}).(map[string]any)
-	name, err := s.name.Text(ctx, map[string]any{"event": document, "alert": alert, "provider": s.object})
+	name, err := s.name.Text(ctx, expression.Map{"event": document, "alert": alert, "provider": s.object})
 	if err != nil {
 		return "", badExpression("fails", err)
 	}

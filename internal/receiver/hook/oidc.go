@@ -179,7 +179,7 @@ func issuedBy(raw, issuer string) bool {
 
 func (p Provider) validate(ctx context.Context, claims map[string]any) error {
 	vars := map[string]any{}
-	known := map[string]any{"claims": claims, "vars": vars}
+	known := expression.Map{"claims": claims, "vars": vars}
 	for _, v := range p.Variables {
 		value, err := v.Value.Value(ctx, known)
 		if err != nil {

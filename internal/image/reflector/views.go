@@ -1,4 +1,4 @@
-package reflect
+package reflector
 
 import (
 	"cmp"
@@ -62,7 +62,11 @@ func (v *Views) Of(ctx context.Context, key store.Key, spec imagev1.ImagePolicyS
 // All returns the tags of a repository in the order of their names.
 func (v *Views) All(ctx context.Context, key store.Key) (*View, error) {
 	return v.of(ctx, viewKey{repository: key}, func(_ context.Context, r *store.Repository, view *View) error {
-		view.Tags = slices.SortedFunc(r.Tags(), func(a, b policy.Tag) int { return strings.Compare(a.Name, b.Name) })
+		view.Tags = make([]policy.Tag, 0, r.Len())
+		for t := range r.Tags() {
+			view.Tags = append(view.Tags, *t)
+		}
+		slices.SortFunc(view.Tags, func(a, b policy.Tag) int { return strings.Compare(a.Name, b.Name) })
 		return nil
 	})
 }
