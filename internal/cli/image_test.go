@@ -91,14 +91,13 @@ func TestImageRelease(t *testing.T) {
 			if !strings.HasPrefix(j.Name, "release-web-") || j.Spec.AutomationRef.Name != "app" || j.Spec.Reason != "a fix" {
 				t.Errorf("the job is %s: %+v", j.Name, j.Spec)
 			}
-			was := j.DeepCopy()
 			j.Status.ObservedGeneration = j.Generation
 			j.Status.Commit, j.Status.CompletionTime = commit, &metav1.Time{Time: time.Unix(1700000000, 0)}
 			j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web", Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
 			apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
 				Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: "pushed", ObservedGeneration: j.Generation,
 			})
-			return c.Status().Patch(t.Context(), j, client.MergeFrom(was))
+			return c.Status().Patch(t.Context(), j, statusOf(t, j))
 		})
 		return (<-came).wants(t, exitOK, "is ready: pushed")
 	}

@@ -506,7 +506,7 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeRefused(t *testing.T) {
-	s := newSystem(t, automating, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, automating, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) { a.Spec.SourceRef.Namespace = "other" })
 	s.automated("update", metav1.ConditionFalse, "AccessDenied", "another namespace")
 }
