@@ -23,12 +23,8 @@ func asTenant(t *testing.T) *fixture {
 	cfg := testenv.Cluster(t)
 	cfg.Impersonate.UserName = "system:serviceaccount:" + f.ns + ":default"
 	cfg.Wrap(f.requests.wrap)
-	c, err := NewCluster(cfg, ClusterOptions{OnDrift: func(o Owner) { f.woken <- o }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	f.admin, f.Cluster = f.Cluster, c
+	f.admin = f.Cluster
+	f.connect(cfg)
 	return f
 }
 

@@ -169,7 +169,15 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 		},
 		"a kind that is not served": {
 			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",
-			[]string{"Gadget/%s/bad", "does not serve kind Gadget of example.com/v1", "dependsOn"},
+			[]string{"Gadget/%s/bad in file-of-bad.yaml", "does not serve kind Gadget of example.com/v1", "dependsOn"},
+		},
+		"a version that is not served": {
+			"apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}",
+			[]string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves apps/v1"},
+		},
+		"what is to be done is told once": {
+			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\napiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: worse, namespace: %s}",
+			[]string{"Gadget of example.com/v1; Gadget/%s/worse", "Gadget of example.com/v1. Install"},
 		},
 		"a namespace that is not there": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: nowhere}",
@@ -187,7 +195,9 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			result, err := f.try(f.request(f.cm("good") + "\n---\n" + c.object))
+			req := f.request(f.cm("good") + "\n---\n" + c.object)
+			req.Origin = func(o *unstructured.Unstructured) string { return "file-of-" + o.GetName() + ".yaml" }
+			result, err := f.try(req)
 			if err == nil {
 				t.Fatal("applied")
 			}
@@ -308,16 +318,23 @@ func TestSecretsInPlainTextAreWatchedLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestAnnotationsSteer(t *testing.T) {
-	with := func(name, annotation, data string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %%s, annotations: {%s/%s}}\ndata: {a: %q}\n", name, group, annotation, data)
+func TestAnnotationsAndLabelsSteer(t *testing.T) {
+	for _, where := range []string{"annotations", "labels"} {
+		t.Run(where, func(t *testing.T) { steers(t, where) })
+	}
+}
+
+// steers checks what can be said of an object in its annotations, or in its labels.
+func steers(t *testing.T, where string) {
+	t.Helper()
+	with := func(name, says, data string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %%s, %s: {%s/%s}}\ndata: {a: %q}\n", name, where, group, says, data)
 	}
 	f := newFixture(t)
 	ctx := context.Background()
-	create := func(name string, annotations map[string]string) {
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"a": "0"}}}
-		o.SetName(name)
-		o.SetAnnotations(annotations)
+	create := func(name string, says map[string]any) {
+		metadata := map[string]any{"name": name, where: says}
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map[string]any{"a": "0"}}}
 		if _, err := f.client(configMaps, f.ns).Create(ctx, o, metav1.CreateOptions{FieldManager: "kubectl-create"}); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +343,7 @@ func TestAnnotationsSteer(t *testing.T) {
 	for _, name := range []string{"ignored", "present", "disabled", "merged", "overridden"} {
 		create(name, nil)
 	}
-	create("live-disabled", map[string]string{group + "/reconcile": "disabled"})
+	create("live-disabled", map[string]any{group + "/reconcile": "disabled"})
 	text := strings.Join([]string{
 		with("ignored", "ssa: Ignore", "1"), with("present", "ssa: IfNotPresent", "1"), with("absent", "ssa: IfNotPresent", "1"),
 		with("disabled", "reconcile: disabled", "1"), with("merged", "ssa: Merge", "1"), f.cm("live-disabled"), f.cm("overridden"),

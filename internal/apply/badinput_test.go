@@ -8,10 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -63,7 +61,6 @@ func writes(r *http.Request, resource string) bool {
 
 func TestADefinitionThatGoesDuringTheApply(t *testing.T) {
 	t.Parallel()
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	var f *fixture
 	f = newFixture(t, onRequest(func(r *http.Request) bool { return writes(r, "gadgets") && f.inventory != nil }, func() {
 		name := "gadgets." + f.ns + ".example.com"
@@ -119,7 +116,7 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 		}
 	}
 	text := namespace + "---\n" + inside("a") + "---\n" + inside("b")
-	f.options.Patience = time.Second
+	f.options.Patience = brief
 	testenv.Eventually(t, "end of the namespace to be told", func() error {
 		if _, err := f.try(f.request(text)); err == nil || !strings.Contains(err.Error(), "Namespace/"+f.ns+"-new is being deleted") {
 			return fmt.Errorf("applying says %w", err)
@@ -128,7 +125,7 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 	})
 
 	// Once it can go, it is made anew with all that is declared.
-	f.options.Patience = time.Minute
+	f.options.Patience = patient
 	done := make(chan error)
 	go func() {
 		_, err := f.try(f.request(text))

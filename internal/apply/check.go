@@ -132,7 +132,7 @@ func (r *run) checkItem(ctx context.Context, i *item) error {
 	if k.settled && !r.req.Resync {
 		return i.found(k.action)
 	}
-	if annotated(i.desired, owner, ssaAnnotation, "IfNotPresent") {
+	if steered(i.desired, owner, ssaKey, "IfNotPresent") {
 		if done, err := r.present(ctx, i); done || err != nil {
 			return err
 		}
@@ -154,13 +154,15 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	i.version = wouldBe.GetResourceVersion()
 	i.terminating = wouldBe.GetDeletionTimestamp() != nil
 	switch {
+	case (i.version == "" || i.terminating) && r.expired(i, k):
+		return i.found(Unchanged)
 	case i.version == "" || i.terminating:
 		return r.created(i)
-	case leftAlone(wouldBe, owner) || annotated(wouldBe, owner, ssaAnnotation, "IfNotPresent"): // the live object says so
+	case leftAlone(wouldBe, owner) || steered(wouldBe, owner, ssaKey, "IfNotPresent"): // the live object says so
 		_, err := r.present(ctx, i)
 		return err
 	}
-	if !annotated(wouldBe, owner, ssaAnnotation, "Merge") {
+	if !steered(wouldBe, owner, ssaKey, "Merge") {
 		_, i.takeOver = r.managers.takeOver(wouldBe.GetManagedFields(), i.desired.GetAPIVersion(), owner.Group)
 	}
 	i.from = r.formerOwner(i)
@@ -187,6 +189,11 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		r.tell(i, live, wouldBe)
 	}
 	return i.found(Configured)
+}
+
+// expired tells whether an item was applied as it is declared, ran, and went by its time to live.
+func (r *run) expired(i *item, k knowledge) bool {
+	return !r.req.Rerun && Expires(i.whole) && (k.same || r.req.Same && r.req.Previous.Has(i.ref.Entry()))
 }
 
 // stands notes that an item stands as declared.
@@ -244,7 +251,7 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 		}
 		fields, _ = right(live)
 	}
-	if _, wrong := right(live); wrong && !again && (versions || !annotated(i.desired, r.req.Owner, ssaAnnotation, "Merge")) {
+	if _, wrong := right(live); wrong && !again && (versions || !steered(i.desired, r.req.Owner, ssaKey, "Merge")) {
 		if r.preview {
 			return r.previewRefused(ctx, i, live, fields)
 		}
@@ -253,7 +260,7 @@ func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bo
 		}
 		return r.dryRun(ctx, i, true)
 	}
-	if !isImmutable(refusal) || !r.req.Force && !annotated(i.desired, r.req.Owner, forceAnnotation, "enabled") {
+	if !isImmutable(refusal) || !r.req.Force && !steered(i.desired, r.req.Owner, forceKey, "enabled") {
 		return refusal
 	}
 	// What cannot be created anew must not be deleted.

@@ -28,7 +28,7 @@ type mark struct {
 	owner      Owner
 	ours       uint64 // the fields that are ours or that we would take over, and when they were set
 	others     uint64 // who else set fields, and when
-	steering   uint64 // the annotations that tell us how to treat it
+	steering   uint64 // the annotations and labels that tell us how to treat it
 }
 
 func (m managers) markOf(o metav1.Object, group string) mark {
@@ -37,9 +37,11 @@ func (m managers) markOf(o metav1.Object, group string) mark {
 		owner: ownerOf(o.GetLabels(), group),
 	}
 	now.ours, now.others = m.hashFields(o.GetManagedFields())
-	for k, v := range o.GetAnnotations() {
-		if strings.HasPrefix(k, group+"/") {
-			now.steering ^= maphash.String(seed, k+"="+v) // in any order
+	for _, texts := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
+		for k, v := range texts {
+			if strings.HasPrefix(k, group+"/") {
+				now.steering ^= maphash.String(seed, k+"="+v) // in any order
+			}
 		}
 	}
 	return now

@@ -19,7 +19,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-const group = "kustomize.toolkit.fluxcd.io"
+const (
+	group   = "kustomize.toolkit.fluxcd.io"
+	patient = 3 * time.Minute        // for what is to come
+	brief   = 500 * time.Millisecond // for what is not
+)
 
 // fixture is a cluster as one owner sees it.
 type fixture struct {
@@ -42,13 +46,20 @@ func newFixture(t testing.TB, tune ...func(*rest.Config)) *fixture {
 	for _, change := range tune {
 		change(cfg)
 	}
-	c, err := NewCluster(cfg, ClusterOptions{OnDrift: func(o Owner) { f.woken <- o }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	f.Cluster, f.owner = c, Owner{group, f.ns, "app"}
+	f.connect(cfg)
+	f.owner = Owner{group, f.ns, "app"}
 	return f
+}
+
+// connect makes the fixture see the cluster by a configuration.
+func (f *fixture) connect(cfg *rest.Config) {
+	f.t.Helper()
+	c, err := NewCluster(cfg, ClusterOptions{Patience: patient, OnDrift: func(o Owner) { f.woken <- o }})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	f.Cluster = c
 }
 
 // counter counts requests by verb, dry-runs apart, and does not count watches that are open.
@@ -117,7 +128,7 @@ func (f *fixture) request(text string) Request {
 }
 
 func (f *fixture) try(req Request) (*Result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	r, err := f.Apply(ctx, req)
 	if err == nil {
@@ -180,15 +191,15 @@ func (f *fixture) watched() {
 	f.requests.take()
 }
 
-// waitWoken waits until the owner was told of a move.
+// waitWoken waits until the owner was told of a move that is not put right yet.
 func (f *fixture) waitWoken(o Owner) {
 	f.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patient)
 	defer deadline.Stop()
 	for {
 		select {
 		case got := <-f.woken:
-			if got == o {
+			if got == o && f.Moved(o) {
 				return
 			}
 		case <-deadline.C:
@@ -227,5 +238,6 @@ var (
 	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	crds         = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 )

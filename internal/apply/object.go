@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Annotations of objects by which a person steers how they are applied, after the group of the owner.
+// Annotations, or labels, of objects by which a person steers how they are applied, after the group of the owner.
 const (
-	ssaAnnotation       = "/ssa"       // Override, Merge, IfNotPresent, Ignore
-	forceAnnotation     = "/force"     // enabled: re-created when an immutable field changes
-	pruneAnnotation     = "/prune"     // disabled: never pruned
-	reconcileAnnotation = "/reconcile" // disabled: left alone
+	ssaKey       = "/ssa"       // Override, Merge, IfNotPresent, Ignore
+	forceKey     = "/force"     // enabled: re-created when an immutable field changes
+	pruneKey     = "/prune"     // disabled: never pruned
+	reconcileKey = "/reconcile" // disabled: left alone
 )
 
 // item is an object on its way into the cluster.
@@ -89,6 +89,16 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	}, nil
 }
 
+// Expires tells whether an object goes by itself once it has done its work: a Job with a time to live. Its end is no drift,
+// as it would run again and again.
+func Expires(o *unstructured.Unstructured) bool {
+	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "batch", Kind: "Job"}) {
+		return false
+	}
+	ttl, _, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished")
+	return err == nil && ttl != nil
+}
+
 func isSecret(gk schema.GroupKind) bool { return gk == schema.GroupKind{Kind: "Secret"} }
 
 // encodeStringData moves stringData to data: it is written, never stored, so nobody could tell whether it moved.
@@ -118,12 +128,13 @@ func (c *Cluster) client(resource schema.GroupVersionResource, namespace string)
 	return c.dynamic.Resource(resource).Namespace(namespace)
 }
 
-// annotated tells whether an annotation of the owner's group has a value, in any case.
-func annotated(o metav1.Object, owner Owner, suffix, value string) bool {
-	return strings.EqualFold(o.GetAnnotations()[owner.Group+suffix], value)
+// steered tells whether an annotation or a label of the owner's group has a value, in any case.
+func steered(o metav1.Object, owner Owner, suffix, value string) bool {
+	key := owner.Group + suffix
+	return strings.EqualFold(o.GetAnnotations()[key], value) || strings.EqualFold(o.GetLabels()[key], value)
 }
 
 // leftAlone tells whether an object says that it is not to be touched.
 func leftAlone(o metav1.Object, owner Owner) bool {
-	return annotated(o, owner, reconcileAnnotation, "disabled") || annotated(o, owner, ssaAnnotation, "Ignore")
+	return steered(o, owner, reconcileKey, "disabled") || steered(o, owner, ssaKey, "Ignore")
 }

@@ -102,7 +102,7 @@ func (r *run) stale(ctx context.Context, i *item) (*metav1.PartialObjectMetadata
 		return nil, nil
 	}
 	i.done = true
-	if leftAlone(live, r.req.Owner) || annotated(live, r.req.Owner, pruneAnnotation, "disabled") {
+	if leftAlone(live, r.req.Owner) || steered(live, r.req.Owner, pruneKey, "disabled") {
 		return live, i.found(Skipped)
 	}
 	return live, i.found(Deleted)

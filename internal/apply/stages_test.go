@@ -2,11 +2,11 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,10 +75,20 @@ func TestADefinitionAndItsObjectsInOneSet(t *testing.T) {
 func TestADefinitionThatIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.options.Patience = 2 * time.Second
 	t.Cleanup(f.pruneAll)
 	f.apply(definition)
 	other := strings.NewReplacer("gadgets.%s", "others.%s", "plural: gadgets", "plural: others").Replace(definition)
+	if _, err := f.client(crds, "").Create(t.Context(), f.objects(other)[0], metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the name to be refused", func() error {
+		live, err := f.client(crds, "").Get(t.Context(), "others."+f.ns+".example.com", metav1.GetOptions{})
+		if _, why := isEstablished(live); !strings.Contains(why, "already in use") {
+			return errors.Join(errors.New(why), err)
+		}
+		return nil
+	})
+	f.options.Patience = brief
 	_, err := f.try(f.request(definition + "---\n" + other))
 	if err == nil || !strings.Contains(err.Error(), "is not established") || !strings.Contains(err.Error(), "already in use") {
 		t.Errorf("%v does not say that the kind is taken", err)
@@ -182,16 +192,19 @@ func TestWhatIsOnItsWayOut(t *testing.T) {
 	if err := deleted(ctx, f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
-	f.options.Patience = time.Second
+	f.options.Patience = brief
 	req := f.request(f.cm("held"))
 	req.Resync = true
-	_, err := f.try(req)
-	for _, s := range []string{"ConfigMap/" + f.ns + "/held is being deleted", "example.com/hold"} {
-		if err == nil || !strings.Contains(err.Error(), s) {
-			t.Errorf("%v does not say %q", err, s)
+	testenv.Eventually(t, "what holds it to be told", func() error {
+		_, err := f.try(req)
+		for _, s := range []string{"ConfigMap/" + f.ns + "/held is being deleted", "example.com/hold"} {
+			if err == nil || !strings.Contains(err.Error(), s) {
+				return fmt.Errorf("%w does not say %q", err, s)
+			}
 		}
-	}
-	f.options.Patience = time.Minute
+		return nil
+	})
+	f.options.Patience = patient
 	done := make(chan []string)
 	go func() {
 		r, err := f.try(req)
@@ -281,18 +294,21 @@ func TestAwaitGoneNamesWhatHolds(t *testing.T) {
 	f := newFixture(t)
 	ctx := context.Background()
 	f.apply(f.cm("held"))
-	f.options.Patience = 500 * time.Millisecond
+	f.options.Patience = brief
 	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":["example.com/hold"]}}`)(ctx, f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
 	f.pruneAll()
-	if err := f.AwaitGone(ctx, f.owner, f.inventory); err == nil || !strings.Contains(err.Error(), "example.com/hold") {
-		t.Errorf("%v does not name the finalizer", err)
-	}
+	testenv.Eventually(t, "what holds it to be told", func() error {
+		if err := f.AwaitGone(ctx, f.owner, f.inventory); err == nil || !strings.Contains(err.Error(), "example.com/hold") {
+			return fmt.Errorf("%w does not name the finalizer", err)
+		}
+		return nil
+	})
 	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":null}}`)(ctx, f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
-	f.options.Patience = time.Minute
+	f.options.Patience = patient
 	if err := f.AwaitGone(ctx, f.owner, f.inventory); err != nil {
 		t.Error(err)
 	}
@@ -328,7 +344,6 @@ func TestADefinitionThatIsDeletedIsAMove(t *testing.T) {
 	t.Cleanup(f.pruneAll)
 	f.apply(definition + "---\n" + gadget)
 	f.watched()
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	if err := deleted(context.Background(), f.client(crds, ""), "gadgets."+f.ns+".example.com"); err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 }
 
 // takeOver returns the managed fields with those of overridden managers made ours, so that the next apply removes what is
-// not declared. It reports false if there is nothing to take. Annotations that tell us how to treat the object, and the
-// request for a restart, stay with whoever set them.
+// not declared. It reports false if there is nothing to take. Annotations and labels that tell us how to treat the object, and
+// the request for a restart, stay with whoever set them.
 func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
 	taken := fieldpath.NewSet()
 	var out []metav1.ManagedFieldsEntry
@@ -53,7 +53,7 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion, group
 		}
 		kept := fieldpath.NewSet()
 		for p := range set.All() {
-			if keepsAnnotation(p, group) {
+			if keeps(p, group) {
 				kept.Insert(p.Copy())
 			}
 		}
@@ -113,17 +113,18 @@ func onlyParents(s, kept *fieldpath.Set) bool {
 	return only
 }
 
-func keepsAnnotation(p fieldpath.Path, group string) bool {
+// keeps tells whether a field is one that stays with whoever set it.
+func keeps(p fieldpath.Path, group string) bool {
 	field := func(back int) string {
 		if n := len(p) - 1 - back; n >= 0 && p[n].FieldName != nil {
 			return *p[n].FieldName
 		}
 		return ""
 	}
-	if field(1) != "annotations" || field(2) != "metadata" {
+	if field(2) != "metadata" || field(1) != "annotations" && field(1) != "labels" {
 		return false
 	}
-	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") || field(0) == "kubectl.kubernetes.io/restartedAt"
+	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") || field(1) == "annotations" && field(0) == "kubectl.kubernetes.io/restartedAt"
 }
 
 func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {

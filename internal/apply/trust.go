@@ -33,8 +33,8 @@ func (r *run) trust(ctx context.Context) (trusted []*item) {
 	}
 	named := r.req.Previous.ids()
 	for _, i := range r.options.stages(r.items)[0] {
-		steered := leftAlone(i.desired, r.req.Owner) || annotated(i.desired, r.req.Owner, ssaAnnotation, "IfNotPresent")
-		if inert[i.ref.groupKind()] && !steered && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known && r.mayTakeBack(ctx, i.resource) {
+		perhaps := leftAlone(i.desired, r.req.Owner) || steered(i.desired, r.req.Owner, ssaKey, "IfNotPresent")
+		if inert[i.ref.groupKind()] && !perhaps && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known && r.mayTakeBack(ctx, i.resource) {
 			i.trusted = true
 			trusted = append(trusted, i)
 		}
@@ -78,7 +78,7 @@ func (r *run) foremost() *item {
 		k, gk := r.known(r.req.Owner, i), i.ref.groupKind()
 		switch {
 		case k.settled, leftAlone(i.desired, r.req.Owner):
-		case !k.known, k.same, gk == definitionKind, gk == namespaceKind, annotated(i.desired, r.req.Owner, ssaAnnotation, "IfNotPresent"):
+		case !k.known, k.same, gk == definitionKind, gk == namespaceKind, steered(i.desired, r.req.Owner, ssaKey, "IfNotPresent"):
 			return nil
 		default:
 			return i
@@ -161,7 +161,7 @@ func (r *run) change(ctx context.Context, i *item) error {
 func (r *run) plain(i *item, live *unstructured.Unstructured) bool {
 	_, takeOver := r.taken(i)(live)
 	_, otherVersion := inVersion(live.GetManagedFields(), i.desired.GetAPIVersion())
-	return !takeOver && !otherVersion && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) && !annotated(live, r.req.Owner, ssaAnnotation, "IfNotPresent")
+	return !takeOver && !otherVersion && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) && !steered(live, r.req.Owner, ssaKey, "IfNotPresent")
 }
 
 // doubt dry-runs an item after all: nothing was written of it.

@@ -107,6 +107,7 @@ func TestTakeOver(t *testing.T) {
 		"before there was an apply":    {[]metav1.ManagedFieldsEntry{entry("before-first-apply", `{"f:data":{"f:b":{}}}`, update, ""), ours}, []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
 		"an update in our own name":    {[]metav1.ManagedFieldsEntry{ours, entry(DefaultFieldManager, `{"f:data":{"f:b":{}}}`, update, "")}, []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
 		"an annotation that steers us": {[]metav1.ManagedFieldsEntry{ours, entry("kubectl-annotate", `{"f:metadata":{"f:annotations":{".":{},"f:`+group+`/prune":{}}}}`, update, "")}, nil},
+		"a label that steers us":       {[]metav1.ManagedFieldsEntry{ours, entry("kubectl-label", `{"f:metadata":{"f:labels":{".":{},"f:`+group+`/prune":{}}}}`, update, "")}, nil},
 		"a restart":                    {[]metav1.ManagedFieldsEntry{ours, entry("kubectl-rollout", `{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}`, update, "")}, nil},
 		"a restart of the pods":        {[]metav1.ManagedFieldsEntry{ours, entry("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, update, "")}, nil},
 		"a steering annotation and data": {

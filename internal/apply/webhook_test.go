@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// webhook is asked about every ConfigMap of the test's namespace that is labelled for it.
-func (f *fixture) webhook(handle http.HandlerFunc) *httptest.Server {
+// webhook is asked about every ConfigMap of the test's namespace that is labelled for it, and waited for so many seconds.
+func (f *fixture) webhook(handle http.HandlerFunc, timeout int) *httptest.Server {
 	f.t.Helper()
 	server := httptest.NewTLSServer(handle)
 	f.t.Cleanup(server.Close)
@@ -32,12 +32,12 @@ webhooks:
 - name: check.%s.example.com
   admissionReviewVersions: [v1]
   sideEffects: None
-  timeoutSeconds: 1
+  timeoutSeconds: %d
   clientConfig: {url: %s, caBundle: %s}
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}
   objectSelector: {matchLabels: {checked: "yes"}}
   rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}]
-`, f.ns, f.ns, server.URL, ca, f.ns))
+`, f.ns, f.ns, timeout, server.URL, ca, f.ns))
 	f.t.Cleanup(admin.pruneAll)
 	return server
 }
@@ -76,7 +76,11 @@ func TestWebhooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			server := f.webhook(c.handle)
+			timeout := 30 // the longest that there is
+			if name == "that time out" {
+				timeout = 1
+			}
+			server := f.webhook(c.handle, timeout)
 			if c.gone {
 				server.Close()
 			}

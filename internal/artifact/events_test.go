@@ -22,7 +22,7 @@ type listener struct {
 
 func listen(t *testing.T, server *httptest.Server, query, lastID string) *listener {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/events"+query, nil)
 	must(t, err)
 	req.Header.Set("Last-Event-ID", lastID)
@@ -178,7 +178,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	e := NewEvents(time.Now())
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Events: e})
 	l := listen(t, server, "", "")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	must(t, server.Config.Shutdown(ctx))
 	l.wants("end ")

@@ -142,6 +142,9 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 		return stamp{}, why
 	}
 	brought, err, _ := r.bringing.Do(relative, func() (any, error) {
+		if st, err := r.store.checkDisk(relative); err == nil {
+			return st, nil // who asked before us has just brought it
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), backendTransfer)
 		defer cancel()
 		st, err := r.download(ctx, relative)

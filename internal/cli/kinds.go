@@ -227,7 +227,7 @@ func revision(of func(reconcile.Object) string) column {
 }
 
 func artifactRevision(o reconcile.Object) string {
-	if a := o.(interface{ GetArtifact() *meta.Artifact }).GetArtifact(); a != nil {
+	if a := o.(sourcev1.Source).GetArtifact(); a != nil {
 		return a.Revision
 	}
 	return ""

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 )
 
 func (a *app) stats() *cobra.Command {
@@ -64,7 +64,7 @@ func (a *app) count(ctx context.Context, namespace string) error {
 			default:
 				running++
 			}
-			if s, ok := o.(interface{ GetArtifact() *meta.Artifact }); ok && s.GetArtifact() != nil && s.GetArtifact().Size != nil {
+			if s, ok := o.(sourcev1.Source); ok && s.GetArtifact() != nil && s.GetArtifact().Size != nil {
 				bytes += *s.GetArtifact().Size
 			}
 		}

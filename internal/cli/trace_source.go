@@ -31,7 +31,7 @@ func (t *tracing) source(ctx context.Context, kind string, key types.NamespacedN
 		return err
 	}
 	var facts []fact
-	if s, ok := obj.(interface{ GetArtifact() *meta.Artifact }); ok && s.GetArtifact() != nil {
+	if s, ok := obj.(sourcev1.Source); ok && s.GetArtifact() != nil {
 		a := s.GetArtifact()
 		facts = []fact{
 			{"Revision", a.Revision},

@@ -13,7 +13,11 @@ import (
 func TestBodiesThatNeverEnd(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, "begin")
+		begin := "begin"
+		if r.URL.Path == "/slow" {
+			begin = strings.Repeat("x", 100)
+		}
+		_, _ = io.WriteString(w, begin)
 		_ = http.NewResponseController(w).Flush()
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
@@ -32,14 +36,17 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
+	impatient, bearing := patient, patient
+	impatient.Idle, impatient.Drip = 500*time.Millisecond, 500*time.Millisecond
+	bearing.Drip = 200 * time.Millisecond
 	for _, path := range []string{"/hang", "/drip"} {
-		_, content, err := get(t, client(t, &Policy{Timeouts: short}, Options{}), s.URL+path)
+		_, content, err := get(t, client(t, &Policy{Timeouts: impatient}, Options{}), s.URL+path)
 		mustFail(t, err, "stopped sending")
 		if !strings.HasPrefix(content, "begin") {
 			t.Errorf("%s: what came before is lost: %q", path, content)
 		}
 	}
-	c := client(t, &Policy{Timeouts: Timeouts{Idle: patience, Drip: 200 * time.Millisecond}}, Options{})
+	c := client(t, &Policy{Timeouts: bearing}, Options{})
 	resp, err := c.Get(s.URL + "/slow")
 	if err != nil {
 		t.Fatal(err)
@@ -91,13 +98,13 @@ func TestAnswersThatAreNone(t *testing.T) {
 
 func TestHostsThatAreNotThere(t *testing.T) {
 	t.Parallel()
-	c := client(t, &Policy{}, Options{})
-	for url, want := range map[string]string{
-		"http://127.0.0.1:1/":       "refuses the connection",
-		"https://host.invalid/path": "host host.invalid is unknown",
+	_, _, err := get(t, client(t, &Policy{}, Options{}), "http://127.0.0.1:1/")
+	mustFail(t, err, "refuses the connection")
+	for want, lookup := range map[string]net.DNSError{
+		"host host.invalid is unknown":                 {Name: "host.invalid", IsNotFound: true},
+		"the name host.invalid could not be looked up": {Name: "host.invalid", IsTimeout: true},
 	} {
-		_, _, err := get(t, c, url)
-		mustFail(t, err, want)
+		mustFail(t, explain(t.Context(), &net.OpError{Op: "dial", Err: &lookup}, route{host: "host.invalid"}), want)
 	}
 }
 

@@ -24,7 +24,10 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = time.Minute
+const patience = 3 * time.Minute
+
+// patient are timeouts for hosts that are well, on a machine that may stand still for a while.
+var patient = Timeouts{Connect: patience, Answer: patience, Idle: patience, Drip: patience, Stall: patience}
 
 func within(t *testing.T) context.Context {
 	t.Helper()

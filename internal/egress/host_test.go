@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,13 +54,14 @@ func hang(t *testing.T) *hanging {
 
 func (h *hanging) url() string { return "http://" + h.Addr().String() }
 
-// short are timeouts for hosts of which nothing good is expected, on a machine that may be busy.
-var short = Timeouts{Answer: 2 * time.Second, Idle: 500 * time.Millisecond, Drip: 500 * time.Millisecond, Stall: 200 * time.Millisecond}
+// short are timeouts for hosts of which nothing good is expected.
+var short = Timeouts{Answer: 500 * time.Millisecond, Stall: 200 * time.Millisecond}
 
 func TestAHostThatHangsDelaysOnlyItsOwnSources(t *testing.T) {
 	t.Parallel()
 	broken, good := hang(t), serve(t, hello)
-	p := &Policy{PerHost: 2, Timeouts: short}
+	p := &Policy{PerHost: 2, Timeouts: patient}
+	p.Timeouts.Stall = short.Stall // the two that hang go on doing so while others come
 	c := client(t, p, Options{})
 	var asking sync.WaitGroup
 	errs := make(chan error, 6)
@@ -90,14 +92,21 @@ func TestAHostThatHangsDelaysOnlyItsOwnSources(t *testing.T) {
 			t.Fatalf("beside a broken host another answered %q, %v", content, err)
 		}
 	}
+	_ = broken.Close()
 	asking.Wait()
-	for range 2 {
-		if f := faultOf(t, <-errs, "does not answer"); strings.Contains(f.Error(), "secret") {
-			t.Errorf("the error holds the query: %v", f)
-		}
+}
+
+func TestAHostThatHungIsNotAskedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	broken := hang(t)
+	p := &Policy{Timeouts: short, Clock: testclock.NewFakePassiveClock(noon)}
+	c := client(t, p, Options{})
+	_, _, err := get(t, c, broken.url()+"/x?token=secret")
+	if f := faultOf(t, err, "does not answer"); strings.Contains(f.Error(), "secret") {
+		t.Errorf("the error holds the query: %v", f)
 	}
 	requests := p.Stats().Requests
-	_, _, err := get(t, c, broken.url())
+	_, _, err = get(t, c, broken.url())
 	if f := faultOf(t, err, "does not answer"); f.RetryAfter <= 0 || p.Stats().Requests != requests {
 		t.Errorf("a host that hung was asked again at once: %v", f)
 	}
@@ -128,6 +137,9 @@ func TestASilentHostIsTriedByOneRequestAndThenTrusted(t *testing.T) {
 		clock.SetTime(clock.Now().Add(want))
 	}
 	healed.Store(true)
+	p.Timeouts = patient
+	p.host(route{host: strings.TrimPrefix(s.URL, "http://")}).timeouts = patient
+	c = client(t, p, Options{Caller: "of another way to it"})
 	for range 3 {
 		if _, content, err := get(t, c, s.URL); err != nil || content != "hello" {
 			t.Fatalf("a healed host answered %q, %v", content, err)
@@ -137,29 +149,16 @@ func TestASilentHostIsTriedByOneRequestAndThenTrusted(t *testing.T) {
 
 func TestARequestThatIsSlowByItselfDoesNotCloseTheHost(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	arrived := make(chan struct{}, 1)
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" {
-			arrived <- struct{}{}
-			<-release
-		}
-		hello(w, r)
-	})
-	t.Cleanup(func() { close(release) })
-	c := client(t, &Policy{Timeouts: short}, Options{})
-	failed := make(chan error, 1)
-	go func() {
-		_, _, err := get(t, c, s.URL+"/slow")
-		failed <- err
-	}()
-	<-arrived
-	if _, _, err := get(t, c, s.URL); err != nil {
-		t.Fatal(err)
-	}
-	mustFail(t, <-failed, "does not answer in time")
-	if _, _, err := get(t, c, s.URL); err != nil {
+	h := newHost("host", 1, Timeouts{Stall: 1}, time.Now)
+	began := time.Now()
+	h.answered() // another request
+	h.gaveUp(os.ErrDeadlineExceeded, began)
+	if err := h.resting(); err != nil {
 		t.Errorf("the host is closed for all: %v", err)
+	}
+	h.gaveUp(os.ErrDeadlineExceeded, time.Now())
+	if h.resting() == nil {
+		t.Error("a host that answered nobody since is asked again at once")
 	}
 }
 
@@ -218,7 +217,7 @@ func TestTheNumberOfRequestsInFlightIsBounded(t *testing.T) {
 		}
 		hello(w, r)
 	})
-	c := client(t, &Policy{PerHost: 3}, Options{})
+	c := client(t, &Policy{PerHost: 3, Timeouts: patient}, Options{})
 	var asking sync.WaitGroup
 	for range 40 {
 		asking.Go(func() {
@@ -238,7 +237,7 @@ func TestASlotIsHeldUntilTheBodyIsDoneOrTheContextEnds(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
 	})
-	p := &Policy{PerHost: 1, Timeouts: short}
+	p := &Policy{PerHost: 1, Timeouts: patient}
 	c := client(t, p, Options{})
 	h := p.host(route{host: strings.TrimPrefix(s.URL, "http://")})
 	for name, finish := range map[string]func(*http.Response, func()){
@@ -300,7 +299,7 @@ func TestTheContextEndsTheQueue(t *testing.T) {
 	release := make(chan struct{})
 	arrived := make(chan struct{}, 1)
 	s := serve(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release })
-	c := client(t, &Policy{PerHost: 1}, Options{})
+	c := client(t, &Policy{PerHost: 1, Timeouts: patient}, Options{})
 	var first sync.WaitGroup
 	first.Go(func() { _, _, _ = get(t, c, s.URL) })
 	<-arrived
@@ -325,7 +324,7 @@ func TestConnectionsAreSharedByEqualOptionsOnly(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
 	s := serveTLS(t, ours, time.Time{}, &tls.Config{}, hello)
-	p := &Policy{}
+	p := &Policy{Timeouts: patient}
 	ask := func(o Options) {
 		t.Helper()
 		o.TLS.CA = ours.pem

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,22 +95,42 @@ func TestDeletionPolicies(t *testing.T) {
 	}
 }
 
+func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
+	s.source("app")
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.DeletionPolicy, k.Spec.Timeout = kustomizev1.DeletionPolicyWaitForTermination, &metav1.Duration{Duration: 5 * time.Second}
+	})
+	s.ready("app", commit)
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
+	s.remove(&kustomizev1.Kustomization{}, "app")
+	s.gone(&kustomizev1.Kustomization{}, "app")
+	s.told("app", "PruneFailed", "not waited for beyond 5s", "ConfigMap/"+s.namespace+"/a")
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+	s.gone(&corev1.ConfigMap{}, "a")
+}
+
 func TestWhatSaysSoIsNotPruned(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "c.yaml": cm("c", "1")})
+	commit := s.git.Commit("app", map[string]string{
+		"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "c.yaml": cm("c", "1"),
+		"labelled.yaml": strings.Replace(cm("labelled", "1"), "{name: labelled}", `{name: labelled, labels: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
+	})
 	s.source("app")
 	s.sync("app", "app", "")
 	s.ready("app", commit)
 	s.edit("kubectl-annotate", &corev1.ConfigMap{}, "b", `{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/prune":"Disabled"}}}`)
-	commit = s.git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": ""})
+	commit = s.git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": "", "labelled.yaml": ""})
 	s.pull("app")
 	s.ready("app", commit)
 	s.gone(&corev1.ConfigMap{}, "a")
 	s.configMap("b", "1")
+	s.configMap("labelled", "1")
 	if got := s.inventory("app"); got != s.namespace+"_c__ConfigMap" {
 		t.Errorf("the inventory is %s", got)
 	}
-	s.told("app", "Progressing", "1 deleted, 1 skipped", "ConfigMap/"+s.namespace+"/a deleted")
+	s.told("app", "Progressing", "1 deleted, 2 skipped", "ConfigMap/"+s.namespace+"/a deleted")
 }
 
 func TestDeletionNeedsNoSource(t *testing.T) {

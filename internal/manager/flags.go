@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/ssh"
-
-	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
 const (
@@ -31,6 +29,8 @@ var gates = map[string]string{
 	"GitSparseCheckout":      "no effect: nothing is checked out, and only files that may have changed are read",
 	"GitAllBranchReferences": "no effect: only references that are used are fetched",
 
+	"ExternalArtifact":               "no effect: Kustomizations always build from ExternalArtifacts, too",
+	"ObjectLevelWorkloadIdentity":    "no effect: objects always log in as the service account that they name",
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
 	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
 	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
@@ -61,12 +61,6 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 			panic(err) // the flag was registered one line above
 		}
 	}
-}
-
-// apply are the options by which clusters are applied to.
-func (o *Options) apply() apply.ClusterOptions {
-	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // gate tells whether a feature gate is set.

@@ -27,7 +27,7 @@ var (
 		sops-age-secret sops-vault-configmap insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
 		artifact-retention-ttl artifact-retention-records`)
 	documentedGates = strings.Fields(`CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog MigrateAPIVersion
-		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck
+		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck ExternalArtifact ObjectLevelWorkloadIdentity
 		GitAllBranchReferences GitForcePushBranch GitShallowClone GitSparseCheckout`)
 )
 

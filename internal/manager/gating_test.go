@@ -408,7 +408,7 @@ func TestChecksOfGates(t *testing.T) {
 		}
 	}))
 	t.Cleanup(endpoint.Close)
-	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	every := &metav1.Duration{Duration: time.Second}
 	check := func(c gatingv1.Check) gatingv1.GateSpec {
 		c.Name, c.Interval, c.Timeout = "it", every, &metav1.Duration{Duration: 500 * time.Millisecond}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/image/reflect"
+	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -79,7 +79,7 @@ func documented(t *testing.T, path string, resp *http.Response, body []byte) {
 
 func imagesRouter(t *testing.T) routers.Router {
 	t.Helper()
-	plain, err := yaml.YAMLToJSON(reflect.Document)
+	plain, err := yaml.YAMLToJSON(reflector.Document)
 	if err != nil {
 		t.Fatal(err)
 	}

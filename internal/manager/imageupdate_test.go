@@ -27,7 +27,7 @@ import (
 
 // automating leaves policies to the test: no registry is asked.
 func automating(o *Options) {
-	o.Controllers = []string{SourceController, GatingController, ImageAutomation}
+	o.Controllers = []string{SourceController, GatingController, ImageAutomationController}
 }
 
 // choose makes a policy choose an image.
@@ -272,6 +272,28 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 	}
 }
 
+// TestAPushBranchIsBuiltUpon with the feature gate off: nothing is forced, and what others pushed there stays.
+func TestAPushBranchIsBuiltUpon(t *testing.T) {
+	s := newSystem(t, automating, func(o *Options) { o.FeatureGates = map[string]string{"GitForcePushBranch": "false"} })
+	s.git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web")})
+	s.source("app")
+	s.choose("web", "web:2")
+	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) { a.Spec.GitSpec.Push = &imagev1.PushSpec{Branch: "auto"} })
+	s.has("app", "auto", "web.yaml", s.mark("web:2", "web"))
+	s.git.Run("app", "config", "receive.denyNonFastForwards", "true")
+	theirs := s.git.CommitTo("app", "refs/heads/auto", map[string]string{"theirs.yaml": "a: 1\n"})
+	s.git.Commit("app", map[string]string{"main.yaml": "a: 1\n"})
+	s.choose("web", "web:3")
+	s.has("app", "auto", "web.yaml", s.mark("web:3", "web"))
+	if got := s.git.Run("app", "rev-parse", "auto^"); got != theirs {
+		t.Errorf("the branch is upon %s, want %s", got, theirs)
+	}
+	s.automated("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
+	if got := s.commits("app", "main"); got != 2 {
+		t.Errorf("main has %d commits", got)
+	}
+}
+
 func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	s := newSystem(t, automating, func(o *Options) { o.Clock = clock })
@@ -484,7 +506,7 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeRefused(t *testing.T) {
-	s := newSystem(t, automating, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, automating, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) { a.Spec.SourceRef.Namespace = "other" })
 	s.automated("update", metav1.ConditionFalse, "AccessDenied", "another namespace")
 }

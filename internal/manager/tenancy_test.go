@@ -133,7 +133,7 @@ func TestTheDefaultAccountStandsInForNone(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
-	s := newSystem(t, everywhere, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, everywhere, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	labels := map[string]string{"test": s.namespace}
 	s.source("app", labelled(labels))

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 const (
@@ -41,10 +41,15 @@ func (a allEvents) Emit(group string, obj Object, e Event) {
 	}
 }
 
-// ToCluster returns Events that become Kubernetes events, but for minor ones.
-func ToCluster(r events.AnnotatedEventRecorder) Events { return clusterEvents{r} }
+// Recorder writes Kubernetes events, as client-go's recorders do.
+type Recorder interface {
+	AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, kind, reason, action, note string, args ...any)
+}
 
-type clusterEvents struct{ recorder events.AnnotatedEventRecorder }
+// ToCluster returns Events that become Kubernetes events, but for minor ones.
+func ToCluster(r Recorder) Events { return clusterEvents{r} }
+
+type clusterEvents struct{ recorder Recorder }
 
 func (c clusterEvents) Emit(group string, obj Object, e Event) {
 	if e.Minor {

@@ -253,7 +253,7 @@ func (g *ArtifactGenerator) sources(ctx context.Context, obj *extensionsv1beta1.
 				WithHint("Move it to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs", obj.Namespace).Final())
 			return nil, &o
 		}
-		source := NewConsumable(ref.Kind)
+		source := sourcev1.NewSource(ref.Kind)
 		if source == nil {
 			o := reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason, "source '@%s' is of kind %s, which has no artifact of files", ref.Alias, ref.Kind).Final())
 			return nil, &o

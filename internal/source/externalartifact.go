@@ -31,24 +31,6 @@ const (
 	managedBy      = "source-watcher" // as on objects of other implementations, so that they are taken over as they are
 )
 
-// NewConsumable returns an empty object of a kind whose artifacts hold files for others to consume; nil for other kinds.
-func NewConsumable(kind string) Object {
-	switch kind {
-	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{}
-	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{}
-	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{}
-	case sourcev1.HelmChartKind:
-		return &sourcev1.HelmChart{}
-	case sourcev1.ExternalArtifactKind:
-		return &sourcev1.ExternalArtifact{}
-	default:
-		return nil
-	}
-}
-
 // Published writes the ExternalArtifacts of generators.
 type Published struct {
 	Client client.Client

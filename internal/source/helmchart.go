@@ -103,7 +103,7 @@ func (h *HelmChart) fromRepository(ctx context.Context, obj *sourcev1.HelmChart)
 		from = source.Status.Artifact.Revision
 	}
 	return h.revision(obj, built{
-		name: offer.Name, version: offer.Version, from: from, metadata: valuesMetadata(obj),
+		name: offer.Chart(), version: offer.Version, from: from, metadata: valuesMetadata(obj),
 		content: []string{offer.Digest, offer.URL, trusted.key},
 		pulled:  len(obj.GetValuesFiles()) == 0,
 		build: func(ctx context.Context, o helm.Options) (*helm.Package, error) {

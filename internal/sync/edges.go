@@ -8,35 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Source is a kind that Kustomizations build from.
-type Source interface {
-	reconcile.Object
-	GetArtifact() *meta.Artifact
-}
-
-// newSource returns an empty object of a kind that holds manifests; nil for other kinds.
-func newSource(kind string) Source {
-	switch kind {
-	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{}
-	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{}
-	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{}
-	case sourcev1.ExternalArtifactKind:
-		return &sourcev1.ExternalArtifact{}
-	default:
-		return nil
-	}
-}
-
 // SourceMoved tells whether a change of a source is one that its consumers act on: another artifact.
-func SourceMoved[T Source](before, after T) bool {
+func SourceMoved[T sourcev1.Source](before, after T) bool {
 	b, a := before.GetArtifact(), after.GetArtifact()
 	if b == nil || a == nil {
 		return b != a

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -25,22 +26,22 @@ func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomizati
 	ref := obj.Spec.SourceRef
 	namespace := orOwn(obj, ref.Namespace)
 	if err := k.allowed(obj, "spec.sourceRef", namespace); err != nil {
-		return nil, ptrTo(reconcile.Failed(err))
+		return nil, ptr.To(reconcile.Failed(err))
 	}
-	source := newSource(ref.Kind)
-	if source == nil {
-		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not one that holds manifests", ref.Kind).
+	source := sourcev1.NewSource(ref.Kind)
+	if source == nil || ref.Kind == sourcev1.HelmChartKind {
+		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not one that holds manifests", ref.Kind).
 			WithHint("Use a GitRepository, OCIRepository, Bucket or ExternalArtifact").Final()))
 	}
 	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, source)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, ptrTo(reconcile.Waiting(meta.ArtifactFailedReason,
+		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
 			"%s '%s/%s' not found. Create it, or correct spec.sourceRef", ref.Kind, namespace, ref.Name))
 	case err != nil:
-		return nil, ptrTo(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s/%s'", ref.Kind, namespace, ref.Name).Because(err)))
+		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s/%s'", ref.Kind, namespace, ref.Name).Because(err)))
 	case source.GetArtifact() == nil:
-		return nil, ptrTo(reconcile.Waiting(meta.ArtifactFailedReason,
+		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
 			"Source artifact not found: %s '%s/%s' has none yet. Its own conditions say why", ref.Kind, namespace, ref.Name))
 	}
 	return source.GetArtifact(), nil
@@ -49,33 +50,33 @@ func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomizati
 // dependencies returns what the Kustomization waits for among spec.dependsOn, or nil.
 func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) *reconcile.Outcome {
 	if cycle := k.cycle(ctx, obj); cycle != nil {
-		return ptrTo(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "dependency cycle: %s", strings.Join(cycle, " → ")).
+		return ptr.To(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "dependency cycle: %s", strings.Join(cycle, " → ")).
 			WithHint("Remove one of these dependsOn entries").Final()))
 	}
 	for _, d := range obj.Spec.DependsOn {
 		namespace := orOwn(obj, d.Namespace)
 		if err := k.allowed(obj, "spec.dependsOn", namespace); err != nil {
-			return ptrTo(reconcile.Failed(err))
+			return ptr.To(reconcile.Failed(err))
 		}
 		var dependency kustomizev1.Kustomization
 		err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: d.Name}, &dependency)
 		switch {
 		case apierrors.IsNotFound(err):
-			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason,
+			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason,
 				"dependency '%s/%s' not found. Create it, or remove it from spec.dependsOn", namespace, d.Name))
 		case err != nil:
-			return ptrTo(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "cannot read dependency '%s/%s'", namespace, d.Name).Because(err)))
+			return ptr.To(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "cannot read dependency '%s/%s'", namespace, d.Name).Because(err)))
 		case d.ReadyExpr != "":
 			if waiting := holds(ctx, obj, &dependency, d.ReadyExpr); waiting != nil {
 				return waiting
 			}
 			if k.Options.AdditiveReadyExpr && !reconcile.IsReady(&dependency) {
-				return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
+				return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
 			}
 		case !reconcile.IsReady(&dependency):
-			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
+			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
 		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision && !k.untouched(ctx, &dependency, source):
-			return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason,
+			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason,
 				"dependency '%s/%s' has not applied revision %s yet", namespace, d.Name, source.Revision))
 		}
 	}
@@ -99,23 +100,23 @@ func holds(ctx context.Context, obj, dependency *kustomizev1.Kustomization, sour
 	about := fmt.Sprintf("dependency '%s/%s'", dependency.Namespace, dependency.Name)
 	e, err := expression.Compile(source, "self", "dep")
 	if err != nil {
-		return ptrTo(reconcile.Failed(fault.New(meta.InvalidCELExpressionReason, "the readyExpr of %s cannot be read", about).Because(err).
+		return ptr.To(reconcile.Failed(fault.New(meta.InvalidCELExpressionReason, "the readyExpr of %s cannot be read", about).Because(err).
 			WithHint("Correct spec.dependsOn[].readyExpr; it sees this Kustomization as self and the other as dep").Final()))
 	}
 	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		return ptrTo(reconcile.Failed(err))
+		return ptr.To(reconcile.Failed(err))
 	}
 	dep, err := runtime.DefaultUnstructuredConverter.ToUnstructured(dependency)
 	if err != nil {
-		return ptrTo(reconcile.Failed(err))
+		return ptr.To(reconcile.Failed(err))
 	}
 	ready, err := e.Holds(ctx, expression.Map{"self": self, "dep": dep})
 	switch {
 	case err != nil:
-		return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' cannot be told yet: %v", about, source, err))
+		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' cannot be told yet: %v", about, source, err))
 	case !ready:
-		return ptrTo(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' does not hold", about, source))
+		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' does not hold", about, source))
 	}
 	return nil
 }
@@ -163,5 +164,3 @@ func (k *Kustomization) allowed(obj *kustomizev1.Kustomization, field, namespace
 	return fault.New(meta.AccessDeniedReason, "%s refers to namespace '%s': cross-namespace references have been blocked", field, namespace).
 		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final()
 }
-
-func ptrTo[T any](v T) *T { return &v }

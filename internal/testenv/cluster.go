@@ -3,17 +3,12 @@
 package testenv
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -63,27 +58,6 @@ func Cluster(tb testing.TB) *rest.Config {
 	}
 	cfg.QPS = -1
 	return cfg
-}
-
-// Namespace makes a namespace that goes with the test.
-func Namespace(tb testing.TB) string {
-	tb.Helper()
-	client, err := kubernetes.NewForConfig(Cluster(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ns, err := client.CoreV1().Namespaces().Create(context.Background(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		err := client.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) { // the test may have deleted it
-			tb.Error(err)
-		}
-	})
-	return ns.Name
 }
 
 func startCluster() (*shared, error) {

@@ -148,7 +148,7 @@ func (s *apiServer) waitReady(ctx context.Context, failed <-chan error) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTime, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-failed:
 			return false, err

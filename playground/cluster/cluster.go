@@ -24,6 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// startTime is how long each part may take to come up: machines of tests may be busy, or stand still for a while.
+const startTime = 5 * time.Minute
+
 // shutdownGrace is how long requests under way get when the cluster stops.
 const shutdownGrace = time.Second
 
@@ -107,7 +110,7 @@ func (c *Cluster) waitDefaults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTime, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	})

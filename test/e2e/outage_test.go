@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -34,76 +33,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// line is the network to a server: what goes over it can be cut.
-type line struct {
-	net.Listener
-	to string
-
-	mu   sync.Mutex
-	cut  bool
-	open map[net.Conn]bool
-}
-
-func newLine(t *testing.T, to string) *line {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &line{Listener: listener, to: to, open: map[net.Conn]bool{}}
-	t.Cleanup(func() { l.Listener.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return // the test is over
-			}
-			go l.carry(c)
-		}
-	}()
-	return l
-}
-
-func (l *line) address() string { return l.Addr().String() }
-
-func (l *line) carry(from net.Conn) {
-	defer from.Close()
-	to, err := net.Dial("tcp", l.to)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	if !l.note(from, to) {
-		return
-	}
-	go func() {
-		_, _ = io.Copy(to, from) // until either side closes
-		to.Close()
-	}()
-	_, _ = io.Copy(from, to)
-}
-
-// note takes a connection in, unless the line is cut.
-func (l *line) note(conns ...net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range conns {
-		l.open[c] = true
-	}
-	return !l.cut
-}
-
-// set cuts the line, and what is open over it, or mends it.
-func (l *line) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	for c := range l.open {
-		c.Close()
-		delete(l.open, c)
-	}
-}
 
 // charts is a Helm repository of one chart.
 type charts struct {
@@ -171,23 +100,23 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	}
 	s3.MakeBucket("app")
 	publish("1")
-	lines := map[string]*line{}
+	lines := map[string]*testenv.Line{}
 	for name, url := range map[string]string{"git": git.URL, "registry": registry.URL, "s3": s3.URL, "helm": web.URL} {
 		_, host, _ := strings.Cut(url, "://")
-		lines[name] = newLine(t, host)
+		lines[name] = testenv.NewLine(t, host)
 	}
 
 	object := metav1.ObjectMeta{Namespace: namespace, Name: "app"}
 	second := metav1.Duration{Duration: time.Second}
 	sources := []source.Object{
 		&sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
-			URL: "http://" + lines["git"].address() + "/app", Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
+			URL: "http://" + lines["git"].Address() + "/app", Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
 		&sourcev1.OCIRepository{ObjectMeta: object, Spec: sourcev1.OCIRepositorySpec{
-			URL: "oci://" + lines["registry"].address() + "/app", Interval: second, Insecure: true}},
+			URL: "oci://" + lines["registry"].Address() + "/app", Interval: second, Insecure: true}},
 		&sourcev1.HelmRepository{ObjectMeta: object, Spec: sourcev1.HelmRepositorySpec{
-			URL: "http://" + lines["helm"].address(), Interval: second}},
+			URL: "http://" + lines["helm"].Address(), Interval: second}},
 		&sourcev1.Bucket{ObjectMeta: object, Spec: sourcev1.BucketSpec{
-			BucketName: "app", Endpoint: lines["s3"].address(), Insecure: true, Interval: second, SecretRef: &meta.LocalObjectReference{Name: "s3"}}},
+			BucketName: "app", Endpoint: lines["s3"].Address(), Insecure: true, Interval: second, SecretRef: &meta.LocalObjectReference{Name: "s3"}}},
 		&sourcev1.HelmChart{ObjectMeta: object, Spec: sourcev1.HelmChartSpec{
 			Chart: "web", Interval: second, SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository", Name: "app"}}},
 	}
@@ -215,7 +144,7 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 		first[kindOf(o)] = o.GetArtifact().Digest
 	}
 	for _, l := range lines {
-		l.set(true)
+		l.Cut(true)
 	}
 	for _, o := range sources[:4] { // the chart needs no network while its repository's index is as it was
 		testenv.Eventually(t, kindOf(o)+" says that it cannot fetch", func() error {
@@ -238,7 +167,7 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 
 	publish("2")
 	for _, l := range lines {
-		l.set(false)
+		l.Cut(false)
 	}
 	for _, o := range sources {
 		stored(t, c, o, first[kindOf(o)])

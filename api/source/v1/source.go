@@ -4,9 +4,39 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 )
+
+// Source is an object whose status has an artifact.
+//
+// +kubebuilder:object:generate=false
+type Source interface {
+	metav1.Object
+	runtime.Object
+	CommonStatus() *meta.Status
+	Schedule() meta.Schedule
+	GetArtifact() *meta.Artifact
+}
+
+// NewSource returns an empty object of a kind whose artifacts hold files for others to build from; nil for other kinds.
+func NewSource(kind string) Source {
+	switch kind {
+	case GitRepositoryKind:
+		return &GitRepository{}
+	case OCIRepositoryKind:
+		return &OCIRepository{}
+	case BucketKind:
+		return &Bucket{}
+	case HelmChartKind:
+		return &HelmChart{}
+	case ExternalArtifactKind:
+		return &ExternalArtifact{}
+	default:
+		return nil
+	}
+}
 
 // Condition types of sources, beside Ready, Reconciling and Stalled. Those that end in Failed, Outdated or Unavailable are
 // there only while they are true.
@@ -26,6 +56,7 @@ const (
 	ArtifactUpToDateReason       = "ArtifactUpToDate"
 	CacheOperationFailedReason   = "CacheOperationFailed"
 	InvalidPathReason            = "InvalidPath"
+	NewArtifactReason            = "NewArtifact" // of events
 	NewRevisionReason            = "NewRevision"
 	NoSourceArtifactReason       = "NoSourceArtifact"
 	ReadOperationFailedReason    = "ReadOperationFailed"

@@ -1,7 +1,7 @@
 // Package bus brings events to those who want to hear of them, and loses none on the way.
 //
 // An event that is taken up is on disk before anybody is told so. It goes from the intake to a queue of each provider that an alert names, and from there,
-// by one worker a provider, to the outside; it leaves each of them once it is in the next. So a provider that is slow or down holds up no other, what
+// by one worker a provider that has a few tries under way at once, to the outside; it leaves each of them once it is in the next. So a provider that is slow or down holds up no other, what
 // waits needs no memory, and a process that is killed goes on where it was: some events then come twice.
 package bus
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,9 +19,11 @@ import (
 const (
 	longestWait = time.Hour // that a provider may ask for
 	tries       = 4         // after which a delivery lets another one pass
+	sentAtOnce  = 8         // tries that are made at the same time, each for another object
 )
 
-// line is the queue of one provider and its worker, the only one that takes from it.
+// line is the queue of one provider and its worker, the only one that takes from it. As long as the provider takes what it is sent, several
+// deliveries are under way at once, so that one that is slow is not the slower for it; after a failure one follows the other.
 type line struct {
 	*Bus
 	provider types.NamespacedName
@@ -56,24 +59,53 @@ func (l *line) add(p parcel, at time.Time) error {
 	return err
 }
 
-// work delivers one after the other until there is nothing for a while, or ctx ends.
+// try is a delivery that is under way, and what became of it.
+type try struct {
+	parcel
+	record queue.Record
+	err    error
+}
+
+// work delivers until there is nothing for a while, or ctx ends.
 func (l *line) work(ctx, sends context.Context) {
 	for ctx.Err() == nil {
-		r, ok := l.queue.Next()
-		if !ok {
+		most := sentAtOnce
+		if l.failures > 0 {
+			most = 1
+		}
+		records := l.queue.NextFew(most)
+		if len(records) == 0 {
 			if l.rest(ctx) {
 				return
 			}
 			continue
 		}
-		var p parcel
-		if err := json.Unmarshal(r.Data, &p); err != nil {
+		under := l.pick(ctx, records)
+		var all sync.WaitGroup
+		for _, t := range under {
+			all.Go(func() { t.err = l.send(sends, t.Delivery) })
+		}
+		all.Wait()
+		l.handle(ctx, under)
+	}
+}
+
+// pick returns the deliveries that can be made at once: the oldest of each object, whose events come in their order.
+func (l *line) pick(ctx context.Context, records []queue.Record) (under []*try) {
+	objects := map[string]bool{}
+	for _, r := range records {
+		t := &try{record: r}
+		if err := json.Unmarshal(r.Data, &t.parcel); err != nil {
 			count(l.provider, "dropped", 1)
 			l.acknowledge(ctx, l.queue, r)
 			continue
 		}
-		l.handle(ctx, r, p, l.send(sends, p.Delivery))
+		if o := objectOf(t.Event); !objects[o] {
+			objects[o] = true
+			under = append(under, t)
+		}
 	}
+	return under
 }
 
 // rest waits for work; it tells that the line ended, as there was none for long.
@@ -116,38 +148,49 @@ func (l *line) send(ctx context.Context, d Delivery) (err error) {
 	return err
 }
 
-// handle deals with the outcome of a try.
-func (l *line) handle(ctx context.Context, r queue.Record, p parcel, err error) {
-	f := fault.As(err)
-	switch {
-	case err == nil:
-		count(l.provider, "delivered", 1)
-		l.failures, l.passed = 0, false
-		l.done(ctx, r)
-	case ctx.Err() != nil: // the process ends; the next one tries again
-	case f != nil && f.Terminal:
-		l.giveUp(ctx, r, p, err)
-	case l.Clock.Since(r.Time) > l.GiveUp:
-		l.giveUp(ctx, r, p, err)
-		l.failures++
-		l.pause(ctx, f) // the next one is as old, and the provider as far
-	default:
-		l.failures++
-		l.tries++
-		if l.failures == 1 {
-			l.Teller.Tell(p.Alert, l.provider, ReasonDelayed, fmt.Sprintf("A notification about %s failed, and is tried again: %s", about(p.Delivery), err))
+// handle deals with the outcomes of tries. Of those that are to be made again it minds the oldest: it is the next one, alone.
+func (l *line) handle(ctx context.Context, under []*try) {
+	var failed *try
+	for _, t := range under {
+		f := fault.As(t.err)
+		switch {
+		case t.err == nil:
+			count(l.provider, "delivered", 1)
+			l.failures, l.passed = 0, false
+			l.done(ctx, t.record)
+		case ctx.Err() != nil: // the process ends; the next one tries again
+		case f != nil && f.Terminal:
+			l.giveUp(ctx, t)
+		case failed == nil:
+			failed = t
 		}
-		if (p.Aside || l.tries >= tries) && !l.passed && l.queue.Waiting() > 1 {
-			l.putAside(ctx, r, p)
-		}
-		l.pause(ctx, f)
+	}
+	if failed != nil {
+		l.retry(ctx, failed)
 	}
 }
 
-func (l *line) giveUp(ctx context.Context, r queue.Record, p parcel, err error) {
+// retry waits until a try that failed can be made again, unless it is too late for that.
+func (l *line) retry(ctx context.Context, t *try) {
+	l.failures++
+	if l.Clock.Since(t.record.Time) > l.GiveUp {
+		l.giveUp(ctx, t)
+	} else {
+		l.tries++
+		if l.failures == 1 {
+			l.Teller.Tell(t.Alert, l.provider, ReasonDelayed, fmt.Sprintf("A notification about %s failed, and is tried again: %s", about(t.Delivery), t.err))
+		}
+		if (t.Aside || l.tries >= tries) && !l.passed && l.queue.Waiting() > 1 {
+			l.putAside(ctx, t)
+		}
+	}
+	l.pause(ctx, fault.As(t.err)) // even if it was given up: the next one is as old, and the provider as far
+}
+
+func (l *line) giveUp(ctx context.Context, t *try) {
 	count(l.provider, "failed", 1)
-	l.Teller.Tell(p.Alert, l.provider, ReasonFailed, fmt.Sprintf("A notification about %s was given up: %s", about(p.Delivery), err))
-	l.done(ctx, r)
+	l.Teller.Tell(t.Alert, l.provider, ReasonFailed, fmt.Sprintf("A notification about %s was given up: %s", about(t.Delivery), t.err))
+	l.done(ctx, t.record)
 }
 
 func (l *line) done(ctx context.Context, r queue.Record) {
@@ -157,12 +200,12 @@ func (l *line) done(ctx context.Context, r queue.Record) {
 
 // putAside lets the next delivery pass: if it comes through, it is this one that the provider does not like. Only one is put aside until then, so
 // that a provider which is down gets all others in their order.
-func (l *line) putAside(ctx context.Context, r queue.Record, p parcel) {
-	p.Aside = true
-	if err := l.add(p, r.Time); err != nil {
+func (l *line) putAside(ctx context.Context, t *try) {
+	t.Aside = true
+	if err := l.add(t.parcel, t.record.Time); err != nil {
 		return // it stays where it is
 	}
-	l.done(ctx, r)
+	l.done(ctx, t.record)
 	l.passed = true
 }
 

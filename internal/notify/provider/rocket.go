@@ -23,23 +23,28 @@ func newRocket(o Options) (Provider, error) {
 }
 
 type rocketMessage struct {
-	Channel     string             `json:"channel,omitempty"`
-	Username    string             `json:"username,omitempty"`
-	Text        string             `json:"text"`
-	ParseURLs   bool               `json:"parseUrls"` // no preview of what a text links to
-	Attachments []rocketAttachment `json:"attachments"`
+	attachedMessage
+	ParseURLs bool `json:"parseUrls"` // no preview of what a text links to
 }
 
-type rocketAttachment struct {
-	Color     string        `json:"color"`
-	Title     string        `json:"title"`
-	TitleLink string        `json:"title_link,omitempty"`
-	Text      string        `json:"text"`
-	Fields    []rocketField `json:"fields,omitempty"`
-	Time      string        `json:"ts,omitempty"`
+// attachedMessage is a message in the older form of Slack's webhooks, which other chats understand as well.
+type attachedMessage struct {
+	Channel     string       `json:"channel,omitempty"`
+	Username    string       `json:"username,omitempty"`
+	Text        string       `json:"text"`
+	Attachments []attachment `json:"attachments"`
 }
 
-type rocketField struct {
+type attachment struct {
+	Color     string            `json:"color"`
+	Title     string            `json:"title"`
+	TitleLink string            `json:"title_link,omitempty"`
+	Text      string            `json:"text"`
+	Fields    []attachmentField `json:"fields,omitempty"`
+	Time      string            `json:"ts,omitempty"`
+}
+
+type attachmentField struct {
 	Title string `json:"title"`
 	Value string `json:"value"`
 	Short bool   `json:"short"`
@@ -47,20 +52,26 @@ type rocketField struct {
 
 func (r *rocket) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	a := rocketAttachment{Color: color(m, "#"), Title: m.Title(), TitleLink: m.RevisionURL, Text: rocketEscape(m.Text)}
-	if m.Hint != "" {
-		a.Text += "\n\n*What to do:* " + rocketEscape(m.Hint)
-	}
+	body := rocketMessage{attachedMessage: attached(m)}
+	body.Channel, body.Username = r.channel, r.username
 	if !m.Time.IsZero() {
-		a.Time = m.Time.UTC().Format(time.RFC3339)
+		body.Attachments[0].Time = m.Time.UTC().Format(time.RFC3339)
 	}
-	for _, f := range m.Facts() {
-		a.Fields = append(a.Fields, rocketField{f.Name, rocketEscape(f.Value), len(f.Value) < 40})
-	}
-	_, err := r.postJSON(ctx, r.address, rocketMessage{Channel: r.channel, Username: r.username,
-		Text: m.Mark() + " " + rocketEscape(cmp.Or(m.Summary, m.Title())), Attachments: []rocketAttachment{a}})
+	_, err := r.postJSON(ctx, r.address, body)
 	return err
 }
 
-// rocketEscape keeps a text from mentioning people, as @all does anywhere in it, and from being a link or a style.
-func rocketEscape(s string) string { return unmention(escapeMarkdown(s)) }
+// attached tells a message in Markdown, with one attachment.
+func attached(m Message) attachedMessage {
+	a := attachment{Color: color(m, "#"), Title: silent(m.Title()), TitleLink: m.RevisionURL, Text: silent(m.Text)}
+	if m.Hint != "" {
+		a.Text += "\n\n*What to do:* " + silent(m.Hint)
+	}
+	for _, f := range m.Facts() {
+		a.Fields = append(a.Fields, attachmentField{f.Name, silent(f.Value), len(f.Value) < 40})
+	}
+	return attachedMessage{Text: m.Mark() + " " + silent(cmp.Or(m.Summary, m.Title())), Attachments: []attachment{a}}
+}
+
+// silent keeps a text from mentioning people, as @all does anywhere in it, and from being a link or a style.
+func silent(s string) string { return unmention(escapeMarkdown(s)) }

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,12 +20,16 @@ const (
 	slackFields  = 10
 )
 
-// slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API.
+// slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API. Webhooks of other chats that take what Slack's took,
+// such as Mattermost's, know no blocks: they get attachments of the older form.
 type slack struct {
 	*client
 	channel, username, token string
 	api                      bool // chat.postMessage, and no webhook
+	blocks                   bool
 }
+
+var slackHost = regexp.MustCompile(`(^|\.)slack(-gov)?\.com$`)
 
 func newSlack(o Options) (Provider, error) {
 	c, err := newClient(o, "")
@@ -32,6 +37,7 @@ func newSlack(o Options) (Provider, error) {
 		return nil, err
 	}
 	s := &slack{client: c, channel: o.Channel, username: o.Username, api: strings.HasSuffix(c.address.Path, "/chat.postMessage")}
+	s.blocks = s.api || slackHost.MatchString(c.address.Hostname())
 	if s.api {
 		if s.token, err = o.token("the bot's token (xoxb-…)"); err != nil {
 			return nil, err
@@ -74,6 +80,12 @@ func mrkdwn(s string) slackText { return slackText{"mrkdwn", s, true} }
 
 func (s *slack) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
+	if !s.blocks {
+		body := attached(m)
+		body.Channel, body.Username = s.channel, s.username
+		_, err := s.postJSON(ctx, s.address, body)
+		return err
+	}
 	body := slackMessage{Channel: s.channel, Username: s.username, Text: fit(m.Mark()+" "+m.Title(), slackSection, slackEscape),
 		Attachments: []slackAttachment{{Color: color(m, "#"), Fallback: fit(m.Text, slackSection, slackEscape), Blocks: slackBlocks(m)}}}
 	if !s.api {

@@ -8,6 +8,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ type Record struct {
 	Data []byte
 	Time time.Time // as it was given
 
-	end int64 // where the next one begins in the stream
+	begin, end int64 // where it and the next one begin in the stream
 }
 
 // Queue is a queue in a directory. One process may have it open. Many goroutines may append to it; one takes from it.
@@ -36,12 +37,13 @@ type Queue struct {
 	limits Limits
 
 	mu       sync.Mutex
-	segments []*segment // the oldest first, which holds what is read next; the last one may be open for more
-	read     int64      // where what is read next begins in the stream; all before is acknowledged, or lost
-	lost     int        // records that were dropped since somebody asked
-	marks    *os.File   // where read is kept
-	marked   bool       // marks is ahead of the disk
-	files    bool       // files came since the directory was written to disk
+	segments []*segment      // the oldest first, which holds what is read next; the last one may be open for more
+	read     int64           // where what is read next begins in the stream; all before is acknowledged, or lost
+	done     map[int64]int64 // records after it that are acknowledged already: where they end, by where they begin
+	lost     int             // records that were dropped since somebody asked
+	marks    *os.File        // where read is kept
+	marked   bool            // marks is ahead of the disk
+	files    bool            // files came since the directory was written to disk
 }
 
 // Open opens the queue of a directory, which is made if there is none.
@@ -49,7 +51,7 @@ func Open(dir string, limits Limits) (*Queue, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of a queue: %w", err)
 	}
-	q := &Queue{dir: dir, limits: limits}
+	q := &Queue{dir: dir, limits: limits, done: map[int64]int64{}}
 	if err := q.load(); err != nil {
 		return nil, err
 	}
@@ -90,7 +92,7 @@ func (q *Queue) makeRoom(n int64) {
 		oldest := q.segments[0]
 		size -= oldest.size
 		q.lost += oldest.left
-		q.read = oldest.end()
+		q.pass(oldest.end())
 		q.dropOldest()
 		_ = q.mark() // else the mark is behind, at files that are gone
 	}
@@ -133,38 +135,75 @@ func (q *Queue) retire() {
 
 // Next returns the oldest record that was not acknowledged, and whether there is one. What is damaged is skipped, and counts as lost.
 func (q *Queue) Next() (Record, bool) {
+	if few := q.NextFew(1); len(few) > 0 {
+		return few[0], true
+	}
+	return Record{}, false
+}
+
+// NextFew returns the oldest records that were not acknowledged, the oldest first: one at least if there is one, and most at most.
+func (q *Queue) NextFew(most int) []Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.segments) > 0 {
 		oldest := q.segments[0]
 		q.read = max(q.read, oldest.base)
 		if oldest.left > 0 {
-			r, err := oldest.at(q.dir, q.read)
-			if err == nil {
-				return r, true
+			if few := q.few(oldest, most); len(few) > 0 {
+				return few
 			}
 			q.lost += oldest.left
 			oldest.left, oldest.full = 0, true
 		}
-		q.read = oldest.end()
+		q.pass(oldest.end())
 		if oldest.writable() {
 			break // all of it was read, and more may come
 		}
 		q.dropOldest()
 		_ = q.mark()
 	}
-	return Record{}, false
+	return nil
 }
 
-// Ack says that a record that Next returned is dealt with.
+// few reads records of the oldest segment, up to one that is damaged.
+func (q *Queue) few(oldest *segment, most int) (all []Record) {
+	for at := q.read; at < oldest.end() && len(all) < most; {
+		if end, ok := q.done[at]; ok {
+			at = end
+			continue
+		}
+		r, err := oldest.at(q.dir, at)
+		if err != nil {
+			break
+		}
+		all = append(all, r)
+		at = r.end
+	}
+	return all
+}
+
+// pass goes on to an offset of the stream, whatever was acknowledged before it.
+func (q *Queue) pass(to int64) {
+	q.read = to
+	maps.DeleteFunc(q.done, func(begin, _ int64) bool { return begin < to })
+}
+
+// Ack says that a record that Next or NextFew returned is dealt with. One that stands behind others comes again after a restart unless
+// those were acknowledged as well.
 func (q *Queue) Ack(r Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.segments) == 0 || r.end <= q.read || r.end > q.segments[0].end() {
-		return nil // it was dropped meanwhile
+	if _, twice := q.done[r.begin]; twice || len(q.segments) == 0 || r.begin < q.read || r.end > q.segments[0].end() {
+		return nil // or it was dropped meanwhile
 	}
 	q.segments[0].left--
-	q.read = r.end
+	q.done[r.begin] = r.end
+	if r.begin != q.read {
+		return nil
+	}
+	for end, ok := q.done[q.read]; ok; end, ok = q.done[q.read] {
+		q.pass(end)
+	}
 	return q.mark()
 }
 
@@ -251,7 +290,7 @@ func (q *Queue) Clear() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.segments) > 0 {
-		q.read = q.segments[0].end()
+		q.pass(q.segments[0].end())
 		q.dropOldest()
 	}
 	return q.mark()

@@ -99,6 +99,39 @@ func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
 	wants(t, take(t, open(t, dir, DefaultLimits)), "five")
 }
 
+func TestSeveralAreTaken(t *testing.T) {
+	dir := t.TempDir()
+	q := open(t, dir, DefaultLimits)
+	add(t, q, "one", "two", "three", "four")
+	few := q.NextFew(3)
+	if len(few) != 3 || string(few[2].Data) != "three" {
+		t.Fatalf("a few of them are %v", few)
+	}
+	acknowledge := func(r Record) {
+		if err := q.Ack(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // twice is as once
+		acknowledge(few[1])
+	}
+	if again := q.NextFew(9); len(again) != 3 || string(again[1].Data) != "three" || q.Waiting() != 3 {
+		t.Errorf("without the second there are %v, and %d wait", again, q.Waiting())
+	}
+	if n := open(t, dir, DefaultLimits).Waiting(); n != 4 {
+		t.Errorf("after a restart %d wait", n)
+	}
+	acknowledge(few[0])
+	wants(t, take(t, open(t, dir, DefaultLimits)), "three", "four")
+	if err := q.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	acknowledge(few[2])
+	if q.Waiting() != 0 || len(q.done) != 0 {
+		t.Errorf("after all was dropped %d wait, and %v is kept", q.Waiting(), q.done)
+	}
+}
+
 func TestSegmentsGoOnceTheyAreRead(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, dir, Limits{Bytes: 1 << 20, Segment: 3 * (header + 3)})

@@ -108,7 +108,7 @@ func (s *segment) at(dir string, offset int64) (Record, error) {
 		s.file, s.full = f, true
 	}
 	r, err := decode(io.NewSectionReader(s.file, offset-s.base, s.end()-offset))
-	r.end = offset + header + int64(len(r.Data))
+	r.begin, r.end = offset, offset+header+int64(len(r.Data))
 	return r, err
 }
 

@@ -31,6 +31,9 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 	g.Run("app", "tag", "-a", "-m", "annotated", "v1.1.0", second)
 	third := g.Commit("app", map[string]string{"a.yaml": "3"})
 	g.Run("app", "update-ref", "refs/pull/7/head", first)
+	for tag, commit := range map[string]string{"v0.2.0": first, "v0.2.0+build.9": first, "v0.2.0+build.10": second, "v0.2.0+build": first} {
+		g.Run("app", "tag", tag, commit)
+	}
 	for reason, c := range map[string]struct {
 		ref  Reference
 		want string
@@ -40,6 +43,7 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 		"an annotated tag is peeled":          {Reference{Tag: "v1.1.0"}, "v1.1.0@sha1:" + second},
 		"a range takes the highest version":   {Reference{SemVer: ">=1.0.0"}, "v1.1.0@sha1:" + second},
 		"a range may exclude the highest":     {Reference{SemVer: "~1.0"}, "v1.0.0@sha1:" + first},
+		"of equal versions the last build":    {Reference{SemVer: "0.2.x"}, "v0.2.0+build.10@sha1:" + second},
 		"a name is taken in full":             {Reference{Name: "refs/pull/7/head"}, "refs/pull/7/head@sha1:" + first},
 		"a commit wins, and names its branch": {Reference{Branch: "main", Commit: first}, "main@sha1:" + first},
 		"a commit needs no branch":            {Reference{Commit: second}, "sha1:" + second},

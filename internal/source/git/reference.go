@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -166,7 +167,8 @@ func common(a, b string) int {
 	return n
 }
 
-// resolveSemVer picks the tag with the highest version in the range; of equal versions the first by name.
+// resolveSemVer picks the tag with the highest version in the range; of versions that differ in their build metadata only, which are
+// equal, the one with the highest build; of those the first by name.
 func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	constraint, err := semver.NewConstraint(r.SemVer)
 	if err != nil {
@@ -188,10 +190,7 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 		}
 	}
 	slices.SortFunc(tags, func(a, b tag) int {
-		if c := b.version.Compare(a.version); c != 0 {
-			return c
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(b.version.Compare(a.version), compareBuilds(b.version, a.version), strings.Compare(a.name, b.name))
 	})
 	for _, t := range tags {
 		if constraint.Check(t.version) {
@@ -207,4 +206,13 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 		hint = "The highest versions are: " + wire.Printable(strings.Join(highest, ", "))
 	}
 	return target{}, gitFault("no tag matches the semver range '%s'", r.SemVer).WithHint("%s", hint)
+}
+
+// compareBuilds compares the build metadata of versions as semantic versioning does pre-releases: part by part, numbers as such. None
+// comes before any.
+func compareBuilds(a, b *semver.Version) int {
+	build := func(v *semver.Version) *semver.Version {
+		return semver.New(0, 0, 0, strings.TrimSuffix("0."+v.Metadata(), "."), "")
+	}
+	return build(a).Compare(build(b))
 }

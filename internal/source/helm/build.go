@@ -64,7 +64,7 @@ func matches(c *chart.Chart, offer Offer) error {
 		return fault.New(sourcev1.ChartPullErrorReason, "%q is no version", offer.Version)
 	}
 	is, err := semver.NewVersion(c.Metadata.Version)
-	if err != nil || c.Name() != offer.Name || !is.Equal(said) {
+	if err != nil || c.Name() != offer.Chart() || !is.Equal(said) {
 		return fault.New(sourcev1.ChartPullErrorReason, "the repository gives chart '%.100s' %.100s for chart '%s' %s",
 			c.Name(), c.Metadata.Version, offer.Name, offer.Version).WithHint("The repository's index is wrong: publish the chart again")
 	}

@@ -165,8 +165,10 @@ func TestDependencies(t *testing.T) {
 - {name: local, version: ">=0.1", repository: "file://../lib/local"}
 - {name: brought, version: 3.x}
 - {name: brought, version: 3.x, alias: again}
+- {name: ours, version: ">=1.0.0"}
 `),
 		"app/charts/brought-3.1.0.tgz": string(packaged(t, newChart("brought", "3.1.0"))),
+		"app/charts/ours/Chart.yaml":   "apiVersion: v2\nname: ours\nversion: 1.0.0-dev\n", // is all there is
 		"app/charts/remote-0.9.0.tgz":  string(packaged(t, newChart("remote", "0.9.0"))),
 		"app/charts/extra/Chart.yaml":  "apiVersion: v2\nname: extra\nversion: 0.0.1\n",
 		"lib/local/Chart.yaml":         "apiVersion: v2\nname: local\nversion: 0.2.0\ndependencies:\n- {name: leaf, version: 1.0.0, repository: \"file://../leaf\"}\n",
@@ -185,7 +187,7 @@ func TestDependencies(t *testing.T) {
 	}
 	slices.Sort(charts)
 	want := []string{"app 1.2.3", "app/charts/brought 3.1.0", "app/charts/extra 0.0.1", "app/charts/local 0.2.0",
-		"app/charts/local/charts/leaf 1.0.0", "app/charts/remote 1.5.0"}
+		"app/charts/local/charts/leaf 1.0.0", "app/charts/ours 1.0.0-dev", "app/charts/remote 1.5.0"}
 	if diff := cmp.Diff(want, charts); diff != "" {
 		t.Error(diff)
 	}
@@ -207,22 +209,36 @@ func TestLock(t *testing.T) {
 	client := s.indexed(t)
 	o := Options{Limits: DefaultLimits, Repository: func(context.Context, string) (Repository, error) { return client, nil }}
 	files := map[string]string{"app/Chart.yaml": dependent(declared), "app/Chart.lock": lock, "local/Chart.yaml": localYAML}
-	p, err := BuildTree(t.Context(), treeOf("app", files), "app", o)
-	if err != nil {
-		t.Fatal(err)
+	version := func(files map[string]string, of string) string {
+		t.Helper()
+		p, err := BuildTree(t.Context(), treeOf("app", files), "app", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v, _ := strings.Cut(contents(t, p.Data)["app/charts/"+of+"/Chart.yaml"], "version: ")
+		v, _, _ = strings.Cut(v, "\n")
+		return v
 	}
-	if got := contents(t, p.Data)["app/charts/remote/Chart.yaml"]; !strings.Contains(got, "version: 1.0.0") {
-		t.Errorf("the lock was not honoured:\n%s", got)
+	if got := version(files, "remote"); got != "1.0.0" {
+		t.Errorf("the lock was not honoured: %s", got)
 	}
-	for name, text := range map[string]string{
-		"another range": strings.ReplaceAll(dependent(declared), "1.x", "2.x"),
-		"another chart": dependent(declared + "- {name: more, version: 1.x, repository: \"https://charts.example\"}\n"),
-	} {
-		files["app/Chart.yaml"] = text
-		_, err := BuildTree(t.Context(), treeOf("app", files), "app", o)
-		t.Run(name, func(t *testing.T) {
-			wants(t, err, "DependencyBuildError", "the lock is not of the dependencies", "helm dependency update")
-		})
+	files["app/charts/remote-1.5.0.tgz"] = string(packaged(t, newChart("remote", "1.5.0")))
+	if got := version(files, "remote"); got != "1.5.0" {
+		t.Errorf("what stands in charts/ was fetched in another version: %s", got)
+	}
+	delete(files, "app/charts/remote-1.5.0.tgz")
+
+	// A lock that is older than the declarations is no error: it still says what it can.
+	s.Publish(newChart("remote", "2.0.0"), newChart("more", "1.0.0"))
+	client = s.indexed(t)
+	files["app/Chart.yaml"] = strings.ReplaceAll(dependent(declared), "1.x", "2.x")
+	if got := version(files, "remote"); got != "2.0.0" {
+		t.Errorf("another range: %s", got)
+	}
+	files["app/Chart.yaml"] = dependent(strings.ReplaceAll(declared, "1.x", "1.x, condition: remote.enabled") +
+		"- {name: more, version: 1.x, repository: \"https://charts.example\"}\n")
+	if remote, more := version(files, "remote"), version(files, "more"); remote != "1.0.0" || more != "1.0.0" {
+		t.Errorf("another chart and a condition: %s and %s", remote, more)
 	}
 }
 

@@ -220,7 +220,7 @@ func (c *cutter) entry(name string, dash int) error {
 		}
 		if c.indent == depth && depth >= 0 {
 			if key, _, ok := splitKey(c.text()); ok && !startsItem(c.text()) {
-				keep = key == "version" || key == "digest" || key == "urls"
+				keep = key == "version" || key == "digest" || key == "urls" || key == "created"
 			}
 		}
 		if keep {

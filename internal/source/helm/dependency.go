@@ -2,9 +2,6 @@ package helm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -31,24 +28,21 @@ type dependencies struct {
 	opened  map[string]Repository // by URL
 }
 
-// load reads the chart in a directory and adds the dependencies that it declares and does not bring in charts/: by
-// Chart.lock where there is one, in the newest version that is admitted otherwise.
+// load reads the chart in a directory and adds the dependencies that it declares and does not bring in charts/: in the version
+// of Chart.lock, in the newest one that is admitted where that says none.
 func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, error) {
 	c, err := loadDir(d.tree, dir, d.options.Limits)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := locked(c)
-	if err != nil {
-		return nil, unresolved(c, err).WithHint("Run helm dependency update and commit Chart.lock").Final()
-	}
-	brought := c.Dependencies()
+	declared, brought := c.Metadata.Dependencies, c.Dependencies()
 	var chosen []*chart.Chart
-	for _, w := range wanted {
-		if i := slices.IndexFunc(brought, func(b *chart.Chart) bool { return satisfies(b, w) }); i >= 0 {
-			chosen = append(chosen, brought[i])
+	for _, w := range declared {
+		if b := bring(brought, w); b != nil {
+			chosen = append(chosen, b)
 			continue
 		}
+		w = locked(c, w)
 		add, err := d.fetch(ctx, dir, w)
 		if err != nil {
 			f := unresolved(c, fmt.Errorf("'%s' %s: %w", w.Name, w.Version, err))
@@ -61,7 +55,7 @@ func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, erro
 	}
 	// Charts that nothing declares stay; other versions of what is declared go.
 	for _, b := range brought {
-		if !slices.ContainsFunc(wanted, func(w *chart.Dependency) bool { return w.Name == b.Name() }) {
+		if !slices.ContainsFunc(declared, func(w *chart.Dependency) bool { return w.Name == b.Name() }) {
 			chosen = append(chosen, b)
 		}
 	}
@@ -84,8 +78,18 @@ func unresolved(c *chart.Chart, err error) *fault.Fault {
 	return fault.New(sourcev1.DependencyBuildErrorReason, "cannot complete the dependencies of chart '%s'", c.Name()).Because(err)
 }
 
-func satisfies(c *chart.Chart, w *chart.Dependency) bool {
-	return c.Name() == w.Name && admitted(c.Metadata.Version, w.Version) == nil
+// bring returns the chart that serves a dependency of those in charts/. Where the dependency names no repository, there is no other
+// one to be had, and its range is for who fills charts/.
+func bring(brought []*chart.Chart, w *chart.Dependency) *chart.Chart {
+	for _, b := range brought {
+		if b.Name() == w.Name && admitted(b.Metadata.Version, w.Version) == nil {
+			return b
+		}
+	}
+	if i := slices.IndexFunc(brought, func(b *chart.Chart) bool { return b.Name() == w.Name }); i >= 0 && w.Repository == "" {
+		return brought[i]
+	}
+	return nil
 }
 
 // admitted checks a version against a dependency's range.
@@ -107,41 +111,18 @@ func admitted(version, constraint string) error {
 	return nil
 }
 
-// locked returns what the chart declares, in the versions of its lock.
-func locked(c *chart.Chart) ([]*chart.Dependency, error) {
-	declared := c.Metadata.Dependencies
+// locked returns a dependency in the version of the chart's lock. What the lock does not name, or in no version that the chart still
+// admits, was declared after it: it is had as without a lock.
+func locked(c *chart.Chart, w *chart.Dependency) *chart.Dependency {
 	if c.Lock == nil {
-		return declared, nil
+		return w
 	}
-	if len(c.Lock.Dependencies) != len(declared) || !inSync(c) {
-		return nil, fmt.Errorf("the lock is not of the dependencies that the chart declares")
-	}
-	wanted := make([]*chart.Dependency, len(declared))
-	for i, l := range c.Lock.Dependencies {
-		if l == nil || l.Name != declared[i].Name {
-			return nil, fmt.Errorf("the lock is not of the dependencies that the chart declares")
+	for _, l := range c.Lock.Dependencies {
+		if l != nil && l.Name == w.Name && admitted(l.Version, w.Version) == nil {
+			return &chart.Dependency{Name: w.Name, Version: l.Version, Repository: w.Repository}
 		}
-		wanted[i] = &chart.Dependency{Name: l.Name, Version: l.Version, Repository: declared[i].Repository}
 	}
-	return wanted, nil
-}
-
-// inSync compares the lock's digest with that of the dependencies, as Helm makes it, and for old charts as Helm 2 did.
-func inSync(c *chart.Chart) bool {
-	digest := func(what any) string {
-		text, err := json.Marshal(what)
-		if err != nil {
-			return ""
-		}
-		sum := sha256.Sum256(text)
-		return "sha256:" + hex.EncodeToString(sum[:])
-	}
-	declared := c.Metadata.Dependencies
-	if c.Lock.Digest == digest([2][]*chart.Dependency{declared, c.Lock.Dependencies}) {
-		return true
-	}
-	return c.Metadata.APIVersion == chart.APIVersionV1 &&
-		c.Lock.Digest == digest(map[string][]*chart.Dependency{"dependencies": declared})
+	return w
 }
 
 // fetch gets one dependency of the chart in dir.

@@ -3,15 +3,18 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/Masterminds/semver/v3"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
 // Entry is one version of a chart.
@@ -19,6 +22,8 @@ type Entry struct {
 	Version string
 	Digest  string // sha256 of the package in hex; empty when the index says none
 	URL     string // of the package, absolute or relative to the repository's; the first one that the index lists, as in Helm
+
+	created int64 // Unix time in nanoseconds; zero when the index says none
 }
 
 // Index is what finding a chart needs of a repository's index: a small part of it.
@@ -59,7 +64,8 @@ func find(entries []Entry, name, constraint string) (Entry, error) {
 	return Entry{}, fmt.Errorf("no version of chart %q matches %q", name, constraint)
 }
 
-// newestFirst sorts by semantic version and drops what is none. Of equal ones the first stays first.
+// newestFirst sorts by semantic version and drops what is none. Versions that differ in their build metadata only are equal: of these
+// the one that was made last comes first, or the one that stood first.
 func newestFirst(entries []Entry) []Entry {
 	type parsed struct {
 		entry   Entry
@@ -71,7 +77,9 @@ func newestFirst(entries []Entry) []Entry {
 			valid = append(valid, parsed{e, v})
 		}
 	}
-	slices.SortStableFunc(valid, func(a, b parsed) int { return b.version.Compare(a.version) })
+	slices.SortStableFunc(valid, func(a, b parsed) int {
+		return cmp.Or(b.version.Compare(a.version), cmp.Compare(b.entry.created, a.entry.created))
+	})
 	out := make([]Entry, len(valid))
 	for i, p := range valid {
 		out[i] = p.entry
@@ -95,6 +103,21 @@ type item struct {
 	Version string   `json:"version" yaml:"version"`
 	Digest  string   `json:"digest" yaml:"digest"`
 	URLs    []string `json:"urls" yaml:"urls"`
+	Created any      `json:"created" yaml:"created"` // a time, but an index is not refused for another thing
+}
+
+// created is when the package was made, as a Unix time in nanoseconds; zero when that is not said.
+func (i item) created() int64 {
+	at, ok := i.Created.(time.Time)
+	if text, isText := i.Created.(string); isText {
+		var err error
+		at, err = time.Parse(time.RFC3339, text)
+		ok = err == nil
+	}
+	if !ok {
+		return 0
+	}
+	return at.UnixNano()
 }
 
 // open begins a chart.
@@ -111,7 +134,7 @@ func (b *indexBuilder) add(name string, i item) error {
 	if b.versions++; b.versions > maxVersions {
 		return fmt.Errorf("more than %d versions", maxVersions)
 	}
-	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:"))}
+	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:")), created: i.created()}
 	if len(i.URLs) > 0 {
 		e.URL = i.URLs[0]
 	}
@@ -133,38 +156,32 @@ func (b *indexBuilder) index() (*Index, error) {
 		b.charts[name] = sorted
 		kept += len(sorted)
 		for _, e := range sorted {
-			index.weight += 48 + int64(len(e.Version)+len(e.Digest)+len(e.URL))
+			index.weight += 56 + int64(len(e.Version)+len(e.Digest)+len(e.URL))
 		}
 	}
 	index.Skipped = b.versions - kept
 	return index, nil
 }
 
-// maxIndexes bounds the bytes of the indexes that are kept, the newest excepted.
+// maxIndexes bounds the bytes of the indexes that are kept. One that is larger than that is kept alone.
 const maxIndexes = 128 << 20
 
 // Indexes keeps the indexes that were asked for last, by digest: all charts of a repository share one, and it is read once.
 // The zero value is ready, and safe for concurrent use.
 type Indexes struct {
 	reading singleflight.Group
-	mu      sync.Mutex
-	kept    []keptIndex // the one asked for last comes last
-}
-
-type keptIndex struct {
-	digest string
-	index  *Index
+	kept    lru.Cache[*Index]
 }
 
 // Get returns the index with the digest; read makes it when it is not kept.
 func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, error)) (*Index, error) {
-	if index := c.recall(digest); index != nil {
+	if index, ok := c.kept.Get(digest); ok {
 		return index, nil
 	}
 	work := c.reading.DoChan(digest, func() (any, error) {
 		index, err := read()
 		if err == nil {
-			c.keep(digest, index)
+			c.kept.Keep(digest, index, min(index.weight, maxIndexes), lru.Bounds{Bytes: maxIndexes})
 		}
 		return index, err
 	})
@@ -175,29 +192,4 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		index, _ := done.Val.(*Index)
 		return index, done.Err
 	}
-}
-
-func (c *Indexes) recall(digest string) *Index {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.kept, func(k keptIndex) bool { return k.digest == digest })
-	if i < 0 {
-		return nil
-	}
-	k := c.kept[i]
-	c.kept = append(slices.Delete(c.kept, i, i+1), k)
-	return k.index
-}
-
-// keep keeps an index, and lets go of those that were not asked for longest.
-func (c *Indexes) keep(digest string, index *Index) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.kept = append(c.kept, keptIndex{digest, index})
-	sum, first := index.weight, len(c.kept)-1
-	for first > 0 && sum+c.kept[first-1].index.weight <= maxIndexes {
-		first--
-		sum += c.kept[first].index.weight
-	}
-	c.kept = slices.Delete(c.kept, 0, first)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	repo "helm.sh/helm/v4/pkg/repo/v1"
 	"sigs.k8s.io/yaml"
@@ -40,8 +41,8 @@ func versions(entries []Entry) []string {
 // TestIndexLayouts reads the same index in the layouts that generators write.
 func TestIndexLayouts(t *testing.T) {
 	want := map[string][]Entry{
-		"app": {{"2.0.0", "aa", "https://h/app-2.0.0.tgz"}, {"1.0.0", "", "app-1.0.0.tgz"}},
-		"db":  {{"0.1.0", "", "db.tgz"}},
+		"app": {{Version: "2.0.0", Digest: "aa", URL: "https://h/app-2.0.0.tgz"}, {Version: "1.0.0", URL: "app-1.0.0.tgz"}},
+		"db":  {{Version: "0.1.0", URL: "db.tgz"}},
 	}
 	for name, text := range map[string]string{
 		"helm": `apiVersion: v1
@@ -119,7 +120,7 @@ entries:
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, text := range []string{text, "\xEF\xBB\xBF" + text, strings.ReplaceAll(text, "\n", "\r\n"), strings.TrimRight(text, "\n")} {
-				if diff := cmp.Diff(want, parse(t, text).charts); diff != "" {
+				if diff := cmp.Diff(want, parse(t, text).charts, cmpopts.IgnoreUnexported(Entry{})); diff != "" {
 					t.Fatal(diff)
 				}
 			}
@@ -146,8 +147,8 @@ entries:
   - version: 2
     urls: [two.tgz]
 `)
-	want := []Entry{{"2", "", "two.tgz"}, {"1.0.0", "", "first.tgz"}, {"1.0.0", "", "second.tgz"}}
-	if diff := cmp.Diff(want, i.charts["app"]); diff != "" {
+	want := []Entry{{Version: "2", URL: "two.tgz"}, {Version: "1.0.0", URL: "first.tgz"}, {Version: "1.0.0", URL: "second.tgz"}}
+	if diff := cmp.Diff(want, i.charts["app"], cmpopts.IgnoreUnexported(Entry{})); diff != "" {
 		t.Error(diff)
 	}
 	if i.Skipped != 5 {
@@ -226,6 +227,26 @@ entries:
 	}
 	if _, err := i.Find("other", "*"); err == nil {
 		t.Error("found a chart that is not there")
+	}
+}
+
+// TestFindOfEqualVersions takes the chart that was made last: a build is no part of what versions are ordered by.
+func TestFindOfEqualVersions(t *testing.T) {
+	const entries = `
+  - {version: 1.0.0+aa, urls: [a], created: %s}
+  - {version: 1.0.0+cc, urls: [a], created: "2026-03-01T00:00:00.5+01:00"}
+  - {version: 1.0.0+bb, urls: [a], created: %s}
+  - {version: 0.9.0, urls: [a], created: "2026-04-01T00:00:00Z"}
+`
+	for name, text := range map[string]string{
+		"in block style": "apiVersion: v1\nentries:\n  app:" + fmt.Sprintf(entries, "2026-01-01T00:00:00Z", "[no, time]"),
+		"in flow style":  "apiVersion: v1\nentries: {app: [{version: 1.0.0+aa, urls: [a]}, {version: 1.0.0+cc, urls: [a], created: 2026-03-01T00:00:00Z}]}",
+		"in JSON": `{"apiVersion":"v1","entries":{"app":[{"version":"1.0.0+aa","urls":["a"],"created":{}},
+			{"version":"1.0.0+cc","urls":["a"],"created":"2026-03-01T00:00:00Z"}]}}`,
+	} {
+		if e, err := parse(t, text).Find("app", "1.x"); err != nil || e.Version != "1.0.0+cc" {
+			t.Errorf("%s: found %q, %v", name, e.Version, err)
+		}
 	}
 }
 

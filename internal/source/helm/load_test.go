@@ -123,10 +123,8 @@ func FuzzLoad(f *testing.F) {
 		if err := c.Validate(); err != nil {
 			t.Fatalf("an invalid chart was accepted: %v", err)
 		}
-		if _, err := locked(c); err == nil {
-			for _, w := range c.Metadata.Dependencies {
-				satisfies(&chart.Chart{Metadata: &chart.Metadata{Name: w.Name, Version: "1.0.0"}}, w)
-			}
+		for _, w := range c.Metadata.Dependencies {
+			bring([]*chart.Chart{{Metadata: &chart.Metadata{Name: w.Name, Version: "1.0.0"}}}, locked(c, w))
 		}
 	})
 }

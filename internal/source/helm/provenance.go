@@ -51,7 +51,7 @@ func verifyProvenance(keys *openpgp.Keyring, prov []byte, o Offer, data []byte, 
 		return "", fmt.Errorf("the signed text cannot be read: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	file := o.Name + "-" + o.Version + ".tgz"
+	file := o.Chart() + "-" + o.Version + ".tgz"
 	switch got := "sha256:" + hex.EncodeToString(sum[:]); signed.Files[file] {
 	case got:
 		return fingerprint, nil

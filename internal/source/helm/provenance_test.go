@@ -55,6 +55,9 @@ func TestProvenance(t *testing.T) {
 	o := Offer{Name: "app", Version: "1.0.0"}
 	prov := sign(t, key, "app-1.0.0.tgz", data)
 	now := time.Now()
+	if _, err := VerifyProvenance(binary, prov, Offer{Name: "team/app", Version: "1.0.0"}, data, now); err != nil {
+		t.Errorf("a chart below a path: %v", err)
+	}
 	for _, keyring := range [][]byte{binary, armored, append(bytes.Clone(other), binary...)} {
 		if by, err := VerifyProvenance(keyring, prov, o, data, now); err != nil || len(by) != 40 {
 			t.Fatalf("signed by %q: %v", by, err)

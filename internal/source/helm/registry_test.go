@@ -6,6 +6,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -101,7 +102,7 @@ func (r *chartRegistry) push(t *testing.T, chart, version string, layers ...v1.L
 }
 
 func (r *chartRegistry) publish(t *testing.T, name, version string) name.Digest {
-	return r.push(t, name, version, static.NewLayer(packaged(t, newChart(name, version)), chartLayer))
+	return r.push(t, name, version, static.NewLayer(packaged(t, newChart(path.Base(name), version)), chartLayer))
 }
 
 func TestRegistry(t *testing.T) {
@@ -128,6 +129,19 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 
+	r.publish(t, "team/app", "1.0.0")
+	o, err := c.Find(t.Context(), "team/app", "1.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := c.Pull(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Repackage(o, data, Options{Limits: DefaultLimits}); err != nil || p.Name != "app" {
+		t.Fatal("a chart below a path: ", p, err)
+	}
+
 	r.requests()
 	if _, err := c.Find(t.Context(), "app", "1.0.0"); err != nil {
 		t.Fatal(err)
@@ -136,7 +150,7 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("an exact version costs %q", got)
 	}
 
-	_, err := c.Find(t.Context(), "app", "3.x")
+	_, err = c.Find(t.Context(), "app", "3.x")
 	wants(t, err, "InvalidChartReference", `matches "3.x"`)
 	_, err = c.Find(t.Context(), "other", "*")
 	wants(t, err, "InvalidChartReference", "NAME_UNKNOWN")

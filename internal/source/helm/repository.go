@@ -31,10 +31,13 @@ var DefaultLimits = Limits{Index: 100 << 20, Chart: 10 << 20, File: 5 << 20}
 
 // Offer is a version of a chart that a repository has.
 type Offer struct {
-	Name, Version string
+	Name, Version string // the name that was asked for: in a registry it may be the path to the chart
 	Digest        string // of what is pulled, as sha256:HEX: the package, in a registry the manifest; empty when an index says none
 	URL           string // of the package, in a registry its reference
 }
+
+// Chart is the name that the chart gives itself.
+func (o Offer) Chart() string { return path.Base(o.Name) }
 
 // Repository is where packaged charts come from. Errors are faults.
 type Repository interface {

@@ -1,6 +1,6 @@
-// Package reflect reconciles ImageRepositories and ImagePolicies: it scans registries, keeps what it finds, and tells which image is the
+// Package reflector reconciles ImageRepositories and ImagePolicies: it scans registries, keeps what it finds, and tells which image is the
 // latest. What it keeps can be read over HTTP.
-package reflect
+package reflector
 
 import (
 	"context"

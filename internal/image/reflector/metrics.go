@@ -1,4 +1,4 @@
-package reflect
+package reflector
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
