@@ -252,6 +252,25 @@ spec:
 	}
 }
 
+func TestWhatFailedBeforeItWent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	target := f.target("batch", "v1", "Job", "bad")
+	text := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad, namespace: %s}\nspec: {backoffLimit: 0, template: {metadata: {annotations: {playground.sluice.dev/fail: job-failed}}, " +
+		"spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
+	f.apply(text)
+	f.Set(owner, []Target{target})
+	f.await(target, Failed)
+	f.remove(target)
+	if r := f.await(target, NotFound); !r.Failed {
+		t.Errorf("%+v", r)
+	}
+	f.Expect(owner, target, "1")
+	if r, _ := f.Results(owner); len(r) != 1 || r[0].Failed {
+		t.Errorf("once it was written anew: %+v", r)
+	}
+}
+
 func TestKindsWithoutStatusAreCurrent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -305,6 +305,36 @@ func TestWhatStaysReadyQuietlyIsMinor(t *testing.T) {
 	}
 }
 
+func TestNewsAreToldThoughReadyStays(t *testing.T) {
+	s := &step{reconcile: answer(reconcile.Ready("Succeeded", "stored").News("NewArtifact"))}
+	b := newBench(t, s)
+	b.until("it is Ready", has("Ready", metav1.ConditionTrue, "Succeeded"))
+	handled := func(request string) {
+		b.patch(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"` + request + `"}}}`)
+		b.until("the request is handled", func(o *sourcev1.GitRepository) error {
+			if got := o.Status.LastHandledReconcileAt; got != request {
+				return errors.New("the last one is " + got)
+			}
+			return nil
+		})
+	}
+	s.set(answer(reconcile.Ready("Succeeded", "stored")))
+	handled("1")
+	s.set(answer(reconcile.Ready("Succeeded", "stored").News("NewArtifact")))
+	handled("2")
+	testenv.Eventually(t, "both news are told", func() error {
+		if n := b.events.count(); n != 2 {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	for _, e := range b.events.events {
+		if e.Reason != "NewArtifact" || e.Message != "stored" {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 func TestRequestIsHandledOnce(t *testing.T) {
 	asked := make(chan bool, 100)
 	b := newBench(t, &step{reconcile: func(_ context.Context, p *pass) reconcile.Outcome {
