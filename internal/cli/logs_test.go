@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,8 +28,12 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 		if n, err := strconv.Atoi(r.URL.Query().Get("tailLines")); err == nil {
 			lines = lines[max(0, len(lines)-n):]
 		}
-		if s := r.URL.Query().Get("sinceSeconds") + r.URL.Query().Get("sinceTime"); s != "" {
-			lines = append([]string{"asked since " + s}, lines...)
+		since := r.URL.Query().Get("sinceSeconds")
+		if at, err := time.Parse(time.RFC3339, r.URL.Query().Get("sinceTime")); err == nil {
+			since = at.UTC().Format(time.RFC3339) // the API server tells it in its own time zone
+		}
+		if since != "" {
+			lines = append([]string{"asked since " + since}, lines...)
 		}
 		fmt.Fprintln(w, strings.Join(lines, "\n"))
 		for r.URL.Query().Get("follow") == "true" {

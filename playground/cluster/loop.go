@@ -17,9 +17,9 @@ const (
 	lastRetry  = time.Second
 )
 
-// loop calls step for each object that an informer sees, when the object changes and after the time that step returned;
+// loop calls step, by so many workers, for each object that an informer sees, when it changes and after the time that step returned;
 // 0 is for when it changes. A step must not change the object that it is given. It runs until the context ends.
-func loop[T runtime.Object](ctx context.Context, informer cache.SharedIndexInformer, step func(context.Context, T) (time.Duration, error)) error {
+func loop[T runtime.Object](ctx context.Context, informer cache.SharedIndexInformer, workers int, step func(context.Context, T) (time.Duration, error)) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 	enqueue := func(obj any) {
 		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {

@@ -48,13 +48,13 @@ func startSimulator(ctx context.Context, cfg *rest.Config, count int) error {
 	}
 	factory.Start(ctx.Done()) // the nodes first: pods are bound to them
 	factory.WaitForCacheSync(ctx.Done())
-	if err := loop(ctx, core.Pods().Informer(), s.pod); err != nil {
+	if err := loop(ctx, core.Pods().Informer(), workers, s.pod); err != nil {
 		return err
 	}
-	if err := loop(ctx, core.PersistentVolumeClaims().Informer(), s.claim); err != nil {
+	if err := loop(ctx, core.PersistentVolumeClaims().Informer(), workers, s.claim); err != nil {
 		return err
 	}
-	if err := loop(ctx, core.Services().Informer(), s.service); err != nil {
+	if err := loop(ctx, core.Services().Informer(), workers, s.service); err != nil {
 		return err
 	}
 	factory.Start(ctx.Done())

@@ -63,19 +63,28 @@ func TestSourcesThatAreDueTogetherAskOnce(t *testing.T) {
 	g := testenv.NewGit(t)
 	first := g.Commit("app", map[string]string{"a.yaml": "1"})
 	ms := patient(t.TempDir())
-	remote := Remote{URL: g.URL + "/app"}
+	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	var wait sync.WaitGroup
 	for _, owner := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		wait.Go(func() {
-			rev, err := ms.View(owner).Update(context.Background(), remote, Reference{Branch: "main"}, true)
+			rev, err := ms.View(owner).Update(context.Background(), remote, ref, false)
 			if err != nil || rev.Commit != first {
 				t.Errorf("%v, %v", rev, err)
 			}
 		})
 	}
 	wait.Wait()
-	if s := g.Stats(); s["fetches"] != 1 || s["advertisements"] > 2 { // who asked while the first was asking needs an answer of its own
+	if s := g.Stats(); s["fetches"] != 1 || s["advertisements"] != 1 {
 		t.Errorf("eight sources cost %v", s)
+	}
+	m, err := ms.acquire("a", remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for before, want := range map[time.Duration]bool{1: true, -1: false} { // who asked while another was asking needs an answer of its own
+		if _, known, err := m.known(ref, "z", m.listing.begun.Add(-before), true); known != want || err != nil {
+			t.Errorf("asked %s before another did, it is answered: %v, %v", before, known, err)
+		}
 	}
 }
 
