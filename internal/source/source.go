@@ -1,17 +1,14 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -89,7 +86,7 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 		return failed(obj, conditionOf(err, sourcev1.StorageOperationFailedCondition), err)
 	}
 	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
-	return k.ready(obj, revision)
+	return k.ready(obj, revision, had)
 }
 
 // keep makes sure that the artifact at hand is served, where the status says.
@@ -131,16 +128,16 @@ func markOutdated(obj Object, revision string) {
 	}
 }
 
-func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
+// ready tells of the artifact in the documented words: as one that is new, where it is not the one that the object had.
+func (k *Keeper[T]) ready(obj T, revision *Revision, had *meta.Artifact) reconcile.Outcome {
 	stored := markStored(obj, revision.Name)
-	message, reason := revision.Message, revision.Reason
-	if message == "" {
-		message = stored
+	message, reason := cmp.Or(revision.Message, stored), cmp.Or(revision.Reason, meta.SucceededReason)
+	a := obj.GetArtifact()
+	o := reconcile.Ready(reason, "%s", message).Of(a).About("revision", revision.Name).About("digest", a.Digest)
+	if had == nil || had.Digest != a.Digest || !had.HasRevision(a.Revision) {
+		return o.News(cmp.Or(revision.Reason, sourcev1.NewArtifactReason))
 	}
-	if reason == "" {
-		reason = meta.SucceededReason
-	}
-	return reconcile.Ready(reason, "%s", message).Of(obj.GetArtifact()).About("revision", revision.Name).About("digest", obj.GetArtifact().Digest)
+	return o
 }
 
 // markStored says that the artifact of a revision is served, and returns the words.
@@ -190,39 +187,6 @@ func conditionOf(err error, otherwise string) string {
 func failed(obj reconcile.Object, condition string, err error) reconcile.Outcome {
 	reconcile.Mark(obj, condition, metav1.ConditionTrue, fault.Reason(err, meta.FailedReason), err.Error())
 	return reconcile.Failed(err)
-}
-
-// Secrets reads the Secrets that sources refer to.
-type Secrets struct {
-	Reader client.Reader // past the cache: Secrets are not kept in memory
-}
-
-// Data returns the data of the Secret that a field of an object names; nothing when it names none.
-func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObjectReference, field string) (map[string][]byte, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	var secret corev1.Secret
-	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
-	if apierrors.IsNotFound(err) {
-		return nil, fault.New(meta.AuthenticationFailedReason, "Secret '%s/%s' not found", namespace, ref.Name).
-			WithHint("Create it, or correct %s", field)
-	}
-	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "cannot read Secret '%s/%s' of %s", namespace, ref.Name, field).Because(err)
-	}
-	return secret.Data, nil
-}
-
-// secretRefs lists the Secrets that are named, as references that wake the object.
-func secretRefs(namespace string, names ...*meta.LocalObjectReference) []reconcile.Ref {
-	var refs []reconcile.Ref
-	for _, n := range names {
-		if n != nil {
-			refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, namespace, n.Name))
-		}
-	}
-	return refs
 }
 
 // refuseAccessFrom fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.
