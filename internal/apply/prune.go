@@ -35,6 +35,23 @@ func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Ch
 	return changes(items), nil
 }
 
+// Owned returns those of an inventory that are there and carry the owner's labels, but for what is on its way out.
+func (c *Cluster) Owned(ctx context.Context, owner Owner, of Inventory) (Inventory, error) {
+	items, problems := c.options.staleItems(of)
+	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
+	problems = append(problems, r.each(ctx, items, func(ctx context.Context, i *item) error {
+		_, err := r.stale(ctx, i)
+		return err
+	})...)
+	var owned Inventory
+	for _, i := range items {
+		if i.done {
+			owned = append(owned, i.ref.Entry())
+		}
+	}
+	return owned, join(problems, "%d objects cannot be looked at")
+}
+
 // staleItems returns items in the order of deleting them, and what of the inventory cannot be read.
 func (o ClusterOptions) staleItems(stale Inventory) (items []*item, problems []error) {
 	for _, e := range stale {

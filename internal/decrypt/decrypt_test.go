@@ -182,6 +182,21 @@ func TestChangedFilesAreRefused(t *testing.T) {
 	}
 }
 
+func TestChangesOfPlainPartsCanBeLetPass(t *testing.T) {
+	private, master := newAge(t)
+	k := fromSecret(t, map[string]string{"a.agekey": private})
+	k.IgnoreMAC = true
+	content := string(encrypt(t, "yaml", secret, nil, master))
+	got, decrypted, err := file(t, k, "s.yaml", []byte(strings.Replace(content, "name: s", "name: other", 1)))
+	if err != nil || !decrypted || !strings.Contains(string(got), "name: other") || !strings.Contains(string(got), "hunter2") {
+		t.Errorf("%s, %v", got, err)
+	}
+	broken := strings.Replace(content, "password: ENC[AES256_GCM,data:", "password: ENC[AES256_GCM,data:AA", 1)
+	if got, _, err := file(t, k, "s.yaml", []byte(broken)); err == nil {
+		t.Errorf("an encrypted value was changed: %s", got)
+	}
+}
+
 func TestKeysThatCannotBeReadAreRefusedInSilence(t *testing.T) {
 	locked := "AGE-PLUGIN-EVIL-1QQQQ"
 	for entry, value := range map[string]string{

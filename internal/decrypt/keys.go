@@ -31,6 +31,9 @@ type Keys struct {
 	// Vault returns a token for a Vault or OpenBao at an address, which a file names: it must know whom to trust with which.
 	Vault func(ctx context.Context, address string) (string, error)
 
+	// IgnoreMAC takes files whose plain parts were changed after they were encrypted. What is encrypted is still checked value by value.
+	IgnoreMAC bool
+
 	Transport http.RoundTripper // of all requests; http.DefaultTransport when nil
 }
 

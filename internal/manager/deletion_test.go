@@ -105,9 +105,33 @@ func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
 	s.remove(&kustomizev1.Kustomization{}, "app")
 	s.gone(&kustomizev1.Kustomization{}, "app")
-	s.told("app", "PruneFailed", "not waited for beyond 5s", "ConfigMap/"+s.namespace+"/a")
+	s.told("app", "PruneFailed", "does not wait beyond 5s", "ConfigMap/"+s.namespace+"/a")
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
 	s.gone(&corev1.ConfigMap{}, "a")
+}
+
+func TestARenamedKustomizationKeepsItsObjects(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
+	s.source("app")
+	s.sync("before", "app", "")
+	s.ready("before", commit)
+	was := &corev1.ConfigMap{}
+	if err := s.get(was, "a"); err != nil {
+		t.Fatal(err)
+	}
+	s.sync("after", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "slow"}}}
+	})
+	s.remove(&kustomizev1.Kustomization{}, "before")
+	s.fails(&kustomizev1.Kustomization{}, "before", "PruneFailed", "1 objects are left for other Kustomizations")
+	s.patch(&kustomizev1.Kustomization{}, "after", `{"spec":{"dependsOn":null}}`)
+	s.ready("after", commit)
+	s.gone(&kustomizev1.Kustomization{}, "before")
+	is := &corev1.ConfigMap{}
+	if err := s.get(is, "a"); err != nil || is.UID != was.UID {
+		t.Errorf("it is not the same object: %v", err)
+	}
 }
 
 func TestWhatSaysSoIsNotPruned(t *testing.T) {

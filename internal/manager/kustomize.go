@@ -70,6 +70,7 @@ func (p *process) decryption() sync.Decryption {
 	return sync.Decryption{
 		Transport:      p.out.transport,
 		Identities:     p.out.Identities,
+		IgnoreMAC:      p.SOPSIgnoreMAC,
 		DefaultAccount: p.DecryptionAccount,
 		AgeSecret:      types.NamespacedName{Namespace: p.RuntimeNamespace, Name: p.SOPSAgeSecret},
 		VaultConfigMap: types.NamespacedName{Namespace: p.RuntimeNamespace, Name: p.SOPSVaultConfigMap},

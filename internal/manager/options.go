@@ -73,6 +73,7 @@ type Options struct {
 	DecryptionAccount    string
 	SOPSAgeSecret        string
 	SOPSVaultConfigMap   string
+	SOPSIgnoreMAC        bool
 	KubeConfigExec       bool
 	KubeConfigTLS        bool
 	KubeConfigAccount    string
@@ -147,6 +148,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
 	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")
 	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "", "ConfigMap in --runtime-namespace with the Vault servers that service accounts may log in to")
+	f.BoolVar(&o.SOPSIgnoreMAC, "insecure-sops-ignore-mac", false, "decrypt files whose plain parts were changed after SOPS encrypted them")
 	f.BoolVar(&o.KubeConfigExec, "insecure-kubeconfig-exec", false, "let kubeconfigs of spec.kubeConfig run programs, as the controller")
 	f.BoolVar(&o.KubeConfigTLS, "insecure-kubeconfig-tls", false, "let kubeconfigs of spec.kubeConfig skip the check of the server's certificate")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "", "service account that ConfigMaps of spec.kubeConfig without one log in to clusters as")

@@ -24,6 +24,7 @@ import (
 type Decryption struct {
 	Transport      http.RoundTripper // to key services
 	Identities     *auth.Identities
+	IgnoreMAC      bool   // see [decrypt.Keys]
 	DefaultAccount string // the service account in the namespace of each Kustomization that names none
 
 	AgeSecret      types.NamespacedName // with keys of age, for those whose own Secret has none; none when empty
@@ -43,7 +44,7 @@ func (r *run) readKeys(ctx context.Context, in *inputs, h hash.Hash) error {
 		return fault.New(meta.BuildFailedReason, "spec.decryption.provider is '%s', which is not known", d.Provider).WithHint("Use sops").Final()
 	}
 	fmt.Fprintln(h, "keys")
-	in.keys = &decrypt.Keys{Transport: r.Options.Decryption.Transport}
+	in.keys = &decrypt.Keys{Transport: r.Options.Decryption.Transport, IgnoreMAC: r.Options.Decryption.IgnoreMAC}
 	if d.SecretRef != nil {
 		key := types.NamespacedName{Namespace: r.obj.Namespace, Name: d.SecretRef.Name}
 		if err := r.addKeys(ctx, in.keys, key, "spec.decryption.secretRef", h); err != nil {

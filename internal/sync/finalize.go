@@ -13,6 +13,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -46,7 +47,8 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 		return err
 	}
 	defer target.forget(owner)
-	pruned, err := target.Cluster.Prune(ctx, owner, inventory)
+	left := k.bequeathed(ctx, obj, target, inventory)
+	pruned, err := target.Cluster.Prune(ctx, owner, inventory.Without(left))
 	if len(pruned) > 0 {
 		k.Events.Emit(owner.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: meta.ProgressingReason, Message: summary(pruned),
 			Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})
@@ -55,15 +57,32 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	case err != nil && k.accountGone(ctx, obj):
 		k.leave(ctx, obj, unable(len(inventory)-apply.Summarize(pruned).Deleted, err))
 		return nil
-	case err != nil, obj.Spec.DeletionPolicy != kustomizev1.DeletionPolicyWaitForTermination:
+	case err != nil:
 		return err
+	case len(left) > 0:
+		err = fault.New(meta.PruneFailedReason, "%d objects are left for other Kustomizations of this revision that declare them, and have not taken them over yet", len(left))
+	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
+		err = target.Cluster.AwaitGone(ctx, owner, inventory)
 	}
-	timeout := obj.Schedule().Timeout
-	if err = target.Cluster.AwaitGone(ctx, owner, inventory); err != nil && k.Clock.Since(obj.DeletionTimestamp.Time) >= timeout {
-		k.leave(ctx, obj, fmt.Sprintf("what is being deleted is not waited for beyond %s: %v", timeout, err))
+	if timeout := obj.Schedule().Timeout; err != nil && k.Clock.Since(obj.DeletionTimestamp.Time) >= timeout {
+		k.leave(ctx, obj, fmt.Sprintf("deletion does not wait beyond %s: %v", timeout, err))
 		return nil
 	}
 	return err
+}
+
+// bequeathed returns what another Kustomization is about to take over, as where one is renamed: deleting that would be an outage for nothing.
+func (k *Kustomization) bequeathed(ctx context.Context, obj *kustomizev1.Kustomization, target *Target, inventory apply.Inventory) apply.Inventory {
+	source, waiting := k.source(ctx, obj)
+	if waiting != nil {
+		return nil // nobody else can build from it either
+	}
+	r := &run{Kustomization: k, obj: obj, source: source, memory: k.remembered(obj)}
+	left := r.inherited(ctx, inventory)
+	if still, err := target.Cluster.Owned(ctx, ownerOf(obj), left); err == nil {
+		return still
+	}
+	return left
 }
 
 // accountGone tells whether the account that is impersonated in our own cluster is no longer there. It goes with its namespace,
