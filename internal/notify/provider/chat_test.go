@@ -68,7 +68,6 @@ func success() event.Event {
 // chat is a type of a chat as it is set up, and what its host answers to a message that it takes.
 type chat struct {
 	kind             string
-	host             string // of the address, where the type goes by it; that of the test's server when empty
 	path             string // of the address at the host
 	channel          string
 	secret           map[string]string
@@ -81,7 +80,7 @@ const (
 )
 
 var chats = map[string]chat{
-	"slack-webhook":    {kind: "slack", host: "http://hooks.slack.com", path: "/services/" + hookSecret, channel: "general", username: "sluice", answer: "ok"},
+	"slack-webhook":    {kind: "slack", path: "/services/" + hookSecret, channel: "general", username: "sluice", answer: "ok"},
 	"slack-mattermost": {kind: "slack", path: "/hooks/" + hookSecret, channel: "general", username: "sluice", answer: "ok"},
 	"slack-api": {kind: "slack", path: "/api/chat.postMessage", channel: "general", secret: map[string]string{"token": tokenSecret},
 		answer: `{"ok":true,"channel":"C1","ts":"1.2"}`},
@@ -103,9 +102,6 @@ var chats = map[string]chat{
 func (c chat) options(host string) Options {
 	o := Options{Type: c.kind, Address: host + c.path, Channel: c.channel, Username: c.username, Secret: map[string][]byte{},
 		Headers: http.Header{"X-Team": {"platform"}}, Transport: http.DefaultTransport, UID: "1", Clock: testingclock.NewFakePassiveClock(noon)}
-	if c.host != "" {
-		o.Address, o.Transport = c.host+c.path, to(host)
-	}
 	for k, v := range c.secret {
 		o.Secret[k] = []byte(v + "\n")
 	}

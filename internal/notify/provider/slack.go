@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ const (
 )
 
 // slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API. Webhooks of other chats that take what Slack's took,
-// such as Mattermost's, know no blocks: they get attachments of the older form.
+// such as Mattermost's, know no blocks: they get attachments of the older form. Slack's own are told by their path.
 type slack struct {
 	*client
 	channel, username, token string
@@ -29,7 +28,7 @@ type slack struct {
 	blocks                   bool
 }
 
-var slackHost = regexp.MustCompile(`(^|\.)slack(-gov)?\.com$`)
+const slackHooks = "/services/" // begins the path of Slack's webhooks
 
 func newSlack(o Options) (Provider, error) {
 	c, err := newClient(o, "")
@@ -37,7 +36,7 @@ func newSlack(o Options) (Provider, error) {
 		return nil, err
 	}
 	s := &slack{client: c, channel: o.Channel, username: o.Username, api: strings.HasSuffix(c.address.Path, "/chat.postMessage")}
-	s.blocks = s.api || slackHost.MatchString(c.address.Hostname())
+	s.blocks = s.api || strings.HasPrefix(c.address.Path, slackHooks)
 	if s.api {
 		if s.token, err = o.token("the bot's token (xoxb-…)"); err != nil {
 			return nil, err
