@@ -126,6 +126,15 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	}
 	s.release("unused", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"redis:7"}})
 	s.released("unused", metav1.ConditionFalse, "has the image 'redis'")
+
+	hook := filepath.Join(s.git.Root, "app.git", "hooks", "update")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho 'main is protected'\nexit 1\n"), 0o700); err != nil { //nolint:gosec // git runs it
+		t.Fatal(err)
+	}
+	s.release("declined", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:3.0.0"}})
+	if j := s.released("declined", metav1.ConditionFalse, "main is protected"); j.Status.CompletionTime == nil || j.Status.Commit != "" || len(j.Status.Changes) == 0 {
+		t.Errorf("what was declined has the status %+v", j.Status)
+	}
 }
 
 func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
@@ -165,7 +174,7 @@ func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of that. Others push, too, before the next one starts.
+// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of that, and others push before the next one starts.
 func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 	s := newSystem(t, automating)
 	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1")})
@@ -173,29 +182,37 @@ func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 	s.automate("update", "app")
 	s.automated("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
 	hook := filepath.Join(s.git.Root, "app.git", "hooks", "post-receive")
-	goOn := filepath.Join(t.TempDir(), "go-on")
-	if err := os.WriteFile(hook, []byte("#!/bin/sh\nuntil test -e '"+goOn+"'; do sleep 0.1; done\n"), 0o700); err != nil { //nolint:gosec // git runs it
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.WriteFile(goOn, nil, 0o600) })
-	s.release("web", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web"), Images: []string{"nginx:2"}})
-	s.has("app", "main", "web.yaml", deploymentOf("web", "nginx:2"))
-	commit := s.git.Run("app", "rev-parse", "main")
-	j := s.released("web", metav1.ConditionUnknown, fmt.Sprintf("Pushing commit '%.7s'", commit))
-	if j.Status.Commit != commit || j.Status.CompletionTime != nil {
-		t.Errorf("before the push is known to be taken the status is %+v", j.Status)
-	}
-	s.stop()
-	if err := errors.Join(os.Remove(hook), os.WriteFile(goOn, nil, 0o600), os.RemoveAll(s.storage)); err != nil {
-		t.Fatal(err)
-	}
-	s.git.Commit("app", map[string]string{"other.yaml": "a: 1\n"})
-	s.start()
-	j = s.released("web", metav1.ConditionTrue, fmt.Sprintf("pushed commit '%.7s' to branch 'main'", commit))
-	if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 || j.Status.Changes[0].New != "nginx:2" {
-		t.Errorf("the status is %+v", j.Status)
-	}
-	if got := s.commits("app", "main"); got != 3 {
-		t.Errorf("there are %d commits", got)
+	for image, others := range map[string][]map[string]string{
+		"nginx:2": {{"other.yaml": "a: 1\n"}, {"other.yaml": "a: 2\n"}}, // found by its note, as the mirror is lost
+		"nginx:3": {{"web.yaml": deploymentOf("web", "nginx:1")}},       // found by the branch, and not done again
+	} {
+		name, goOn := strings.Replace(image, ":", "-", 1), filepath.Join(t.TempDir(), "go-on")
+		if err := os.WriteFile(hook, []byte("#!/bin/sh\nuntil test -e '"+goOn+"'; do sleep 0.1; done\n"), 0o700); err != nil { //nolint:gosec // git runs it
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.WriteFile(goOn, nil, 0o600) })
+		s.release(name, imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web"), Images: []string{image}})
+		s.has("app", "main", "web.yaml", deploymentOf("web", image))
+		commit := s.git.Run("app", "rev-parse", "main")
+		j := s.released(name, metav1.ConditionUnknown, fmt.Sprintf("Pushing commit '%.7s'", commit))
+		if j.Status.Commit != commit || j.Status.CompletionTime != nil {
+			t.Errorf("before the push is known to be taken the status is %+v", j.Status)
+		}
+		s.stop()
+		if err := errors.Join(os.Remove(hook), os.WriteFile(goOn, nil, 0o600), os.RemoveAll(s.storage)); err != nil {
+			t.Fatal(err)
+		}
+		for _, files := range others {
+			s.git.Commit("app", files)
+		}
+		before := s.commits("app", "main")
+		s.start()
+		j = s.released(name, metav1.ConditionTrue, fmt.Sprintf("pushed commit '%.7s' to branch 'main'", commit))
+		if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 || j.Status.Changes[0].New != image {
+			t.Errorf("the status is %+v", j.Status)
+		}
+		if got := s.commits("app", "main"); got != before {
+			t.Errorf("there are %d commits, want %d", got, before)
+		}
 	}
 }

@@ -91,13 +91,17 @@ func (a *Automation) release(ctx context.Context, j *job) (Release, error) {
 	if err := j.aim(ctx, b, obj, result.Changes); err != nil {
 		return out, err
 	}
-	if len(result.Edits) == 0 || b.counts(ctx, j) {
-		if err := j.earlier(ctx, b, &out); err != nil || len(result.Edits) == 0 {
+	if len(result.Edits) == 0 || j.pushedBefore(b) || b.counts(ctx, j) {
+		if err := j.earlier(ctx, b, &out); err != nil {
 			return out, err
+		}
+		if j.request == nil || len(result.Edits) == 0 {
+			out.Changes = nil // what others did since is no part of the release
+			return out, nil
 		}
 		return j.asks(ctx, out)
 	}
-	if j.request != nil && !b.tip.IsZero() && b.tip != j.asked.Pushing {
+	if j.request != nil && !b.tip.IsZero() {
 		return out, fault.New(imagev1.UpdateFailedReason, "the branch '%s' is there already, with other changes", strings.TrimPrefix(j.target.branch, branchPrefix)).
 			WithHint("Merge it or remove it, or give the release another name").Final()
 	}
@@ -135,13 +139,18 @@ func (r *Request) save(ctx context.Context, commit plumbing.Hash, changes []edit
 	return r.Save(ctx, Release{Commit: commit, Changes: changes})
 }
 
-// earlier finds the commit that an earlier try was about to push: by the branch, or by its note if others pushed since.
+// pushedBefore tells whether the branch has the commit that an earlier try was about to push.
+func (j *job) pushedBefore(b *base) bool {
+	return !j.asked.Pushing.IsZero() && follows(j.view, b.tip, j.asked.Pushing)
+}
+
+// earlier finds the commit that an earlier try was about to push: by the branch, or by its note if too many others pushed since.
 func (j *job) earlier(ctx context.Context, b *base, out *Release) error {
 	commit := j.asked.Pushing
 	if commit.IsZero() {
 		return nil
 	}
-	if !follows(j.view, b.tip, commit) {
+	if !j.pushedBefore(b) {
 		text, err := j.view.Note(ctx, commit)
 		if err != nil {
 			return err
