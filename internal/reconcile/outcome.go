@@ -42,7 +42,7 @@ type Outcome struct {
 	notes    []note
 	metadata map[string]string
 	quiet    bool
-	news     string // the reason of the event, which is then sent though nothing changed about Ready
+	news     string        // the reason of the event, which is then sent though nothing changed about Ready
 	pending  *meta.Pending // held: the change that waits
 }
 
