@@ -35,7 +35,7 @@ lint: ## Run the linters, with the layer rules
 
 .PHONY: bench
 bench: build ## Print what a change costs: requests, bytes, allocations, ratios to the raw operation
-	go test -run '^$$' -bench . -benchtime 1x -timeout 40m ./bench/... $(BENCH)
+	go test -run '^$$' -bench . -benchtime 1x -timeout 2h ./bench/... $(BENCH)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a short while

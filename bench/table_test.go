@@ -23,7 +23,7 @@ func newTable(title string, head ...string) *table {
 	return t
 }
 
-// row adds a line. Numbers get three digits or, from a thousand on, all.
+// row adds a line, and with -v shows it at once: a run that is stopped is then not for nothing. Numbers get three digits or, from a hundred on, all.
 func (t *table) row(cells ...any) {
 	var row []string
 	for _, c := range cells {
@@ -38,6 +38,9 @@ func (t *table) row(cells ...any) {
 		}
 	}
 	t.rows = append(t.rows, row)
+	if testing.Verbose() {
+		fmt.Fprintf(os.Stderr, "%s: %s: %s\n", t.title, strings.Join(t.rows[0], " | "), strings.Join(row, " | "))
+	}
 }
 
 func TestMain(m *testing.M) {

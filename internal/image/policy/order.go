@@ -41,15 +41,8 @@ func parseVersion(s string) (*semver.Version, error) {
 	return semver.NewVersion(s)
 }
 
-// compareVersions is semver's order; numbers alone decide it for most.
 func compareVersions(a, b *semver.Version) int {
-	if order := cmp.Or(cmp.Compare(a.Major(), b.Major()), cmp.Compare(a.Minor(), b.Minor()), cmp.Compare(a.Patch(), b.Patch())); order != 0 {
-		return order
-	}
-	if a.Prerelease() == b.Prerelease() {
-		return compareText(a.Original(), b.Original())
-	}
-	return a.Compare(b)
+	return cmp.Or(a.Compare(b), compareText(a.Original(), b.Original()))
 }
 
 func byText(order string) order {
