@@ -132,7 +132,7 @@ func tell(obj *imagev1alpha1.ImageUpdateJob, release automate.Release) {
 	obj.Status.Changes, obj.Status.Diff = nil, automate.Diff(release.Changes)
 	for _, c := range release.Changes[:min(len(release.Changes), maxChanges)] {
 		obj.Status.Changes = append(obj.Status.Changes, imagev1alpha1.ImageChange{
-			File: c.File, Line: int32(c.Line), //nolint:gosec // of a file of two MiB at most
+			File: c.File, Line: int32(c.Line), // of a file of two MiB at most
 			Object: c.Object.String(), Container: c.Container, Policy: strings.Replace(c.Policy, ":", "/", 1), Old: c.Old, New: c.New,
 		})
 	}
