@@ -26,6 +26,7 @@ type Request struct {
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
 	Same     bool      // the objects are declared as they were when they were applied last, maybe by a process before this one
+	Rerun    bool      // create Jobs again that went by their time to live, although they are declared as they were
 	Diffs    int       // how many changes of what is declared are told with their diff, at the cost of a request each; those of what moved always are
 
 	// Secrets are values that no diff may show, wherever they stand in an object.

@@ -169,7 +169,15 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 		},
 		"a kind that is not served": {
 			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",
-			[]string{"Gadget/%s/bad", "does not serve kind Gadget of example.com/v1", "dependsOn"},
+			[]string{"Gadget/%s/bad in file-of-bad.yaml", "does not serve kind Gadget of example.com/v1", "dependsOn"},
+		},
+		"a version that is not served": {
+			"apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}",
+			[]string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves apps/v1"},
+		},
+		"what is to be done is told once": {
+			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\napiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: worse, namespace: %s}",
+			[]string{"Gadget of example.com/v1; Gadget/%s/worse", "Gadget of example.com/v1. Install"},
 		},
 		"a namespace that is not there": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: nowhere}",
@@ -187,7 +195,9 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			result, err := f.try(f.request(f.cm("good") + "\n---\n" + c.object))
+			req := f.request(f.cm("good") + "\n---\n" + c.object)
+			req.Origin = func(o *unstructured.Unstructured) string { return "file-of-" + o.GetName() + ".yaml" }
+			result, err := f.try(req)
 			if err == nil {
 				t.Fatal("applied")
 			}

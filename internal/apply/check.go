@@ -154,6 +154,8 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 	i.version = wouldBe.GetResourceVersion()
 	i.terminating = wouldBe.GetDeletionTimestamp() != nil
 	switch {
+	case (i.version == "" || i.terminating) && r.expired(i, k):
+		return i.found(Unchanged)
 	case i.version == "" || i.terminating:
 		return r.created(i)
 	case leftAlone(wouldBe, owner) || steered(wouldBe, owner, ssaKey, "IfNotPresent"): // the live object says so
@@ -187,6 +189,11 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 		r.tell(i, live, wouldBe)
 	}
 	return i.found(Configured)
+}
+
+// expired tells whether an item was applied as it is declared, ran, and went by its time to live.
+func (r *run) expired(i *item, k knowledge) bool {
+	return !r.req.Rerun && Expires(i.whole) && (k.same || r.req.Same && r.req.Previous.Has(i.ref.Entry()))
 }
 
 // stands notes that an item stands as declared.

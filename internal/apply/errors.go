@@ -38,8 +38,9 @@ func refused(problems []error) error {
 // failed puts problems of writing into one error.
 func failed(problems []error) error { return join(problems, "%d objects could not be applied") }
 
+// join tells what to do once where it is the same for several in a row.
 func join(problems []error, title string) error {
-	var texts []string
+	var texts, hints []string
 	var first error
 	told := map[string]bool{}
 	for _, p := range problems {
@@ -51,15 +52,26 @@ func join(problems []error, title string) error {
 		}
 		if text := p.Error(); !told[text] {
 			told[text] = true
-			texts = append(texts, text)
+			hint := ""
+			if f, ok := p.(*fault.Fault); ok && f.Hint != "" {
+				hint = ". " + f.Hint
+			}
+			texts, hints = append(texts, strings.TrimSuffix(text, hint)), append(hints, hint)
 		}
 	}
 	if len(texts) <= 1 {
 		return first
 	}
 	all := fmt.Sprintf(title, len(texts))
-	if more := len(texts) - maxNamed; more > 0 {
-		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", more))
+	more := len(texts) - maxNamed
+	texts = texts[:min(len(texts), maxNamed)]
+	for n := range texts {
+		if n == len(texts)-1 || hints[n+1] != hints[n] {
+			texts[n] += hints[n]
+		}
+	}
+	if more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return problem("%s: %s", all, strings.Join(texts, "; "))
 }
@@ -68,15 +80,21 @@ func show(o *unstructured.Unstructured) string {
 	return Ref{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}.String()
 }
 
-// name names an item and its file.
-func (r *run) name(i *item) string {
-	if r.req.Origin != nil {
-		if file := r.req.Origin(i.declared); file != "" {
-			return i.ref.String() + " in " + file
+// show names an object and its file.
+func (r Request) show(o *unstructured.Unstructured) string { return show(o) + r.where(o) }
+
+// where names the file of an object as it was declared, where that is known.
+func (r Request) where(o *unstructured.Unstructured) string {
+	if r.Origin != nil {
+		if file := r.Origin(o); file != "" {
+			return " in " + file
 		}
 	}
-	return i.ref.String()
+	return ""
 }
+
+// name names an item and its file.
+func (r *run) name(i *item) string { return i.ref.String() + r.req.where(i.declared) }
 
 // explain words what the API server said of an object.
 func (r *run) explain(i *item, err error) error {

@@ -109,8 +109,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 			mapping, err = brought[gvk], nil
 		}
 		if undefined && err != nil {
-			problems = append(problems, problem("%s: the cluster does not serve kind %s of %s", show(o), gvk.Kind, gvk.GroupVersion()).
-				WithHint("Install its CustomResourceDefinition first: declare it here, or add a dependsOn to what brings it. If the version is the problem, use one that the cluster serves"))
+			problems = append(problems, c.notServed(req, o))
 			continue
 		}
 		if err != nil {
@@ -118,7 +117,7 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 		}
 		i, err := newItem(o, req.Owner, mapping)
 		if err != nil {
-			problems = append(problems, problem("%s cannot be applied", show(o)).Because(err).WithHint("Give it a metadata.name"))
+			problems = append(problems, problem("%s cannot be applied", req.show(o)).Because(err).WithHint("Give it a metadata.name"))
 			continue
 		}
 		if seen[i.ref.key()] {
@@ -131,6 +130,16 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 	}
 	slices.SortFunc(items, c.options.byRank)
 	return items, refused(problems)
+}
+
+// notServed says that the cluster does not serve the kind of an object, or not in its version.
+func (c *Cluster) notServed(req Request, o *unstructured.Unstructured) error {
+	gvk := o.GroupVersionKind()
+	p := problem("%s: the cluster does not serve kind %s of %s", req.show(o), gvk.Kind, gvk.GroupVersion())
+	if other, err := c.mapper.RESTMapping(gvk.GroupKind()); err == nil {
+		return p.WithHint("It serves %s: write it in that version", other.GroupVersionKind.GroupVersion())
+	}
+	return p.WithHint("Install its CustomResourceDefinition first: declare it here, or add a dependsOn to what brings it")
 }
 
 // maxNesting is how deep lists may stand in lists.

@@ -89,6 +89,16 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	}, nil
 }
 
+// Expires tells whether an object goes by itself once it has done its work: a Job with a time to live. Its end is no drift,
+// as it would run again and again.
+func Expires(o *unstructured.Unstructured) bool {
+	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "batch", Kind: "Job"}) {
+		return false
+	}
+	ttl, _, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished")
+	return err == nil && ttl != nil
+}
+
 func isSecret(gk schema.GroupKind) bool { return gk == schema.GroupKind{Kind: "Secret"} }
 
 // encodeStringData moves stringData to data: it is written, never stored, so nobody could tell whether it moved.

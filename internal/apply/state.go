@@ -19,6 +19,7 @@ type applied struct {
 	at       mark
 	watch    *driftWatch
 	action   Action // what an apply of it comes to as long as it does not move
+	expires  bool   // it goes by itself: its end is no move
 	busy     bool   // it is being written: what the watch says is judged afterwards
 	unknown  bool   // a write failed: what stands there is anyone's guess
 	moved    bool
@@ -99,7 +100,7 @@ func (c *Cluster) fail(owner Owner, i *item) {
 func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured, action Action) {
 	next := &applied{
 		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: action,
-		digest: c.managers.digest(live), at: c.managers.markOf(live, owner.Group),
+		digest: c.managers.digest(live), at: c.managers.markOf(live, owner.Group), expires: Expires(i.whole),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -206,6 +206,7 @@ func (w *driftWatch) judge(a *applied) {
 		return
 	}
 	switch {
+	case !seen && a.expires:
 	case !seen && w.synced && !after(a.at.version, w.newest):
 		w.tell(a) // the watch is past it, and there is none
 	case seen && a.at.moved(now):

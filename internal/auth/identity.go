@@ -51,12 +51,26 @@ type Identities struct {
 	Metadata  http.RoundTripper  // to the metadata server of GKE, which is link-local; http.DefaultTransport when nil
 	Clock     clock.PassiveClock // the real one when nil
 	Keep      int                // how many credentials of a kind are kept; 10,000 when 0, none when negative
+	// DefaultAccount is the name of the service account whose identity objects use that name none, in their namespace; the process's when
+	// empty.
+	DefaultAccount string
 
 	aws        cache[aws.Credentials]
 	azure      cache[azcore.AccessToken]
 	gcp        cache[*oauth2.Token]
 	registries cache[authn.AuthConfig]
 	endpoints  cache[endpoint]
+}
+
+// Account is the service account whose identity an object of a namespace uses, which names one or none; nil for that of the process.
+func (i *Identities) Account(namespace, named string) *types.NamespacedName {
+	if named == "" && i != nil {
+		named = i.DefaultAccount
+	}
+	if named == "" {
+		return nil
+	}
+	return &types.NamespacedName{Namespace: namespace, Name: named}
 }
 
 // subject is whose identity it is; the process's when it has no account.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -193,9 +194,12 @@ func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, e
 	if err == nil {
 		return object, nil
 	}
-	where := f.declaring(id.kind, id.name)
-	if len(where) == 0 {
-		return nil, refusal("%s is not an object that JSON can hold", id).Because(err)
+	what := id.String()
+	if where := f.declaring(id.kind, id.name); len(where) > 0 {
+		what += " in " + where[0]
 	}
-	return nil, refusal("%s in %s is not an object that JSON can hold", id, where[0]).Because(err)
+	if strings.Contains(err.Error(), "map[interface") {
+		return nil, refusal("%s has a key that is a number or a boolean", what).WithHint("Keys are text: quote it")
+	}
+	return nil, refusal("%s is not an object that JSON can hold", what).Because(err)
 }

@@ -154,6 +154,8 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		"a plugin's file out":             {map[string]string{"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"), "t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"}, "", "kustomize cannot build"},
 		"an object without a name":        {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
 		"an object twice":                 {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
+		"a key that is a number":          {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"}, "", "ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. Keys are text: quote it"},
+		"a template that is YAML":         {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"}, "", "template of Helm"},
 		"a plugin that would run":         {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n", "g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
 	} {
 		t.Run(reason, func(t *testing.T) {

@@ -53,6 +53,11 @@ func (f *filesystem) manifests(name string) (out []manifest, err error) {
 	if err != nil {
 		return nil, syntaxError(name, b, err)
 	}
+	for i := range out {
+		if out[i].problem != "" && isTemplate(b) {
+			out[i].problem += ". " + templateHint
+		}
+	}
 	return out, nil
 }
 
@@ -181,8 +186,12 @@ func documents(content []byte, visit func(*yaml.Node) error) error {
 func syntaxError(name string, content []byte, err error) error {
 	said := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	f := refusal("%s is not valid YAML: %s", name, strings.TrimPrefix(said, "unmarshal errors: "))
-	if bytes.Contains(content, []byte("{{")) {
-		return f.WithHint("It looks like a template of Helm: deliver the chart with a HelmRelease, and leave it out here with .sourceignore or spec.ignore")
+	if isTemplate(content) {
+		return f.WithHint(templateHint)
 	}
 	return f
 }
+
+const templateHint = "It looks like a template of Helm: deliver the chart with a HelmRelease, and leave it out here with .sourceignore or spec.ignore"
+
+func isTemplate(content []byte) bool { return bytes.Contains(content, []byte("{{")) }

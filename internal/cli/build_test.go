@@ -103,6 +103,11 @@ func TestBuildOfPlaces(t *testing.T) {
 	if r := build(staging).wants(t, exitOK); !strings.Contains(r.out, "eu-none") {
 		t.Errorf("the base is not there:\n%s", r.out)
 	}
+	wrong := filepath.Join(root, "wrong.yaml") // y is a boolean in YAML
+	if err := os.WriteFile(wrong, []byte("apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: apps}\nspec: {interval: 1m, targetNamespace: y}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "build", "ks", "apps", "--path", staging, "--kustomization-file", wrong, "--dry-run").wants(t, exitFailed, "spec.targetNamespace")
 	build(filepath.Join(root, "none")).wants(t, exitFailed, "no such file")
 	run(t, "build", "ks", "none", "--path", staging, "--kustomization-file", file, "--dry-run").wants(t, exitFailed, "declares no Kustomization 'flux-system/none'")
 	local := strings.Fields("build ks apps --dry-run --kustomization-file " + file + " --local-sources GitRepository/flux-system/fleet=" + root)

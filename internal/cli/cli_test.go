@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -42,18 +44,27 @@ func runWith(ctx context.Context, in string, args ...string) result {
 // wants checks the exit code, and that standard error holds all texts.
 func (r result) wants(t *testing.T, code int, texts ...string) result {
 	t.Helper()
+	if err := r.missing(code, texts...); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// missing tells what lacks of an exit code, and texts on standard error.
+func (r result) missing(code int, texts ...string) error {
+	var problems []error
 	if r.code != code {
-		t.Errorf("exit code %d, want %d", r.code, code)
+		problems = append(problems, fmt.Errorf("exit code %d, want %d", r.code, code))
 	}
 	for _, text := range texts {
 		if !strings.Contains(r.err, text) {
-			t.Errorf("standard error lacks %q", text)
+			problems = append(problems, fmt.Errorf("standard error lacks %q", text))
 		}
 	}
-	if t.Failed() {
-		t.Fatalf("standard output:\n%s\nstandard error:\n%s", r.out, r.err)
+	if len(problems) == 0 {
+		return nil
 	}
-	return r
+	return fmt.Errorf("%w\nstandard output:\n%s\nstandard error:\n%s", errors.Join(problems...), r.out, r.err)
 }
 
 // varying is what differs from run to run; what stands for it in tables is as wide.

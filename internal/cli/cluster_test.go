@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -179,21 +180,28 @@ func makeAll(t *testing.T, c client.Client, namespace string, objects ...client.
 	t.Helper()
 	for _, o := range objects {
 		o.SetNamespace(namespace)
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		status, err := json.Marshal(map[string]any{"status": fields["status"]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := statusOf(t, o)
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, status)); err != nil {
+		if err := c.Status().Patch(t.Context(), o, status); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// statusOf writes the status that an object carries, whoever else writes.
+func statusOf(t *testing.T, o client.Object) client.Patch {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := json.Marshal(map[string]any{"status": fields["status"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.RawPatch(types.MergePatchType, status)
 }
 
 func TestGet(t *testing.T) {
@@ -299,6 +307,7 @@ func follow(t *testing.T, args ...string) (next func(want ...string), stop func(
 	return next, func() {
 		t.Helper()
 		cancel()
+		go func() { _, _ = io.Copy(io.Discard, out) }() // what nobody waits for
 		if got := <-code; got != exitOK {
 			t.Errorf("exit code %d after it was stopped, want 0\n%s", got, errOut.String())
 		}
@@ -340,13 +349,23 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// expires runs a command that cannot end well in its time, and checks what it says. On a slow machine it does not get as far: it has more time, then.
+func expires(t *testing.T, line []string, texts ...string) {
+	t.Helper()
+	timeout := 2 * time.Second
+	testenv.Eventually(t, strings.Join(line, " "), func() error {
+		timeout *= 2
+		return at(t, append(line, "--timeout", timeout.String())...).missing(exitFailed, texts...)
+	})
+}
+
 // TestWithoutControllers checks what waiting commands say when nobody reconciles.
 func TestWithoutControllers(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
-	at(t, "reconcile", "ks", "fresh", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "was not handled within 5s", "Are the controllers running?")
-	at(t, "resume", "ks", "common", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "common' resumed", "Are the controllers running?")
-	at(t, "reconcile", "source", "chart", "app", "--with-source", "-n", namespace, "--timeout", "5s").wants(t, exitFailed, "asking for a reconcile of HelmRepository")
+	expires(t, []string{"reconcile", "ks", "fresh", "-n", namespace}, "was not handled within ", "Are the controllers running?")
+	expires(t, []string{"resume", "ks", "common", "-n", namespace}, "common' resumed", "Are the controllers running?")
+	expires(t, []string{"reconcile", "source", "chart", "app", "--with-source", "-n", namespace}, "asking for a reconcile of HelmRepository")
 	parts := &kustomizev1.Kustomization{}
 	parts.Name, parts.Namespace, parts.Spec.Interval.Duration = "parts", namespace, 60e9
 	parts.Spec.SourceRef.Kind, parts.Spec.SourceRef.Name = sourcev1.ExternalArtifactKind, "part"

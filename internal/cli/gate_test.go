@@ -125,12 +125,12 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	kustomization("free")
 	k.Status.Gates = []string{namespace + "/release"}
 	k.Status.Pending = &meta.Pending{Revision: "main@sha1:def", Created: 3, Changes: []string{"ConfigMap/apps/settings created"}}
-	if err := c.Status().Update(t.Context(), k); err != nil {
+	if err := c.Status().Patch(t.Context(), k, statusOf(t, k)); err != nil {
 		t.Fatal(err)
 	}
 	g.Status.WaitingCount = 1
 	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app", Revision: "main@sha1:def", Created: ptr.To(int64(3))}}
-	if err := c.Status().Update(t.Context(), g); err != nil {
+	if err := c.Status().Patch(t.Context(), g, statusOf(t, g)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -177,7 +177,7 @@ func TestGateStatusAndSimulation(t *testing.T) {
 		{Type: "Ready", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate reconciled", LastTransitionTime: metav1.Now()},
 		{Type: "Opened", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate opened by default", LastTransitionTime: metav1.Now()},
 	}
-	if err := c.Status().Update(t.Context(), g); err != nil {
+	if err := c.Status().Patch(t.Context(), g, statusOf(t, g)); err != nil {
 		t.Fatal(err)
 	}
 	if out := at(t, "get", "gates", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") || !strings.Contains(out, "Gate opened by default") {

@@ -126,6 +126,11 @@ func (a *app) release(ctx context.Context, job *imagev1alpha1.ImageUpdateJob, o 
 		return err
 	}
 	a.showJob(obj.(*imagev1alpha1.ImageUpdateJob))
+	if job.Spec.DryRun { // which leaves nothing behind
+		if err := client.IgnoreNotFound(c.Delete(ctx, job)); err != nil {
+			a.step("%s '%s' stays, as it cannot be deleted: %v", k.title(), key, err)
+		}
+	}
 	return a.verdict(k, obj)
 }
 

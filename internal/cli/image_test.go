@@ -16,6 +16,9 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -70,31 +73,39 @@ func TestImageRelease(t *testing.T) {
 	at(t, "image", "release", "web", "--latest", "-n", namespace).wants(t, exitFailed, "create image update")
 	makeAll(t, c, namespace, automationOf("app"))
 	commit := strings.Repeat("4f17", 10)
-	came := make(chan result, 1)
-	go func() {
-		came <- runWith(t.Context(), "", "image", "release", "Deployment/web", "--image", "nginx:1.1.0", "--reason", "a fix", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t))
-	}()
-	testenv.Eventually(t, "the job is there, and runs as its controller would have it", func() error {
-		jobs := &imagev1alpha1.ImageUpdateJobList{}
-		if err := c.List(t.Context(), jobs, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		if len(jobs.Items) != 1 {
-			return fmt.Errorf("there are %d jobs", len(jobs.Items))
-		}
-		j := &jobs.Items[0]
-		if !strings.HasPrefix(j.Name, "release-web-") || j.Spec.AutomationRef.Name != "app" || j.Spec.Reason != "a fix" {
-			t.Errorf("the job is %s: %+v", j.Name, j.Spec)
-		}
-		j.Status.ObservedGeneration = j.Generation
-		j.Status.Commit, j.Status.CompletionTime = commit, &metav1.Time{Time: time.Unix(1700000000, 0)}
-		j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web", Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
-		apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
-			Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: "pushed", ObservedGeneration: j.Generation,
+	run := func(args ...string) result {
+		t.Helper()
+		came := make(chan result, 1)
+		go func() {
+			came <- runWith(t.Context(), "", append([]string{"image", "release", "Deployment/web", "--image", "nginx:1.1.0", "--reason", "a fix", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}, args...)...)
+		}()
+		testenv.Eventually(t, "the job is there, and runs as its controller would have it", func() error {
+			jobs := &imagev1alpha1.ImageUpdateJobList{}
+			if err := c.List(t.Context(), jobs, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			if len(jobs.Items) != 1 {
+				return fmt.Errorf("there are %d jobs", len(jobs.Items))
+			}
+			j := &jobs.Items[0]
+			if !strings.HasPrefix(j.Name, "release-web-") || j.Spec.AutomationRef.Name != "app" || j.Spec.Reason != "a fix" {
+				t.Errorf("the job is %s: %+v", j.Name, j.Spec)
+			}
+			j.Status.ObservedGeneration = j.Generation
+			j.Status.Commit, j.Status.CompletionTime = commit, &metav1.Time{Time: time.Unix(1700000000, 0)}
+			j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web", Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
+			apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
+				Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: "pushed", ObservedGeneration: j.Generation,
+			})
+			return c.Status().Patch(t.Context(), j, statusOf(t, j))
 		})
-		return c.Status().Update(t.Context(), j)
-	})
-	r := (<-came).wants(t, exitOK, "is ready: pushed")
+		return (<-came).wants(t, exitOK, "is ready: pushed")
+	}
+	run("--dry-run")
+	if jobs := (&imagev1alpha1.ImageUpdateJobList{}); c.List(t.Context(), jobs, client.InNamespace(namespace)) != nil || len(jobs.Items) > 0 {
+		t.Errorf("a dry run leaves %d jobs", len(jobs.Items))
+	}
+	r := run()
 	if want := "web.yaml:7 Deployment/apps/web (web): nginx:1.0.0 -> nginx:1.1.0\ncommit: " + commit + "\n"; r.out != want {
 		t.Errorf("got\n%s, want\n%s", r.out, want)
 	}
@@ -107,4 +118,43 @@ func TestImageRelease(t *testing.T) {
 	at(t, "image", "history", "other", "-n", namespace).wants(t, exitFailed, "nothing was released")
 	makeAll(t, c, namespace, automationOf("second"))
 	at(t, "image", "release", "web", "--latest", "-n", namespace).wants(t, exitFailed, "--automation from app, second")
+}
+
+// TestImageHistoryTellsWhatNotesSay: the note of a commit is in the artifact of the source that has it, and in events about it.
+func TestImageHistoryTellsWhatNotesSay(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	source := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/app", Interval: metav1.Duration{Duration: time.Minute}}}
+	makeAll(t, c, namespace, automationOf("app"), source)
+	note := func(by, object string) string {
+		return record.Of(by+"/app", []edit.Change{{File: "web.yaml", Line: 1, Object: edit.Object{Kind: "Deployment", Name: object}, Old: "web:1", New: object + ":2"}}, nil, nil).String()
+	}
+	mine, now, before := imagev1.ImageUpdateAutomationKind+" "+namespace, strings.Repeat("a", 40), strings.Repeat("b", 40)
+	was := source.DeepCopy()
+	source.Status.Artifact = &meta.Artifact{
+		Revision: "main@sha1:" + now, Digest: "sha256:" + strings.Repeat("0", 64), Path: "p", URL: "http://u", LastUpdateTime: metav1.NewTime(time.Unix(1700000000, 0)),
+		Metadata: map[string]string{sourcev1.CommitNoteMetadata: note(mine, "web")},
+	}
+	if err := c.Status().Patch(t.Context(), source, client.MergeFrom(was)); err != nil {
+		t.Fatal(err)
+	}
+	for i, by := range []string{mine, imagev1.ImageUpdateAutomationKind + " elsewhere"} {
+		event := &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("app.", i), Annotations: map[string]string{
+				"source.toolkit.fluxcd.io/revision": fmt.Sprint("main@sha1:", before, i), "source.toolkit.fluxcd.io/note": note(by, "db"),
+			}},
+			InvolvedObject: corev1.ObjectReference{Kind: sourcev1.GitRepositoryKind, Namespace: namespace, Name: "app"},
+		}
+		if err := c.Create(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := at(t, "image", "history", "-n", namespace).wants(t, exitOK)
+	for _, want := range []string{"ImageUpdateAutomation/app   sluice@example.com   aaaaaaaa   web:1 -> web:2\n", "bbbbbbbb   web:1 -> db:2\n"} {
+		if !strings.Contains(r.out, want) || strings.Count(r.out, "\n") != 3 {
+			t.Errorf("the history is\n%s, without %q", r.out, want)
+		}
+	}
+	if r := at(t, "image", "history", "db", "-n", namespace).wants(t, exitOK); strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "db:2") {
+		t.Errorf("the history of a workload is\n%s", r.out)
+	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -131,7 +131,11 @@ func isKustomization(o *unstructured.Unstructured) bool {
 // asKustomization reads an object of any version: they all are read alike.
 func asKustomization(o *unstructured.Unstructured) (*kustomizev1.Kustomization, error) {
 	obj := &kustomizev1.Kustomization{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, obj); err != nil {
+	b, err := o.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(b, obj) // which names the field that is wrong
+	}
+	if err != nil {
 		return nil, fmt.Errorf("Kustomization '%s/%s' cannot be read: %w", o.GetNamespace(), o.GetName(), err)
 	}
 	return obj, nil

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // controllerPod makes a node whose kubelet has nothing but the log of every container, and a controller's pod on it. Lines sent on
@@ -65,9 +67,7 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice", Labels: map[string]string{"app": "sluice"}}}
 	pod.Spec = corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "sluice", Image: "example.com/sluice"}}}
-	if err := c.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Eventually(t, "the Pod is there", func() error { return c.Create(t.Context(), pod) }) // its service account takes a moment
 	return more
 }
 

@@ -110,8 +110,9 @@ func TestWhereThingsComeFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask("trace cm lone").wants(t, exitFailed, "is managed by no Kustomization")
+		before := lone.DeepCopy()
 		lone.Labels = ownerOf(parts).Labels()
-		if err := c.Update(t.Context(), lone); err != nil {
+		if err := c.Patch(t.Context(), lone, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 		if r := ask("trace cm lone").wants(t, exitOK); !strings.Contains(r.out, "its inventory does not name ConfigMap/"+namespace+"/lone") {

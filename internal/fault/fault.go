@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -58,7 +59,7 @@ func (f *Fault) Error() string {
 		s += ": " + f.Err.Error()
 	}
 	if f.Hint != "" {
-		s += ". " + f.Hint
+		s = strings.TrimSuffix(s, ".") + ". " + f.Hint // what others say may end a sentence
 	}
 	return s
 }

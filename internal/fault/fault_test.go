@@ -24,6 +24,14 @@ func TestAFaultTakesOverTheWaitOfItsCause(t *testing.T) {
 	}
 }
 
+func TestAHintBeginsASentence(t *testing.T) {
+	for _, cause := range []string{"it is not there", "it is not there."} {
+		if got, want := New("", "cannot list").Because(errors.New(cause)).WithHint("Create it").Error(), "cannot list: it is not there. Create it"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestAReasonFallsBackWhenTheFaultHasNone(t *testing.T) {
 	if got := Reason(New("", "x"), "Failed"); got != "Failed" {
 		t.Errorf("the reason is %q", got)

@@ -22,7 +22,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-const owner = "team/app"
+const (
+	owner    = "team/app"
+	patience = 3 * time.Minute
+)
 
 type fixture struct {
 	*Watcher
@@ -31,6 +34,8 @@ type fixture struct {
 	mapper   *restmapper.DeferredDiscoveryRESTMapper
 	ns       string
 	changed  chan string
+	targets  []Target // what the owner asks for
+	checks   []*Check
 	requests atomic.Int64 // that are no watch
 	opened   atomic.Int64 // watches
 }
@@ -119,10 +124,16 @@ func (f *fixture) setStatus(t Target, patch string) {
 	}
 }
 
-// await waits, on the edges of the watcher alone, until a target of the owner has a status.
+// ask says which targets the owner asks for.
+func (f *fixture) ask(targets []Target, checks ...*Check) {
+	f.targets, f.checks = targets, checks
+	f.Set(owner, targets, checks...)
+}
+
+// await waits, on the edges of the watcher alone, until a target of the owner has a status. As an owner does that is told, it asks anew.
 func (f *fixture) await(t Target, status string) Result {
 	f.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		results, synced := f.Results(owner)
@@ -133,6 +144,7 @@ func (f *fixture) await(t Target, status string) Result {
 		}
 		select {
 		case <-f.changed:
+			f.Set(owner, f.targets, f.checks...)
 		case <-deadline.C:
 			f.t.Fatalf("%s is not %s: %+v, synced %v", t, status, results, synced)
 		}
@@ -162,7 +174,7 @@ func TestADeploymentComesUpAndGoesDown(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	app := f.target("apps", "v1", "Deployment", "app")
-	f.Set(owner, []Target{app})
+	f.ask([]Target{app})
 	f.await(app, NotFound)
 	f.apply(deployment)
 	f.await(app, Current)
@@ -199,7 +211,7 @@ func TestFailuresAreExplained(t *testing.T) {
 			f := newFixture(t)
 			target := f.target("apps", "v1", c.kind, "app")
 			f.apply(c.object)
-			f.Set(owner, []Target{target})
+			f.ask([]Target{target})
 			testenv.Eventually(t, "explanation", func() error {
 				results, _ := f.Results(owner)
 				if said := f.Explain(context.Background(), results[0]); !strings.Contains(said, c.says) {
@@ -231,12 +243,31 @@ spec:
 	make("bad", "job-failed", "false")
 	make("suspended", "", "true")
 	good, bad, suspended := f.target("batch", "v1", "Job", "good"), f.target("batch", "v1", "Job", "bad"), f.target("batch", "v1", "Job", "suspended")
-	f.Set(owner, []Target{good, bad, suspended})
+	f.ask([]Target{good, bad, suspended})
 	f.await(good, Current)
 	f.await(suspended, Current)
 	said := f.Explain(context.Background(), f.await(bad, Failed))
 	if !strings.Contains(said, "exit code 1") {
 		t.Errorf("%q does not say why", said)
+	}
+}
+
+func TestWhatFailedBeforeItWent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	target := f.target("batch", "v1", "Job", "bad")
+	text := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad, namespace: %s}\nspec: {backoffLimit: 0, template: {metadata: {annotations: {playground.sluice.dev/fail: job-failed}}, " +
+		"spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
+	f.apply(text)
+	f.Set(owner, []Target{target})
+	f.await(target, Failed)
+	f.remove(target)
+	if r := f.await(target, NotFound); !r.Failed {
+		t.Errorf("%+v", r)
+	}
+	f.Expect(owner, target, "1")
+	if r, _ := f.Results(owner); len(r) != 1 || r[0].Failed {
+		t.Errorf("once it was written anew: %+v", r)
 	}
 }
 
@@ -247,7 +278,7 @@ func TestKindsWithoutStatusAreCurrent(t *testing.T) {
 	role := Target{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "health-" + f.ns}
 	t.Cleanup(func() { f.remove(role) })
 	targets := []Target{f.target("", "v1", "ConfigMap", "c"), f.target("", "v1", "Service", "s"), role}
-	f.Set(owner, targets)
+	f.ask(targets)
 	for _, target := range targets {
 		f.await(target, Current)
 	}
@@ -275,9 +306,9 @@ func TestExpressionsSayWhatIsHealthy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Set(owner, []Target{gadget}, check)
+	f.ask([]Target{gadget}, check)
 	f.waitChanged()
-	f.Set(owner, []Target{gadget}, check)
+	f.ask([]Target{gadget}, check)
 	f.apply("apiVersion: %s.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: %s}")
 	if r := f.await(gadget, InProgress); !strings.Contains(r.Message, "no such") {
 		t.Errorf("without a status: %q", r.Message)
@@ -312,7 +343,7 @@ func TestAKindThatIsInstalledLater(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
-	f.Set(owner, []Target{gadget})
+	f.ask([]Target{gadget})
 	r := f.await(gadget, NotFound)
 	if !strings.Contains(r.Message, "does not serve kind Gadget") {
 		t.Errorf("message %q", r.Message)
@@ -322,7 +353,7 @@ func TestAKindThatIsInstalledLater(t *testing.T) {
 	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns + ".example.com"}
 	t.Cleanup(func() { f.remove(definition) })
 	f.waitChanged()
-	f.Set(owner, []Target{gadget}) // as an owner does that is told
+	f.ask([]Target{gadget}) // as an owner does that is told
 	f.apply("apiVersion: %s.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: %s}")
 	f.await(gadget, Current) // it has no conditions
 
@@ -351,7 +382,7 @@ func (f *fixture) waitChanged() {
 	f.t.Helper()
 	select {
 	case <-f.changed:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		f.t.Fatal("not told of a change")
 	}
 }
@@ -371,7 +402,7 @@ func TestWatchesAreShared(t *testing.T) {
 		f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: %s}")
 		many = append(many, f.target("", "v1", "ConfigMap", name))
 	}
-	f.Set(owner, many)
+	f.ask(many)
 	f.Set("team/other", many[1:])
 	f.Set("team/single", many[:1])
 	for _, target := range many {
@@ -389,7 +420,7 @@ func TestWhatIsOlderThanTheApplyIsNotTold(t *testing.T) {
 	f := newFixture(t)
 	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}")
 	c := f.target("", "v1", "ConfigMap", "c")
-	f.Set(owner, []Target{c})
+	f.ask([]Target{c})
 	f.await(c, Current)
 	f.mu.Lock()
 	version := f.owners[owner][c].watch.seen[types.NamespacedName{Namespace: f.ns, Name: "c"}].version
@@ -408,7 +439,7 @@ func TestARightThatIsMissing(t *testing.T) {
 	f := newFixture(t, "system:serviceaccount:%s:default")
 	c := f.target("", "v1", "ConfigMap", "c")
 	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}")
-	f.Set(owner, []Target{c})
+	f.ask([]Target{c})
 	f.waitChangedTo(c, "may not be watched")
 	f.apply(`apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -421,7 +452,7 @@ metadata: {name: one, namespace: %s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one}
 subjects: [{kind: ServiceAccount, name: default, namespace: %s}]`)
 	testenv.Eventually(t, "the right", func() error {
-		f.Set(owner, []Target{c})
+		f.ask([]Target{c})
 		if r, synced := f.Results(owner); !synced || r[0].Status != Current {
 			return fmt.Errorf("%+v", r)
 		}

@@ -17,6 +17,7 @@ type Result struct {
 	Target  Target
 	Status  string
 	Message string // in the words of kstatus, or of the object
+	Failed  bool   // whether it had failed when it went, for one that is NotFound
 }
 
 // Watcher keeps the health of targets of many owners over shared watches. It is safe for concurrent use.
@@ -39,6 +40,7 @@ type asked struct {
 	name   types.NamespacedName // in its watch
 	watch  *watch               // nil while the cluster does not serve the kind
 	newest string               // the resource version below which the object is not what the owner means
+	failed bool                 // whether it failed since it was written, and did not recover
 	result Result
 }
 
@@ -99,7 +101,7 @@ func (w *Watcher) Expect(owner string, t Target, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a := w.owners[owner][t]; a != nil {
-		a.newest = version
+		a.newest, a.failed = version, false
 		a.result = a.look()
 	}
 }
@@ -164,7 +166,7 @@ func (w *Watcher) leave(a *asked) {
 	}
 }
 
-// look gives the health of what is asked for, by what its watch knows.
+// look gives the health of what is asked for, by what its watch knows. The caller holds the lock.
 func (a *asked) look() Result {
 	r := Result{Target: a.target}
 	wt := a.watch
@@ -184,9 +186,13 @@ func (a *asked) look() Result {
 	case after(a.newest, seen.version) && (found || after(a.newest, wt.newest)):
 		r.Status, r.Message = InProgress, "not observed since it was applied"
 	case !found:
-		r.Status, r.Message = NotFound, "there is no such object"
+		r.Status, r.Message, r.Failed = NotFound, "there is no such object", a.failed
+		if a.failed {
+			r.Message = "it failed, and is gone"
+		}
 	default:
 		r.Status, r.Message = seen.status, seen.message
+		a.failed = r.Status == Failed || r.Status == Terminating && a.failed
 	}
 	return r
 }

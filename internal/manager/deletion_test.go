@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,22 @@ func TestDeletionPolicies(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
+	s := newSystem(t)
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
+	s.source("app")
+	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.DeletionPolicy, k.Spec.Timeout = kustomizev1.DeletionPolicyWaitForTermination, &metav1.Duration{Duration: 5 * time.Second}
+	})
+	s.ready("app", commit)
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
+	s.remove(&kustomizev1.Kustomization{}, "app")
+	s.gone(&kustomizev1.Kustomization{}, "app")
+	s.told("app", "PruneFailed", "not waited for beyond 5s", "ConfigMap/"+s.namespace+"/a")
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+	s.gone(&corev1.ConfigMap{}, "a")
 }
 
 func TestWhatSaysSoIsNotPruned(t *testing.T) {

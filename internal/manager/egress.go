@@ -19,12 +19,14 @@ type wayOut struct {
 }
 
 func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
-	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal}
+	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal, Timeouts: o.EgressTimeouts}
 	transport, err := policy.Transport(egress.Options{})
 	if err != nil {
 		return nil, err
 	}
-	identities := &auth.Identities{Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens()}
+	identities := &auth.Identities{
+		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
+	}
 	return &wayOut{source.Connector{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy, Identities: identities}, transport}, nil
 }
 
@@ -32,6 +34,15 @@ func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
 func (o *Options) forTenants() *egress.Policy {
 	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
 	return &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback}
+}
+
+// identityAccount is the default account for logins to clouds. Where no Kustomization is applied, --default-service-account means just
+// that, as elsewhere in the controllers of these kinds.
+func (o *Options) identityAccount() string {
+	if o.IdentityAccount == "" && !o.runs(KustomizeController) {
+		return o.DefaultAccount
+	}
+	return o.IdentityAccount
 }
 
 // keptTokens is how many credentials auth.Identities keeps: the flag's 0 is none.

@@ -25,9 +25,10 @@ var (
 		token-cache-max-size helm-cache-max-size helm-cache-purge-interval helm-cache-ttl helm-chart-file-max-size helm-chart-max-size
 		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa custom-apply-stage-kinds override-manager http-retry no-remote-bases
 		sops-age-secret sops-vault-configmap insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
-		artifact-retention-ttl artifact-retention-records`)
+		artifact-retention-ttl artifact-retention-records artifact-digest-algo token-cache-max-duration`)
 	documentedGates = strings.Fields(`CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog MigrateAPIVersion
-		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck
+		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck ExternalArtifact ObjectLevelWorkloadIdentity
+		OptimizedGitClones DisableConfigWatchers
 		GitAllBranchReferences GitForcePushBranch GitShallowClone GitSparseCheckout`)
 )
 
@@ -47,6 +48,28 @@ func TestDocumentedFlagsAreAccepted(t *testing.T) {
 	for _, name := range documentedGates {
 		if gates[name] == "" {
 			t.Errorf("the feature gate %s is not accepted", name)
+		}
+	}
+}
+
+// A process without Kustomizations takes the default account for that of logins to clouds, as controllers of its kinds do elsewhere.
+func TestTheDefaultAccountOfIdentities(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--default-service-account=tenant"}, ""},
+		{[]string{"--default-service-account=tenant", "--controllers=source-controller"}, "tenant"},
+		{[]string{"--default-service-account=tenant", "--default-identity-service-account=cloud"}, "cloud"},
+	} {
+		var o Options
+		f := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+		o.BindFlags(f)
+		if err := f.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.identityAccount(); got != c.want {
+			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}
 	}
 }

@@ -3,10 +3,12 @@ package manager
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +19,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-const forever = 100 * time.Hour // a test that waits for it fails
+const (
+	forever = 100 * time.Hour // a test that waits for it fails
+	// runsOut is long enough for a pass of a slow machine, which it bounds, too.
+	runsOut = 5 * time.Second
+)
 
 // waits makes a Kustomization wait for all that it applies.
 func waits(timeout time.Duration) func(*kustomizev1.Kustomization) {
@@ -97,11 +103,55 @@ func TestWhatFailedIsNotWaitedFor(t *testing.T) {
 	s.unhealthy("app", metav1.ConditionFalse, "exit code 1")
 }
 
+func TestJobsThatExpireRunOnce(t *testing.T) {
+	s := newSystem(t)
+	expiring := func(image, fail string) string {
+		return strings.NewReplacer("spec:\n  backoffLimit", "spec:\n  ttlSecondsAfterFinished: 0\n  backoffLimit", "job-failed", fail, "image: i", "image: "+image).Replace(brokenJob)
+	}
+	first := s.git.Commit("app", map[string]string{"job.yaml": expiring("i:1", ""), "a.yaml": cm("a", "1")})
+	s.source("app")
+	s.sync("app", "app", "", waits(forever))
+	s.ready("app", first)
+	s.gone(&batchv1.Job{}, "migrate")
+
+	t.Log("its end is no drift: a later revision finds it gone, and so does a new process")
+	second := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "2")})
+	s.pull("app")
+	s.ready("app", second)
+	s.stop()
+	s.start()
+	s.edit("person", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
+	s.told("app", "DriftCorrected", "ConfigMap/"+s.namespace+"/a configured")
+	if n := s.ran("migrate"); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+
+	t.Log("a request runs it once more, and so does another declaration")
+	s.handled(&kustomizev1.Kustomization{}, "app")
+	testenv.Eventually(s, "it runs", func() error {
+		if n := s.ran("migrate"); n != 2 {
+			return fmt.Errorf("it ran %d times", n)
+		}
+		return nil
+	})
+	s.git.Commit("app", map[string]string{"job.yaml": expiring("i:2", "job-failed")})
+	s.pull("app")
+	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "Job/"+s.namespace+"/migrate")
+	s.gone(&batchv1.Job{}, "migrate")
+	s.unhealthy("app", metav1.ConditionFalse, "Job/"+s.namespace+"/migrate")
+}
+
+// ran counts how often the controllers created a Job.
+func (s *system) ran(job string) int {
+	writes := s.requests.about("PATCH /apis/batch/v1/namespaces/" + s.namespace + "/jobs/" + job + "?")
+	return len(slices.DeleteFunc(writes, func(w string) bool { return strings.Contains(w, "dryRun") }))
+}
+
 func TestWhatFailedIsWaitedForOnRequest(t *testing.T) {
 	s := newSystem(t, func(o *Options) { o.FeatureGates = map[string]string{"DisableFailFastBehavior": "true"} })
 	s.git.Commit("app", map[string]string{"job.yaml": brokenJob})
 	s.source("app")
-	s.sync("app", "app", "", waits(5*time.Second))
+	s.sync("app", "app", "", waits(runsOut))
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "health check failed after 5s")
 }
 
@@ -151,7 +201,7 @@ func TestObjectsThatAreMissedAreNamedAtTheTimeOut(t *testing.T) {
 	s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Spec.Timeout = &metav1.Duration{Duration: time.Second}
+		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
 		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", Namespace: s.namespace}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ConfigMap/"+s.namespace+"/gone NotFound: there is no such object")

@@ -3,6 +3,8 @@ package manager
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -160,5 +162,40 @@ func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 	}
 	if got := s.git.Run("app", "show", "main:db.yaml") + "\n"; got != deploymentOf("db", "redis:1") {
 		t.Errorf("db.yaml is\n%s", got)
+	}
+}
+
+// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of that. Others push, too, before the next one starts.
+func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
+	s := newSystem(t, automating)
+	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1")})
+	s.source("app")
+	s.automate("update", "app")
+	s.automated("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
+	hook := filepath.Join(s.git.Root, "app.git", "hooks", "post-receive")
+	goOn := filepath.Join(t.TempDir(), "go-on")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\nuntil test -e '"+goOn+"'; do sleep 0.1; done\n"), 0o700); err != nil { //nolint:gosec // git runs it
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(goOn, nil, 0o600) })
+	s.release("web", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web"), Images: []string{"nginx:2"}})
+	s.has("app", "main", "web.yaml", deploymentOf("web", "nginx:2"))
+	commit := s.git.Run("app", "rev-parse", "main")
+	j := s.released("web", metav1.ConditionUnknown, fmt.Sprintf("Pushing commit '%.7s'", commit))
+	if j.Status.Commit != commit || j.Status.CompletionTime != nil {
+		t.Errorf("before the push is known to be taken the status is %+v", j.Status)
+	}
+	s.stop()
+	if err := errors.Join(os.Remove(hook), os.WriteFile(goOn, nil, 0o600), os.RemoveAll(s.storage)); err != nil {
+		t.Fatal(err)
+	}
+	s.git.Commit("app", map[string]string{"other.yaml": "a: 1\n"})
+	s.start()
+	j = s.released("web", metav1.ConditionTrue, fmt.Sprintf("pushed commit '%.7s' to branch 'main'", commit))
+	if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 || j.Status.Changes[0].New != "nginx:2" {
+		t.Errorf("the status is %+v", j.Status)
+	}
+	if got := s.commits("app", "main"); got != 3 {
+		t.Errorf("there are %d commits", got)
 	}
 }

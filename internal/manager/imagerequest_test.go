@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -255,5 +256,60 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	})
 	if got := host.says(); strings.Count(got, "\n") != 1 || strings.Contains(got, "open") {
 		t.Error(got)
+	}
+}
+
+// TestAReleaseByPullRequest: a release has a branch and a request of its own, which those of the automation do not touch.
+func TestAReleaseByPullRequest(t *testing.T) {
+	s := newSystem(t, automating)
+	host := newGitea(t, s.git)
+	first := s.git.Commit("app", map[string]string{"web.yaml": s.mark("web:1.0.0", "web"), "db.yaml": deploymentOf("db", "nginx:1")})
+	s.source("app", func(g *sourcev1.GitRepository) { g.Spec.URL = host.URL + "/org/app" })
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "gitea"}, StringData: map[string]string{"token": "s3cret-token"}})
+	s.choose("web", "web:1.1.0")
+	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Commit.MessageTemplate = "Update{{ range .Changed.Changes }} to {{ .NewValue }}{{ end }}"
+		a.Spec.PullRequest = &imagev1.PullRequest{Provider: "gitea", Branch: "update/{{ .AutomationObject.Name }}", SecretRef: &meta.LocalObjectReference{Name: "gitea"}}
+	})
+	s.has("app", "update/update", "web.yaml", s.mark("web:1.1.0", "web"))
+	opened := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, "the requests are "+want, func() error {
+			if got := host.says(); got != want {
+				return errors.New(got)
+			}
+			return nil
+		})
+	}
+	automatic := "1 open: Update to web:1.1.0 | Update to web:1.1.0, update/update into main"
+	opened(automatic)
+
+	host.set(func() { host.down = true })
+	s.release("db-2", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("db"), Images: []string{"nginx:2"}, Reason: "fixes the login"})
+	waits := s.released("db-2", metav1.ConditionFalse, "the change request of 'update/update-db-2' was not opened")
+	if tip := s.git.Run("app", "rev-parse", "update/update-db-2"); waits.Status.Commit != tip || waits.Status.CompletionTime != nil || len(waits.Status.Changes) != 1 {
+		t.Errorf("while the host is down the status of a release at %s is %+v", tip, waits.Status)
+	}
+	host.set(func() { host.down = false })
+	j := s.released("db-2", metav1.ConditionTrue, "change request: https://gitea.example.com/org/app/pulls/2")
+	opened(automatic + "\n2 open: Update to nginx:2 | Update to nginx:2\n\nfixes the login, update/update-db-2 into main")
+	if j.Status.PullRequest != "https://gitea.example.com/org/app/pulls/2" || j.Status.Commit != waits.Status.Commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 {
+		t.Errorf("the status is %+v", j.Status)
+	}
+	if got := s.git.Run("app", "rev-parse", "main"); got != first {
+		t.Errorf("main is at %s", got)
+	}
+	if got := s.git.Run("app", "diff", "--name-only", "main", "update/update-db-2"); got != "db.yaml" {
+		t.Errorf("the branch of the release changes %s", got)
+	}
+
+	t.Log("a branch that holds something else is not overwritten")
+	theirs := s.git.CommitTo("app", "refs/heads/update/update-db-3", map[string]string{"theirs.yaml": "a: 1\n"})
+	s.release("db-3", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("db"), Images: []string{"nginx:3"}})
+	if j := s.released("db-3", metav1.ConditionFalse, "the branch 'update/update-db-3' is there already"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
+		t.Errorf("the status is %+v", j.Status)
+	}
+	if got := s.git.Run("app", "rev-parse", "update/update-db-3"); got != theirs {
+		t.Errorf("their branch is at %s", got)
 	}
 }

@@ -62,7 +62,7 @@ func (p *process) remote() *sync.Remote {
 // apply are the options by which clusters are applied to.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
+	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Clock: o.clock(), Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // decryption is what the controller brings to the decryption of all.

@@ -96,7 +96,7 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 	in.turn(false)
 	s.start()
 	testenv.Eventually(t, "the events are posted", func() error {
-		for _, want := range [][3]string{{"GitRepository", "app", "Succeeded"}, {"Kustomization", "app", "ReconciliationSucceeded"}} {
+		for _, want := range [][3]string{{"GitRepository", "app", "NewArtifact"}, {"Kustomization", "app", "ReconciliationSucceeded"}} {
 			if _, _, n := in.find(want[0], want[1], want[2]); n == 0 {
 				return errNotYet(want)
 			}
@@ -169,7 +169,7 @@ func TestAlertsAreSent(t *testing.T) {
 	arrives("app", "ReconciliationSucceeded")
 	post("theirs")
 	arrives("theirs", "Posted")
-	if _, _, n := in.find("GitRepository", "app", "Succeeded"); n != 0 {
+	if _, _, n := in.find("GitRepository", "app", "NewArtifact"); n != 0 {
 		t.Error("an event comes that the alert does not ask for")
 	}
 

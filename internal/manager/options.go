@@ -65,8 +65,10 @@ type Options struct {
 	JitterPercentage     int
 	Resync               time.Duration
 	Fights               apply.FightOptions // no flag: the defaults
+	EgressTimeouts       egress.Timeouts    // no flag: the defaults
 	NoCrossNamespaceRefs bool
 	DefaultAccount       string
+	IdentityAccount      string
 	NoRemoteBases        bool
 	DecryptionAccount    string
 	SOPSAgeSecret        string
@@ -139,6 +141,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
+	f.StringVar(&o.IdentityAccount, "default-identity-service-account", "",
+		"service account by whose identity sources, images and Providers without one log in to clouds (default: --default-service-account where kustomize-controller does not run)")
 	f.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "refuse kustomizations that name manifests by https:// URLs; those of git are refused in any case")
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "", "service account that Kustomizations without one decrypt as")
 	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "", "Secret in --runtime-namespace with keys of age, for Kustomizations that bring none")

@@ -60,13 +60,18 @@ func (h *hooks) receiver(name, kind string, change func(*notificationv1.Receiver
 	return r
 }
 
-// post sends a request, and returns the answer.
+// post sends a request by POST, and returns the answer.
 func (h *hooks) post(path, body string, headers ...string) (int, string) {
+	h.Helper()
+	return h.send(http.MethodPost, path, body, headers...)
+}
+
+func (h *hooks) send(method, path, body string, headers ...string) (int, string) {
 	h.Helper()
 	var code int
 	var answer []byte
 	testenv.Eventually(h, "answered", func() error { // the path is in the status before it is in the cache
-		req, err := http.NewRequestWithContext(h.Context(), http.MethodPost, h.url+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(h.Context(), method, h.url+path, strings.NewReader(body))
 		if err != nil {
 			return err
 		}
@@ -183,6 +188,31 @@ func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
 		t.Errorf("%q was woken, want app", got)
 	}
 	fetched(second)
+}
+
+// TestGenericWebhookByAnyMethod: who calls such a path may know no other way than to get it; no other receiver is called by that.
+func TestGenericWebhookByAnyMethod(t *testing.T) {
+	h := newHooks(t)
+	h.source("app")
+	resources := []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "app"}}
+	for name, c := range map[string]struct {
+		kind, action string
+		want         int
+	}{
+		"signed": {"generic-hmac", "", http.StatusMethodNotAllowed},
+		"opener": {"generic", notificationv1.OpenAction, http.StatusMethodNotAllowed},
+		"plain":  {"generic", "", http.StatusOK},
+	} {
+		r := h.receiver(name, c.kind, func(s *notificationv1.ReceiverSpec) { s.Resources, s.Action = resources, c.action }, "Succeeded")
+		for _, method := range []string{http.MethodGet, http.MethodPut} {
+			if code, answer := h.send(method, r.Status.WebhookPath, ""); code != c.want {
+				t.Errorf("%s of %s: %d %s", method, name, code, answer)
+			}
+		}
+	}
+	if got := h.asked(); got != "app" {
+		t.Errorf("%q was woken, want app", got)
+	}
 }
 
 func TestReceiverSelects(t *testing.T) {

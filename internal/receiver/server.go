@@ -64,7 +64,7 @@ type Server struct {
 func NewServer(s *Server) *http.Server {
 	s.bodies = semaphore.NewWeighted(maxInFlight)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+notificationv1.ReceiverPathPrefix+"{digest}", s.take)
+	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.take)
 	return &http.Server{
 		Handler: measured(mux), MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: readTime + handleTime, IdleTimeout: time.Minute,
@@ -116,6 +116,9 @@ func (s *Server) find(ctx context.Context, path string) (*notificationv1.Receive
 func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Request, r *notificationv1.Receiver) (int64, error) {
 	if r.Spec.Suspend {
 		return 0, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "the receiver is suspended"}
+	}
+	if req.Method != http.MethodPost && (r.Spec.Type != notificationv1.GenericReceiver || r.Spec.Action != "") {
+		return 0, &hook.Refusal{Status: http.StatusMethodNotAllowed, Why: "send the webhook by POST"} // whoever follows a link must open no gate
 	}
 	p, err := s.Plans.of(ctx, r)
 	if err != nil {

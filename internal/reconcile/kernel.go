@@ -317,14 +317,14 @@ func (l *loop[T]) requeue(obj T, o Outcome) time.Duration {
 
 func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(), obj.GetName()) }
 
-// emit records one event per transition of Ready, and the outcome's notes.
+// emit records one event per transition of Ready or piece of news, and the outcome's notes.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	for _, n := range o.notes {
 		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.kind, Reason: n.reason, Message: n.message, Metadata: o.metadata})
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
-	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
+	if is == nil || o.news == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
 		return
 	}
 	t := normal
@@ -332,7 +332,7 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 		t = warning
 	}
 	minor := o.quiet && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue
-	l.Events.Emit(l.GroupKind.Group, obj, Event{t, is.Reason, is.Message, o.metadata, minor})
+	l.Events.Emit(l.GroupKind.Group, obj, Event{t, cmp.Or(o.news, is.Reason), is.Message, o.metadata, minor})
 }
 
 func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {

@@ -113,7 +113,7 @@ func newBench(t *testing.T, s *step) *bench {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{})
+		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{Patience: 3 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func newBench(t *testing.T, s *step) *bench {
 	}
 	namespace := testenv.Namespace(t)
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: ptr.To(3 * time.Minute),
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
@@ -302,6 +302,36 @@ func TestWhatStaysReadyQuietlyIsMinor(t *testing.T) {
 	first, second := b.events.events[0], b.events.events[1]
 	if first.Minor || !second.Minor || second.Message != "two" {
 		t.Errorf("only what was Ready before is minor: %+v, %+v", first, second)
+	}
+}
+
+func TestNewsAreToldThoughReadyStays(t *testing.T) {
+	s := &step{reconcile: answer(reconcile.Ready("Succeeded", "stored").News("NewArtifact"))}
+	b := newBench(t, s)
+	b.until("it is Ready", has("Ready", metav1.ConditionTrue, "Succeeded"))
+	handled := func(request string) {
+		b.patch(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"` + request + `"}}}`)
+		b.until("the request is handled", func(o *sourcev1.GitRepository) error {
+			if got := o.Status.LastHandledReconcileAt; got != request {
+				return errors.New("the last one is " + got)
+			}
+			return nil
+		})
+	}
+	s.set(answer(reconcile.Ready("Succeeded", "stored")))
+	handled("1")
+	s.set(answer(reconcile.Ready("Succeeded", "stored").News("NewArtifact")))
+	handled("2")
+	testenv.Eventually(t, "both news are told", func() error {
+		if n := b.events.count(); n != 2 {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	for _, e := range b.events.events {
+		if e.Reason != "NewArtifact" || e.Message != "stored" {
+			t.Errorf("%+v", e)
+		}
 	}
 }
 

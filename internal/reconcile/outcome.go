@@ -42,6 +42,7 @@ type Outcome struct {
 	notes    []note
 	metadata map[string]string
 	quiet    bool
+	news     string        // the reason of the event, which is then sent though nothing changed about Ready
 	pending  *meta.Pending // held: the change that waits
 }
 
@@ -106,6 +107,12 @@ func (o Outcome) note(kind, reason, message string) Outcome {
 // Quietly says that nothing had to be done: an object that was Ready before, and is still, tells so as a minor event.
 func (o Outcome) Quietly() Outcome {
 	o.quiet = true
+	return o
+}
+
+// News says that something new is there, though the object was Ready before and is still: the event has this reason, not the condition's.
+func (o Outcome) News(reason string) Outcome {
+	o.news = reason
 	return o
 }
 

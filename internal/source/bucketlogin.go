@@ -63,9 +63,7 @@ func (l BucketLogin) access(ctx context.Context, obj *sourcev1.Bucket) (access, 
 		}
 		*s.into = data
 	}
-	if name := obj.Spec.ServiceAccountName; name != "" {
-		a.Account = &types.NamespacedName{Namespace: obj.Namespace, Name: name}
-	}
+	a.Account = l.Identities.Account(obj.Namespace, obj.Spec.ServiceAccountName)
 	return a, nil
 }
 
@@ -235,7 +233,7 @@ func (l BucketLogin) googleTokens(a access, transport http.RoundTripper) (bucket
 	}, nil
 }
 
-// azureLogin is that of the Secret, else that of the identity. Where the process has none, the container is taken to be public.
+// azureLogin is that of the Secret, else that of the identity. Where the object names none and there is none, the container is taken to be public.
 func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.RoundTripper) (bucket.AzureLogin, error) {
 	if a.Login != nil {
 		login, err := bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)
@@ -249,7 +247,7 @@ func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.Ro
 	if err == nil {
 		_, err = identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}})
 	}
-	if err != nil && a.Account == nil {
+	if err != nil && a.Spec.ServiceAccountName == "" {
 		return bucket.AzureLogin{}, nil
 	}
 	return bucket.AzureLogin{Token: identity}, err

@@ -56,7 +56,7 @@ func TestLoginsThatMustNotBeAreRefused(t *testing.T) {
 		"a token of Google to others":                {access{Spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.example.com"}}, "AuthenticationFailed"},
 		"a token of Google by HTTP":                  {access{Spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.googleapis.com", Insecure: true}}, "AuthenticationFailed"},
 		"a token of Google to Google":                {access{Spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.googleapis.com"}}, ""},
-		"a token of an account on Azure to others":   {access{Spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com"}, Account: reader}, "AuthenticationFailed"},
+		"a token of an account on Azure to others":   {access{Spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com", ServiceAccountName: "reader"}, Account: reader}, "AuthenticationFailed"},
 		"a token of the machine on Azure to others":  {access{Spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com"}, Login: machine}, "AuthenticationFailed"},
 		"a token of the machine on Azure to Azure":   {access{Spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.blob.core.windows.net"}, Login: machine}, ""},
 		"what is public at an emulator of Azure":     {access{Spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "http://127.0.0.1:10000/acme"}}, ""},

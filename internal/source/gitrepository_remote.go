@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
@@ -43,13 +41,14 @@ func (g *GitRepository) Remote(ctx context.Context, obj *sourcev1.GitRepository)
 	if way.TLS, err = auth.TLSFrom(data); err != nil {
 		return remote, err
 	}
+	account := g.Identities.Account(obj.Namespace, obj.Spec.ServiceAccountName)
 	if provider == sourcev1.ProviderGitHub {
 		remote.Credentials, err = g.githubApp(ctx, data, way)
 	} else {
-		remote.Credentials, err = g.Identities.Git(ctx, provider, obj.Spec.URL, account(obj))
+		remote.Credentials, err = g.Identities.Git(ctx, provider, obj.Spec.URL, account)
 	}
 	remote.Credentials.CA, remote.Credentials.ClientCert, remote.Credentials.ClientKey = way.TLS.CA, way.TLS.Cert, way.TLS.Key
-	remote.Identity = fmt.Sprintf("%s\x00%v\x00%x", provider, account(obj), digest(data)) // its tokens come and go
+	remote.Identity = fmt.Sprintf("%s\x00%v\x00%x", provider, account, digest(data)) // its tokens come and go
 	return remote, err
 }
 
@@ -64,14 +63,6 @@ func (g *GitRepository) githubApp(ctx context.Context, data map[string][]byte, w
 		return git.Credentials{}, err
 	}
 	return g.GitHubApps.Git(ctx, app, transport)
-}
-
-// account is the ServiceAccount whose identity counts, nil for the controller's own.
-func account(obj *sourcev1.GitRepository) *types.NamespacedName {
-	if obj.Spec.ServiceAccountName == "" {
-		return nil
-	}
-	return &types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.ServiceAccountName}
 }
 
 // digest tells Secrets apart.

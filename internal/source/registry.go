@@ -70,11 +70,7 @@ func (r *Registries) open(ctx context.Context, a RegistryAccess) (open func() (*
 // login returns that of the Secret or, of a cloud, that of an identity; the service account's pull secrets come last.
 func (r *Registries) login(ctx context.Context, a RegistryAccess, repo name.Repository) (*authn.AuthConfig, error) {
 	if a.Provider != "" && a.Provider != sourcev1.ProviderGeneric && a.Secret == nil {
-		var account *types.NamespacedName
-		if a.ServiceAccount != "" {
-			account = &types.NamespacedName{Namespace: a.Namespace, Name: a.ServiceAccount}
-		}
-		who, err := r.Identities.Registry(ctx, a.Provider, a.URL, account)
+		who, err := r.Identities.Registry(ctx, a.Provider, a.URL, r.Identities.Account(a.Namespace, a.ServiceAccount))
 		if err != nil {
 			return nil, err
 		}

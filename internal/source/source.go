@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,7 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 		return failed(obj, conditionOf(err, sourcev1.StorageOperationFailedCondition), err)
 	}
 	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
-	return k.ready(obj, revision)
+	return k.ready(obj, revision, had)
 }
 
 // keep makes sure that the artifact at hand is served, where the status says.
@@ -127,16 +128,16 @@ func markOutdated(obj Object, revision string) {
 	}
 }
 
-func (k *Keeper[T]) ready(obj T, revision *Revision) reconcile.Outcome {
+// ready tells of the artifact in the documented words: as one that is new, where it is not the one that the object had.
+func (k *Keeper[T]) ready(obj T, revision *Revision, had *meta.Artifact) reconcile.Outcome {
 	stored := markStored(obj, revision.Name)
-	message, reason := revision.Message, revision.Reason
-	if message == "" {
-		message = stored
+	message, reason := cmp.Or(revision.Message, stored), cmp.Or(revision.Reason, meta.SucceededReason)
+	a := obj.GetArtifact()
+	o := reconcile.Ready(reason, "%s", message).Of(a).About("revision", revision.Name).About("digest", a.Digest)
+	if had == nil || had.Digest != a.Digest || !had.HasRevision(a.Revision) {
+		return o.News(cmp.Or(revision.Reason, sourcev1.NewArtifactReason))
 	}
-	if reason == "" {
-		reason = meta.SucceededReason
-	}
-	return reconcile.Ready(reason, "%s", message).Of(obj.GetArtifact()).About("revision", revision.Name).About("digest", obj.GetArtifact().Digest)
+	return o
 }
 
 // markStored says that the artifact of a revision is served, and returns the words.

@@ -46,7 +46,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.digest = "sha256:" + result.Digest
+	m.digest, m.expiring = "sha256:"+result.Digest, expiring(result.Objects)
 	return result, nil
 }
 

@@ -39,7 +39,7 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if errors.Is(err, errRemoteGone) {
-		k.leave(ctx, obj, len(inventory), err)
+		k.leave(ctx, obj, unable(len(inventory), err))
 		return nil // it would hold up the deletion for ever
 	}
 	if err != nil {
@@ -53,12 +53,17 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	}
 	switch {
 	case err != nil && k.accountGone(ctx, obj):
-		k.leave(ctx, obj, len(inventory)-apply.Summarize(pruned).Deleted, err)
+		k.leave(ctx, obj, unable(len(inventory)-apply.Summarize(pruned).Deleted, err))
 		return nil
 	case err != nil, obj.Spec.DeletionPolicy != kustomizev1.DeletionPolicyWaitForTermination:
 		return err
 	}
-	return target.Cluster.AwaitGone(ctx, owner, inventory)
+	timeout := obj.Schedule().Timeout
+	if err = target.Cluster.AwaitGone(ctx, owner, inventory); err != nil && k.Clock.Since(obj.DeletionTimestamp.Time) >= timeout {
+		k.leave(ctx, obj, fmt.Sprintf("what is being deleted is not waited for beyond %s: %v", timeout, err))
+		return nil
+	}
+	return err
 }
 
 // accountGone tells whether the account that is impersonated in our own cluster is no longer there. It goes with its namespace,
@@ -72,9 +77,12 @@ func (k *Kustomization) accountGone(ctx context.Context, obj *kustomizev1.Kustom
 	return apierrors.IsNotFound(err)
 }
 
+func unable(objects int, why error) string {
+	return fmt.Sprintf("%d objects are left behind, as whoever applied them can no longer delete them: %v", objects, why)
+}
+
 // leave tells that objects stay behind.
-func (k *Kustomization) leave(ctx context.Context, obj *kustomizev1.Kustomization, objects int, why error) {
-	message := fmt.Sprintf("%d objects are left behind, as whoever applied them can no longer delete them: %v", objects, why)
+func (k *Kustomization) leave(ctx context.Context, obj *kustomizev1.Kustomization, message string) {
 	log.FromContext(ctx).Info(message)
 	k.Events.Emit(kustomizev1.GroupVersion.Group, obj, reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.PruneFailedReason, Message: message,
 		Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})

@@ -1,12 +1,14 @@
 package sync
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -54,7 +56,7 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 		return nil, nil
 	}
 	results, synced := r.target.Health.Results(key)
-	pending, broken := split(results)
+	pending, broken := split(results, r.memory.expiring)
 	p := r.progress()
 	p.waiting = ""
 	left := p.since.Add(r.obj.Schedule().Timeout).Sub(r.Clock.Now())
@@ -159,12 +161,28 @@ func (r *run) healthTargets() ([]health.Target, error) {
 	return targets, nil
 }
 
-// split parts what is not healthy into what may yet become so and what said that it won't.
-func split(results []health.Result) (pending, broken []health.Result) {
+// expiring lists the objects that go by themselves once they have done their work.
+func expiring(objects []*unstructured.Unstructured) map[health.Target]bool {
+	found := map[health.Target]bool{}
+	for _, o := range objects {
+		if apply.Expires(o) {
+			gvk := o.GroupVersionKind()
+			found[health.Target{Group: gvk.Group, Kind: gvk.Kind, Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}] = true
+		}
+	}
+	return found
+}
+
+// split parts what is not healthy into what may yet become so and what said that it won't. What has gone by itself is one or
+// the other by what it came to before that.
+func split(results []health.Result, expiring map[health.Target]bool) (pending, broken []health.Result) {
 	for _, res := range results {
-		switch res.Status {
-		case health.Current:
-		case health.Failed:
+		t := res.Target
+		t.Version = ""
+		gone := res.Status == health.NotFound && expiring[t]
+		switch {
+		case res.Status == health.Current, gone && !res.Failed:
+		case res.Status == health.Failed, gone:
 			broken = append(broken, res)
 		default:
 			pending = append(pending, res)

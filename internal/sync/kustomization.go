@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/sync/spec"
 )
@@ -78,6 +79,7 @@ type memory struct {
 	resynced   time.Time    // of the last full dry-run
 	began      time.Time    // of what is under way: from its build to its health
 	health     healthProgress
+	expiring   map[health.Target]bool // of what it made, by references without a version
 	checks     expressions
 	pending    pendingChange
 	stands     atomic.Pointer[standing] // what was applied to the end, for dependents to look at
@@ -265,6 +267,7 @@ func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Requ
 		Resync:   r.pass.Requested || r.resync(),
 		Ignore:   ignore,
 		Same:     r.drift,
+		Rerun:    r.pass.Requested,
 		Diffs:    maxDiffs,
 		Secrets:  built.Secrets,
 		Intend: func(i apply.Inventory) error {

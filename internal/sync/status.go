@@ -45,14 +45,13 @@ func (r *run) record(err error) {
 		return
 	}
 	now := metav1.NewTime(r.Clock.Now())
-	snapshot := kustomizev1.Snapshot{Digest: digest, FirstReconciled: now}
-	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool { return s.Digest == digest }); i >= 0 {
+	snapshot := kustomizev1.Snapshot{Digest: digest, LastReconciledStatus: status, FirstReconciled: now}
+	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool { return s.Digest == digest && s.LastReconciledStatus == status }); i >= 0 {
 		snapshot = history[i]
 		history = slices.Delete(slices.Clone(history), i, i+1)
 	}
 	snapshot.LastReconciled = now
 	snapshot.LastReconciledDuration = metav1.Duration{Duration: r.Clock.Since(began).Round(time.Microsecond)}
-	snapshot.LastReconciledStatus = status
 	snapshot.TotalReconciliations++
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
 	if origin := r.source.OriginRevision(); origin != "" {

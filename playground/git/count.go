@@ -33,14 +33,13 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sent counts what is sent to a client.
+// sent counts what is sent to a client, before the client can have it.
 type sent struct {
 	io.Writer
 	stats *stats
 }
 
 func (s sent) Write(p []byte) (int, error) {
-	n, err := s.Writer.Write(p)
-	s.stats.bytesSent.Add(int64(n))
-	return n, err
+	s.stats.bytesSent.Add(int64(len(p)))
+	return s.Writer.Write(p)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // handshake is how long a client may take to log in.
-const handshake = 10 * time.Second
+const handshake = 2 * time.Minute
 
 // sshServer serves repositories over SSH to the holders of the authorized keys.
 type sshServer struct {

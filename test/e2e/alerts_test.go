@@ -197,7 +197,7 @@ func (c *cluster) deploys(namespace, name string, labels map[string]string) {
 			URL: c.git.URL + "/" + name, Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		}},
 		&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: kustomizev1.KustomizationSpec{
-			Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: time.Minute}, Prune: true, Wait: true, TargetNamespace: namespace,
+			Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: 3 * time.Minute}, Prune: true, Wait: true, TargetNamespace: namespace,
 			SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind, NamespacedName: meta.NamespacedName{Name: name}},
 		}},
 	)
@@ -230,16 +230,20 @@ func (c *cluster) tells(namespace, name, kind string, secret map[string]string, 
 // release commits a version of an app: a Deployment, whose Pod fails as the playground is told to.
 func (c *cluster) release(name, version, fails string) string {
 	c.Helper()
+	deadline := 600
+	if fails != healthy {
+		deadline = 5
+	}
 	return c.git.Commit(name, map[string]string{"deployment.yaml": fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %[1]s}
 spec:
-  progressDeadlineSeconds: 5
+  progressDeadlineSeconds: %[4]d
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata: {labels: {app: %[1]s}, annotations: {playground.sluice.dev/fail: %[3]q}}
     spec: {containers: [{name: app, image: "shop/%[1]s:%[2]s"}]}
-`, name, version, fails)})
+`, name, version, fails, deadline)})
 }
 
 const (

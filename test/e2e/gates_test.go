@@ -243,9 +243,12 @@ func TestStoryApprovalForAnHour(t *testing.T) {
 	s.waitsForApproval()
 	third := s.push("3")
 	s.waits(third, "2")
-	if k := s.waitsForApproval(); k.Status.Pending == nil || k.Status.Pending.Configured != 1 || !reconcile.IsReady(k) {
-		t.Errorf("%+v", k.Status)
-	}
+	testenv.Eventually(t, "the app says what it would change", func() error {
+		if k := s.waitsForApproval(); k.Status.Pending == nil || k.Status.Pending.Configured != 1 || !reconcile.IsReady(k) {
+			return fmt.Errorf("%+v", k.Status)
+		}
+		return nil
+	})
 
 	t.Log("the next approval lets it through")
 	again := s.clock.Now()
@@ -358,10 +361,13 @@ func TestStoryFreezeKeepsCorrectingDrift(t *testing.T) {
 		}
 		s.runs("1", first)
 	}
-	g := s.isBlocked()
-	if !g.Status.Artifact.HasRevision(first) || !reconcile.IsReady(g) || !strings.HasSuffix(g.Status.Pending.Revision, second) {
-		t.Errorf("%+v", g.Status)
-	}
+	testenv.Eventually(t, "the source says what waits", func() error {
+		g := s.isBlocked()
+		if !g.Status.Artifact.HasRevision(first) || !reconcile.IsReady(g) || g.Status.Pending == nil || !strings.HasSuffix(g.Status.Pending.Revision, second) {
+			return fmt.Errorf("%+v", g.Status)
+		}
+		return nil
+	})
 
 	t.Log("it stays frozen until somebody opens it")
 	s.clock.Step(90 * 24 * time.Hour)

@@ -25,8 +25,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// kills is how often the process is killed.
-const kills = 100
+const (
+	kills   = 100              // how often the process is killed
+	killing = 10 * time.Minute // for how long at the most, on a slow machine
+)
 
 // TestKilledAtAnyMomentNothingIsLost commits change after change while the controllers are killed at random moments, and
 // then compares what the cluster holds with what the last commit says: no object is missing, none is left behind.
@@ -55,7 +57,8 @@ func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range kills {
+	began := time.Now()
+	for n := 0; n < kills && time.Since(began) < killing; n++ {
 		head := commit()
 		process := controller(t, sluice, kubeconfig, namespace, storage)
 		pull(t, c, namespace)

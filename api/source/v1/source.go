@@ -10,6 +10,8 @@ import (
 )
 
 // Source is an object whose status has an artifact.
+//
+// +kubebuilder:object:generate=false
 type Source interface {
 	metav1.Object
 	runtime.Object
@@ -54,6 +56,7 @@ const (
 	ArtifactUpToDateReason       = "ArtifactUpToDate"
 	CacheOperationFailedReason   = "CacheOperationFailed"
 	InvalidPathReason            = "InvalidPath"
+	NewArtifactReason            = "NewArtifact" // of events
 	NewRevisionReason            = "NewRevision"
 	NoSourceArtifactReason       = "NoSourceArtifact"
 	ReadOperationFailedReason    = "ReadOperationFailed"

@@ -10,13 +10,11 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
-	"github.com/sluice-gitops/sluice/internal/image/message"
 	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/image/survey"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -62,18 +60,15 @@ func (a *Automation) commitAll(ctx context.Context, j *job, b *base, result surv
 // commit makes one commit with its note, pushes both, and tells.
 func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Result) (plumbing.Hash, error) {
 	obj := j.pass.Object
-	text, err := j.message.Execute(message.DataOf(client.ObjectKeyFromObject(obj), part.Changes, obj.Spec.GitSpec.Commit.MessageTemplateValues))
-	if err == nil && text == "" {
-		err = errors.New("the text is empty")
-	}
+	text, err := j.text(obj, part.Changes)
 	if err != nil {
-		return plumbing.ZeroHash, templateFault("spec.git.commit.messageTemplate", err)
+		return plumbing.ZeroHash, err
 	}
 	committer := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
 	what := record.Of(fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes, j.images(), j.why)
 	author := committer
 	if j.asked != nil {
-		author, text = j.asked.sign(committer, text)
+		author = j.asked.author(committer)
 		j.asked.record(&what)
 	}
 	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Committer: committer, Message: text, Sign: j.sign})
@@ -83,6 +78,11 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 	note, err := j.view.AddNote(ctx, commit, what.String(), committer)
 	if err != nil {
 		return commit, err
+	}
+	if j.asked != nil {
+		if err := j.asked.save(ctx, commit, part.Changes); err != nil {
+			return commit, err
+		}
 	}
 	if err := j.push(ctx, b, commit, note); err != nil {
 		return commit, err
@@ -101,6 +101,18 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 		log.FromContext(ctx).Error(err, "cannot ask the source to fetch what was pushed; it does at its interval")
 	}
 	return commit, nil
+}
+
+// text is the message of a commit, with the reason of a release.
+func (j *job) text(obj *imagev1.ImageUpdateAutomation, changes []edit.Change) (string, error) {
+	text, err := j.message.Execute(dataOf(obj, changes))
+	if err == nil && text == "" {
+		err = errors.New("the text is empty")
+	}
+	if err == nil && j.asked != nil && j.asked.Reason != "" {
+		text += "\n\n" + j.asked.Reason
+	}
+	return text, templateFault("spec.git.commit.messageTemplate", err)
 }
 
 // maxListed bounds the changes that an event names.

@@ -26,6 +26,7 @@ import (
 // Request is a release that somebody asks for: once, whatever the automation does by itself.
 type Request struct {
 	UID       types.UID                   // of who asks
+	Name      string                      // of who asks, for a branch of its own
 	By        string                      // the object that asks, as the note names it
 	Author    string                      // as "Name <email>"; empty: the automation's
 	Reason    string                      // for the commit and its note
@@ -33,23 +34,29 @@ type Request struct {
 	Images    []edit.Ref                  // empty: those that the automation's policies choose
 	DryRun    bool
 	Admit     func(change string) error // asks the gates; its error ends the release
+	// Save is called with the commit right before it is pushed. Its error ends the release.
+	Save func(ctx context.Context, r Release) error
+	// Pushing is the commit of the last Save of an earlier try, of which it is not known whether it was pushed.
+	Pushing plumbing.Hash
 }
 
 // Release is what became of a request.
 type Release struct {
-	Commit  plumbing.Hash // zero: nothing was committed
-	Changes []edit.Change
-	Told    []string // what is not as it should be
-	Message string   // of the push
+	Commit      plumbing.Hash // zero: nothing was committed
+	Changes     []edit.Change // none of a commit that an earlier try pushed
+	PullRequest string        // the address of the change request, if the automation opens them
+	Told        []string      // what is not as it should be
+	Message     string        // of what was pushed; empty: nothing was to be
 }
 
 const maxDiff = 64 << 10 // bytes
 
-// Release commits what was asked for as the automation would: to its repository, with its message, signature and note. The error is a fault, or
-// that of Admit.
+// Release commits what was asked for as the automation would: to its repository, with its message, signature and note, and by a change request of
+// its own if the automation opens them. The error is a fault, or that of Admit or Save; what was done before stands in the release.
 func (a *Automation) Release(ctx context.Context, automation *imagev1.ImageUpdateAutomation, r Request) (Release, error) {
 	obj := automation.DeepCopy()
 	obj.UID = r.UID // so that it has a view of its own, which the automation's passes do not share
+	obj.Status = imagev1.ImageUpdateAutomationStatus{}
 	defer func() { _ = a.Finalize(ctx, obj) }()
 	j, err := a.prepare(ctx, obj)
 	if err != nil {
@@ -57,7 +64,8 @@ func (a *Automation) Release(ctx context.Context, automation *imagev1.ImageUpdat
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
-	j.asked, j.fresh, j.target.keep = &r, true, true // beside what is on a push branch already
+	j.asked, j.fresh = &r, true
+	j.target.keep = j.request == nil // beside what is on a push branch already
 	j.pass = &reconcile.Pass[*imagev1.ImageUpdateAutomation]{Object: obj}
 	out, err := a.release(ctx, j)
 	for try := 1; errors.Is(err, git.ErrRaced) && try < maxTries; try++ {
@@ -76,24 +84,75 @@ func (a *Automation) release(ctx context.Context, j *job) (Release, error) {
 		return Release{}, err
 	}
 	out := Release{Changes: result.Changes, Told: j.told}
-	if len(result.Edits) == 0 || j.asked.DryRun {
+	if j.asked.DryRun {
 		return out, nil
+	}
+	obj := j.pass.Object
+	if err := j.aim(ctx, b, obj, result.Changes); err != nil {
+		return out, err
+	}
+	if len(result.Edits) == 0 || b.counts(ctx, j) {
+		if err := j.earlier(ctx, b, &out); err != nil || len(result.Edits) == 0 {
+			return out, err
+		}
+		return j.asks(ctx, out)
+	}
+	if j.request != nil && !b.tip.IsZero() && b.tip != j.asked.Pushing {
+		return out, fault.New(imagev1.UpdateFailedReason, "the branch '%s' is there already, with other changes", strings.TrimPrefix(j.target.branch, branchPrefix)).
+			WithHint("Merge it or remove it, or give the release another name").Final()
 	}
 	if err := j.asked.Admit(named(result.Changes)); err != nil {
 		return out, err
 	}
-	commit, err := a.commit(ctx, j, b, result)
+	out.Commit, err = a.commit(ctx, j, b, result)
 	if errors.Is(err, git.ErrUnchanged) {
-		return out, nil
+		return Release{Told: j.told}, nil
 	}
 	if err != nil {
+		out.Commit = plumbing.ZeroHash
 		return out, err
 	}
-	out.Commit, out.Told = commit, j.told
-	for _, p := range j.pushed {
-		out.Message = p.message
+	out.Told = j.told
+	return j.asks(ctx, out)
+}
+
+// asks opens the change request of a release, if the automation opens them.
+func (j *job) asks(ctx context.Context, out Release) (Release, error) {
+	err := j.ask(ctx, j.pass.Object, out.Changes)
+	out.PullRequest = j.pass.Object.Status.PullRequest
+	if n := len(j.pushed); n > 0 {
+		out.Message = j.pushed[n-1].message
+	} else {
+		out.Message = cmp.Or(out.Message, fmt.Sprintf("the branch '%s' has the changes", strings.TrimPrefix(j.target.branch, branchPrefix))) +
+			"\nchange request: " + out.PullRequest
 	}
-	return out, nil
+	return out, err
+}
+
+// save notes a commit before it is pushed: the process may end in between.
+func (r *Request) save(ctx context.Context, commit plumbing.Hash, changes []edit.Change) error {
+	r.Pushing = commit
+	return r.Save(ctx, Release{Commit: commit, Changes: changes})
+}
+
+// earlier finds the commit that an earlier try was about to push: by the branch, or by its note if others pushed since.
+func (j *job) earlier(ctx context.Context, b *base, out *Release) error {
+	commit := j.asked.Pushing
+	if commit.IsZero() {
+		return nil
+	}
+	if !follows(j.view, b.tip, commit) {
+		text, err := j.view.Note(ctx, commit)
+		if err != nil {
+			return err
+		}
+		if note, err := record.Parse(text); err != nil || note.By != j.asked.By {
+			return nil //nolint:nilerr // a note that others wrote
+		}
+	}
+	out.Commit = commit
+	out.Message = fmt.Sprintf("pushed commit '%.7s' to branch '%s'", commit, strings.TrimPrefix(j.target.branch, branchPrefix))
+	return nil
 }
 
 // lookFor finds what is to be changed for a request.
@@ -197,20 +256,18 @@ func (r *Request) narrow(bindings []edit.Binding, changes []edit.Change) []edit.
 	return narrow
 }
 
-// sign is who the commit is by, and its message with the reason.
-func (r *Request) sign(committer git.Signature, text string) (git.Signature, string) {
+// author of the commit: who asks for the release, else the committer.
+func (r *Request) author(committer git.Signature) git.Signature {
 	author := committer
-	if r.Author != "" {
-		if who, err := mail.ParseAddress(r.Author); err == nil {
-			author.Name, author.Email = cmp.Or(who.Name, who.Address), who.Address
-		} else {
-			author.Name = r.Author // and the automation's address: git takes no commit without one
-		}
+	if r.Author == "" {
+		return author
 	}
-	if r.Reason != "" {
-		text += "\n\n" + r.Reason
+	if who, err := mail.ParseAddress(r.Author); err == nil {
+		author.Name, author.Email = cmp.Or(who.Name, who.Address), who.Address
+	} else {
+		author.Name = r.Author // and the automation's address: git takes no commit without one
 	}
-	return author, text
+	return author
 }
 
 // record completes what the note says.

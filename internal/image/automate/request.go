@@ -113,7 +113,9 @@ func (j *job) aim(ctx context.Context, b *base, obj *imagev1.ImageUpdateAutomati
 			return templateFault("spec.pullRequest.branch", err)
 		}
 	}
-	branch = strings.TrimPrefix(branch, branchPrefix)
+	if branch = strings.TrimPrefix(branch, branchPrefix); j.asked != nil {
+		branch += "-" + j.asked.Name // else the automation would take it for its own, and make it anew
+	}
 	if branch == r.into {
 		return fault.New(imagev1.InvalidSourceConfigurationReason, "spec.pullRequest.branch is the branch that it is to be merged into").
 			WithHint("Give it another name than '%s'", r.into).Final()
@@ -132,9 +134,9 @@ func (j *job) ask(ctx context.Context, obj *imagev1.ImageUpdateAutomation, chang
 		return nil
 	}
 	data := dataOf(obj, changes)
-	said, err := j.message.Execute(data)
+	said, err := j.text(obj, changes)
 	if err != nil {
-		return templateFault("spec.git.commit.messageTemplate", err)
+		return err
 	}
 	title, _, _ := strings.Cut(said, "\n")
 	body := said

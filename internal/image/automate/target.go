@@ -130,7 +130,7 @@ func (j *job) tip(ctx context.Context, b *base) error {
 
 // counts tells whether a push branch has the changes already: it builds upon what is checked out, and nothing is left to change there.
 func (b *base) counts(ctx context.Context, j *job) bool {
-	if !j.target.apart || b.tip.IsZero() || b.tip == b.commit || !b.builds(j.view) {
+	if !j.target.apart || b.tip.IsZero() || b.tip == b.commit || !follows(j.view, b.tip, b.commit) {
 		return false
 	}
 	files, err := j.view.Files(b.tip)
@@ -141,17 +141,17 @@ func (b *base) counts(ctx context.Context, j *job) bool {
 	return err == nil && len(result.Edits) == 0
 }
 
-// builds tells whether the push branch builds upon what is checked out, as far as the mirror knows.
-func (b *base) builds(view *git.View) bool {
-	at := b.tip
+// follows tells whether a commit is another one, or builds upon it, as far as the mirror knows.
+func follows(view *git.View, commit, upon plumbing.Hash) bool {
 	for range maxAhead {
-		parents, err := view.Parents(at)
+		if commit == upon {
+			return true
+		}
+		parents, err := view.Parents(commit)
 		if err != nil || len(parents) == 0 {
 			return false
 		}
-		if at = parents[0]; at == b.commit {
-			return true
-		}
+		commit = parents[0]
 	}
 	return false
 }

@@ -42,11 +42,11 @@ func newWorld(t *testing.T) *world {
 	}
 	cfg := testenv.Cluster(t)
 	cfg.UserAgent = "discovery-" + t.Name()
-	if _, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true, MaxTime: time.Minute}); err != nil {
+	if _, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true, MaxTime: 3 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{T: t, namespace: testenv.Namespace(t)}
-	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
+	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(3 * time.Minute), Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
 	if err == nil {
 		err = Register(mgr, w.namespace)
 	}
@@ -144,10 +144,18 @@ func TestDiscovery(t *testing.T) {
 	w.create(byHand)
 
 	t.Log("the namespace asks")
+	made := testenv.NewAuditLog(t)
 	w.ask("")
 	agent, webPolicy := "policy daemonset.agent.agent of ghcr-io-org-agent automated=", "policy deployment.web.app of ghcr-io-org-web automated=true"
 	w.has("everything is found", agent, webPolicy, "repository ghcr.io/org/agent every 5m0s", "repository ghcr.io/org/backup every 5m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 5m0s")
+
+	testenv.Eventually(t, "all was answered", func() error {
+		if n := made.Count(t, testenv.Request{Verb: "create", Namespace: w.namespace, Group: imagev1.GroupVersion.Group, UserAgent: "discovery-", Code: 201}); n < 5 {
+			return fmt.Errorf("%d of 3 repositories and 2 policies", n)
+		}
+		return nil
+	})
 
 	t.Log("nothing is written again for what stays as it is")
 	log := testenv.NewAuditLog(t)

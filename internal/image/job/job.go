@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,8 +47,11 @@ type Jobs struct {
 	Clock    clock.PassiveClock
 }
 
-// References implements [reconcile.Step].
+// References implements [reconcile.Step]. Nothing wakes a job that ran.
 func (j *Jobs) References(obj *imagev1alpha1.ImageUpdateJob) []reconcile.Ref {
+	if obj.Status.CompletionTime != nil {
+		return nil
+	}
 	return []reconcile.Ref{reconcile.RefTo(automate.GroupKind, obj.Namespace, obj.Spec.AutomationRef.Name)}
 }
 
@@ -72,14 +76,23 @@ func (j *Jobs) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1alpha
 		return j.finished(obj, reconcile.Failed(err))
 	}
 	request.Admit = pass.Admit
+	request.Save = func(ctx context.Context, r automate.Release) error {
+		tell(obj, r)
+		if err := pass.Save(ctx, fmt.Sprintf("Pushing commit '%.7s'", r.Commit)); err != nil {
+			return fault.New(imagev1.UpdateFailedReason, "cannot note the commit before it is pushed").Because(err)
+		}
+		return nil
+	}
 	release, err := j.Releases.Release(ctx, automation, request)
-	tell(obj, release)
-	switch f := fault.As(err); {
-	case err == nil:
-	case f != nil && f.Terminal:
-		return j.finished(obj, reconcile.Failed(err))
-	default:
+	if f := fault.As(err); err != nil && (f == nil || !f.Terminal) {
+		if len(release.Changes) > 0 {
+			tellChanges(obj, release.Changes) // that wait
+		}
 		return reconcile.Failed(err) // tried again, or held by gates
+	}
+	tell(obj, release)
+	if err != nil {
+		return j.finished(obj, reconcile.Failed(err))
 	}
 	message := outcome(obj, release)
 	o := reconcile.Ready(meta.SucceededReason, "%s", message)
@@ -109,7 +122,7 @@ func ended(obj *imagev1alpha1.ImageUpdateJob) reconcile.Outcome {
 
 func requestOf(obj *imagev1alpha1.ImageUpdateJob) (automate.Request, error) {
 	r := automate.Request{
-		UID: obj.UID, By: fmt.Sprintf("%s %s/%s", imagev1alpha1.ImageUpdateJobKind, obj.Namespace, obj.Name),
+		UID: obj.UID, Name: obj.Name, Pushing: plumbing.NewHash(obj.Status.Commit), By: fmt.Sprintf("%s %s/%s", imagev1alpha1.ImageUpdateJobKind, obj.Namespace, obj.Name),
 		Author: obj.Spec.Author, Reason: obj.Spec.Reason, Workloads: obj.Spec.Workloads, DryRun: obj.Spec.DryRun,
 	}
 	seen := map[string]bool{}
@@ -127,17 +140,24 @@ func requestOf(obj *imagev1alpha1.ImageUpdateJob) (automate.Request, error) {
 	return r, nil
 }
 
-// tell writes what was changed, or would be, into the status.
+// tell writes what was done, or would be, into the status.
 func tell(obj *imagev1alpha1.ImageUpdateJob, release automate.Release) {
-	obj.Status.Changes, obj.Status.Diff = nil, automate.Diff(release.Changes)
-	for _, c := range release.Changes[:min(len(release.Changes), maxChanges)] {
+	obj.Status.PullRequest, obj.Status.Commit = release.PullRequest, ""
+	if !release.Commit.IsZero() {
+		obj.Status.Commit = release.Commit.String()
+	}
+	if obj.Status.Commit == "" || len(release.Changes) > 0 { // else they are known from before the commit was pushed
+		tellChanges(obj, release.Changes)
+	}
+}
+
+func tellChanges(obj *imagev1alpha1.ImageUpdateJob, changes []edit.Change) {
+	obj.Status.Changes, obj.Status.Diff = nil, automate.Diff(changes)
+	for _, c := range changes[:min(len(changes), maxChanges)] {
 		obj.Status.Changes = append(obj.Status.Changes, imagev1alpha1.ImageChange{
 			File: c.File, Line: int32(c.Line), // of a file of two MiB at most
 			Object: c.Object.String(), Container: c.Container, Policy: strings.Replace(c.Policy, ":", "/", 1), Old: c.Old, New: c.New,
 		})
-	}
-	if !release.Commit.IsZero() {
-		obj.Status.Commit = release.Commit.String()
 	}
 }
 
@@ -145,12 +165,12 @@ func tell(obj *imagev1alpha1.ImageUpdateJob, release automate.Release) {
 func outcome(obj *imagev1alpha1.ImageUpdateJob, release automate.Release) string {
 	var text string
 	switch {
+	case release.Message != "":
+		text = release.Message
 	case len(release.Changes) == 0:
 		text = "nothing was to be changed"
-	case obj.Spec.DryRun:
-		text = fmt.Sprintf("%d values would be changed", len(release.Changes))
 	default:
-		text = release.Message
+		text = fmt.Sprintf("%d values would be changed", len(release.Changes))
 	}
 	return strings.Join(append([]string{text}, release.Told...), "; ")
 }

@@ -84,12 +84,16 @@ func (r Record) String() string {
 	}
 }
 
-// Parse reads a record, or the last of several that a note holds one after the other.
+// Parse reads a record, or the last of several that a note holds one after the other. Of one that was cut it reads the whole lines.
 func Parse(text string) (Record, error) {
-	var r Record
 	if i := strings.LastIndex(text, "\n\nby: "); i >= 0 {
 		text = text[i+2:]
 	}
+	var r Record
 	err := yaml.Unmarshal([]byte(text[:min(len(text), 2*maxText)]), &r)
+	if end := strings.LastIndexByte(text, '\n'); err != nil && end > 0 {
+		r = Record{}
+		err = yaml.Unmarshal([]byte(text[:min(end, 2*maxText)]), &r)
+	}
 	return r, err
 }

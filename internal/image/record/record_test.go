@@ -29,6 +29,16 @@ func TestARecordReadsAsItWasWritten(t *testing.T) {
 	}
 }
 
+// TestARecordThatWasCut: the status of a GitRepository keeps the first 4 KiB of a note.
+func TestARecordThatWasCut(t *testing.T) {
+	text := Of("ImageUpdateJob apps/web", changes(100), nil, nil).String()
+	for size := 60; size < 4<<10; size++ {
+		if got, err := Parse(text[:size] + " …"); err != nil || got.By != "ImageUpdateJob apps/web" {
+			t.Fatalf("of %d bytes there is %+v: %v", size, got, err)
+		}
+	}
+}
+
 func TestARecordIsBounded(t *testing.T) {
 	r := Of("x", changes(20_000), nil, nil)
 	got, err := Parse(r.String())

@@ -131,8 +131,6 @@ func (i identity) Token(ctx context.Context, cloud, scope string) (string, error
 
 func (r *Resolver) identity(p *v1beta3.Provider) provider.Identity {
 	i := identity{identities: cmp.Or(r.Identities, &auth.Identities{})}
-	if p.Spec.ServiceAccountName != "" {
-		i.account = &types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.ServiceAccountName}
-	}
+	i.account = i.identities.Account(p.Namespace, p.Spec.ServiceAccountName)
 	return i
 }

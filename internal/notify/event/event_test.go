@@ -68,9 +68,10 @@ func TestTextsAreCutToWholeCharacters(t *testing.T) {
 	}
 }
 
-func TestMask(t *testing.T) {
+// secrets are texts with credentials and what is told of them, and texts that are told as they are.
+func secrets() map[string]string {
 	github, slack := "ghp_"+strings.Repeat("a1B2", 9), "xoxb-"+strings.Repeat("1234567890-", 3)+"abcdef"
-	for text, want := range map[string]string{
+	return map[string]string{
 		"cannot clone https://me:hunter22@git.example.com/a.git":                    "cannot clone https://***@git.example.com/a.git",
 		"https://" + github + "@github.com/a":                                       "https://***@github.com/a",
 		"the token is " + github + ".":                                              "the token is ***.",
@@ -91,7 +92,11 @@ func TestMask(t *testing.T) {
 		"Applied revision: main@sha1:0123456789abcdef0123456789ab": "Applied revision: main@sha1:0123456789abcdef0123456789ab",
 		"Basic auth failed for user@example.com":                   "Basic auth failed for user@example.com",
 		"Secret/apps/password configured, ServiceAccount/x-token":  "Secret/apps/password configured, ServiceAccount/x-token",
-	} {
+	}
+}
+
+func TestMask(t *testing.T) {
+	for text, want := range secrets() {
 		if got := Mask(text); got != want {
 			t.Errorf("%q is told as %q, want %q", text, got, want)
 		}
@@ -103,6 +108,27 @@ func TestMask(t *testing.T) {
 	if want := map[string]string{"password": "***", Token: "0123456789abcdef", "link": "https://***@c.d"}; !maps.Equal(e.Metadata, want) {
 		t.Errorf("metadata is %v, want %v", e.Metadata, want)
 	}
+}
+
+// FuzzSigns checks that no pattern finds anything in a text without its signs.
+func FuzzSigns(f *testing.F) {
+	for text := range secrets() {
+		f.Add(text)
+		f.Add(strings.ToUpper(text))
+		f.Add(strings.ToLower(text))
+		f.Add(strings.NewReplacer("s", "ſ", "k", "\u212a").Replace(text))
+	}
+	for _, prefix := range []string{"gho_", "github_pat_", "glpat-", "gldt-", "glrt-", "dckr_pat_", "xapp-", "hvs.", "sk-", "npm_", "pypi-", "AIza", "ya29."} {
+		f.Add(prefix + strings.Repeat("x", 16))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, p := range append(patterns[:len(patterns):len(patterns)], named) {
+			found := p.FindString(text)
+			if found != "" && p.replace(found, inCapitals(found), func([]string) string { return "" }) == found {
+				t.Errorf("%q is found by %s, and has none of its signs", found, p)
+			}
+		}
+	})
 }
 
 func FuzzParse(f *testing.F) {

@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.http anew")
 
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 

@@ -82,7 +82,7 @@ var checks = map[string]check{
 	"quay":         body(quay),
 	"gcr":          pubSub,
 	"nexus":        nexus,
-	"acr":          body(acr),
+	"acr":          acr,
 	"cdevents":     cdEvent,
 }
 
@@ -164,13 +164,20 @@ func quay(b []byte) error {
 	return has(b, &p, "a Quay repository push", func() bool { return p.DockerURL != "" && len(p.Tags) > 0 })
 }
 
-// acr reads https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference.
-func acr(b []byte) error {
+// acr reads https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference. A ping has no target.
+func acr(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
 	var p struct {
 		Action string
 		Target struct{ Repository, Tag string }
 	}
-	return has(b, &p, "an Azure Container Registry event", func() bool { return p.Action != "" && p.Target.Repository != "" })
+	complete := func() bool { return p.Action == "ping" || p.Action != "" && p.Target.Repository != "" }
+	if err := has(r.Body, &p, "an Azure Container Registry event", complete); err != nil {
+		return Delivery{}, err
+	}
+	if p.Action == "ping" {
+		return Delivery{}, ignored("a ping: nothing to do")
+	}
+	return Delivery{}, nil
 }
 
 func has(b []byte, into any, what string, complete func() bool) error {

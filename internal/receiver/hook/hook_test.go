@@ -83,6 +83,7 @@ func TestVerify(t *testing.T) {
 		"Quay":                                      {kind: "quay", body: quayPush},
 		"Quay with a vulnerability":                 {kind: "quay", body: `{"repository":"shop/app","vulnerability":{}}`, status: 400},
 		"Azure":                                     {kind: "acr", body: acrPush},
+		"Azure with a ping":                         {kind: "acr", body: `{"id":"cb8c","timestamp":"2026-01-01T00:00:00Z","action":"ping"}`, status: 200},
 		"Azure with nothing":                        {kind: "acr", body: `{}`, status: 400},
 		"Nexus":                                     {kind: "nexus", header: headers("X-Nexus-Webhook-Signature", sign(sha1.New, secret, nexusPush)), body: nexusPush},
 		"Nexus unsigned":                            {kind: "nexus", body: nexusPush, status: 401},

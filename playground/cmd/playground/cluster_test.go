@@ -234,7 +234,7 @@ func (a *alive) failures(t *testing.T) {
 }
 
 func (a *alive) delay(t *testing.T) {
-	ns, template := a.newNamespace(t), pods(corev1.RestartPolicyAlways, map[string]string{cluster.DelayAnnotation: "1s"})
+	ns, template := a.newNamespace(t), pods(corev1.RestartPolicyAlways, map[string]string{cluster.DelayAnnotation: "5s"})
 	w, err := a.client.CoreV1().Pods(ns).Watch(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
