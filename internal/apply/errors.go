@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -155,10 +156,7 @@ func words(i *item, err error) string {
 	if isSecret(i.ref.groupKind()) && !(apierrors.IsForbidden(err) && missingRight.MatchString(said)) {
 		said = mask(said, i.desired)
 	}
-	if len(said) > maxWords {
-		said = strings.ToValidUTF8(said[:maxWords], "") + "…"
-	}
-	return said
+	return excerpt.Bytes(said, maxWords)
 }
 
 // shorten cuts a refused value that is as long as a pod template from what the API server said.

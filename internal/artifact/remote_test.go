@@ -230,12 +230,12 @@ func TestRetentionActsOnBoth(t *testing.T) {
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	clock := testclock.NewFakePassiveClock(time.Now())
-	lost := replica(t, b, WithClock(clock))
+	lost := replica(t, b, withClock(clock))
 	first := mustPut(t, lost, "main@sha1:1", "one", nil)
 	second := mustPut(t, lost, "main@sha1:2", "two", first)
 
 	clock.SetTime(clock.Now().Add(2 * time.Hour))
-	s := replica(t, b, WithClock(clock)) // knows nothing of the first but by the backend
+	s := replica(t, b, withClock(clock)) // knows nothing of the first but by the backend
 	third := mustPut(t, s, "main@sha1:3", "three", second)
 	if _, err := s.Collect(manifests, third); err != nil {
 		t.Fatal(err)

@@ -71,9 +71,6 @@ type registered struct {
 // Option changes how a store works.
 type Option func(*Store)
 
-// WithClock sets where the store takes the time from.
-func WithClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
-
 // WithTLS makes artifacts be advertised under https.
 func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
 

@@ -25,9 +25,12 @@ import (
 
 var webapp = Key{"GitRepository", "apps", "webapp"}
 
+// withClock sets where the store takes the time from.
+func withClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
+
 func openStore(t testing.TB, dir string, c clock.PassiveClock) *Store {
 	t.Helper()
-	s, err := OpenStore(dir, "artifacts:9090", Retention{TTL: time.Minute, Count: 2}, WithClock(c))
+	s, err := OpenStore(dir, "artifacts:9090", Retention{TTL: time.Minute, Count: 2}, withClock(c))
 	if err != nil {
 		t.Fatal(err)
 	}

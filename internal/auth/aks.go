@@ -22,7 +22,7 @@ var aksCluster = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceG
 
 func (i *Identities) aks(resource string) (managed, error) {
 	if resource != "" && !aksCluster.MatchString(resource) {
-		return managed{}, authFault("%q is not the resource ID of a cluster", oneLine(resource)).
+		return managed{}, authFault("%q is not the resource ID of a cluster", firstLine(resource)).
 			WithHint("Write it as /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.ContainerService/managedClusters/NAME").Final()
 	}
 	return managed{

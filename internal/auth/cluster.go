@@ -158,7 +158,7 @@ func (i *Identities) askCloud(s subject, req *http.Request, cluster, right strin
 		Error   struct{ Message string }
 	}
 	_ = json.Unmarshal(body, &said) // the status is told in any case
-	words := oneLine(strings.TrimSuffix(resp.Status+": "+cmp.Or(said.Message, said.Error.Message), ": "))
+	words := firstLine(strings.TrimSuffix(resp.Status+": "+cmp.Or(said.Message, said.Error.Message), ": "))
 	return authFault("the cloud does not tell of the cluster %s", cluster).Because(errors.New(words)).
 		WithHint("Check its name, and that the identity has %s", right)
 }

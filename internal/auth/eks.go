@@ -39,7 +39,7 @@ func (i *Identities) eks(resource string) (managed, error) {
 	name, ok := strings.CutPrefix(parsed.Resource, "cluster/")
 	domain := awsDomains[parsed.Partition]
 	if err != nil || !ok || parsed.Service != "eks" || domain == "" || !eksRegion.MatchString(parsed.Region) || !eksName.MatchString(name) {
-		return managed{}, authFault("%q is not the ARN of a cluster", oneLine(resource)).WithHint("Write it as arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
+		return managed{}, authFault("%q is not the ARN of a cluster", firstLine(resource)).WithHint("Write it as arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
 	}
 	c := eksCluster{resource, name, parsed.Region, domain}
 	return managed{

@@ -14,7 +14,7 @@ var gkeCluster = regexp.MustCompile(`^projects/[a-z0-9:.-]{1,100}/locations/[a-z
 
 func (i *Identities) gke(resource string) (managed, error) {
 	if resource != "" && !gkeCluster.MatchString(resource) {
-		return managed{}, authFault("%q is not the name of a cluster", oneLine(resource)).WithHint("Write it as projects/PROJECT/locations/LOCATION/clusters/NAME").Final()
+		return managed{}, authFault("%q is not the name of a cluster", firstLine(resource)).WithHint("Write it as projects/PROJECT/locations/LOCATION/clusters/NAME").Final()
 	}
 	return managed{
 		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeGKE(ctx, s, resource) },

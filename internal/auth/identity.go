@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -234,13 +234,13 @@ func exchangeFault(err error, s subject, format string, args ...any) error {
 	case errors.As(err, &told), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return f.Because(err)
 	case errors.As(err, &api):
-		return f.Because(errors.New(oneLine(api.ErrorCode() + ": " + api.ErrorMessage())))
+		return f.Because(errors.New(firstLine(api.ErrorCode() + ": " + api.ErrorMessage())))
 	case errors.As(err, &entra) && entra.RawResponse != nil:
 		return f.Because(errors.New(entraWords(entra.RawResponse)))
 	case errors.As(err, &token):
-		return f.Because(errors.New(oneLine(token.ErrorCode + ": " + token.ErrorDescription)))
+		return f.Because(errors.New(firstLine(token.ErrorCode + ": " + token.ErrorDescription)))
 	}
-	return f.Because(errors.New(oneLine(err.Error())))
+	return f.Because(errors.New(firstLine(err.Error())))
 }
 
 // entraWords reads an error of Microsoft Entra: its first line, as those below hold a time and identifiers.
@@ -255,7 +255,7 @@ func entraWords(resp *http.Response) string {
 	}
 	first, _, _ := strings.Cut(said.Description, "\n")
 	first, _, _ = strings.Cut(first, " Trace ID:")
-	return oneLine(said.Error + ": " + first)
+	return firstLine(said.Error + ": " + first)
 }
 
 const (
@@ -263,16 +263,8 @@ const (
 	maxWords  = 300     // bytes of what a cloud says
 )
 
-func oneLine(s string) string {
+// firstLine is the first line of what a cloud says.
+func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > maxWords {
-		s = strings.ToValidUTF8(s[:maxWords], "") + "..."
-	}
-	return strings.TrimSuffix(strings.TrimSpace(s), ":")
+	return strings.TrimSuffix(excerpt.Line(s, maxWords), ":")
 }

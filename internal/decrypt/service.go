@@ -13,6 +13,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/getsops/sops/v3/keyservice"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // service is the key service of one part of a file. It has the keys that it was given and no others.
@@ -81,7 +83,7 @@ func (s *service) missing(name string) error {
 	var texts []string
 	var cause error
 	for _, t := range s.tries {
-		texts = append(texts, t.key+": "+oneLine(t.err.Error()))
+		texts = append(texts, t.key+": "+excerpt.Line(t.err.Error(), maxWords))
 		if !errors.Is(t.err, errNotAtHand) {
 			cause = ErrService
 		}
@@ -105,14 +107,6 @@ func (q quiet) Unwrap() error { return q.error }
 
 // maxWords bounds how much of what a service said is repeated.
 const maxWords = 300
-
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxWords {
-		s = strings.ToValidUTF8(s[:maxWords], "") + "…"
-	}
-	return s
-}
 
 // maxDataKey bounds what a key may decrypt to; it is 32 bytes, or a share of it.
 const maxDataKey = 4096

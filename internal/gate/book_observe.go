@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,11 +58,16 @@ func (b *Book) ObserveNamespaces(ctx context.Context, c cache.Cache) error {
 	})
 }
 
+// namespaceTimeout bounds the read of a namespace; one that is not read in time is as one that is not there.
+const namespaceTimeout = 10 * time.Second
+
 // NamespaceLabels reads the labels of namespaces.
 func NamespaceLabels(r client.Reader) func(string) (labels.Set, bool) {
 	return func(name string) (labels.Set, bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), namespaceTimeout)
+		defer cancel()
 		n := namespaceMetadata()
-		err := r.Get(context.Background(), types.NamespacedName{Name: name}, n)
+		err := r.Get(ctx, types.NamespacedName{Name: name}, n)
 		return n.Labels, err == nil
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -132,7 +133,7 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *trial) {
 		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
 			r.Since = now
 		}
-		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now, clip(message, maxCheckMessage)
+		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now, excerpt.Bytes(message, maxCheckMessage)
 		k.mu.Unlock()
 		k.Edges.Wake(ref(g))
 	}()
@@ -172,11 +173,4 @@ func durationOr(d *metav1.Duration, unset time.Duration) time.Duration {
 		return unset
 	}
 	return cmp.Or(max(d.Duration, 0), unset)
-}
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

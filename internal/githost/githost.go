@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -168,7 +169,7 @@ func (c *Client) SetStatus(ctx context.Context, s Status) error {
 	if !commitID.MatchString(s.Commit) || s.Context == "" || int(s.State) >= len(t.states) || s.State < 0 {
 		return failed("the status has no commit, no context or no state that is known").Final()
 	}
-	s.Context, s.Description = cut(line(s.Context), t.contextMax), cut(line(s.Description), t.descriptionMax)
+	s.Context, s.Description = excerpt.Chars(line(s.Context), t.contextMax), excerpt.Chars(line(s.Description), t.descriptionMax)
 	if s.URL == "" && t.needsURL {
 		s.URL = c.repo.commitURL(s.Commit)
 	}
@@ -192,7 +193,7 @@ func (c *Client) Comment(ctx context.Context, m Comment) error {
 		return failed("the comment has no change request or no key").Final()
 	}
 	marker := "<!-- " + digest("comment", m.Key) + " -->"
-	body := marker + "\n" + cut(m.Body, c.host.terms().bodyMax-len(marker)-1)
+	body := marker + "\n" + excerpt.Chars(m.Body, c.host.terms().bodyMax-len(marker)-1)
 	own, err := first(func(page int) ([]comment, bool, error) { return h.comments(ctx, m.Request, page) },
 		func(m comment) bool { return strings.HasPrefix(m.Body, marker) })
 	switch {
@@ -225,7 +226,7 @@ func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
 	if len(r.Labels) > 0 && !t.labels {
 		return "", failed("change requests of %s have no labels", c.repo.Kind).WithHint("Remove the labels").Final()
 	}
-	r.Title, r.Body = cut(line(r.Title), titleMax), cut(r.Body, t.bodyMax)
+	r.Title, r.Body = excerpt.Chars(line(r.Title), titleMax), excerpt.Chars(r.Body, t.bodyMax)
 	o, err := c.host.find(ctx, r)
 	if err != nil {
 		return "", err

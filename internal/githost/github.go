@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // github is by https://docs.github.com/en/rest, for github.com, Enterprise Cloud with a domain of its own, and Enterprise Server.
@@ -74,7 +76,7 @@ const maxEventType = 100 // characters
 
 func (h *github) dispatch(ctx context.Context, eventType string, payload any) error {
 	return h.do(ctx, "the dispatch event", http.MethodPost, []string{"dispatches"}, nil,
-		map[string]any{"event_type": cut(line(eventType), maxEventType), "client_payload": payload}, nil)
+		map[string]any{"event_type": excerpt.Chars(line(eventType), maxEventType), "client_payload": payload}, nil)
 }
 
 type githubPull struct {

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -86,7 +87,7 @@ func locate(address string) (*url.URL, error) {
 		}
 	case "http", "https":
 	default:
-		return nil, invalid("the address has the scheme %s", cut(line(u.Scheme), 20)).WithHint("Use https or ssh")
+		return nil, invalid("the address has the scheme %s", excerpt.Chars(line(u.Scheme), 20)).WithHint("Use https or ssh")
 	}
 	u.Host = strings.ToLower(u.Host)
 	return u, nil
@@ -206,6 +207,6 @@ func invalid(format string, args ...any) *fault.Fault {
 }
 
 func unknown(kind Kind) error {
-	return failed("there is no git host of type '%s'", cut(line(string(kind)), 40)).
+	return failed("there is no git host of type '%s'", excerpt.Chars(line(string(kind)), 40)).
 		WithHint("Use github, gitlab, gitea, bitbucket, bitbucketserver or azuredevops").Final()
 }

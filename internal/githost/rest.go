@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -217,7 +218,7 @@ func words(raw []byte, secrets ...string) string {
 			text = strings.ReplaceAll(text, s, "***")
 		}
 	}
-	return cut(anyURL.ReplaceAllString(text, "***"), maxWords)
+	return excerpt.Chars(anyURL.ReplaceAllString(text, "***"), maxWords)
 }
 
 // collect gathers the texts of message, error and errors, which are texts, lists, or lists by field.

@@ -5,20 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
-
-// cut shortens a text to at most limit characters.
-func cut(s string, limit int) string {
-	if utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	if limit < 1 {
-		return ""
-	}
-	return strings.TrimRightFunc(string([]rune(s)[:limit-1]), unicode.IsSpace) + "…"
-}
 
 // line makes one line of a text.
 func line(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,11 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 const (
 	maxPods   = 50  // that an explanation looks at
 	maxEvents = 100 // as many
+	maxWords  = 400 // bytes of what somebody else wrote
 )
 
 var (
@@ -63,20 +65,11 @@ func (w *Watcher) warned(ctx context.Context, obj *unstructured.Unstructured) st
 			last, why = at, text(e)
 		}
 	}
-	return bounded(why)
+	return excerpt.Bytes(why, maxWords)
 }
 
 func textOf(m map[string]any, field string) string {
 	s, _ := m[field].(string)
-	return s
-}
-
-// bounded cuts what somebody else wrote.
-func bounded(s string) string {
-	const most = 400
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
 	return s
 }
 

@@ -77,7 +77,7 @@ func (r *sources) artifactGenerators() error {
 			Store:                r.storage.store,
 			Artifacts:            r.storage.fetcher,
 			Outputs:              source.Published{Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader()},
-			NoCrossNamespaceRefs: r.NoCrossNamespaceRefs,
+			NoCrossNamespaceRefs: r.noCrossNamespaceRefs(),
 		},
 	})
 }

@@ -1,12 +1,11 @@
 package reconcile
 
 import (
-	"strings"
-
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // Condition types that the kernel owns on every kind; they follow the kstatus contract.
@@ -21,9 +20,7 @@ const maxMessage = 20000
 
 // Mark sets a condition of a kind's own on the object.
 func Mark(obj Object, conditionType string, status metav1.ConditionStatus, reason, message string) {
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + " …"
-	}
+	message = excerpt.Bytes(message, maxMessage)
 	if reason == "" {
 		reason = ReasonFailed
 	}

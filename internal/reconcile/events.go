@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 const (
@@ -64,9 +66,5 @@ func (c clusterEvents) Emit(group string, obj Object, e Event) {
 			annotations[k] = v
 		}
 	}
-	message := e.Message
-	if len(message) > maxNote {
-		message = strings.ToValidUTF8(message[:maxNote-4], "") + " …"
-	}
-	c.recorder.AnnotatedEventf(obj, nil, annotations, e.Type, e.Reason, "Reconcile", "%s", message)
+	c.recorder.AnnotatedEventf(obj, nil, annotations, e.Type, e.Reason, "Reconcile", "%s", excerpt.Bytes(e.Message, maxNote))
 }

@@ -250,7 +250,7 @@ func (g *ArtifactGenerator) sources(ctx context.Context, obj *extensionsv1beta1.
 		namespace := namespaceOf(obj, ref)
 		if g.NoCrossNamespaceRefs && namespace != obj.Namespace {
 			o := reconcile.Failed(fault.New(meta.AccessDeniedReason, "source '@%s' is in namespace '%s': cross-namespace references have been blocked", ref.Alias, namespace).
-				WithHint("Move it to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs", obj.Namespace).Final())
+				WithHint("Move it to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final())
 			return nil, &o
 		}
 		source := sourcev1.NewSource(ref.Kind)

@@ -18,6 +18,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -120,11 +121,7 @@ func (g *GitRepository) note(ctx context.Context, view *git.View, revision git.R
 	if err != nil {
 		log.FromContext(ctx).Error(err, "cannot read the note of a commit", "revision", revision.String())
 	}
-	note = strings.TrimSpace(note)
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote-4], "") + " …"
-	}
-	return note
+	return excerpt.Bytes(strings.TrimSpace(note), maxNote)
 }
 
 // update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.

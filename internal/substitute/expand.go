@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // Bounds on what one text may grow to, and on how deep expressions may nest.
@@ -116,11 +118,7 @@ func closing(s string) (int, bool) {
 
 // quote shows the start of an expression as it is written, which holds no value of a variable.
 func quote(s string) string {
-	const most = 40
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return strconv.Quote(s)
+	return strconv.Quote(excerpt.Bytes(s, 40))
 }
 
 // errNotExpression says that braces hold something else, such as a construct of a shell.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -98,9 +99,4 @@ func invalid(format string, args ...any) *fault.Fault {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func clip(s string) string {
-	if len(s) > maxText {
-		return strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return excerpt.Bytes(s, maxText) }

@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 )
 
@@ -216,11 +217,7 @@ func problems(all []plan.Problem) string {
 		}
 		texts = append(texts, p.Workload+": "+p.Message)
 	}
-	text := strings.Join(texts, "; ")
-	if len(text) > maxNote {
-		text = strings.ToValidUTF8(text[:maxNote], "") + " …"
-	}
-	return text
+	return excerpt.Bytes(strings.Join(texts, "; "), maxNote)
 }
 
 // tell says what is wrong in a namespace as an event of it, once.

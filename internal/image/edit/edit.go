@@ -5,12 +5,13 @@
 package edit
 
 import (
-	"bytes"
 	"fmt"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // Bounds on what is parsed. Files that name nothing are not, whatever their size.
@@ -196,6 +197,5 @@ func (e *editing) finish() Result {
 
 // oneLine bounds the text of a foreign error.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	return string(bytes.ToValidUTF8([]byte(s[:min(len(s), 200)]), nil))
+	return excerpt.Line(s, 200)
 }

@@ -155,7 +155,7 @@ func tellChanges(obj *imagev1alpha1.ImageUpdateJob, changes []edit.Change) {
 	obj.Status.Changes, obj.Status.Diff = nil, automate.Diff(changes)
 	for _, c := range changes[:min(len(changes), maxChanges)] {
 		obj.Status.Changes = append(obj.Status.Changes, imagev1alpha1.ImageChange{
-			File: c.File, Line: int32(c.Line), //nolint:gosec // of a file of two MiB at most
+			File: c.File, Line: int32(c.Line), // of a file of two MiB at most
 			Object: c.Object.String(), Container: c.Container, Policy: strings.Replace(c.Policy, ":", "/", 1), Old: c.Old, New: c.New,
 		})
 	}

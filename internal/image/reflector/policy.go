@@ -145,18 +145,6 @@ func (p *Policies) admits(ctx context.Context, namespace string, repo *imagev1.I
 	return denied
 }
 
-// PolicyMoved tells whether a change of a policy is one that automations are to look at.
-func PolicyMoved(before, after *imagev1.ImagePolicy) bool {
-	return before.Generation != after.Generation || latestOf(before) != latestOf(after)
-}
-
-func latestOf(p *imagev1.ImagePolicy) imagev1.ImageRef {
-	if p.Status.LatestRef == nil {
-		return imagev1.ImageRef{}
-	}
-	return *p.Status.LatestRef
-}
-
 func repositoryOf(obj *imagev1.ImagePolicy) store.Key {
 	key := store.Key{Namespace: obj.Namespace, Name: obj.Spec.ImageRepositoryRef.Name}
 	if ns := obj.Spec.ImageRepositoryRef.Namespace; ns != "" {

@@ -31,7 +31,7 @@ type Views struct {
 
 	mu   sync.Mutex
 	kept map[viewKey]*View
-	tags int
+	tags int // that they weigh
 }
 
 type viewKey struct {
@@ -98,7 +98,7 @@ func (v *Views) keep(key viewKey, view *View) {
 		v.kept = map[viewKey]*View{}
 	}
 	v.drop(key)
-	for v.tags+len(view.Tags) > maxViewed && len(v.kept) > 0 {
+	for v.tags+view.weight() > maxViewed && len(v.kept) > 0 {
 		var longest viewKey
 		for k, other := range v.kept {
 			if longest == (viewKey{}) || cmp.Compare(len(other.Tags), len(v.kept[longest].Tags)) > 0 {
@@ -108,12 +108,15 @@ func (v *Views) keep(key viewKey, view *View) {
 		v.drop(longest)
 	}
 	v.kept[key] = view
-	v.tags += len(view.Tags)
+	v.tags += view.weight()
 }
 
 func (v *Views) drop(key viewKey) {
 	if gone := v.kept[key]; gone != nil {
-		v.tags -= len(gone.Tags)
+		v.tags -= gone.weight()
 		delete(v.kept, key)
 	}
 }
+
+// weight is that of its tags, and of the view itself: one that has none takes memory as well.
+func (v *View) weight() int { return len(v.Tags) + 1 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -303,5 +304,22 @@ func BenchmarkRoute(bench *testing.B) {
 		if n := len(b.Route(bench.Context(), e)); n != 20 {
 			bench.Fatal(n)
 		}
+	}
+}
+
+func TestConflictsAreToldOnceAndNotWithoutEnd(t *testing.T) {
+	r := &rule{}
+	if got := r.news([]string{"b", "a", "a"}); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("told are %q", got)
+	}
+	if got := r.news([]string{"a", "c"}); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("told are %q", got)
+	}
+	told := 3
+	for i := range 2 * maxTold {
+		told += len(r.news([]string{strconv.Itoa(i)}))
+	}
+	if told != maxTold {
+		t.Errorf("%d are told", told)
 	}
 }

@@ -36,7 +36,8 @@ type rule struct {
 
 	include, exclude []*regexp.Regexp
 
-	conflicts sync.Map // keys of metadata that were told to be set twice
+	mu   sync.Mutex
+	told map[string]bool // keys of metadata that were told to be set twice, up to maxTold
 }
 
 // source selects objects of a kind.
@@ -167,15 +168,24 @@ func (r *rule) metadata(e *event.Event) (metadata map[string]string, conflicts [
 	return metadata, conflicts
 }
 
+// maxTold bounds the conflicts that an alert is told of, since whoever posts events chooses their keys.
+const maxTold = 100
+
 // news returns those of the conflicts that were not told yet, in order.
 func (r *rule) news(conflicts []string) []string {
+	slices.Sort(conflicts)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil {
+		r.told = map[string]bool{}
+	}
 	var untold []string
 	for _, key := range conflicts {
-		if _, told := r.conflicts.LoadOrStore(key, true); !told {
+		if !r.told[key] && len(r.told) < maxTold {
+			r.told[key] = true
 			untold = append(untold, key)
 		}
 	}
-	slices.Sort(untold)
 	return untold
 }
 

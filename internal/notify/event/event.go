@@ -11,10 +11,11 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // Severities.
@@ -124,14 +125,14 @@ func checkName(field, value string) error {
 // Clean returns the event as it is taken up: credentials are masked, texts cut to their bounds, and metadata is what belongs to the object
 // (keys of its group, which are left without it, keys without a group, and those of [AnnotationGroup], which count less than what an alert says).
 func (e Event) Clean() Event {
-	e.Message = cut(Mask(printable(e.Message)), MaxMessage)
+	e.Message = excerpt.Bytes(Mask(printable(e.Message)), MaxMessage)
 	metadata := make(map[string]string, len(e.Metadata))
 	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) { // those without a group last, if two come to the same key: sorted, so always the same
 		group, key, grouped := cutLast(k, "/")
 		if grouped && group != AnnotationGroup && group != e.Group() || key == "" {
 			continue
 		}
-		value := cut(maskValue(key, printable(e.Metadata[k])), maxValue)
+		value := excerpt.Bytes(maskValue(key, printable(e.Metadata[k])), maxValue)
 		if group == AnnotationGroup {
 			key = k
 		}
@@ -169,18 +170,4 @@ func printable(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-const ellipsis = " …"
-
-// cut returns s in at most n bytes, whole characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	n -= len(ellipsis)
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + ellipsis
 }

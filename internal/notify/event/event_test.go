@@ -59,7 +59,7 @@ func TestWhatIsNoEvent(t *testing.T) {
 func TestTextsAreCutToWholeCharacters(t *testing.T) {
 	e := Event{Message: strings.Repeat("é", MaxMessage), Metadata: map[string]string{"k": strings.Repeat("€", maxValue)}}.Clean()
 	for text, most := range map[string]int{e.Message: MaxMessage, e.Metadata["k"]: maxValue} {
-		if len(text) > most || len(text) < most-8 || !utf8.ValidString(text) || !strings.HasSuffix(text, ellipsis) {
+		if len(text) > most || len(text) < most-8 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…") {
 			t.Errorf("a text has %d bytes, valid: %v", len(text), utf8.ValidString(text))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -47,10 +48,10 @@ func (p *datadog) Send(ctx context.Context, e event.Event) error {
 	}
 	var tags []string
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		tags = append(tags, clip(key+":"+metadata[key], 200))
+		tags = append(tags, excerpt.Chars(key+":"+metadata[key], 200))
 	}
 	_, err := p.client.postJSON(ctx, p.client.at("api/v1/events"), datadogEvent{
-		Title: clip(m.Title(), 100), Text: clip(described(m), 4000), AlertType: m.Severity(), AggregationKey: objectKey(e),
+		Title: excerpt.Chars(m.Title(), 100), Text: excerpt.Chars(described(m), 4000), AlertType: m.Severity(), AggregationKey: objectKey(e),
 		DateHappened: m.Time.Unix(), SourceTypeName: "fluxcd", Tags: tags, // the source that Datadog knows
 	}, "DD-API-KEY", p.key)
 	return err

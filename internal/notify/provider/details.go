@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -19,8 +20,8 @@ func details(e event.Event, entries, length int) map[string]string {
 		if len(out) == entries {
 			break
 		}
-		if value := clip(line(e.Metadata[key]), length); value != "" && !slices.Contains(internal, key) {
-			out[clip(line(key), maxName)] = value
+		if value := excerpt.Chars(line(e.Metadata[key]), length); value != "" && !slices.Contains(internal, key) {
+			out[excerpt.Chars(line(key), maxName)] = value
 		}
 	}
 	return out

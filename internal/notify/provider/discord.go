@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -36,7 +37,7 @@ func newDiscord(o Options) (Provider, error) {
 	q := to.Query()
 	q.Set("wait", "true") // the answer tells whether the message was made
 	to.RawQuery = q.Encode()
-	return &discord{client: c, to: &to, username: clip(o.Username, discordUsername)}, nil
+	return &discord{client: c, to: &to, username: excerpt.Chars(o.Username, discordUsername)}, nil
 }
 
 type discordMessage struct {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -182,13 +183,13 @@ func explanation(contentType string, body []byte) (words string, wait time.Durat
 	var doc any
 	if json.Unmarshal(body, &doc) == nil {
 		if m, ok := doc.(map[string]any); ok {
-			return clip(line(wordsOf(m)), maxWords), waitOf(m)
+			return excerpt.Chars(line(wordsOf(m)), maxWords), waitOf(m)
 		}
 	}
 	if media, _, _ := mime.ParseMediaType(contentType); media == "text/html" { // a page, and no reason
 		return "", 0
 	}
-	return clip(line(string(body)), maxWords), 0
+	return excerpt.Chars(line(string(body)), maxWords), 0
 }
 
 func wordsOf(m map[string]any) string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -143,7 +144,7 @@ func (l *lark) judge(a answer) error {
 	if said.Code == 0 {
 		said.Code = said.Old
 	}
-	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code, clip(line(said.Message), maxWords))
+	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code, excerpt.Chars(line(said.Message), maxWords))
 	switch said.Code {
 	case 0:
 		return nil

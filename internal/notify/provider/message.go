@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -47,10 +48,10 @@ func MessageOf(e event.Event) Message {
 	o := e.InvolvedObject
 	m := Message{
 		Failed:  e.Severity == event.Error,
-		Object:  clip(line(strings.ToLower(o.Kind)+"/"+o.Name+"."+o.Namespace), 2*maxField),
-		Reason:  clip(line(e.Reason), maxField),
-		Summary: clip(line(e.Metadata[event.Summary]), 2*maxField),
-		From:    clip(line(e.ReportingController), maxField),
+		Object:  excerpt.Chars(line(strings.ToLower(o.Kind)+"/"+o.Name+"."+o.Namespace), 2*maxField),
+		Reason:  excerpt.Chars(line(e.Reason), maxField),
+		Summary: excerpt.Chars(line(e.Metadata[event.Summary]), 2*maxField),
+		From:    excerpt.Chars(line(e.ReportingController), maxField),
 		Time:    e.Timestamp.Time,
 	}
 	m.Text, m.Hint = splitHint(text(e.Message), m.Failed)
@@ -121,8 +122,8 @@ var hidden = []string{event.Revision, event.Summary, event.Token, event.CommitSt
 func fields(metadata map[string]string, linked bool) []Field {
 	var out []Field
 	add := func(name, value string) {
-		if value = clip(line(value), maxField); value != "" && len(out) < maxFields {
-			out = append(out, Field{clip(line(name), maxName), value})
+		if value = excerpt.Chars(line(value), maxField); value != "" && len(out) < maxFields {
+			out = append(out, Field{excerpt.Chars(line(name), maxName), value})
 		}
 	}
 	for _, f := range shown {
@@ -144,7 +145,7 @@ const shownDigits = 8
 
 // revision tells the revision with a short hash, and the URL of its commit if the metadata say where the code is from.
 func revision(metadata map[string]string) (shown, link string) {
-	full := clip(line(metadata[event.Revision]), maxField)
+	full := excerpt.Chars(line(metadata[event.Revision]), maxField)
 	shown = full
 	if at := commit.FindStringSubmatchIndex(full); at != nil {
 		shown = full[:at[2]+shownDigits]
@@ -210,14 +211,6 @@ func line(s string) string { return oneLine(text(s)) }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// clip returns s in at most n characters.
-func clip(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return strings.TrimSpace(string([]rune(s)[:n-1])) + "…"
-}
-
 // shorten returns a text of many lines in at most n characters, whole lines where lines are short, and says how many are left out.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
@@ -227,7 +220,7 @@ func shorten(s string, n int) string {
 	head := string([]rune(s)[:max(n-room, 1)])
 	cut := strings.LastIndexByte(head, '\n')
 	if cut < len(head)/2 { // one long line
-		return clip(s, n)
+		return excerpt.Chars(s, n)
 	}
 	left := strings.Count(s[cut+1:], "\n") + 1
 	return head[:cut] + "\n… and " + strconv.Itoa(left) + " more lines"

@@ -14,6 +14,7 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -48,7 +49,7 @@ func (p *otel) Send(ctx context.Context, e event.Event) error {
 	}
 	var said collector.ExportTraceServiceResponse
 	if proto.Unmarshal(a.body, &said) == nil && said.GetPartialSuccess().GetRejectedSpans() > 0 {
-		return fault.New(SendFailed, "%s did not take the span: %s", p.client.address.Host, clip(line(said.GetPartialSuccess().GetErrorMessage()), maxWords)).
+		return fault.New(SendFailed, "%s did not take the span: %s", p.client.address.Host, excerpt.Chars(line(said.GetPartialSuccess().GetErrorMessage()), maxWords)).
 			WithHint("Check what the collector accepts").Final()
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -65,7 +66,7 @@ func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 	}
 	m := MessageOf(e)
 	told := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
-		Summary: clip(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().Format(time.RFC3339),
+		Summary: excerpt.Chars(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().Format(time.RFC3339),
 		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason},
 	}}
 	if metadata := details(e, event.MaxMetadata, maxField); len(metadata) > 0 {

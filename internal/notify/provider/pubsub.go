@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -154,7 +155,7 @@ func noToken(err error) error {
 			status = refused.Response.StatusCode
 		}
 		if refused.ErrorCode != "" {
-			f = f.Because(errors.New(clip(oneLine(refused.ErrorCode+" "+refused.ErrorDescription), maxWords)))
+			f = f.Because(errors.New(excerpt.Chars(oneLine(refused.ErrorCode+" "+refused.ErrorDescription), maxWords)))
 		}
 		if status >= 400 && status < 500 && status != http.StatusTooManyRequests {
 			return f.WithHint("Renew the key of the service account in the Secret of the Provider").Final()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -163,7 +164,7 @@ func (s *slack) judge(a answer) error {
 	if said.OK {
 		return nil
 	}
-	f := fault.New(SendFailed, "Slack refused the message: %s", clip(line(said.Error), maxWords)).After(a.wait)
+	f := fault.New(SendFailed, "Slack refused the message: %s", excerpt.Chars(line(said.Error), maxWords)).After(a.wait)
 	switch {
 	case slices.Contains(slackLater, said.Error):
 		if strings.Contains(said.Error, "limit") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -201,7 +202,7 @@ func judgeConnector(a answer) error {
 	if said == "" || json.Unmarshal(a.body, &one) == nil {
 		return nil
 	}
-	f := fault.New(SendFailed, "Microsoft Teams refused the message: %s", clip(line(said), maxWords))
+	f := fault.New(SendFailed, "Microsoft Teams refused the message: %s", excerpt.Chars(line(said), maxWords))
 	switch {
 	case strings.Contains(said, "429"):
 		return f.After(max(a.wait, time.Minute)).WithHint("It is sent again later")

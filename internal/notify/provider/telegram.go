@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -75,7 +76,7 @@ func (t *telegram) Send(ctx context.Context, e event.Event) error {
 		Description string `json:"description"`
 	}
 	if json.Unmarshal(a.body, &said) != nil || !said.OK {
-		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host, clip(line(said.Description), maxWords)).
+		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host, excerpt.Chars(line(said.Description), maxWords)).
 			WithHint("Check the address of the Provider").Final()
 	}
 	return nil

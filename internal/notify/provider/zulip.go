@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -63,7 +64,7 @@ func (z *zulip) Send(ctx context.Context, e event.Event) error {
 	form := url.Values{
 		"type":    {"channel"},
 		"to":      {z.channel},
-		"topic":   {clip(cmp.Or(z.topic, m.Object), zulipTopic)},
+		"topic":   {excerpt.Chars(cmp.Or(z.topic, m.Object), zulipTopic)},
 		"content": {zulipMarkup.render(m, zulipContent)},
 	}
 	_, err := z.postForm(ctx, z.at("api/v1/messages"), form, "Authorization", z.login)

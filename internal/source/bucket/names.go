@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 // checkNames refuses objects that cannot stand beside each other in a tree of files, on any file system. Objects are sorted
@@ -67,8 +69,5 @@ func shorten(name string) string {
 		}
 		return r
 	}, name), "?")
-	if len(name) > 100 {
-		return strings.ToValidUTF8(name[:100], "") + "…"
-	}
-	return name
+	return excerpt.Bytes(name, 100)
 }

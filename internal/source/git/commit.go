@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packs"
 )
@@ -181,8 +182,5 @@ func (s Signature) String() string {
 // cleanMessage makes a text that ends with one newline.
 func cleanMessage(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", ""), "?")
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
-	}
-	return strings.TrimSpace(text) + "\n"
+	return strings.TrimSpace(excerpt.Bytes(text, maxMessage)) + "\n"
 }

@@ -266,7 +266,7 @@ func (p *push) hangUp(conn *wire.Conn) {
 func (p *push) note(ctx context.Context) error {
 	done, err := p.view.begin(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the push was taken: what is not noted is fetched
+		return nil // the push was taken: what is not noted is fetched
 	}
 	defer done()
 	m := p.view.mirror

@@ -46,7 +46,7 @@ type Package struct {
 
 // Repackage checks a chart of a repository and packages it anew, if options ask for that. The same input gives the same bytes.
 func Repackage(offer Offer, data []byte, o Options) (*Package, error) {
-	c, err := Load(data, o.Limits)
+	c, err := load(data, o.Limits)
 	if err != nil {
 		return nil, fault.New(sourcev1.ChartPullErrorReason, "chart '%s' %s cannot be used", offer.Name, offer.Version).Because(err)
 	}
@@ -168,7 +168,7 @@ func loadFile(tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Load(data, l)
+	return load(data, l)
 }
 
 func readIn(tree *artifact.Tree, name string) ([]byte, error) {

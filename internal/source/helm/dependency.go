@@ -186,7 +186,7 @@ func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.
 	if err != nil {
 		return nil, err
 	}
-	c, err := Load(data, d.options.Limits)
+	c, err := load(data, d.options.Limits)
 	if err != nil {
 		return nil, err
 	}

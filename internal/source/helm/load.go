@@ -45,9 +45,9 @@ func newFiles(l Limits) *files {
 	return &files{limits: l, left: maxUnpacked, names: map[string]bool{}}
 }
 
-// Load reads a packaged chart. Archives that lead out of their folder, hold anything but files, or unpack to more than the
+// load reads a packaged chart. Archives that lead out of their folder, hold anything but files, or unpack to more than the
 // limits are refused, those in charts/ included.
-func Load(data []byte, l Limits) (*chart.Chart, error) {
+func load(data []byte, l Limits) (*chart.Chart, error) {
 	f := newFiles(l)
 	if err := f.archive("", data, 0); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func TestLoad(t *testing.T) {
 		tar.Header{Name: "app/charts/_hidden.tgz", Uname: "not an archive"},
 		tar.Header{Name: "app/files/charts/data.tgz", Uname: "not a chart"},
 	)
-	c, err := Load(data, DefaultLimits)
+	c, err := load(data, DefaultLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestLoadRefuses(t *testing.T) {
 		"a bomb of YAML's aliases": {archiveOf(t, chartFile, tar.Header{Name: "app/values.yaml", Uname: aliasBomb()}), "excessive aliasing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Load(test.data, DefaultLimits)
+			_, err := load(test.data, DefaultLimits)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got %.300v, want %q", err, test.want)
 			}

@@ -174,7 +174,7 @@ func FuzzHighest(f *testing.F) {
 	f.Add("1.0.0-dev", ">=1-0", "-dev$")
 	f.Fuzz(func(t *testing.T, tags, versions, filter string) {
 		all := strings.Fields(tags)
-		got, err := Highest(all, versions, filter)
+		got, err := highest(all, versions, filter)
 		if err == nil && !slices.Contains(all, got) {
 			t.Errorf("%q is none of %q", got, all)
 		}

@@ -96,9 +96,9 @@ func (r Reference) digest() (v1.Hash, bool, error) {
 	return h, true, nil
 }
 
-// Highest returns the tag of the highest version in a range. Tags that are no versions are passed over, and those that filter, a
+// highest returns the tag of the highest version in a range. Tags that are no versions are passed over, and those that filter, a
 // regular expression, does not match. Versions before a release count only if the range names one.
-func Highest(tags []string, versions, filter string) (string, error) {
+func highest(tags []string, versions, filter string) (string, error) {
 	constraint, err := semver.NewConstraint(versions)
 	if err != nil {
 		return "", fault.New(invalidSemverReason, "'%.100s' is no range of versions", versions).Because(err).

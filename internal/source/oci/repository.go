@@ -89,7 +89,7 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 		if err != nil {
 			return Revision{}, err
 		}
-		if tag, err = Highest(tags, ref.SemVer, ref.SemverFilter); err != nil {
+		if tag, err = highest(tags, ref.SemVer, ref.SemverFilter); err != nil {
 			return Revision{}, err
 		}
 	}

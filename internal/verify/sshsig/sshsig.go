@@ -54,8 +54,8 @@ type signed struct {
 	Hash          string
 }
 
-// Parse reads an armored signature.
-func Parse(armored []byte) (*Signature, error) {
+// parse reads an armored signature.
+func parse(armored []byte) (*Signature, error) {
 	if len(armored) > maxSignature {
 		return nil, fmt.Errorf("the SSH signature takes more than %d KiB", maxSignature>>10)
 	}
@@ -115,7 +115,7 @@ func (k *Keys) Len() int { return len(k.keys) }
 // Verify checks an armored signature over a message made for a namespace, and returns the fingerprint of the trusted key that made it
 // as ssh-keygen -l shows it. A key counts only while the lines that list it say so: when a signature was made it does not tell.
 func (k *Keys) Verify(message, armored []byte, namespace string, now time.Time) (fingerprint string, err error) {
-	s, err := Parse(armored)
+	s, err := parse(armored)
 	if err != nil {
 		return "", err
 	}

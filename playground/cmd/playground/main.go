@@ -23,6 +23,6 @@ func main() {
 	root.AddCommand(clusterCommand(), gitCommand(), registryCommand(), s3Command(), demoCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
-		os.Exit(1) //nolint:gocritic // the signal handler needs no undoing at exit
+		os.Exit(1) // the signal handler needs no undoing at exit
 	}
 }

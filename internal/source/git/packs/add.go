@@ -229,7 +229,7 @@ func (b *builder) seal() error {
 	if !b.completed {
 		return nil
 	}
-	count := binary.BigEndian.AppendUint32(nil, uint32(len(b.entries))) //nolint:gosec // bounded by the size of the pack
+	count := binary.BigEndian.AppendUint32(nil, uint32(len(b.entries))) // bounded by the size of the pack
 	if _, err := b.file.WriteAt(count, packHeader-4); err != nil {
 		return err
 	}

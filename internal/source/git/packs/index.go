@@ -29,7 +29,7 @@ func (b *builder) writeIndex(w io.Writer) error {
 		for n < len(entries) && int(entries[n].hash[0]) == first {
 			n++
 		}
-		write(uint32(n)) //nolint:gosec // bounded by the size of the pack
+		write(uint32(n)) // bounded by the size of the pack
 	}
 	for i := range entries {
 		out.Write(entries[i].hash[:]) //nolint:errcheck // Flush tells
@@ -39,12 +39,12 @@ func (b *builder) writeIndex(w io.Writer) error {
 	}
 	var large []byte
 	for i := range entries {
-		offset := uint64(entries[i].offset) //nolint:gosec // never negative
+		offset := uint64(entries[i].offset) // never negative
 		if offset < 1<<31 {
 			write(uint32(offset))
 			continue
 		}
-		write(1<<31 | uint32(len(large)/8)) //nolint:gosec // bounded by the size of the pack
+		write(1<<31 | uint32(len(large)/8)) // bounded by the size of the pack
 		large = binary.BigEndian.AppendUint64(large, offset)
 	}
 	out.Write(large) //nolint:errcheck // Flush tells
@@ -112,7 +112,7 @@ func (p *pack) offset(i int) (int64, error) {
 	if _, err := p.index.ReadAt(b[:], large+int64(v&^(1<<31))*8); err != nil {
 		return 0, damaged(p.name, err)
 	}
-	return int64(binary.BigEndian.Uint64(b[:])), nil //nolint:gosec // checked against the end of the pack when read
+	return int64(binary.BigEndian.Uint64(b[:])), nil // checked against the end of the pack when read
 }
 
 // buffers are names of an index while they are looked through.

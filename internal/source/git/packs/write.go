@@ -33,7 +33,7 @@ func Delta(base, data []byte) []byte {
 func Encode(w io.Writer, objects []Object) error {
 	sum := sha1.New()
 	out := io.MultiWriter(w, sum)
-	count := binary.BigEndian.AppendUint32(nil, uint32(len(objects))) //nolint:gosec // all are in memory
+	count := binary.BigEndian.AppendUint32(nil, uint32(len(objects))) // all are in memory
 	if _, err := out.Write(append([]byte("PACK\x00\x00\x00\x02"), count...)); err != nil {
 		return err
 	}
