@@ -53,7 +53,7 @@ func join(problems []error, title string) error {
 		if text := p.Error(); !told[text] {
 			told[text] = true
 			hint := ""
-			if f, ok := p.(*fault.Fault); ok && f.Hint != "" {
+			if f := fault.As(p); f != nil && f.Hint != "" && strings.HasSuffix(text, ". "+f.Hint) {
 				hint = ". " + f.Hint
 			}
 			texts, hints = append(texts, strings.TrimSuffix(text, hint)), append(hints, hint)
