@@ -102,7 +102,7 @@ func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
 	identities := &auth.Identities{
 		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
 	}
-	return &wayOut{policy, transport, identities}, nil
+	return &wayOut{policy, transport, identities}, mgr.Add(collected{tokenMetrics{identities}})
 }
 
 // maxBase bounds a manifest that a kustomization names by its URL.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
@@ -169,6 +170,8 @@ const maxIndexes = 128 << 20
 // The zero value is ready, and safe for concurrent use.
 type Indexes struct {
 	reading singleflight.Group
+	hits    atomic.Int64
+	reads   atomic.Int64
 	mu      sync.Mutex
 	kept    []keptIndex // the one asked for last comes last
 }
@@ -181,9 +184,11 @@ type keptIndex struct {
 // Get returns the index with the digest; read makes it when it is not kept.
 func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, error)) (*Index, error) {
 	if index := c.recall(digest); index != nil {
+		c.hits.Add(1)
 		return index, nil
 	}
 	work := c.reading.DoChan(digest, func() (any, error) {
+		c.reads.Add(1)
 		index, err := read()
 		if err == nil {
 			c.keep(digest, index)
@@ -197,6 +202,13 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		index, _ := done.Val.(*Index)
 		return index, done.Err
 	}
+}
+
+// Stats counts the questions that were answered from memory and the indexes that were read, and tells how many are kept.
+func (c *Indexes) Stats() (hits, reads int64, kept int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hits.Load(), c.reads.Load(), len(c.kept)
 }
 
 func (c *Indexes) recall(digest string) *Index {
