@@ -115,17 +115,17 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 	for i := range 3 * keptTrees {
 		r.keep(strings.Repeat("x", i), small)
 	}
-	if len(r.kept) != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
-		t.Errorf("%d are kept", len(r.kept))
+	if r.trees.Len() != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
+		t.Errorf("%d are kept", r.trees.Len())
 	}
 	huge := NewTree(small.root, sized(keptBytes))
 	r.keep("huge", huge)
-	if r.get("huge") != huge || len(r.kept) != 1 {
-		t.Errorf("%d are kept beside the huge one", len(r.kept))
+	if r.get("huge") != huge || r.trees.Len() != 1 {
+		t.Errorf("%d are kept beside the huge one", r.trees.Len())
 	}
 	r.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
-	if len(r.kept) != 0 {
-		t.Errorf("%d are kept", len(r.kept))
+	if r.trees.Len() != 0 {
+		t.Errorf("%d are kept", r.trees.Len())
 	}
 }
 

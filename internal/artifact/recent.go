@@ -1,9 +1,6 @@
 package artifact
 
-import (
-	"slices"
-	"sync"
-)
+import "github.com/sluice-gitops/sluice/internal/lru"
 
 // Trees whose contents are in memory are kept as long as there is room: consumers of a source ask for the same one, again at
 // every interval. One that is let go is unpacked again from its file.
@@ -12,44 +9,17 @@ const (
 	keptBytes = 256 << 20 // of their contents together
 )
 
-// recent keeps the trees in memory that were asked for last. It is safe for concurrent use.
-type recent struct {
-	mu   sync.Mutex
-	kept []keptTree // the one asked for last comes last
-}
-
-type keptTree struct {
-	digest string
-	tree   *Tree
-	size   int64
-}
+// recent keeps the trees in memory that were asked for last, by the digests of their artifacts.
+type recent struct{ trees lru.Cache[*Tree] }
 
 // get returns the tree of an artifact's digest, or nil.
 func (r *recent) get(digest string) *Tree {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.kept, func(k keptTree) bool { return k.digest == digest })
-	if i < 0 {
-		return nil
-	}
-	k := r.kept[i]
-	r.kept = append(slices.Delete(r.kept, i, i+1), k)
-	return k.tree
+	tree, _ := r.trees.Get(digest)
+	return tree
 }
 
-// keep keeps a tree, and lets go of those that were not asked for longest.
 func (r *recent) keep(digest string, tree *Tree) {
-	size := tree.Size()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept = append(slices.DeleteFunc(r.kept, func(k keptTree) bool { return k.digest == digest }), keptTree{digest, tree, size})
-	var sum int64
-	first := len(r.kept)
-	for first > 0 && len(r.kept)-first < keptTrees && sum+r.kept[first-1].size <= keptBytes {
-		first--
-		sum += r.kept[first].size
-	}
-	r.kept = slices.Delete(r.kept, 0, first)
+	r.trees.Keep(digest, tree, tree.Size(), lru.Bounds{Count: keptTrees, Bytes: keptBytes})
 }
 
 // inMemory tells whether the tree holds contents in memory, beside what others hold.

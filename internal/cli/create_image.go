@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -10,6 +11,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -62,6 +64,7 @@ var ascOrDesc = []string{imagev1.OrderAscending, imagev1.OrderDescending}
 type createImagePolicy struct {
 	repository                          string
 	semver, alpha, numeric, createdAt   string
+	cel, filterCEL                      string
 	filterRegex, filterExtract, reflect string
 }
 
@@ -71,6 +74,8 @@ func (p *createImagePolicy) bind(f *pflag.FlagSet) string {
 	f.StringVar(&p.alpha, "select-alpha", "", "take the last tag by name: asc, or the first: desc")
 	f.StringVar(&p.numeric, "select-numeric", "", "take the highest number: asc, or the lowest: desc")
 	f.StringVar(&p.createdAt, "select-created", "", "take the newest image, or the oldest")
+	f.StringVar(&p.cel, "select-cel", "", "take the tag with the greatest value of a CEL expression over tag, extracted, digest, labels, platforms and created")
+	f.StringVar(&p.filterCEL, "filter-cel", "", "CEL expression that is true for the tags that count, such as 'platforms.exists(p, p == \"linux/arm64\")'")
 	f.StringVar(&p.filterRegex, "filter-regex", "", "regular expression of the tags that count")
 	f.StringVar(&p.filterExtract, "filter-extract", "", "what is ordered in place of the tag, with groups of --filter-regex, such as '$ts'")
 	f.StringVar(&p.reflect, "reflect-digest", "", "whether to tell the image's digest: Never, IfNotPresent, or Always, again at each --interval")
@@ -92,6 +97,7 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		{"select-alpha", p.alpha, ascOrDesc, func() { spec.Policy.Alphabetical = &imagev1.OrderPolicy{Order: p.alpha} }},
 		{"select-numeric", p.numeric, ascOrDesc, func() { spec.Policy.Numerical = &imagev1.OrderPolicy{Order: p.numeric} }},
 		{"select-created", p.createdAt, []string{imagev1.OrderNewest, imagev1.OrderOldest}, func() { spec.Policy.CreatedAt = &imagev1.CreatedAtPolicy{Order: p.createdAt} }},
+		{"select-cel", p.cel, nil, func() { spec.Policy.CEL = &imagev1.CELPolicy{Order: p.cel} }},
 	} {
 		if o.value == "" {
 			continue
@@ -105,7 +111,10 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		given++
 	}
 	if given != 1 {
-		return nil, usagef("give one of --select-semver, --select-alpha, --select-numeric and --select-created")
+		return nil, usagef("give one of --select-semver, --select-alpha, --select-numeric, --select-created and --select-cel")
+	}
+	if p.filterCEL != "" {
+		spec.Policy.CEL = &imagev1.CELPolicy{Filter: p.filterCEL, Order: p.cel}
 	}
 	if p.filterExtract != "" && p.filterRegex == "" {
 		return nil, usagef("--filter-extract takes groups of a --filter-regex")
@@ -127,12 +136,18 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 	return &imagev1.ImagePolicy{Spec: spec}, nil
 }
 
+// requestHosts are the types of hosts that can be asked to merge.
+var requestHosts = []string{
+	string(githost.GitHub), string(githost.GitLab), string(githost.Gitea), string(githost.Bitbucket), string(githost.BitbucketServer), string(githost.AzureDevOps),
+}
+
 // createImageUpdate is the flags of `create image update`.
 type createImageUpdate struct {
 	repository, namespace, path string
 	checkout, push              string
 	template, author, email     string
 	signingKey, signingType     string
+	provider, providerSecret    string
 }
 
 func (u *createImageUpdate) bind(f *pflag.FlagSet) string {
@@ -146,6 +161,8 @@ func (u *createImageUpdate) bind(f *pflag.FlagSet) string {
 	f.StringVar(&u.email, "author-email", "", "e-mail address of the commit's author")
 	f.StringVar(&u.signingKey, "signing-key-secret", "", "Secret with the key that signs the commit")
 	f.StringVar(&u.signingType, "signing-key-type", "", "type of that key: gpg or ssh (default: gpg)")
+	f.StringVar(&u.provider, "pull-request", "", "ask to merge what is pushed, at a host of this type: "+strings.Join(requestHosts, ", "))
+	f.StringVar(&u.providerSecret, "pull-request-secret", "", "Secret with the login to that host's API (default: that of the GitRepository)")
 	return "--git-repo-ref app --git-repo-path ./deploy --author-email sluice@example.com"
 }
 
@@ -171,8 +188,22 @@ func (u *createImageUpdate) make(_ context.Context, c *creation) (reconcile.Obje
 	case u.signingType != "":
 		return nil, usagef("--signing-key-type is for the key of --signing-key-secret")
 	}
+	var request *imagev1.PullRequest
+	switch {
+	case u.provider != "":
+		if err := oneOf("pull-request", u.provider, requestHosts...); err != nil {
+			return nil, err
+		}
+		request = &imagev1.PullRequest{Provider: u.provider}
+		if u.providerSecret != "" {
+			request.SecretRef = refer(u.providerSecret)
+		}
+	case u.providerSecret != "":
+		return nil, usagef("--pull-request-secret is for the host of --pull-request")
+	}
 	return &imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{
-		SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: u.repository, Namespace: u.namespace},
-		GitSpec:   git, Interval: c.interval, Update: &imagev1.UpdateStrategy{Strategy: imagev1.UpdateSetters, Path: u.path},
+		PullRequest: request,
+		SourceRef:   imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: u.repository, Namespace: u.namespace},
+		GitSpec:     git, Interval: c.interval, Update: &imagev1.UpdateStrategy{Strategy: imagev1.UpdateSetters, Path: u.path},
 	}}, nil
 }

@@ -44,9 +44,10 @@ func TestCreateExport(t *testing.T) {
 		"image-repository-options": "images repository app --image registry.example.com:5000/org/app --secret-ref login --cert-ref certs --proxy-secret-ref proxy --service-account puller --provider aws --scan-timeout 30s --exclusion-list ^dev-,.sig$ --insecure --interval 10m",
 		"image-policy":             "image policy app --image-ref app --select-semver >=1.0.0",
 		"image-policy-options":     "image policy app --image-ref app --select-numeric asc --filter-regex ^main-(?P<ts>[0-9]+)$ --filter-extract $ts --reflect-digest Always --interval 10m",
+		"image-policy-cel":         "image policy app --image-ref app --select-cel created --filter-cel tag!='latest'",
 		"image-update":             "image update app --git-repo-ref app --author-email sluice@example.com",
 		"image-update-options": "image update app --git-repo-ref app --git-repo-namespace sources --git-repo-path ./deploy --checkout-branch main --push-branch images --commit-template Update " +
-			"--author-name Sluice --author-email sluice@example.com --signing-key-secret signer --signing-key-type ssh --interval 30m",
+			"--author-name Sluice --author-email sluice@example.com --signing-key-secret signer --signing-key-type ssh --interval 30m --pull-request gitea --pull-request-secret gitea",
 		"kustomization": "kustomization app --source app",
 		"kustomization-options": "kustomization app --source OCIRepository/app.sources --path ./deploy --prune --wait --interval 10m --retry-interval 30s --label team=a --target-namespace apps " +
 			"--health-check Deployment/app.apps,HelmRelease/db.1.apps --health-check-timeout 3m --depends-on base,infra/crds --service-account deployer " +

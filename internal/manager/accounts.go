@@ -2,10 +2,7 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,11 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // accounts gives workload identity the service accounts of the cluster. They are read past the cache, which would hold all of them.
@@ -73,63 +65,5 @@ func self(c client.Client) func(context.Context) (types.NamespacedName, error) {
 			return types.NamespacedName{}, fmt.Errorf("the controller runs as %s, which is none", review.Status.UserInfo.Username)
 		}
 		return types.NamespacedName{Namespace: namespace, Name: name}, nil
-	}
-}
-
-// remote is how other clusters are reached.
-func (o *Options) remote(mgr ctrlmanager.Manager, out *wayOut) *sync.Remote {
-	reach := sync.NewReach(out.policy.Dialer())
-	reach.QPS, reach.Burst = o.KubeAPIQPS, o.KubeAPIBurst
-	return &sync.Remote{
-		Reader: mgr.GetAPIReader(), Identities: out.identities, Token: accountTokens(mgr.GetClient()), Self: self(mgr.GetClient()),
-		DefaultAccount: o.KubeConfigAccount, AllowExec: o.KubeConfigExec, AllowInsecureTLS: o.KubeConfigTLS, Reach: reach,
-	}
-}
-
-// wayOut is the one way out of the process, and what turns workload identity into credentials by it.
-type wayOut struct {
-	policy     *egress.Policy
-	transport  http.RoundTripper
-	identities *auth.Identities
-}
-
-func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
-	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal}
-	transport, err := policy.Transport(egress.Options{})
-	if err != nil {
-		return nil, err
-	}
-	identities := &auth.Identities{
-		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
-	}
-	return &wayOut{policy, transport, identities}, mgr.Add(collected{tokenMetrics{identities}})
-}
-
-// maxBase bounds a manifest that a kustomization names by its URL.
-const maxBase = 10 << 20
-
-// fetchBase returns what fetches remote bases, or nil where they are refused.
-func (o *Options) fetchBase(out *wayOut) func(ctx context.Context, url string) ([]byte, error) {
-	if o.NoRemoteBases {
-		return nil
-	}
-	return func(ctx context.Context, url string) ([]byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return nil, errors.New("the URL cannot be read")
-		}
-		resp, err := (&http.Client{Transport: out.transport}).Do(req)
-		if err != nil {
-			return nil, errors.Unwrap(err) // without the URL
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("the server answered with %s", resp.Status)
-		}
-		b, err := io.ReadAll(io.LimitReader(resp.Body, maxBase+1))
-		if len(b) > maxBase {
-			return nil, fmt.Errorf("it is larger than %d MiB", maxBase>>20)
-		}
-		return b, err
 	}
 }

@@ -28,49 +28,49 @@ type alerts struct {
 	sender *alert.Sender
 }
 
-func newAlerts(mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, o Options) *alerts {
+func (p *process) newAlerts() *alerts {
 	router := &alert.Router{
-		NoCrossNamespaceRefs: o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
-		Labels:               labelsIn(mgr),
+		NoCrossNamespaceRefs: p.noCrossNamespaceRefs(),
+		Labels:               labelsIn(p.mgr),
 		Warn: func(a *v1beta3.Alert, message string) {
-			k.Events.Emit(alert.AlertGroupKind.Group, a, reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
+			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a, reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
 		},
 	}
 	return &alerts{router, &alert.Sender{
 		Router: router,
 		Resolver: &alert.Resolver{
-			Secrets: mgr.GetAPIReader(), Egress: o.forTenants(), Identities: out.identities, Clock: o.clock(),
+			Secrets: p.mgr.GetAPIReader(), Egress: p.forTenants(), Identities: p.out.Identities, Clock: p.clock(),
 		},
-		Health: &alert.Health{Edges: k.Edges},
+		Health: &alert.Health{Edges: p.kernel.Edges},
 	}}
 }
 
-// run reconciles Alerts and Providers, whose deliveries wait in the bus.
-func (a *alerts) run(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, b *bus.Bus, o Options) error {
+// runAlerts reconciles Alerts and Providers, whose deliveries wait in the bus.
+func (p *process) runAlerts(ctx context.Context, a *alerts, b *bus.Bus) error {
 	a.router.Gone = func(provider types.NamespacedName) {
 		b.Forget(provider)
 		a.sender.Health.Forget(provider)
 	}
-	if err := a.router.Observe(ctx, mgr.GetCache()); err != nil {
+	if err := a.router.Observe(ctx, p.mgr.GetCache()); err != nil {
 		return err
 	}
 	never := func(_, _ *v1beta3.Provider) bool { return false } // an Alert asks only whether its Provider is there
-	if err := reconcile.Observe(ctx, k.Edges, mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{}, never); err != nil {
+	if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{}, never); err != nil {
 		return err
 	}
-	if err := reconcile.Register(mgr, k, reconcile.Kind[*v1beta3.Alert]{
+	if err := reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*v1beta3.Alert]{
 		GroupKind:  alert.AlertGroupKind,
 		New:        func() *v1beta3.Alert { return &v1beta3.Alert{} },
-		Concurrent: o.Concurrent,
+		Concurrent: p.Concurrent,
 		Loose:      true,
-		Step:       &alert.Alert{Client: mgr.GetClient(), NoCrossNamespaceRefs: a.router.NoCrossNamespaceRefs},
+		Step:       &alert.Alert{Client: p.mgr.GetClient(), NoCrossNamespaceRefs: a.router.NoCrossNamespaceRefs},
 	}); err != nil {
 		return err
 	}
-	return reconcile.Register(mgr, k, reconcile.Kind[*v1beta3.Provider]{
+	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*v1beta3.Provider]{
 		GroupKind:  alert.ProviderGroupKind,
 		New:        func() *v1beta3.Provider { return &v1beta3.Provider{} },
-		Concurrent: o.Concurrent,
+		Concurrent: p.Concurrent,
 		Loose:      true,
 		Step:       &alert.Provider{Resolver: a.sender.Resolver, Health: a.sender.Health, Retry: b.Retry},
 	})

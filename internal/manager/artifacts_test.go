@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,8 +120,10 @@ func TestAMonorepoIsSplit(t *testing.T) {
 	}
 	s.syncExternal("front")
 	s.syncExternal("back")
-	s.configMap("front", "1")
-	s.configMap("back", "1")
+	for name, o := range made {
+		s.ready(name, o.Status.Artifact.Digest)
+		s.configMap(name, "1")
+	}
 
 	t.Log("a commit to one part moves that part's artifact alone")
 	s.requests.reset()
@@ -286,6 +289,7 @@ func TestSuspendedGeneratorsAreLeftAlone(t *testing.T) {
 		}
 	}
 	annotate("Disabled")
+	s.suspended(extensionsv1beta1.ArtifactGeneratorKind, "paused")
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "2")})
 	s.pull("app")
 	testenv.Eventually(t, "the source has moved", func() error {
@@ -310,9 +314,11 @@ func TestSuspendedGeneratorsAreLeftAlone(t *testing.T) {
 // TestThirdPartiesPublishArtifacts serves an archive as another controller would, and has it applied.
 func TestThirdPartiesPublishArtifacts(t *testing.T) {
 	s := newSystem(t)
-	archives := map[string][]byte{}
+	var archives sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write(archives[r.URL.Path]) // a client that is gone
+		if b, ok := archives.Load(r.URL.Path); ok {
+			_, _ = w.Write(b.([]byte)) // a client that is gone
+		}
 	}))
 	t.Cleanup(server.Close)
 	o := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "theirs"}}
@@ -322,7 +328,7 @@ func TestThirdPartiesPublishArtifacts(t *testing.T) {
 	publish := func(name, value string, digest func([]byte) string) {
 		t.Helper()
 		b := archive(t, map[string]string{"a.yaml": cm("theirs", value)})
-		archives["/"+name] = b
+		archives.Store("/"+name, b)
 		base := o.DeepCopy()
 		o.Status.Artifact = &meta.Artifact{URL: server.URL + "/" + name, Path: name, Revision: value, Digest: digest(b), LastUpdateTime: metav1.Now()}
 		if err := s.client.Status().Patch(t.Context(), o, client.MergeFrom(base)); err != nil {

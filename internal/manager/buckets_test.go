@@ -53,22 +53,6 @@ func (s *system) bucketReady(than string) *sourcev1.Bucket {
 	return b
 }
 
-// checked asks for a pass and waits for it.
-func (s *system) checked() {
-	s.Helper()
-	s.annotate(&sourcev1.Bucket{}, "apps")
-	testenv.Eventually(s, "the bucket was checked", func() error {
-		b := &sourcev1.Bucket{}
-		if err := s.get(b, "apps"); err != nil {
-			return err
-		}
-		if want := b.Annotations[meta.ReconcileRequestAnnotation]; b.Status.LastHandledReconcileAt != want {
-			return fmt.Errorf("%s, not %s", b.Status.LastHandledReconcileAt, want)
-		}
-		return nil
-	})
-}
-
 func (s *system) syncBucket() {
 	s.Helper()
 	s.sync("apps", "apps", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Kind = sourcev1.BucketKind })
@@ -97,14 +81,14 @@ func TestABucketIsDeployed(t *testing.T) {
 	}
 
 	before := server.Stats()
-	s.checked()
+	s.handled(&sourcev1.Bucket{}, "apps")
 	if gets, lists := since(server, before); gets != 0 || lists != 1 {
 		t.Errorf("unchanged, it costs %d gets and %d listings", gets, lists)
 	}
 
 	before = server.Stats()
 	server.Put("apps", map[string]string{"b.yaml": cm("two", "2")})
-	s.checked()
+	s.handled(&sourcev1.Bucket{}, "apps")
 	s.configMap("two", "2")
 	if gets, lists := since(server, before); gets != 1 || lists != 1 {
 		t.Errorf("one changed, it costs %d gets and %d listings", gets, lists)
@@ -118,7 +102,7 @@ func TestABucketIsDeployed(t *testing.T) {
 	}
 	before = server.Stats()
 	s.start()
-	s.checked()
+	s.handled(&sourcev1.Bucket{}, "apps")
 	if gets, _ := since(server, before); gets != 0 {
 		t.Errorf("after a restart %d objects were fetched", gets)
 	}
@@ -181,7 +165,8 @@ func TestABucketByTLS(t *testing.T) {
 
 func TestABucketThatIsAwayComesBack(t *testing.T) {
 	s, root := newSystem(t), t.TempDir()
-	server := testenv.ServeS3(t, root)
+	address := freeAddress(t)
+	server := testenv.ServeS3(t, root, "--addr", address)
 	server.Put("apps", map[string]string{"a.yaml": cm("one", "1")})
 	s.bucket(server)
 	first := s.bucketReady("")
@@ -200,7 +185,7 @@ func TestABucketThatIsAwayComesBack(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("the last artifact is served with %s", resp.Status)
 	}
-	testenv.ServeS3(t, root, "--addr", server.Endpoint).Put("apps", map[string]string{"a.yaml": cm("one", "2")})
+	testenv.ServeS3(t, root, "--addr", address).Put("apps", map[string]string{"a.yaml": cm("one", "2")})
 	s.bucketReady(first.Status.Artifact.Revision)
 }
 
@@ -222,7 +207,7 @@ func TestALostPodFetchesNothingAgain(t *testing.T) {
 	s.storage = t.TempDir() // another machine's
 	before := apps.Stats()
 	s.start()
-	s.checked()
+	s.handled(&sourcev1.Bucket{}, "apps")
 	s.syncBucket()
 	s.configMap("one", "1")
 	if now := s.bucketReady(""); now.Status.Artifact.Digest != first.Status.Artifact.Digest {

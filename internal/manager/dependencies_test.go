@@ -1,11 +1,11 @@
 package manager
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -101,6 +101,7 @@ func TestSuspendedKustomizationsAreLeftAloneUntilTheyResume(t *testing.T) {
 	s.sync("witness", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "w-" })
 	s.ready("app", first)
 	s.patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"suspend":true}}`)
+	s.suspended(kustomizev1.KustomizationKind, "app")
 	second := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "2")})
 	s.pull("app")
 	s.annotate(&kustomizev1.Kustomization{}, "app")
@@ -126,28 +127,23 @@ func TestClustersThatMoveAreFollowedAtOnce(t *testing.T) {
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("far", "1")})
 	s.source("app")
 	s.may("deployer", rule("", "configmaps", "*"))
-	config := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "oidc", Labels: map[string]string{"reconcile.fluxcd.io/watch": "Enabled"}},
-		Data:       map[string]string{"provider": "generic", "address": "https://127.0.0.1:1", "ca.crt": string(cfg.CAData), "audiences": "https://kubernetes.default.svc.cluster.local"},
+	s.put(&corev1.ConfigMap{Data: map[string]string{
+		"provider": "generic", "address": "https://127.0.0.1:1", "ca.crt": string(cfg.CAData), "audiences": "https://kubernetes.default.svc.cluster.local",
+	}}, "oidc")
+	set := func(field, value string) {
+		t.Helper()
+		s.patch(&corev1.ConfigMap{}, "oidc", fmt.Sprintf(`{"data":{%q:%q}}`, field, value))
 	}
-	s.create(config)
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: "oidc"}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "127.0.0.1:1")
-	for field, wrong := range map[string]string{"provider": "other", "address": "http://127.0.0.1"} {
-		right := config.Data[field]
-		config.Data[field] = wrong
-		if err := s.client.Update(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
-		s.fails(&kustomizev1.Kustomization{}, "app", "AuthenticationFailed", field)
-		config.Data[field] = right
-	}
-	config.Data["address"] = cfg.Host
-	if err := s.client.Update(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	set("provider", "other")
+	s.fails(&kustomizev1.Kustomization{}, "app", "AuthenticationFailed", "provider")
+	set("address", "http://127.0.0.1")
+	set("provider", "generic")
+	s.fails(&kustomizev1.Kustomization{}, "app", "AuthenticationFailed", "address")
+	set("address", cfg.Host)
 	s.ready("app", commit)
 }
 

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/image/discover"
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
@@ -10,14 +9,14 @@ import (
 
 // runDiscovery keeps the image objects that workloads call for. A process that would not see them, as its --watch-label-selector leaves them
 // to another, has none.
-func runDiscovery(mgr ctrlmanager.Manager, o Options) error {
-	seen, err := labels.Parse(o.WatchLabelSelector)
+func (p *process) runDiscovery() error {
+	seen, err := labels.Parse(p.WatchLabelSelector)
 	if err != nil || !seen.Matches(labels.Set{plan.Discovered: "true"}) {
 		return err
 	}
 	only := ""
-	if !o.WatchAllNamespaces {
-		only = o.RuntimeNamespace
+	if !p.WatchAllNamespaces {
+		only = p.RuntimeNamespace
 	}
-	return discover.Register(mgr, only)
+	return discover.Register(p.mgr, only)
 }

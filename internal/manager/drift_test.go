@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -149,6 +150,8 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	}
 	s.drifted("app", "DriftDetected", "3 of the applied objects drifted", "ConfigMap/"+s.namespace+"/b is gone")
 	s.told("app", "DriftDetected", "1 of the applied objects drifted", `data.k: "9" → "1"`)
+	s.told("app", "DriftDetected", "2 of the applied objects drifted", "Secret/"+s.namespace+"/login differs")
+	s.told("app", "DriftDetected", `data.k: "8" → "1"`)
 	s.told("app", "DriftDetected", "3 of the applied objects drifted", "is gone")
 	s.ready("app", commit)
 
@@ -341,9 +344,13 @@ func (s *system) rival(manager, name, value string) (count *atomic.Int64, stop f
 				continue
 			}
 			patch := fmt.Sprintf(`{"data":{"k":%q}}`, value)
-			if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager)); err == nil {
-				count.Add(1)
+			if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager)); err != nil {
+				if ctx.Err() == nil {
+					s.Errorf("%s cannot change %s: %v", manager, name, err)
+				}
+				return
 			}
+			count.Add(1)
 		}
 	}()
 	return count, func() {
@@ -354,8 +361,9 @@ func (s *system) rival(manager, name, value string) (count *atomic.Int64, stop f
 }
 
 func TestAFightIsNamedAndEnds(t *testing.T) {
-	fights := apply.FightOptions{After: 4, Window: 15 * time.Second, FirstDelay: 3 * time.Second, MaxDelay: time.Hour}
-	s := newSystem(t, func(o *Options) { o.Fights = fights })
+	fights := apply.FightOptions{After: 4, Window: time.Hour, FirstDelay: time.Minute, MaxDelay: time.Hour}
+	clock := testingclock.NewFakeClock(time.Now())
+	s := newSystem(t, func(o *Options) { o.Fights, o.Clock = fights, clock })
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1")})
 	s.source("app")
 	s.sync("app", "app", "")
@@ -373,18 +381,26 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	s.ready("app", commit)
 
 	t.Log("it is slowed down: twice the time for each correction")
-	testenv.Eventually(t, "corrections", func() error {
-		if n := count.Load(); n < int64(fights.After)+2 {
-			return fmt.Errorf("%d", n)
-		}
-		return nil
-	})
-	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.After+2))
+	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.After))
+	corrects := func(delay time.Duration, times int) {
+		t.Helper()
+		clock.Step(delay - time.Second)
+		s.handled(&kustomizev1.Kustomization{}, "app")
+		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times-1))
+		clock.Step(time.Second)
+		s.handled(&kustomizev1.Kustomization{}, "app")
+		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times))
+	}
+	corrects(fights.FirstDelay, fights.After+1)
+	corrects(2*fights.FirstDelay, fights.After+2)
 
 	t.Log("it is over once it stops")
 	stop()
+	clock.Step(4 * fights.FirstDelay)
 	s.annotate(&kustomizev1.Kustomization{}, "app")
 	s.configMap("a", "1")
+	clock.Step(fights.Window + time.Second)
+	s.annotate(&kustomizev1.Kustomization{}, "app")
 	s.drifted("app", "")
 	s.told("app", "DriftResolved", "as they were applied")
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/ssh"
-
-	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
 const (
@@ -67,12 +65,6 @@ func (o *Options) bindAccepted(f *pflag.FlagSet) {
 			panic(err) // the flag was registered one line above
 		}
 	}
-}
-
-// apply are the options by which clusters are applied to.
-func (o *Options) apply() apply.ClusterOptions {
-	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
 }
 
 // gate tells whether a feature gate is set.

@@ -3,20 +3,17 @@ package manager
 import (
 	"context"
 	"errors"
-	"os"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -31,9 +28,9 @@ type gated struct {
 }
 
 // gatedKinds lists the kinds that gates hold, of the controllers that run.
-func gatedKinds(o Options) []gated {
+func (p *process) gatedKinds() []gated {
 	var kinds []gated
-	if o.runs(SourceController) {
+	if p.runs(SourceController) {
 		kinds = append(kinds,
 			gated{source.GitRepositoryGroupKind, &sourcev1.GitRepositoryList{}},
 			gated{source.OCIRepositoryGroupKind, &sourcev1.OCIRepositoryList{}},
@@ -43,53 +40,49 @@ func gatedKinds(o Options) []gated {
 			gated{source.ArtifactGeneratorGroupKind, &extensionsv1beta1.ArtifactGeneratorList{}},
 		)
 	}
-	if o.runs(KustomizeController) {
+	if p.runs(KustomizeController) {
 		kinds = append(kinds, gated{sync.KustomizationGroupKind, &kustomizev1.KustomizationList{}})
 	}
-	if o.runs(ImageAutomationController) {
+	if p.runs(ImageAutomationController) {
 		kinds = append(kinds, gated{automate.GroupKind, &imagev1.ImageUpdateAutomationList{}})
 	}
 	return kinds
 }
 
-// newBook returns the book of gates, kept by the cache.
-func newBook(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, o Options) (*gate.Book, error) {
-	b := &gate.Book{
-		Edges: k.Edges, Clock: k.Clock, NoCrossNamespaceRefs: o.NoCrossNamespaceRef,
-		Namespace: gate.NamespaceLabels(mgr.GetAPIReader()),
-		Wake:      wakeGated(ctx, mgr.GetCache(), k.Edges, gatedKinds(o)),
+// keepBook makes the book of gates, which the cache keeps, and lets the kernel ask it.
+func (p *process) keepBook(ctx context.Context) error {
+	cache := p.mgr.GetCache()
+	p.book = &gate.Book{
+		Edges: p.kernel.Edges, Clock: p.clock(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
+		Namespace: gate.NamespaceLabels(p.mgr.GetAPIReader()),
+		Wake:      wakeGated(ctx, cache, p.kernel.Edges, p.gatedKinds()),
 	}
-	err := b.Observe(ctx, mgr.GetCache())
-	if o.WatchAllNamespaces { // else the one namespace is read when a gate asks
-		err = errors.Join(err, b.ObserveNamespaces(ctx, mgr.GetCache()))
+	p.kernel.Gates = p.book
+	err := p.book.Observe(ctx, cache)
+	if p.WatchAllNamespaces { // else the one namespace is read when a gate asks
+		err = errors.Join(err, p.book.ObserveNamespaces(ctx, cache))
 	}
-	return b, err
+	return err
 }
 
 // runGates opens and closes gates.
-func runGates(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, book *gate.Book, o Options) error {
-	if err := gate.ObserveApprovals(ctx, mgr.GetCache(), k.Edges); err != nil {
+func (p *process) runGates(ctx context.Context) error {
+	if err := gate.ObserveApprovals(ctx, p.mgr.GetCache(), p.kernel.Edges); err != nil {
 		return err
 	}
-	checks := &gate.Checks{Clock: o.clock(), Edges: k.Edges, Prober: &gate.Probes{
-		Config: mgr.GetConfig(), Mapper: mgr.GetRESTMapper(), Secrets: mgr.GetAPIReader(), NoCrossNamespaceRefs: o.NoCrossNamespaceRef,
-		Egress: o.forTenants(),
+	checks := &gate.Checks{Clock: p.clock(), Edges: p.kernel.Edges, Prober: &gate.Probes{
+		Config: p.mgr.GetConfig(), Mapper: p.mgr.GetRESTMapper(), Secrets: p.mgr.GetAPIReader(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
+		Egress: p.forTenants(),
 	}}
-	return reconcile.Register(mgr, k, reconcile.Kind[*gatingv1.Gate]{
+	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind:  gate.GroupKind,
 		New:        func() *gatingv1.Gate { return &gatingv1.Gate{} },
-		Concurrent: o.Concurrent,
+		Concurrent: p.Concurrent,
 		Step: &gate.Gate{
-			Client: mgr.GetClient(), Edges: k.Edges, Clock: o.clock(), Checks: checks, Waiting: book.Waiting,
-			Vouch: &gate.Voucher{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: o.clock()},
+			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.clock(), Checks: checks, Waiting: p.book.Waiting,
+			Vouch: &gate.Voucher{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.clock()},
 		},
 	})
-}
-
-// forTenants is the way out to addresses that tenants choose, and that are none of a source.
-func (o *Options) forTenants() *egress.Policy {
-	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
-	return &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback}
 }
 
 // wakeGated queues the objects that are selected, by one list of each kind from the cache.

@@ -32,11 +32,12 @@ func TestRolloutIsFinishedBehindAClosedGate(t *testing.T) {
 
 	t.Log("neither the gate nor another revision ends what is under way")
 	s.turn("approval", gatingv1.Closed)
+	k := &kustomizev1.Kustomization{}
+	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed", fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' is closed.", s.namespace))
 	second := s.git.Commit("app", map[string]string{"d.yaml": webDeployment("web:2", "")})
 	s.pull("app")
 	s.stored("app", second)
-	k := &kustomizev1.Kustomization{}
-	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed", fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' is closed.", s.namespace))
+	s.handled(k, "app")
 	s.unhealthy("app", metav1.ConditionUnknown, first)
 	if err := s.get(k, "app"); err != nil || !apimeta.IsStatusConditionTrue(k.Status.Conditions, "Reconciling") {
 		t.Errorf("%+v, %v", k.Status.Conditions, err)
@@ -126,6 +127,12 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 	})
 
 	s.turn("freeze", gatingv1.Closed)
+	each("all know that the gate is closed", func(k kept) error {
+		if !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") {
+			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
+		}
+		return nil
+	})
 	layer("2")
 	server.Put("apps", map[string]string{"a.yaml": cm("s3", "2")})
 	charts.Publish(testenv.NewChart("app", "1.0.0"), testenv.NewChart("app", "1.1.0"))

@@ -232,7 +232,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 }
 
 func TestGatesSelect(t *testing.T) {
-	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	first := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("free", "app", "")

@@ -219,6 +219,9 @@ func (s *system) noPolicies() {
 			}
 		}
 	}
+	testenv.Eventually(s, "the policies are enforced no more", func() error {
+		return s.client.Create(s.Context(), s.approval("forged", "alice@example.com"), client.DryRunAll)
+	})
 }
 
 // person is a client of somebody who may do with gates and approvals of the namespace what the verbs say.
@@ -266,7 +269,7 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed, Approvals: &gatingv1.Approvals{Required: 2, Users: []string{"alice@example.com"}, Groups: []string{"managers"}}})
 	t.Log("without the policy no approval counts")
 	s.gateIs("release", false, "PolicyMissing", "Gate closed by default")
-	testenv.Eventually(t, "a forged approval is taken", func() error { return s.client.Create(t.Context(), s.approval("old", "alice@example.com")) })
+	s.create(s.approval("old", "alice@example.com")) // forged, and taken
 	s.fails(&gatingv1.Gate{}, "release", "PolicyMissing", "nobody vouches for the names of people")
 
 	s.policies()
@@ -408,20 +411,22 @@ func TestChecksOfGates(t *testing.T) {
 		}
 	}))
 	t.Cleanup(endpoint.Close)
-	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	every := &metav1.Duration{Duration: time.Second}
 	check := func(c gatingv1.Check) gatingv1.GateSpec {
-		c.Name, c.Interval, c.Timeout = "it", every, &metav1.Duration{Duration: 500 * time.Millisecond}
+		c.Name, c.Interval = "it", every
 		return gatingv1.GateSpec{Default: gatingv1.Opened, Checks: []gatingv1.Check{c}}
 	}
 	web := func(path string) gatingv1.Check {
 		return gatingv1.Check{HTTP: &gatingv1.HTTPCheck{URL: endpoint.URL + path}}
 	}
+	hangs := web("/hangs")
+	hangs.Timeout = &metav1.Duration{Duration: 500 * time.Millisecond}
 	object := func(namespace, kind, name string) gatingv1.Check {
 		return gatingv1.Check{Object: &gatingv1.ObjectCheck{APIVersion: "v1", Kind: kind, Name: name, Namespace: namespace, Expression: "object.data.k == '1'"}}
 	}
 	for name, c := range map[string]gatingv1.Check{
-		"web": web("/"), "metadata": web("/metadata"), "hangs": web("/hangs"), "object": object("", "ConfigMap", "state"),
+		"web": web("/"), "metadata": web("/metadata"), "hangs": hangs, "object": object("", "ConfigMap", "state"),
 		"other": object("kube-system", "ConfigMap", "state"), "kindless": object("", "Spaceship", "state"),
 		"numbers": {Prometheus: &gatingv1.PrometheusCheck{Address: endpoint.URL, Query: "errors", Below: "0.4"}},
 	} {

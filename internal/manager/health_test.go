@@ -19,7 +19,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-const forever = 100 * time.Hour // a test that waits for it fails
+const (
+	forever = 100 * time.Hour // a test that waits for it fails
+	// runsOut is long enough for a pass of a slow machine, which it bounds, too.
+	runsOut = 5 * time.Second
+)
 
 // waits makes a Kustomization wait for all that it applies.
 func waits(timeout time.Duration) func(*kustomizev1.Kustomization) {
@@ -147,7 +151,7 @@ func TestWhatFailedIsWaitedForOnRequest(t *testing.T) {
 	s := newSystem(t, func(o *Options) { o.FeatureGates = map[string]string{"DisableFailFastBehavior": "true"} })
 	s.git.Commit("app", map[string]string{"job.yaml": brokenJob})
 	s.source("app")
-	s.sync("app", "app", "", waits(5*time.Second))
+	s.sync("app", "app", "", waits(runsOut))
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "health check failed after 5s")
 }
 
@@ -197,7 +201,7 @@ func TestObjectsThatAreMissedAreNamedAtTheTimeOut(t *testing.T) {
 	s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Spec.Timeout = &metav1.Duration{Duration: time.Second}
+		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
 		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", Namespace: s.namespace}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ConfigMap/"+s.namespace+"/gone NotFound: there is no such object")

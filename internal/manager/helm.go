@@ -11,23 +11,22 @@ import (
 // helm starts the controllers of Helm repositories and charts.
 func (r *sources) helm() error {
 	charts := &source.HelmCharts{
-		Objects: r.mgr.GetClient(), Secrets: r.secrets, Egress: r.egress, Registries: r.registries,
-		Store: r.storage.store, Limits: r.options.HelmLimits,
+		Connector: r.out.Connector, Objects: r.mgr.GetClient(), Registries: r.registries, Store: r.storage.store, Limits: r.HelmLimits,
 	}
 	repositories := reconcile.Register(r.mgr, r.kernel, reconcile.Kind[*sourcev1.HelmRepository]{
 		GroupKind:  source.HelmRepositoryGroupKind,
 		New:        func() *sourcev1.HelmRepository { return &sourcev1.HelmRepository{} },
-		Concurrent: r.options.Concurrent,
+		Concurrent: r.Concurrent,
 		Sort:       reconcile.Source,
 		Step:       source.NewHelmRepository(r.storage.store, charts),
 	})
 	return errors.Join(r.mgr.Add(collected{indexMetrics{&charts.Indexes}}), repositories, keep(r, source.HelmChartGroupKind, func() *sourcev1.HelmChart { return &sourcev1.HelmChart{} }, &source.HelmChart{
 		Objects:    r.mgr.GetClient(),
-		Secrets:    r.secrets,
+		Secrets:    r.out.Secrets,
 		Charts:     charts,
 		Signatures: r.signatures,
 		Store:      r.storage.store,
 		Artifacts:  r.storage.fetcher,
-		Clock:      r.kernel.Clock,
+		Clock:      r.clock(),
 	}))
 }

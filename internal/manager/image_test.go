@@ -164,9 +164,12 @@ func TestScansMovePolicies(t *testing.T) {
 	}
 	s.gone(&imagev1.ImageRepository{}, "app")
 	s.fails(&imagev1.ImagePolicy{}, "stable", "DependencyNotReady", "not found")
-	if status, _ := s.ask("/v1/namespaces/" + s.namespace + "/imagerepositories/app"); status != 404 {
-		t.Errorf("its tags are still served: %d", status)
-	}
+	testenv.Eventually(t, "its tags are no longer served", func() error {
+		if status, _ := s.ask("/v1/namespaces/" + s.namespace + "/imagerepositories/app"); status != 404 {
+			return fmt.Errorf("the status is %d", status)
+		}
+		return nil
+	})
 }
 
 // change patches an object.
@@ -250,11 +253,15 @@ func TestDigestsAreReflected(t *testing.T) {
 }
 
 func TestAccessFromOtherNamespaces(t *testing.T) {
-	s := newImages(t, func(o *Options) { o.WatchAllNamespaces = true })
+	s := newImages(t, everywhere)
+	labels := map[string]string{"test": s.namespace}
 	s.push("app", time.Now(), "1.0.0")
-	s.repository("app")
+	s.create(&imagev1.ImageRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app", Labels: labels},
+		Spec:       imagev1.ImageRepositorySpec{Image: s.registry.Host + "/app", Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
+	})
 	other := testenv.Namespace(t)
-	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "app"}, Spec: imagev1.ImagePolicySpec{
+	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "app", Labels: labels}, Spec: imagev1.ImagePolicySpec{
 		ImageRepositoryRef: meta.NamespacedName{Name: "app", Namespace: s.namespace}, Policy: imagev1.ImagePolicyChoice{Alphabetical: &imagev1.OrderPolicy{}},
 	}}
 	s.create(p)

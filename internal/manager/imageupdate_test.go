@@ -110,6 +110,18 @@ func (s *system) automated(name string, status metav1.ConditionStatus, reason, s
 	return a
 }
 
+// pushed waits until an automation tells that it pushed a commit: all references of the push are there.
+func (s *system) pushed(name, commit string) {
+	s.Helper()
+	testenv.Eventually(s, name+" tells of the push", func() error {
+		a := &imagev1.ImageUpdateAutomation{}
+		if err := s.get(a, name); err != nil || a.Status.LastPushCommit != commit {
+			return errors.Join(err, fmt.Errorf("%+v", a.Status))
+		}
+		return nil
+	})
+}
+
 func (s *system) commits(repo, branch string) int {
 	s.Helper()
 	return len(strings.Fields(s.git.Run(repo, "rev-list", branch)))
@@ -134,6 +146,7 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	s.has("app", "main", "apps/web.yaml", s.mark("web:2.0.0", "web"))
 	s.has("app", "main", "other/web.yaml", s.mark("web:1.0.0", "web"))
 	commit := s.git.Run("app", "rev-parse", "main")
+	s.pushed("update", commit)
 	if got, want := s.git.Run("app", "log", "-1", "--format=%an <%ae>|%cn|%B", "main"), "Robot <robot@example.com>|Robot|Update for shop\n\nweb:1.0.0 -> web:2.0.0"; strings.TrimSpace(got) != want {
 		t.Errorf("the commit says %q, want %q", got, want)
 	}
@@ -156,7 +169,7 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		if err := s.get(a, "update"); err != nil {
 			return err
 		}
-		if st := a.Status; st.LastPushCommit != commit || st.LastPushTime == nil || st.ObservedSourceRevision != "main@sha1:"+commit || st.ObservedPolicies["web"].Tag != "2.0.0" || !reconcile.IsReady(a) {
+		if st := a.Status; st.LastPushTime == nil || st.ObservedSourceRevision != "main@sha1:"+commit || st.ObservedPolicies["web"].Tag != "2.0.0" || !reconcile.IsReady(a) {
 			return fmt.Errorf("%+v", st)
 		}
 		return nil
@@ -226,6 +239,7 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 	})
 	s.has("app", "auto", "web.yaml", s.mark("web:2.0.0", "web"))
 	first := s.git.Run("app", "rev-parse", "auto")
+	s.pushed("update", first)
 	if s.git.Run("app", "rev-parse", "review") != first || s.commits("app", "main") != 1 {
 		t.Error("the refspec was not followed, or main was pushed to")
 	}
@@ -316,21 +330,28 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 	s.automated("batch", metav1.ConditionTrue, "Succeeded", "up-to-date")
 	s.automated("each", metav1.ConditionTrue, "Succeeded", "up-to-date")
 
-	waits := func(left string) {
+	comes := func(policy, tag, left string) {
 		s.Helper()
-		s.automated("batch", metav1.ConditionUnknown, "Progressing", "waits "+left)
+		s.choose(policy, policy+":"+tag)
+		testenv.Eventually(s, policy+":"+tag+" waits "+left, func() error {
+			a := &imagev1.ImageUpdateAutomation{}
+			if err := s.get(a, "batch"); err != nil {
+				return err
+			}
+			c := apimeta.FindStatusCondition(a.Status.Conditions, reconcile.TypeReady)
+			if c == nil || c.Reason != "Progressing" || !strings.Contains(c.Message, "waits "+left) || a.Status.ObservedPolicies[policy].Tag != tag {
+				return fmt.Errorf("%+v", a.Status)
+			}
+			return nil
+		})
 	}
-	s.choose("web", "web:2")
-	waits("10s")
+	comes("web", "2", "10s")
 	clock.Step(6 * time.Second)
-	s.choose("api", "api:2")
-	waits("10s")
+	comes("api", "2", "10s")
 	clock.Step(9 * time.Second)
-	s.choose("web", "web:3")
-	waits("10s") // 15 seconds in
+	comes("web", "3", "10s") // 15 seconds in
 	clock.Step(8 * time.Second)
-	s.choose("api", "api:3")
-	waits("2s") // 25 seconds are the most
+	comes("api", "3", "2s") // 25 seconds are the most
 	if got := s.commits("app", "main"); got != 1 {
 		t.Errorf("there are %d commits before the time", got)
 	}
@@ -506,7 +527,7 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeRefused(t *testing.T) {
-	s := newSystem(t, automating, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, automating, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) { a.Spec.SourceRef.Namespace = "other" })
 	s.automated("update", metav1.ConditionFalse, "AccessDenied", "another namespace")
 }

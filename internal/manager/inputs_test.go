@@ -228,11 +228,11 @@ func TestRemoteBasesAreFetchedWithinBounds(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	out := &wayOut{transport: server.Client().Transport}
-	if (&Options{NoRemoteBases: true}).fetchBase(out) != nil {
+	transport := server.Client().Transport
+	if (&Options{NoRemoteBases: true}).fetchBase(transport) != nil {
 		t.Error("they can be fetched where they are refused")
 	}
-	fetch := (&Options{}).fetchBase(out)
+	fetch := (&Options{}).fetchBase(transport)
 	if b, err := fetch(t.Context(), server.URL+"/a.yaml"); err != nil || string(b) != "a: b" {
 		t.Errorf("%q, %v", b, err)
 	}

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -35,8 +34,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // shutdownGrace is how long passes under way get when the process is told to stop.
@@ -70,83 +67,15 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	defer speak()
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
-	cfg.UserAgent = "sluice"
-	cfg.WarningHandler = rest.NoWarnings{} // the API server's warnings are for who wrote the manifest, not for our log
-
-	mgr, err := newManager(cfg, o)
-	if err != nil {
-		return fmt.Errorf("cannot reach the cluster: %w", err)
-	}
-	storage, err := newStorage(o)
+	p, err := newProcess(ctx, cfg, o)
 	if err != nil {
 		return err
 	}
-	if err := storage.serve(ctx, mgr, cfg, o); err != nil {
+	defer p.end()
+	if err := p.runControllers(ctx); err != nil {
 		return err
 	}
-	recorder, end, err := recordEvents(ctx, mgr)
-	if err != nil {
-		return err
-	}
-	defer end()
-	kernel := newKernel(mgr, reconcile.ToCluster(recorder), o)
-	if err := observeSources(ctx, mgr, kernel.Edges); err != nil {
-		return err
-	}
-	book, err := newBook(ctx, mgr, kernel, o)
-	if err != nil {
-		return err
-	}
-	kernel.Gates = book
-	out, err := newWayOut(mgr, o)
-	if err != nil {
-		return err
-	}
-	if err := runNotifications(ctx, mgr, kernel, out, recorder, o); err != nil {
-		return err
-	}
-	repositories := newRepositories(mgr, kernel, storage, out, o)
-	if o.runs(SourceController) {
-		if err := runSources(mgr, kernel, storage, out, repositories, o); err != nil {
-			return err
-		}
-	}
-	if o.runs(KustomizeController) {
-		clusters := &sync.Clusters{Config: cfg, Edges: kernel.Edges, Remote: o.remote(mgr, out), Apply: o.apply()}
-		defer clusters.Close()
-		if err := runKustomize(ctx, mgr, kernel, storage, out, clusters, o); err != nil {
-			return err
-		}
-	}
-	if o.runs(GatingController) {
-		if err := runGates(ctx, mgr, kernel, book, o); err != nil {
-			return err
-		}
-	}
-	if o.runs(NotificationController) {
-		if err := runReceivers(ctx, mgr, kernel, o); err != nil {
-			return err
-		}
-	}
-	if o.runs(ImageReflectorController) {
-		if err := runImages(ctx, mgr, kernel, out, cfg, o); err != nil {
-			return err
-		}
-		if err := runDiscovery(mgr, o); err != nil {
-			return err
-		}
-	}
-	if o.runs(ImageAutomationController) {
-		if err := runImageAutomations(ctx, mgr, kernel, repositories, o); err != nil {
-			return err
-		}
-	}
-	if err := observeConfigs(ctx, mgr, kernel.Edges, o); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	return p.mgr.Start(ctx)
 }
 
 func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
@@ -198,64 +127,6 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 		return nil, err
 	}
 	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
-}
-
-func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *reconcile.Kernel {
-	retry := o.Retry
-	retry.Jitter = float64(o.JitterPercentage) / 100
-	return &reconcile.Kernel{
-		Client: mgr.GetClient(),
-		Edges:  reconcile.NewEdges(),
-		Events: events,
-		Clock:  o.clock(),
-		Retry:  retry,
-	}
-}
-
-func runKustomize(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, clusters *sync.Clusters, o Options) error {
-	if err := sync.ObserveDependencies(ctx, k.Edges, mgr.GetCache()); err != nil {
-		return err
-	}
-	return reconcile.Register(mgr, k, reconcile.Kind[*kustomizev1.Kustomization]{
-		GroupKind:  sync.KustomizationGroupKind,
-		New:        func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
-		Concurrent: o.Concurrent,
-		Sort:       reconcile.Sync,
-		Step: &sync.Kustomization{
-			Client:    mgr.GetClient(),
-			Configs:   mgr.GetAPIReader(),
-			Artifacts: s.fetcher,
-			Clusters:  clusters,
-			Events:    k.Events,
-			Clock:     k.Clock,
-			Options: sync.Options{
-				NoCrossNamespaceRefs:  o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
-				DefaultServiceAccount: o.DefaultAccount,
-				PatientHealth:         o.gate("DisableFailFastBehavior"),
-				AdditiveReadyExpr:     o.gate("AdditiveCELDependencyCheck"),
-				Decryption:            o.decryption(out),
-				FetchBase:             o.fetchBase(out),
-				StrictSubstitutions:   o.strictSubstitutions(),
-				Resync:                o.Resync,
-			},
-		},
-	})
-}
-
-// observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are watched, by metadata alone.
-func observeConfigs(ctx context.Context, mgr ctrlmanager.Manager, e *reconcile.Edges, o Options) error {
-	if o.ConfigsSelector == "" {
-		return nil
-	}
-	for _, kind := range []string{"ConfigMap", "Secret"} {
-		changed := func(before, after *metav1.PartialObjectMetadata) bool {
-			return before.ResourceVersion != after.ResourceVersion
-		}
-		if err := reconcile.Observe(ctx, e, mgr.GetCache(), schema.GroupKind{Kind: kind}, configMetadata(kind), changed); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func configMetadata(kind string) *metav1.PartialObjectMetadata {

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -10,22 +11,23 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// passCount reads how often a Kustomization was reconciled from the documented metric.
-func passCount(t *testing.T, namespace, name string) float64 {
+// observed reads a documented metric of an object: a gauge, or how often a histogram was given a value.
+func observed(t *testing.T, metric, kind, namespace, name string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() != "gotk_reconcile_duration_seconds" {
+		if f.GetName() != metric {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if has(m, "kind", "Kustomization") && has(m, "namespace", namespace) && has(m, "name", name) {
-				return float64(m.GetHistogram().GetSampleCount())
+			if has(m, "kind", kind) && has(m, "namespace", namespace) && has(m, "name", name) {
+				return m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}
@@ -69,4 +71,15 @@ func has(m *dto.Metric, label, value string) bool {
 		}
 	}
 	return false
+}
+
+// suspended waits until the controller has seen that an object is: no pass from before is under way.
+func (s *system) suspended(kind, name string) {
+	s.Helper()
+	testenv.Eventually(s, name+" is suspended", func() error {
+		if got := observed(s.T, "gotk_suspend_status", kind, s.namespace, name); got != 1 {
+			return fmt.Errorf("the metric is %v", got)
+		}
+		return nil
+	})
 }

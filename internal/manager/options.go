@@ -1,16 +1,13 @@
 package manager
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -19,7 +16,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/bus"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // Controllers that can be chosen with --controllers, by the names that operators know.
@@ -55,38 +51,39 @@ type Options struct {
 	EventsAddr   string // none when empty
 	RateLimit    time.Duration
 
-	WatchAllNamespaces  bool
-	RuntimeNamespace    string
-	WatchLabelSelector  string
-	ConfigsSelector     string
-	Concurrent          int
-	RequestsPerHost     int
-	AllowLinkLocal      bool
-	AllowLoopback       bool
-	KubeAPIQPS          float32
-	KubeAPIBurst        int
-	Retry               reconcile.Retry
-	JitterPercentage    int
-	Resync              time.Duration
-	Fights              apply.FightOptions // no flag: the defaults
-	NoCrossNamespaceRef bool
-	DefaultAccount      string
-	IdentityAccount     string
-	NoRemoteBases       bool
-	DecryptionAccount   string
-	SOPSAgeSecret       string
-	SOPSVaultConfigMap  string
-	KubeConfigExec      bool
-	KubeConfigTLS       bool
-	KubeConfigAccount   string
-	StrictSubstitutions bool
-	ConcurrentSSA       int
-	CustomStage         []string
-	OverrideManagers    []string
-	FeatureGates        map[string]string
-	TokenCacheSize      int
-	SSHHostKeys         []string
-	SSHKeyExchanges     []string
+	WatchAllNamespaces   bool
+	RuntimeNamespace     string
+	WatchLabelSelector   string
+	ConfigsSelector      string
+	Concurrent           int
+	RequestsPerHost      int
+	AllowLinkLocal       bool
+	AllowLoopback        bool
+	KubeAPIQPS           float32
+	KubeAPIBurst         int
+	Retry                reconcile.Retry
+	JitterPercentage     int
+	Resync               time.Duration
+	Fights               apply.FightOptions // no flag: the defaults
+	EgressTimeouts       egress.Timeouts    // no flag: the defaults
+	NoCrossNamespaceRefs bool
+	DefaultAccount       string
+	IdentityAccount      string
+	NoRemoteBases        bool
+	DecryptionAccount    string
+	SOPSAgeSecret        string
+	SOPSVaultConfigMap   string
+	KubeConfigExec       bool
+	KubeConfigTLS        bool
+	KubeConfigAccount    string
+	StrictSubstitutions  bool
+	ConcurrentSSA        int
+	CustomStage          []string
+	OverrideManagers     []string
+	FeatureGates         map[string]string
+	TokenCacheSize       int
+	SSHHostKeys          []string
+	SSHKeyExchanges      []string
 
 	LogLevel    string
 	LogEncoding string
@@ -142,7 +139,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Retry.Max, "max-retry-delay", reconcile.DefaultRetry.Max, "longest wait after failures in a row")
 	f.IntVar(&o.JitterPercentage, "interval-jitter-percentage", 5, "percentage by which intervals are spread")
 	f.DurationVar(&o.Resync, "resync", 6*time.Hour, "how often every object is dry-run again although nothing moved")
-	f.BoolVar(&o.NoCrossNamespaceRef, "no-cross-namespace-refs", false, "refuse references into other namespaces")
+	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	f.StringVar(&o.DefaultAccount, "default-service-account", "", "service account that Kustomizations without one apply as")
 	f.StringVar(&o.IdentityAccount, "default-identity-service-account", "",
 		"service account by whose identity sources, images and Providers without one log in to clouds (default: --default-service-account where kustomize-controller does not run)")
@@ -203,47 +200,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// decryption is what the controller brings to the decryption of all.
-func (o *Options) decryption(out *wayOut) sync.Decryption {
-	return sync.Decryption{
-		Transport:      out.transport,
-		Identities:     out.identities,
-		DefaultAccount: o.DecryptionAccount,
-		AgeSecret:      types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSAgeSecret},
-		VaultConfigMap: types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSVaultConfigMap},
-		VaultAddress:   os.Getenv("VAULT_ADDR"),
-		VaultToken:     os.Getenv("VAULT_TOKEN"),
-	}
-}
-
-// identityAccount is the default account for logins to clouds. Where no Kustomization is applied, --default-service-account means just
-// that, as elsewhere in the controllers of these kinds.
-func (o *Options) identityAccount() string {
-	if o.IdentityAccount == "" && !o.runs(KustomizeController) {
-		return o.DefaultAccount
-	}
-	return o.IdentityAccount
-}
-
-// strictSubstitutions is what the feature gate says, or else the flag.
-func (o *Options) strictSubstitutions() bool {
-	if o.FeatureGates[strictGate] != "" {
-		return o.gate(strictGate)
-	}
-	return o.StrictSubstitutions
-}
-
-// keptTokens is how many credentials auth.Identities keeps: the flag's 0 is none.
-func (o *Options) keptTokens() int {
-	if o.TokenCacheSize < 1 {
-		return -1
-	}
-	return o.TokenCacheSize
-}
-
-// requestsPerHost leaves workers to the other hosts when one hangs.
-func (o *Options) requestsPerHost() int {
-	return max(1, min(cmp.Or(o.RequestsPerHost, egress.DefaultPerHost), o.Concurrent*3/4))
-}
-
 func (o *Options) runs(controller string) bool { return slices.Contains(o.Controllers, controller) }
+
+// noCrossNamespaceRefs tells whether references into other namespaces are refused: where they are not seen, they lead nowhere.
+func (o *Options) noCrossNamespaceRefs() bool { return o.NoCrossNamespaceRefs || !o.WatchAllNamespaces }

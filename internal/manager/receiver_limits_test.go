@@ -2,7 +2,6 @@ package manager
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
@@ -43,12 +43,12 @@ func (h *hooks) ofApp(name, kind string, change ...func(*notificationv1.Receiver
 // raw sends a request byte by byte as it is, and returns the status of the answer.
 func (h *hooks) raw(head string, body io.Reader) int {
 	h.Helper()
-	c, err := net.DialTimeout("tcp", strings.TrimPrefix(h.url, "http://"), time.Minute)
+	c, err := net.DialTimeout("tcp", strings.TrimPrefix(h.url, "http://"), 3*time.Minute)
 	if err != nil {
 		h.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		h.Fatal(err)
 	}
 	if _, err := io.WriteString(c, head+"\r\n\r\n"); err != nil {
@@ -271,8 +271,9 @@ func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 		Type: "github", SecretRef: &meta.LocalObjectReference{Name: "webhook-token"}, Resources: []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "app"}},
 	}}
 	h.create(r)
+	before := r.DeepCopy()
 	r.SetWebhookPath(hook.Path(webhookToken, "github", h.namespace)) // as the leader does
-	if err := h.client.Status().Update(context.Background(), r); err != nil {
+	if err := h.client.Status().Patch(t.Context(), r, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the replica listens", func() error {

@@ -298,7 +298,7 @@ func TestWebhookTurnsGate(t *testing.T) {
 }
 
 func TestReceiversThatCannotBe(t *testing.T) {
-	h := newHooks(t, func(o *Options) { o.NoCrossNamespaceRef = true })
+	h := newHooks(t, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	app := notificationv1.ReceiverResource{Kind: "GitRepository", Name: "app"}
 	for name, c := range map[string]struct {
 		change func(*notificationv1.ReceiverSpec)

@@ -15,33 +15,33 @@ import (
 )
 
 // runReceivers reconciles Receivers, and takes their webhooks.
-func runReceivers(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, o Options) error {
-	plans := &receiver.Plans{Secrets: mgr.GetAPIReader(), NoCrossNamespaceRefs: o.NoCrossNamespaceRef || !o.WatchAllNamespaces}
-	if err := reconcile.Register(mgr, k, reconcile.Kind[*notificationv1.Receiver]{
+func (p *process) runReceivers(ctx context.Context) error {
+	plans := &receiver.Plans{Secrets: p.mgr.GetAPIReader(), NoCrossNamespaceRefs: p.noCrossNamespaceRefs()}
+	if err := reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*notificationv1.Receiver]{
 		GroupKind:  receiver.GroupKind,
 		New:        func() *notificationv1.Receiver { return &notificationv1.Receiver{} },
-		Concurrent: o.Concurrent,
+		Concurrent: p.Concurrent,
 		Step:       &receiver.Receiver{Plans: plans},
 	}); err != nil {
 		return err
 	}
-	if o.ReceiverAddr == "" || o.ReceiverAddr == "0" {
+	if p.ReceiverAddr == "" || p.ReceiverAddr == "0" {
 		return nil
 	}
-	if err := receiver.IndexPaths(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := receiver.IndexPaths(ctx, p.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	issuers, err := o.forTenants().Transport(egress.Options{})
+	issuers, err := p.forTenants().Transport(egress.Options{})
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.ReceiverAddr)
+	listener, err := net.Listen("tcp", p.ReceiverAddr)
 	if err != nil {
-		return fmt.Errorf("cannot take webhooks on --receiverAddr %s: %w", o.ReceiverAddr, err)
+		return fmt.Errorf("cannot take webhooks on --receiverAddr %s: %w", p.ReceiverAddr, err)
 	}
 	server := receiver.NewServer(&receiver.Server{
-		Cache: mgr.GetCache(), Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Mapper: mgr.GetRESTMapper(),
-		Plans: plans, Check: &hook.Checker{Transport: issuers}, Clock: o.clock(),
+		Cache: p.mgr.GetCache(), Reader: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Mapper: p.mgr.GetRESTMapper(),
+		Plans: plans, Check: &hook.Checker{Transport: issuers}, Clock: p.clock(),
 	})
-	return mgr.Add(&ctrlmanager.Server{Name: "webhooks", Listener: listener, Server: server})
+	return p.mgr.Add(&ctrlmanager.Server{Name: "webhooks", Listener: listener, Server: server})
 }

@@ -1,43 +1,29 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
-// sources starts the controllers of the source kinds.
+// sources are the controllers of the source kinds, with what several of them share.
 type sources struct {
-	mgr     ctrlmanager.Manager
-	kernel  *reconcile.Kernel
-	storage *storage
-	options Options
-	secrets source.Secrets
-
-	egress     *egress.Policy // the one way out
-	identities *auth.Identities
-	registries *source.Registries
-	git        *source.GitRepository
+	*process
 	signatures *source.Signatures
 }
 
-func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, repositories *source.GitRepository, o Options) error {
-	r := &sources{
-		mgr: mgr, kernel: k, storage: s, options: o, secrets: source.Secrets{Reader: mgr.GetAPIReader()},
-		egress: out.policy, identities: out.identities, git: repositories,
-	}
-	r.registries = &source.Registries{Secrets: r.secrets, Egress: r.egress, Identities: r.identities}
-	r.signatures = &source.Signatures{Secrets: r.secrets, Egress: r.egress, Public: &cosign.PublicRoot{Egress: r.egress, Clock: k.Clock}}
+func (p *process) runSources(context.Context) error {
+	r := &sources{p, &source.Signatures{Connector: p.out.Connector, Public: &cosign.PublicRoot{Egress: p.out.Egress, Clock: p.clock()}}}
 	return errors.Join(
 		r.gitRepositories(),
 		r.ociRepositories(),
@@ -48,21 +34,18 @@ func runSources(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *w
 }
 
 func (r *sources) gitRepositories() error {
-	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, r.git)
+	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, r.repositories)
 }
 
-// newRepositories makes what reads git repositories, and keeps their mirrors, for all who need them.
-func newRepositories(mgr ctrlmanager.Manager, k *reconcile.Kernel, s *storage, out *wayOut, o Options) *source.GitRepository {
+func (p *process) newRepositories() *source.GitRepository {
 	return &source.GitRepository{
-		Secrets:    source.Secrets{Reader: mgr.GetAPIReader()},
-		Objects:    mgr.GetClient(),
-		Store:      s.store,
-		Mirrors:    git.NewMirrors(filepath.Join(o.StoragePath, "mirrors")),
-		Egress:     out.policy,
-		Identities: out.identities,
+		Connector:  p.out.Connector,
+		Objects:    p.mgr.GetClient(),
+		Store:      p.storage.store,
+		Mirrors:    git.NewMirrors(filepath.Join(p.StoragePath, "mirrors")),
 		GitHubApps: &auth.GitHubApps{},
-		SSH:        &git.SSHAlgorithms{HostKeys: o.SSHHostKeys, KeyExchanges: o.SSHKeyExchanges},
-		Clock:      k.Clock,
+		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
+		Clock:      p.clock(),
 	}
 }
 
@@ -74,12 +57,37 @@ func (r *sources) ociRepositories() error {
 	})
 }
 
+func (r *sources) buckets() error {
+	return keep(r, source.BucketGroupKind, func() *sourcev1.Bucket { return &sourcev1.Bucket{} }, &source.Bucket{
+		Login: source.BucketLogin{Connector: r.out.Connector},
+		Store: r.storage.store,
+		Dir:   filepath.Join(r.StoragePath, "buckets"),
+	})
+}
+
+func (r *sources) artifactGenerators() error {
+	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[*extensionsv1beta1.ArtifactGenerator]{
+		GroupKind:  source.ArtifactGeneratorGroupKind,
+		New:        func() *extensionsv1beta1.ArtifactGenerator { return &extensionsv1beta1.ArtifactGenerator{} },
+		Concurrent: r.Concurrent,
+		Sort:       reconcile.Source,
+		Finalizer:  extensionsv1beta1.ArtifactGeneratorFinalizer,
+		Step: &source.ArtifactGenerator{
+			Client:               r.mgr.GetClient(),
+			Store:                r.storage.store,
+			Artifacts:            r.storage.fetcher,
+			Outputs:              source.Published{Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader()},
+			NoCrossNamespaceRefs: r.NoCrossNamespaceRefs,
+		},
+	})
+}
+
 // keep starts the controller of a kind whose objects keep an artifact.
 func keep[T source.Object](r *sources, gk schema.GroupKind, newObject func() T, fetcher source.Fetcher[T]) error {
 	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[T]{
 		GroupKind:  gk,
 		New:        newObject,
-		Concurrent: r.options.Concurrent,
+		Concurrent: r.Concurrent,
 		Sort:       reconcile.Source,
 		Step:       &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
 	})

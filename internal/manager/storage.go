@@ -120,27 +120,27 @@ func newFetcher(o ArtifactOptions) (*artifact.Fetcher, error) {
 	return &artifact.Fetcher{Client: c}, nil
 }
 
-// serve adds the artifact server to the manager, and what looks after the store once. It serves whether or not this replica leads.
-func (s *storage) serve(ctx context.Context, mgr ctrlmanager.Manager, cfg *rest.Config, o Options) error {
-	if s.store == nil {
+// serveArtifacts adds the artifact server to the manager, and what looks after the store once. It serves whether or not this replica leads.
+func (p *process) serveArtifacts(ctx context.Context) error {
+	if p.storage.store == nil {
 		return nil
 	}
-	access, err := o.Artifacts.access(cfg)
+	access, err := p.Artifacts.access(p.mgr.GetConfig())
 	if err != nil {
 		return err
 	}
-	server := &artifact.Server{Store: s.store, Access: access, Events: artifact.NewEvents(time.Now())}
-	if err := announceAll(ctx, mgr.GetCache(), server.Events); err != nil {
+	server := &artifact.Server{Store: p.storage.store, Access: access, Events: artifact.NewEvents(time.Now())}
+	if err := announceAll(ctx, p.mgr.GetCache(), server.Events); err != nil {
 		return err
 	}
-	listener, err := o.Artifacts.secure(mgr, s.listener)
+	listener, err := p.Artifacts.secure(p.mgr, p.storage.listener)
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: listener, Server: artifact.NewServer(server)}); err != nil {
+	if err := p.mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: listener, Server: artifact.NewServer(server)}); err != nil {
 		return err
 	}
-	return mgr.Add(&caretaker{s.store, mgr.GetAPIReader(), o})
+	return p.mgr.Add(&caretaker{p.storage.store, p.mgr.GetAPIReader(), p.Options})
 }
 
 // caretaker looks after the store once, when the process starts.

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,6 +83,16 @@ func (s *system) grantGet(account, group, resource, object string) {
 	}})
 	s.create(&rbacv1.RoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.namespace, Name: account}}})
+	testenv.Eventually(s, account+" may get it", func() error { // the API server's authorizer lags behind
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + s.namespace + ":" + account,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource, Namespace: s.namespace, Name: object},
+		}}
+		if err := s.client.Create(s.Context(), review); err != nil || !review.Status.Allowed {
+			return fmt.Errorf("%+v, %w", review.Status, err)
+		}
+		return nil
+	})
 }
 
 func status(t *testing.T, url, token string) int {
@@ -223,7 +234,7 @@ func TestThirdPartiesHearWhatBecomesOfSources(t *testing.T) {
 	first := s.git.Commit("app", map[string]string{"a.yaml": "1"})
 	s.source("first", func(g *sourcev1.GitRepository) { g.Spec.URL = s.git.URL + "/app" })
 	host, _, _ := strings.Cut(strings.TrimPrefix(s.stored("first", first).URL, "http://"), "/")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/events?kind=GitRepository&name=app&namespace="+s.namespace, nil)
 	if err != nil {

@@ -113,7 +113,7 @@ func TestHealthIsReadAsTheAccount(t *testing.T) {
 	s.source("app")
 	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
 	s.sync("app", "app", "", as("configs"), func(k *kustomizev1.Kustomization) {
-		k.Spec.Timeout = &metav1.Duration{Duration: 1e9}
+		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
 		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "Secret", Name: "sops-age", Namespace: s.namespace}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", `User "system:serviceaccount:`+s.namespace+`:configs" cannot`)
@@ -133,7 +133,7 @@ func TestTheDefaultAccountStandsInForNone(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
-	s := newSystem(t, everywhere, func(o *Options) { o.NoCrossNamespaceRef = true })
+	s := newSystem(t, everywhere, func(o *Options) { o.NoCrossNamespaceRefs = true })
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	labels := map[string]string{"test": s.namespace}
 	s.source("app", labelled(labels))
@@ -184,9 +184,7 @@ func TestExpiredCredentialsAreToldAndRecoveredFrom(t *testing.T) {
 			cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), token)
 	}
 	s.may("deployer", rule("*", "*", "*"))
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "remote", Labels: map[string]string{"reconcile.fluxcd.io/watch": "Enabled"}},
-		StringData: map[string]string{"value": kubeconfig("s3cret-expired")}}
-	s.create(secret)
+	s.put(&corev1.Secret{StringData: map[string]string{"value": kubeconfig("s3cret-expired")}}, "remote")
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
@@ -197,9 +195,6 @@ func TestExpiredCredentialsAreToldAndRecoveredFrom(t *testing.T) {
 	if strings.Contains(fmt.Sprint(k.Status), "s3cret") {
 		t.Errorf("the status tells the token: %+v", k.Status)
 	}
-	secret.StringData = map[string]string{"value": kubeconfig(s.loginAs(cfg, "deployer").BearerToken)}
-	if err := s.client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	s.patch(&corev1.Secret{}, "remote", fmt.Sprintf(`{"stringData":{"value":%q}}`, kubeconfig(s.loginAs(cfg, "deployer").BearerToken)))
 	s.ready("app", commit)
 }

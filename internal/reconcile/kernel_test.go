@@ -113,7 +113,7 @@ func newBench(t *testing.T, s *step) *bench {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{})
+		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{Patience: 3 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func newBench(t *testing.T, s *step) *bench {
 	}
 	namespace := testenv.Namespace(t)
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: ptr.To(3 * time.Minute),
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})

@@ -22,9 +22,7 @@ import (
 
 // BucketLogin makes the way to a bucket: through the proxy, with the certificates and the login that the object names.
 type BucketLogin struct {
-	Secrets    Secrets
-	Egress     *egress.Policy
-	Identities *auth.Identities
+	Connector
 }
 
 // secretData is that of a Secret; nil when none is named.

@@ -35,7 +35,7 @@ func (accounts) Token(_ context.Context, account types.NamespacedName, audience 
 
 func TestLoginsThatMustNotBeAreRefused(t *testing.T) {
 	t.Setenv("AWS_ROLE_ARN", "")
-	l := BucketLogin{Egress: &egress.Policy{}, Identities: &auth.Identities{Accounts: accounts{}}}
+	l := BucketLogin{Connector{Egress: &egress.Policy{}, Identities: &auth.Identities{Accounts: accounts{}}}}
 	sts := func(endpoint string) *sourcev1.BucketSTS {
 		return &sourcev1.BucketSTS{Provider: "aws", Endpoint: endpoint}
 	}

@@ -18,7 +18,6 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -35,12 +34,10 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 
 // GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and completes it by what it includes.
 type GitRepository struct {
-	Secrets    Secrets
+	Connector
 	Objects    client.Reader // the cache: other GitRepositories
 	Store      *artifact.Store
 	Mirrors    *git.Mirrors
-	Egress     *egress.Policy
-	Identities *auth.Identities
 	GitHubApps *auth.GitHubApps
 	SSH        *git.SSHAlgorithms // the library's choice when nil
 	Clock      clock.PassiveClock

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -25,13 +24,11 @@ func (g *GitRepository) Remote(ctx context.Context, obj *sourcev1.GitRepository)
 	if err != nil {
 		return remote, err
 	}
-	way := egress.Options{}
-	if way.Proxy, err = g.proxy(ctx, obj); err != nil {
+	way, err := g.way(ctx, obj.Namespace, nil, obj.Spec.ProxySecretRef)
+	if err != nil {
 		return remote, err
 	}
-	if way.Proxy != nil {
-		remote.ProxyURL = way.Proxy.String()
-	}
+	remote.ProxyURL = proxyURL(way)
 	provider := obj.Spec.Provider
 	if _, isApp := data[githubAppID]; isApp != (provider == sourcev1.ProviderGitHub) {
 		return remote, fault.New(sourcev1.InvalidProviderConfigurationReason, "the provider github and the key %s of the Secret belong together", githubAppID).
@@ -53,15 +50,6 @@ func (g *GitRepository) Remote(ctx context.Context, obj *sourcev1.GitRepository)
 	remote.Credentials.CA, remote.Credentials.ClientCert, remote.Credentials.ClientKey = way.TLS.CA, way.TLS.Cert, way.TLS.Key
 	remote.Identity = fmt.Sprintf("%s\x00%v\x00%x", provider, account, digest(data)) // its tokens come and go
 	return remote, err
-}
-
-// proxy returns that of the object, nil for the environment's.
-func (g *GitRepository) proxy(ctx context.Context, obj *sourcev1.GitRepository) (*url.URL, error) {
-	data, err := g.Secrets.Data(ctx, obj.Namespace, obj.Spec.ProxySecretRef, "spec.proxySecretRef")
-	if err != nil || obj.Spec.ProxySecretRef == nil {
-		return nil, err
-	}
-	return auth.ProxyFrom(data)
 }
 
 // githubApp logs in as an installation of a GitHub App.

@@ -21,9 +21,8 @@ import (
 // HelmCharts opens the repositories that HelmRepositories name, with their credentials. Repositories share what they read: an
 // index is read once for each digest, and a registry stays logged in.
 type HelmCharts struct {
+	Connector
 	Objects    client.Reader // the cache
-	Secrets    Secrets
-	Egress     *egress.Policy
 	Registries *Registries
 	Store      *artifact.Store
 	Limits     helm.Limits

@@ -15,9 +15,10 @@ import (
 func TestTheDefaultIdentityStandsInForNone(t *testing.T) {
 	identities := &auth.Identities{Accounts: accounts{}, DefaultAccount: "tenant"}
 	object := metav1.ObjectMeta{Namespace: "apps", Name: "app"}
-	git := &GitRepository{Egress: &egress.Policy{}, Identities: identities}
-	registries := &Registries{Egress: &egress.Policy{}, Identities: identities}
-	buckets := BucketLogin{Egress: &egress.Policy{}, Identities: identities}
+	connector := Connector{Egress: &egress.Policy{}, Identities: identities}
+	git := &GitRepository{Connector: connector}
+	registries := &Registries{Connector: connector}
+	buckets := BucketLogin{Connector: connector}
 	for named, want := range map[string]string{"": "apps/tenant", "own": "apps/own"} {
 		_, err := git.Remote(t.Context(), &sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
 			URL: "https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app", Provider: sourcev1.ProviderAWS, ServiceAccountName: named,

@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
@@ -22,9 +21,7 @@ import (
 
 // Registries gives access to registries as objects declare it.
 type Registries struct {
-	Secrets    Secrets
-	Egress     *egress.Policy
-	Identities *auth.Identities
+	Connector
 }
 
 // RegistryAccess is what an object says of the access to a repository.
@@ -48,7 +45,7 @@ func (r *Registries) Reach(ctx context.Context, a RegistryAccess) (access oci.Ac
 	if err != nil {
 		return oci.Access{}, "", err
 	}
-	way, err := r.way(ctx, a)
+	way, err := r.way(ctx, a.Namespace, a.Cert, a.Proxy)
 	if err != nil {
 		return oci.Access{}, "", err
 	}
@@ -68,31 +65,6 @@ func (r *Registries) Reach(ctx context.Context, a RegistryAccess) (access oci.Ac
 func (r *Registries) open(ctx context.Context, a RegistryAccess) (open func() (*oci.Repository, error), key string, err error) {
 	access, key, err := r.Reach(ctx, a)
 	return func() (*oci.Repository, error) { return oci.Open(a.URL, access) }, key, err
-}
-
-// way says how to get to the registry.
-func (r *Registries) way(ctx context.Context, a RegistryAccess) (egress.Options, error) {
-	var o egress.Options
-	cert, err := r.Secrets.Data(ctx, a.Namespace, a.Cert, "spec.certSecretRef")
-	if err != nil {
-		return o, err
-	}
-	if o.TLS, err = auth.TLSFrom(cert); err != nil {
-		return o, err
-	}
-	proxy, err := r.Secrets.Data(ctx, a.Namespace, a.Proxy, "spec.proxySecretRef")
-	if err != nil || proxy == nil {
-		return o, err
-	}
-	o.Proxy, err = auth.ProxyFrom(proxy)
-	return o, err
-}
-
-func proxyURL(way egress.Options) string {
-	if way.Proxy == nil {
-		return ""
-	}
-	return way.Proxy.String()
 }
 
 // login returns that of the Secret or, of a cloud, that of an identity; the service account's pull secrets come last.

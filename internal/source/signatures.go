@@ -18,9 +18,8 @@ const trustedRootKey = "trusted_root.json"
 
 // Signatures makes verifiers of artifacts in registries, as objects declare them.
 type Signatures struct {
-	Secrets Secrets
-	Egress  *egress.Policy
-	Public  *cosign.PublicRoot // of keyless signatures without an own root
+	Connector
+	Public *cosign.PublicRoot // of keyless signatures without an own root
 }
 
 // verifier checks signatures of artifacts in a registry.

@@ -7,12 +7,8 @@ import (
 	"fmt"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -191,39 +187,6 @@ func conditionOf(err error, otherwise string) string {
 func failed(obj reconcile.Object, condition string, err error) reconcile.Outcome {
 	reconcile.Mark(obj, condition, metav1.ConditionTrue, fault.Reason(err, meta.FailedReason), err.Error())
 	return reconcile.Failed(err)
-}
-
-// Secrets reads the Secrets that sources refer to.
-type Secrets struct {
-	Reader client.Reader // past the cache: Secrets are not kept in memory
-}
-
-// Data returns the data of the Secret that a field of an object names; nothing when it names none.
-func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObjectReference, field string) (map[string][]byte, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	var secret corev1.Secret
-	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
-	if apierrors.IsNotFound(err) {
-		return nil, fault.New(meta.AuthenticationFailedReason, "Secret '%s/%s' not found", namespace, ref.Name).
-			WithHint("Create it, or correct %s", field)
-	}
-	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "cannot read Secret '%s/%s' of %s", namespace, ref.Name, field).Because(err)
-	}
-	return secret.Data, nil
-}
-
-// secretRefs lists the Secrets that are named, as references that wake the object.
-func secretRefs(namespace string, names ...*meta.LocalObjectReference) []reconcile.Ref {
-	var refs []reconcile.Ref
-	for _, n := range names {
-		if n != nil {
-			refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, namespace, n.Name))
-		}
-	}
-	return refs
 }
 
 // refuseAccessFrom fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.

@@ -36,10 +36,13 @@ type card struct {
 // board holds a card an object, sources first, and each Kustomization after what it depends on.
 type board struct{ cards []*card }
 
+// shownKinds are the kinds that have cards.
+var shownKinds = []string{"GitRepository", "Gate", "Kustomization"}
+
 func newBoard(declared []*unstructured.Unstructured) *board {
 	b := &board{}
 	for _, o := range declared {
-		if o.GetKind() != "Namespace" {
+		if slices.Contains(shownKinds, o.GetKind()) {
 			b.put(o)
 		}
 	}

@@ -1,9 +1,8 @@
 // Package demo shows the main job of Sluice on a control plane in a box: declarations in git become objects in a real
-// Kubernetes API, in order and healthy, past a gate that a person opens. It runs the built sluice binary as a user would.
+// Kubernetes API, in order and healthy, past a gate that a person opens, and a team hears of it. It runs the built sluice binary as a user would.
 package demo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +27,12 @@ import (
 )
 
 const (
-	namespace   = "flux-system"
-	placeholder = "http://git.example" // stands in the pipeline where the git server's address goes
-	patience    = 3 * time.Minute      // for the pipeline to be Ready
+	namespace = "flux-system"
+	patience  = 3 * time.Minute // for the pipeline to be Ready
+
+	// These stand in the pipeline where addresses go.
+	gitPlaceholder  = "http://git.example"
+	teamPlaceholder = "http://team.example"
 )
 
 // repositories are the directories of the examples that are served.
@@ -59,6 +61,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 		{"git server with the sample repositories", d.serveGit},
 		{"control plane: etcd, kube-apiserver, controllers, 3 nodes", d.startCluster},
 		{"definitions of the *.toolkit.fluxcd.io kinds", d.installDefinitions},
+		{"team that is to be notified", d.startTeam},
 		{"sluice controller", d.startControllers},
 	} {
 		began := time.Now()
@@ -85,6 +88,7 @@ type demo struct {
 	dir, kubeconfig string
 	gitURL          string
 	config          *rest.Config
+	team            team
 	screen          *screen
 	died            chan error // of the controllers
 }
@@ -145,7 +149,8 @@ func (d *demo) startControllers(context.Context) (func(), error) {
 		return nil, err
 	}
 	cmd := exec.Command(d.Sluice, "controller", "--kubeconfig", d.kubeconfig, "--storage-path", filepath.Join(d.dir, "storage"),
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--log-encoding", "console")
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
+		"--allow-loopback-checks", "--log-encoding", "console") // the team is on loopback, and this may be a pod
 	cmd.Stdout, cmd.Stderr = logs, logs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the demo, which ends it in order
 	if err := cmd.Start(); err != nil {
@@ -222,8 +227,13 @@ func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *boar
 		d.screen.draw(state)
 		return state.ready()
 	}, d.died)
+	if err != nil {
+		return err
+	}
+	d.screen.approved(held, gate, time.Since(opened))
+	n, err := d.hear(ctx, held)
 	if err == nil {
-		d.screen.approved(held, gate, time.Since(opened))
+		d.screen.notified(n)
 	}
 	return err
 }
@@ -235,7 +245,8 @@ func (d *demo) readPipeline() ([]*unstructured.Unstructured, error) {
 	}
 	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
 	objects := []*unstructured.Unstructured{ns}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(bytes.ReplaceAll(b, []byte(placeholder), []byte(d.gitURL))), 4096); ; {
+	addressed := strings.NewReplacer(gitPlaceholder, d.gitURL, teamPlaceholder, d.team.url).Replace(string(b))
+	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(addressed), 4096); ; {
 		o := &unstructured.Unstructured{}
 		err := decoder.Decode(&o.Object)
 		if errors.Is(err, io.EOF) {

@@ -170,6 +170,12 @@ func (s *screen) approved(held, gate *card, took time.Duration) {
 	s.printf("%s gate %s opened, %s Ready %s\n", s.colour("32", "✔"), gate.name, held.name, s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
 }
 
+// notified shows what a team was told.
+func (s *screen) notified(n notification) {
+	s.printf("%s the team of %s is notified: %s %s: %s\n", s.colour("32", "✔"), n.Metadata["summary"], n.InvolvedObject.Kind, n.InvolvedObject.Name,
+		s.colour("90", strings.ReplaceAll(n.Message, "\n", " ")))
+}
+
 func (s *screen) allReady(took time.Duration) {
 	s.printf("%s\n", s.colour("1;32", fmt.Sprintf("All Ready %.1f seconds after the pipeline was applied: system == declarations == git.", took.Seconds())))
 }

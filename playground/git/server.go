@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
-	"time"
 
-	"github.com/sluice-gitops/sluice/playground/internal/pki"
+	"github.com/sluice-gitops/sluice/playground/internal/web"
 )
 
 // Options of a server. Without credentials anybody may fetch and push over HTTP.
@@ -76,18 +74,11 @@ func (s *Server) serveHTTP(o Options, handler http.Handler) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.Addr)
+	url, stop, err := web.Serve(o.Addr, config, handler, s.ended)
 	if err != nil {
 		return err
 	}
-	s.URL = "http://" + listener.Addr().String()
-	if config != nil {
-		s.URL = "https://" + listener.Addr().String()
-		listener = tls.NewListener(listener, config)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	s.stop = append(s.stop, server.Close)
-	go func() { s.ended <- server.Serve(listener) }()
+	s.URL, s.stop = url, append(s.stop, stop)
 	return nil
 }
 
@@ -117,18 +108,12 @@ func (s *Server) serveSSH(o Options, root string, counts *stats) error {
 
 // tlsConfig is nil without TLS.
 func tlsConfig(o Options) (*tls.Config, error) {
-	if o.TLSDir != "" {
-		o.TLSCert, o.TLSKey = filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key")
-		if _, err := pki.Files(o.TLSDir, "playground-git", o.Addr); err != nil {
-			return nil, err
-		}
+	switch {
+	case o.TLSDir != "":
+		config, _, err := web.Certificate(o.TLSDir, "playground-git", o.Addr)
+		return config, err
+	case o.TLSCert != "":
+		return web.Load(o.TLSCert, o.TLSKey)
 	}
-	if o.TLSCert == "" {
-		return nil, nil
-	}
-	cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+	return nil, nil
 }

@@ -10,18 +10,16 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // the store in a directory
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-gitops/sluice/playground/internal/pki"
+	"github.com/sluice-gitops/sluice/playground/internal/web"
 )
 
 // Options of a registry. Without credentials anybody may pull and push.
@@ -36,10 +34,10 @@ type Options struct {
 
 // Server is a running registry.
 type Server struct {
-	URL    string // http(s)://host:port
-	server *http.Server
-	app    *handlers.App
-	ended  chan error
+	URL   string // http(s)://host:port
+	app   *handlers.App
+	ended chan error
+	stop  func() error
 }
 
 // Start serves until Close.
@@ -55,15 +53,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", o.Addr)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{URL: "http://" + listener.Addr().String(), ended: make(chan error, 1)}
-	if config != nil {
-		s.URL = "https://" + listener.Addr().String()
-		listener = tls.NewListener(listener, config)
-	}
+	s := &Server{ended: make(chan error, 1)}
 	logrus.SetOutput(io.Discard) // what went wrong is in the answers
 	s.app = handlers.NewApp(ctx, &configuration.Configuration{
 		Storage: configuration.Storage{
@@ -76,8 +66,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if !o.NoReferrers {
 		handler = &referrers{next: handler}
 	}
-	s.server = &http.Server{Handler: count(login(o, handler)), ReadHeaderTimeout: 10 * time.Second}
-	go func() { s.ended <- s.server.Serve(listener) }()
+	if s.URL, s.stop, err = web.Serve(o.Addr, config, count(login(o, handler)), s.ended); err != nil {
+		return nil, errors.Join(err, s.app.Shutdown())
+	}
 	return s, nil
 }
 
@@ -85,7 +76,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 func (s *Server) Ended() <-chan error { return s.ended }
 
 // Close ends the server and all of its connections.
-func (s *Server) Close() error { return errors.Join(s.server.Close(), s.app.Shutdown()) }
+func (s *Server) Close() error { return errors.Join(s.stop(), s.app.Shutdown()) }
 
 // login asks for the credentials, if there are any.
 func login(o Options, next http.Handler) http.Handler {
@@ -110,15 +101,10 @@ func tlsConfig(o Options) (*tls.Config, error) {
 	if o.TLSDir == "" {
 		return nil, nil
 	}
-	ca, err := pki.Files(o.TLSDir, "playground-registry", o.Addr)
+	config, ca, err := web.Certificate(o.TLSDir, "playground-registry", o.Addr)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := tls.LoadX509KeyPair(filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key"))
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	if o.ClientCertificates {
 		client, err := ca.Client("playground-registry-client")
 		if err != nil {

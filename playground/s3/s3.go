@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/versity/versitygw/auth"
 	"github.com/versity/versitygw/backend/meta"
@@ -21,7 +20,7 @@ import (
 	"github.com/versity/versitygw/embedgw"
 	"github.com/versity/versitygw/s3api"
 
-	"github.com/sluice-gitops/sluice/playground/internal/pki"
+	"github.com/sluice-gitops/sluice/playground/internal/web"
 )
 
 // connections bounds what the server does at the same time.
@@ -73,18 +72,11 @@ func (s *Server) start(o Options) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.Addr)
+	url, stop, err := web.Serve(o.Addr, config, front(socket), s.ended)
 	if err != nil {
 		return err
 	}
-	s.URL = "http://" + listener.Addr().String()
-	if config != nil {
-		s.URL = "https://" + listener.Addr().String()
-		listener = tls.NewListener(listener, config)
-	}
-	server := &http.Server{Handler: front(socket), ReadHeaderTimeout: 10 * time.Second}
-	s.stop = append(s.stop, server.Close)
-	go func() { s.ended <- server.Serve(listener) }()
+	s.URL, s.stop = url, append(s.stop, stop)
 	return nil
 }
 
@@ -166,12 +158,9 @@ func tlsConfig(o Options) (*tls.Config, error) {
 	if o.TLSDir == "" {
 		return nil, nil
 	}
-	if _, err := pki.Files(o.TLSDir, "playground-s3", o.Addr); err != nil {
+	config, _, err := web.Certificate(o.TLSDir, "playground-s3", o.Addr)
+	if err != nil {
 		return nil, fmt.Errorf("cannot make a certificate in %s: %w", o.TLSDir, err)
 	}
-	cert, err := tls.LoadX509KeyPair(filepath.Join(o.TLSDir, "server.crt"), filepath.Join(o.TLSDir, "server.key"))
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+	return config, nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,7 +66,7 @@ func installDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := apply.NewCluster(testenv.Cluster(t), apply.ClusterOptions{})
+	cluster, err := apply.NewCluster(testenv.Cluster(t), apply.ClusterOptions{Patience: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

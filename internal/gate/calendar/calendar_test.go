@@ -76,6 +76,32 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
+// TestSundays: a week may end on a Sunday, by the number 7 or by name.
+func TestSundays(t *testing.T) {
+	for given, want := range map[string]string{
+		"7": "0", "5-7": "0,5,6", "1-7/2": "0,1,3,5", "FRI-SUN": "0,5,6", "0-7": "0-6", "2,7": "0,2", "sun-tue": "0-2", "7-7": "0",
+	} {
+		var changes [2][]time.Time
+		for i, days := range []string{given, want} {
+			c, err := New([]Entry{{Cron: "0 12 * * " + days, Duration: time.Hour}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for now := at(t, "2026-11-20T00:00:00Z"); now.Before(at(t, "2026-12-05T00:00:00Z")); now = c.Next(now) {
+				changes[i] = append(changes[i], now)
+			}
+		}
+		if !slices.EqualFunc(changes[0], changes[1], time.Time.Equal) {
+			t.Errorf("%s changes at %s, want it as %s: %s", given, changes[0], want, changes[1])
+		}
+	}
+	for _, wrong := range []string{"8", "6-8", "7-2", "1-7/0", "7/2", "1-7/x"} {
+		if _, err := New([]Entry{{Cron: "0 12 * * " + wrong, Duration: time.Hour}}); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	good := Entry{Cron: "0 0 * * 5", Duration: time.Hour}
 	with := func(change func(*Entry)) Entry { e := good; change(&e); return e }

@@ -3,6 +3,7 @@ package calendar
 import (
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func parseCron(expression string) (starts, error) {
 	if strings.HasPrefix(strings.TrimSpace(expression), "@every") {
 		return nil, fmt.Errorf("cron %q counts from an unknown start: use the five fields", expression)
 	}
-	s, err := parser.Parse(expression)
+	s, err := parser.Parse(sundays(expression))
 	if err != nil {
 		return nil, fmt.Errorf("cron %q cannot be read: %w", expression, err)
 	}
@@ -35,6 +36,45 @@ func parseCron(expression string) (starts, error) {
 		return nil, fmt.Errorf("cron %q never fires", expression)
 	}
 	return r, nil
+}
+
+// weekdays of crontab(5), in which a week may end on a Sunday as well.
+var weekdays = map[string]int{
+	"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6,
+}
+
+// sundays writes the 7 as a day of the week, and a range up to a Sunday, in days that the library knows.
+func sundays(expression string) string {
+	fields := strings.Fields(expression)
+	if len(fields) != 5 {
+		return expression
+	}
+	var days []string
+	for part := range strings.SplitSeq(fields[4], ",") {
+		span, each, stepped := strings.Cut(part, "/")
+		first, last, ranged := strings.Cut(strings.ToLower(span), "-")
+		from, known := weekdays[first]
+		to, sunday := weekdays[last]
+		if last == "sun" && from > 0 {
+			to = 7
+		}
+		step := 1
+		var err error
+		if stepped {
+			step, err = strconv.Atoi(each)
+		}
+		switch {
+		case first == "7" && !ranged && !stepped:
+			days = append(days, "0")
+		case known && ranged && sunday && to == 7 && err == nil && step > 0:
+			for d := from; d <= to; d += step {
+				days = append(days, strconv.Itoa(d%7))
+			}
+		default: // as it stands, or the library says what is wrong
+			days = append(days, part)
+		}
+	}
+	return strings.Join(append(fields[:4], strings.Join(days, ",")), " ")
 }
 
 // parseDates reads days as starts at their midnight.

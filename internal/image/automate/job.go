@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/message"
 	"github.com/sluice-gitops/sluice/internal/image/survey"
@@ -27,7 +28,7 @@ import (
 
 const (
 	defaultTimeout = time.Minute // of a GitRepository that sets none
-	maxTold        = 3           // problems that a message names
+	maxTold        = 10          // problems that a message names
 )
 
 // job is one pass in the words of git and of package survey.
@@ -47,7 +48,7 @@ type job struct {
 	why      map[string]string           // a policy chooses its image
 	observed map[string]imagev1.ImageRef // by name of the policy
 	unknown  []string                    // policies that bindings name and that are not there
-	bound    []int                       // the binding of the spec that each binding of the plan is
+	bound    []string                    // what is said if the place of a binding of the plan is nowhere
 
 	message *message.Template
 	sign    func([]byte) (string, error)
@@ -159,8 +160,10 @@ func (a *Automation) choose(ctx context.Context, j *job, obj *imagev1.ImageUpdat
 			j.observe(p)
 		}
 	}
+	bound := map[string]bool{}
 	for i, b := range obj.Spec.Bindings {
 		p := policies[b.PolicyRef.Name]
+		bound[b.PolicyRef.Name] = true
 		if p == nil {
 			j.unknown = append(j.unknown, fmt.Sprintf("ImagePolicy '%s' of binding %d not found", b.PolicyRef.Name, i+1))
 			continue
@@ -168,11 +171,39 @@ func (a *Automation) choose(ctx context.Context, j *job, obj *imagev1.ImageUpdat
 		if image := refOf(p); image.Name != "" {
 			j.why[policyName(p)] = why(p)
 			j.observed[p.Name] = image
-			j.bound = append(j.bound, i)
-			j.plan.Bindings = append(j.plan.Bindings, binding(policyName(p), refToEdit(image), b))
+			j.bind(binding(policyName(p), refToEdit(image), b), missing(i+1, b))
+		}
+	}
+	for i := range all.Items {
+		if p := &all.Items[i]; !bound[p.Name] && j.plan.Images[policyName(p)].Name != "" {
+			j.imply(p)
 		}
 	}
 	return nil
+}
+
+func (j *job) bind(b edit.Binding, missing string) {
+	j.plan.Bindings, j.bound = append(j.plan.Bindings, b), append(j.bound, missing)
+}
+
+// imply binds a policy that discovery made of a workload which asks for updates to the workload's container.
+func (j *job) imply(p *imagev1.ImagePolicy) {
+	kind, name, found := strings.Cut(p.Annotations[plan.Of], "/")
+	container := p.Annotations[plan.Container]
+	if p.Labels[plan.Automated] != "true" || !found || kind == "" || name == "" || container == "" {
+		return
+	}
+	w := &edit.Workload{Kind: kind, Name: name, Namespace: p.Namespace, Container: container, Implied: true}
+	j.bind(edit.Binding{Policy: policyName(p), Image: j.plan.Images[policyName(p)], Workload: w},
+		fmt.Sprintf("no file has the container '%s' of the %s '%s', which ImagePolicy '%s' is for", container, kind, name, p.Name))
+}
+
+// missing says that the place of a binding is nowhere.
+func missing(number int, b imagev1.Binding) string {
+	if b.Workload != nil {
+		return fmt.Sprintf("no file has the container of binding %d, of the %s '%s'", number, b.Workload.Kind, b.Workload.Name)
+	}
+	return fmt.Sprintf("the file '%s' of binding %d is not there", b.ValuesFile.File, number)
 }
 
 func (j *job) observe(p *imagev1.ImagePolicy) {
@@ -229,11 +260,9 @@ func (j *job) problems(result survey.Result) {
 		}
 	}
 	for _, i := range result.Missing {
-		b := j.pass.Object.Spec.Bindings[j.bound[i]]
-		if b.Workload != nil {
-			all = append(all, fmt.Sprintf("no file has the container of binding %d, of the %s '%s'", j.bound[i]+1, b.Workload.Kind, b.Workload.Name))
-		} else {
-			all = append(all, fmt.Sprintf("the file '%s' of binding %d is not there", b.ValuesFile.File, j.bound[i]+1))
+		b := j.plan.Bindings[i]
+		if implied := b.Workload != nil && b.Workload.Implied; !implied || !slices.Contains(result.Policies, b.Policy) { // else a marker does
+			all = append(all, j.bound[i])
 		}
 	}
 	j.told = all

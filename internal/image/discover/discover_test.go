@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{T: t, namespace: testenv.Namespace(t)}
-	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
+	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(3 * time.Minute), Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
 	if err == nil {
 		err = Register(mgr, w.namespace)
 	}

@@ -23,6 +23,8 @@ type Workload struct {
 	Kind, Name string // empty: any
 	Namespace  string // as the files have it; empty: any
 	Container  string // empty: all that have the image
+	// Implied says that nobody wrote the binding: what has no namespace in the files counts, and a container with another image does not.
+	Implied bool
 }
 
 // Values names where a file of Helm values has an image, or its parts: keys with dots between them, indexes in lists.
@@ -103,7 +105,8 @@ func (e *editing) follow(b *Binding) (found bool) {
 
 // is tells whether an object is the workload.
 func (w *Workload) is(o Object) bool {
-	return (w.Kind == "" || w.Kind == o.Kind) && (w.Name == "" || w.Name == o.Name) && (w.Namespace == "" || w.Namespace == o.Namespace)
+	return (w.Kind == "" || w.Kind == o.Kind) && (w.Name == "" || w.Name == o.Name) &&
+		(w.Namespace == "" || w.Namespace == o.Namespace || w.Implied && o.Namespace == "")
 }
 
 // followContainers sets the image of the containers that the binding is about, in whatever pod template the object has.
@@ -128,7 +131,7 @@ func (e *editing) followContainer(b *Binding, c *yaml.Node) bool {
 	}
 	was := ParseRef(resolve(image).Value)
 	same := canonical(was.Name) == canonical(b.Image.Name)
-	if !same && b.Workload.Container == "" {
+	if !same && (b.Workload.Container == "" || b.Workload.Implied) {
 		return false
 	}
 	if !same && was.Tag == "" && was.Digest == "" {

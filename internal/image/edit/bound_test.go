@@ -56,19 +56,19 @@ func TestABoundContainerIsFoundByTheIdentityOfItsObject(t *testing.T) {
 		replace  []string // old, new, in order of the file
 		found    bool
 	}{
-		"a container":           {web, Workload{"Deployment", "web", "prod", "main"}, []string{"image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
-		"an init container":     {web, Workload{"Deployment", "web", "prod", "migrate"}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`}, true},
-		"all with the image":    {web, Workload{"Deployment", "web", "prod", ""}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`, "image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
-		"in a list":             {web, Workload{"Deployment", "web", "staging", ""}, []string{`main, image: "ghcr.io/org/web:1.0.0"`, `main, image: "ghcr.io/org/web:2.0.0"`}, true},
-		"of another kind":       {web, Workload{"CronJob", "web", "", "main"}, []string{"image: ghcr.io/org/web}", "image: ghcr.io/org/web:2.0.0}"}, true},
-		"a moved image":         {Ref{Name: "quay.io/org/web", Tag: "2"}, Workload{"Deployment", "web", "prod", "main"}, []string{"image: ghcr.io/org/web:1.0.0 #", "image: quay.io/org/web:2 #"}, true},
-		"a short name":          {Ref{Name: "docker.io/library/envoy", Tag: "2"}, Workload{"Deployment", "web", "prod", "proxy"}, []string{"'envoy:1'", "'envoy:2'"}, true},
-		"a placeholder":         {Ref{Name: "quay.io/org/web", Tag: "2"}, Workload{"CronJob", "web", "prod", "main"}, nil, true},
-		"another namespace":     {web, Workload{"Deployment", "web", "other", ""}, nil, false},
-		"another name":          {web, Workload{"Deployment", "w", "", ""}, nil, false},
-		"no such container":     {web, Workload{"Deployment", "web", "prod", "sidecar"}, nil, false},
-		"no container of it":    {Ref{Name: "quay.io/x", Tag: "1"}, Workload{"Deployment", "web", "prod", ""}, nil, false},
-		"an image that is none": {Ref{Name: "x y", Tag: "1"}, Workload{"Deployment", "web", "prod", ""}, nil, true},
+		"a container":           {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"}, []string{"image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
+		"an init container":     {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "migrate"}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`}, true},
+		"all with the image":    {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`, "image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
+		"in a list":             {web, Workload{Kind: "Deployment", Name: "web", Namespace: "staging"}, []string{`main, image: "ghcr.io/org/web:1.0.0"`, `main, image: "ghcr.io/org/web:2.0.0"`}, true},
+		"of another kind":       {web, Workload{Kind: "CronJob", Name: "web", Container: "main"}, []string{"image: ghcr.io/org/web}", "image: ghcr.io/org/web:2.0.0}"}, true},
+		"a moved image":         {Ref{Name: "quay.io/org/web", Tag: "2"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"}, []string{"image: ghcr.io/org/web:1.0.0 #", "image: quay.io/org/web:2 #"}, true},
+		"a short name":          {Ref{Name: "docker.io/library/envoy", Tag: "2"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "proxy"}, []string{"'envoy:1'", "'envoy:2'"}, true},
+		"a placeholder":         {Ref{Name: "quay.io/org/web", Tag: "2"}, Workload{Kind: "CronJob", Name: "web", Namespace: "prod", Container: "main"}, nil, true},
+		"another namespace":     {web, Workload{Kind: "Deployment", Name: "web", Namespace: "other"}, nil, false},
+		"another name":          {web, Workload{Kind: "Deployment", Name: "w"}, nil, false},
+		"no such container":     {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "sidecar"}, nil, false},
+		"no container of it":    {Ref{Name: "quay.io/x", Tag: "1"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, nil, false},
+		"an image that is none": {Ref{Name: "x y", Tag: "1"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Bound("apps/web.yaml", []byte(workloads), []Binding{{Policy: "apps:web", Image: c.image, Workload: &c.workload}})

@@ -87,7 +87,7 @@ func (e *editing) mark(n int, line []byte, start int, byLine map[int][]*yaml.Nod
 		e.report(Problem{Line: n, Policy: marker.policy, Message: fmt.Sprintf("the marker names the policy %s, of which there is no image", marker.policy)})
 	case !image.Valid():
 		e.problem(n, "the image of the policy %s is no reference", marker.policy)
-	case node.Kind == yaml.AliasNode:
+	case node.Kind == yaml.AliasNode && e.becomes(node.Alias) != marker.value(image):
 		e.problem(n, "the marker stands after an alias: mark the value that &%s names", node.Value)
 	case e.text.isKey(node):
 		e.problem(n, "the marker stands after a key: it must stand on the line of the value")
@@ -156,6 +156,8 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	case want == "":
 		e.problem(node.Line, "the image of the policy %s has no such part (%s); for a digest set spec.digestReflectionPolicy", c.Policy, c.Setter)
 		return
+	case node.Kind == yaml.AliasNode && e.becomes(node.Alias) == want:
+		return
 	case node.Kind == yaml.AliasNode:
 		e.problem(node.Line, "is an alias, and others may share its value: bind or mark the value that &%s names", node.Value)
 		return
@@ -183,6 +185,16 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	c.File, c.Line, c.Old, c.New = e.file, node.Line, node.Value, want
 	c.Object, c.Container = e.text.place(node)
 	e.edits = append(e.edits, splice{node: node, from: from, to: to, raw: raw, want: want, change: c})
+}
+
+// becomes is the value that a scalar has in the end.
+func (e *editing) becomes(node *yaml.Node) string {
+	for _, edit := range e.edits {
+		if edit.node == node {
+			return edit.want
+		}
+	}
+	return node.Value
 }
 
 // place is the object and the container that a value belongs to.

@@ -206,3 +206,14 @@ func flat(t *text) (all []string) {
 	}
 	return all
 }
+
+// TestAnAliasOfAValueThatIsSet has the image with it: there is nothing to tell.
+func TestAnAliasOfAValueThatIsSet(t *testing.T) {
+	in := "image: &v w:1 " + m("apps:web") + "\nother: *v " + m("apps:web") + "\n"
+	want := strings.Replace(in, "w:1", "ghcr.io/org/web:2.0.0", 1)
+	for _, content := range []string{in, want} {
+		if got := Markers("a.yaml", []byte(content), images); string(got.Content) != want || len(got.Problems) > 0 {
+			t.Errorf("%q became %q; %v", content, got.Content, got.Problems)
+		}
+	}
+}

@@ -47,8 +47,11 @@ type Jobs struct {
 	Clock    clock.PassiveClock
 }
 
-// References implements [reconcile.Step].
+// References implements [reconcile.Step]. Nothing wakes a job that ran.
 func (j *Jobs) References(obj *imagev1alpha1.ImageUpdateJob) []reconcile.Ref {
+	if obj.Status.CompletionTime != nil {
+		return nil
+	}
 	return []reconcile.Ref{reconcile.RefTo(automate.GroupKind, obj.Namespace, obj.Spec.AutomationRef.Name)}
 }
 

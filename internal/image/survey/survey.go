@@ -43,7 +43,8 @@ type Result struct {
 	Edits    []git.Edit
 	Changes  []edit.Change
 	Problems []edit.Problem
-	Missing  []int // bindings whose place is nowhere, as indexes
+	Missing  []int    // bindings whose place is nowhere, as indexes
+	Policies []string // "namespace:name" of those that files name, or whose place is in them; sorted
 
 	was []plumbing.Hash // what the edited files are made of
 }
@@ -96,7 +97,7 @@ func (s *Survey) Look(ctx context.Context, files Files, root plumbing.Hash, dir 
 			l.result.Missing = append(l.result.Missing, i)
 		}
 	}
-	l.result.Problems = f.problems
+	l.result.Problems, l.result.Policies = f.problems, f.policies
 	return l.result, nil
 }
 

@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
 // Entry is one version of a chart.
@@ -163,7 +164,7 @@ func (b *indexBuilder) index() (*Index, error) {
 	return index, nil
 }
 
-// maxIndexes bounds the bytes of the indexes that are kept, the newest excepted.
+// maxIndexes bounds the bytes of the indexes that are kept. One that is larger than that is kept alone.
 const maxIndexes = 128 << 20
 
 // Indexes keeps the indexes that were asked for last, by digest: all charts of a repository share one, and it is read once.
@@ -172,18 +173,12 @@ type Indexes struct {
 	reading singleflight.Group
 	hits    atomic.Int64
 	reads   atomic.Int64
-	mu      sync.Mutex
-	kept    []keptIndex // the one asked for last comes last
-}
-
-type keptIndex struct {
-	digest string
-	index  *Index
+	kept    lru.Cache[*Index]
 }
 
 // Get returns the index with the digest; read makes it when it is not kept.
 func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, error)) (*Index, error) {
-	if index := c.recall(digest); index != nil {
+	if index, ok := c.kept.Get(digest); ok {
 		c.hits.Add(1)
 		return index, nil
 	}
@@ -191,7 +186,7 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		c.reads.Add(1)
 		index, err := read()
 		if err == nil {
-			c.keep(digest, index)
+			c.kept.Keep(digest, index, min(index.weight, maxIndexes), lru.Bounds{Bytes: maxIndexes})
 		}
 		return index, err
 	})
@@ -206,32 +201,5 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 
 // Stats counts the questions that were answered from memory and the indexes that were read, and tells how many are kept.
 func (c *Indexes) Stats() (hits, reads int64, kept int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hits.Load(), c.reads.Load(), len(c.kept)
-}
-
-func (c *Indexes) recall(digest string) *Index {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.kept, func(k keptIndex) bool { return k.digest == digest })
-	if i < 0 {
-		return nil
-	}
-	k := c.kept[i]
-	c.kept = append(slices.Delete(c.kept, i, i+1), k)
-	return k.index
-}
-
-// keep keeps an index, and lets go of those that were not asked for longest.
-func (c *Indexes) keep(digest string, index *Index) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.kept = append(c.kept, keptIndex{digest, index})
-	sum, first := index.weight, len(c.kept)-1
-	for first > 0 && sum+c.kept[first-1].index.weight <= maxIndexes {
-		first--
-		sum += c.kept[first].index.weight
-	}
-	c.kept = slices.Delete(c.kept, 0, first)
+	return c.hits.Load(), c.reads.Load(), c.kept.Len()
 }

@@ -201,15 +201,15 @@ func TestIndexesShareAndForget(t *testing.T) {
 	get("large", maxIndexes+1) // alone over the bound, and kept: it is in use
 	get("large", maxIndexes+1)
 	get("a", 10)
-	if reads != 3 || len(c.kept) != 1 {
-		t.Fatalf("read %d times, %d kept", reads, len(c.kept))
+	if reads != 3 || c.kept.Len() != 1 {
+		t.Fatalf("read %d times, %d kept", reads, c.kept.Len())
 	}
 	get("b", 10)
 	get("a", 10)
 	get("c", maxIndexes-15) // b was not asked for longest
 	get("a", 10)
-	if reads != 5 || len(c.kept) != 2 {
-		t.Fatalf("read %d times, %d kept", reads, len(c.kept))
+	if reads != 5 || c.kept.Len() != 2 {
+		t.Fatalf("read %d times, %d kept", reads, c.kept.Len())
 	}
 	if _, err := c.Get(t.Context(), "bad", func() (*Index, error) { return nil, io.ErrUnexpectedEOF }); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -12,9 +11,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/playground/cluster"
 )
-
-// parentWatch makes the process end when its standard input does, so that a killed test leaves none behind.
-const parentWatch = "PLAYGROUND_PARENT_WATCH"
 
 func clusterCommand() *cobra.Command {
 	var o cluster.Options
@@ -25,7 +21,7 @@ func clusterCommand() *cobra.Command {
 		Example: `  playground cluster --kubeconfig /tmp/playground.kubeconfig
   playground cluster --kubeconfig kc --dir state --port 6443`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runCluster(cmd.Context(), kubeconfig, o) },
+		RunE: untilStopped(func(ctx context.Context) error { return runCluster(ctx, kubeconfig, o) }),
 	}
 	f := c.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "file to write the admin kubeconfig to")
@@ -33,15 +29,11 @@ func clusterCommand() *cobra.Command {
 	f.IntVar(&o.Port, "port", 0, "port of the API server on the loopback address (default: a free one)")
 	f.IntVar(&o.Nodes, "nodes", 3, "how many nodes are simulated")
 	f.StringVar(&o.AuditLog, "audit-log", "", "file for the audit log, JSON lines")
-	if err := c.MarkFlagRequired("kubeconfig"); err != nil {
-		panic(err) // the flag was made above
-	}
+	require(c, "kubeconfig")
 	return c
 }
 
 func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err error) {
-	ctx, cancel := withParent(ctx)
-	defer cancel()
 	if o.Dir == "" {
 		if o.Dir, err = os.MkdirTemp("", "playground-"); err != nil {
 			return err
@@ -75,16 +67,4 @@ func runCluster(ctx context.Context, kubeconfig string, o cluster.Options) (err 
 	case err := <-c.Failed():
 		return err
 	}
-}
-
-// withParent ends the context when standard input ends, if the environment asks for it.
-func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	if os.Getenv(parentWatch) != "" {
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent, however it ends
-			cancel()
-		}()
-	}
-	return ctx, cancel
 }

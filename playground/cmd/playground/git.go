@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +20,7 @@ It prints the addresses, then "ready". GET /-/stats returns how many advertiseme
   playground git --root repos --addr 127.0.0.1:8443 --tls-dir tls --username me --password secret
   playground git --root repos --ssh-addr 127.0.0.1:2222 --ssh-host-key host_key --ssh-authorized-keys keys`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := withParent(cmd.Context())
-			defer cancel()
-			return serveGit(ctx, o)
-		},
+		RunE: untilStopped(func(ctx context.Context) error { return serveGit(ctx, o) }),
 	}
 	f := c.Flags()
 	f.StringVar(&o.Root, "root", "", "directory with the bare repositories")
@@ -43,27 +37,14 @@ It prints the addresses, then "ready". GET /-/stats returns how many advertiseme
 	c.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	c.MarkFlagsMutuallyExclusive("tls-cert", "tls-dir")
 	c.MarkFlagsRequiredTogether("ssh-addr", "ssh-host-key", "ssh-authorized-keys")
-	if err := c.MarkFlagRequired("root"); err != nil {
-		panic(err) // the flag was made above
-	}
+	require(c, "root")
 	return c
 }
 
-func serveGit(ctx context.Context, o git.Options) (err error) {
+func serveGit(ctx context.Context, o git.Options) error {
 	server, err := git.Start(o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	fmt.Println(server.URL)
-	if server.SSHURL != "" {
-		fmt.Println(server.SSHURL)
-	}
-	fmt.Println("ready")
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-server.Ended():
-		return err
-	}
+	return serve(ctx, server, server.URL, server.SSHURL)
 }

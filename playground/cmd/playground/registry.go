@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -22,11 +21,7 @@ It prints the address, then "ready". GET /-/stats returns how many requests ther
 		Example: `  playground registry --addr 127.0.0.1:5000
   playground registry --addr 127.0.0.1:5000 --dir content --tls-dir tls --username me --password secret`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := withParent(cmd.Context())
-			defer cancel()
-			return serveRegistry(ctx, o)
-		},
+		RunE: untilStopped(func(ctx context.Context) error { return serveRegistry(ctx, o) }),
 	}
 	f := c.Flags()
 	f.StringVar(&o.Addr, "addr", "127.0.0.1:0", "address to serve on")
@@ -53,13 +48,5 @@ func serveRegistry(ctx context.Context, o registry.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	fmt.Println(server.URL)
-	fmt.Println("ready")
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-server.Ended():
-		return err
-	}
+	return serve(ctx, server, server.URL)
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +20,7 @@ were, and the bytes that were sent.`,
 		Example: `  playground s3 --dir buckets --addr 127.0.0.1:9000
   playground s3 --dir buckets --addr 127.0.0.1:9443 --tls-dir tls --access-key me --secret-key my-secret`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := withParent(cmd.Context())
-			defer cancel()
-			return serveS3(ctx, o)
-		},
+		RunE: untilStopped(func(ctx context.Context) error { return serveS3(ctx, o) }),
 	}
 	f := c.Flags()
 	f.StringVar(&o.Dir, "dir", "", "directory with the buckets, made when missing")
@@ -35,24 +29,14 @@ were, and the bytes that were sent.`,
 	f.StringVar(&o.AccessKey, "access-key", "playground", "access key of the one account")
 	f.StringVar(&o.SecretKey, "secret-key", "playground-secret", "secret key of the one account")
 	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt to this directory")
-	if err := c.MarkFlagRequired("dir"); err != nil {
-		panic(err) // the flag was made above
-	}
+	require(c, "dir")
 	return c
 }
 
-func serveS3(ctx context.Context, o s3.Options) (err error) {
+func serveS3(ctx context.Context, o s3.Options) error {
 	server, err := s3.Start(o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	fmt.Println(server.URL)
-	fmt.Println("ready")
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-server.Ended():
-		return err
-	}
+	return serve(ctx, server, server.URL)
 }

@@ -2,22 +2,11 @@ package manager
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/pflag"
 
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/source"
 )
-
-func (r *sources) buckets() error {
-	return keep(r, source.BucketGroupKind, func() *sourcev1.Bucket { return &sourcev1.Bucket{} }, &source.Bucket{
-		Login: source.BucketLogin{Secrets: r.secrets, Egress: r.egress, Identities: r.identities},
-		Store: r.storage.store,
-		Dir:   filepath.Join(r.options.StoragePath, "buckets"),
-	})
-}
 
 func bindBackendFlags(f *pflag.FlagSet, o *artifact.S3Options) {
 	f.StringVar(&o.Endpoint, "storage-backend-s3-endpoint", "", "URL of an S3-compatible server that keeps artifacts for all replicas; credentials are those of the environment, as AWS's tools read it")

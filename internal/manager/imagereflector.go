@@ -7,7 +7,6 @@ import (
 	"net"
 	"path/filepath"
 
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -16,62 +15,61 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/source"
 )
 
-// runImages reconciles ImageRepositories and ImagePolicies, and serves what they found.
-func runImages(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, cfg *rest.Config, o Options) error {
-	tags, err := store.Open(filepath.Join(o.StoragePath, "images"))
+// runImages reconciles ImageRepositories and ImagePolicies, serves what they found, and makes those that workloads call for.
+func (p *process) runImages(ctx context.Context) error {
+	tags, err := store.Open(filepath.Join(p.StoragePath, "images"))
 	if err != nil {
-		return fmt.Errorf("cannot keep tags in --storage-path %s: %w", o.StoragePath, err)
+		return fmt.Errorf("cannot keep tags in --storage-path %s: %w", p.StoragePath, err)
 	}
 	repositories := &reflector.Repositories{
-		Registries: &source.Registries{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: out.policy, Identities: out.identities},
-		Store:      tags, Objects: mgr.GetClient(), Edges: k.Edges, Clock: k.Clock,
+		Registries: p.registries, Store: tags, Objects: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.clock(),
 	}
 	policies := &reflector.Policies{
-		Objects: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Repositories: repositories, Views: &reflector.Views{Store: tags},
-		NoCrossNamespaceRefs: o.NoCrossNamespaceRef || !o.WatchAllNamespaces,
+		Objects: p.mgr.GetClient(), Namespaces: p.mgr.GetAPIReader(), Repositories: repositories, Views: &reflector.Views{Store: tags},
+		NoCrossNamespaceRefs: p.noCrossNamespaceRefs(),
 	}
 	return errors.Join(
-		reflector.IndexPolicies(ctx, mgr.GetFieldIndexer()),
-		reconcile.Observe(ctx, k.Edges, mgr.GetCache(), reflector.RepositoryGroupKind, &imagev1.ImageRepository{}, reflector.RepositoryMoved),
-		reconcile.Register(mgr, k, reconcile.Kind[*imagev1.ImageRepository]{
+		reflector.IndexPolicies(ctx, p.mgr.GetFieldIndexer()),
+		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind, &imagev1.ImageRepository{}, reflector.RepositoryMoved),
+		reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageRepository]{
 			GroupKind:  reflector.RepositoryGroupKind,
 			New:        func() *imagev1.ImageRepository { return &imagev1.ImageRepository{} },
-			Concurrent: o.Concurrent,
+			Concurrent: p.Concurrent,
 			Sort:       reconcile.Source,
 			Step:       repositories,
 		}),
-		reconcile.Register(mgr, k, reconcile.Kind[*imagev1.ImagePolicy]{
+		reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImagePolicy]{
 			GroupKind:  reflector.PolicyGroupKind,
 			New:        func() *imagev1.ImagePolicy { return &imagev1.ImagePolicy{} },
-			Concurrent: o.Concurrent,
+			Concurrent: p.Concurrent,
 			Step:       policies,
 		}),
-		mgr.Add(&tagCollector{tags, mgr.GetAPIReader(), o}),
-		serveImages(mgr, policies, cfg, o),
+		p.mgr.Add(&tagCollector{tags, p.mgr.GetAPIReader(), p.Options}),
+		p.serveImages(policies),
+		p.runDiscovery(),
 	)
 }
 
 // serveImages serves tags over HTTP, whether or not this replica leads.
-func serveImages(mgr ctrlmanager.Manager, p *reflector.Policies, cfg *rest.Config, o Options) error {
-	if o.ImagesAddr == "" || o.ImagesAddr == "0" {
+func (p *process) serveImages(policies *reflector.Policies) error {
+	if p.ImagesAddr == "" || p.ImagesAddr == "0" {
 		return nil
 	}
-	access, err := o.Artifacts.access(cfg)
+	access, err := p.Artifacts.access(p.mgr.GetConfig())
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.ImagesAddr)
+	listener, err := net.Listen("tcp", p.ImagesAddr)
 	if err != nil {
-		return fmt.Errorf("cannot serve tags on --images-addr %s: %w", o.ImagesAddr, err)
+		return fmt.Errorf("cannot serve tags on --images-addr %s: %w", p.ImagesAddr, err)
 	}
-	if listener, err = o.Artifacts.secure(mgr, listener); err != nil {
+	if listener, err = p.Artifacts.secure(p.mgr, listener); err != nil {
 		return err
 	}
-	server := &reflector.Server{Objects: mgr.GetClient(), Workloads: mgr.GetAPIReader(), Policies: p, Access: access}
-	return mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflector.NewServer(server)})
+	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies, Access: access}
+	return p.mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflector.NewServer(server)})
 }
 
 // tagCollector removes the tags of repositories that are gone, once, when the process starts.

@@ -29,17 +29,17 @@ import (
 const defaultEventsAddr = ":9293"
 
 // runNotifications lets events of this process, and those that others post to it, come to where --events-addr and the alerts want them.
-func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile.Kernel, out *wayOut, recorder reconcile.Recorder, o Options) error {
+func (p *process) runNotifications(ctx context.Context) error {
 	var n *notifications
 	var err error
 	switch {
-	case o.runs(NotificationController):
-		a, options := newAlerts(mgr, k, out, o), o.bus()
-		options.Router, options.Sender, options.Teller = a.router, a.sender, &teller{mgr.GetCache(), recorder}
-		n = &notifications{Bus: bus.New(options), address: o.EventsAddr, ready: a.router.Ready}
-		err = a.run(ctx, mgr, k, n.Bus, o)
-	case o.forwards():
-		n = o.forward(out)
+	case p.runs(NotificationController):
+		a, options := p.newAlerts(), p.bus()
+		options.Router, options.Sender, options.Teller = a.router, a.sender, &teller{p.mgr.GetCache(), p.recorder}
+		n = &notifications{Bus: bus.New(options), address: p.EventsAddr, ready: a.router.Ready}
+		err = p.runAlerts(ctx, a, n.Bus)
+	case p.forwards():
+		n = p.forward()
 	default:
 		return nil
 	}
@@ -50,8 +50,8 @@ func runNotifications(ctx context.Context, mgr ctrlmanager.Manager, k *reconcile
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this machine: %w", err)
 	}
-	k.Events = reconcile.ToAll(k.Events, n.FromKernel(mgr.GetScheme(), host))
-	return mgr.Add(n)
+	p.kernel.Events = reconcile.ToAll(p.kernel.Events, n.FromKernel(p.mgr.GetScheme(), host))
+	return p.mgr.Add(n)
 }
 
 // bus are the options that do not depend on where events go.
@@ -60,9 +60,9 @@ func (o *Options) bus() bus.Options {
 }
 
 // forward posts all events to the process that has the alerts, and the rate limit.
-func (o *Options) forward(out *wayOut) *notifications {
-	to := &bus.Forward{URL: o.EventsAddr, Client: &http.Client{Transport: out.transport}}
-	options := o.bus()
+func (p *process) forward() *notifications {
+	to := &bus.Forward{URL: p.EventsAddr, Client: &http.Client{Transport: p.out.transport}}
+	options := p.bus()
 	options.Router, options.Sender, options.RateLimit = to, to, -1
 	options.Teller = bus.Silent(func(message string) { log.Log.WithName("notifications").Info(message) })
 	return &notifications{Bus: bus.New(options)}
