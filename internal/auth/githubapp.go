@@ -103,12 +103,13 @@ func rsaKey(raw []byte) (*rsa.PrivateKey, error) {
 type GitHubApps struct {
 	Clock clock.PassiveClock // the real one when nil
 
+	uses uses
 	kept cache[GitCredentials]
 }
 
 // Git returns the login to the repositories of the app's installation, by way of transport. The error is a fault.
 func (g *GitHubApps) Git(ctx context.Context, app *GitHubApp, transport http.RoundTripper) (GitCredentials, error) {
-	return g.kept.get(ctx, keeping{clock: g.Clock}, app.identity, func() (GitCredentials, time.Time, error) {
+	return g.kept.get(ctx, keeping{clock: g.Clock, uses: &g.uses}, app.identity, func() (GitCredentials, time.Time, error) {
 		return app.login(ctx, transport, now(g.Clock))
 	})
 }

@@ -55,6 +55,7 @@ type Identities struct {
 	// empty.
 	DefaultAccount string
 
+	uses       uses
 	aws        cache[aws.Credentials]
 	azure      cache[azcore.AccessToken]
 	gcp        cache[*oauth2.Token]

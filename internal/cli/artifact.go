@@ -85,8 +85,8 @@ type content struct {
 	resolve       bool
 }
 
-func (c *content) bind(f *pflag.FlagSet) {
-	f.StringVarP(&c.path, "path", "p", ".", "directory or file to take; - reads declarations from standard input")
+func (c *content) bind(f *pflag.FlagSet, short string) {
+	f.StringVarP(&c.path, "path", short, ".", "directory or file to take; - reads declarations from standard input")
 	f.StringSliceVar(&c.instead, "ignore-paths", nil, "patterns in .gitignore syntax of what is left out, instead of the default ones")
 	f.StringSliceVar(&c.also, "add-ignore-paths", nil, "patterns in .gitignore syntax of what is left out besides")
 }
@@ -186,7 +186,7 @@ func (a *app) buildArtifact() *cobra.Command {
 			return nil
 		},
 	}
-	from.bind(c.Flags())
+	from.bind(c.Flags(), "p")
 	from.bindResolve(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "artifact.tgz", "file to write")
 	return c

@@ -108,7 +108,7 @@ func (a *app) diffArtifact() *cobra.Command {
 	})
 	login.bind(c.Flags())
 	login.bindInsecure(c.Flags())
-	with.bind(c.Flags())
+	with.bind(c.Flags(), "p")
 	return c
 }
 

@@ -33,13 +33,13 @@ func (a *app) push() *cobra.Command {
 		Short: "Push declarations to a registry as an OCI artifact",
 		Example: `  sluice push artifact oci://ghcr.io/org/app:$(git rev-parse --short HEAD) --path ./deploy \
     --source "$(git config --get remote.origin.url)" --revision "$(git branch --show-current)@sha1:$(git rev-parse HEAD)"
-  kustomize build . | sluice push artifact oci://ghcr.io/org/app:v1 --path - --source URL --revision v1
+  kustomize build . | sluice push artifact oci://ghcr.io/org/app:v1 -f - --source URL --revision v1
   sluice push artifact oci://localhost:5000/app:v1 --path app.tgz --insecure-registry --source local --revision v1 -o json`,
 	}, func(ctx context.Context, url string) error { return a.pushArtifact(ctx, url, o) })
 	f := sub.Flags()
 	o.login.bind(f)
 	o.login.bindInsecure(f)
-	o.from.bind(f)
+	o.from.bind(f, "f")
 	o.from.bindResolve(f)
 	f.StringVar(&o.source, "source", "", "where the files come from, such as the URL of the git repository")
 	f.StringVar(&o.revision, "revision", "", "which revision they are, such as main@sha1:COMMIT")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -114,7 +115,10 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 	}
 	*a.flags.Namespace = namespace
 	a.flags.Timeout = nil // ours is for the whole command
-	a.flags.AddFlags(f)
+	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
+	a.flags.AddFlags(kube)
+	kube.Lookup("server").Shorthand = "" // -s is that of --silent, as scripts have it
+	f.AddFlagSet(kube)
 	f.BoolVar(&a.follows, "ns-follows-kube-context", false, "use the namespace of the kubeconfig's context unless --namespace is given")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Minute, "how long the command may take")
 	f.BoolVar(&a.verbose, "verbose", false, "show every request to the Kubernetes API")

@@ -176,6 +176,35 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// TestShortFlags reads flags as scripts write them.
+func TestShortFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"delete source git app -s":                "silent=true",
+		"uninstall -s":                            "silent=true",
+		"create source git app -s":                "silent=true",
+		"push artifact oci://h/app:v1 -f ./x":     "path=./x",
+		"push artifact oci://h/app:v1 -a a=b":     "annotations=[a=b]",
+		"build artifact -p ./x":                   "path=./x",
+		"pull artifact oci://h/app:v1 -o ./x":     "output=./x",
+		"create secret oci login -u me":           "username=me",
+		"get sources all -A":                      "all-namespaces=true",
+		"get source git --server https://h -n ns": "server=https://h",
+	} {
+		c, args, err := newApp().root().Find(strings.Fields(line))
+		if err == nil {
+			err = c.ParseFlags(args)
+		}
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+			continue
+		}
+		name, value, _ := strings.Cut(want, "=")
+		if got := c.Flags().Lookup(name).Value.String(); got != value {
+			t.Errorf("%q sets --%s to %q, want %q", line, name, got, value)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		line string

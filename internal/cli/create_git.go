@@ -34,7 +34,7 @@ func (g *createGit) bind(f *pflag.FlagSet) string {
 	f.StringSliceVar(&g.ignore, "ignore-paths", nil, "paths to leave out, in .gitignore syntax")
 	f.StringSliceVar(&g.sparse, "sparse-checkout-paths", nil, "directories to take; all when not set")
 	f.BoolVar(&g.submodules, "recurse-submodules", false, "take submodules too")
-	f.BoolVar(&g.silent, "silent", false, "do not ask whether the host knows the key that was made")
+	f.BoolVarP(&g.silent, "silent", "s", false, "do not ask whether the host knows the key that was made")
 	g.login.bind(f)
 	f.StringVar(&g.login.caFile, "ca-file", "", "file with the host's certificate authority in PEM")
 	return "--url https://example.com/org/app --branch main"

@@ -14,7 +14,7 @@ func (a *app) delete() *cobra.Command {
 	c := group("delete", "Delete an object with what it made, and wait until it has gone", `  sluice delete source git app
   sluice delete kustomization app --silent`)
 	var silent bool
-	c.PersistentFlags().BoolVar(&silent, "silent", false, "do not ask")
+	c.PersistentFlags().BoolVarP(&silent, "silent", "s", false, "do not ask")
 	a.perKind(c, func(k *kind) *cobra.Command {
 		if k.passive {
 			return nil

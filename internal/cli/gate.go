@@ -51,7 +51,7 @@ func (a *app) gateExport() *cobra.Command {
 func (a *app) gateDelete() *cobra.Command {
 	var silent bool
 	c := a.deleteOf(byTitle(gatingv1.GateKind), &silent)
-	c.Flags().BoolVar(&silent, "silent", false, "do not ask")
+	c.Flags().BoolVarP(&silent, "silent", "s", false, "do not ask")
 	return asGate(c, "delete NAME")
 }
 

@@ -49,7 +49,7 @@ cluster and is looked after by nobody from then on.`,
 	f := c.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be removed and change nothing")
 	f.BoolVar(&o.keepNamespace, "keep-namespace", false, "leave the namespace")
-	f.BoolVar(&o.silent, "silent", false, "do not ask")
+	f.BoolVarP(&o.silent, "silent", "s", false, "do not ask")
 	return c
 }
 

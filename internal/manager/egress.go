@@ -27,7 +27,7 @@ func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
 	identities := &auth.Identities{
 		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
 	}
-	return &wayOut{source.Connector{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy, Identities: identities}, transport}, nil
+	return &wayOut{source.Connector{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy, Identities: identities}, transport}, mgr.Add(collected{tokenMetrics{identities}})
 }
 
 // forTenants is the way out to addresses that tenants choose, and that are none of a source.

@@ -20,7 +20,7 @@ func (r *sources) helm() error {
 		Sort:       reconcile.Source,
 		Step:       source.NewHelmRepository(r.storage.store, charts),
 	})
-	return errors.Join(repositories, keep(r, source.HelmChartGroupKind, func() *sourcev1.HelmChart { return &sourcev1.HelmChart{} }, &source.HelmChart{
+	return errors.Join(r.mgr.Add(collected{indexMetrics{&charts.Indexes}}), repositories, keep(r, source.HelmChartGroupKind, func() *sourcev1.HelmChart { return &sourcev1.HelmChart{} }, &source.HelmChart{
 		Objects:    r.mgr.GetClient(),
 		Secrets:    r.out.Secrets,
 		Charts:     charts,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
@@ -170,15 +171,19 @@ const maxIndexes = 128 << 20
 // The zero value is ready, and safe for concurrent use.
 type Indexes struct {
 	reading singleflight.Group
+	hits    atomic.Int64
+	reads   atomic.Int64
 	kept    lru.Cache[*Index]
 }
 
 // Get returns the index with the digest; read makes it when it is not kept.
 func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, error)) (*Index, error) {
 	if index, ok := c.kept.Get(digest); ok {
+		c.hits.Add(1)
 		return index, nil
 	}
 	work := c.reading.DoChan(digest, func() (any, error) {
+		c.reads.Add(1)
 		index, err := read()
 		if err == nil {
 			c.kept.Keep(digest, index, min(index.weight, maxIndexes), lru.Bounds{Bytes: maxIndexes})
@@ -192,4 +197,9 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		index, _ := done.Val.(*Index)
 		return index, done.Err
 	}
+}
+
+// Stats counts the questions that were answered from memory and the indexes that were read, and tells how many are kept.
+func (c *Indexes) Stats() (hits, reads int64, kept int) {
+	return c.hits.Load(), c.reads.Load(), c.kept.Len()
 }
