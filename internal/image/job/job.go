@@ -94,7 +94,7 @@ func (j *Jobs) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1alpha
 	if err != nil {
 		return j.finished(obj, reconcile.Failed(err))
 	}
-	message := outcome(obj, release)
+	message := outcome(release)
 	o := reconcile.Ready(meta.SucceededReason, "%s", message)
 	if obj.Status.Commit != "" {
 		o = o.About("revision", "sha1:"+obj.Status.Commit)
@@ -162,7 +162,7 @@ func tellChanges(obj *imagev1alpha1.ImageUpdateJob, changes []edit.Change) {
 }
 
 // outcome says what became of the job.
-func outcome(obj *imagev1alpha1.ImageUpdateJob, release automate.Release) string {
+func outcome(release automate.Release) string {
 	var text string
 	switch {
 	case release.Message != "":
