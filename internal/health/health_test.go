@@ -259,7 +259,7 @@ func TestWhatFailedBeforeItWent(t *testing.T) {
 	text := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad, namespace: %s}\nspec: {backoffLimit: 0, template: {metadata: {annotations: {playground.sluice.dev/fail: job-failed}}, " +
 		"spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
 	f.apply(text)
-	f.Set(owner, []Target{target})
+	f.ask([]Target{target})
 	f.await(target, Failed)
 	f.remove(target)
 	if r := f.await(target, NotFound); !r.Failed {

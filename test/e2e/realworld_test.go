@@ -65,7 +65,7 @@ var realOnes = map[string]repository{
 		dirs:    []string{"istio", "prod"},
 		unknown: map[string][]string{"prod": {"sidecars.networking.istio.io/v1alpha3/Sidecar", "canaries.flagger.app/v1beta1/Canary"}},
 		// Its definitions are of a version that Kubernetes ended in 1.22, and that says other things than the one that is left.
-		wrong: map[string]string{"flagger": "CustomResourceDefinition/canaries.flagger.app: the cluster does not serve kind CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
+		wrong: map[string]string{"flagger": "CustomResourceDefinition/canaries.flagger.app in flagger/flagger-crds.yaml: the cluster does not serve kind CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
 	},
 }
 
