@@ -1,18 +1,12 @@
 package registry_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,150 +17,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
-	"github.com/sluice-gitops/sluice/internal/image/store"
-	"github.com/sluice-gitops/sluice/internal/source/oci"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 const repo = "shop/web"
-
-// front stands before a registry as a caching proxy does: pages are of ten tags, answers have an ETag, and it can be told to misbehave.
-type front struct {
-	*httptest.Server
-	etags  bool
-	ofTags bool // ETags are of the tags alone, and not of the link to the next page
-
-	mu       sync.Mutex
-	answers  []string // of lists of tags, as <status> <bytes>
-	sabotage func(w http.ResponseWriter, r *http.Request) bool
-}
-
-func newFront(t *testing.T, to *testenv.Registry) *front {
-	t.Helper()
-	target, err := url.Parse(to.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &front{etags: true}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.Lock()
-		sabotage := f.sabotage
-		f.mu.Unlock()
-		if sabotage != nil && sabotage(w, r) {
-			return
-		}
-		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
-			proxy.ServeHTTP(w, r)
-			return
-		}
-		q := r.URL.Query()
-		q.Set("n", "10")
-		r.URL.RawQuery = q.Encode()
-		answer := httptest.NewRecorder()
-		proxy.ServeHTTP(answer, r)
-		f.answer(w, r, answer)
-	}))
-	t.Cleanup(f.Close)
-	return f
-}
-
-func (f *front) answer(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
-	body := answer.Body.Bytes()
-	status := answer.Code
-	if link := answer.Header().Get("Link"); link != "" {
-		w.Header().Set("Link", link)
-	}
-	if f.etags {
-		of := body
-		if !f.ofTags {
-			of = append(slices.Clone(body), answer.Header().Get("Link")...)
-		}
-		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(of))
-		w.Header().Set("ETag", etag)
-		if r.Header.Get("If-None-Match") == etag {
-			status, body = http.StatusNotModified, nil
-		}
-	}
-	f.mu.Lock()
-	f.answers = append(f.answers, fmt.Sprint(status))
-	f.mu.Unlock()
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-}
-
-func (f *front) took() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	got := f.answers
-	f.answers = nil
-	return got
-}
-
-func (f *front) sabotageBy(do func(w http.ResponseWriter, r *http.Request) bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sabotage = do
-}
-
-func open(t *testing.T, host string) *registry.Repository {
-	t.Helper()
-	out, err := (&egress.Policy{}).Transport(egress.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := registry.ParseName(host+"/"+repo, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := registry.Open(at, oci.Access{Transport: out, Insecure: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func hostOf(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
-
-func push(t *testing.T, r *testenv.Registry, tags ...string) {
-	t.Helper()
-	for _, tag := range tags {
-		r.Push(repo, tag, map[string]string{"tag": tag})
-	}
-}
-
-func numbered(from, to int) []string {
-	var tags []string
-	for i := from; i < to; i++ {
-		tags = append(tags, fmt.Sprintf("1.0.%03d", i))
-	}
-	return tags
-}
-
-func scan(t *testing.T, r *registry.Repository, known *store.Repository, excluded ...*regexp.Regexp) (*store.Repository, int) {
-	t.Helper()
-	s, err := r.Scan(t.Context(), known, excluded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := &store.Repository{Pages: s.Pages}
-	for _, e := range excluded {
-		found.Excluded = append(found.Excluded, e.String())
-	}
-	return found, s.Fetched
-}
-
-func names(r *store.Repository) []string {
-	var found []string
-	for t := range r.Tags() {
-		found = append(found, t.Name)
-	}
-	return found
-}
 
 func TestOnlyWhatChangedIsReadAgain(t *testing.T) {
 	origin := testenv.NewRegistry(t)

@@ -1,10 +1,6 @@
 package git
 
 import (
-	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,7 +13,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -359,67 +354,4 @@ func FuzzReference(f *testing.F) {
 			}
 		}
 	})
-}
-
-func open(t *testing.T) *View {
-	t.Helper()
-	return NewMirrors(t.TempDir()).View("owner")
-}
-
-func updated(t *testing.T, m *View, remote Remote, ref Reference) Revision {
-	t.Helper()
-	rev, err := m.Update(context.Background(), remote, ref, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rev
-}
-
-func names(t *testing.T, tree *artifact.Tree) (names []string) {
-	t.Helper()
-	if err := tree.Walk(func(name string, _ *artifact.Entry) error { names = append(names, name); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
-func subset(f fs.FS, dir string) fs.FS {
-	sub, err := fs.Sub(f, dir)
-	if err != nil {
-		panic(err)
-	}
-	return sub
-}
-
-func write(t *testing.T, file string, data []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func sshKey(t *testing.T) (private, public []byte) {
-	t.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sshPub, err := ssh.NewPublicKey(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(sshPub)
-}
-
-func randomText(t *testing.T, n int) string {
-	t.Helper()
-	b := make([]byte, n)
-	if _, err := rand.Read(b); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%x", b)
 }
