@@ -2,6 +2,7 @@ package manager
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -276,12 +277,16 @@ func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 	if err := h.client.Status().Patch(t.Context(), r, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the replica listens", func() error {
+	testenv.Eventually(t, "the replica knows the Receivers", func() error {
 		resp, err := http.Get(h.url + "/hook/0")
-		if err == nil {
-			_ = resp.Body.Close()
+		if err != nil {
+			return err
 		}
-		return err
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			return errors.New(resp.Status)
+		}
+		return nil
 	})
 	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed)); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
