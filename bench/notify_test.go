@@ -171,7 +171,7 @@ func (n *notified) postAll() (sent int, took []time.Duration) {
 					number.Add(-1)
 					return
 				}
-				time.Sleep(time.Until(due))
+				time.Sleep(time.Until(due)) // the load is so many events a second, whatever they take
 				start := time.Now()
 				if err := n.post(int(i)%(eventAlerts/2), fmt.Sprintf("event %d at %d", i, start.UnixNano())); err != nil {
 					n.b.Error(err)

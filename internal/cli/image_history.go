@@ -14,6 +14,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/image/record"
 )
 
 // maxWhat is how many changes a line of the history names.
@@ -97,7 +98,7 @@ func historyOf(jobs []imagev1alpha1.ImageUpdateJob, automations []imagev1.ImageU
 			continue
 		}
 		author := u.Spec.GitSpec.Commit.Author.Email
-		authors[imagev1.ImageUpdateAutomationKind+" "+u.Namespace+"/"+u.Name] = author
+		authors[record.By(imagev1.ImageUpdateAutomationKind, u.Namespace, u.Name)] = author
 		if _, known := notes[u.Status.LastPushCommit]; !known && kind == "" && u.Status.LastPushTime != nil {
 			history = append(history, released{
 				u.Status.LastPushTime.Time, imagev1.ImageUpdateAutomationKind + "/" + u.Name, author, u.Status.LastPushCommit, "by policy",

@@ -2,9 +2,6 @@ package manager
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,24 +17,6 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// identity makes an SSH key, private and public.
-func identity(t *testing.T) (private, public string) {
-	t.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sshPub, err := ssh.NewPublicKey(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(block)), string(ssh.MarshalAuthorizedKey(sshPub))
-}
 
 // armored makes an OpenPGP key, private and public.
 func armored(t *testing.T) (private, public string) {
@@ -73,8 +52,8 @@ func armored(t *testing.T) (private, public string) {
 func TestCommitsAreSignedAndPushedOverSSH(t *testing.T) {
 	s := prepareSystem(t, automating)
 	dir := t.TempDir()
-	private, public := identity(t)
-	if err := os.WriteFile(filepath.Join(dir, "authorized"), []byte(public), 0o600); err != nil {
+	private, public := testenv.SSHKey(t)
+	if err := os.WriteFile(filepath.Join(dir, "authorized"), public, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.git = testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
@@ -90,9 +69,9 @@ func TestCommitsAreSignedAndPushedOverSSH(t *testing.T) {
 	knownHosts := "[" + name + "]:" + port + " " + string(ssh.MarshalAuthorizedKey(host.PublicKey()))
 	gpgPrivate, gpgPublic := armored(t)
 	s.start()
-	s.secret("login", map[string]string{"identity": private, "known_hosts": knownHosts})
+	s.secret("login", map[string]string{"identity": string(private), "known_hosts": knownHosts})
 	s.secret("gpg-key", map[string]string{"git.asc": gpgPrivate})
-	s.secret("signers", map[string]string{"robot.pub": public, "robot.asc": gpgPublic})
+	s.secret("signers", map[string]string{"robot.pub": string(public), "robot.asc": gpgPublic})
 	s.choose("web", "web:1")
 
 	for _, kind := range []string{imagev1.SigningKeySSH, imagev1.SigningKeyGPG} {

@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,19 +143,7 @@ func TestChainOfDependentsComesUpByEdges(t *testing.T) {
 
 func TestHealthIsWaitedForAndExplained(t *testing.T) {
 	s := newSystem(t)
-	deployment := func(fail string) string {
-		return fmt.Sprintf(`apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}, annotations: {playground.sluice.dev/fail: %q}}
-    spec: {containers: [{name: web, image: nginx}]}
-`, fail)
-	}
-	s.git.Commit("app", map[string]string{"d.yaml": deployment("image-pull")})
+	s.git.Commit("app", map[string]string{"d.yaml": webDeployment("nginx", "image-pull")})
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.HealthChecks = []meta.ObjectReference{{Kind: "Deployment", Name: "web"}}
@@ -164,7 +151,7 @@ spec:
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ImagePullBackOff")
 	s.patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"timeout":"1h"}}`)
-	commit := s.git.Commit("app", map[string]string{"d.yaml": deployment("")})
+	commit := s.git.Commit("app", map[string]string{"d.yaml": webDeployment("nginx", "")})
 	s.pull("app")
 	s.ready("app", commit)
 	d := &appsv1.Deployment{}
@@ -212,7 +199,7 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"no-version":         {"GitOperationFailed", "no tag matches"},
 	} {
 		s.fails(&sourcev1.GitRepository{}, name, c.reason, c.says)
-		s.event(name, c.reason)
+		s.eventSays(name, c.reason, "")
 	}
 	for name, c := range map[string]struct{ reason, says string }{
 		"yaml":               {"BuildFailed", "yaml/bad.yaml is not valid YAML: line 2"},
@@ -226,30 +213,13 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"cycle-a":            {"DependencyNotReady", "dependency cycle"},
 	} {
 		s.fails(&kustomizev1.Kustomization{}, name, c.reason, c.says)
-		s.event(name, c.reason)
+		s.eventSays(name, c.reason, "")
 	}
 	for _, name := range []string{"refused-a", "good"} {
 		if err := s.get(&corev1.ConfigMap{}, name); !apierrors.IsNotFound(err) {
 			t.Errorf("ConfigMap %s was applied: %v", name, err)
 		}
 	}
-}
-
-// event waits for an event of a reason about an object.
-func (s *system) event(name, reason string) {
-	s.Helper()
-	testenv.Eventually(s, "an event about "+name, func() error {
-		var list eventsv1.EventList
-		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason {
-				return nil
-			}
-		}
-		return fmt.Errorf("none of reason %s", reason)
-	})
 }
 
 func TestImmutableFieldsNeedForce(t *testing.T) {

@@ -65,7 +65,7 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 		return plumbing.ZeroHash, err
 	}
 	committer := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
-	what := record.Of(fmt.Sprintf("%s %s/%s", imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes, j.images(), j.why)
+	what := record.Of(record.By(imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes, j.images(), j.why)
 	author := committer
 	if j.asked != nil {
 		author = j.asked.author(committer)
@@ -88,7 +88,7 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Re
 		return commit, err
 	}
 	j.memory.undone.remember(part.Changes)
-	branch := strings.TrimPrefix(j.target.branch, branchPrefix)
+	branch := j.target.name()
 	if !maps.Equal(j.observed, obj.Status.ObservedPolicies) {
 		obj.Status.PullRequest = "" // of other images: this is to be asked for
 	}

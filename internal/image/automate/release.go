@@ -91,8 +91,9 @@ func (a *Automation) release(ctx context.Context, j *job) (Release, error) {
 	if err := j.aim(ctx, b, obj, result.Changes); err != nil {
 		return out, err
 	}
-	if len(result.Edits) == 0 || j.pushedBefore(b) || b.counts(ctx, j) {
-		if err := j.earlier(ctx, b, &out); err != nil {
+	pushed := j.pushedBefore(b)
+	if pushed || len(result.Edits) == 0 || b.counts(ctx, j) {
+		if err := j.earlier(ctx, pushed, &out); err != nil {
 			return out, err
 		}
 		if j.request == nil || len(result.Edits) == 0 {
@@ -102,7 +103,7 @@ func (a *Automation) release(ctx context.Context, j *job) (Release, error) {
 		return j.asks(ctx, out)
 	}
 	if j.request != nil && !b.tip.IsZero() {
-		return out, fault.New(imagev1.UpdateFailedReason, "the branch '%s' is there already, with other changes", strings.TrimPrefix(j.target.branch, branchPrefix)).
+		return out, fault.New(imagev1.UpdateFailedReason, "the branch '%s' is there already, with other changes", j.target.name()).
 			WithHint("Merge it or remove it, or give the release another name").Final()
 	}
 	if err := j.asked.Admit(named(result.Changes)); err != nil {
@@ -127,7 +128,7 @@ func (j *job) asks(ctx context.Context, out Release) (Release, error) {
 	if n := len(j.pushed); n > 0 {
 		out.Message = j.pushed[n-1].message
 	} else {
-		out.Message = cmp.Or(out.Message, fmt.Sprintf("the branch '%s' has the changes", strings.TrimPrefix(j.target.branch, branchPrefix))) +
+		out.Message = cmp.Or(out.Message, fmt.Sprintf("the branch '%s' has the changes", j.target.name())) +
 			"\nchange request: " + out.PullRequest
 	}
 	return out, err
@@ -144,13 +145,13 @@ func (j *job) pushedBefore(b *base) bool {
 	return !j.asked.Pushing.IsZero() && follows(j.view, b.tip, j.asked.Pushing)
 }
 
-// earlier finds the commit that an earlier try was about to push: by the branch, or by its note if too many others pushed since.
-func (j *job) earlier(ctx context.Context, b *base, out *Release) error {
+// earlier finds the commit that an earlier try was about to push: as the branch has it, or by its note if too many others pushed since.
+func (j *job) earlier(ctx context.Context, pushed bool, out *Release) error {
 	commit := j.asked.Pushing
 	if commit.IsZero() {
 		return nil
 	}
-	if !j.pushedBefore(b) {
+	if !pushed {
 		text, err := j.view.Note(ctx, commit)
 		if err != nil {
 			return err
@@ -160,7 +161,7 @@ func (j *job) earlier(ctx context.Context, b *base, out *Release) error {
 		}
 	}
 	out.Commit = commit
-	out.Message = fmt.Sprintf("pushed commit '%.7s' to branch '%s'", commit, strings.TrimPrefix(j.target.branch, branchPrefix))
+	out.Message = fmt.Sprintf("pushed commit '%.7s' to branch '%s'", commit, j.target.name())
 	return nil
 }
 

@@ -152,9 +152,9 @@ func (j *job) ask(ctx context.Context, obj *imagev1.ImageUpdateAutomation, chang
 			return templateFault("spec.pullRequest."+t.field, err)
 		}
 	}
-	address, err := r.host.OpenRequest(ctx, githost.Request{Head: strings.TrimPrefix(j.target.branch, branchPrefix), Base: r.into, Title: title, Body: body, Labels: r.spec.Labels})
+	address, err := r.host.OpenRequest(ctx, githost.Request{Head: j.target.name(), Base: r.into, Title: title, Body: body, Labels: r.spec.Labels})
 	if err != nil {
-		return requestFault("the change request of '%s' was not opened", strings.TrimPrefix(j.target.branch, branchPrefix), err)
+		return requestFault("the change request of '%s' was not opened", j.target.name(), err)
 	}
 	obj.Status.PullRequest = address
 	if n := len(j.pushed); n > 0 {

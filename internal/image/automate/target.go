@@ -27,6 +27,9 @@ type target struct {
 	keep     bool   // what is on the push branch is built upon
 }
 
+// name is that of the branch, without what all branches begin with.
+func (t target) name() string { return strings.TrimPrefix(t.branch, branchPrefix) }
+
 // targetOf reads where commits go, by the documented defaults.
 func targetOf(obj *imagev1.ImageUpdateAutomation, repository *sourcev1.GitRepository) (target, error) {
 	spec := obj.Spec.GitSpec

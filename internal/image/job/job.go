@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -122,7 +123,7 @@ func ended(obj *imagev1alpha1.ImageUpdateJob) reconcile.Outcome {
 
 func requestOf(obj *imagev1alpha1.ImageUpdateJob) (automate.Request, error) {
 	r := automate.Request{
-		UID: obj.UID, Name: obj.Name, Pushing: plumbing.NewHash(obj.Status.Commit), By: fmt.Sprintf("%s %s/%s", imagev1alpha1.ImageUpdateJobKind, obj.Namespace, obj.Name),
+		UID: obj.UID, Name: obj.Name, Pushing: plumbing.NewHash(obj.Status.Commit), By: record.By(imagev1alpha1.ImageUpdateJobKind, obj.Namespace, obj.Name),
 		Author: obj.Spec.Author, Reason: obj.Spec.Reason, Workloads: obj.Spec.Workloads, DryRun: obj.Spec.DryRun,
 	}
 	seen := map[string]bool{}

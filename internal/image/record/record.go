@@ -19,7 +19,7 @@ const (
 
 // Record is what a commit updates. As text it is YAML, which people read as it is.
 type Record struct {
-	By      string   `yaml:"by"`               // the object that committed, such as "ImageUpdateAutomation apps/web"
+	By      string   `yaml:"by"`               // the object that committed, see [By]
 	Author  string   `yaml:"author,omitempty"` // who asked for it, when somebody did
 	Reason  string   `yaml:"reason,omitempty"` // that was given
 	Updated []Update `yaml:"updated"`
@@ -43,6 +43,9 @@ type Place struct {
 	From      string `yaml:"from"`
 	To        string `yaml:"to"`
 }
+
+// By names an object that commits, such as "ImageUpdateAutomation apps/web".
+func By(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
 // Of makes a record of changes. Images and reasons are by policy, "namespace:name".
 func Of(by string, changes []edit.Change, images map[string]edit.Ref, why map[string]string) Record {

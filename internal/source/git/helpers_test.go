@@ -2,15 +2,11 @@ package git
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"os"
 	"testing"
-
-	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -50,23 +46,6 @@ func write(t *testing.T, file string, data []byte) {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func sshKey(t *testing.T) (private, public []byte) {
-	t.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sshPub, err := ssh.NewPublicKey(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(sshPub)
 }
 
 func randomText(t *testing.T, n int) string {

@@ -109,7 +109,7 @@ func TestAnSSHServerThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	identity, public := sshKey(t)
+	identity, public := testenv.SSHKey(t)
 	remote := Remote{URL: "ssh://git@" + listener.Addr().String() + "/app"}
 	remote.Credentials, err = auth.Git(remote.URL, map[string][]byte{"identity": identity, "known_hosts": append([]byte("host "), public...)})
 	if err != nil {

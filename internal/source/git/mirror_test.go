@@ -208,7 +208,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 
 func TestSSHChecksTheHost(t *testing.T) {
 	dir := t.TempDir()
-	identity, public := sshKey(t)
+	identity, public := testenv.SSHKey(t)
 	write(t, filepath.Join(dir, "authorized"), public)
 	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
 	g.Commit("app", map[string]string{"a.yaml": "1"})
@@ -225,12 +225,12 @@ func TestSSHChecksTheHost(t *testing.T) {
 	entry := func(key ssh.PublicKey) []byte {
 		return []byte(fmt.Sprintf("[%s]:%s %s", name, port, ssh.MarshalAuthorizedKey(key)))
 	}
-	_, strangerPublic := sshKey(t)
+	_, strangerPublic := testenv.SSHKey(t)
 	stranger, _, _, _, err := ssh.ParseAuthorizedKey(strangerPublic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, _ := sshKey(t)
+	other, _ := testenv.SSHKey(t)
 	for reason, c := range map[string]struct {
 		identity   []byte
 		knownHosts []byte

@@ -22,7 +22,7 @@ import (
 
 func TestPushOverSSH(t *testing.T) {
 	dir := t.TempDir()
-	identity, public := sshKey(t)
+	identity, public := testenv.SSHKey(t)
 	write(t, filepath.Join(dir, "authorized"), public)
 	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
 	g.Commit("app", map[string]string{"a.yaml": "1"})

@@ -189,7 +189,7 @@ type signer struct {
 
 func newSigner(t *testing.T) signer {
 	t.Helper()
-	private, public := sshKey(t)
+	private, public := testenv.SSHKey(t)
 	s := signer{sshPublic: public}
 	var err error
 	if s.signer, err = ssh.ParsePrivateKey(private); err != nil {
