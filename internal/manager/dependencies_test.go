@@ -31,10 +31,16 @@ func TestCyclesAreNamedAndEndWithTheirCause(t *testing.T) {
 	s := newSystem(t)
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
-	for name, on := range map[string]string{"a": "b", "b": "c", "c": "a", "self": "self", "late": "missing"} {
+	in := func(name string) string { return s.namespace + "/" + name }
+	depends := func(name, on string) {
 		s.sync(name, "app", "", after(on), func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = name + "-" })
 	}
-	in := func(name string) string { return s.namespace + "/" + name }
+	depends("a", "b")
+	depends("c", "a")
+	s.fails(&kustomizev1.Kustomization{}, "c", "DependencyNotReady", "dependency '"+in("a")+"' is not ready")
+	depends("b", "c")
+	depends("self", "self")
+	depends("late", "missing")
 	for name, says := range map[string]string{
 		"a": in("a") + " → " + in("b") + " → " + in("c") + " → " + in("a"),
 		"b": in("b") + " → " + in("c") + " → " + in("a") + " → " + in("b"),

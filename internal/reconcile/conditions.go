@@ -40,6 +40,11 @@ func IsReady(obj Object) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
 }
 
+// IsStalled tells whether the object waits for somebody to change something.
+func IsStalled(obj Object) bool {
+	return apimeta.IsStatusConditionTrue(obj.CommonStatus().Conditions, TypeStalled)
+}
+
 // conclude turns an outcome into the conditions that the kernel owns.
 func conclude(obj Object, o Outcome) {
 	if o.state == held {

@@ -57,6 +57,9 @@ func Cluster(tb testing.TB) *rest.Config {
 		tb.Fatal(err)
 	}
 	cfg.QPS = -1
+	if cfg.WrapTransport, err = jitter(); err != nil {
+		tb.Fatalf("%s: %v", jitterEnv, err)
+	}
 	return cfg
 }
 
