@@ -104,14 +104,14 @@ func (s *system) start() {
 	if s.runsAs != "" {
 		cfg = s.loginAs(cfg, s.runsAs)
 	}
-	cfg.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			s.requests.mu.Lock()
 			s.requests.lines = append(s.requests.lines, r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery)
 			s.requests.mu.Unlock()
 			return next.RoundTrip(r)
 		})
-	}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, cfg, s.options()) }()

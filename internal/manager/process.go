@@ -3,9 +3,12 @@ package manager
 import (
 	"context"
 	"fmt"
+	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -36,8 +39,8 @@ func newProcess(ctx context.Context, cfg *rest.Config, o Options) (p *process, e
 	cfg.WarningHandler = rest.NoWarnings{} // the API server's warnings are for who wrote the manifest, not for our log
 
 	p = &process{Options: o}
-	if p.mgr, err = newManager(cfg, o); err != nil {
-		return nil, fmt.Errorf("cannot reach the cluster: %w", err)
+	if p.mgr, err = connect(ctx, cfg, o); err != nil {
+		return nil, err
 	}
 	if p.storage, err = newStorage(o); err != nil {
 		return nil, err
@@ -54,6 +57,24 @@ func newProcess(ctx context.Context, cfg *rest.Config, o Options) (p *process, e
 	p.registries = &source.Registries{Connector: p.out.Connector}
 	p.repositories = p.newRepositories()
 	return p, nil
+}
+
+// definitionsPatience is how long the cluster may take to serve our kinds: they are often installed together with the controllers.
+const definitionsPatience = time.Minute
+
+// connect makes the manager once the cluster serves our kinds.
+func connect(ctx context.Context, cfg *rest.Config, o Options) (mgr ctrlmanager.Manager, err error) {
+	_ = wait.PollUntilContextTimeout(ctx, time.Second, definitionsPatience, true, func(context.Context) (bool, error) {
+		mgr, err = newManager(cfg, o)
+		return !apimeta.IsNoMatchError(err), nil
+	}) // err says what it waited for
+	switch {
+	case apimeta.IsNoMatchError(err):
+		return nil, fmt.Errorf("the cluster does not serve all kinds of Sluice: %w. Run sluice install, or sluice install --crds-only", err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot reach the cluster: %w", err)
+	}
+	return mgr, nil
 }
 
 // runControllers starts what the chosen controllers share, and then each of them.
