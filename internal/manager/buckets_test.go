@@ -185,7 +185,10 @@ func TestABucketThatIsAwayComesBack(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("the last artifact is served with %s", resp.Status)
 	}
-	testenv.ServeS3(t, root, "--addr", address).Put("apps", map[string]string{"a.yaml": cm("one", "2")})
+	elsewhere := testenv.ServeS3(t, root) // so that it comes back with what is new
+	elsewhere.Put("apps", map[string]string{"a.yaml": cm("one", "2")})
+	elsewhere.Stop()
+	testenv.ServeS3(t, root, "--addr", address)
 	s.bucketReady(first.Status.Artifact.Revision)
 }
 
