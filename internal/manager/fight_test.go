@@ -73,7 +73,7 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 		}
 		return nil
 	})
-	if n := count.Load(); n > 2*int64(fights.After) {
+	if n := count.Load(); n > int64(fights.After)+1 {
 		t.Errorf("the rival had to change it %d times before it was a fight, want about %d", n, fights.After)
 	}
 

@@ -58,7 +58,7 @@ func Cluster(tb testing.TB) *rest.Config {
 	}
 	cfg.QPS = -1
 	if cfg.WrapTransport, err = jitter(); err != nil {
-		tb.Fatalf("%s: %v", jitterEnv, err)
+		tb.Fatal(err)
 	}
 	return cfg
 }

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 // it finds tests that look at what the server has and take it for what a controller knows.
 const jitterEnv = "SLUICE_TEST_JITTER"
 
-// late delays one in four answers, and one in four reads of a watch. The zero value delays nothing.
+// late delays one in four answers, and one in four reads of a watch.
 type late struct {
 	next http.RoundTripper
 	most time.Duration
@@ -25,8 +26,8 @@ func jitter() (func(http.RoundTripper) http.RoundTripper, error) {
 		return nil, nil
 	}
 	most, err := time.ParseDuration(text)
-	if err != nil {
-		return nil, err
+	if err != nil || most <= 0 {
+		return nil, fmt.Errorf("%s=%s is no time above zero, such as 500ms", jitterEnv, text)
 	}
 	return func(next http.RoundTripper) http.RoundTripper { return late{next, most} }, nil
 }
