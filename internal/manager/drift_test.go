@@ -60,7 +60,7 @@ func (s *system) drifted(name, reason string, says ...string) {
 	})
 }
 
-// told waits for an event about a Kustomization that says all of it, and returns how many there are of its reason.
+// told waits for an event about an object that says all of it, and returns how many there are of its reason.
 func (s *system) told(name, reason string, says ...string) int {
 	s.Helper()
 	count := 0

@@ -211,7 +211,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 		if !a.HasRevision("main@sha1:"+first) || apimeta.IsStatusConditionTrue(g.Status.Conditions, "StorageOperationFailed") {
 			return fmt.Errorf("%+v %+v", a, g.Status.Conditions)
 		}
-		return fetchable(a.URL)
+		return answered(a.URL, http.StatusOK)
 	})
 	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
 	if err := s.client.Delete(t.Context(), edited); err != nil {
@@ -280,14 +280,14 @@ func TestGatesSelect(t *testing.T) {
 		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/g' is not found.", s.namespace))
 }
 
-// fetchable tells whether something is served at a URL.
-func fetchable(url string) error {
+// answered tells whether a URL is answered with a status.
+func answered(url string, status int) error {
 	resp, err := http.Get(url)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != status {
 		return errors.New(resp.Status)
 	}
 	return nil

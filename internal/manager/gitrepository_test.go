@@ -128,7 +128,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	s.git.SetRef("app", "refs/heads/main", signed)
 	s.pull("app")
 	g = s.cloned("app", signed)
-	s.eventSays("app", "NewArtifact", "")
+	s.told("app", "NewArtifact")
 	if c := condition(g, "SourceVerified"); c.Status != metav1.ConditionTrue || c.Reason != "Succeeded" || !strings.Contains(c.Message, "SHA256:") {
 		t.Errorf("%+v", c)
 	}

@@ -149,7 +149,7 @@ func TestScansMovePolicies(t *testing.T) {
 	if want := s.registry.Host + "/app:1.2.0"; p.Status.LatestImage != want || p.Status.LatestRef.Digest != "" {
 		t.Errorf("the latest is %+v, for older clients %q", p.Status.LatestRef, p.Status.LatestImage)
 	}
-	s.eventSays("stable", "Succeeded", "")
+	s.told("stable", "Succeeded")
 
 	t.Log("what changes the spec of the repository counts")
 	s.change(&imagev1.ImageRepository{}, "app", `{"spec":{"exclusionList":["^1\\.2"]}}`)

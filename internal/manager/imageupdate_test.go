@@ -172,8 +172,8 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		}
 		return nil
 	})
-	s.eventSays("update", "Succeeded", fmt.Sprintf("pushed commit '%.7s' to branch 'main'\nUpdate for shop", commit))
-	s.eventSays("update", "Succeeded", "apps/web.yaml:1: web:1.0.0 -> web:2.0.0")
+	s.told("update", "Succeeded", fmt.Sprintf("pushed commit '%.7s' to branch 'main'\nUpdate for shop", commit))
+	s.told("update", "Succeeded", "apps/web.yaml:1: web:1.0.0 -> web:2.0.0")
 
 	t.Log("what is there already is not committed again")
 	s.annotate(&imagev1.ImageUpdateAutomation{}, "update")
@@ -191,23 +191,6 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	if got := s.commits("app", "main"); got != 2 {
 		t.Errorf("there are %d commits", got)
 	}
-}
-
-// eventSays waits for an event about an object.
-func (s *system) eventSays(name, reason, says string) {
-	s.Helper()
-	testenv.Eventually(s, "an event about "+name, func() error {
-		var list eventsv1.EventList
-		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, says) {
-				return nil
-			}
-		}
-		return fmt.Errorf("none of %d", len(list.Items))
-	})
 }
 
 // eventTells waits for an event about an object whose metadata says something.

@@ -199,7 +199,7 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"no-version":         {"GitOperationFailed", "no tag matches"},
 	} {
 		s.fails(&sourcev1.GitRepository{}, name, c.reason, c.says)
-		s.eventSays(name, c.reason, "")
+		s.told(name, c.reason)
 	}
 	for name, c := range map[string]struct{ reason, says string }{
 		"yaml":               {"BuildFailed", "yaml/bad.yaml is not valid YAML: line 2"},
@@ -213,7 +213,7 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"cycle-a":            {"DependencyNotReady", "dependency cycle"},
 	} {
 		s.fails(&kustomizev1.Kustomization{}, name, c.reason, c.says)
-		s.eventSays(name, c.reason, "")
+		s.told(name, c.reason)
 	}
 	for _, name := range []string{"refused-a", "good"} {
 		if err := s.get(&corev1.ConfigMap{}, name); !apierrors.IsNotFound(err) {

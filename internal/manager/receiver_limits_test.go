@@ -2,7 +2,6 @@ package manager
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -278,15 +277,7 @@ func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the replica knows the Receivers", func() error {
-		resp, err := http.Get(h.url + "/hook/0")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusNotFound {
-			return errors.New(resp.Status)
-		}
-		return nil
+		return answered(h.url+"/hook/0", http.StatusNotFound)
 	})
 	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed)); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)

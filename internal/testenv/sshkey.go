@@ -1,28 +1,20 @@
 package testenv
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
+	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
 // SSHKey makes a key: the private half in PEM without a passphrase, and the public one as a line of authorized_keys.
 func SSHKey(tb testing.TB) (private, public []byte) {
 	tb.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	private, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
+	if public, err = sshkey.Public(private, ""); err != nil {
 		tb.Fatal(err)
 	}
-	sshPub, err := ssh.NewPublicKey(pub)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(sshPub)
+	return private, public
 }
