@@ -9,7 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/image/edit"
-	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -32,11 +32,11 @@ func BenchmarkImageUpdate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	plan := survey.Plan{Images: map[string]edit.Ref{}}
+	plan := scan.Plan{Images: map[string]edit.Ref{}}
 	for i := 0; i < 10_000; i += 10 {
 		plan.Images[fmt.Sprintf("apps:app-%d", i)] = edit.Ref{Name: fmt.Sprintf("app-%d", i), Tag: "1"}
 	}
-	var s survey.Survey
+	var s scan.Survey
 	look := func(changes int) (read int, took time.Duration) {
 		began, before := time.Now(), s.Read
 		at, err := view.Files(plumbing.NewHash(rev.Commit))

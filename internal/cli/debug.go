@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/sync/spec"
+	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 )
 
 func (a *app) debug() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
-	"github.com/sluice-gitops/sluice/internal/sync/spec"
+	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 )
 
 func (a *app) diffKustomization() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
-	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -46,7 +46,7 @@ func (p *process) newAlerts() *alerts {
 }
 
 // runAlerts reconciles Alerts and Providers, whose deliveries wait in the bus.
-func (p *process) runAlerts(ctx context.Context, a *alerts, b *bus.Bus) error {
+func (p *process) runAlerts(ctx context.Context, a *alerts, b *delivery.Bus) error {
 	a.router.Gone = func(provider types.NamespacedName) {
 		b.Forget(provider)
 		a.sender.Health.Forget(provider)

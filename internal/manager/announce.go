@@ -14,9 +14,9 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // announceAll tells the subscribers of the artifact server what becomes of all sources, as their objects say.
@@ -65,7 +65,7 @@ func (a *announcer[T]) updated(before, after any) {
 	if !ok1 || !ok2 {
 		return
 	}
-	if obj.GetArtifact() != nil && sync.SourceMoved(b, obj) {
+	if obj.GetArtifact() != nil && kustomization.SourceMoved(b, obj) {
 		a.tell(artifact.EventPublished, obj, "")
 	}
 	a.health(obj, false)

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // observeSources wakes what builds on a source when its artifact is another one.
@@ -27,5 +27,5 @@ func (p *process) observeSources(ctx context.Context) error {
 }
 
 func observe[T sourcev1.Source](ctx context.Context, e *reconcile.Edges, c cache.Cache, kind string, obj T) error {
-	return reconcile.Observe(ctx, e, c, schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: kind}, obj, sync.SourceMoved)
+	return reconcile.Observe(ctx, e, c, schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: kind}, obj, kustomization.SourceMoved)
 }

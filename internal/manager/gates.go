@@ -16,9 +16,9 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
+	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // gated is a kind that gates hold.
@@ -41,7 +41,7 @@ func (p *process) gatedKinds() []gated {
 		)
 	}
 	if p.runs(KustomizeController) {
-		kinds = append(kinds, gated{sync.KustomizationGroupKind, &kustomizev1.KustomizationList{}})
+		kinds = append(kinds, gated{kustomization.KustomizationGroupKind, &kustomizev1.KustomizationList{}})
 	}
 	if p.runs(ImageAutomationController) {
 		kinds = append(kinds, gated{automate.GroupKind, &imagev1.ImageUpdateAutomationList{}})

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
-	"github.com/sluice-gitops/sluice/internal/image/job"
+	"github.com/sluice-gitops/sluice/internal/image/release"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 )
@@ -36,13 +36,13 @@ func (p *process) runImageAutomations(ctx context.Context) error {
 		KeepPushBranch:       p.FeatureGates[forcePushGate] != "" && !p.gate(forcePushGate),
 	}
 	jobs := *p.kernel
-	jobs.Gates = job.Gates{Gatekeeper: p.book, Objects: p.mgr.GetClient()}
+	jobs.Gates = release.Gates{Gatekeeper: p.book, Objects: p.mgr.GetClient()}
 	return errors.Join(reconcile.Register(p.mgr, &jobs, reconcile.Kind[*imagev1alpha1.ImageUpdateJob]{
-		GroupKind:  job.GroupKind,
+		GroupKind:  release.GroupKind,
 		New:        func() *imagev1alpha1.ImageUpdateJob { return &imagev1alpha1.ImageUpdateJob{} },
 		Concurrent: p.Concurrent,
 		Sort:       reconcile.Sync,
-		Step:       &job.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.clock()},
+		Step:       &release.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.clock()},
 	}), reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{}, func(before, after *imagev1.ImageUpdateAutomation) bool {
 		return before.Generation != after.Generation
 	}), reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageUpdateAutomation]{

@@ -12,30 +12,30 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/sync"
 )
 
 // runKustomizations reconciles Kustomizations.
 func (p *process) runKustomizations(ctx context.Context) error {
-	clusters := &sync.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remote(), Apply: p.apply()}
+	clusters := &kustomization.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remote(), Apply: p.apply()}
 	p.ends = append(p.ends, clusters.Close)
-	if err := sync.ObserveDependencies(ctx, p.kernel.Edges, p.mgr.GetCache()); err != nil {
+	if err := kustomization.ObserveDependencies(ctx, p.kernel.Edges, p.mgr.GetCache()); err != nil {
 		return err
 	}
 	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*kustomizev1.Kustomization]{
-		GroupKind:  sync.KustomizationGroupKind,
+		GroupKind:  kustomization.KustomizationGroupKind,
 		New:        func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
 		Concurrent: p.Concurrent,
 		Sort:       reconcile.Sync,
-		Step: &sync.Kustomization{
+		Step: &kustomization.Kustomization{
 			Client:    p.mgr.GetClient(),
 			Configs:   p.mgr.GetAPIReader(),
 			Artifacts: p.storage.fetcher,
 			Clusters:  clusters,
 			Events:    p.kernel.Events,
 			Clock:     p.clock(),
-			Options: sync.Options{
+			Options: kustomization.Options{
 				NoCrossNamespaceRefs:  p.noCrossNamespaceRefs(),
 				DefaultServiceAccount: p.DefaultAccount,
 				PatientHealth:         p.gate("DisableFailFastBehavior"),
@@ -50,10 +50,10 @@ func (p *process) runKustomizations(ctx context.Context) error {
 }
 
 // remote is how other clusters are reached.
-func (p *process) remote() *sync.Remote {
-	reach := sync.NewReach(p.out.Egress.Dialer())
+func (p *process) remote() *kustomization.Remote {
+	reach := kustomization.NewReach(p.out.Egress.Dialer())
 	reach.QPS, reach.Burst = p.KubeAPIQPS, p.KubeAPIBurst
-	return &sync.Remote{
+	return &kustomization.Remote{
 		Reader: p.mgr.GetAPIReader(), Identities: p.out.Identities, Token: accountTokens(p.mgr.GetClient()), Self: self(p.mgr.GetClient()),
 		DefaultAccount: p.KubeConfigAccount, AllowExec: p.KubeConfigExec, AllowInsecureTLS: p.KubeConfigTLS, Reach: reach,
 	}
@@ -66,8 +66,8 @@ func (o *Options) apply() apply.ClusterOptions {
 }
 
 // decryption is what the controller brings to the decryption of all.
-func (p *process) decryption() sync.Decryption {
-	return sync.Decryption{
+func (p *process) decryption() kustomization.Decryption {
+	return kustomization.Decryption{
 		Transport:      p.out.transport,
 		Identities:     p.out.Identities,
 		IgnoreMAC:      p.SOPSIgnoreMAC,

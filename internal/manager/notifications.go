@@ -21,7 +21,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -36,7 +36,7 @@ func (p *process) runNotifications(ctx context.Context) error {
 	case p.runs(NotificationController):
 		a, options := p.newAlerts(), p.bus()
 		options.Router, options.Sender, options.Teller = a.router, a.sender, &teller{p.mgr.GetCache(), p.recorder}
-		n = &notifications{Bus: bus.New(options), address: p.EventsAddr, ready: a.router.Ready}
+		n = &notifications{Bus: delivery.New(options), address: p.EventsAddr, ready: a.router.Ready}
 		err = p.runAlerts(ctx, a, n.Bus)
 	case p.forwards():
 		n = p.forward()
@@ -55,23 +55,23 @@ func (p *process) runNotifications(ctx context.Context) error {
 }
 
 // bus are the options that do not depend on where events go.
-func (o *Options) bus() bus.Options {
-	return bus.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(), RateLimit: cmp.Or(o.RateLimit, -1)}
+func (o *Options) bus() delivery.Options {
+	return delivery.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(), RateLimit: cmp.Or(o.RateLimit, -1)}
 }
 
 // forward posts all events to the process that has the alerts, and the rate limit.
 func (p *process) forward() *notifications {
-	to := &bus.Forward{URL: p.EventsAddr, Client: &http.Client{Transport: p.out.transport}}
+	to := &delivery.Forward{URL: p.EventsAddr, Client: &http.Client{Transport: p.out.transport}}
 	options := p.bus()
 	options.Router, options.Sender, options.RateLimit = to, to, -1
-	options.Teller = bus.Silent(func(message string) { log.Log.WithName("notifications").Info(message) })
-	return &notifications{Bus: bus.New(options)}
+	options.Teller = delivery.Silent(func(message string) { log.Log.WithName("notifications").Info(message) })
+	return &notifications{Bus: delivery.New(options)}
 }
 
 // notifications are the bus, with the endpoint for others where it has one. Both are with the replica that leads: what another one took up would wait
 // until it does.
 type notifications struct {
-	*bus.Bus
+	*delivery.Bus
 	address string                         // of the endpoint; none if empty or 0
 	ready   func(ctx context.Context) bool // waits until it is known who wants what; at once if nil
 }
@@ -96,7 +96,7 @@ func (n *notifications) Start(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: bus.NewServer(n.Bus)}).Start(ctx)
+		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: delivery.NewServer(n.Bus)}).Start(ctx)
 	}()
 	err = n.Bus.Start(ctx)
 	cancel()
@@ -133,7 +133,7 @@ type teller struct {
 	recorder reconcile.Recorder
 }
 
-// Tell implements [bus.Teller].
+// Tell implements [delivery.Teller].
 func (t *teller) Tell(alert, provider types.NamespacedName, reason, message string) {
 	a := &v1beta3.Alert{}
 	if err := t.alerts.Get(context.Background(), alert, a); err != nil {

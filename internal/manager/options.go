@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
@@ -123,7 +123,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ImagesAddr, "images-addr", ":9091", "address that tags of images are served at, with the certificate and the access of the artifact server; 0 turns it off")
 	f.StringVar(&o.EventsAddr, "events-addr", defaultEventsAddr,
 		"address that others post events to, 0 turns it off; where notification-controller does not run, the URL that this process posts its events to")
-	f.DurationVar(&o.RateLimit, "rate-limit-interval", bus.DefaultRateLimit, "for how long the same event of an object is not told again; 0 always tells")
+	f.DurationVar(&o.RateLimit, "rate-limit-interval", delivery.DefaultRateLimit, "for how long the same event of an object is not told again; 0 always tells")
 	f.BoolVar(&o.WatchAllNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only --runtime-namespace")
 	f.StringVar(&o.RuntimeNamespace, "runtime-namespace", "flux-system", "namespace that the controllers run in ($RUNTIME_NAMESPACE)")
 	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "watch only objects with these labels")

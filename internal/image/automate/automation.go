@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
-	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
@@ -76,7 +76,7 @@ type Automation struct {
 
 // memory is what is known of an automation beside its object. All of it may be lost.
 type memory struct {
-	survey survey.Survey
+	survey scan.Survey
 	batch  batch
 	undone undone
 }
@@ -181,7 +181,7 @@ func (a *Automation) run(ctx context.Context, j *job) error {
 	return j.ask(ctx, obj, result.Changes)
 }
 
-func (a *Automation) look(ctx context.Context, j *job, base *base) (survey.Result, error) {
+func (a *Automation) look(ctx context.Context, j *job, base *base) (scan.Result, error) {
 	result, err := j.memory.survey.Look(ctx, base.files, base.files.Root, j.path, j.plan)
 	if err != nil {
 		return result, fault.New(imagev1.UpdateFailedReason, "cannot update the files of '%s'", base.revision).Because(err).
@@ -265,7 +265,7 @@ func refOf(p *imagev1.ImagePolicy) imagev1.ImageRef {
 // named is a change as people approve it: the images that come with it, or their number and a digest.
 func named(changes []edit.Change) string {
 	var all []string
-	for _, policy := range survey.Policies(changes) {
+	for _, policy := range scan.Policies(changes) {
 		for _, c := range changes {
 			if c.Policy == policy {
 				all = append(all, strings.Replace(policy, ":", "/", 1)+"="+c.New)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/record"
-	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
@@ -24,13 +24,13 @@ import (
 const maxCommits = 100
 
 // commitAll commits and pushes what is to be changed: all at once, or one policy after the other.
-func (a *Automation) commitAll(ctx context.Context, j *job, b *base, result survey.Result) error {
+func (a *Automation) commitAll(ctx context.Context, j *job, b *base, result scan.Result) error {
 	obj := j.pass.Object
 	for range maxCommits {
 		part := result
 		if batch := obj.Spec.Batch; batch != nil && batch.PerPolicy {
 			var err error
-			if part, err = result.Only(b.files, j.plan, survey.Policies(result.Changes)[0]); err != nil {
+			if part, err = result.Only(b.files, j.plan, scan.Policies(result.Changes)[0]); err != nil {
 				return fault.New(imagev1.UpdateFailedReason, "cannot read what is to be changed").Because(err)
 			}
 		}
@@ -58,7 +58,7 @@ func (a *Automation) commitAll(ctx context.Context, j *job, b *base, result surv
 }
 
 // commit makes one commit with its note, pushes both, and tells.
-func (a *Automation) commit(ctx context.Context, j *job, b *base, part survey.Result) (plumbing.Hash, error) {
+func (a *Automation) commit(ctx context.Context, j *job, b *base, part scan.Result) (plumbing.Hash, error) {
 	obj := j.pass.Object
 	text, err := j.text(obj, part.Changes)
 	if err != nil {

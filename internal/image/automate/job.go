@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/message"
-	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
@@ -44,7 +44,7 @@ type job struct {
 	fresh   bool // the remote must be asked
 
 	path     string
-	plan     survey.Plan
+	plan     scan.Plan
 	why      map[string]string           // a policy chooses its image
 	observed map[string]imagev1.ImageRef // by name of the policy
 	unknown  []string                    // policies that bindings name and that are not there
@@ -251,7 +251,7 @@ func binding(policy string, image edit.Ref, b imagev1.Binding) edit.Binding {
 }
 
 // problems tells what could not be followed. Markers of other namespaces, and of policies that are not selected, are the business of other automations.
-func (j *job) problems(result survey.Result) {
+func (j *job) problems(result scan.Result) {
 	all := slices.Clone(j.unknown)
 	namespace := j.pass.Object.Namespace + ":"
 	for _, p := range result.Problems {

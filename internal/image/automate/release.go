@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/record"
-	"github.com/sluice-gitops/sluice/internal/image/survey"
+	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
@@ -166,7 +166,7 @@ func (j *job) earlier(ctx context.Context, pushed bool, out *Release) error {
 }
 
 // lookFor finds what is to be changed for a request.
-func (a *Automation) lookFor(ctx context.Context, j *job, b *base) (survey.Result, error) {
+func (a *Automation) lookFor(ctx context.Context, j *job, b *base) (scan.Result, error) {
 	r := j.asked
 	if len(r.Workloads)+len(r.Images) == 0 {
 		result, err := a.look(ctx, j, b)
@@ -176,7 +176,7 @@ func (a *Automation) lookFor(ctx context.Context, j *job, b *base) (survey.Resul
 		return result, err
 	}
 	j.plan = r.plan(j.images())
-	j.memory.survey = survey.Survey{}
+	j.memory.survey = scan.Survey{}
 	result, err := a.look(ctx, j, b)
 	if err != nil {
 		return result, err
@@ -191,13 +191,13 @@ func (a *Automation) lookFor(ctx context.Context, j *job, b *base) (survey.Resul
 	// Again for the containers that were asked for, now that it is known which images they have.
 	j.plan.Bindings = r.narrow(j.plan.Bindings, result.Changes)
 	if len(j.plan.Bindings) == 0 {
-		return survey.Result{}, nil
+		return scan.Result{}, nil
 	}
 	return a.look(ctx, j, b)
 }
 
 // plan binds the images to the workloads, in all containers that have them.
-func (r *Request) plan(chosen map[string]edit.Ref) survey.Plan {
+func (r *Request) plan(chosen map[string]edit.Ref) scan.Plan {
 	images := chosen
 	if len(r.Images) > 0 {
 		images = map[string]edit.Ref{}
@@ -209,7 +209,7 @@ func (r *Request) plan(chosen map[string]edit.Ref) survey.Plan {
 	if len(workloads) == 0 {
 		workloads = []imagev1.WorkloadContainer{{}}
 	}
-	plan := survey.Plan{Images: map[string]edit.Ref{}} // markers are not followed: they know no workload
+	plan := scan.Plan{Images: map[string]edit.Ref{}} // markers are not followed: they know no workload
 	for _, policy := range slices.Sorted(maps.Keys(images)) {
 		for _, w := range workloads {
 			plan.Bindings = append(plan.Bindings, edit.Binding{
@@ -221,7 +221,7 @@ func (r *Request) plan(chosen map[string]edit.Ref) survey.Plan {
 }
 
 // found tells which workloads, or which images, are nowhere.
-func (r *Request) found(plan survey.Plan, result survey.Result) error {
+func (r *Request) found(plan scan.Plan, result scan.Result) error {
 	seen := map[string]bool{}
 	for i, b := range plan.Bindings {
 		if !slices.Contains(result.Missing, i) {

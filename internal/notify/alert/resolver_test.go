@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -285,7 +285,7 @@ func TestEachFailureIsNewsOnce(t *testing.T) {
 	book.setProvider(key, p)
 	health := &Health{Edges: reconcile.NewEdges()}
 	s := &Sender{Router: book.Router, Resolver: b.Resolver, Health: health}
-	d := bus.Delivery{Provider: key, Event: of("Kustomization", "apps", "web")}
+	d := delivery.Delivery{Provider: key, Event: of("Kustomization", "apps", "web")}
 	retried := 0
 	step := &Provider{Resolver: b.Resolver, Health: health, Retry: func(types.NamespacedName) { retried++ }}
 	reconciled := func() string {
@@ -346,7 +346,7 @@ func TestNamesOfCommitStatusesMayTellTheAlert(t *testing.T) {
 	a := book.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
 	s := &Sender{Router: book.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
 	e := of("Kustomization", "apps", "web", with("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))
-	if err := s.Send(t.Context(), bus.Delivery{Alert: client.ObjectKeyFromObject(a), Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
+	if err := s.Send(t.Context(), delivery.Delivery{Alert: client.ObjectKeyFromObject(a), Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
 		t.Fatal(err)
 	}
 	r, n := h.last()

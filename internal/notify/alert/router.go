@@ -17,7 +17,7 @@ import (
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
-	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -169,8 +169,8 @@ func (r *Router) Ready(ctx context.Context) bool {
 	return r.ready.Load()
 }
 
-// Route implements [bus.Router]. It waits until it knows all alerts there are: an event that comes first is none for nobody.
-func (r *Router) Route(ctx context.Context, e event.Event) []bus.Delivery {
+// Route implements [delivery.Router]. It waits until it knows all alerts there are: an event that comes first is none for nobody.
+func (r *Router) Route(ctx context.Context, e event.Event) []delivery.Delivery {
 	if !r.Ready(ctx) {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (r *Router) Route(ctx context.Context, e event.Event) []bus.Delivery {
 		}
 		return s.labels.Matches(known)
 	}
-	var wanted []bus.Delivery
+	var wanted []delivery.Delivery
 	decided := map[*rule]bool{}
 	for _, c := range r.candidates(object.Kind, object.Namespace) {
 		if decided[c.rule] || !named(c.source) {
@@ -203,14 +203,14 @@ func (r *Router) Route(ctx context.Context, e event.Event) []bus.Delivery {
 	return wanted
 }
 
-func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (bus.Delivery, bool) {
+func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (delivery.Delivery, bool) {
 	p := r.provider(rule.provider)
 	if p == nil || p.Spec.Suspend || !rule.wants(&e) {
-		return bus.Delivery{}, false
+		return delivery.Delivery{}, false
 	}
 	metadata, conflicts := rule.metadata(&e)
 	if !takes(p.Spec.Type, metadata) {
-		return bus.Delivery{}, false
+		return delivery.Delivery{}, false
 	}
 	if untold := rule.news(conflicts); len(untold) > 0 {
 		keys := strings.Join(untold, ", ")
@@ -219,5 +219,5 @@ func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (bus.De
 			"' is set more than once: what the controller says counts before spec.summary, spec.eventMetadata and the object's annotations")
 	}
 	e.Metadata = metadata
-	return bus.Delivery{Alert: rule.key(), Provider: rule.provider, Event: e}, true
+	return delivery.Delivery{Alert: rule.key(), Provider: rule.provider, Event: e}, true
 }

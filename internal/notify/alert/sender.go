@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/notify/bus"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/notify/provider"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -18,15 +18,15 @@ import (
 // SendFailedReason is the reason of a Provider that could not send the last event it had to.
 const SendFailedReason = "SendFailed"
 
-// Sender sends what is to be delivered. It implements [bus.Sender].
+// Sender sends what is to be delivered. It implements [delivery.Sender].
 type Sender struct {
 	Router   *Router
 	Resolver *Resolver
 	Health   *Health
 }
 
-// Send makes one try. The error is a fault, as [bus.Sender] says.
-func (s *Sender) Send(ctx context.Context, d bus.Delivery) error {
+// Send makes one try. The error is a fault, as [delivery.Sender] says.
+func (s *Sender) Send(ctx context.Context, d delivery.Delivery) error {
 	p := s.Router.provider(d.Provider)
 	if p == nil {
 		return fault.New(v1beta3.ValidationFailedReason, "Provider '%s' is gone", d.Provider).Final()
@@ -44,7 +44,7 @@ func (s *Sender) Send(ctx context.Context, d bus.Delivery) error {
 	return err
 }
 
-func (s *Sender) send(ctx context.Context, p *v1beta3.Provider, d bus.Delivery) error {
+func (s *Sender) send(ctx context.Context, p *v1beta3.Provider, d delivery.Delivery) error {
 	sender, err := s.Resolver.Provider(ctx, p)
 	if err != nil {
 		// The event waits until the Provider is put right: the bounds of the queue end it, if nobody does.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
 // ErrUnchanged says that a commit would have the tree of its parent.
@@ -98,7 +98,7 @@ func (v *View) store(ctx context.Context, w *writer, commit plumbing.Hash) error
 // writer makes objects that a repository does not have.
 type writer struct {
 	from    *repository
-	objects []packs.Object
+	objects []packstore.Object
 	added   map[plumbing.Hash]bool
 }
 
@@ -109,7 +109,7 @@ func (w *writer) add(kind plumbing.ObjectType, data []byte) plumbing.Hash {
 			w.added = map[plumbing.Hash]bool{}
 		}
 		w.added[hash] = true
-		w.objects = append(w.objects, packs.Object{Kind: kind, Data: data})
+		w.objects = append(w.objects, packstore.Object{Kind: kind, Data: data})
 	}
 	return hash
 }

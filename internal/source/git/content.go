@@ -9,7 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
 // origin is where a tree, or the part of it that is a submodule, was made of. Its files can be read whatever becomes of the mirror.
@@ -20,7 +20,7 @@ type origin struct {
 
 // blame notes that the mirror is damaged, if the error says so, for the next update to fetch it anew.
 func (o origin) blame(err error) bool {
-	if !errors.Is(err, packs.ErrDamaged) && !errors.Is(err, packs.ErrNotFound) {
+	if !errors.Is(err, packstore.ErrDamaged) && !errors.Is(err, packstore.ErrNotFound) {
 		return false
 	}
 	o.from.damaged.Store(true)
@@ -36,7 +36,7 @@ var _ artifact.Content = (*content)(nil)
 
 // Size implements artifact.Content.
 func (c *content) Size(id string) (size int64, err error) {
-	err = c.each(func(s *packs.Store) error {
+	err = c.each(func(s *packstore.Store) error {
 		size, err = s.Size(blobHash(id))
 		return err
 	})
@@ -45,7 +45,7 @@ func (c *content) Size(id string) (size int64, err error) {
 
 // Read implements artifact.Content.
 func (c *content) Read(id string) (data []byte, err error) {
-	err = c.each(func(s *packs.Store) error {
+	err = c.each(func(s *packstore.Store) error {
 		_, data, err = s.Read(blobHash(id))
 		return err
 	})
@@ -53,10 +53,10 @@ func (c *content) Read(id string) (data []byte, err error) {
 }
 
 // each reads from where the tree was made of; should that be damaged, from what was fetched in its place.
-func (c *content) each(read func(*packs.Store) error) error {
+func (c *content) each(read func(*packstore.Store) error) error {
 	var err error
 	for _, o := range c.from {
-		if err = read(o.from.objects); !errors.Is(err, packs.ErrNotFound) {
+		if err = read(o.from.objects); !errors.Is(err, packstore.ErrNotFound) {
 			break // or else it is a file of a submodule
 		}
 	}

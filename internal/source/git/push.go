@@ -11,7 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
@@ -150,7 +150,7 @@ func (p *push) run(ctx context.Context, options map[string]string) error {
 		return nil
 	}
 	var pack bytes.Buffer
-	if err := packs.Encode(&pack, c.objects); err != nil {
+	if err := packstore.Encode(&pack, c.objects); err != nil {
 		return err
 	}
 	report, err := conn.Push(ctx, wire.Push{Commands: p.sent, Options: options, Pack: pack.Bytes()})

@@ -12,14 +12,14 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
 // repository is a bare one on disk, as git itself understands it. What it has of history are single commits that fetches
 // brought, each with all of its tree, under references of ours.
 type repository struct {
 	dir     string
-	objects *packs.Store
+	objects *packstore.Store
 	tips    []plumbing.Hash // commits that were fetched or pushed, the oldest first
 	shallow []plumbing.Hash // those of them that came without their parents
 	damaged atomic.Bool     // set by a reader that found a file not to be what was written
@@ -51,7 +51,7 @@ func createRepository(dir string) (*repository, error) {
 func loadRepository(dir string) (*repository, error) {
 	r := &repository{dir: dir}
 	var err error
-	if r.objects, err = packs.Open(filepath.Join(dir, "objects", "pack")); err != nil {
+	if r.objects, err = packstore.Open(filepath.Join(dir, "objects", "pack")); err != nil {
 		return nil, err
 	}
 	if r.shallow, err = readHashes(filepath.Join(dir, shallowFile)); err != nil {

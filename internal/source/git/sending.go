@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
 // maxUnpushed bounds how many commits are looked through for one that the remote has.
@@ -19,7 +19,7 @@ type collector struct {
 	whole bool                   // the remote takes objects only as they are
 
 	from    *repository // of the commit that is looked at
-	objects []packs.Object
+	objects []packstore.Object
 	sent    map[plumbing.Hash]role
 }
 
@@ -63,7 +63,7 @@ func (c *collector) commit(h plumbing.Hash) (parents []plumbing.Hash, err error)
 	if err != nil {
 		return nil, err
 	}
-	c.send(packs.Object{Kind: plumbing.CommitObject, Data: data}, h)
+	c.send(packstore.Object{Kind: plumbing.CommitObject, Data: data}, h)
 	tree, err := c.from.rootTree(h)
 	if err != nil {
 		return nil, err
@@ -133,13 +133,13 @@ func (c *collector) object(kind plumbing.ObjectType, h, from plumbing.Hash) erro
 	if err != nil {
 		return err
 	}
-	o := packs.Object{Kind: kind, Data: data}
+	o := packstore.Object{Kind: kind, Data: data}
 	if !c.whole && !from.IsZero() && c.sent[from] != delta && c.sent[h] != base {
 		_, old, err := c.from.objects.Read(from)
 		if err != nil {
 			return err
 		}
-		if d := packs.Delta(old, data); d != nil {
+		if d := packstore.Delta(old, data); d != nil {
 			o.Data, o.Base = d, from
 		}
 	}
@@ -147,7 +147,7 @@ func (c *collector) object(kind plumbing.ObjectType, h, from plumbing.Hash) erro
 	return nil
 }
 
-func (c *collector) send(o packs.Object, h plumbing.Hash) {
+func (c *collector) send(o packstore.Object, h plumbing.Hash) {
 	c.sent[h] = plain
 	if !o.Base.IsZero() {
 		c.sent[h] = delta

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
@@ -208,7 +208,7 @@ func explainTree(revision Revision, err error) error {
 	if cause := fault.As(err); cause != nil {
 		f.Reason, f.RetryAfter, f.Terminal = cause.Reason, cause.RetryAfter, cause.Terminal
 	}
-	if errors.Is(err, packs.ErrDamaged) || errors.Is(err, packs.ErrNotFound) {
+	if errors.Is(err, packstore.ErrDamaged) || errors.Is(err, packstore.ErrNotFound) {
 		return f.WithHint("The kept mirror is damaged, and is fetched again at the next interval")
 	}
 	return f

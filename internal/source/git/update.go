@@ -13,7 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/source/git/packs"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
@@ -185,7 +185,7 @@ func (u *update) bringHistory(t target) error {
 // worthFetchingAnew tells whether the failure may come from what is held, on either side.
 func (u *update) worthFetchingAnew(err error) bool {
 	var refused *wire.Refused
-	return u.ctx.Err() == nil && (errors.Is(err, packs.ErrMalformed) || errors.Is(err, packs.ErrDamaged) || errors.As(err, &refused))
+	return u.ctx.Err() == nil && (errors.Is(err, packstore.ErrMalformed) || errors.Is(err, packstore.ErrDamaged) || errors.As(err, &refused))
 }
 
 // anew fetches into a repository of its own, which takes the place of the current one once it holds the commit.
@@ -228,7 +228,7 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 		return answer.Explain(stream.err)
 	case u.ctx.Err() != nil:
 		return answer.Explain(u.ctx.Err())
-	case errors.Is(err, packs.ErrMalformed), errors.Is(err, packs.ErrDamaged):
+	case errors.Is(err, packstore.ErrMalformed), errors.Is(err, packstore.ErrDamaged):
 		return gitFault("what %s sends cannot be read", fault.RedactURL(u.remote.URL)).Because(err)
 	default:
 		return storageFault("cannot store what was fetched", err)
