@@ -65,7 +65,8 @@ func TestTypesHoldExamples(t *testing.T) {
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		gatingv1alpha1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
-		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme, notificationv1beta3.AddToScheme,
+		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme,
+		notificationv1beta3.AddToScheme,
 		imagev1.AddToScheme, imagev1beta2.AddToScheme, imagev1beta1.AddToScheme, imagev1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
@@ -76,7 +77,8 @@ func TestTypesHoldExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(want.Object, obj, true); err != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(want.Object, obj,
+				true); err != nil {
 				t.Fatal(err)
 			}
 			got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -122,7 +124,8 @@ func TestSchedule(t *testing.T) {
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute},
 		},
 		"a repository's own timeout counts": {
-			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two, Suspend: true}},
+			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two,
+				Suspend: true}},
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
 		},
 		"a chart has 60 seconds": {
@@ -134,7 +137,8 @@ func TestSchedule(t *testing.T) {
 			meta.Schedule{Interval: time.Minute, Timeout: time.Minute},
 		},
 		"a chart repository in a registry is not checked": {
-			&sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI, Interval: minutes(5)}},
+			&sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI,
+				Interval: minutes(5)}},
 			meta.Schedule{Timeout: time.Minute},
 		},
 		"an external artifact waits for its maker": {&sourcev1.ExternalArtifact{}, meta.Schedule{}},
@@ -152,7 +156,8 @@ func TestSchedule(t *testing.T) {
 			&notificationv1.Receiver{}, meta.Schedule{Interval: 10 * time.Minute},
 		},
 		"an alert is looked after when something changes": {
-			&notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}}, meta.Schedule{Suspended: true},
+			&notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}},
+			meta.Schedule{Suspended: true},
 		},
 		"a provider that sets no interval is looked after every ten minutes": {
 			&notificationv1beta3.Provider{}, meta.Schedule{Interval: 10 * time.Minute},
@@ -170,9 +175,12 @@ func TestSchedule(t *testing.T) {
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute},
 		},
 		"a policy without an interval waits for a scan": {&imagev1.ImagePolicy{}, meta.Schedule{}},
-		"a policy reads its digest again":               {&imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}}, meta.Schedule{Interval: 2 * time.Minute}},
+		"a policy reads its digest again": {
+			&imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}},
+			meta.Schedule{Interval: 2 * time.Minute}},
 		"an automation runs at its interval": {
-			&imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5), Suspend: true}},
+			&imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5),
+				Suspend: true}},
 			meta.Schedule{Interval: 5 * time.Minute, Suspended: true},
 		},
 		"a job runs once": {&imagev1alpha1.ImageUpdateJob{}, meta.Schedule{}},
@@ -181,8 +189,10 @@ func TestSchedule(t *testing.T) {
 			meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
 		},
 		"a Kustomization's own timeout and retry interval count": {
-			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two, RetryInterval: &three, Suspend: true}},
-			meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
+			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two,
+				RetryInterval: &three, Suspend: true}},
+			meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute,
+				Suspended: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +204,8 @@ func TestSchedule(t *testing.T) {
 }
 
 func TestValuesFilesOfOlderVersionsComeFirst(t *testing.T) {
-	chart := &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{ValuesFile: "a.yaml", ValuesFiles: []string{"b.yaml", "c.yaml"}}}
+	chart := &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{ValuesFile: "a.yaml",
+		ValuesFiles: []string{"b.yaml", "c.yaml"}}}
 	if diff := cmp.Diff([]string{"a.yaml", "b.yaml", "c.yaml"}, chart.GetValuesFiles()); diff != "" {
 		t.Error(diff)
 	}
@@ -233,9 +244,11 @@ func TestTheLatestImageBeforeStaysVisible(t *testing.T) {
 	for _, tag := range []string{"1.0.0", "1.1.0", "1.1.0"} {
 		policy.SetLatest(imagev1.ImageRef{Name: "example.com/app", Tag: tag})
 	}
-	first, second := imagev1.ImageRef{Name: "example.com/app", Tag: "1.0.0"}, imagev1.ImageRef{Name: "example.com/app", Tag: "1.1.0"}
+	first, second := imagev1.ImageRef{Name: "example.com/app", Tag: "1.0.0"},
+		imagev1.ImageRef{Name: "example.com/app", Tag: "1.1.0"}
 	want := imagev1.ImagePolicyStatus{
-		LatestRef: &second, LatestImage: "example.com/app:1.1.0", ObservedPreviousRef: &first, ObservedPreviousImage: "example.com/app:1.0.0",
+		LatestRef: &second, LatestImage: "example.com/app:1.1.0", ObservedPreviousRef: &first,
+		ObservedPreviousImage: "example.com/app:1.0.0",
 	}
 	if diff := cmp.Diff(want, policy.Status); diff != "" {
 		t.Error(diff)

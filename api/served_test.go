@@ -37,7 +37,8 @@ func serve(t *testing.T) dynamic.Interface {
 	cfg := testenv.Cluster(t)
 	crds := apiextensions.NewForConfigOrDie(cfg).ApiextensionsV1().CustomResourceDefinitions()
 	for _, crd := range definitions(t) {
-		if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 		testenv.Eventually(t, crd.Name+" established", func() error {
@@ -62,8 +63,9 @@ func resource(gvk schema.GroupVersionKind, version string) schema.GroupVersionRe
 	return plural
 }
 
-// TestServedAsDeclared creates every example on a real API server: what was declared in an older version is there in the
-// current one, outlives a controller's status in the current one, and is read back in the older one.
+// TestServedAsDeclared creates every example on a real API server: what was declared in an older version is
+// there in the current one, outlives a controller's status in the current one, and is read back in the older
+// one.
 func TestServedAsDeclared(t *testing.T) {
 	client := serve(t)
 	stored := storageVersions(t)
@@ -83,7 +85,8 @@ func TestServedAsDeclared(t *testing.T) {
 			}
 			patch := []byte(`{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","reason":"Succeeded",` +
 				`"message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
-			if _, err := current.Patch(t.Context(), example.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			if _, err := current.Patch(t.Context(), example.GetName(), types.MergePatchType, patch,
+				metav1.PatchOptions{}, "status"); err != nil {
 				t.Fatalf("the current version's status is refused: %v", err)
 			}
 			for version, resource := range map[string]dynamic.ResourceInterface{"current": current, "own": own} {
@@ -91,7 +94,8 @@ func TestServedAsDeclared(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(example.Object["spec"], got.Object["spec"], cmp.FilterPath(addedDefault, cmp.Ignore())); diff != "" {
+				if diff := cmp.Diff(example.Object["spec"], got.Object["spec"],
+					cmp.FilterPath(addedDefault, cmp.Ignore())); diff != "" {
 					t.Errorf("declared (-) and stored (+) differ in the %s version:\n%s", version, diff)
 				}
 				if g, _, _ := unstructured.NestedInt64(got.Object, "status", "observedGeneration"); g != 1 {
@@ -185,68 +189,134 @@ func TestRefused(t *testing.T) {
 		spec map[string]any
 		says string
 	}{
-		"a URL that is no HTTP or SSH URL":     {repository, map[string]any{"url": "git@example.com:a/b", "interval": "1m"}, "spec.url"},
-		"no URL":                               {repository, map[string]any{"interval": "1m"}, "spec.url"},
-		"an interval without a unit":           {repository, map[string]any{"url": "https://example.com", "interval": "1"}, "spec.interval"},
-		"a timeout in hours":                   {repository, map[string]any{"url": "https://example.com", "interval": "1m", "timeout": "1h"}, "spec.timeout"},
-		"an account without a provider for it": {repository, map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"}, "provider is 'azure' or 'aws'"},
-		"a source of a kind that is none":      {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": map[string]any{"kind": "Secret", "name": "a"}}, "spec.sourceRef.kind"},
-		"a receiver without a secret":          {receiver, map[string]any{"type": "github", "resources": []any{}}, "secretRef is required"},
-		"a receiver of tokens of nobody":       {receiver, map[string]any{"type": "generic-oidc", "resources": []any{}}, "oidcProviders is required"},
-		"a receiver that tears gates down":     {receiver, map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}}, "spec.action"},
-		"an alert of no provider":              {alert, map[string]any{"eventSources": []any{}}, "spec.providerRef"},
-		"an alert of Secrets":                  {alert, map[string]any{"providerRef": named, "eventSources": []any{map[string]any{"kind": "Secret", "name": "a"}}}, "spec.eventSources[0].kind"},
-		"a severity that does not exist":       {alert, map[string]any{"providerRef": named, "eventSources": []any{}, "eventSeverity": "loud"}, "spec.eventSeverity"},
-		"a provider by pigeon":                 {provider, map[string]any{"type": "pigeon"}, "spec.type"},
-		"the name of a commit status in chat":  {provider, map[string]any{"type": "slack", "commitStatusExpr": "'a'"}, "spec.commitStatusExpr is for the types"},
-		"no word on pruning":                   {kustomization, map[string]any{"interval": "1m", "sourceRef": source}, "spec.prune"},
-		"a remote cluster from two places":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}, "configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
-		"a remote cluster from nowhere":        {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}}, "exactly one of"},
-		"a target namespace that is too long":  {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "targetNamespace": strings.Repeat("a", 64)}, "spec.targetNamespace"},
-		"a registry by HTTP URL":               {oci, map[string]any{"url": "https://example.com/a", "interval": "1m"}, "spec.url"},
-		"an operation on a layer that is none": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m", "layerSelector": map[string]any{"operation": "burn"}}, "spec.layerSelector.operation"},
-		"signatures of a provider unheard of":  {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m", "verify": map[string]any{"provider": "pgp"}}, "spec.verify.provider"},
-		"a chart repository over SSH":          {charts, map[string]any{"url": "ssh://example.com/a"}, "spec.url"},
-		"a chart repository of no known type":  {charts, map[string]any{"url": "https://example.com/a", "type": "git"}, "spec.type"},
-		"a chart of a source that holds none":  {chart, map[string]any{"chart": "a", "interval": "1m", "sourceRef": map[string]any{"kind": "OCIRepository", "name": "a"}}, "spec.sourceRef.kind"},
+		"a URL that is no HTTP or SSH URL": {repository,
+			map[string]any{"url": "git@example.com:a/b", "interval": "1m"}, "spec.url"},
+		"no URL": {repository, map[string]any{"interval": "1m"}, "spec.url"},
+		"an interval without a unit": {repository,
+			map[string]any{"url": "https://example.com", "interval": "1"}, "spec.interval"},
+		"a timeout in hours": {repository,
+			map[string]any{"url": "https://example.com", "interval": "1m", "timeout": "1h"}, "spec.timeout"},
+		"an account without a provider for it": {repository,
+			map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"},
+			"provider is 'azure' or 'aws'"},
+		"a source of a kind that is none": {kustomization,
+			map[string]any{"interval": "1m", "prune": true, "sourceRef": map[string]any{"kind": "Secret", "name": "a"}},
+			"spec.sourceRef.kind"},
+		"a receiver without a secret": {receiver, map[string]any{"type": "github", "resources": []any{}},
+			"secretRef is required"},
+		"a receiver of tokens of nobody": {receiver, map[string]any{"type": "generic-oidc", "resources": []any{}},
+			"oidcProviders is required"},
+		"a receiver that tears gates down": {receiver,
+			map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}},
+			"spec.action"},
+		"an alert of no provider": {alert, map[string]any{"eventSources": []any{}}, "spec.providerRef"},
+		"an alert of Secrets": {alert, map[string]any{"providerRef": named,
+			"eventSources": []any{map[string]any{"kind": "Secret", "name": "a"}}}, "spec.eventSources[0].kind"},
+		"a severity that does not exist": {alert,
+			map[string]any{"providerRef": named, "eventSources": []any{}, "eventSeverity": "loud"},
+			"spec.eventSeverity"},
+		"a provider by pigeon": {provider, map[string]any{"type": "pigeon"}, "spec.type"},
+		"the name of a commit status in chat": {provider, map[string]any{"type": "slack", "commitStatusExpr": "'a'"},
+			"spec.commitStatusExpr is for the types"},
+		"no word on pruning": {kustomization, map[string]any{"interval": "1m", "sourceRef": source},
+			"spec.prune"},
+		"a remote cluster from two places": {kustomization,
+			map[string]any{"interval": "1m", "prune": true, "sourceRef": source,
+				"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"},
+					"configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
+		"a remote cluster from nowhere": {kustomization,
+			map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}},
+			"exactly one of"},
+		"a target namespace that is too long": {kustomization,
+			map[string]any{"interval": "1m", "prune": true, "sourceRef": source,
+				"targetNamespace": strings.Repeat("a", 64)}, "spec.targetNamespace"},
+		"a registry by HTTP URL": {oci, map[string]any{"url": "https://example.com/a", "interval": "1m"},
+			"spec.url"},
+		"an operation on a layer that is none": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m",
+			"layerSelector": map[string]any{"operation": "burn"}}, "spec.layerSelector.operation"},
+		"signatures of a provider unheard of": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m",
+			"verify": map[string]any{"provider": "pgp"}}, "spec.verify.provider"},
+		"a chart repository over SSH": {charts, map[string]any{"url": "ssh://example.com/a"}, "spec.url"},
+		"a chart repository of no known type": {charts, map[string]any{"url": "https://example.com/a", "type": "git"},
+			"spec.type"},
+		"a chart of a source that holds none": {chart, map[string]any{"chart": "a", "interval": "1m",
+			"sourceRef": map[string]any{"kind": "OCIRepository", "name": "a"}}, "spec.sourceRef.kind"},
 		"a signed chart in git": {chart, map[string]any{
 			"chart": "a", "interval": "1m", "sourceRef": source, "verify": map[string]any{"provider": "cosign"},
 		}, "spec.sourceRef.kind is 'HelmRepository'"},
-		"a strategy that does not exist":            {chart, map[string]any{"chart": "a", "interval": "1m", "sourceRef": source, "reconcileStrategy": "Never"}, "spec.reconcileStrategy"},
-		"a bucket without a name":                   {bucket, map[string]any{"endpoint": "s3.example.com", "interval": "1m"}, "spec.bucketName"},
-		"a bucket of an unknown provider":           {bucket, objects(map[string]any{"provider": "tape"}), "spec.provider"},
-		"temporary credentials of azure":            {bucket, objects(map[string]any{"provider": "azure", "sts": sts("aws", nil)}), "'aws' and 'generic' providers"},
-		"temporary credentials of ldap at aws":      {bucket, objects(map[string]any{"provider": "aws", "sts": sts("ldap", nil)}), "'aws' is the only STS provider"},
-		"temporary credentials of aws elsewhere":    {bucket, objects(map[string]any{"sts": sts("aws", nil)}), "'ldap' is the only STS provider"},
-		"a login to the service of aws":             {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"secretRef": named})}), "spec.sts.secretRef"},
-		"certificates for the service of aws":       {bucket, objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}), "spec.sts.certSecretRef"},
-		"a service by no URL":                       {bucket, objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}), "spec.sts.endpoint"},
-		"an account without a cloud":                {bucket, objects(map[string]any{"serviceAccountName": "a"}), "'generic' provider"},
-		"an account and a login":                    {bucket, objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}), "not both"},
-		"an artifact of no valid name":              {generator, generated("{slug}", "@artifact/"), "must be that of an object"},
-		"a copy to a source":                        {generator, generated("a", "@app/"), "spec.artifacts[0].copy[0].to"},
-		"no artifact":                               {generator, map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}}, "spec.artifacts"},
-		"a gate that is ajar":                       {gate, map[string]any{"default": "ajar"}, "spec.default"},
-		"a negative window":                         {gate, map[string]any{"window": "-1h"}, "spec.window"},
-		"a window of nothing":                       {gate, map[string]any{"window": "0s"}, "spec.window"},
-		"a window that overflows":                   {gate, map[string]any{"window": "99999999999h"}, "spec.window"},
-		"a window of a century":                     {gate, map[string]any{"window": "876000h"}, "spec.window"},
-		"a schedule entry of no time":               {gate, scheduled(map[string]any{"duration": "1h"}), "exactly one of cron and dates"},
-		"a schedule entry without an end":           {gate, scheduled(map[string]any{"cron": "0 0 * * 5"}), "cron needs a duration"},
-		"a holiday by another calendar":             {gate, scheduled(map[string]any{"dates": []any{"24.12."}}), "spec.schedule[0].dates[0]"},
-		"a check of nothing":                        {gate, checked(map[string]any{}), "exactly one of object, http and prometheus"},
-		"a check by file":                           {gate, checked(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}), "spec.checks[0].http.url"},
-		"a threshold that is no number":             {gate, checked(map[string]any{"prometheus": map[string]any{"address": "http://a", "query": "a", "below": "low"}}), "spec.checks[0].prometheus.below"},
-		"approvals of nobody":                       {gate, map[string]any{"approvals": map[string]any{"required": int64(0)}}, "spec.approvals.required"},
-		"a gate over an unheard-of kind":            {gate, map[string]any{"selector": map[string]any{"kinds": []any{"Secret"}}}, "spec.selector.kinds[0]"},
-		"a gate over a cluster of two":              {gate, map[string]any{"selector": map[string]any{"clusters": []any{map[string]any{"local": true, "secretRef": named}}}}, "exactly one of local"},
-		"a digest that is read again, but not when": {policy, ordered(map[string]any{"digestReflectionPolicy": "Always"}), "spec.interval is required"},
-		"an interval for a digest that is kept":     {policy, ordered(map[string]any{"interval": "1m"}), "spec.interval is for"},
-		"an order of tags that does not exist":      {policy, ordered(map[string]any{"policy": map[string]any{"numerical": map[string]any{"order": "up"}}}), "spec.policy.numerical.order"},
-		"a binding to nothing":                      {automation, bound(map[string]any{}), "exactly one of workload and valuesFile"},
-		"a binding to no place in a file":           {automation, bound(map[string]any{"valuesFile": map[string]any{"file": "a.yaml"}}), "one of path, repository"},
-		"a job without an image":                    {job, map[string]any{"automationRef": map[string]any{"name": "app"}}, "exactly one of images and latest"},
-		"a deletion policy that does not exist":     {kustomization, map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"}, "spec.deletionPolicy"},
+		"a strategy that does not exist": {chart,
+			map[string]any{"chart": "a", "interval": "1m", "sourceRef": source, "reconcileStrategy": "Never"},
+			"spec.reconcileStrategy"},
+		"a bucket without a name": {bucket,
+			map[string]any{"endpoint": "s3.example.com", "interval": "1m"}, "spec.bucketName"},
+		"a bucket of an unknown provider": {bucket, objects(map[string]any{"provider": "tape"}),
+			"spec.provider"},
+		"temporary credentials of azure": {bucket,
+			objects(map[string]any{"provider": "azure", "sts": sts("aws", nil)}), "'aws' and 'generic' providers"},
+		"temporary credentials of ldap at aws": {bucket,
+			objects(map[string]any{"provider": "aws", "sts": sts("ldap", nil)}), "'aws' is the only STS provider"},
+		"temporary credentials of aws elsewhere": {bucket, objects(map[string]any{"sts": sts("aws", nil)}),
+			"'ldap' is the only STS provider"},
+		"a login to the service of aws": {bucket,
+			objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"secretRef": named})}),
+			"spec.sts.secretRef"},
+		"certificates for the service of aws": {bucket,
+			objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}),
+			"spec.sts.certSecretRef"},
+		"a service by no URL": {bucket,
+			objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}),
+			"spec.sts.endpoint"},
+		"an account without a cloud": {bucket, objects(map[string]any{"serviceAccountName": "a"}),
+			"'generic' provider"},
+		"an account and a login": {bucket,
+			objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}), "not both"},
+		"an artifact of no valid name": {generator, generated("{slug}", "@artifact/"),
+			"must be that of an object"},
+		"a copy to a source": {generator, generated("a", "@app/"),
+			"spec.artifacts[0].copy[0].to"},
+		"no artifact": {generator,
+			map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}}, "spec.artifacts"},
+		"a gate that is ajar":     {gate, map[string]any{"default": "ajar"}, "spec.default"},
+		"a negative window":       {gate, map[string]any{"window": "-1h"}, "spec.window"},
+		"a window of nothing":     {gate, map[string]any{"window": "0s"}, "spec.window"},
+		"a window that overflows": {gate, map[string]any{"window": "99999999999h"}, "spec.window"},
+		"a window of a century":   {gate, map[string]any{"window": "876000h"}, "spec.window"},
+		"a schedule entry of no time": {gate, scheduled(map[string]any{"duration": "1h"}),
+			"exactly one of cron and dates"},
+		"a schedule entry without an end": {gate, scheduled(map[string]any{"cron": "0 0 * * 5"}),
+			"cron needs a duration"},
+		"a holiday by another calendar": {gate, scheduled(map[string]any{"dates": []any{"24.12."}}),
+			"spec.schedule[0].dates[0]"},
+		"a check of nothing": {gate, checked(map[string]any{}),
+			"exactly one of object, http and prometheus"},
+		"a check by file": {gate,
+			checked(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}), "spec.checks[0].http.url"},
+		"a threshold that is no number": {gate, checked(
+			map[string]any{"prometheus": map[string]any{"address": "http://a", "query": "a", "below": "low"}}),
+			"spec.checks[0].prometheus.below"},
+		"approvals of nobody": {gate,
+			map[string]any{"approvals": map[string]any{"required": int64(0)}}, "spec.approvals.required"},
+		"a gate over an unheard-of kind": {gate,
+			map[string]any{"selector": map[string]any{"kinds": []any{"Secret"}}}, "spec.selector.kinds[0]"},
+		"a gate over a cluster of two": {gate, map[string]any{
+			"selector": map[string]any{"clusters": []any{map[string]any{"local": true, "secretRef": named}}}},
+			"exactly one of local"},
+		"a digest that is read again, but not when": {policy,
+			ordered(map[string]any{"digestReflectionPolicy": "Always"}), "spec.interval is required"},
+		"an interval for a digest that is kept": {policy, ordered(map[string]any{"interval": "1m"}),
+			"spec.interval is for"},
+		"an order of tags that does not exist": {policy,
+			ordered(map[string]any{"policy": map[string]any{"numerical": map[string]any{"order": "up"}}}),
+			"spec.policy.numerical.order"},
+		"a binding to nothing": {automation, bound(map[string]any{}),
+			"exactly one of workload and valuesFile"},
+		"a binding to no place in a file": {automation,
+			bound(map[string]any{"valuesFile": map[string]any{"file": "a.yaml"}}), "one of path, repository"},
+		"a job without an image": {job,
+			map[string]any{"automationRef": map[string]any{"name": "app"}}, "exactly one of images and latest"},
+		"a deletion policy that does not exist": {kustomization,
+			map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"},
+			"spec.deletionPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(c.spec)}}
@@ -254,7 +324,8 @@ func TestRefused(t *testing.T) {
 			obj.SetName("bad")
 			var err error
 			testenv.Eventually(t, "served", func() error {
-				_, err = client.Resource(resource(c.gvk, c.gvk.Version)).Namespace(namespace).Create(context.Background(), obj, metav1.CreateOptions{})
+				_, err = client.Resource(resource(c.gvk, c.gvk.Version)).Namespace(namespace).
+					Create(context.Background(), obj, metav1.CreateOptions{})
 				if apierrors.IsNotFound(err) {
 					return err // established, but not served yet
 				}

@@ -20,12 +20,13 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 )
 
-// additions are the fields of the storage version that its list lacks. Most are listed for older versions only: without a
-// conversion webhook the API server drops what the storage version does not know.
+// additions are the fields of the storage version that its list lacks. Most are listed for older versions
+// only: without a conversion webhook the API server drops what the storage version does not know.
 var additions = map[string][]string{
 	"Bucket": {".spec.accessFrom", ".status.artifact.checksum"},
 	"GitRepository": {
-		".spec.accessFrom", ".spec.gitImplementation", ".status.artifact.checksum", ".status.includedArtifacts[].checksum",
+		".spec.accessFrom", ".spec.gitImplementation", ".status.artifact.checksum",
+		".status.includedArtifacts[].checksum",
 	},
 	"HelmChart": {
 		".spec.accessFrom", ".spec.valuesFile", ".status.artifact.checksum",
@@ -36,9 +37,10 @@ var additions = map[string][]string{
 	"Kustomization":  {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation"},
 	"Receiver":       {".spec.action", ".status.url"},
 	// v1beta3 has no status: a Provider that fails could only be told by events.
-	"Alert":                 {".status"},
-	"Provider":              {".status"},
-	"ImagePolicy":           {".spec.policy.createdAt", ".spec.policy.cel", ".status.latestImage", ".status.observedPreviousImage"},
+	"Alert":    {".status"},
+	"Provider": {".status"},
+	"ImagePolicy": {".spec.policy.createdAt", ".spec.policy.cel", ".status.latestImage",
+		".status.observedPreviousImage"},
 	"ImageUpdateAutomation": {".spec.batch", ".spec.bindings", ".spec.pullRequest", ".status.pullRequest"},
 	// The kernel writes these on every kind.
 	"ArtifactGenerator": {".status.observedGeneration"},
@@ -47,7 +49,8 @@ var additions = map[string][]string{
 
 // complete are the groups of which every listed kind and version is served.
 var complete = []string{
-	"source.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "image.toolkit.fluxcd.io",
+	"source.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "kustomize.toolkit.fluxcd.io",
+	"notification.toolkit.fluxcd.io", "image.toolkit.fluxcd.io",
 }
 
 // TestSurface checks the generated definitions against the lists of every field that users of these APIs rely on.
@@ -87,7 +90,8 @@ func TestSurface(t *testing.T) {
 			}
 			for _, path := range slices.Sorted(maps.Keys(have)) {
 				if _, listed := list.fields[path]; !listed && !expected(list, version, path) {
-					t.Errorf("%s is not listed: additions stand in the storage version only, and are named in this test", path)
+					t.Errorf("%s is not listed: additions stand in the storage version only, and are named in "+
+						"this test", path)
 				}
 			}
 		})
@@ -97,10 +101,12 @@ func TestSurface(t *testing.T) {
 // records are the kinds that no controller reconciles, and that have no status.
 var records = []string{gatingv1alpha1.GateApprovalKind}
 
-// TestVersions checks that every version is served with its status apart, and that v1, where there is one, is what is stored.
+// TestVersions checks that every version is served with its status apart, and that v1, where there is one, is
+// what is stored.
 func TestVersions(t *testing.T) {
 	for kind, crd := range definitions(t) {
-		hasV1 := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1" })
+		hasV1 := slices.ContainsFunc(crd.Spec.Versions,
+			func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1" })
 		for _, v := range crd.Spec.Versions {
 			if !v.Served {
 				t.Errorf("%s %s is not served", kind, v.Name)
@@ -174,7 +180,8 @@ func expected(list surfaceList, version *apiextensionsv1.CustomResourceDefinitio
 	if slices.ContainsFunc(everywhere, func(added string) bool { return strings.HasPrefix(path, added) }) {
 		return true
 	}
-	return version.Storage && slices.ContainsFunc(additions[list.kind], func(added string) bool { return strings.HasPrefix(path, added) })
+	return version.Storage && slices.ContainsFunc(additions[list.kind],
+		func(added string) bool { return strings.HasPrefix(path, added) })
 }
 
 // field is what a schema or a list says of one field.
@@ -195,7 +202,8 @@ func walk(into map[string]field, path string, s *apiextensionsv1.JSONSchemaProps
 	if s.Format != "" {
 		set("format", s.Format)
 	}
-	limits := map[string]*int64{"minLength": s.MinLength, "maxLength": s.MaxLength, "minItems": s.MinItems, "maxItems": s.MaxItems}
+	limits := map[string]*int64{"minLength": s.MinLength, "maxLength": s.MaxLength, "minItems": s.MinItems,
+		"maxItems": s.MaxItems}
 	for key, n := range limits {
 		if n != nil {
 			set(key, strconv.FormatInt(*n, 10))
@@ -341,7 +349,8 @@ func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinit
 	return crds
 }
 
-func served(crds map[string]*apiextensionsv1.CustomResourceDefinition, list surfaceList) (*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.CustomResourceDefinitionVersion) {
+func served(crds map[string]*apiextensionsv1.CustomResourceDefinition,
+	list surfaceList) (*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.CustomResourceDefinitionVersion) {
 	crd := crds[list.kind]
 	if crd == nil {
 		return nil, nil

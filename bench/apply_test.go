@@ -48,7 +48,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func objectsIn(namespace, value string) []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, applied)
 	for n := range out {
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"value": value, "n": fmt.Sprint(n)}}}
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"data": map[string]any{"value": value, "n": fmt.Sprint(n)}}}
 		o.SetNamespace(namespace)
 		o.SetName(fmt.Sprintf("c%03d", n))
 		out[n] = o
@@ -72,8 +73,9 @@ func bareLoop(b *testing.B, client dynamic.Interface, objects []*unstructured.Un
 	inParallel(objects, func(o *unstructured.Unstructured) {
 		body, err := json.Marshal(o.Object)
 		if err == nil {
-			_, err = client.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).Patch(context.Background(), o.GetName(), types.ApplyPatchType, body,
-				metav1.PatchOptions{FieldManager: "bare"})
+			_, err = client.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).
+				Patch(context.Background(), o.GetName(), types.ApplyPatchType, body,
+					metav1.PatchOptions{FieldManager: "bare"})
 		}
 		if err != nil {
 			b.Error(err)
@@ -96,7 +98,8 @@ func BenchmarkApply(b *testing.B) {
 	for b.Loop() {
 		var requests atomic.Int64
 		drift := make(chan apply.Owner, 1)
-		cluster, err := apply.NewCluster(counting(cfg, &requests), apply.ClusterOptions{Concurrency: atOnce, OnDrift: func(o apply.Owner) { drift <- o }})
+		cluster, err := apply.NewCluster(counting(cfg, &requests),
+			apply.ClusterOptions{Concurrency: atOnce, OnDrift: func(o apply.Owner) { drift <- o }})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -105,7 +108,8 @@ func BenchmarkApply(b *testing.B) {
 		var inventory apply.Inventory
 		run := func(value string) (time.Duration, *apply.Result) {
 			objects, start := objectsIn(ours, value), time.Now()
-			result, err := cluster.Apply(context.Background(), apply.Request{Owner: owner, Objects: objects, Previous: inventory})
+			result, err := cluster.Apply(context.Background(),
+				apply.Request{Owner: owner, Objects: objects, Previous: inventory})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -133,7 +137,8 @@ func BenchmarkApply(b *testing.B) {
 		b.ReportMetric(float64(requests.Load()-before), "requests/unchanged")
 
 		start = time.Now()
-		if err := bare.Resource(configMaps).Namespace(ours).Delete(context.Background(), "c250", metav1.DeleteOptions{}); err != nil {
+		if err := bare.Resource(configMaps).Namespace(ours).
+			Delete(context.Background(), "c250", metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		<-drift

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// BenchmarkBucket checks a bucket of 1,000 objects of a KiB on a real S3 server: as it was, and with one object changed.
+// BenchmarkBucket checks a bucket of 1,000 objects of a KiB on a real S3 server: as it was, and with one
+// object changed.
 func BenchmarkBucket(b *testing.B) {
 	const objects = 1000
 	server := testenv.NewS3(b)
@@ -19,12 +20,14 @@ func BenchmarkBucket(b *testing.B) {
 		all[fmt.Sprintf("dir-%02d/file-%03d.yaml", i%20, i)] = content(i, 0)
 	}
 	server.Put("bench", all)
-	keys, err := bucket.KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey), "secretkey": []byte(testenv.S3SecretKey)})
+	keys, err := bucket.KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey),
+		"secretkey": []byte(testenv.S3SecretKey)})
 	if err != nil {
 		b.Fatal(err)
 	}
 	remote, err := bucket.NewS3(bucket.S3{
-		Endpoint: server.Endpoint, Bucket: "bench", Region: "us-east-1", Insecure: true, Keys: keys, Transport: http.DefaultTransport,
+		Endpoint: server.Endpoint, Bucket: "bench", Region: "us-east-1", Insecure: true, Keys: keys,
+		Transport: http.DefaultTransport,
 	})
 	if err != nil {
 		b.Fatal(err)

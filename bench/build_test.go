@@ -23,19 +23,27 @@ func overlays(apps int) map[string]string {
 	files := map[string]string{}
 	for i := range apps {
 		base, prod := fmt.Sprintf("app-%d/base/", i), fmt.Sprintf("app-%d/prod/", i)
-		files[base+"kustomization.yaml"] = "resources: [deployment.yaml, service.yaml, account.yaml, ingress.yaml]\nlabels: [{pairs: {app: web}, includeSelectors: true}]\n"
-		files[base+"deployment.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 0, template: {spec: {serviceAccountName: web, containers: [{name: one, image: nginx:1}, {name: two, image: busybox:1}]}}}\n"
-		files[base+"service.yaml"] = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n"
+		files[base+"kustomization.yaml"] = "resources: [deployment.yaml, service.yaml, account.yaml, ingress.yaml]\n" +
+			"labels: [{pairs: {app: web}, includeSelectors: true}]\n"
+		files[base+"deployment.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+			"spec: {replicas: 0, template: {spec: {serviceAccountName: web, containers: [{name: one, image: " +
+			"nginx:1}, {name: two, image: busybox:1}]}}}\n"
+		files[base+"service.yaml"] = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n" +
+			"spec: {ports: [{port: 80}]}\n"
 		files[base+"account.yaml"] = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n"
-		files[base+"ingress.yaml"] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\nspec: {rules: [{host: web.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}\n"
-		files[prod+"kustomization.yaml"] = fmt.Sprintf("resources: [../base]\nnamespace: ns-%d\nnamePrefix: prod-\npatches: [{path: patch.yaml}]\nimages: [{name: nginx, newTag: '2'}]\n", i)
-		files[prod+"patch.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: two, image: patched:1}]}}}\n"
+		files[base+"ingress.yaml"] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n" +
+			"spec: {rules: [{host: web.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: " +
+			"{name: web, port: {number: 80}}}}]}}]}\n"
+		files[prod+"kustomization.yaml"] = fmt.Sprintf("resources: [../base]\nnamespace: ns-%d\nnamePrefix: prod-\n"+
+			"patches: [{path: patch.yaml}]\nimages: [{name: nginx, newTag: '2'}]\n", i)
+		files[prod+"patch.yaml"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+			"spec: {template: {spec: {containers: [{name: two, image: patched:1}]}}}\n"
 	}
 	return files
 }
 
-// BenchmarkBuildRatio builds the same overlays as `kustomize build` does, over files on the disk and with the schema loaded once, in
-// turns: the ratio holds whatever else the machine does.
+// BenchmarkBuildRatio builds the same overlays as `kustomize build` does, over files on the disk and with the
+// schema loaded once, in turns: the ratio holds whatever else the machine does.
 func BenchmarkBuildRatio(b *testing.B) {
 	files := overlays(builtApps)
 	dir, tree := b.TempDir(), artifact.FromMap(files)
@@ -53,7 +61,8 @@ func BenchmarkBuildRatio(b *testing.B) {
 	var ours, theirs time.Duration
 	kustomize := func(app int) {
 		began := time.Now()
-		m, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, fmt.Sprintf("app-%d", app), "prod"))
+		m, err := krusty.MakeKustomizer(options).
+			Run(filesys.MakeFsOnDisk(), filepath.Join(dir, fmt.Sprintf("app-%d", app), "prod"))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -64,7 +73,8 @@ func BenchmarkBuildRatio(b *testing.B) {
 	}
 	sluice := func(app int) {
 		began := time.Now()
-		if _, err := build.Build(b.Context(), build.Request{Tree: tree, Path: fmt.Sprintf("app-%d/prod", app)}); err != nil {
+		if _, err := build.Build(b.Context(),
+			build.Request{Tree: tree, Path: fmt.Sprintf("app-%d/prod", app)}); err != nil {
 			b.Fatal(err)
 		}
 		ours += time.Since(began)
@@ -88,8 +98,8 @@ func BenchmarkBuildRatio(b *testing.B) {
 
 const builtApps = 50
 
-// BenchmarkKustomizeBuild is the yardstick: what `kustomize build` does for each app, with the schema loaded once. The command
-// loads it anew every time.
+// BenchmarkKustomizeBuild is the yardstick: what `kustomize build` does for each app, with the schema loaded
+// once. The command loads it anew every time.
 func BenchmarkKustomizeBuild(b *testing.B) {
 	for _, name := range []string{"SchemaOnce", "SchemaEachTime"} {
 		b.Run(name, func(b *testing.B) {

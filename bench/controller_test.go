@@ -42,8 +42,10 @@ func startController(tb testing.TB, namespace string, flags ...string) *process 
 	}
 	kubeconfig, bytes := countedKubeconfig(tb)
 	p := &process{tb: tb, metrics: freeAddress(tb), bytes: bytes}
-	args := append([]string{"controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false", "--storage-path", tb.TempDir(),
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--log-level", "error"}, flags...)
+	args := append([]string{"controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false",
+		"--storage-path", tb.TempDir(),
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0",
+		"--events-addr", "0", "--images-addr", "0", "--log-level", "error"}, flags...)
 	p.command = exec.Command(sluice, args...)
 	p.command.Stderr = os.Stderr
 	if err := p.command.Start(); err != nil {
@@ -125,7 +127,8 @@ func cpuTime(tb testing.TB, pid int) time.Duration {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // the name before may hold anything
+	// the name before may hold anything
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	var ticks int64
 	for _, f := range fields[11:13] { // utime and stime, proc(5)
 		n, err := strconv.ParseInt(f, 10, 64)

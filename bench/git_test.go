@@ -18,8 +18,9 @@ import (
 
 const gitCommits = 10_000
 
-// BenchmarkGit fetches a repository of 50,000 files and 10,000 commits over HTTP, and stores its artifact: the first time, with
-// one file changed, and with nothing changed. Beside each it runs git itself, and gives ratios of time and of bytes.
+// BenchmarkGit fetches a repository of 50,000 files and 10,000 commits over HTTP, and stores its artifact:
+// the first time, with one file changed, and with nothing changed. Beside each it runs git itself, and gives
+// ratios of time and of bytes.
 func BenchmarkGit(b *testing.B) {
 	g := testenv.NewGit(b)
 	manyFiles(b, g, "many")
@@ -29,7 +30,8 @@ func BenchmarkGit(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s := &gitSource{git: g, mirrors: git.NewMirrors(b.TempDir()), remote: git.Remote{URL: g.URL + "/many"}, store: store}
+		s := &gitSource{git: g, mirrors: git.NewMirrors(b.TempDir()), remote: git.Remote{URL: g.URL + "/many"},
+			store: store}
 		b.Cleanup(func() {
 			if err := s.mirrors.Forget("bench"); err != nil {
 				b.Error(err)
@@ -129,7 +131,8 @@ type gitSource struct {
 func (s *gitSource) update(b *testing.B) {
 	b.Helper()
 	var err error
-	if s.revision, err = s.mirrors.View("bench").Update(b.Context(), s.remote, git.Reference{Branch: "main"}, false); err != nil {
+	if s.revision, err = s.mirrors.View("bench").
+		Update(b.Context(), s.remote, git.Reference{Branch: "main"}, false); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -151,7 +154,8 @@ func (s *gitSource) put(b *testing.B) {
 	}
 }
 
-// manyFiles makes a repository of 50,000 manifests in 500 directories, and a history in which every commit changes one of them.
+// manyFiles makes a repository of 50,000 manifests in 500 directories, and a history in which every commit
+// changes one of them.
 func manyFiles(b *testing.B, g *testenv.Git, name string) {
 	b.Helper()
 	g.Init(name)
@@ -166,12 +170,14 @@ func manyFiles(b *testing.B, g *testenv.Git, name string) {
 	}
 	for i := range gitCommits - 1 {
 		text := fmt.Sprintf("changed: %d\n", i)
-		fmt.Fprintf(&in, "commit refs/heads/main\ncommitter t <t@example.com> %d +0000\ndata 0\nM 644 inline dir-%03d/file-%03d.yaml\ndata %d\n%s\n",
+		fmt.Fprintf(&in, "commit refs/heads/main\ncommitter t <t@example.com> %d +0000\ndata 0\n"+
+			"M 644 inline dir-%03d/file-%03d.yaml\ndata %d\n%s\n",
 			i+1, repo.rand.IntN(500), repo.rand.IntN(100), len(text), text)
 	}
 	in.WriteString("done\n")
 	dir := filepath.Join(g.Root, name+".git")
-	for _, args := range [][]string{{"fast-import", "--quiet", "--done"}, {"repack", "-adq"}, {"config", "gc.auto", "0"}} {
+	for _, args := range [][]string{{"fast-import", "--quiet", "--done"}, {"repack", "-adq"},
+		{"config", "gc.auto", "0"}} {
 		cmd := exec.Command("git", append([]string{"--git-dir", dir}, args...)...)
 		cmd.Stdin = &in
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -202,8 +208,8 @@ func rawGit(b *testing.B, dir string, args ...string) {
 	}
 }
 
-// compare measures ours, and reports how many times as long it takes as theirs and how many times as many bytes the server
-// sends for it. Before runs ahead of each pair.
+// compare measures ours, and reports how many times as long it takes as theirs and how many times as many
+// bytes the server sends for it. Before runs ahead of each pair.
 func compare(b *testing.B, g *testenv.Git, name string, before, ours, theirs func()) {
 	b.Helper()
 	b.ReportAllocs()

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// writeIndex writes an index of at least size bytes, laid out as Helm writes it: charts of 100 versions, of about 1 KiB each.
+// writeIndex writes an index of at least size bytes, laid out as Helm writes it: charts of 100 versions, of
+// about 1 KiB each.
 func writeIndex(b *testing.B, file string, size int64, json bool) {
 	b.Helper()
 	f, err := os.Create(file)
@@ -61,7 +62,8 @@ func writeIndex(b *testing.B, file string, size int64, json bool) {
 	}
 }
 
-const words = "a chart that does what charts do, with words enough to fill a line or two of the index as descriptions are wont to do in public repositories"
+const words = "a chart that does what charts do, with words enough to fill a line or two of the index as " +
+	"descriptions are wont to do in public repositories"
 
 const yamlEntry = `  - annotations:
       artifacthub.io/changes: |
@@ -90,13 +92,16 @@ const yamlEntry = `  - annotations:
     version: 1.%[2]d.0
 `
 
-const jsonEntry = `{"annotations":{"artifacthub.io/changes":"- kind: changed\n  description: ` + words + `\n- kind: fixed\n  description: ` + words + `"},` +
-	`"apiVersion":"v2","appVersion":"1.2.3","created":"2026-11-21T10:00:00.000000000Z","description":"` + words + `","digest":"%[3]s",` +
+const jsonEntry = `{"annotations":{"artifacthub.io/changes":"- kind: changed\n  description: ` + words +
+	`\n- kind: fixed\n  description: ` + words + `"},` +
+	`"apiVersion":"v2","appVersion":"1.2.3","created":"2026-11-21T10:00:00.000000000Z","description":"` + words +
+	`","digest":"%[3]s",` +
 	`"home":"https://charts.example/chart","keywords":["one","two"],"maintainers":[{"email":"team@example.com","name":"team"}],"name":"chart-%05[1]d",` +
 	`"sources":["https://git.example/team/chart"],"urls":["https://charts.example/chart-%05[1]d-1.%[2]d.0.tgz"],"version":"1.%[2]d.0"}`
 
-// BenchmarkHelmIndex fetches and reads an index of 50 MB and one of 100 MB over HTTPS, and asks for it again: what the process
-// grew by at most, in parts of the index's size, what stays, and what an unchanged index costs.
+// BenchmarkHelmIndex fetches and reads an index of 50 MB and one of 100 MB over HTTPS, and asks for it again:
+// what the process grew by at most, in parts of the index's size, what stays, and what an unchanged index
+// costs.
 func BenchmarkHelmIndex(b *testing.B) {
 	for _, megabytes := range []int64{50, 100} {
 		for _, format := range []string{"yaml", "json"} {
@@ -111,7 +116,8 @@ func BenchmarkHelmIndex(b *testing.B) {
 				size := float64(info.Size()) / (1 << 20)
 				limits := helm.DefaultLimits
 				limits.Index = 200 << 20
-				client := &helm.HTTP{URL: server.URL, Username: testenv.HelmUser, Password: testenv.HelmPassword, Transport: server.Transport(), Limits: limits}
+				client := &helm.HTTP{URL: server.URL, Username: testenv.HelmUser, Password: testenv.HelmPassword,
+					Transport: server.Transport(), Limits: limits}
 				for b.Loop() {
 					measureIndex(b, server, client, size)
 				}

@@ -25,7 +25,8 @@ import (
 
 const imageTags = 50_000
 
-// tagServer serves a list of tags in pages with ETags. Pushing that many images to a registry would take longer than all that is measured.
+// tagServer serves a list of tags in pages with ETags. Pushing that many images to a registry would take
+// longer than all that is measured.
 func tagServer(b *testing.B, tags *[]string) *httptest.Server {
 	b.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,8 +64,8 @@ func tagServer(b *testing.B, tags *[]string) *httptest.Server {
 	return server
 }
 
-// BenchmarkImages scans a repository of 50,000 tags: for the first time, when nothing changed, and after a push. It keeps what it finds, with
-// all that can be known of images, and orders it by a range of versions.
+// BenchmarkImages scans a repository of 50,000 tags: for the first time, when nothing changed, and after a
+// push. It keeps what it finds, with all that can be known of images, and orders it by a range of versions.
 func BenchmarkImages(b *testing.B) {
 	var tags []string
 	for i := range imageTags {
@@ -106,7 +107,8 @@ func BenchmarkImages(b *testing.B) {
 	b.Run("pushed", func(b *testing.B) { found = scan(b, found) })
 	b.Run("store", func(b *testing.B) { benchStore(b, found) })
 	b.Run("policy", func(b *testing.B) {
-		p, err := policy.New(imagev1.ImagePolicySpec{Policy: imagev1.ImagePolicyChoice{SemVer: &imagev1.SemVerPolicy{Range: ">=1.0.0-0"}}})
+		p, err := policy.New(imagev1.ImagePolicySpec{
+			Policy: imagev1.ImagePolicyChoice{SemVer: &imagev1.SemVerPolicy{Range: ">=1.0.0-0"}}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -14,13 +14,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// BenchmarkImageUpdate looks for what a new image changes in a repository of 10,000 YAML files, of which one has a marker and a thousand markers of
-// other policies. It tells how many files and directories are read the first time, when the image changes, and when nothing does.
+// BenchmarkImageUpdate looks for what a new image changes in a repository of 10,000 YAML files, of which one
+// has a marker and a thousand markers of other policies. It tells how many files and directories are read the
+// first time, when the image changes, and when nothing does.
 func BenchmarkImageUpdate(b *testing.B) {
 	g := testenv.NewGit(b)
 	files := map[string]string{}
 	for i := range 10_000 {
-		text := fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: app-%d\nspec:\n  template:\n    spec:\n      containers:\n      - name: app\n        image: app-%d:1", i, i)
+		text := fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: app-%d\nspec:\n  template:\n"+
+			"    spec:\n      containers:\n      - name: app\n        image: app-%d:1", i, i)
 		if i%10 == 0 {
 			text += fmt.Sprintf(" # {\"$imagepolicy\": \"apps:app-%d\"}", i)
 		}

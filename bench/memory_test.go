@@ -10,11 +10,13 @@ import (
 	"testing"
 )
 
-// watchMemory returns a function that tells by how many megabytes this process was larger since, at most, than it is now.
+// watchMemory returns a function that tells by how many megabytes this process was larger since, at most,
+// than it is now.
 func watchMemory(tb testing.TB) func() float64 {
 	tb.Helper()
 	debug.FreeOSMemory()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the highest mark starts anew, proc(5)
+	// the highest mark starts anew, proc(5)
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		tb.Fatal(err)
 	}
 	idle := memory(tb, "VmRSS")

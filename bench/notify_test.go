@@ -123,7 +123,8 @@ func newNotified(b *testing.B) *notified {
 	for i := range eventHosts {
 		h := newHost(b)
 		n.hosts = append(n.hosts, h)
-		create(&v1beta3.Provider{ObjectMeta: n.named("host", i), Spec: v1beta3.ProviderSpec{Type: "generic", Address: h.URL}})
+		create(&v1beta3.Provider{ObjectMeta: n.named("host", i),
+			Spec: v1beta3.ProviderSpec{Type: "generic", Address: h.URL}})
 	}
 	for i := range eventAlerts { // alerts 2k and 2k+1 want the events of app k
 		create(&v1beta3.Alert{ObjectMeta: n.named("alert", i), Spec: v1beta3.AlertSpec{
@@ -143,7 +144,8 @@ func (n *notified) named(what string, i int) metav1.ObjectMeta {
 func (n *notified) post(app int, message string) error {
 	body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization","namespace":%q,"name":"app-%d"},
 		"severity":"info","reason":"Progressing","message":%q,"reportingController":"kustomize-controller",
-		"metadata":{"kustomize.toolkit.fluxcd.io/revision":"main@sha1:0123456789abcdef0123456789abcdef01234567"}}`, n.namespace, app, message)
+		"metadata":{"kustomize.toolkit.fluxcd.io/revision":"main@sha1:0123456789abcdef0123456789abcdef01234567"}}`,
+		n.namespace, app, message)
 	resp, err := http.Post("http://"+n.address, "application/json", strings.NewReader(body))
 	if err != nil {
 		return err
@@ -156,7 +158,8 @@ func (n *notified) post(app int, message string) error {
 	return nil
 }
 
-// postAll posts 1,000 events a second as long as it is asked to, and returns how many those were and how long each took.
+// postAll posts 1,000 events a second as long as it is asked to, and returns how many those were and how long
+// each took.
 func (n *notified) postAll() (sent int, took []time.Duration) {
 	posts := make([][]time.Duration, posters)
 	var number atomic.Int64
@@ -173,7 +176,8 @@ func (n *notified) postAll() (sent int, took []time.Duration) {
 				}
 				time.Sleep(time.Until(due)) // the load is so many events a second, whatever they take
 				start := time.Now()
-				if err := n.post(int(i)%(eventAlerts/2), fmt.Sprintf("event %d at %d", i, start.UnixNano())); err != nil {
+				if err := n.post(int(i)%(eventAlerts/2),
+					fmt.Sprintf("event %d at %d", i, start.UnixNano())); err != nil {
 					n.b.Error(err)
 				}
 				posts[p] = append(posts[p], time.Since(start))
@@ -186,8 +190,8 @@ func (n *notified) postAll() (sent int, took []time.Duration) {
 
 func healthy(host int) bool { return host != slowHost && host != downHost }
 
-// round posts events, waits until the healthy hosts have theirs, and tells in a table what became of all. It returns how many are lost, and what came to the
-// healthy hosts.
+// round posts events, waits until the healthy hosts have theirs, and tells in a table what became of all. It
+// returns how many are lost, and what came to the healthy hosts.
 func (n *notified) round(about string) (t *table, sent, lost int, well deliveries) {
 	n.b.Helper()
 	quiet(n.b)
@@ -202,7 +206,8 @@ func (n *notified) round(about string) (t *table, sent, lost int, well deliverie
 			n.await(i, sent)
 		}
 	}
-	t = newTable(fmt.Sprintf("%d events in %.0f s through %d alerts to %d providers, %s (ms from the post)", sent, took.Seconds(), eventAlerts, eventHosts, about),
+	t = newTable(fmt.Sprintf("%d events in %.0f s through %d alerts to %d providers, %s (ms from the post)", sent,
+		took.Seconds(), eventAlerts, eventHosts, about),
 		"", "wanted", "delivered", "waiting", "lost", "tries", "median", "99 %", "worst")
 	t.row(append([]any{"posts", sent, "", "", "", ""}, spread(posts)...)...)
 	for i := range n.hosts {
@@ -237,7 +242,8 @@ type deliveries struct {
 }
 
 func (d *deliveries) add(o deliveries) {
-	d.wanted, d.delivered, d.waiting, d.lost, d.tries = d.wanted+o.wanted, d.delivered+o.delivered, d.waiting+o.waiting, d.lost+o.lost, d.tries+o.tries
+	d.wanted, d.delivered, d.waiting, d.lost, d.tries = d.wanted+o.wanted, d.delivered+o.delivered, d.waiting+o.waiting,
+		d.lost+o.lost, d.tries+o.tries
 	d.latencies = append(d.latencies, o.latencies...)
 }
 
@@ -250,8 +256,10 @@ func (n *notified) deliveries(i, sent int) deliveries {
 	h := n.hosts[i]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d := deliveries{wanted: wantedBy(i, sent), delivered: len(h.got), tries: h.tries, latencies: slices.Clone(h.latencies)}
-	d.waiting = int(m[fmt.Sprintf(`sluice_notifications_waiting{provider="host-%d",provider_namespace=%q}`, i, n.namespace)])
+	d := deliveries{wanted: wantedBy(i, sent), delivered: len(h.got), tries: h.tries,
+		latencies: slices.Clone(h.latencies)}
+	d.waiting = int(m[fmt.Sprintf(`sluice_notifications_waiting{provider="host-%d",provider_namespace=%q}`, i,
+		n.namespace)])
 	d.lost = max(0, d.wanted-d.delivered-d.waiting)
 	return d
 }
@@ -260,8 +268,9 @@ func (t *table) deliveries(name string, d deliveries) {
 	t.row(append([]any{name, d.wanted, d.delivered, d.waiting, d.lost, d.tries}, spread(d.latencies)...)...)
 }
 
-// BenchmarkEvents posts 1,000 events a second through 20 alerts to 10 providers, two of which want each: first while all are well, then while one answers
-// after ten seconds and one is down, which comes back at the end. No event may be lost, and the others must not notice.
+// BenchmarkEvents posts 1,000 events a second through 20 alerts to 10 providers, two of which want each:
+// first while all are well, then while one answers after ten seconds and one is down, which comes back at the
+// end. No event may be lost, and the others must not notice.
 func BenchmarkEvents(b *testing.B) {
 	n := newNotified(b)
 	idle := n.memory("VmRSS")
@@ -279,7 +288,8 @@ func BenchmarkEvents(b *testing.B) {
 			b.Fatal(err)
 		}
 		n.await(downHost, sent)
-		t.deliveries(fmt.Sprintf("provider %d, up again for %.1f s", downHost, time.Since(began).Seconds()), n.deliveries(downHost, sent))
+		t.deliveries(fmt.Sprintf("provider %d, up again for %.1f s", downHost, time.Since(began).Seconds()),
+			n.deliveries(downHost, sent))
 		peak := n.memory("VmHWM")
 		t.row("memory before, at most (MB)", idle, peak)
 		if lost != 0 {

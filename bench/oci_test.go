@@ -19,8 +19,9 @@ import (
 
 const ociFiles = 2000
 
-// BenchmarkOCI follows a tag whose artifact has 2,000 files of 10 KB that do not compress: when it did not move, and when it did. Beside
-// the latter it unpacks the same layer by tar straight from HTTP, with nothing verified, and gives ratios of time and of bytes.
+// BenchmarkOCI follows a tag whose artifact has 2,000 files of 10 KB that do not compress: when it did not
+// move, and when it did. Beside the latter it unpacks the same layer by tar straight from HTTP, with nothing
+// verified, and gives ratios of time and of bytes.
 func BenchmarkOCI(b *testing.B) {
 	r := testenv.NewRegistry(b)
 	transport, err := (&egress.Policy{}).Transport(egress.Options{})
@@ -88,7 +89,8 @@ func BenchmarkOCI(b *testing.B) {
 			rawPull(b, r.URL+"/v2/bench/blobs/"+layer)
 			raw += time.Since(began)
 			oursBytes, rawBytes = oursBytes+between-before, rawBytes+r.Stats()["bytesSent"]-between
-			if _, err := store.Put(b.Context(), artifact.Key{Kind: "OCIRepository", Namespace: "a", Name: "b"}, tree, revision.String(), nil); err != nil {
+			if _, err := store.Put(b.Context(), artifact.Key{Kind: "OCIRepository", Namespace: "a", Name: "b"}, tree,
+				revision.String(), nil); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// BenchmarkGitPush changes a line of one of 10,000 files, commits and pushes: from the mirror, and as git does in a clone of depth 1 with its
-// files. Both add their line to the same file. It gives ratios of time and of bytes sent.
+// BenchmarkGitPush changes a line of one of 10,000 files, commits and pushes: from the mirror, and as git
+// does in a clone of depth 1 with its files. Both add their line to the same file. It gives ratios of time
+// and of bytes sent.
 func BenchmarkGitPush(b *testing.B) {
 	g := testenv.NewGit(b)
 	files := map[string]string{}
@@ -36,12 +37,15 @@ func BenchmarkGitPush(b *testing.B) {
 			b.Fatal(err)
 		}
 		parent := plumbing.NewHash(rev.Commit)
-		commit, err := view.Commit(b.Context(), git.NewCommit{Parent: parent, Edits: []git.Edit{{Path: name, Content: []byte(text)}}, Author: author, Message: "change"})
+		commit, err := view.Commit(b.Context(),
+			git.NewCommit{Parent: parent, Edits: []git.Edit{{Path: name, Content: []byte(text)}}, Author: author,
+				Message: "change"})
 		if err != nil {
 			b.Fatal(err)
 		}
 		before := g.Stats()["bytesReceived"]
-		if err := view.Push(b.Context(), []git.RefUpdate{{Name: "refs/heads/main", Old: parent, New: commit}}, nil); err != nil {
+		if err := view.Push(b.Context(), []git.RefUpdate{{Name: "refs/heads/main", Old: parent, New: commit}},
+			nil); err != nil {
 			b.Fatal(err)
 		}
 		return g.Stats()["bytesReceived"] - before
@@ -53,7 +57,8 @@ func BenchmarkGitPush(b *testing.B) {
 		if err := os.WriteFile(filepath.Join(clone, name), []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		rawGit(b, clone, "-c", "gc.auto=0", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qam", "change")
+		rawGit(b, clone, "-c", "gc.auto=0", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qam",
+			"change")
 		before := g.Stats()["bytesReceived"]
 		rawGit(b, clone, "push", "-q")
 		return g.Stats()["bytesReceived"] - before

@@ -23,13 +23,15 @@ import (
 
 const manySources = 1000
 
-// BenchmarkSources runs the controllers with 1,000 GitRepositories of one host, each of a repository of its own, at an interval of
-// a minute, and measures a minute in which nothing moves: the share of a core, the memory, and the requests of a pass.
+// BenchmarkSources runs the controllers with 1,000 GitRepositories of one host, each of a repository of its
+// own, at an interval of a minute, and measures a minute in which nothing moves: the share of a core, the
+// memory, and the requests of a pass.
 func BenchmarkSources(b *testing.B) {
 	g := testenv.NewGit(b)
 	g.Commit("one", map[string]string{"a.yaml": "kind: ConfigMap"})
 	for i := range manySources { // to a fetch, each is a repository
-		if err := os.Symlink(filepath.Join(g.Root, "one.git"), filepath.Join(g.Root, fmt.Sprintf("r%04d.git", i))); err != nil {
+		if err := os.Symlink(filepath.Join(g.Root, "one.git"),
+			filepath.Join(g.Root, fmt.Sprintf("r%04d.git", i))); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -51,9 +53,12 @@ func BenchmarkSources(b *testing.B) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- manager.Run(ctx, counting(cfg, &asked), manager.Options{
-			Controllers: []string{manager.SourceController}, StoragePath: b.TempDir(), StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2,
-			MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
-			Retry: reconcile.Retry{Min: time.Second, Max: time.Minute}, LogLevel: "error", LogEncoding: "console",
+			Controllers: []string{manager.SourceController}, StoragePath: b.TempDir(), StorageAddr: "127.0.0.1:0",
+			RetentionTTL: time.Minute, RetentionCount: 2,
+			MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: namespace, Concurrent: 4, KubeAPIQPS: 1000,
+			KubeAPIBurst: 1000,
+			Retry:        reconcile.Retry{Min: time.Second, Max: time.Minute}, LogLevel: "error",
+			LogEncoding: "console",
 		})
 	}()
 	ready(b, c, namespace)
@@ -81,7 +86,8 @@ func gitRepository(namespace, name, url string) *sourcev1.GitRepository {
 	return &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: url + "/" + name, Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: 5 * time.Minute},
+			URL: url + "/" + name, Interval: metav1.Duration{Duration: time.Minute},
+			Timeout:   &metav1.Duration{Duration: 5 * time.Minute},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
 	}
@@ -128,7 +134,8 @@ func define(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer cluster.Close()
-	if _, err := cluster.Apply(b.Context(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects}); err != nil {
+	if _, err := cluster.Apply(b.Context(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x",
+		Name: "x"}, Objects: objects}); err != nil {
 		b.Fatal(err)
 	}
 }

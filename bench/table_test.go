@@ -23,7 +23,8 @@ func newTable(title string, head ...string) *table {
 	return t
 }
 
-// row adds a line, and with -v shows it at once: a run that is stopped is then not for nothing. Numbers get three digits or, from a hundred on, all.
+// row adds a line, and with -v shows it at once: a run that is stopped is then not for nothing. Numbers get
+// three digits or, from a hundred on, all.
 func (t *table) row(cells ...any) {
 	var row []string
 	for _, c := range cells {

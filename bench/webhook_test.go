@@ -51,10 +51,12 @@ func newPushes(b *testing.B) *pushes {
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: name("webhook-token"), StringData: map[string]string{"token": webhookToken}},
 		&sourcev1.GitRepository{ObjectMeta: name("app"), Spec: sourcev1.GitRepositorySpec{
-			URL: p.git.URL + "/app", Interval: metav1.Duration{Duration: time.Hour}, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+			URL: p.git.URL + "/app", Interval: metav1.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		}},
 		&notificationv1.Receiver{ObjectMeta: name("push"), Spec: notificationv1.ReceiverSpec{
-			Type: notificationv1.GitHubReceiver, Events: []string{"push"}, SecretRef: &meta.LocalObjectReference{Name: "webhook-token"},
+			Type: notificationv1.GitHubReceiver, Events: []string{"push"},
+			SecretRef: &meta.LocalObjectReference{Name: "webhook-token"},
 			Resources: []notificationv1.ReceiverResource{{Kind: sourcev1.GitRepositoryKind, Name: "app"}},
 		}},
 	} {
@@ -110,7 +112,8 @@ func (p *pushes) fetched(commit string) (wait func()) {
 	if slices.ContainsFunc(list.Items, func(g sourcev1.GitRepository) bool { return at(&g) }) {
 		return func() {}
 	}
-	w, err := p.client.Watch(p.b.Context(), &sourcev1.GitRepositoryList{}, client.InNamespace(p.namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	w, err := p.client.Watch(p.b.Context(), &sourcev1.GitRepositoryList{}, client.InNamespace(p.namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		p.b.Fatal(err)
 	}
@@ -133,8 +136,9 @@ func (p *pushes) fetched(commit string) (wait func()) {
 	}
 }
 
-// BenchmarkWebhook measures, twenty times, from a webhook of a push to the artifact in the status of its source. The fetch is the pass of the source, with the
-// remote asked, the archive written and the status patched; what the webhook adds to it is to be under 100 ms.
+// BenchmarkWebhook measures, twenty times, from a webhook of a push to the artifact in the status of its
+// source. The fetch is the pass of the source, with the remote asked, the archive written and the status
+// patched; what the webhook adds to it is to be under 100 ms.
 func BenchmarkWebhook(b *testing.B) {
 	p := newPushes(b)
 	quiet(b)
@@ -157,7 +161,8 @@ func BenchmarkWebhook(b *testing.B) {
 	for i := range all {
 		added[i] = all[i] - fetch[i]
 	}
-	t := newTable(fmt.Sprintf("From the webhook of a push to the source fetched, %d times (ms)", len(all)), "", "median", "worst")
+	t := newTable(fmt.Sprintf("From the webhook of a push to the source fetched, %d times (ms)", len(all)), "",
+		"median", "worst")
 	for _, row := range []struct {
 		name  string
 		times []time.Duration
@@ -176,7 +181,8 @@ func (p *pushes) passes() (time.Duration, float64) {
 		p.b.Fatal(err)
 	}
 	labels := fmt.Sprintf(`{kind=%q,name="app",namespace=%q}`, sourcev1.GitRepositoryKind, p.namespace)
-	return time.Duration(m["gotk_reconcile_duration_seconds_sum"+labels] * float64(time.Second)), m["gotk_reconcile_duration_seconds_count"+labels]
+	return time.Duration(m["gotk_reconcile_duration_seconds_sum"+labels] * float64(time.Second)),
+		m["gotk_reconcile_duration_seconds_count"+labels]
 }
 
 // passed waits for the next pass to be counted, which is after its status is written, and returns what it took.

@@ -51,7 +51,8 @@ func newFleet(b *testing.B, apps int, manifest func(int, string) []string) *flee
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := &fleet{b: b, client: c, git: testenv.NewGit(b), namespace: testenv.Namespace(b), apps: apps, manifest: manifest, interval: time.Hour}
+	f := &fleet{b: b, client: c, git: testenv.NewGit(b), namespace: testenv.Namespace(b), apps: apps,
+		manifest: manifest, interval: time.Hour}
 	return f
 }
 
@@ -87,15 +88,18 @@ func (f *fleet) declare() {
 	create(&sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "fleet"},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: f.git.URL + "/fleet", Interval: metav1.Duration{Duration: time.Hour}, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+			URL: f.git.URL + "/fleet", Interval: metav1.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
 	})
 	inParallel(f.all(), func(app int) {
 		create(&kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: appName(app)},
 			Spec: kustomizev1.KustomizationSpec{
-				Interval: metav1.Duration{Duration: f.interval}, Prune: true, TargetNamespace: f.namespace, Path: "./apps/" + appName(app),
-				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind, NamespacedName: meta.NamespacedName{Name: "fleet"}},
+				Interval: metav1.Duration{Duration: f.interval}, Prune: true, TargetNamespace: f.namespace,
+				Path: "./apps/" + appName(app),
+				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
+					NamespacedName: meta.NamespacedName{Name: "fleet"}},
 			},
 		})
 	})
@@ -108,7 +112,8 @@ func (f *fleet) declare() {
 func (f *fleet) pull() {
 	f.b.Helper()
 	o := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "fleet"}}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestAnnotation, time.Now().Format(time.RFC3339Nano))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestAnnotation, time.Now().
+		Format(time.RFC3339Nano))
 	if err := f.client.Patch(f.b.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		f.b.Fatal(err)
 	}
@@ -122,7 +127,8 @@ func (f *fleet) follow(commit string) (wait func()) {
 	if err := f.client.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
 		f.b.Fatal(err)
 	}
-	w, err := f.client.Watch(ctx, &kustomizev1.KustomizationList{}, client.InNamespace(f.namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	w, err := f.client.Watch(ctx, &kustomizev1.KustomizationList{}, client.InNamespace(f.namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		f.b.Fatal(err)
 	}
@@ -134,7 +140,8 @@ func (f *fleet) follow(commit string) (wait func()) {
 		for len(done) < f.apps {
 			e, ok := <-w.ResultChan()
 			if !ok {
-				f.b.Fatalf("%d of %d are Ready at %s within %s; the last said: %s", len(done), f.apps, commit, *patient, last)
+				f.b.Fatalf("%d of %d are Ready at %s within %s; the last said: %s", len(done), f.apps, commit,
+					*patient, last)
 			}
 			k, ok := e.Object.(*kustomizev1.Kustomization)
 			if !ok {
@@ -188,7 +195,8 @@ type measured struct {
 }
 
 func since(a, z usage) measured {
-	return measured{z.at.Sub(a.at), z.cpu - a.cpu, z.server - a.server, z.bytes - a.bytes, z.mallocs - a.mallocs, z.allocate - a.allocate}
+	return measured{z.at.Sub(a.at), z.cpu - a.cpu, z.server - a.server, z.bytes - a.bytes, z.mallocs - a.mallocs,
+		z.allocate - a.allocate}
 }
 
 // loop is the bare loop over objects, measured.
@@ -206,21 +214,26 @@ func loop(b *testing.B, c dynamic.Interface, objects []*unstructured.Unstructure
 	}
 }
 
-// mean of two runs of the loop, one before and one after what it is compared to: the machine may do other things meanwhile.
+// mean of two runs of the loop, one before and one after what it is compared to: the machine may do other
+// things meanwhile.
 func mean(a, z measured) measured {
 	return measured{
-		(a.took + z.took) / 2, (a.cpu + z.cpu) / 2, (a.server + z.server) / 2, (a.bytes + z.bytes) / 2, (a.mallocs + z.mallocs) / 2, (a.allocate + z.allocate) / 2,
+		(a.took + z.took) / 2, (a.cpu + z.cpu) / 2, (a.server + z.server) / 2, (a.bytes + z.bytes) / 2,
+		(a.mallocs + z.mallocs) / 2, (a.allocate + z.allocate) / 2,
 	}
 }
 
-var head = []string{"", "time s", "x loop", "CPU s", "API server CPU s", "all CPU x loop", "requests", "MB on the wire", "objects allocated, million", "MB allocated", "most memory, MB"}
+var head = []string{"", "time s", "x loop", "CPU s", "API server CPU s", "all CPU x loop", "requests", "MB on the wire",
+	"objects allocated, million", "MB allocated", "most memory, MB"}
 
 // compare adds the lines of a comparison.
 func (t *table) compare(b *testing.B, name string, ours, theirs measured, objects, requests int, memory float64) {
 	const million = 1e6
 	all := (ours.cpu + ours.server).Seconds() / (theirs.cpu + theirs.server).Seconds()
-	t.row(name+": bare loop", theirs.took.Seconds(), 1.0, theirs.cpu.Seconds(), theirs.server.Seconds(), 1.0, objects, "", theirs.mallocs/million, theirs.allocate/million, "")
-	t.row(name+": Sluice", ours.took.Seconds(), ours.took.Seconds()/theirs.took.Seconds(), ours.cpu.Seconds(), ours.server.Seconds(), all,
+	t.row(name+": bare loop", theirs.took.Seconds(), 1.0, theirs.cpu.Seconds(), theirs.server.Seconds(), 1.0, objects,
+		"", theirs.mallocs/million, theirs.allocate/million, "")
+	t.row(name+": Sluice", ours.took.Seconds(), ours.took.Seconds()/theirs.took.Seconds(), ours.cpu.Seconds(),
+		ours.server.Seconds(), all,
 		requests, float64(ours.bytes)/million, ours.mallocs/million, ours.allocate/million, memory)
 	b.ReportMetric(ours.took.Seconds()/theirs.took.Seconds(), strings.ReplaceAll(name, " ", "-")+"/bare")
 	b.ReportMetric(all, strings.ReplaceAll(name, " ", "-")+"-cpu/bare")
@@ -234,7 +247,8 @@ func fourObjects(app int, version string) []string {
 	labels := fmt.Sprintf("metadata: {name: %s, labels: {app: %s, version: %q}}\n", name, name, version)
 	return []string{
 		"apiVersion: v1\nkind: ServiceAccount\n" + labels,
-		"apiVersion: v1\nkind: Service\n" + labels + fmt.Sprintf("spec: {selector: {app: %s}, ports: [{name: http, port: 80, targetPort: http}]}\n", name),
+		"apiVersion: v1\nkind: Service\n" + labels + fmt.Sprintf(
+			"spec: {selector: {app: %s}, ports: [{name: http, port: 80, targetPort: http}]}\n", name),
 		"apiVersion: apps/v1\nkind: Deployment\n" + labels + fmt.Sprintf(`spec:
   replicas: 0
   selector: {matchLabels: {app: %[1]s}}
@@ -256,8 +270,9 @@ func fourObjects(app int, version string) []string {
 	}
 }
 
-// BenchmarkFleet applies 1,000 Kustomizations of four objects, of one repository: all new at once, all changed by one commit, and one
-// changed by a commit. Beside the former two it applies the same objects in a bare loop.
+// BenchmarkFleet applies 1,000 Kustomizations of four objects, of one repository: all new at once, all
+// changed by one commit, and one changed by a commit. Beside the former two it applies the same objects in a
+// bare loop.
 func BenchmarkFleet(b *testing.B) {
 	f := newFleet(b, fleetSize, fourObjects)
 	bare, err := dynamic.NewForConfig(testenv.Cluster(b))
@@ -338,8 +353,10 @@ func (f *fleet) touchOne(p *process, log *testenv.AuditLog, ours measured) {
 		objects += p.requests(log, testenv.Request{Resource: resource})
 	}
 	all := p.requests(log, testenv.Request{})
-	t := newTable(fmt.Sprintf("%d Kustomizations, a commit touches one", fleetSize), "time s", "CPU s", "API server CPU s", "requests for objects", "status writes", "events and all else", "MB on the wire")
-	t.row(ours.took.Seconds(), ours.cpu.Seconds(), ours.server.Seconds(), objects, statuses, all-objects-statuses, float64(ours.bytes)/1e6)
+	t := newTable(fmt.Sprintf("%d Kustomizations, a commit touches one", fleetSize), "time s", "CPU s",
+		"API server CPU s", "requests for objects", "status writes", "events and all else", "MB on the wire")
+	t.row(ours.took.Seconds(), ours.cpu.Seconds(), ours.server.Seconds(), objects, statuses, all-objects-statuses,
+		float64(ours.bytes)/1e6)
 	b.ReportMetric(float64(objects), "object-requests/commit")
 	b.ReportMetric(float64(statuses)/fleetSize, "status-writes/kustomization")
 	byKind(b, log)
@@ -384,7 +401,8 @@ func BenchmarkOne(b *testing.B) {
 }
 
 func configMap(name, version string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {version: %q, text: some text of a few words}\n", name, version)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"+
+		"data: {version: %q, text: some text of a few words}\n", name, version)
 }
 
 const (
@@ -392,7 +410,8 @@ const (
 	idleObjects = 10
 )
 
-// BenchmarkIdle applies 5,000 Kustomizations of ten objects with an interval of ten minutes, and watches them while nothing moves.
+// BenchmarkIdle applies 5,000 Kustomizations of ten objects with an interval of ten minutes, and watches them
+// while nothing moves.
 func BenchmarkIdle(b *testing.B) {
 	f := newFleet(b, idleFleet, func(app int, version string) []string {
 		all := make([]string, idleObjects)
@@ -404,8 +423,10 @@ func BenchmarkIdle(b *testing.B) {
 	f.interval = 10 * time.Minute
 	commit := f.commit("1", f.all()...)
 	f.declare()
-	t := newTable(fmt.Sprintf("%d Kustomizations of %d objects, interval 10 min, idle for %s", idleFleet, idleObjects, *idleFor),
-		"passes a minute", "% of a core", "memory, MB", "most memory, MB", "requests for objects", "requests in all", "all Ready after s")
+	t := newTable(fmt.Sprintf("%d Kustomizations of %d objects, interval 10 min, idle for %s", idleFleet, idleObjects,
+		*idleFor),
+		"passes a minute", "% of a core", "memory, MB", "most memory, MB", "requests for objects", "requests in all",
+		"all Ready after s")
 	for b.Loop() {
 		wait, start := f.follow(commit), time.Now()
 		p := startController(b, f.namespace)
@@ -418,7 +439,8 @@ func BenchmarkIdle(b *testing.B) {
 		idle := since(before, p.usage())
 		objects := p.requests(log, testenv.Request{Resource: "configmaps"})
 		share := 100 * idle.cpu.Seconds() / idle.took.Seconds()
-		t.row(idleFleet*time.Minute.Seconds()/f.interval.Seconds(), share, p.memory("VmRSS"), p.memory("VmHWM"), objects, p.requests(log, testenv.Request{}), took.Seconds())
+		t.row(idleFleet*time.Minute.Seconds()/f.interval.Seconds(), share, p.memory("VmRSS"), p.memory("VmHWM"),
+			objects, p.requests(log, testenv.Request{}), took.Seconds())
 		b.ReportMetric(share, "%-of-a-core")
 		b.ReportMetric(p.memory("VmRSS"), "MB")
 		b.ReportMetric(float64(objects), "object-requests")

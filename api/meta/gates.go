@@ -18,7 +18,8 @@ type GateReference struct {
 
 // Gated is the part of the spec of what gates can hold.
 type Gated struct {
-	// Gates that must all be open before a change is taken up. Gates with a selector may stand over the object beside these.
+	// Gates that must all be open before a change is taken up. Gates with a selector may stand over the
+	// object beside these.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Gates []GateReference `json:"gates,omitempty"`
@@ -26,7 +27,8 @@ type Gated struct {
 
 // Held is the part of the status of what gates can hold, written by the reconcile kernel alone.
 type Held struct {
-	// Gates that stand over the object, named by it or selecting it, as <namespace>/<name>. Its conditions say which are closed.
+	// Gates that stand over the object, named by it or selecting it, as <namespace>/<name>. Its conditions
+	// say which are closed.
 	// +optional
 	Gates []string `json:"gates,omitempty"`
 
@@ -66,7 +68,7 @@ type Pending struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ClusterRef says which cluster an object deploys to: the one with the kubeconfig of a Secret, the one that a ConfigMap describes, or,
-// where neither is named, the object's own.
+// ClusterRef says which cluster an object deploys to: the one with the kubeconfig of a Secret, the one that a
+// ConfigMap describes, or, where neither is named, the object's own.
 // +kubebuilder:object:generate=false
 type ClusterRef struct{ Secret, ConfigMap string }

@@ -65,7 +65,8 @@ const (
 	OriginURLKey      = "org.opencontainers.image.source"
 )
 
-// OriginRevision is the revision that the content of an OCI artifact was made of, such as a commit; empty if it is not known.
+// OriginRevision is the revision that the content of an OCI artifact was made of, such as a commit; empty if
+// it is not known.
 func (a *Artifact) OriginRevision() string {
 	if a == nil {
 		return ""

@@ -74,7 +74,8 @@ func TestATenantMayNotWatchAllNamespaces(t *testing.T) {
 	f.requests.take()
 	same(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
 	same(t, "requests", f.requests.take(), nil)
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(), f.client(configMaps, f.ns), "a"); err != nil {
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
+		f.client(configMaps, f.ns), "a"); err != nil {
 		t.Fatal(err)
 	}
 	f.waitWoken(f.owner)
@@ -113,7 +114,8 @@ func TestAKindThatMayNotBeWatched(t *testing.T) {
 	if count != 2 {
 		t.Errorf("%d dry-runs, want one an object", count)
 	}
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(), f.client(configMaps, f.ns), "a"); err != nil {
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
+		f.client(configMaps, f.ns), "a"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "after an edit", f.apply(text), []string{"ConfigMap/a configured", "ConfigMap/b unchanged"})
@@ -152,7 +154,8 @@ func TestOwnersShareWatchesAndStopThem(t *testing.T) {
 	other := *f
 	other.owner.Name, other.inventory = "other", nil
 	f.apply(f.cm("a"))
-	other.apply(f.cm("b") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\nspec: {ports: [{port: 80}]}")
+	other.apply(f.cm("b") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\n" +
+		"spec: {ports: [{port: 80}]}")
 	count := func() int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -243,7 +246,8 @@ func TestAWatchThatBreaksMissesNothing(t *testing.T) {
 	f.apply(f.cm("edited") + "---\n" + f.cm("deleted") + "---\n" + f.cm("untouched"))
 	f.watched()
 	l.cut(true)
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(ctx, f.client(configMaps, f.ns), "edited"); err != nil {
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(ctx, f.client(configMaps, f.ns),
+		"edited"); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.client(configMaps, f.ns).Delete(ctx, "deleted", metav1.DeleteOptions{}); err != nil {

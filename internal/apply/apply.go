@@ -25,9 +25,12 @@ type Request struct {
 	Force    bool      // re-create objects when an immutable field changes
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
-	Same     bool      // the objects are declared as they were when they were applied last, maybe by a process before this one
-	Rerun    bool      // create Jobs again that went by their time to live, although they are declared as they were
-	Diffs    int       // how many changes of what is declared are told with their diff, at the cost of a request each; those of what moved always are
+	// the objects are declared as they were when they were applied last, maybe by a process before this one
+	Same  bool
+	Rerun bool // create Jobs again that went by their time to live, although they are declared as they were
+	// how many changes of what is declared are told with their diff, at the cost of a request each; those of
+	// what moved always are
+	Diffs int
 
 	// Secrets are values that no diff may show, wherever they stand in an object.
 	Secrets []string
@@ -35,9 +38,9 @@ type Request struct {
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
 
-	// Intend is called with Previous and all desired objects before the first that Previous does not name is created, so
-	// that a process killed at any instruction leaves no object that nobody knows of. It is called with Previous alone when
-	// those that were created were taken back. May be nil.
+	// Intend is called with Previous and all desired objects before the first that Previous does not name is
+	// created, so that a process killed at any instruction leaves no object that nobody knows of. It is
+	// called with Previous alone when those that were created were taken back. May be nil.
 	Intend func(Inventory) error
 }
 
@@ -49,8 +52,9 @@ type Result struct {
 }
 
 // Apply makes the cluster hold the objects. Everything that can be is dry-run before anything is written: a refused
-// object leaves the cluster as it was, and all refusals are told at once. Objects that stand as declared cost no request.
-// The result is not nil even with an error; it lists what was done until then. Errors are faults that name the objects.
+// object leaves the cluster as it was, and all refusals are told at once. Objects that stand as declared cost
+// no request. The result is not nil even with an error; it lists what was done until then. Errors are faults
+// that name the objects.
 func (c *Cluster) Apply(ctx context.Context, req Request) (*Result, error) {
 	ctx, warned := withWarnings(ctx)
 	result := &Result{}
@@ -108,8 +112,8 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 	return nil
 }
 
-// each calls do for the items, some at once, and returns all problems. It ends early with the context, and when the cluster
-// cannot be reached.
+// each calls do for the items, some at once, and returns all problems. It ends early with the context, and
+// when the cluster cannot be reached.
 func (r *run) each(ctx context.Context, items []*item, do func(context.Context, *item) error) []error {
 	var g errgroup.Group
 	g.SetLimit(r.options.Concurrency)
@@ -131,8 +135,12 @@ func (r *run) each(ctx context.Context, items []*item, do func(context.Context, 
 	if ctx.Err() == nil {
 		return problems
 	}
-	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil || strings.Contains(err.Error(), ctx.Err().Error()) })
-	return append(problems, problem("applying did not end in time").Because(ctx.Err()).WithHint("Raise spec.timeout if the cluster is only slow"))
+	problems = slices.DeleteFunc(problems, func(err error) bool {
+		return err == nil ||
+			strings.Contains(err.Error(), ctx.Err().Error())
+	})
+	return append(problems, problem("applying did not end in time").Because(ctx.Err()).
+		WithHint("Raise spec.timeout if the cluster is only slow"))
 }
 
 // write does for an item what its check found to be due.
@@ -176,7 +184,8 @@ func (r *run) write(ctx context.Context, i *item) error {
 func (r *run) put(ctx context.Context, i *item) (*unstructured.Unstructured, error) {
 	if i.recreate && !i.terminating {
 		policy := metav1.DeletePropagationBackground
-		err := r.client(i.resource, i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+		err := r.client(i.resource, i.ref.Namespace).
+			Delete(ctx, i.ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
 		if err != nil && !isGone(err) {
 			return nil, r.explain(i, err)
 		}

@@ -32,7 +32,8 @@ func TestApplyFollowsTheDeclarations(t *testing.T) {
 	same(t, "requests", f.verbs(), nil)
 
 	same(t, "changed", f.apply(strings.ReplaceAll(text, `"1"`, `"2"`)), []string{"ConfigMap/one configured"})
-	same(t, "requests", f.verbs(), []string{"GET", "PATCH"}) // the only one that changes stays as it is when it is refused
+	// the only one that changes stays as it is when it is refused
+	same(t, "requests", f.verbs(), []string{"GET", "PATCH"})
 	if got := f.get(configMaps, "one").Object["data"].(map[string]any)["a"]; got != "2" {
 		t.Errorf("data is %v", got)
 	}
@@ -40,7 +41,8 @@ func TestApplyFollowsTheDeclarations(t *testing.T) {
 	f.requests.take()
 	same(t, "again", f.apply(strings.ReplaceAll(text, `"1"`, `"2"`)), []string{"ConfigMap/one unchanged"})
 	same(t, "requests", f.verbs(), nil)
-	same(t, "a field is no longer declared", f.apply(strings.ReplaceAll(text, `{a: "1"}`, `{}`)), []string{"ConfigMap/one configured"})
+	same(t, "a field is no longer declared", f.apply(strings.ReplaceAll(text, `{a: "1"}`, `{}`)),
+		[]string{"ConfigMap/one configured"})
 	if got := f.get(configMaps, "one").Object["data"]; got != nil {
 		t.Errorf("data is %v", got)
 	}
@@ -74,7 +76,8 @@ func TestIntentIsNotedBeforeCreating(t *testing.T) {
 		t.Errorf("intended %v although nothing is new", f.intended)
 	}
 	f.apply(f.cm("c"))
-	if len(f.intended) != 2 || !f.intended[1].Has(Ref{Kind: "ConfigMap", Namespace: f.ns, Name: "a"}.Entry()) || len(f.intended[1]) != 2 {
+	if len(f.intended) != 2 || !f.intended[1].Has(Ref{Kind: "ConfigMap", Namespace: f.ns, Name: "a"}.Entry()) ||
+		len(f.intended[1]) != 2 {
 		t.Errorf("intended %v, want a and c", f.intended)
 	}
 	req := f.request(f.cm("d"))
@@ -85,7 +88,8 @@ func TestIntentIsNotedBeforeCreating(t *testing.T) {
 }
 
 func (f *fixture) cm(name string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {a: \"1\"}\n", name, f.ns)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {a: \"1\"}\n",
+		name, f.ns)
 }
 
 func TestManyUnchangedObjectsCostNothing(t *testing.T) {
@@ -160,11 +164,15 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 		says   []string
 	}{
 		"an invalid field": {
-			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\nspec: {replicas: -1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\n" +
+				"spec: {replicas: -1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+				"{containers: [{name: c, image: i}]}}}",
 			[]string{"Deployment/%s/bad", "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
 		},
 		"a field that is not known": {
-			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\nspec: {replica: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\n" +
+				"spec: {replica: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+				"{containers: [{name: c, image: i}]}}}",
 			[]string{"Deployment/%s/bad", ".spec.replica: field not declared in schema"},
 		},
 		"a kind that is not served": {
@@ -176,7 +184,8 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 			[]string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves apps/v1"},
 		},
 		"what is to be done is told once": {
-			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\napiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: worse, namespace: %s}",
+			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\n" +
+				"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: worse, namespace: %s}",
 			[]string{"Gadget of example.com/v1; Gadget/%s/worse", "Gadget of example.com/v1. Install"},
 		},
 		"a namespace that is not there": {
@@ -209,7 +218,8 @@ func TestRefusedObjectsLeaveTheClusterAsItWas(t *testing.T) {
 					t.Errorf("%q does not say %q", err, s)
 				}
 			}
-			if result == nil || len(result.Changes) != 0 || len(f.intended) > 0 && len(f.intended[len(f.intended)-1]) > 0 || f.has(configMaps, f.ns, "good") {
+			if result == nil || len(result.Changes) != 0 ||
+				len(f.intended) > 0 && len(f.intended[len(f.intended)-1]) > 0 || f.has(configMaps, f.ns, "good") {
 				t.Errorf("the cluster was changed: %v", result)
 			}
 		})
@@ -221,7 +231,8 @@ func TestAllRefusalsAreToldAtOnce(t *testing.T) {
 	f := newFixture(t)
 	bad := "apiVersion: v1\nkind: Service\nmetadata: {name: %d, namespace: %s}\nspec: {ports: [{port: 0}]}"
 	_, err := f.try(f.request(strings.ReplaceAll(bad, "%d", "s1") + "\n---\n" + strings.ReplaceAll(bad, "%d", "s2")))
-	for _, s := range []string{"2 objects refused, nothing was changed", "Service/" + f.ns + "/s1", "Service/" + f.ns + "/s2", "spec.ports[0].port"} {
+	for _, s := range []string{"2 objects refused, nothing was changed", "Service/" + f.ns + "/s1", "Service/" + f.ns +
+		"/s2", "spec.ports[0].port"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)
 		}
@@ -242,7 +253,8 @@ func TestImmutableFields(t *testing.T) {
 	changed := strings.ReplaceAll(job, "i:1", "i:2")
 
 	_, err := f.try(f.request(changed))
-	for _, s := range []string{"Job/" + f.ns + "/job", "spec.template", "immutable", "spec.force", group + "/force: enabled"} {
+	for _, s := range []string{"Job/" + f.ns + "/job", "spec.template", "immutable", "spec.force", group +
+		"/force: enabled"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)
 		}
@@ -268,7 +280,8 @@ func TestImmutableFields(t *testing.T) {
 		t.Error("not re-created")
 	}
 
-	annotated := strings.ReplaceAll(strings.ReplaceAll(job, "i:1", "i:3"), "{name: job,", "{name: job, annotations: {"+group+"/force: Enabled},")
+	annotated := strings.ReplaceAll(strings.ReplaceAll(job, "i:1", "i:3"), "{name: job,", "{name: job, annotations: {"+
+		group+"/force: Enabled},")
 	same(t, "with the annotation", f.apply(annotated), []string{"Job/job created"})
 	if f.get(jobs, "job").GetUID() == forced {
 		t.Error("not re-created")
@@ -286,7 +299,8 @@ func TestSecretValuesAreNotTold(t *testing.T) {
 		"a change of what is fixed": "immutable: true\nstringData: {password: hunter2-hunter2}",
 	} {
 		if strings.HasPrefix(body, "immutable") {
-			f.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: %s}\nimmutable: true\nstringData: {password: other}")
+			f.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: %s}\nimmutable: true\n" +
+				"stringData: {password: other}")
 		}
 		_, err := f.try(f.request("apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: %s}\n" + body))
 		if err == nil {
@@ -308,7 +322,8 @@ func TestSecretsInPlainTextAreWatchedLikeAnyOther(t *testing.T) {
 	f.apply(text)
 	f.watched()
 	same(t, "again", f.apply(text), []string{"Secret/s unchanged"})
-	if err := patched(types.MergePatchType, "other", `{"data":{"password":"eXl5"}}`)(context.Background(), f.client(secrets, f.ns), "s"); err != nil {
+	if err := patched(types.MergePatchType, "other", `{"data":{"password":"eXl5"}}`)(context.Background(),
+		f.client(secrets, f.ns), "s"); err != nil {
 		t.Fatal(err)
 	}
 	f.waitWoken(f.owner)
@@ -328,14 +343,17 @@ func TestAnnotationsAndLabelsSteer(t *testing.T) {
 func steers(t *testing.T, where string) {
 	t.Helper()
 	with := func(name, says, data string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %%s, %s: {%s/%s}}\ndata: {a: %q}\n", name, where, group, says, data)
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %%s, %s: {%s/%s}}\n"+
+			"data: {a: %q}\n", name, where, group, says, data)
 	}
 	f := newFixture(t)
 	ctx := context.Background()
 	create := func(name string, says map[string]any) {
 		metadata := map[string]any{"name": name, where: says}
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map[string]any{"a": "0"}}}
-		if _, err := f.client(configMaps, f.ns).Create(ctx, o, metav1.CreateOptions{FieldManager: "kubectl-create"}); err != nil {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": metadata, "data": map[string]any{"a": "0"}}}
+		if _, err := f.client(configMaps, f.ns).
+			Create(ctx, o, metav1.CreateOptions{FieldManager: "kubectl-create"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -345,21 +363,26 @@ func steers(t *testing.T, where string) {
 	}
 	create("live-disabled", map[string]any{group + "/reconcile": "disabled"})
 	text := strings.Join([]string{
-		with("ignored", "ssa: Ignore", "1"), with("present", "ssa: IfNotPresent", "1"), with("absent", "ssa: IfNotPresent", "1"),
-		with("disabled", "reconcile: disabled", "1"), with("merged", "ssa: Merge", "1"), f.cm("live-disabled"), f.cm("overridden"),
+		with("ignored", "ssa: Ignore", "1"), with("present", "ssa: IfNotPresent", "1"),
+		with("absent", "ssa: IfNotPresent", "1"),
+		with("disabled", "reconcile: disabled", "1"), with("merged", "ssa: Merge", "1"), f.cm("live-disabled"),
+		f.cm("overridden"),
 	}, "---\n")
 	for _, name := range []string{"merged", "overridden"} {
-		if err := patched(types.MergePatchType, "kubectl-edit", `{"data":{"b":"2"}}`)(ctx, f.client(configMaps, f.ns), name); err != nil {
+		if err := patched(types.MergePatchType, "kubectl-edit", `{"data":{"b":"2"}}`)(ctx, f.client(configMaps, f.ns),
+			name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	same(t, "first", f.apply(text), []string{
-		"ConfigMap/absent created", "ConfigMap/disabled skipped", "ConfigMap/ignored skipped", "ConfigMap/live-disabled skipped",
+		"ConfigMap/absent created", "ConfigMap/disabled skipped", "ConfigMap/ignored skipped",
+		"ConfigMap/live-disabled skipped",
 		"ConfigMap/merged configured", "ConfigMap/overridden configured", "ConfigMap/present skipped",
 	})
 	for name, want := range map[string]string{
-		"absent": "map[a:1]", "disabled": "map[a:0]", "ignored": "map[a:0]", "live-disabled": "map[a:0]", "present": "map[a:0]",
-		"merged": "map[a:1 b:2]", "overridden": "map[a:1]",
+		"absent": "map[a:1]", "disabled": "map[a:0]", "ignored": "map[a:0]", "live-disabled": "map[a:0]",
+		"present": "map[a:0]",
+		"merged":  "map[a:1 b:2]", "overridden": "map[a:1]",
 	} {
 		if got := fmt.Sprint(data(name)); got != want {
 			t.Errorf("%s holds %s, want %s", name, got, want)
@@ -367,7 +390,8 @@ func steers(t *testing.T, where string) {
 	}
 	f.watched()
 	same(t, "again", f.apply(text), []string{
-		"ConfigMap/absent unchanged", "ConfigMap/disabled skipped", "ConfigMap/ignored skipped", "ConfigMap/live-disabled skipped",
+		"ConfigMap/absent unchanged", "ConfigMap/disabled skipped", "ConfigMap/ignored skipped",
+		"ConfigMap/live-disabled skipped",
 		"ConfigMap/merged unchanged", "ConfigMap/overridden unchanged", "ConfigMap/present skipped",
 	})
 }

@@ -21,7 +21,8 @@ func TestListsAreTakenApart(t *testing.T) {
 	f := newFixture(t)
 	list := func(items string) string { return "{apiVersion: v1, kind: List, items: [" + items + "]}" }
 	typed := "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: b, namespace: %s}, data: {k: v}}]}"
-	same(t, "nested", f.apply(list(list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, "+typed)+", "+list(""))), []string{
+	same(t, "nested", f.apply(list(list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, "+
+		typed)+", "+list(""))), []string{
 		"ConfigMap/a created", "ConfigMap/b created",
 	})
 	deep := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: %s}}"
@@ -31,7 +32,8 @@ func TestListsAreTakenApart(t *testing.T) {
 	for text, says := range map[string]string{
 		list("5"): "item 0 of a List is not an object",
 		deep:      "a List stands in 10 others",
-		list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, " + list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}")): "is declared twice",
+		list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, " +
+			list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}")): "is declared twice",
 	} {
 		if _, err := f.try(f.request(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v does not say %q", err, says)
@@ -56,24 +58,27 @@ func onRequest(matches func(*http.Request) bool, do func()) func(*rest.Config) {
 
 // writes tells whether a request writes objects of a resource.
 func writes(r *http.Request, resource string) bool {
-	return r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == "" && strings.Contains(r.URL.Path, "/"+resource+"/")
+	return r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == "" &&
+		strings.Contains(r.URL.Path, "/"+resource+"/")
 }
 
 func TestADefinitionThatGoesDuringTheApply(t *testing.T) {
 	t.Parallel()
 	var f *fixture
-	f = newFixture(t, onRequest(func(r *http.Request) bool { return writes(r, "gadgets") && f.inventory != nil }, func() {
-		name := "gadgets." + f.ns + ".example.com"
-		if err := deleted(context.Background(), f.client(crds, ""), name); err != nil {
-			t.Error(err)
-		}
-		testenv.Eventually(t, "kind to go", func() error {
-			if _, err := f.dynamic.Resource(f.gadgets()).List(context.Background(), metav1.ListOptions{}); err == nil {
-				return fmt.Errorf("it is still served")
+	f = newFixture(t, onRequest(func(r *http.Request) bool { return writes(r, "gadgets") && f.inventory != nil },
+		func() {
+			name := "gadgets." + f.ns + ".example.com"
+			if err := deleted(context.Background(), f.client(crds, ""), name); err != nil {
+				t.Error(err)
 			}
-			return nil
-		})
-	}))
+			testenv.Eventually(t, "kind to go", func() error {
+				if _, err := f.dynamic.Resource(f.gadgets()).
+					List(context.Background(), metav1.ListOptions{}); err == nil {
+					return fmt.Errorf("it is still served")
+				}
+				return nil
+			})
+		}))
 	t.Cleanup(f.pruneAll)
 	f.apply(definition + "---\n" + gadget)
 	f.watched()
@@ -110,7 +115,8 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 	}
 
 	_, err := f.try(f.request(inside("b")))
-	for _, s := range []string{"ConfigMap/" + f.ns + "-new/b", "because it is being terminated", "Wait until the namespace is gone"} {
+	for _, s := range []string{"ConfigMap/" + f.ns + "-new/b", "because it is being terminated",
+		"Wait until the namespace is gone"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)
 		}
@@ -118,7 +124,8 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 	text := namespace + "---\n" + inside("a") + "---\n" + inside("b")
 	f.options.Patience = brief
 	testenv.Eventually(t, "end of the namespace to be told", func() error {
-		if _, err := f.try(f.request(text)); err == nil || !strings.Contains(err.Error(), "Namespace/"+f.ns+"-new is being deleted") {
+		if _, err := f.try(f.request(text)); err == nil ||
+			!strings.Contains(err.Error(), "Namespace/"+f.ns+"-new is being deleted") {
 			return fmt.Errorf("applying says %w", err)
 		}
 		return nil
@@ -131,7 +138,8 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 		_, err := f.try(f.request(text))
 		done <- err
 	}()
-	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":null}}`)(ctx, f.client(configMaps, f.ns+"-new"), "held"); err != nil {
+	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":null}}`)(ctx,
+		f.client(configMaps, f.ns+"-new"), "held"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -157,9 +165,12 @@ func TestOneForbiddenObjectOfMany(t *testing.T) {
 	for n := range 20 {
 		docs = append(docs, f.cm(fmt.Sprint("many-", n)))
 	}
-	docs = append(docs, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: %s}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}")
+	docs = append(docs, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: %s}\n"+
+		"spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: "+
+		"c, image: i}]}}}")
 	result, err := f.try(f.request(strings.Join(docs, "---\n")))
-	for _, s := range []string{"Deployment/" + f.ns + "/d", `cannot patch resource "deployments"`, "system:serviceaccount:" + f.ns + ":default", "Grant this"} {
+	for _, s := range []string{"Deployment/" + f.ns + "/d", `cannot patch resource "deployments"`,
+		"system:serviceaccount:" + f.ns + ":default", "Grant this"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)
 		}
@@ -196,7 +207,8 @@ func failing(times int, matches func(*http.Request) bool, status string) func(*r
 					header.Set("Retry-After", "0")
 				}
 				body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%s,"reason":%q,"message":%q}`, code, message, "etcdserver: leader changed")
-				return &http.Response{StatusCode: int(s.Code), Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+				return &http.Response{StatusCode: int(s.Code), Header: header,
+					Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 			})
 		})
 	}
@@ -204,7 +216,8 @@ func failing(times int, matches func(*http.Request) bool, status string) func(*r
 
 func TestAnAPIServerThatStumbles(t *testing.T) {
 	patches := func(r *http.Request) bool { return r.Method == http.MethodPatch }
-	for _, status := range []string{"500 InternalError", "503 ServiceUnavailable", "504 Timeout", "429 TooManyRequests"} {
+	for _, status := range []string{"500 InternalError", "503 ServiceUnavailable", "504 Timeout",
+		"429 TooManyRequests"} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, failing(2, patches, status))

@@ -43,7 +43,8 @@ func claims(owner Owner, changes []Change) []string {
 	var out []string
 	for _, c := range changes {
 		if c.From != (Owner{}) {
-			out = append(out, fmt.Sprintf("%s was applied by %s before, and now by %s: if both declare it, they take it from each other for ever; remove it from one of them", c.Ref, c.From, owner))
+			out = append(out, fmt.Sprintf("%s was applied by %s before, and now by %s: if both declare it, they "+
+				"take it from each other for ever; remove it from one of them", c.Ref, c.From, owner))
 		}
 	}
 	return out
@@ -78,7 +79,8 @@ func (s Summary) String() string {
 	for _, p := range []struct {
 		n      int
 		action Action
-	}{{s.Created, Created}, {s.Configured, Configured}, {s.Unchanged, Unchanged}, {s.Deleted, Deleted}, {s.Skipped, Skipped}} {
+	}{{s.Created, Created}, {s.Configured, Configured}, {s.Unchanged, Unchanged}, {s.Deleted, Deleted},
+		{s.Skipped, Skipped}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.action))
 		}

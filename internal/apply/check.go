@@ -19,8 +19,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
-// check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions and namespaces
-// come first: what becomes of them decides whether the objects that need them can be checked yet.
+// check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions
+// and namespaces come first: what becomes of them decides whether the objects that need them can be checked
+// yet.
 func (r *run) check(ctx context.Context) error {
 	var bases, others, trusted []*item
 	for _, i := range r.items {
@@ -34,13 +35,15 @@ func (r *run) check(ctx context.Context) error {
 			others = append(others, i)
 		}
 	}
-	r.prefetch(ctx, slices.DeleteFunc(slices.Clone(r.items), func(i *item) bool { return i.ref.groupKind() == definitionKind }))
+	r.prefetch(ctx, slices.DeleteFunc(slices.Clone(r.items),
+		func(i *item) bool { return i.ref.groupKind() == definitionKind }))
 	problems := r.each(ctx, bases, r.checkFirst)
 	for _, i := range others {
 		for _, b := range bases {
 			switch {
 			case b.defines(i.ref.groupKind()) && b.action != Unchanged && b.action != Skipped,
-				b.ref.groupKind() == namespaceKind && b.ref.Name == i.ref.Namespace && b.terminating: // and made anew, empty
+				// and made anew, empty
+				b.ref.groupKind() == namespaceKind && b.ref.Name == i.ref.Namespace && b.terminating:
 				i.deferred = true
 			}
 		}
@@ -52,8 +55,8 @@ func (r *run) check(ctx context.Context) error {
 	return refused(problems)
 }
 
-// checkFirst checks an item before anything is written. What builds on objects of the same set that are not there yet is
-// left for later.
+// checkFirst checks an item before anything is written. What builds on objects of the same set that are not
+// there yet is left for later.
 func (r *run) checkFirst(ctx context.Context, i *item) error {
 	if i.deferred {
 		return r.estimate(ctx, i)
@@ -97,7 +100,8 @@ func (r *run) awaits(i *item, err error) bool {
 		return false
 	}
 	for _, o := range r.items {
-		if o != i && r.options.rank(o.ref.groupKind()) < r.options.rank(i.ref.groupKind()) && strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
+		if o != i && r.options.rank(o.ref.groupKind()) < r.options.rank(i.ref.groupKind()) &&
+			strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
 			return true
 		}
 	}
@@ -303,7 +307,8 @@ func (r *run) prefetch(ctx context.Context, items []*item) {
 			count[i.resource]++
 		}
 	}
-	mine := labels.SelectorFromSet(labels.Set{r.req.Owner.nameLabel(): r.req.Owner.Name, r.req.Owner.namespaceLabel(): r.req.Owner.Namespace}).String()
+	mine := labels.SelectorFromSet(labels.Set{r.req.Owner.nameLabel(): r.req.Owner.Name,
+		r.req.Owner.namespaceLabel(): r.req.Owner.Namespace}).String()
 	r.lives = map[Ref]*unstructured.Unstructured{}
 	for resource, n := range count {
 		if n < prefetchFrom {
@@ -327,7 +332,8 @@ func (r *run) live(ctx context.Context, i *item) (*unstructured.Unstructured, er
 		return o, nil
 	}
 	client := r.client(i.resource, i.ref.Namespace)
-	cached, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{ResourceVersion: "0"}) // spares the server a read of its store
+	// spares the server a read of its store
+	cached, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{ResourceVersion: "0"})
 	if err == nil && cached.GetResourceVersion() == i.version {
 		return cached, nil
 	}
@@ -342,7 +348,8 @@ func (r *run) taken(i *item) func(live *unstructured.Unstructured) ([]metav1.Man
 }
 
 // setManagedFields writes who owns which fields of an item's object, unless that is right already.
-func (r *run) setManagedFields(ctx context.Context, i *item, right func(*unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool)) error {
+func (r *run) setManagedFields(ctx context.Context, i *item,
+	right func(*unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool)) error {
 	client := r.client(i.resource, i.ref.Namespace)
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{})
@@ -356,12 +363,14 @@ func (r *run) setManagedFields(ctx context.Context, i *item, right func(*unstruc
 		}
 		patch, err := json.Marshal([]map[string]any{
 			{"op": "replace", "path": "/metadata/managedFields", "value": fields},
-			{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()}, // conflicts if it is older
+			// conflicts if it is older
+			{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
 		})
 		if err != nil {
 			return err
 		}
-		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: r.managers.own})
+		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch,
+			metav1.PatchOptions{FieldManager: r.managers.own})
 		return unlessGone(err)
 	})
 }

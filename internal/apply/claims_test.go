@@ -48,11 +48,13 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 	}{
 		"the new owner comes first": {
 			[]step{bApplies, aApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/moves configured"}, {"ConfigMap/stays unchanged"}, nil, {"ConfigMap/moves unchanged"}}, true, "",
+			[][]string{{"ConfigMap/moves configured"}, {"ConfigMap/stays unchanged"}, nil,
+				{"ConfigMap/moves unchanged"}}, true, "",
 		},
 		"the new owner comes before the old one prunes": {
 			[]step{aApplies, bApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves configured"}, nil, {"ConfigMap/moves unchanged"}}, true, "",
+			[][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves configured"}, nil,
+				{"ConfigMap/moves unchanged"}}, true, "",
 		},
 		"the new owner comes while the old one prunes": {
 			[]step{aApplies, aPrunes, bApplies},
@@ -60,7 +62,8 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 		},
 		"the old owner prunes first": { // nobody can know that another is to come: it is created anew
 			[]step{aApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves deleted"}, {"ConfigMap/moves created"}}, false, "",
+			[][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves deleted"}, {"ConfigMap/moves created"}},
+			false, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +93,8 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 			}
 			live := b.get(configMaps, "moves")
 			if (live.GetUID() == uid) != c.stays || !b.owner.owns(live.GetLabels()) {
-				t.Errorf("the same object: %v, want %v; its labels are %v", live.GetUID() == uid, c.stays, live.GetLabels())
+				t.Errorf("the same object: %v, want %v; its labels are %v", live.GetUID() == uid, c.stays,
+					live.GetLabels())
 			}
 			if b.Moved(b.owner) {
 				t.Error("the new owner thinks that it moved")
@@ -126,7 +130,8 @@ func TestObjectsThatTwoOwnersClaim(t *testing.T) {
 			t.Errorf("round %d: taken from %v, want %v", round, result.Changes[0].From, other.owner)
 		}
 		told := strings.Join(result.Warnings, " ")
-		for _, s := range []string{"ConfigMap/" + f.ns + "/x", f.owner.String(), other.owner.String(), "remove it from one"} {
+		for _, s := range []string{"ConfigMap/" + f.ns + "/x", f.owner.String(), other.owner.String(),
+			"remove it from one"} {
 			if !strings.Contains(told, s) {
 				t.Errorf("round %d: %q does not say %q", round, told, s)
 			}

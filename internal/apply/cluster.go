@@ -55,7 +55,8 @@ type Cluster struct {
 
 	contests map[Owner]map[Ref]*contest // by Ref.key
 
-	deletable map[schema.GroupVersionResource]bool // whether the account may delete such objects everywhere, where it was asked
+	// whether the account may delete such objects everywhere, where it was asked
+	deletable map[schema.GroupVersionResource]bool
 }
 
 // NewCluster connects to a cluster; nothing is asked of it yet.
@@ -95,7 +96,8 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
 		edges:   newNotifier(o.OnDrift),
 		states:  map[Owner]map[Ref]*applied{},
-		watches: map[watchKey]*driftWatch{}, contests: map[Owner]map[Ref]*contest{}, deletable: map[schema.GroupVersionResource]bool{},
+		watches: map[watchKey]*driftWatch{}, contests: map[Owner]map[Ref]*contest{},
+		deletable: map[schema.GroupVersionResource]bool{},
 	}, nil
 }
 

@@ -92,29 +92,56 @@ func TestMoves(t *testing.T) {
 		object   string
 		edit     edit
 	}{
-		"a value is updated":                                   {configMaps, "config", updated("kubectl-edit", set("9", "data", "a"))},
-		"a value is updated by a controller":                   {configMaps, "config", updated("other", set("9", "data", "a"))},
-		"a value is changed by a JSON patch":                   {configMaps, "config", patched(types.JSONPatchType, "other", `[{"op":"replace","path":"/data/a","value":"9"}]`)},
-		"a value is changed by a merge patch":                  {configMaps, "config", patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`)},
-		"a value is removed":                                   {configMaps, "config", patched(types.MergePatchType, "other", `{"data":{"b":null}}`)},
-		"a key is added with kubectl":                          {configMaps, "config", patched(types.MergePatchType, "kubectl-edit", `{"data":{"c":"3"}}`)},
-		"a label is changed":                                   {configMaps, "config", patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":"back"}}}`)},
-		"a label of ours is removed":                           {configMaps, "config", patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":null}}}`)},
-		"the owner's label is changed":                         {configMaps, "config", patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":"nobody"}}}`)},
-		"the owner's label is removed":                         {configMaps, "config", patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":null}}}`)},
-		"another applies a value with force":                   {configMaps, "config", patched(types.ApplyPatchType, "other", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`)},
-		"somebody applies other values in our name":            {configMaps, "config", reapplied(set("9", "data", "a"))},
-		"somebody applies other values in our name, of a spec": {deployments, "app", reapplied(set(int64(7), "spec", "replicas"))},
-		"somebody applies fewer fields in our name":            {configMaps, "config", patched(types.ApplyPatchType, DefaultFieldManager, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
-		"somebody updates in our name":                         {configMaps, "config", updated(DefaultFieldManager, set("9", "data", "a"))},
-		"somebody takes away the managed fields":               {configMaps, "config", updated("other", func(o *unstructured.Unstructured) { o.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) })},
-		"the object is deleted":                                {configMaps, "config", deleted},
-		"a Deployment's image is changed":                      {deployments, "app", patched(types.StrategicMergePatchType, "other", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:2"}]}}}}`)},
-		"a variable is changed":                                {deployments, "app", patched(types.StrategicMergePatchType, "other", `{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"2"}]}]}}}}`)},
-		"replicas are scaled by the subresource":               {deployments, "app", patched(types.MergePatchType, "kubectl", `{"spec":{"replicas":5}}`, "scale")},
-		"a Deployment is deleted":                              {deployments, "app", deleted},
-		"a Service's selector is changed":                      {services, "service", patched(types.MergePatchType, "other", `{"spec":{"selector":{"app":"y"}}}`)},
-		"a Service's port is replaced with kubectl":            {services, "service", patched(types.JSONPatchType, "kubectl-edit", `[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)},
+		"a value is updated": {configMaps, "config",
+			updated("kubectl-edit", set("9", "data", "a"))},
+		"a value is updated by a controller": {configMaps, "config",
+			updated("other", set("9", "data", "a"))},
+		"a value is changed by a JSON patch": {configMaps, "config",
+			patched(types.JSONPatchType, "other", `[{"op":"replace","path":"/data/a","value":"9"}]`)},
+		"a value is changed by a merge patch": {configMaps, "config",
+			patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`)},
+		"a value is removed": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"data":{"b":null}}`)},
+		"a key is added with kubectl": {configMaps, "config",
+			patched(types.MergePatchType, "kubectl-edit", `{"data":{"c":"3"}}`)},
+		"a label is changed": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":"back"}}}`)},
+		"a label of ours is removed": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":null}}}`)},
+		"the owner's label is changed": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":"nobody"}}}`)},
+		"the owner's label is removed": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":null}}}`)},
+		"another applies a value with force": {configMaps, "config",
+			patched(types.ApplyPatchType, "other",
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`)},
+		"somebody applies other values in our name": {configMaps, "config",
+			reapplied(set("9", "data", "a"))},
+		"somebody applies other values in our name, of a spec": {deployments, "app",
+			reapplied(set(int64(7), "spec", "replicas"))},
+		"somebody applies fewer fields in our name": {configMaps, "config",
+			patched(types.ApplyPatchType, DefaultFieldManager,
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
+		"somebody updates in our name": {configMaps, "config",
+			updated(DefaultFieldManager, set("9", "data", "a"))},
+		"somebody takes away the managed fields": {configMaps, "config",
+			updated("other", func(o *unstructured.Unstructured) {
+				o.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
+			})},
+		"the object is deleted": {configMaps, "config", deleted},
+		"a Deployment's image is changed": {deployments, "app",
+			patched(types.StrategicMergePatchType, "other",
+				`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:2"}]}}}}`)},
+		"a variable is changed": {deployments, "app",
+			patched(types.StrategicMergePatchType, "other",
+				`{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"2"}]}]}}}}`)},
+		"replicas are scaled by the subresource": {deployments, "app",
+			patched(types.MergePatchType, "kubectl", `{"spec":{"replicas":5}}`, "scale")},
+		"a Deployment is deleted": {deployments, "app", deleted},
+		"a Service's selector is changed": {services, "service",
+			patched(types.MergePatchType, "other", `{"spec":{"selector":{"app":"y"}}}`)},
+		"a Service's port is replaced with kubectl": {services, "service",
+			patched(types.JSONPatchType, "kubectl-edit", `[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +160,8 @@ func TestMoves(t *testing.T) {
 				changes := f.apply(drifting)
 				count := 0
 				for _, change := range changes {
-					if change == "ConfigMap/config unchanged" || change == "Service/service unchanged" || change == "Deployment/app unchanged" {
+					if change == "ConfigMap/config unchanged" || change == "Service/service unchanged" ||
+						change == "Deployment/app unchanged" {
 						count++
 					}
 				}
@@ -199,16 +227,30 @@ func TestNoMoves(t *testing.T) {
 		object   string
 		edit     edit
 	}{
-		"a status":                              {deployments, "app", patched(types.MergePatchType, "other", `{"status":{"observedGeneration":77,"conditions":[{"type":"Mine","status":"True"}]}}`, "status")},
-		"a label that is not ours":              {deployments, "app", patched(types.MergePatchType, "other", `{"metadata":{"labels":{"x":"y"}}}`)},
-		"an annotation that is not ours":        {configMaps, "config", patched(types.MergePatchType, "other", `{"metadata":{"annotations":{"x":"y"}}}`)},
-		"a key that is not ours":                {configMaps, "config", patched(types.MergePatchType, "other", `{"data":{"c":"3"}}`)},
-		"a field of the spec that is not ours":  {deployments, "app", patched(types.MergePatchType, "other", `{"spec":{"minReadySeconds":1}}`)},
-		"a sidecar that is not ours":            {deployments, "app", patched(types.StrategicMergePatchType, "injector", `{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"s:1"}]}}}}`)},
-		"another applies the same value":        {configMaps, "config", patched(types.ApplyPatchType, "other", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
-		"an update that changes nothing":        {configMaps, "config", updated("other", func(*unstructured.Unstructured) {})},
-		"our own apply again":                   {deployments, "app", patched(types.ApplyPatchType, "other", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"app"}}`)},
-		"a load balancer's status of a Service": {services, "service", patched(types.MergePatchType, "cloud", `{"status":{"conditions":[{"type":"Mine","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, "status")},
+		"a status": {deployments, "app",
+			patched(types.MergePatchType, "other",
+				`{"status":{"observedGeneration":77,"conditions":[{"type":"Mine","status":"True"}]}}`, "status")},
+		"a label that is not ours": {deployments, "app",
+			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"x":"y"}}}`)},
+		"an annotation that is not ours": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"metadata":{"annotations":{"x":"y"}}}`)},
+		"a key that is not ours": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"data":{"c":"3"}}`)},
+		"a field of the spec that is not ours": {deployments, "app",
+			patched(types.MergePatchType, "other", `{"spec":{"minReadySeconds":1}}`)},
+		"a sidecar that is not ours": {deployments, "app",
+			patched(types.StrategicMergePatchType, "injector",
+				`{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"s:1"}]}}}}`)},
+		"another applies the same value": {configMaps, "config",
+			patched(types.ApplyPatchType, "other",
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
+		"an update that changes nothing": {configMaps, "config",
+			updated("other", func(*unstructured.Unstructured) {})},
+		"our own apply again": {deployments, "app",
+			patched(types.ApplyPatchType, "other",
+				`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"app"}}`)},
+		"a load balancer's status of a Service": {services, "service",
+			patched(types.MergePatchType, "cloud", `{"status":{"conditions":[{"type":"Mine","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, "status")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,13 +278,16 @@ func TestARestartIsNotUndone(t *testing.T) {
 	f := newFixture(t)
 	f.apply(drifting)
 	f.watched()
-	restart := patched(types.StrategicMergePatchType, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}}}}}`)
+	restart := patched(types.StrategicMergePatchType, "kubectl-rollout",
+		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}}}}}`)
 	if err := restart(context.Background(), f.client(deployments, f.ns), "app"); err != nil {
 		t.Fatal(err)
 	}
 	f.seen(deployments, "app")
-	same(t, "after it", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged", "Deployment/app unchanged"})
-	annotations, _, _ := unstructured.NestedStringMap(f.get(deployments, "app").Object, "spec", "template", "metadata", "annotations")
+	same(t, "after it", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged",
+		"Deployment/app unchanged"})
+	annotations, _, _ := unstructured.NestedStringMap(f.get(deployments, "app").Object, "spec", "template", "metadata",
+		"annotations")
 	if annotations["kubectl.kubernetes.io/restartedAt"] == "" {
 		t.Error("undone")
 	}

@@ -108,13 +108,17 @@ func (r *run) explain(i *item, err error) error {
 	group := r.req.Owner.Group
 	switch {
 	case webhookFailed(err):
-		return p.WithHint("The webhook does not answer, and says that nothing may pass then: look at what serves it, or at its failurePolicy in the webhook's configuration")
-	case strings.Contains(err.Error(), "admission webhook"), apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
+		return p.WithHint("The webhook does not answer, and says that nothing may pass then: look at what serves " +
+			"it, or at its failurePolicy in the webhook's configuration")
+	case strings.Contains(err.Error(), "admission webhook"), apierrors.IsForbidden(err) &&
+		strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
 		return p.WithHint("The cluster's own rules refuse the object: change it as they ask, or have them changed")
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return p.WithHint("Wait until the namespace is gone; its conditions tell what holds it. If it is to stay, declare it here too: it is made anew then")
+		return p.WithHint("Wait until the namespace is gone; its conditions tell what holds it. If it is to stay, " +
+			"declare it here too: it is made anew then")
 	case isImmutable(err):
-		return p.WithHint("The field cannot be changed in place. Set spec.force, or the annotation %s%s: enabled on the object, to have it deleted and created anew; or undo the change",
+		return p.WithHint("The field cannot be changed in place. Set spec.force, or the annotation %s%s: enabled on "+
+			"the object, to have it deleted and created anew; or undo the change",
 			group, forceKey)
 	case apierrors.IsForbidden(err):
 		return p.WithHint("Grant this to the account that applies, or set spec.serviceAccountName to one that may")
@@ -140,7 +144,8 @@ var (
 func words(i *item, err error) string {
 	said := err.Error()
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0 && apierrors.IsInvalid(err) {
+	if errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0 &&
+		apierrors.IsInvalid(err) {
 		var causes []string
 		for _, c := range status.Status().Details.Causes {
 			text := shorten(c.Message)
@@ -191,7 +196,8 @@ func mask(said string, secret *unstructured.Unstructured) string {
 func unreachable(err error) error {
 	p := problem("cannot find out which kinds the cluster serves").Because(err)
 	if apierrors.IsUnauthorized(err) {
-		return p.WithHint("The cluster does not accept the credentials: they may have expired, or a token's audience may not be one of the cluster's")
+		return p.WithHint("The cluster does not accept the credentials: they may have expired, or a token's " +
+			"audience may not be one of the cluster's")
 	}
 	return p
 }
@@ -199,12 +205,14 @@ func unreachable(err error) error {
 // immutables are the ways in which the API server says that a field is set once.
 var immutables = []string{
 	"immutable", "may not change once set", "may not be changed", "cannot be changed", "cannot change",
-	"updates to statefulset spec for fields other than", "pod updates may not change fields other than", "updates to parameters are forbidden",
+	"updates to statefulset spec for fields other than", "pod updates may not change fields other than",
+	"updates to parameters are forbidden",
 }
 
 // isImmutable tells whether the server refused the change of a field that is set once.
 func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && slices.ContainsFunc(immutables, func(s string) bool { return strings.Contains(err.Error(), s) })
+	return apierrors.IsInvalid(err) && slices.ContainsFunc(immutables,
+		func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
 // lineLost explains that the API server did not answer at all, which has nothing to do with the object; nil if it did.
@@ -224,7 +232,8 @@ func lineLost(err error) *fault.Fault {
 	case !errors.Is(err, why):
 		return nil
 	}
-	return problem("cannot reach the cluster").Because(errLineLost{why}).WithHint("What was not applied is applied once it answers")
+	return problem("cannot reach the cluster").Because(errLineLost{why}).
+		WithHint("What was not applied is applied once it answers")
 }
 
 // errLineLost is why the API server did not answer, less what it was asked.
@@ -237,7 +246,8 @@ func webhookFailed(err error) bool {
 
 // transient tells whether the server is likely to take the same request in a moment.
 func transient(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
+	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) && !webhookFailed(err)
 }
 
@@ -251,19 +261,23 @@ func namespaceMissing(err error, namespace string) bool {
 	return d != nil && d.Kind == "namespaces" && d.Name == namespace
 }
 
-// notServed tells whether the server does not know a kind, or a field of it, which it will in a moment if the definition is new.
+// notServed tells whether the server does not know a kind, or a field of it, which it will in a moment if the
+// definition is new.
 func notServed(err error) bool {
 	return kindGone(err) || err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// ofOldVersion tells whether the server may have read an apply in an older version of the kind, which managed fields name.
+// ofOldVersion tells whether the server may have read an apply in an older version of the kind, which managed
+// fields name.
 func ofOldVersion(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "request to convert CR") || strings.Contains(err.Error(), "field not declared in schema"))
+	return err != nil && (strings.Contains(err.Error(), "request to convert CR") ||
+		strings.Contains(err.Error(), "field not declared in schema"))
 }
 
 // kindGone tells whether the server found the kind, not the object, missing.
 func kindGone(err error) bool {
-	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(),
+		"the server could not find the requested resource")
 }
 
 // dryRunUnsupported tells whether a webhook stands in the way that cannot be dry-run.

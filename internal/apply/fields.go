@@ -17,9 +17,10 @@ var seed = maphash.MakeSeed()
 // mark is what of an object a move is judged by, small enough to keep for every object.
 //
 // The insight: the API server keeps the set of fields that our manager applied, and takes a field out of it as soon as
-// anybody else changes its value. So the set stays as it is exactly as long as everything that we applied does, whatever
-// happens to the status or to fields that are not ours. Only an apply under our own name can change a value and not the
-// set; it changes the time beside it, or, within the same second, leaves a new version that nothing else explains.
+// anybody else changes its value. So the set stays as it is exactly as long as everything that we applied
+// does, whatever happens to the status or to fields that are not ours. Only an apply under our own name can
+// change a value and not the set; it changes the time beside it, or, within the same second, leaves a new
+// version that nothing else explains.
 type mark struct {
 	version    string
 	uid        types.UID
@@ -33,8 +34,9 @@ type mark struct {
 
 func (m managers) markOf(o metav1.Object, group string) mark {
 	now := mark{
-		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(), deleting: o.GetDeletionTimestamp() != nil,
-		owner: ownerOf(o.GetLabels(), group),
+		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(),
+		deleting: o.GetDeletionTimestamp() != nil,
+		owner:    ownerOf(o.GetLabels(), group),
 	}
 	now.ours, now.others = m.hashFields(o.GetManagedFields())
 	for _, texts := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
@@ -65,13 +67,14 @@ func (m mark) moved(now mark) bool {
 	}
 }
 
-// differs tells whether an object that moved changed again, in what is declared as far as can be told. It is not there when
-// its mark is empty.
+// differs tells whether an object that moved changed again, in what is declared as far as can be told. It is
+// not there when its mark is empty.
 func (m mark) differs(now mark) bool {
 	if m.uid != now.uid || m.version == now.version {
 		return m.uid != now.uid
 	}
-	return now.ours != m.ours || now.owner != m.owner || now.steering != m.steering || now.generation != m.generation || now.generation == 0
+	return now.ours != m.ours || now.owner != m.owner || now.steering != m.steering || now.generation != m.generation ||
+		now.generation == 0
 }
 
 // after tells whether resource version a is newer than b. Versions that are not numbers are in no order.

@@ -53,8 +53,9 @@ type contest struct {
 	delay       time.Duration         // until the next correction of a fight
 }
 
-// contested returns the managed fields of an object that is about to be corrected although its declaration is as it was:
-// somebody changed it. It reports false for any other item. It costs a request, and a correction does not depend on it.
+// contested returns the managed fields of an object that is about to be corrected although its declaration is
+// as it was: somebody changed it. It reports false for any other item. It costs a request, and a correction
+// does not depend on it.
 func (r *run) contested(ctx context.Context, i *item) (fields []metav1.ManagedFieldsEntry, drifted bool) {
 	if !r.known(r.req.Owner, i).same {
 		return nil, false
@@ -72,8 +73,9 @@ func (r *run) contested(ctx context.Context, i *item) (fields []metav1.ManagedFi
 	return live.GetManagedFields(), true
 }
 
-// lost lists the fields that are ours again, each with who had it before: nobody if it was removed, as the server notes no
-// name then. Where no field was lost, values were changed in our own name. An object without fields was deleted.
+// lost lists the fields that are ours again, each with who had it before: nobody if it was removed, as the
+// server notes no name then. Where no field was lost, values were changed in our own name. An object without
+// fields was deleted.
 func (m managers) lost(before, after []metav1.ManagedFieldsEntry) []rival {
 	if len(before) == 0 {
 		return []rival{{}}
@@ -103,7 +105,8 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, counts func(metav1.ManagedFie
 	all := fieldpath.NewSet()
 	for _, e := range entries {
 		set := &fieldpath.Set{}
-		if (counts == nil || counts(e)) && e.FieldsV1 != nil && set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) == nil {
+		if (counts == nil || counts(e)) && e.FieldsV1 != nil &&
+			set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())) == nil {
 			all = all.Union(set)
 		}
 	}
@@ -164,8 +167,8 @@ func (c *Cluster) held(owner Owner, ref Ref, hash [sha256.Size]byte) time.Durati
 	return max(0, t.fight.Next.Sub(c.options.Clock.Now()))
 }
 
-// Fights lists the objects of the owner that somebody else fights for, sorted. A fight is over once the object stood as it
-// was applied for the whole window.
+// Fights lists the objects of the owner that somebody else fights for, sorted. A fight is over once the
+// object stood as it was applied for the whole window.
 func (c *Cluster) Fights(owner Owner) []Fight {
 	c.mu.Lock()
 	defer c.mu.Unlock()

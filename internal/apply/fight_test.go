@@ -53,7 +53,8 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 			t.Fatalf("too soon: %+v", fights)
 		}
 		f.provoke(rival, configMaps, "config")
-		same(t, "corrected", f.apply(drifting), []string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
+		same(t, "corrected", f.apply(drifting),
+			[]string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
 	}
 	fights := f.Fights(f.owner)
 	if len(fights) != 1 || fights[0].Ref.Name != "config" || fights[0].Times != after {
@@ -70,14 +71,17 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 		if f.Moved(f.owner) {
 			t.Fatalf("round %d: counts as moved", n)
 		}
-		same(t, "held", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged", "Deployment/app unchanged"})
+		same(t, "held", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged",
+			"Deployment/app unchanged"})
 		same(t, "requests", f.requests.take(), nil)
 		if n == 0 {
-			if err := patched(types.MergePatchType, "other", `{"spec":{"replicas":3}}`)(context.Background(), f.client(deployments, f.ns), "app"); err != nil {
+			if err := patched(types.MergePatchType, "other", `{"spec":{"replicas":3}}`)(context.Background(),
+				f.client(deployments, f.ns), "app"); err != nil {
 				t.Fatal(err)
 			}
 			f.seen(deployments, "app")
-			same(t, "another", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged", "Deployment/app configured"})
+			same(t, "another", f.apply(drifting),
+				[]string{"ConfigMap/config unchanged", "Service/service unchanged", "Deployment/app configured"})
 		}
 		clock.SetTime(clock.Now().Add(delay - time.Millisecond))
 		if f.Moved(f.owner) {
@@ -87,10 +91,12 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 		if !f.Moved(f.owner) {
 			t.Fatalf("round %d: not after %s", n, delay)
 		}
-		same(t, "in time", f.apply(drifting), []string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
+		same(t, "in time", f.apply(drifting),
+			[]string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
 		delay = min(2*delay, f.options.Fights.MaxDelay)
 	}
-	if fights := f.Fights(f.owner); len(fights) != 1 || fights[0].Times != after+8 || delay != f.options.Fights.MaxDelay {
+	if fights := f.Fights(f.owner); len(fights) != 1 || fights[0].Times != after+8 ||
+		delay != f.options.Fights.MaxDelay {
 		t.Fatalf("%+v, delay %s", fights, delay)
 	}
 
@@ -98,7 +104,8 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 	f.provoke(rival, configMaps, "config")
 	req := f.request(drifting)
 	req.Resync = true
-	same(t, "asked", f.do(req), []string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
+	same(t, "asked", f.do(req), []string{"ConfigMap/config configured", "Service/service unchanged",
+		"Deployment/app unchanged"})
 
 	t.Log("it is over when it rests")
 	clock.SetTime(clock.Now().Add(f.options.Fights.Window))
@@ -141,12 +148,20 @@ func TestWhatAFightIsAbout(t *testing.T) {
 		change           edit
 		fields, managers []string
 	}{
-		"a value":                 {patched(types.MergePatchType, "autotuner", `{"data":{"a":"9"}}`), []string{".data.a"}, []string{"autotuner"}},
-		"a value that is removed": {patched(types.MergePatchType, "cleaner", `{"data":{"b":null}}`), []string{".data.b"}, nil},
-		"a value set by kubectl":  {patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`), []string{".data.a"}, []string{"kubectl-patch"}},
-		"the subresource scale":   {patched(types.MergePatchType, "autoscaler", `{"spec":{"replicas":5}}`, "scale"), []string{".spec.replicas"}, []string{"autoscaler"}},
-		"two fields":              {patched(types.MergePatchType, "autotuner", `{"data":{"a":"9"},"metadata":{"labels":{"tier":"x"}}}`), []string{".data.a", ".metadata.labels.tier"}, []string{"autotuner"}},
-		"applied with force":      {patched(types.ApplyPatchType, "argocd", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`), []string{".data.a"}, []string{"argocd"}},
+		"a value": {patched(types.MergePatchType, "autotuner", `{"data":{"a":"9"}}`),
+			[]string{".data.a"}, []string{"autotuner"}},
+		"a value that is removed": {patched(types.MergePatchType, "cleaner", `{"data":{"b":null}}`),
+			[]string{".data.b"}, nil},
+		"a value set by kubectl": {patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`),
+			[]string{".data.a"}, []string{"kubectl-patch"}},
+		"the subresource scale": {patched(types.MergePatchType, "autoscaler", `{"spec":{"replicas":5}}`, "scale"),
+			[]string{".spec.replicas"}, []string{"autoscaler"}},
+		"two fields": {patched(types.MergePatchType, "autotuner",
+			`{"data":{"a":"9"},"metadata":{"labels":{"tier":"x"}}}`), []string{".data.a", ".metadata.labels.tier"},
+			[]string{"autotuner"}},
+		"applied with force": {patched(types.ApplyPatchType, "argocd",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`),
+			[]string{".data.a"}, []string{"argocd"}},
 		"applied in our own name": {reapplied(set("9", "data", "a")), nil, []string{DefaultFieldManager}},
 		"the whole object":        {deleted, nil, nil},
 	} {

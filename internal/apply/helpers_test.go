@@ -97,7 +97,8 @@ func (c *counter) take() []string {
 	var out []string
 	for _, l := range c.lines {
 		_, path, _ := strings.Cut(l, "/")
-		if parts := strings.Split(path, "/"); len(parts) > 3 && parts[1] != "authorization.k8s.io" || len(parts) == 3 && parts[0] == "api" {
+		if parts := strings.Split(path, "/"); len(parts) > 3 && parts[1] != "authorization.k8s.io" ||
+			len(parts) == 3 && parts[0] == "api" {
 			out = append(out, l)
 		}
 	}
@@ -232,12 +233,14 @@ func same(t testing.TB, what string, got, want []string) {
 }
 
 var (
-	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	crds         = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	crds        = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterroles"}
 )

@@ -18,7 +18,8 @@ type Ignored struct {
 	Drift   bool     // only as long as the object is declared as it was: a new declaration is applied whole
 }
 
-// ignoredPaths returns the fields of an object that are left to others; anew tells that its declaration is not as it was.
+// ignoredPaths returns the fields of an object that are left to others; anew tells that its declaration is
+// not as it was.
 func ignoredPaths(rules []Ignored, o *unstructured.Unstructured, anew bool) [][]string {
 	var paths [][]string
 	for _, rule := range rules {
@@ -41,8 +42,9 @@ func pointer(p string) []string {
 	return parts
 }
 
-// leaveIgnored makes the item say of ignored fields what keeps them as they are in the cluster. A field that is still ours
-// alone gets its live value, as leaving it out would remove it; one that somebody else set is left out, so that it is theirs.
+// leaveIgnored makes the item say of ignored fields what keeps them as they are in the cluster. A field that
+// is still ours alone gets its live value, as leaving it out would remove it; one that somebody else set is
+// left out, so that it is theirs.
 func (r *run) leaveIgnored(ctx context.Context, i *item) error {
 	k := r.known(r.req.Owner, i)
 	paths := ignoredPaths(r.req.Ignore, i.whole, !k.same && (k.known || !r.req.Same))
@@ -65,7 +67,8 @@ func (r *run) leaveIgnored(ctx context.Context, i *item) error {
 	return nil
 }
 
-// leave sets the value at a path to the live one if it is kept, and removes it otherwise. What is not declared stays so.
+// leave sets the value at a path to the live one if it is kept, and removes it otherwise. What is not
+// declared stays so.
 func leave(desired, live any, path []string, keep bool) {
 	last := len(path) == 1
 	switch d := desired.(type) {

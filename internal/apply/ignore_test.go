@@ -11,7 +11,8 @@ import (
 func TestIgnoredFieldsAreLeftToOthers(t *testing.T) {
 	rules := []Ignored{{
 		Matches: func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" },
-		Paths:   []string{"/spec/replicas", "/spec/template/spec/containers/0/image", "/metadata/annotations/example.com~1note"},
+		Paths: []string{"/spec/replicas", "/spec/template/spec/containers/0/image",
+			"/metadata/annotations/example.com~1note"},
 	}}
 	noted := strings.Replace(drifting, "kind: Deployment\nmetadata: {", `kind: Deployment
 metadata: {annotations: {example.com/note: declared}, `, 1)
@@ -40,7 +41,8 @@ metadata: {annotations: {example.com/note: declared}, `, 1)
 			client := f.client(deployments, f.ns)
 			for _, e := range []edit{
 				patched(types.MergePatchType, by.manager, by.body, by.subresource...),
-				patched(types.StrategicMergePatchType, by.manager, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:9"}]}}}}`),
+				patched(types.StrategicMergePatchType, by.manager,
+					`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:9"}]}}}}`),
 				patched(types.MergePatchType, by.manager, `{"metadata":{"annotations":{"example.com/note":"theirs"}}}`),
 			} {
 				if err := e(t.Context(), client, "app"); err != nil {
@@ -51,7 +53,8 @@ metadata: {annotations: {example.com/note: declared}, `, 1)
 				t.Helper()
 				o := f.get(deployments, "app")
 				containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-				if err != nil || f.replicas() != 5 || containers[0].(map[string]any)["image"] != "app:9" || o.GetAnnotations()["example.com/note"] != "theirs" {
+				if err != nil || f.replicas() != 5 || containers[0].(map[string]any)["image"] != "app:9" ||
+					o.GetAnnotations()["example.com/note"] != "theirs" {
 					t.Errorf("%s: %d replicas, %v, %v", when, f.replicas(), containers, o.GetAnnotations())
 				}
 			}
@@ -61,7 +64,8 @@ metadata: {annotations: {example.com/note: declared}, `, 1)
 			apply(f, strings.Replace(noted, `{name: A, value: "1"}`, `{name: A, value: "2"}`, 1))
 			check("applied with another change")
 			restarted := f.restart()
-			for _, change := range apply(restarted, strings.Replace(noted, `{name: A, value: "1"}`, `{name: A, value: "2"}`, 1)) {
+			for _, change := range apply(restarted,
+				strings.Replace(noted, `{name: A, value: "1"}`, `{name: A, value: "2"}`, 1)) {
 				if strings.HasPrefix(change, "Deployment") && !strings.HasSuffix(change, " unchanged") {
 					t.Errorf("after a start: %s", change)
 				}

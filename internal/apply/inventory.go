@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Owner is the object on whose behalf others are applied. They carry it in the labels <group>/name and <group>/namespace.
+// Owner is the object on whose behalf others are applied. They carry it in the labels <group>/name and
+// <group>/namespace.
 type Owner struct{ Group, Namespace, Name string }
 
 func (o Owner) nameLabel() string      { return o.Group + "/name" }
@@ -59,7 +60,8 @@ func (r Ref) key() Ref {
 }
 
 func (r Ref) compare(o Ref) int {
-	return cmp.Or(cmp.Compare(r.Group, o.Group), cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Namespace, o.Namespace), cmp.Compare(r.Name, o.Name))
+	return cmp.Or(cmp.Compare(r.Group, o.Group), cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Namespace, o.Namespace),
+		cmp.Compare(r.Name, o.Name))
 }
 
 // Entry is how an inventory names an object: the documented form of status.inventory.

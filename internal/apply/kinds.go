@@ -16,10 +16,11 @@ var (
 	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
 )
 
-// order of kinds: what others need comes first. Kinds of a line are applied together, a line once the one above is done.
-// What is not named stands in the middle.
+// order of kinds: what others need comes first. Kinds of a line are applied together, a line once the one
+// above is done. What is not named stands in the middle.
 var order = [][]string{
-	{"CustomResourceDefinition", "Namespace", "StorageClass", "PriorityClass", "IngressClass", "RuntimeClass", "GatewayClass", "ClusterClass", "VolumeSnapshotClass", "DeviceClass"},
+	{"CustomResourceDefinition", "Namespace", "StorageClass", "PriorityClass", "IngressClass", "RuntimeClass",
+		"GatewayClass", "ClusterClass", "VolumeSnapshotClass", "DeviceClass"},
 	{"ResourceQuota", "LimitRange"},
 	{"ServiceAccount", "Role", "ClusterRole", "ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim"},
 	{"RoleBinding", "ClusterRoleBinding"},
@@ -32,14 +33,17 @@ const (
 	middle  = 10 * between // what order does not name: workloads, and whatever builds on definitions
 )
 
-// rank is when objects of a kind are applied: a stage for all of a rank. Kinds of CustomStage come right after the first.
+// rank is when objects of a kind are applied: a stage for all of a rank. Kinds of CustomStage come right
+// after the first.
 func (o ClusterOptions) rank(gk schema.GroupKind) int {
 	for n, kinds := range order {
 		if n == 1 && slices.Contains(o.CustomStage, gk) {
 			return custom
 		}
 		// Only groups of Kubernetes itself, and of its projects, mean by these names what is meant here.
-		if slices.Contains(kinds, gk.Kind) && (!strings.Contains(gk.Group, ".") || strings.HasSuffix(gk.Group, ".k8s.io") || gk.Group == "cluster.x-k8s.io") {
+		if slices.Contains(kinds, gk.Kind) &&
+			(!strings.Contains(gk.Group, ".") || strings.HasSuffix(gk.Group, ".k8s.io") ||
+				gk.Group == "cluster.x-k8s.io") {
 			return n * between
 		}
 	}
@@ -77,15 +81,16 @@ func ParseKinds(texts []string) ([]schema.GroupKind, error) {
 			group, kind = "", text
 		}
 		if kind == "" || strings.Contains(kind, "/") || strings.ToUpper(kind[:1]) != kind[:1] {
-			return nil, fmt.Errorf("%q is not a kind: write <group>/<Kind>, such as rbac.authorization.k8s.io/Role, or Secret", text)
+			return nil, fmt.Errorf("%q is not a kind: write <group>/<Kind>, such as rbac.authorization.k8s.io/Role, "+
+				"or Secret", text)
 		}
 		kinds = append(kinds, schema.GroupKind{Group: group, Kind: kind})
 	}
 	return kinds, nil
 }
 
-// plan finds out what each object is to the cluster, in the order of applying. Kinds that a definition among the objects
-// brings are known from it.
+// plan finds out what each object is to the cluster, in the order of applying. Kinds that a definition among
+// the objects brings are known from it.
 func (c *Cluster) plan(req Request) ([]*item, error) {
 	objects, problems := flatten(req.Objects, 0)
 	brought := definitions(objects)
@@ -117,7 +122,8 @@ func (c *Cluster) plan(req Request) ([]*item, error) {
 		}
 		i, err := newItem(o, req.Owner, mapping)
 		if err != nil {
-			problems = append(problems, problem("%s cannot be applied", req.show(o)).Because(err).WithHint("Give it a metadata.name"))
+			problems = append(problems, problem("%s cannot be applied", req.show(o)).Because(err).
+				WithHint("Give it a metadata.name"))
 			continue
 		}
 		if seen[i.ref.key()] {
@@ -139,7 +145,8 @@ func (c *Cluster) notServed(req Request, o *unstructured.Unstructured) error {
 	if other, err := c.mapper.RESTMapping(gvk.GroupKind()); err == nil {
 		return p.WithHint("It serves %s: write it in that version", other.GroupVersionKind.GroupVersion())
 	}
-	return p.WithHint("Install its CustomResourceDefinition first: declare it here, or add a dependsOn to what brings it")
+	return p.WithHint("Install its CustomResourceDefinition first: declare it here, or add a dependsOn to what " +
+		"brings it")
 }
 
 // maxNesting is how deep lists may stand in lists.
@@ -154,13 +161,15 @@ func flatten(objects []*unstructured.Unstructured, depth int) (flat []*unstructu
 			continue
 		}
 		if depth == maxNesting {
-			return nil, append(problems, problem("a %s stands in %d others", o.GetKind(), depth).WithHint("Declare its items one by one"))
+			return nil, append(problems, problem("a %s stands in %d others", o.GetKind(), depth).
+				WithHint("Declare its items one by one"))
 		}
 		var items []*unstructured.Unstructured
 		for n, v := range o.Object["items"].([]any) { // as IsList tells
 			m, ok := v.(map[string]any)
 			if !ok {
-				problems = append(problems, problem("item %d of a %s is not an object", n, o.GetKind()).WithHint("Remove it from the list"))
+				problems = append(problems, problem("item %d of a %s is not an object", n, o.GetKind()).
+					WithHint("Remove it from the list"))
 				continue
 			}
 			item := &unstructured.Unstructured{Object: m}
@@ -204,9 +213,11 @@ func definitions(objects []*unstructured.Unstructured) map[schema.GroupVersionKi
 			if !ok {
 				continue
 			}
-			gvk := schema.GroupVersionKind{Group: get("spec", "group"), Version: fmt.Sprint(version["name"]), Kind: get("spec", "names", "kind")}
+			gvk := schema.GroupVersionKind{Group: get("spec", "group"), Version: fmt.Sprint(version["name"]),
+				Kind: get("spec", "names", "kind")}
 			found[gvk] = &meta.RESTMapping{
-				Resource: gvk.GroupVersion().WithResource(get("spec", "names", "plural")), GroupVersionKind: gvk, Scope: scope,
+				Resource: gvk.GroupVersion().WithResource(get("spec", "names", "plural")), GroupVersionKind: gvk,
+				Scope: scope,
 			}
 		}
 	}

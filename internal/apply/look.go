@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// Look is Diff for an owner whose live objects are reported, not put right: what it finds counts as seen, so that Moved and
-// OnDrift tell of what changes from here on. It is for objects that were applied as they are declared now, by this process
-// or one before it.
+// Look is Diff for an owner whose live objects are reported, not put right: what it finds counts as seen, so
+// that Moved and OnDrift tell of what changes from here on. It is for objects that were applied as they are
+// declared now, by this process or one before it.
 func (c *Cluster) Look(ctx context.Context, req Request) ([]Change, error) {
 	c.overlook(req.Owner) // before the dry-runs: what changes meanwhile is told
 	return c.preview(ctx, req, true)
@@ -29,7 +29,8 @@ func (c *Cluster) follow(owner Owner, i *item) {
 		return
 	}
 	w := c.watchFor(i.resource, i.ref.Namespace, owner.Group)
-	a := &applied{owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: Unchanged, moved: true, looked: true}
+	a := &applied{owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: Unchanged, moved: true,
+		looked: true}
 	w.attach(a)
 	a.seen = w.seen[a.name()]
 	c.admit(owner)

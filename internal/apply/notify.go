@@ -28,7 +28,8 @@ type notifier struct {
 
 func newNotifier(call func(Owner)) *notifier {
 	return &notifier{
-		call: call, pending: map[Owner]*time.Timer{}, limits: map[Owner]*rate.Limiter{}, delayed: map[Owner]map[Ref]*time.Timer{},
+		call: call, pending: map[Owner]*time.Timer{}, limits: map[Owner]*rate.Limiter{},
+		delayed: map[Owner]map[Ref]*time.Timer{},
 	}
 }
 

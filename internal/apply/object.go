@@ -54,7 +54,8 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	o = o.DeepCopy()
 	switch {
 	case o.GetName() == "" && o.GetGenerateName() != "":
-		return nil, fmt.Errorf("it has metadata.generateName %q, which would make another object each time", o.GetGenerateName())
+		return nil, fmt.Errorf("it has metadata.generateName %q, which would make another object each time",
+			o.GetGenerateName())
 	case o.GetName() == "":
 		return nil, fmt.Errorf("it has no metadata.name")
 	}
@@ -72,7 +73,8 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	o.SetLabels(labels)
 	// What an export from a cluster leaves behind says nothing of what is wanted.
 	unstructured.RemoveNestedField(o.Object, "status")
-	for _, f := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"} {
+	for _, f := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid",
+		"selfLink"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", f)
 	}
 	if isSecret(o.GroupVersionKind().GroupKind()) {
@@ -89,8 +91,8 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 	}, nil
 }
 
-// Expires tells whether an object goes by itself once it has done its work: a Job with a time to live. Its end is no drift,
-// as it would run again and again.
+// Expires tells whether an object goes by itself once it has done its work: a Job with a time to live. Its
+// end is no drift, as it would run again and again.
 func Expires(o *unstructured.Unstructured) bool {
 	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "batch", Kind: "Job"}) {
 		return false

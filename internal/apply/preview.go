@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
-// Diff tells what Apply would do to each object, and what a Prune of those that Previous names and Objects do not would, by
-// dry-runs only: nothing is written, and what is known of the owner's objects stays as it is. Of objects that are to be
-// created or configured it tells all diffs. What cannot be dry-run before other objects of the set are there, such as their
-// namespace or definition, is compared with what is declared. Errors are those of Apply; with one, Diff returns the changes
-// of the objects that were not refused. Intend and Diffs of the request are of no meaning.
+// Diff tells what Apply would do to each object, and what a Prune of those that Previous names and Objects do
+// not would, by dry-runs only: nothing is written, and what is known of the owner's objects stays as it is.
+// Of objects that are to be created or configured it tells all diffs. What cannot be dry-run before other
+// objects of the set are there, such as their namespace or definition, is compared with what is declared.
+// Errors are those of Apply; with one, Diff returns the changes of the objects that were not refused. Intend
+// and Diffs of the request are of no meaning.
 func (c *Cluster) Diff(ctx context.Context, req Request) ([]Change, error) {
 	return c.preview(ctx, req, false)
 }
@@ -91,9 +92,10 @@ func (r *run) estimate(ctx context.Context, i *item) error {
 	return i.found(Configured)
 }
 
-// previewRefused tells what an item comes to whose dry-run is refused for the managed fields of its object, which are set
-// right before it is applied. What kubectl left in it is taken over then.
-func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Unstructured, fields []metav1.ManagedFieldsEntry) error {
+// previewRefused tells what an item comes to whose dry-run is refused for the managed fields of its object,
+// which are set right before it is applied. What kubectl left in it is taken over then.
+func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Unstructured,
+	fields []metav1.ManagedFieldsEntry) error {
 	if err := r.trial(ctx, i, i.ref.Namespace); err != nil {
 		return err
 	}

@@ -51,15 +51,18 @@ func TestDiffTellsWhatApplyWouldDo(t *testing.T) {
 	f.watched()
 	known := maps.Clone(f.states[f.owner])
 
-	changed := strings.NewReplacer("app:1", "app:2", "replicas: 2", "replicas: 3", "password: one", "password: two", `b: "2"`, `c: "3"`).Replace(
+	changed := strings.NewReplacer("app:1", "app:2", "replicas: 2", "replicas: 3", "password: one", "password: two",
+		`b: "2"`, `c: "3"`).Replace(
 		drifting + "---\n" + f.cm("stays") + "---\n" + secret + "---\n" + f.cm("comes"))
 	want := []string{
-		"ConfigMap/comes created", "+ data:", `+   a: "1"`, "+ metadata.labels:", "+   " + group + "/name: app", "+   " + group + "/namespace: " + f.ns,
+		"ConfigMap/comes created", "+ data:", `+   a: "1"`, "+ metadata.labels:", "+   " + group + "/name: app",
+		"+   " + group + "/namespace: " + f.ns,
 		"ConfigMap/config configured", `- data.b: "2"`, `+ data.c: "3"`,
 		"ConfigMap/stays unchanged",
 		"Secret/s configured", "~ data.password: *** (before) → *** (after)",
 		"Service/service unchanged",
-		"Deployment/app configured", "~ spec.replicas: 2 → 3", "~ spec.template.spec.containers[name=main].image: app:1 → app:2",
+		"Deployment/app configured", "~ spec.replicas: 2 → 3",
+		"~ spec.template.spec.containers[name=main].image: app:1 → app:2",
 		"ConfigMap/kept skipped", "ConfigMap/goes deleted",
 	}
 	same(t, "known", f.plan(f.request(changed)), want)
@@ -94,7 +97,8 @@ func TestDiffTellsWhatApplyWouldDo(t *testing.T) {
 	f.requests.take()
 	req = f.request(changed)
 	same(t, "again", f.plan(req), []string{
-		"ConfigMap/comes unchanged", "ConfigMap/config unchanged", "ConfigMap/stays unchanged", "Secret/s unchanged", "Service/service unchanged", "Deployment/app unchanged",
+		"ConfigMap/comes unchanged", "ConfigMap/config unchanged", "ConfigMap/stays unchanged", "Secret/s unchanged",
+		"Service/service unchanged", "Deployment/app unchanged",
 	})
 }
 
@@ -103,13 +107,16 @@ func TestDiffOfAMove(t *testing.T) {
 	f := newFixture(t)
 	f.apply(drifting)
 	f.watched()
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns), "config"); err != nil {
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns),
+		"config"); err != nil {
 		t.Fatal(err)
 	}
 	f.waitWoken(f.owner)
 	f.requests.take()
 	for range 2 { // it stays known as moved
-		same(t, "plan", f.plan(f.request(drifting)), []string{"ConfigMap/config configured", `~ data.a: "9" → "1"`, "Service/service unchanged", "Deployment/app unchanged"})
+		same(t, "plan", f.plan(f.request(drifting)),
+			[]string{"ConfigMap/config configured", `~ data.a: "9" → "1"`, "Service/service unchanged",
+				"Deployment/app unchanged"})
 		if !f.Moved(f.owner) {
 			t.Error("no longer known to have moved")
 		}
@@ -121,7 +128,8 @@ func TestDiffOfWhatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
-	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s-new}\n---\n" + strings.ReplaceAll(f.cm("a"), f.ns, f.ns+"-new") + "---\n" + definition + "---\n" + gadget
+	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s-new}\n---\n" +
+		strings.ReplaceAll(f.cm("a"), f.ns, f.ns+"-new") + "---\n" + definition + "---\n" + gadget
 	strip := func(lines []string) []string {
 		var out []string
 		for _, l := range lines {
@@ -132,7 +140,8 @@ func TestDiffOfWhatIsNotThereYet(t *testing.T) {
 		return out
 	}
 	same(t, "first", strip(f.plan(f.request(text))), []string{
-		"Namespace/" + f.ns + "-new created", "CustomResourceDefinition/gadgets." + f.ns + ".example.com created", "ConfigMap/a created", "Gadget/g created",
+		"Namespace/" + f.ns + "-new created", "CustomResourceDefinition/gadgets." + f.ns + ".example.com created",
+		"ConfigMap/a created", "Gadget/g created",
 	})
 	f.unwritten()
 	f.apply(text)
@@ -147,7 +156,8 @@ func TestDiffOfWhatIsNotThereYet(t *testing.T) {
 		"ConfigMap/a unchanged", "Gadget/g configured", "+ spec.colour: red",
 	})
 	f.unwritten()
-	_, err := f.Diff(t.Context(), f.request(strings.ReplaceAll(text, "size: 3", "size: 11")+"---\n"+"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s-new}\nspec: {ports: [{port: 0}]}"))
+	_, err := f.Diff(t.Context(), f.request(strings.ReplaceAll(text, "size: 3", "size: 11")+"---\n"+
+		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s-new}\nspec: {ports: [{port: 0}]}"))
 	for _, s := range []string{"2 objects refused", "spec.size", "spec.ports[0].port"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)
@@ -160,31 +170,37 @@ func TestDiffHonoursWhatSteersAnApply(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	annotated := func(name, annotation string) string {
-		return strings.Replace(f.cm(name), "name: "+name+",", "name: "+name+", annotations: {"+group+"/"+annotation+"},", 1)
+		return strings.Replace(f.cm(name), "name: "+name+",", "name: "+name+", annotations: {"+group+"/"+annotation+
+			"},", 1)
 	}
 	for _, name := range []string{"ignored", "present", "disabled", "merged", "overridden"} {
 		o := f.objects(f.cm(name))[0]
-		if _, err := f.client(configMaps, f.ns).Create(ctx, o, metav1.CreateOptions{FieldManager: "kubectl-create"}); err != nil {
+		if _, err := f.client(configMaps, f.ns).
+			Create(ctx, o, metav1.CreateOptions{FieldManager: "kubectl-create"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := patched(types.MergePatchType, "kubectl-edit", `{"data":{"b":"2"}}`)(ctx, f.client(configMaps, f.ns), name); err != nil {
+		if err := patched(types.MergePatchType, "kubectl-edit", `{"data":{"b":"2"}}`)(ctx, f.client(configMaps, f.ns),
+			name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.apply(job)
 	f.requests.take()
 	req := f.request(strings.Join([]string{
-		annotated("ignored", "ssa: Ignore"), annotated("present", "ssa: IfNotPresent"), annotated("disabled", "reconcile: disabled"),
+		annotated("ignored", "ssa: Ignore"), annotated("present", "ssa: IfNotPresent"),
+		annotated("disabled", "reconcile: disabled"),
 		annotated("merged", "ssa: Merge"), f.cm("overridden"), strings.ReplaceAll(job, "i:1", "i:2"),
 	}, "---\n"))
 	req.Force = true
 	labels := []string{"+ metadata.labels:", "+   " + group + "/name: app", "+   " + group + "/namespace: " + f.ns}
 	var want []string
-	want = append(want, "ConfigMap/disabled skipped", "ConfigMap/ignored skipped", "ConfigMap/merged configured", "+ metadata.annotations:", "+   "+group+"/ssa: Merge")
+	want = append(want, "ConfigMap/disabled skipped", "ConfigMap/ignored skipped", "ConfigMap/merged configured",
+		"+ metadata.annotations:", "+   "+group+"/ssa: Merge")
 	want = append(want, labels...)
 	want = append(want, "ConfigMap/overridden configured", `- data.b: "2"`)
 	want = append(want, labels...)
-	want = append(want, "ConfigMap/present skipped", "Job/job created", "~ spec.template.spec.containers[name=c].image: i:1 → i:2")
+	want = append(want, "ConfigMap/present skipped", "Job/job created",
+		"~ spec.template.spec.containers[name=c].image: i:1 → i:2")
 	same(t, "plan", f.plan(req), want)
 	f.unwritten()
 }
@@ -193,13 +209,17 @@ func TestDiffTakesOverWhatMakesAnObjectInvalid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	service := f.objects(drifting)[1]
-	f.apply("apiVersion: v1\nkind: Service\nmetadata: {name: service, namespace: %s}\nspec: {selector: {app: x}, ports: [{port: 80}]}")
-	if err := patched(types.JSONPatchType, "kubectl-edit", `[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)(t.Context(), f.client(services, f.ns), service.GetName()); err != nil {
+	f.apply("apiVersion: v1\nkind: Service\nmetadata: {name: service, namespace: %s}\n" +
+		"spec: {selector: {app: x}, ports: [{port: 80}]}")
+	if err := patched(types.JSONPatchType, "kubectl-edit", `[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)(
+		t.Context(), f.client(services, f.ns), service.GetName()); err != nil {
 		t.Fatal(err)
 	}
 	f.waitWoken(f.owner)
 	f.requests.take()
-	req := f.request("apiVersion: v1\nkind: Service\nmetadata: {name: service, namespace: %s}\nspec: {selector: {app: x}, ports: [{port: 80}]}")
-	same(t, "plan", f.plan(req), []string{"Service/service configured", "- spec.ports[port=81]:", "-   port: 81", "-   protocol: TCP", "-   targetPort: 80", "+ spec.ports[port=80]:", "+   port: 80"})
+	req := f.request("apiVersion: v1\nkind: Service\nmetadata: {name: service, namespace: %s}\n" +
+		"spec: {selector: {app: x}, ports: [{port: 80}]}")
+	same(t, "plan", f.plan(req), []string{"Service/service configured", "- spec.ports[port=81]:", "-   port: 81",
+		"-   protocol: TCP", "-   targetPort: 80", "+ spec.ports[port=80]:", "+   port: 80"})
 	f.unwritten()
 }

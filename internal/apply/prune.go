@@ -15,8 +15,8 @@ import (
 )
 
 // Prune deletes the objects of an inventory that still carry the owner's labels, in the reverse order of applying; what
-// they own goes in the background. What is gone already is no error, and no change. What another owner took over is left,
-// and so is what says that it is not to be pruned, which the changes list as skipped.
+// they own goes in the background. What is gone already is no error, and no change. What another owner took
+// over is left, and so is what says that it is not to be pruned, which the changes list as skipped.
 func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Change, error) {
 	items, problems := c.options.staleItems(stale)
 	for _, i := range items {
@@ -24,7 +24,8 @@ func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Ch
 	}
 	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
 	for _, stage := range c.options.stages(items) {
-		if found := r.each(ctx, stage, r.prune); slices.ContainsFunc(found, func(err error) bool { return err != nil }) {
+		if found := r.each(ctx, stage, r.prune); slices.ContainsFunc(found,
+			func(err error) bool { return err != nil }) {
 			problems = append(problems, found...)
 			break // what others build on stays until they are gone
 		}
@@ -80,7 +81,8 @@ func (r *run) prune(ctx context.Context, i *item) error {
 		}
 		policy := metav1.DeletePropagationBackground
 		err = r.metadata.Resource(i.resource).Namespace(i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{
-			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
+			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &live.UID,
+				ResourceVersion: &live.ResourceVersion},
 		})
 		switch {
 		case err == nil:
@@ -129,8 +131,9 @@ func cannotDelete(i *item, err error) error {
 	return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
 }
 
-// AwaitGone waits, woken by their changes, until none of the inventory's objects that carry the owner's labels and are on
-// their way out is there any more, for as long as the context and the cluster's patience last.
+// AwaitGone waits, woken by their changes, until none of the inventory's objects that carry the owner's
+// labels and are on their way out is there any more, for as long as the context and the cluster's patience
+// last.
 func (c *Cluster) AwaitGone(ctx context.Context, owner Owner, gone Inventory) error {
 	items, _ := c.options.staleItems(gone) // what cannot be read was never applied
 	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
@@ -161,7 +164,8 @@ func (c *Cluster) resource(ref Ref) (schema.GroupVersionResource, bool, error) {
 	if !apimeta.IsNoMatchError(err) {
 		return schema.GroupVersionResource{}, false, err
 	}
-	_, err = c.discovery.ServerResourcesForGroupVersion(schema.GroupVersion{Group: ref.Group, Version: ref.Version}.String())
+	_, err = c.discovery.ServerResourcesForGroupVersion(schema.GroupVersion{Group: ref.Group,
+		Version: ref.Version}.String())
 	if err != nil && !apierrors.IsNotFound(err) {
 		return schema.GroupVersionResource{}, false, err
 	}

@@ -87,7 +87,8 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 	f := &fixture{t: t, ns: metav1.NamespaceDefault, requests: &counter{}, woken: make(chan Owner, 100)}
 	f.owner = Owner{group, f.ns, "app"}
 	killing := rest.CopyConfig(cfg)
-	onRequest(func(r *http.Request) bool { return writes(r, "configmaps") && strings.HasSuffix(r.URL.Path, "c050") }, plane.kill)(killing)
+	onRequest(func(r *http.Request) bool { return writes(r, "configmaps") && strings.HasSuffix(r.URL.Path, "c050") },
+		plane.kill)(killing)
 	f.connect(killing)
 	var docs []string
 	for n := range 200 {
@@ -100,7 +101,8 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 		t.Errorf("%v does not say, shortly, that the cluster cannot be reached", err)
 	}
 	if len(f.intended) != 1 || len(f.intended[0]) != 200 || len(result.Inventory) != 200 {
-		t.Errorf("%d intended, %d in the inventory: something would be forgotten", len(f.intended[0]), len(result.Inventory))
+		t.Errorf("%d intended, %d in the inventory: something would be forgotten", len(f.intended[0]),
+			len(result.Inventory))
 	}
 	if n := len(result.Changes); n == 0 || n >= len(docs) {
 		t.Errorf("%d are said to be applied", n)
@@ -112,7 +114,8 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := client.CoreV1().ConfigMaps(f.ns).List(t.Context(), metav1.ListOptions{LabelSelector: group + "/name=app"})
+	list, err := client.CoreV1().ConfigMaps(f.ns).
+		List(t.Context(), metav1.ListOptions{LabelSelector: group + "/name=app"})
 	if err != nil || len(list.Items) != 200 {
 		t.Errorf("%d objects are there: %v", len(list.Items), err)
 	}
@@ -120,7 +123,8 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 		t.Errorf("then %s", s)
 	}
 	// The watches that broke come back by themselves.
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns), "c000"); err != nil {
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns),
+		"c000"); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "move to be told", func() error {

@@ -53,20 +53,24 @@ func TestADefinitionAndItsObjectsInOneSet(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
-	same(t, "first", f.apply(gadget+"---\n"+definition), []string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com created", "Gadget/g created"})
+	same(t, "first", f.apply(gadget+"---\n"+definition),
+		[]string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com created", "Gadget/g created"})
 	f.watched()
-	same(t, "again", f.apply(gadget+"---\n"+definition), []string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com unchanged", "Gadget/g unchanged"})
+	same(t, "again", f.apply(gadget+"---\n"+definition),
+		[]string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com unchanged", "Gadget/g unchanged"})
 	same(t, "requests", f.requests.take(), nil)
 
 	// The definition and an object that needs what is new in it change together.
 	wider := strings.ReplaceAll(definition, "{size: {", "{colour: {type: string}, size: {")
 	red := strings.ReplaceAll(gadget, "{size: 3}", "{size: 3, colour: red}")
-	same(t, "a new field", f.apply(wider+"---\n"+red), []string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com configured", "Gadget/g configured"})
+	same(t, "a new field", f.apply(wider+"---\n"+red),
+		[]string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com configured", "Gadget/g configured"})
 	if got := f.get(f.gadgets(), "g").Object["spec"].(map[string]any)["colour"]; got != "red" {
 		t.Errorf("colour is %v", got)
 	}
 	// An object that the definition does not allow leaves everything as it was.
-	_, err := f.try(f.request(definition + "---\n" + f.cm("other") + "---\n" + strings.ReplaceAll(gadget, "size: 3", "size: 11")))
+	_, err := f.try(f.request(definition + "---\n" + f.cm("other") + "---\n" +
+		strings.ReplaceAll(gadget, "size: 3", "size: 11")))
 	if err == nil || !strings.Contains(err.Error(), "spec.size") {
 		t.Errorf("%v does not name the field", err)
 	}
@@ -92,8 +96,11 @@ func TestADefinitionThatIsRefusedByName(t *testing.T) {
 	tries := 0
 	testenv.Eventually(t, "what keeps it to be told", func() error {
 		tries++ // what does not change is not waited for
-		_, err := f.try(f.request(definition + "---\n" + strings.Replace(other, "metadata: {", fmt.Sprintf("metadata: {annotations: {try: %q}, ", fmt.Sprint(tries)), 1)))
-		if err == nil || !strings.Contains(err.Error(), "is not established") || !strings.Contains(err.Error(), "already in use") {
+		_, err := f.try(f.request(definition + "---\n" +
+			strings.Replace(other, "metadata: {",
+				fmt.Sprintf("metadata: {annotations: {try: %q}, ", fmt.Sprint(tries)), 1)))
+		if err == nil || !strings.Contains(err.Error(), "is not established") ||
+			!strings.Contains(err.Error(), "already in use") {
 			return fmt.Errorf("%w does not say that the kind is taken", err)
 		}
 		return nil
@@ -124,8 +131,10 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: %s-new}
 `
-	invalid := text + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s-new}\nspec: {ports: [{port: 99999}]}"
-	if _, err := f.try(f.request(invalid)); err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") || f.has(namespaces, "", f.ns+"-new") {
+	invalid := text + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s-new}\n" +
+		"spec: {ports: [{port: 99999}]}"
+	if _, err := f.try(f.request(invalid)); err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") ||
+		f.has(namespaces, "", f.ns+"-new") {
 		t.Fatalf("an invalid object in a namespace to come was not refused before it came: %v", err)
 	}
 	same(t, "first", f.apply(text), []string{
@@ -136,18 +145,23 @@ metadata: {name: %s-new}
 func TestKindsAreInOrder(t *testing.T) {
 	t.Parallel()
 	kinds := []string{
-		"admissionregistration.k8s.io/ValidatingWebhookConfiguration", "apps/Deployment", "example.com/Secret", "Service", "Secret", "rbac.authorization.k8s.io/RoleBinding",
-		"rbac.authorization.k8s.io/Role", "ServiceAccount", "Namespace", "storage.k8s.io/StorageClass", "apiextensions.k8s.io/CustomResourceDefinition", "example.com/Gadget",
+		"admissionregistration.k8s.io/ValidatingWebhookConfiguration", "apps/Deployment", "example.com/Secret",
+		"Service", "Secret", "rbac.authorization.k8s.io/RoleBinding",
+		"rbac.authorization.k8s.io/Role", "ServiceAccount", "Namespace", "storage.k8s.io/StorageClass",
+		"apiextensions.k8s.io/CustomResourceDefinition", "example.com/Gadget",
 	}
 	for name, c := range map[string]struct{ custom, want []string }{
 		"by default": {nil, []string{
-			"Namespace CustomResourceDefinition StorageClass", "Secret ServiceAccount Role", "RoleBinding", "Service", "Deployment Gadget Secret", "ValidatingWebhookConfiguration",
+			"Namespace CustomResourceDefinition StorageClass", "Secret ServiceAccount Role", "RoleBinding", "Service",
+			"Deployment Gadget Secret", "ValidatingWebhookConfiguration",
 		}},
 		"with a custom stage": {[]string{"example.com/Gadget", "Service"}, []string{
-			"Namespace CustomResourceDefinition StorageClass", "Service Gadget", "Secret ServiceAccount Role", "RoleBinding", "Deployment Secret", "ValidatingWebhookConfiguration",
+			"Namespace CustomResourceDefinition StorageClass", "Service Gadget", "Secret ServiceAccount Role",
+			"RoleBinding", "Deployment Secret", "ValidatingWebhookConfiguration",
 		}},
 		"with one that names definitions": {[]string{"apiextensions.k8s.io/CustomResourceDefinition"}, []string{
-			"Namespace CustomResourceDefinition StorageClass", "Secret ServiceAccount Role", "RoleBinding", "Service", "Deployment Gadget Secret", "ValidatingWebhookConfiguration",
+			"Namespace CustomResourceDefinition StorageClass", "Secret ServiceAccount Role", "RoleBinding", "Service",
+			"Deployment Gadget Secret", "ValidatingWebhookConfiguration",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +203,8 @@ func TestWhatIsOnItsWayOut(t *testing.T) {
 	ctx := context.Background()
 	f.apply(f.cm("held"))
 	hold := func(finalizers string) {
-		if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":`+finalizers+`}}`)(ctx, f.client(configMaps, f.ns), "held"); err != nil {
+		if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":`+finalizers+`}}`)(ctx,
+			f.client(configMaps, f.ns), "held"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,7 +243,9 @@ func TestScopeAndDefaultNamespace(t *testing.T) {
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
 	name := "apply-" + f.ns
-	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"" + name + ":x\", namespace: wrong}\nrules: []")
+	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name +
+		"}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"" + name +
+		":x\", namespace: wrong}\nrules: []")
 	if !f.has(configMaps, metav1.NamespaceDefault, name) || !f.has(clusterRoles, "", name+":x") {
 		t.Error("not where they belong")
 	}
@@ -257,12 +274,15 @@ func TestPruning(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.apply(f.cm("a"))
-	changes, err := f.Prune(ctx, f.owner, append(all.Without(f.inventory), Ref{Group: "example.com", Version: "v1", Kind: "Never", Namespace: f.ns, Name: "n"}.Entry()))
+	changes, err := f.Prune(ctx, f.owner, append(all.Without(f.inventory),
+		Ref{Group: "example.com", Version: "v1", Kind: "Never", Namespace: f.ns, Name: "n"}.Entry()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "changes", said(changes), []string{"ConfigMap/live-kept skipped", "ConfigMap/kept skipped", "ConfigMap/b deleted"})
-	for name, want := range map[string]bool{"a": true, "b": false, "gone": false, "taken": true, "live-kept": true, "kept": true} {
+	same(t, "changes", said(changes), []string{"ConfigMap/live-kept skipped", "ConfigMap/kept skipped",
+		"ConfigMap/b deleted"})
+	for name, want := range map[string]bool{"a": true, "b": false, "gone": false, "taken": true, "live-kept": true,
+		"kept": true} {
 		if f.has(configMaps, f.ns, name) != want {
 			t.Errorf("%s is there: %v, want %v", name, !want, want)
 		}
@@ -270,7 +290,8 @@ func TestPruning(t *testing.T) {
 	if changes, err := f.Prune(ctx, f.owner, all); err != nil || len(changes) != 3 {
 		t.Errorf("again: %v, %v", changes, err)
 	}
-	if _, err := f.Prune(ctx, f.owner, Inventory{{ID: "nonsense", Version: "v1"}}); err == nil || !strings.Contains(err.Error(), "nonsense") {
+	if _, err := f.Prune(ctx, f.owner, Inventory{{ID: "nonsense", Version: "v1"}}); err == nil ||
+		!strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("an entry that cannot be read is passed over: %v", err)
 	}
 }
@@ -300,17 +321,20 @@ func TestAwaitGoneNamesWhatHolds(t *testing.T) {
 	ctx := context.Background()
 	f.apply(f.cm("held"))
 	f.options.Patience = brief
-	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":["example.com/hold"]}}`)(ctx, f.client(configMaps, f.ns), "held"); err != nil {
+	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":["example.com/hold"]}}`)(ctx,
+		f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
 	f.pruneAll()
 	testenv.Eventually(t, "what holds it to be told", func() error {
-		if err := f.AwaitGone(ctx, f.owner, f.inventory); err == nil || !strings.Contains(err.Error(), "example.com/hold") {
+		if err := f.AwaitGone(ctx, f.owner, f.inventory); err == nil ||
+			!strings.Contains(err.Error(), "example.com/hold") {
 			return fmt.Errorf("%w does not name the finalizer", err)
 		}
 		return nil
 	})
-	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":null}}`)(ctx, f.client(configMaps, f.ns), "held"); err != nil {
+	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":null}}`)(ctx,
+		f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
 	f.options.Patience = patient
@@ -327,7 +351,8 @@ func TestDefinitionsArePrunedAfterTheirObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "changes", said(changes), []string{"Gadget/g deleted", "CustomResourceDefinition/gadgets." + f.ns + ".example.com deleted"})
+	same(t, "changes", said(changes), []string{"Gadget/g deleted", "CustomResourceDefinition/gadgets." + f.ns +
+		".example.com deleted"})
 	testenv.Eventually(t, "kind to go", func() error {
 		_, err := f.dynamic.Resource(f.gadgets()).Namespace(f.ns).List(context.Background(), metav1.ListOptions{})
 		if err == nil {
@@ -339,7 +364,8 @@ func TestDefinitionsArePrunedAfterTheirObjects(t *testing.T) {
 		t.Errorf("objects whose kind is gone are gone: %v, %v", changes, err)
 	}
 	// The kind was known a moment ago. It comes back with its definition, in one set.
-	same(t, "applied again", f.apply(definition+"---\n"+gadget), []string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com created", "Gadget/g created"})
+	same(t, "applied again", f.apply(definition+"---\n"+gadget),
+		[]string{"CustomResourceDefinition/gadgets." + f.ns + ".example.com created", "Gadget/g created"})
 	f.pruneAll()
 }
 

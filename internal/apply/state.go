@@ -59,7 +59,8 @@ func (c *Cluster) known(owner Owner, i *item) knowledge {
 	}
 }
 
-// formerOwner returns the other owner that an item's object belongs to as far as the watches know; zero if there is none.
+// formerOwner returns the other owner that an item's object belongs to as far as the watches know; zero if
+// there is none.
 func (r *run) formerOwner(i *item) Owner {
 	owner, name := r.req.Owner, types.NamespacedName{Namespace: i.ref.Namespace, Name: i.ref.Name}
 	r.mu.Lock()
@@ -154,8 +155,8 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 	}
 }
 
-// Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not count before it is
-// corrected again, and one that was looked at before it changes again.
+// Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not
+// count before it is corrected again, and one that was looked at before it changes again.
 func (c *Cluster) Moved(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,8 +168,8 @@ func (c *Cluster) Moved(owner Owner) bool {
 	return false
 }
 
-// Unwatched lists the kinds of the owner's objects that the cluster does not let us watch, sorted. Nobody tells when they
-// move: they are dry-run on every Apply.
+// Unwatched lists the kinds of the owner's objects that the cluster does not let us watch, sorted. Nobody
+// tells when they move: they are dry-run on every Apply.
 func (c *Cluster) Unwatched(owner Owner) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,20 +21,22 @@ func (m managers) isOurs(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// overrides tells whether fields set by this manager are taken over, so that what a person did with kubectl, or what was
-// applied before there was server-side apply, does not stay behind for good.
+// overrides tells whether fields set by this manager are taken over, so that what a person did with kubectl,
+// or what was applied before there was server-side apply, does not stay behind for good.
 func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 	if e.Subresource != "" {
 		return false
 	}
-	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") || slices.Contains(m.overridden, e.Manager) ||
+	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") ||
+		slices.Contains(m.overridden, e.Manager) ||
 		e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationUpdate
 }
 
-// takeOver returns the managed fields with those of overridden managers made ours, so that the next apply removes what is
-// not declared. It reports false if there is nothing to take. Annotations and labels that tell us how to treat the object, and
-// the request for a restart, stay with whoever set them.
-func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion, group string) ([]metav1.ManagedFieldsEntry, bool) {
+// takeOver returns the managed fields with those of overridden managers made ours, so that the next apply
+// removes what is not declared. It reports false if there is nothing to take. Annotations and labels that
+// tell us how to treat the object, and the request for a restart, stay with whoever set them.
+func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion,
+	group string) ([]metav1.ManagedFieldsEntry, bool) {
 	taken := fieldpath.NewSet()
 	var out []metav1.ManagedFieldsEntry
 	mine := -1
@@ -78,13 +80,14 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion, group
 		out[mine] = withFields(out[mine], set.Union(taken))
 		return out, true
 	}
-	entry := metav1.ManagedFieldsEntry{Manager: m.own, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1"}
+	entry := metav1.ManagedFieldsEntry{Manager: m.own, Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: apiVersion, FieldsType: "FieldsV1"}
 	return append(out, withFields(entry, taken)), true
 }
 
 // inVersion returns the managed fields with all of them said to be of a version, and false if they are already. The API
-// server reads an apply in the oldest version that they name, and refuses it once that version is not served any more, or
-// has not got a field that is declared (https://github.com/fluxcd/flux2/issues/5715).
+// server reads an apply in the oldest version that they name, and refuses it once that version is not served
+// any more, or has not got a field that is declared (https://github.com/fluxcd/flux2/issues/5715).
 func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, bool) {
 	var out []metav1.ManagedFieldsEntry
 	changed := false
@@ -108,7 +111,8 @@ func onlyParents(s, kept *fieldpath.Set) bool {
 	only := true
 	for p := range s.All() { // to the end: the library goes on after an early return, which panics
 		prefix := p.String() + "."
-		only = only && slices.ContainsFunc(slices.Collect(kept.All()), func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) })
+		only = only && slices.ContainsFunc(slices.Collect(kept.All()),
+			func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) })
 	}
 	return only
 }
@@ -124,7 +128,8 @@ func keeps(p fieldpath.Path, group string) bool {
 	if field(2) != "metadata" || field(1) != "annotations" && field(1) != "labels" {
 		return false
 	}
-	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") || field(1) == "annotations" && field(0) == "kubectl.kubernetes.io/restartedAt"
+	return len(p) == 3 && strings.HasPrefix(field(0), group+"/") ||
+		field(1) == "annotations" && field(0) == "kubectl.kubernetes.io/restartedAt"
 }
 
 func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {
@@ -137,8 +142,8 @@ func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedF
 	return e
 }
 
-// dropForsaken takes out of an object the fields that nobody holds once those of overridden managers are ours, and an apply
-// does not name them. The object carries the managed fields that an apply leaves.
+// dropForsaken takes out of an object the fields that nobody holds once those of overridden managers are
+// ours, and an apply does not name them. The object carries the managed fields that an apply leaves.
 func (m managers) dropForsaken(o *unstructured.Unstructured, group string) {
 	before := o.GetManagedFields()
 	after, _ := m.takeOver(before, o.GetAPIVersion(), group)

@@ -40,28 +40,34 @@ func TestVersionsOfManagedFieldsThatGo(t *testing.T) {
 	f.apply(twoVersions + "---\n" + old)
 	v1beta1 := f.gadgets()
 	v1beta1.Version = "v1beta1"
-	if err := patched(types.MergePatchType, "controller", `{"status":{"ready":true}}`, "status")(t.Context(), f.client(v1beta1, f.ns), "g"); err != nil {
+	if err := patched(types.MergePatchType, "controller", `{"status":{"ready":true}}`, "status")(t.Context(),
+		f.client(v1beta1, f.ns), "g"); err != nil {
 		t.Fatal(err)
 	}
-	if err := patched(types.MergePatchType, "kubectl-edit", `{"spec":{"note":"x"}}`)(t.Context(), f.client(v1beta1, f.ns), "g"); err != nil {
+	if err := patched(types.MergePatchType, "kubectl-edit", `{"spec":{"note":"x"}}`)(t.Context(),
+		f.client(v1beta1, f.ns), "g"); err != nil {
 		t.Fatal(err)
 	}
 	f.requests.take()
 
 	newer := strings.ReplaceAll(gadget, "size: 3", "size: 3, access: allow")
 	crd := "CustomResourceDefinition/gadgets." + f.ns + ".example.com "
-	same(t, "plan", f.plan(f.request(twoVersions+"---\n"+newer)), []string{crd + "unchanged", "Gadget/g configured", "~ spec.access: deny → allow", "- spec.note: x"})
+	same(t, "plan", f.plan(f.request(twoVersions+"---\n"+newer)),
+		[]string{crd + "unchanged", "Gadget/g configured", "~ spec.access: deny → allow", "- spec.note: x"})
 	f.unwritten()
-	same(t, "a field that the old version has not got", f.apply(twoVersions+"---\n"+newer), []string{crd + "unchanged", "Gadget/g configured"})
+	same(t, "a field that the old version has not got", f.apply(twoVersions+"---\n"+newer),
+		[]string{crd + "unchanged", "Gadget/g configured"})
 	if spec := fmt.Sprint(f.get(f.gadgets(), "g").Object["spec"]); spec != "map[access:allow size:3]" {
 		t.Errorf("spec is %s", spec)
 	}
 
 	f.apply(twoVersions + "---\n" + old)
-	if err := patched(types.MergePatchType, "controller", `{"status":{"ready":false}}`, "status")(t.Context(), f.client(v1beta1, f.ns), "g"); err != nil {
+	if err := patched(types.MergePatchType, "controller", `{"status":{"ready":false}}`, "status")(t.Context(),
+		f.client(v1beta1, f.ns), "g"); err != nil {
 		t.Fatal(err)
 	}
-	only := twoVersions[:strings.Index(twoVersions, "  - name: v1beta1")] + twoVersions[strings.Index(twoVersions, "  - name: v1\n"):]
+	only := twoVersions[:strings.Index(twoVersions, "  - name: v1beta1")] + twoVersions[strings.Index(twoVersions,
+		"  - name: v1\n"):]
 	same(t, "a version goes", f.apply(only+"---\n"+newer), []string{crd + "configured", "Gadget/g configured"})
 	f.watched()
 	same(t, "again", f.apply(only+"---\n"+newer), []string{crd + "unchanged", "Gadget/g unchanged"})
@@ -83,7 +89,8 @@ func TestVersionsOfManagedFieldsThatGo(t *testing.T) {
 
 func TestFieldsOfOtherToolsAreTakenOver(t *testing.T) {
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-	const clientSide = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","annotations":{"` + lastApplied + `":"{}"}},"data":{"a":"0","old":"x"}}`
+	const clientSide = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","annotations":{"` + lastApplied +
+		`":"{}"}},"data":{"a":"0","old":"x"}}`
 	for name, c := range map[string]struct {
 		manager string
 		kind    types.PatchType
@@ -103,7 +110,8 @@ func TestFieldsOfOtherToolsAreTakenOver(t *testing.T) {
 			f.managers.overridden = []string{"lens"}
 			client := f.client(configMaps, f.ns)
 			if c.kind != types.ApplyPatchType {
-				if _, err := client.Create(t.Context(), f.objects(clientSide)[0], metav1.CreateOptions{FieldManager: c.manager}); err != nil {
+				if _, err := client.Create(t.Context(), f.objects(clientSide)[0],
+					metav1.CreateOptions{FieldManager: c.manager}); err != nil {
 					t.Fatal(err)
 				}
 			} else if err := patched(c.kind, c.manager, clientSide)(t.Context(), client, "c"); err != nil {
@@ -133,7 +141,9 @@ func TestFieldsOfOtherToolsAreTakenOver(t *testing.T) {
 		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := updated("x", func(o *unstructured.Unstructured) { o.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) })(t.Context(), client, "c"); err != nil {
+		if err := updated("x", func(o *unstructured.Unstructured) {
+			o.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
+		})(t.Context(), client, "c"); err != nil {
 			t.Fatal(err)
 		}
 		f.apply(f.cm("c"))

@@ -13,20 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// inert are kinds whose objects do nothing before another refers to them. One that was just created can be deleted again, and
-// nothing came of it.
+// inert are kinds whose objects do nothing before another refers to them. One that was just created can be
+// deleted again, and nothing came of it.
 var inert = map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true}
 
-var accessReviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+var accessReviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1",
+	Resource: "selfsubjectaccessreviews"}
 
-// neverWas is a resource version that no object has: an apply that names it creates, and conflicts with whatever is there.
+// neverWas is a resource version that no object has: an apply that names it creates, and conflicts with
+// whatever is there.
 const neverWas = "1"
 
 // undoing bounds how long taking back may take.
 const undoing = 30 * time.Second
 
-// trust finds items that need no dry-run, since nothing is written before them: new objects of inert kinds in the first stage,
-// which can be taken back if the account may delete them, or else one object that changes, which stays as it is when it is refused.
+// trust finds items that need no dry-run, since nothing is written before them: new objects of inert kinds in
+// the first stage, which can be taken back if the account may delete them, or else one object that changes,
+// which stays as it is when it is refused.
 func (r *run) trust(ctx context.Context) (trusted []*item) {
 	if r.preview || len(r.req.Ignore) > 0 || len(r.items) == 0 {
 		return nil
@@ -34,7 +37,8 @@ func (r *run) trust(ctx context.Context) (trusted []*item) {
 	named := r.req.Previous.ids()
 	for _, i := range r.options.stages(r.items)[0] {
 		perhaps := leftAlone(i.desired, r.req.Owner) || steered(i.desired, r.req.Owner, ssaKey, "IfNotPresent")
-		if inert[i.ref.groupKind()] && !perhaps && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known && r.mayTakeBack(ctx, i.resource) {
+		if inert[i.ref.groupKind()] && !perhaps && !named[i.ref.Entry().ID] && !r.known(r.req.Owner, i).known &&
+			r.mayTakeBack(ctx, i.resource) {
 			i.trusted = true
 			trusted = append(trusted, i)
 		}
@@ -56,7 +60,8 @@ func (c *Cluster) mayTakeBack(ctx context.Context, resource schema.GroupVersionR
 	}
 	review := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-		"spec": map[string]any{"resourceAttributes": map[string]any{"verb": "delete", "group": resource.Group, "resource": resource.Resource}},
+		"spec": map[string]any{"resourceAttributes": map[string]any{"verb": "delete", "group": resource.Group,
+			"resource": resource.Resource}},
 	}}
 	answer, err := c.dynamic.Resource(accessReviews).Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
@@ -69,7 +74,8 @@ func (c *Cluster) mayTakeBack(ctx context.Context, resource schema.GroupVersionR
 	return may
 }
 
-// foremost returns the first item that does not stand as declared, if that is because it is declared otherwise than it was applied.
+// foremost returns the first item that does not stand as declared, if that is because it is declared
+// otherwise than it was applied.
 func (r *run) foremost() *item {
 	if r.req.Resync {
 		return nil // others may turn out to come before it
@@ -78,7 +84,8 @@ func (r *run) foremost() *item {
 		k, gk := r.known(r.req.Owner, i), i.ref.groupKind()
 		switch {
 		case k.settled, leftAlone(i.desired, r.req.Owner):
-		case !k.known, k.same, gk == definitionKind, gk == namespaceKind, steered(i.desired, r.req.Owner, ssaKey, "IfNotPresent"):
+		case !k.known, k.same, gk == definitionKind, gk == namespaceKind,
+			steered(i.desired, r.req.Owner, ssaKey, "IfNotPresent"):
 			return nil
 		default:
 			return i
@@ -87,7 +94,8 @@ func (r *run) foremost() *item {
 	return nil
 }
 
-// writeTrusted writes the trusted items. If one of them is refused, all are taken back, so that the cluster is as it was.
+// writeTrusted writes the trusted items. If one of them is refused, all are taken back, so that the cluster
+// is as it was.
 func (r *run) writeTrusted(ctx context.Context, trusted []*item) error {
 	problems := r.each(ctx, trusted, func(ctx context.Context, i *item) error {
 		if r.known(r.req.Owner, i).known {
@@ -127,8 +135,8 @@ func (r *run) create(ctx context.Context, i *item) error {
 	return nil
 }
 
-// change applies a trusted item that is there, if it is as it is seen here. One that calls for more than that, or is refused,
-// is dry-run, which tells what is to be done about it.
+// change applies a trusted item that is there, if it is as it is seen here. One that calls for more than
+// that, or is refused, is dry-run, which tells what is to be done about it.
 func (r *run) change(ctx context.Context, i *item) error {
 	owner := r.req.Owner
 	i.version = r.known(owner, i).version
@@ -161,7 +169,8 @@ func (r *run) change(ctx context.Context, i *item) error {
 func (r *run) plain(i *item, live *unstructured.Unstructured) bool {
 	_, takeOver := r.taken(i)(live)
 	_, otherVersion := inVersion(live.GetManagedFields(), i.desired.GetAPIVersion())
-	return !takeOver && !otherVersion && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) && !steered(live, r.req.Owner, ssaKey, "IfNotPresent")
+	return !takeOver && !otherVersion && live.GetDeletionTimestamp() == nil && !leftAlone(live, r.req.Owner) &&
+		!steered(live, r.req.Owner, ssaKey, "IfNotPresent")
 }
 
 // doubt dry-runs an item after all: nothing was written of it.
@@ -184,7 +193,8 @@ func (r *run) takeBack(ctx context.Context, i *item) error {
 		return nil
 	}
 	r.dropRef(r.req.Owner, i.ref) // its end is no drift
-	err := r.client(i.resource, i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(i.uid))})
+	err := r.client(i.resource, i.ref.Namespace).
+		Delete(ctx, i.ref.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(i.uid))})
 	if err != nil && !isGone(err) && !apierrors.IsConflict(err) {
 		return problem("%s was created, and cannot be taken back", r.name(i)).Because(errors.New(words(i, err)))
 	}

@@ -18,7 +18,8 @@ const threeMaps = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespa
 
 func (f *fixture) maps() []string {
 	f.t.Helper()
-	list, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).List(context.Background(), metav1.ListOptions{LabelSelector: group + "/name"})
+	list, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).
+		List(context.Background(), metav1.ListOptions{LabelSelector: group + "/name"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestRefusalTakesBackWhatWasCreatedOnTrust(t *testing.T) {
 ---
 {apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {ports: [{port: 80}]}}`
 	result, err := f.try(f.request(text))
-	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") || !strings.Contains(err.Error(), "no key") {
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") ||
+		!strings.Contains(err.Error(), "no key") {
 		t.Fatalf("%v", err)
 	}
 	if len(result.Changes) > 0 {
@@ -81,7 +83,8 @@ func TestRefusalsOfTheTrustedAreToldWithTheOthers(t *testing.T) {
 ---
 {apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {ports: [{port: 0}]}}`
 	_, err := f.try(f.request(text))
-	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") || !strings.Contains(err.Error(), "Service/"+f.ns+"/s") {
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") ||
+		!strings.Contains(err.Error(), "Service/"+f.ns+"/s") {
 		t.Fatalf("%v", err)
 	}
 	for _, line := range f.requests.take() {
@@ -107,7 +110,8 @@ func TestWhatIsThereAlreadyIsNotTrusted(t *testing.T) {
 	f := newFixture(t)
 	force := true
 	_, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).Patch(context.Background(), "b", types.ApplyPatchType,
-		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","annotations":{"`+group+`/ssa":"IfNotPresent"}},"data":{"k":"theirs"}}`),
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","annotations":{"`+group+
+			`/ssa":"IfNotPresent"}},"data":{"k":"theirs"}}`),
 		metav1.PatchOptions{FieldManager: "them", Force: &force})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +146,8 @@ func TestOneOfThoseThatChangeNeedsNoDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "changes", withDiffs(r.Changes), []string{
-		"ConfigMap/a configured", `~ data.k: v → w`, "ConfigMap/b configured", `~ data.k: v → w`, "ConfigMap/c unchanged",
+		"ConfigMap/a configured", `~ data.k: v → w`, "ConfigMap/b configured", `~ data.k: v → w`,
+		"ConfigMap/c unchanged",
 	})
 	same(t, "requests", f.verbs(), []string{"DRY PATCH", "GET", "GET", "PATCH", "PATCH"})
 }
@@ -155,13 +160,16 @@ func TestChangeThatIsRefusedLeavesTheClusterAsItWas(t *testing.T) {
 	before := f.get(configMaps, "b").GetResourceVersion()
 	bad := strings.Replace(strings.Replace(threeMaps, "{k: v}", `{"no key": v}`, 1), "{k: v}", "{k: w}", 1)
 	r, err := f.try(f.request(bad))
-	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/a") || !strings.Contains(err.Error(), "no key") {
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/a") ||
+		!strings.Contains(err.Error(), "no key") {
 		t.Fatalf("%v", err)
 	}
-	if f.get(configMaps, "b").GetResourceVersion() != before || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Action != Unchanged }) {
+	if f.get(configMaps, "b").GetResourceVersion() != before ||
+		slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Action != Unchanged }) {
 		t.Errorf("another was changed: %+v", r.Changes)
 	}
-	same(t, "after it", f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1)), []string{"ConfigMap/a configured", "ConfigMap/b unchanged", "ConfigMap/c unchanged"})
+	same(t, "after it", f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1)),
+		[]string{"ConfigMap/a configured", "ConfigMap/b unchanged", "ConfigMap/c unchanged"})
 }
 
 func TestChangeOfWhatOthersChangedIsNotTrusted(t *testing.T) {
@@ -175,7 +183,8 @@ func TestChangeOfWhatOthersChangedIsNotTrusted(t *testing.T) {
 			f.apply(threeMaps)
 			f.watched()
 			maps := f.Dynamic().Resource(configMaps).Namespace(f.ns)
-			if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
+			if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(patch),
+				metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 				t.Fatal(err)
 			}
 			want := "ConfigMap/a configured"
@@ -187,14 +196,16 @@ func TestChangeOfWhatOthersChangedIsNotTrusted(t *testing.T) {
 					t.Fatal(err)
 				}
 				go func() { // once it is waited for
-					_, _ = maps.Patch(context.Background(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+					_, _ = maps.Patch(context.Background(), "a", types.MergePatchType,
+						[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				}()
 				want = "ConfigMap/a created"
 			}
 			got := f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1))
 			same(t, "changes", got[:1], []string{want})
 			data := f.get(configMaps, "a").Object["data"].(map[string]any)
-			if value := map[bool]string{true: "theirs", false: "w"}[name == "left alone"]; data["k"] != value || name != "left alone" && data["more"] != nil {
+			if value := map[bool]string{true: "theirs", false: "w"}[name == "left alone"]; data["k"] != value ||
+				name != "left alone" && data["more"] != nil {
 				t.Errorf("data is %v", data)
 			}
 		})

@@ -21,9 +21,10 @@ const (
 	again = 500 * time.Millisecond
 )
 
-// until waits until done says so of an object, nil once it is not there, woken by its changes. It returns the object that
-// it saw last, and the context's error if that ends first.
-func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResource, ref Ref, done func(*unstructured.Unstructured) bool) (*unstructured.Unstructured, error) {
+// until waits until done says so of an object, nil once it is not there, woken by its changes. It returns the
+// object that it saw last, and the context's error if that ends first.
+func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResource, ref Ref,
+	done func(*unstructured.Unstructured) bool) (*unstructured.Unstructured, error) {
 	client := c.client(resource, ref.Namespace)
 	for {
 		last, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
@@ -36,7 +37,8 @@ func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResourc
 		if done(last) {
 			return last, nil
 		}
-		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ref.Name).String()}
+		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ref.Name).
+			String()}
 		if last != nil {
 			options.ResourceVersion = last.GetResourceVersion()
 		}
@@ -56,7 +58,8 @@ func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResourc
 }
 
 // drain reads a watch until done says so; it reports false if the watch ends before.
-func drain(ctx context.Context, w watch.Interface, done func(*unstructured.Unstructured) bool) (*unstructured.Unstructured, bool) {
+func drain(ctx context.Context, w watch.Interface,
+	done func(*unstructured.Unstructured) bool) (*unstructured.Unstructured, bool) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,7 +92,8 @@ func (c *Cluster) gone(ctx context.Context, resource schema.GroupVersionResource
 	}
 	f := problem("%s is being deleted, and did not go within %s", ref, c.options.Patience)
 	if last != nil && len(last.GetFinalizers()) > 0 {
-		return f.WithHint("Its finalizers hold it: %s. Whoever set them has to let go", strings.Join(last.GetFinalizers(), ", "))
+		return f.WithHint("Its finalizers hold it: %s. Whoever set them has to let go",
+			strings.Join(last.GetFinalizers(), ", "))
 	}
 	return f.WithHint("Look at what it still holds")
 }

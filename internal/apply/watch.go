@@ -22,16 +22,16 @@ var rewatch = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 
 // rewatchReset is how long a watch must last to be taken as sound again.
 const rewatchReset = 2 * time.Minute
 
-// watchKey says what a watch covers: the objects of a resource that carry an owner label of a group, everywhere or in one
-// namespace.
+// watchKey says what a watch covers: the objects of a resource that carry an owner label of a group,
+// everywhere or in one namespace.
 type watchKey struct {
 	resource  schema.GroupVersionResource
 	group     string
 	namespace string
 }
 
-// driftWatch is a watch of metadata, shared by all owners. It is the store of its reflector, but keeps marks, not objects.
-// The cluster's lock guards it.
+// driftWatch is a watch of metadata, shared by all owners. It is the store of its reflector, but keeps marks,
+// not objects. The cluster's lock guards it.
 type driftWatch struct {
 	cluster *Cluster
 	key     watchKey
@@ -47,8 +47,8 @@ type driftWatch struct {
 // trusted tells whether an object that the watch did not say to have moved stands where it was.
 func (w *driftWatch) trusted() bool { return w.synced && !w.refused }
 
-// watchFor returns the watch that covers a resource in a namespace, and starts it unless it runs: one for all namespaces
-// or, where that is refused, one for the namespace. The caller holds the lock.
+// watchFor returns the watch that covers a resource in a namespace, and starts it unless it runs: one for all
+// namespaces or, where that is refused, one for the namespace. The caller holds the lock.
 func (c *Cluster) watchFor(resource schema.GroupVersionResource, namespace, group string) *driftWatch {
 	w := c.ensure(watchKey{resource: resource, group: group})
 	if w.refused && namespace != "" {
@@ -60,7 +60,8 @@ func (c *Cluster) watchFor(resource schema.GroupVersionResource, namespace, grou
 func (c *Cluster) ensure(key watchKey) *driftWatch {
 	w := c.watches[key]
 	if w == nil {
-		w = &driftWatch{cluster: c, key: key, seen: map[types.NamespacedName]mark{}, applied: map[types.NamespacedName][]*applied{}}
+		w = &driftWatch{cluster: c, key: key, seen: map[types.NamespacedName]mark{},
+			applied: map[types.NamespacedName][]*applied{}}
 		c.watches[key] = w
 		w.start()
 	}
@@ -86,10 +87,11 @@ func (w *driftWatch) start() {
 		Name: "drift of " + w.key.resource.String(), TypeDescription: w.key.resource.String(),
 	})
 	go func() {
-		_ = rewatch.DelayWithReset(clock.RealClock{}, rewatchReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-			err := reflector.ListAndWatchWithContext(ctx)
-			return ctx.Err() != nil || w.broken(err), nil
-		}) // ends with the context, or once there is nothing to watch
+		_ = rewatch.DelayWithReset(clock.RealClock{}, rewatchReset).
+			Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+				err := reflector.ListAndWatchWithContext(ctx)
+				return ctx.Err() != nil || w.broken(err), nil
+			}) // ends with the context, or once there is nothing to watch
 	}()
 }
 
@@ -216,8 +218,8 @@ func (w *driftWatch) judge(a *applied) {
 	}
 }
 
-// tell notes that an object moved, and wakes its owner, unless another owner took it: two who fight over an object do so
-// at their intervals.
+// tell notes that an object moved, and wakes its owner, unless another owner took it: two who fight over an
+// object do so at their intervals.
 func (w *driftWatch) tell(a *applied) {
 	a.moved, a.looked = true, false
 	if now, ok := w.seen[a.name()]; ok && now.owner != a.owner && w.cluster.states[now.owner] != nil {

@@ -18,12 +18,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// webhook is asked about every ConfigMap of the test's namespace that is labelled for it, and waited for so many seconds.
+// webhook is asked about every ConfigMap of the test's namespace that is labelled for it, and waited for so
+// many seconds.
 func (f *fixture) webhook(handle http.HandlerFunc, timeout int) *httptest.Server {
 	f.t.Helper()
 	server := httptest.NewTLSServer(handle)
 	f.t.Cleanup(server.Close)
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw}))
 	admin := f.another("webhooks")
 	admin.apply(fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -50,7 +52,8 @@ func answer(allowed bool, message string) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: allowed, Result: &metav1.Status{Message: message}}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: allowed,
+			Result: &metav1.Status{Message: message}}
 		_ = json.NewEncoder(w).Encode(review)
 	}
 }
@@ -67,11 +70,17 @@ func TestWebhooks(t *testing.T) {
 		gone   bool // nothing listens
 		says   []string
 	}{
-		"that deny":            {answer(false, "no owner is named"), false, []string{"denied the request: no owner is named", "change it as they ask"}},
-		"that time out":        {silent, false, []string{"failed calling webhook", "deadline exceeded", "does not answer"}},
-		"that answer nonsense": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) }, false, []string{"failed calling webhook", "does not answer"}},
-		"that nobody serves":   {nil, true, []string{"failed calling webhook", "connection refused", "does not answer"}},
-		"that allow":           {answer(true, ""), false, nil},
+		"that deny": {answer(false, "no owner is named"), false,
+			[]string{"denied the request: no owner is named", "change it as they ask"}},
+		"that time out": {silent, false,
+			[]string{"failed calling webhook", "deadline exceeded", "does not answer"}},
+		"that answer nonsense": {func(w http.ResponseWriter,
+			_ *http.Request) {
+			http.Error(w, "broken", http.StatusInternalServerError)
+		}, false, []string{"failed calling webhook", "does not answer"}},
+		"that nobody serves": {nil, true, []string{"failed calling webhook", "connection refused",
+			"does not answer"}},
+		"that allow": {answer(true, ""), false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +95,9 @@ func TestWebhooks(t *testing.T) {
 			}
 			checked := strings.Replace(f.cm("checked"), "name: checked,", `name: checked, labels: {checked: "yes"},`, 1)
 			testenv.Eventually(t, "webhook to be known to the API server", func() error {
-				err := patched(types.ApplyPatchType, "probe", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"probe","labels":{"checked":"yes"}}}`)(t.Context(), f.client(configMaps, f.ns), "probe")
+				err := patched(types.ApplyPatchType, "probe",
+					`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"probe","labels":{"checked":"yes"}}}`)(
+					t.Context(), f.client(configMaps, f.ns), "probe")
 				if (err == nil) != (c.says == nil) {
 					return fmt.Errorf("asked: %w", err)
 				}
@@ -97,7 +108,8 @@ func TestWebhooks(t *testing.T) {
 				if err != nil || !f.has(configMaps, f.ns, "checked") {
 					t.Fatal(err)
 				}
-				same(t, "again", f.apply(f.cm("other")+"---\n"+checked), []string{"ConfigMap/checked unchanged", "ConfigMap/other unchanged"})
+				same(t, "again", f.apply(f.cm("other")+"---\n"+checked),
+					[]string{"ConfigMap/checked unchanged", "ConfigMap/other unchanged"})
 				return
 			}
 			if err == nil {

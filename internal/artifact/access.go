@@ -15,8 +15,9 @@ type Access interface {
 
 // Reader is who asks for artifacts.
 type Reader interface {
-	// MayRead returns nil if the reader may read the object that an artifact belongs to, else [ErrForbidden]. The key's kind is
-	// in small letters. It is asked for every request and event, so answers are to be remembered for a while.
+	// MayRead returns nil if the reader may read the object that an artifact belongs to, else [ErrForbidden].
+	// The key's kind is in small letters. It is asked for every request and event, so answers are to be
+	// remembered for a while.
 	MayRead(ctx context.Context, key Key) error
 }
 
@@ -60,8 +61,8 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, message, status)
 }
 
-// Refusal says how a request is refused that is not allowed, and adds the header that goes with it. The error itself may tell of the
-// cluster: it is not for the client.
+// Refusal says how a request is refused that is not allowed, and adds the header that goes with it. The error
+// itself may tell of the cluster: it is not for the client.
 func Refusal(header http.Header, err error) (status int, message string) {
 	switch {
 	case errors.Is(err, ErrUnauthenticated):

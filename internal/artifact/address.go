@@ -49,7 +49,8 @@ func parseAddress(urlPath string) *address {
 	}
 }
 
-// find returns the paths of the files that an address stands for: one at most, but for a digest of nobody in particular.
+// find returns the paths of the files that an address stands for: one at most, but for a digest of nobody in
+// particular.
 func (s *Store) find(a *address) []string {
 	if a.key == (Key{}) {
 		return s.withDigest(a.value)
@@ -72,14 +73,16 @@ func (s *Store) find(a *address) []string {
 			return []string{f.path}
 		}
 		st, err := s.check(f.path)
-		if err == nil && (a.by == "digest" && st.digest == a.value || a.by == "revision" && isRevision(st.revision, a.value)) {
+		if err == nil && (a.by == "digest" && st.digest == a.value ||
+			a.by == "revision" && isRevision(st.revision, a.value)) {
 			return []string{f.path}
 		}
 	}
 	return nil
 }
 
-// isRevision tells whether a revision is meant: it is given as it is, or by what identifies it at its end, such as a commit.
+// isRevision tells whether a revision is meant: it is given as it is, or by what identifies it at its end,
+// such as a commit.
 func isRevision(revision, given string) bool {
 	return given != "" && (given == revision || given == revision[strings.LastIndexAny(revision, ":@")+1:])
 }

@@ -20,9 +20,10 @@ import (
 const segmentFiles = 64
 
 // An archive is a tar stream, compressed in segments: each is a gzip member of its own, and gzip readers take the
-// members as one stream (RFC 1952, 2.2). A segment is a run of files in the order of their paths, cut where the hash of a
-// path says so; the same files give the same bytes, whatever stands around them. So an archive is a function of its tree
-// alone, and one that differs in a file can be written from another by copying all segments but one.
+// members as one stream (RFC 1952, 2.2). A segment is a run of files in the order of their paths, cut where
+// the hash of a path says so; the same files give the same bytes, whatever stands around them. So an archive
+// is a function of its tree alone, and one that differs in a file can be written from another by copying all
+// segments but one.
 
 // segment is where a run of files lies in an archive.
 type segment struct {
@@ -63,7 +64,8 @@ func WriteArchive(ctx context.Context, w io.Writer, t *Tree) error {
 
 // writeArchive writes the tree to w and returns the segments that it is made of. From may be nil.
 func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]segment, error) {
-	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from, buffer: make([]byte, 128<<10)}
+	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from,
+		buffer: make([]byte, 128<<10)}
 	err := t.Walk(func(name string, e *Entry) error {
 		if e.Mode&fs.ModeSymlink != 0 {
 			if _, err := t.linkTarget(path.Dir(name), e); errors.Is(err, fs.ErrInvalid) {

@@ -52,13 +52,15 @@ func manyFiles(n int, seed uint64) map[string]string {
 	r := rand.New(rand.NewPCG(seed, 0))
 	files := map[string]string{}
 	for i := range n {
-		files[fmt.Sprintf("dir%d/sub%d/file%d.yaml", r.IntN(7), r.IntN(5), i)] = strings.Repeat(fmt.Sprintf("line %d\n", r.Int()), r.IntN(40))
+		files[fmt.Sprintf("dir%d/sub%d/file%d.yaml", r.IntN(7), r.IntN(5), i)] = strings.Repeat(fmt.Sprintf("line %d\n",
+			r.Int()), r.IntN(40))
 	}
 	return files
 }
 
 func TestTreeIsAFileSystem(t *testing.T) {
-	tree := FromMap(map[string]string{"a.yaml": "a", "dir/b.yaml": "bb", "dir/sub/c": "", "link": "symlink:dir/b.yaml", "dir/up": "symlink:../a.yaml"})
+	tree := FromMap(map[string]string{"a.yaml": "a", "dir/b.yaml": "bb", "dir/sub/c": "", "link": "symlink:dir/b.yaml",
+		"dir/up": "symlink:../a.yaml"})
 	if err := fstest.TestFS(tree, "a.yaml", "dir/b.yaml", "dir/sub/c", "link", "dir/up"); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +68,9 @@ func TestTreeIsAFileSystem(t *testing.T) {
 
 func TestTreeFollowsNoLinkOutOfItself(t *testing.T) {
 	tree := FromMap(map[string]string{
-		"up": "symlink:../x", "abs": "symlink:/etc/passwd", "dir/far": "symlink:../../x", "loop": "symlink:loop", "chain": "symlink:up",
-		"self": "symlink:.", "deep": "symlink:" + strings.Repeat("self/", 100) + "up",
+		"up": "symlink:../x", "abs": "symlink:/etc/passwd", "dir/far": "symlink:../../x", "loop": "symlink:loop",
+		"chain": "symlink:up",
+		"self":  "symlink:.", "deep": "symlink:" + strings.Repeat("self/", 100) + "up",
 	})
 	for _, name := range []string{"up", "abs", "dir/far", "loop", "chain", "up/below", "deep", "self/abs"} {
 		if _, err := tree.ReadFile(name); !errors.Is(err, fs.ErrInvalid) {
@@ -90,10 +93,14 @@ func TestArchiveIsAFunctionOfItsTree(t *testing.T) {
 		"a directory went away": func(m map[string]string) {
 			maps.DeleteFunc(m, func(n, _ string) bool { return strings.HasPrefix(n, "dir2/") })
 		},
-		"a file became a symlink":      func(m map[string]string) { m[names[10]] = "symlink:file" },
-		"everything went away":         func(m map[string]string) { clear(m) },
-		"a file became a directory":    func(m map[string]string) { delete(m, names[3]); m[names[3]+"/below"] = "x" },
-		"two files changed their name": func(m map[string]string) { m["a"], m["b"] = m[names[1]], m[names[2]]; delete(m, names[1]) },
+		"a file became a symlink":   func(m map[string]string) { m[names[10]] = "symlink:file" },
+		"everything went away":      func(m map[string]string) { clear(m) },
+		"a file became a directory": func(m map[string]string) { delete(m, names[3]); m[names[3]+"/below"] = "x" },
+		"two files changed their name": func(m map[string]string) {
+			m["a"], m["b"] = m[names[1]],
+				m[names[2]]
+			delete(m, names[1])
+		},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			old, segments := archiveOf(t, FromMap(before), nil)
@@ -155,7 +162,8 @@ func (c *countingContent) Read(id string) ([]byte, error) {
 }
 
 func TestArchiveSaysNothingOfTimeAndOwner(t *testing.T) {
-	tree := newMemoryTree(map[string]file{"run.sh": {0o755, []byte("#!")}, "a": {0o644, nil}, "link": {fs.ModeSymlink | 0o777, []byte("a")}})
+	tree := newMemoryTree(map[string]file{"run.sh": {0o755, []byte("#!")}, "a": {0o644, nil},
+		"link": {fs.ModeSymlink | 0o777, []byte("a")}})
 	b, _ := archiveOf(t, tree, nil)
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
@@ -204,12 +212,14 @@ func TestArchiveIsReadByTar(t *testing.T) {
 }
 
 func TestArchiveLeavesOutLinksThatLeadOut(t *testing.T) {
-	b, _ := archiveOf(t, FromMap(map[string]string{"a": "x", "out": "symlink:../x", "abs": "symlink:/etc", "in": "symlink:a", "nowhere": "symlink:b"}), nil)
+	b, _ := archiveOf(t, FromMap(map[string]string{"a": "x", "out": "symlink:../x", "abs": "symlink:/etc",
+		"in": "symlink:a", "nowhere": "symlink:b"}), nil)
 	tree, err := ReadArchive(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := contents(t, tree), map[string]string{"a": "x", "in": "symlink:a", "nowhere": "symlink:b"}; !maps.Equal(got, want) {
+	if got, want := contents(t, tree), map[string]string{"a": "x", "in": "symlink:a",
+		"nowhere": "symlink:b"}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -239,32 +249,44 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 		headers []tar.Header
 		says    string
 	}{
-		"a path out":                      {[]tar.Header{{Name: "../x", Typeflag: tar.TypeReg}}, "leads out"},
-		"a path out, hidden":              {[]tar.Header{{Name: "a/../../x", Typeflag: tar.TypeReg}}, "leads out"},
-		"an absolute path":                {[]tar.Header{{Name: "/etc/passwd", Typeflag: tar.TypeReg}}, "leads out"},
-		"the root as a file":              {[]tar.Header{{Name: ".", Typeflag: tar.TypeReg}}, "leads out"},
-		"a symlink out":                   {[]tar.Header{{Name: "a/b", Typeflag: tar.TypeSymlink, Linkname: "../../x"}}, "symlink"},
-		"an absolute symlink":             {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc"}}, "symlink"},
-		"a hard link out":                 {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "../b"}}, "hard link"},
-		"a hard link to nothing":          {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "hard link"},
-		"a hard link to a link":           {[]tar.Header{{Name: "b", Typeflag: tar.TypeSymlink, Linkname: "c"}, {Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "hard link"},
-		"hard links, a bomb":              {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Typeflag: tar.TypeLink, Linkname: "a"}}, "more than 1000 bytes"},
-		"names that differ in case":       {[]tar.Header{{Name: "dir/Readme.md"}, {Name: "dir/README.md"}}, "case only"},
-		"a name in small letters too":     {[]tar.Header{{Name: "dir/readme.md"}, {Name: "dir/README.md"}}, "case only"},
+		"a path out":         {[]tar.Header{{Name: "../x", Typeflag: tar.TypeReg}}, "leads out"},
+		"a path out, hidden": {[]tar.Header{{Name: "a/../../x", Typeflag: tar.TypeReg}}, "leads out"},
+		"an absolute path":   {[]tar.Header{{Name: "/etc/passwd", Typeflag: tar.TypeReg}}, "leads out"},
+		"the root as a file": {[]tar.Header{{Name: ".", Typeflag: tar.TypeReg}}, "leads out"},
+		"a symlink out": {[]tar.Header{{Name: "a/b", Typeflag: tar.TypeSymlink, Linkname: "../../x"}},
+			"symlink"},
+		"an absolute symlink": {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc"}},
+			"symlink"},
+		"a hard link out": {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "../b"}},
+			"hard link"},
+		"a hard link to nothing": {[]tar.Header{{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}},
+			"hard link"},
+		"a hard link to a link": {[]tar.Header{{Name: "b", Typeflag: tar.TypeSymlink, Linkname: "c"},
+			{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "hard link"},
+		"hard links, a bomb": {[]tar.Header{{Name: "a", Size: 600},
+			{Name: "b", Typeflag: tar.TypeLink, Linkname: "a"}}, "more than 1000 bytes"},
+		"names that differ in case": {[]tar.Header{{Name: "dir/Readme.md"}, {Name: "dir/README.md"}},
+			"case only"},
+		"a name in small letters too": {[]tar.Header{{Name: "dir/readme.md"}, {Name: "dir/README.md"}},
+			"case only"},
 		"directories that differ in case": {[]tar.Header{{Name: "Dir/a"}, {Name: "dir/b"}}, "case only"},
 		"a name that is not UTF-8":        {[]tar.Header{{Name: "a\xff", Format: tar.FormatGNU}}, "UTF-8"},
 		"a device":                        {[]tar.Header{{Name: "a", Typeflag: tar.TypeChar}}, "type"},
 		"a block device":                  {[]tar.Header{{Name: "a", Typeflag: tar.TypeBlock}}, "type"},
 		"a fifo":                          {[]tar.Header{{Name: "a", Typeflag: tar.TypeFifo}}, "type"},
-		"too many bytes":                  {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Size: 600}}, "more than 1000 bytes"},
-		"too many entries":                {[]tar.Header{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}, "more than 3 entries"},
-		"too deep a directory":            {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
-		"too long a name":                 {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
-		"too long a link target":          {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("a", 60)}}, "too long"},
+		"too many bytes": {[]tar.Header{{Name: "a", Size: 600}, {Name: "b", Size: 600}},
+			"more than 1000 bytes"},
+		"too many entries": {[]tar.Header{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}},
+			"more than 3 entries"},
+		"too deep a directory": {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
+		"too long a name":      {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
+		"too long a link target": {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink,
+			Linkname: strings.Repeat("a", 60)}}, "too long"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			l := limits{bytes: 1000, entries: 3, depth: 4, name: 50}
-			if _, err := l.read(bytes.NewReader(packed(t, c.headers...))); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := l.read(bytes.NewReader(packed(t, c.headers...))); err == nil ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want it to say %q", err, c.says)
 			}
 		})
@@ -274,14 +296,16 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 func TestReadArchiveEndsBombsEarly(t *testing.T) {
 	l := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
 	for what, b := range map[string][]byte{
-		"zeros":            packed(t, tar.Header{Name: "a", Size: 64 << 20}),
-		"what is no tar":   gzipped(t, make([]byte, 64<<20)),
-		"a sparse file":    sparse(t, 1<<40),
-		"headers that are": packed(t, slices.Repeat([]tar.Header{{Name: "a", PAXRecords: map[string]string{"comment": strings.Repeat("x", 512<<10)}}}, 64)...),
-		"entries":          packed(t, slices.Repeat([]tar.Header{{Name: "a"}}, 1001)...),
+		"zeros":          packed(t, tar.Header{Name: "a", Size: 64 << 20}),
+		"what is no tar": gzipped(t, make([]byte, 64<<20)),
+		"a sparse file":  sparse(t, 1<<40),
+		"headers that are": packed(t, slices.Repeat([]tar.Header{{Name: "a",
+			PAXRecords: map[string]string{"comment": strings.Repeat("x", 512<<10)}}}, 64)...),
+		"entries": packed(t, slices.Repeat([]tar.Header{{Name: "a"}}, 1001)...),
 	} {
 		r := &countingReader{Reader: bytes.NewReader(b)}
-		if _, err := l.read(r); what != "what is no tar" && (err == nil || !strings.Contains(err.Error(), "more than")) {
+		if _, err := l.read(r); what != "what is no tar" &&
+			(err == nil || !strings.Contains(err.Error(), "more than")) {
 			t.Errorf("%s: got %v", what, err)
 		}
 		if r.n > 256<<10 {
@@ -317,7 +341,8 @@ func sparse(t testing.TB, size int64) []byte {
 	file, archive := filepath.Join(dir, "hole"), filepath.Join(dir, "a.tar.gz")
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, os.Truncate(file, size))
-	if out, err := exec.Command("tar", "--format=pax", "--sparse", "-czf", archive, "-C", dir, "hole").CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "--format=pax", "--sparse", "-czf", archive, "-C", dir, "hole").
+		CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}
 	b, err := os.ReadFile(archive)
@@ -327,16 +352,19 @@ func sparse(t testing.TB, size int64) []byte {
 
 func TestReadArchiveTakesWhatOthersWrite(t *testing.T) {
 	b := packed(t,
-		tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "commit"}},
+		tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader,
+			PAXRecords: map[string]string{"comment": "commit"}},
 		tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./dir/", Typeflag: tar.TypeDir},
-		tar.Header{Name: "./dir/a", Mode: 0o600}, tar.Header{Name: "b", Mode: 0o700}, tar.Header{Name: "b", Mode: 0o644, Size: 1},
+		tar.Header{Name: "./dir/a", Mode: 0o600}, tar.Header{Name: "b", Mode: 0o700},
+		tar.Header{Name: "b", Mode: 0o644, Size: 1},
 		tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "./b"}, tar.Header{Name: "nested.tgz", Size: 2},
 	)
 	tree, err := ReadArchive(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := contents(t, tree), map[string]string{"dir/a": "", "b": "\x00", "hard": "\x00", "nested.tgz": "\x00\x00"}; !maps.Equal(got, want) {
+	if got, want := contents(t, tree), map[string]string{"dir/a": "", "b": "\x00", "hard": "\x00",
+		"nested.tgz": "\x00\x00"}; !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if info, err := tree.Stat("dir/a"); err != nil || info.Mode() != 0o644 {
@@ -366,7 +394,8 @@ func FuzzReadArchive(f *testing.F) {
 			if !fs.ValidPath(name) {
 				return fmt.Errorf("%q is no path", name)
 			}
-			if _, err := tree.ReadFile(name); err != nil && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := tree.ReadFile(name); err != nil && !errors.Is(err, fs.ErrInvalid) &&
+				!errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			return nil

@@ -14,8 +14,9 @@ const maxRedirects = 5
 // ClientOptions are how artifacts are read from other processes.
 type ClientOptions struct {
 	CA []byte // PEM of the authorities of artifact servers, beside those of the system
-	// Token returns the token for those artifact servers that check their readers; Hosts are these, as host or host:port.
-	// No other server sees it: anybody who may write the status of a source may send us anywhere.
+	// Token returns the token for those artifact servers that check their readers; Hosts are these, as host
+	// or host:port. No other server sees it: anybody who may write the status of a source may send us
+	// anywhere.
 	Token func() (string, error)
 	Hosts []string
 }
@@ -53,7 +54,8 @@ type tokens struct {
 }
 
 func (t *tokens) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.options.Token == nil || !slices.Contains(t.options.Hosts, r.URL.Host) && !slices.Contains(t.options.Hosts, r.URL.Hostname()) {
+	if t.options.Token == nil || !slices.Contains(t.options.Hosts, r.URL.Host) &&
+		!slices.Contains(t.options.Hosts, r.URL.Hostname()) {
 		return t.base.RoundTrip(r)
 	}
 	token, err := t.options.Token()

@@ -17,7 +17,10 @@ func TestClientSendsItsTokenToThoseWhoMaySeeItOnly(t *testing.T) {
 	a := put(t, s, FromMap(map[string]string{"a": "x"}), "v1", nil)
 	ours := serve(t, &Server{Store: s, Access: &gate{}})
 	seen := ""
-	theirs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen += r.Header.Get("Authorization") }))
+	theirs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		seen += r.Header.Get("Authorization")
+	}))
 	t.Cleanup(theirs.Close)
 	elsewhere := httptest.NewServer(http.RedirectHandler(theirs.URL, http.StatusFound))
 	t.Cleanup(elsewhere.Close)
@@ -49,7 +52,8 @@ func TestClientFollowsNoRedirectThatIsNotSafe(t *testing.T) {
 	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
 	secure := httptest.NewTLSServer(mux)
 	t.Cleanup(secure.Close)
-	client, err := NewClient(ClientOptions{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})})
+	client, err := NewClient(ClientOptions{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: secure.Certificate().Raw})})
 	must(t, err)
 	for p, says := range map[string]string{"/plain": "from https to http", "/loop": "too often"} {
 		address, err := url.JoinPath(secure.URL, p)

@@ -16,9 +16,10 @@ type Layer struct {
 	To   string // where it stands in the result; "." puts a directory's entries at the root
 }
 
-// Compose returns a tree of the layers' entries. Directories are merged; of two files, or a file and a directory, in one
-// place the later layer's stays. No content is read but targets of symlinks on the way to From, which are followed;
-// other symlinks are taken as they are. A From that is not there gives fs.ErrNotExist.
+// Compose returns a tree of the layers' entries. Directories are merged; of two files, or a file and a
+// directory, in one place the later layer's stays. No content is read but targets of symlinks on the way to
+// From, which are followed; other symlinks are taken as they are. A From that is not there gives
+// fs.ErrNotExist.
 func Compose(layers ...Layer) (*Tree, error) {
 	root := NewDir(nil)
 	var parts []*Tree

@@ -17,19 +17,28 @@ func TestComposePutsLayersOverEachOther(t *testing.T) {
 		layers []Layer
 		want   map[string]string
 	}{
-		"one":                        {[]Layer{{base, ".", "."}}, contents(t, base)},
-		"none":                       {nil, map[string]string{}},
-		"a directory at the root":    {[]Layer{{base, "dir", "."}}, map[string]string{"b.yaml": "b", "sub/c": "c"}},
-		"a directory below others":   {[]Layer{{base, "dir/sub", "x/y/z"}}, map[string]string{"x/y/z/c": "c"}},
-		"a file under another name":  {[]Layer{{base, "a.yaml", "x/other.yaml"}}, map[string]string{"x/other.yaml": "a"}},
-		"through a link":             {[]Layer{{base, "link/b.yaml", "b"}}, map[string]string{"b": "b"}},
-		"a link's directory":         {[]Layer{{base, "link", "x"}}, map[string]string{"x/b.yaml": "b", "x/sub/c": "c"}},
-		"directories merge":          {[]Layer{{base, "dir", "."}, {other, ".", "."}}, map[string]string{"b.yaml": "other b", "sub/c": "c", "sub/d": "d", "x": "x"}},
-		"the later wins":             {[]Layer{{other, ".", "."}, {base, "dir", "."}}, map[string]string{"b.yaml": "b", "sub/c": "c", "sub/d": "d", "x": "x"}},
-		"a file over a directory":    {[]Layer{{base, "dir", "."}, {other, "x", "sub"}}, map[string]string{"b.yaml": "b", "sub": "x"}},
-		"a directory over a file":    {[]Layer{{other, ".", "."}, {base, "dir/sub", "x"}}, map[string]string{"b.yaml": "other b", "sub/d": "d", "x/c": "c"}},
-		"a directory over a link":    {[]Layer{{base, "link", "dir"}, {base, ".", "y"}, {other, "sub", "y/link"}}, map[string]string{"dir/b.yaml": "b", "dir/sub/c": "c", "y/a.yaml": "a", "y/dir/b.yaml": "b", "y/dir/sub/c": "c", "y/link/d": "d"}},
-		"below what was a directory": {[]Layer{{base, "dir", "d"}, {other, "sub", "d/sub"}}, map[string]string{"d/b.yaml": "b", "d/sub/c": "c", "d/sub/d": "d"}},
+		"one":                      {[]Layer{{base, ".", "."}}, contents(t, base)},
+		"none":                     {nil, map[string]string{}},
+		"a directory at the root":  {[]Layer{{base, "dir", "."}}, map[string]string{"b.yaml": "b", "sub/c": "c"}},
+		"a directory below others": {[]Layer{{base, "dir/sub", "x/y/z"}}, map[string]string{"x/y/z/c": "c"}},
+		"a file under another name": {[]Layer{{base, "a.yaml", "x/other.yaml"}},
+			map[string]string{"x/other.yaml": "a"}},
+		"through a link": {[]Layer{{base, "link/b.yaml", "b"}}, map[string]string{"b": "b"}},
+		"a link's directory": {[]Layer{{base, "link", "x"}},
+			map[string]string{"x/b.yaml": "b", "x/sub/c": "c"}},
+		"directories merge": {[]Layer{{base, "dir", "."}, {other, ".", "."}},
+			map[string]string{"b.yaml": "other b", "sub/c": "c", "sub/d": "d", "x": "x"}},
+		"the later wins": {[]Layer{{other, ".", "."}, {base, "dir", "."}},
+			map[string]string{"b.yaml": "b", "sub/c": "c", "sub/d": "d", "x": "x"}},
+		"a file over a directory": {[]Layer{{base, "dir", "."}, {other, "x", "sub"}},
+			map[string]string{"b.yaml": "b", "sub": "x"}},
+		"a directory over a file": {[]Layer{{other, ".", "."}, {base, "dir/sub", "x"}},
+			map[string]string{"b.yaml": "other b", "sub/d": "d", "x/c": "c"}},
+		"a directory over a link": {[]Layer{{base, "link", "dir"}, {base, ".", "y"}, {other, "sub", "y/link"}},
+			map[string]string{"dir/b.yaml": "b", "dir/sub/c": "c", "y/a.yaml": "a", "y/dir/b.yaml": "b",
+				"y/dir/sub/c": "c", "y/link/d": "d"}},
+		"below what was a directory": {[]Layer{{base, "dir", "d"}, {other, "sub", "d/sub"}},
+			map[string]string{"d/b.yaml": "b", "d/sub/c": "c", "d/sub/d": "d"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got, err := Compose(c.layers...)
@@ -132,9 +141,11 @@ func TestComposeRefuses(t *testing.T) {
 }
 
 func TestSelectKeepsFiles(t *testing.T) {
-	tree := FromMap(map[string]string{"a.yaml": "a", "a.md": "a", "docs/b.md": "b", "dir/c.yaml": "c", "dir/sub/d.yaml": "d"})
+	tree := FromMap(map[string]string{"a.yaml": "a", "a.md": "a", "docs/b.md": "b", "dir/c.yaml": "c",
+		"dir/sub/d.yaml": "d"})
 	got := tree.Select(func(name string) bool { return !strings.HasSuffix(name, ".md") })
-	if want := map[string]string{"a.yaml": "a", "dir/c.yaml": "c", "dir/sub/d.yaml": "d"}; !maps.Equal(contents(t, got), want) {
+	if want := map[string]string{"a.yaml": "a", "dir/c.yaml": "c",
+		"dir/sub/d.yaml": "d"}; !maps.Equal(contents(t, got), want) {
 		t.Errorf("got %v", contents(t, got))
 	}
 	if _, err := got.Stat("docs"); !errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +174,8 @@ func TestAtGivesWhatIsBelow(t *testing.T) {
 
 func TestNewMemory(t *testing.T) {
 	tree, err := NewMemory(map[string]File{
-		"a": {0o600, []byte("symlink:b")}, "dir/run": {0o744, []byte("#!")}, "dir/link": {fs.ModeSymlink, []byte("run")},
+		"a": {0o600, []byte("symlink:b")}, "dir/run": {0o744, []byte("#!")},
+		"dir/link": {fs.ModeSymlink, []byte("run")},
 	})
 	must(t, err)
 	for name, want := range map[string]fs.FileMode{"a": 0o644, "dir/run": 0o755, "dir/link": fs.ModeSymlink | 0o777} {
@@ -175,7 +187,8 @@ func TestNewMemory(t *testing.T) {
 		t.Errorf("%q %v", b, err)
 	}
 	for _, files := range []map[string]File{
-		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"a": {fs.ModeDir, nil}}, {"a": {fs.ModeDevice, nil}}, {"a": {}, "A": {}}, {"\xff": {}},
+		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"a": {fs.ModeDir, nil}},
+		{"a": {fs.ModeDevice, nil}}, {"a": {}, "A": {}}, {"\xff": {}},
 	} {
 		if _, err := NewMemory(files); err == nil {
 			t.Errorf("%q was taken", slices.Collect(maps.Keys(files)))

@@ -43,7 +43,8 @@ type stamp struct {
 
 // is tells whether a file is still the one that was compared.
 func (s stamp) is(info fs.FileInfo) bool {
-	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
+	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().
+		Equal(info.ModTime())
 }
 
 // extensions are those of the files that a store keeps, with what they are served as.
@@ -52,7 +53,8 @@ var extensions = map[string]string{suffix: "application/gzip", ".tgz": "applicat
 // extension returns that of a file which a store keeps, or nothing.
 func extension(base string) string {
 	for ext := range extensions {
-		if name, ok := strings.CutSuffix(base, ext); ok && name != "" && name != latest && !strings.HasPrefix(base, ".") {
+		if name, ok := strings.CutSuffix(base, ext); ok && name != "" && name != latest &&
+			!strings.HasPrefix(base, ".") {
 			return ext
 		}
 	}
@@ -83,8 +85,8 @@ type unfinished struct {
 	sidecar     sidecar
 }
 
-// prepare writes a file and its sidecar beside where the key's files are. Content returns the segments that it wrote; an empty
-// revision stands for that of the digest.
+// prepare writes a file and its sidecar beside where the key's files are. Content returns the segments that
+// it wrote; an empty revision stands for that of the digest.
 func (s *Store) prepare(key Key, revision string, content func(io.Writer) ([]segment, error)) (*unfinished, error) {
 	dir := filepath.Join(s.dir, filepath.FromSlash(key.dir()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -223,8 +225,9 @@ func decodeSidecar(b []byte) (sidecar, error) {
 	return side, json.Unmarshal(content, &side)
 }
 
-// check compares an archive with the digest that was taken when it was written. One that was compared before and did not
-// change since is not read again; a damaged one is removed. What is not there whole is brought from the backend.
+// check compares an archive with the digest that was taken when it was written. One that was compared before
+// and did not change since is not read again; a damaged one is removed. What is not there whole is brought
+// from the backend.
 func (s *Store) check(relative string) (stamp, error) {
 	if !filepath.IsLocal(relative) || extension(path.Base(relative)) == "" {
 		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)

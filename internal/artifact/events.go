@@ -42,8 +42,8 @@ type Event struct {
 	id uint64
 }
 
-// Events hands events to subscribers, and keeps the last ones for those whose connection broke. Publishing never blocks.
-// It is safe for concurrent use.
+// Events hands events to subscribers, and keeps the last ones for those whose connection broke. Publishing
+// never blocks. It is safe for concurrent use.
 type Events struct {
 	epoch string // of this process: others count anew
 
@@ -100,8 +100,8 @@ func (e *Events) drop(s *subscriber) {
 	}
 }
 
-// subscribe returns a new subscriber with the events since the ID of the last that it got. Missed tells that some of those
-// are not known any more. It is nil when there are too many.
+// subscribe returns a new subscriber with the events since the ID of the last that it got. Missed tells that
+// some of those are not known any more. It is nil when there are too many.
 func (e *Events) subscribe(lastID string) (s *subscriber, since []Event, missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -153,7 +153,8 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, reader reader) {
 	}
 	wants := func(event Event) bool {
 		q := r.URL.Query()
-		for value, want := range map[string]string{event.Kind: q.Get("kind"), event.Namespace: q.Get("namespace"), event.Name: q.Get("name")} {
+		for value, want := range map[string]string{event.Kind: q.Get("kind"), event.Namespace: q.Get("namespace"),
+			event.Name: q.Get("name")} {
 			if want != "" && !strings.EqualFold(value, want) {
 				return false
 			}

@@ -88,7 +88,8 @@ func publish(e *Events, events ...Event) {
 func TestEventsReachWhoWantsThem(t *testing.T) {
 	e := NewEvents(time.Now())
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Events: e})
-	all, one, kind := listen(t, server, "", ""), listen(t, server, "?kind=gitrepository&namespace=apps&name=b", ""), listen(t, server, "?kind=Bucket", "")
+	all, one, kind := listen(t, server, "", ""), listen(t, server, "?kind=gitrepository&namespace=apps&name=b", ""),
+		listen(t, server, "?kind=Bucket", "")
 	publish(e, published("a", "b")...)
 	e.Publish(Event{Type: EventFailing, Kind: "Bucket", Namespace: "other", Name: "c", Message: "why\nin two lines"})
 	all.wants("published a", "published b", "failing c")
@@ -111,7 +112,8 @@ func TestEventsGoOnWhereTheyBrokeOff(t *testing.T) {
 	publish(e, published("e")...)
 	again.wants("published e")
 	for what, lastID := range map[string]string{
-		"another process": NewEvents(time.Now().Add(time.Hour)).epoch + "-1", "nonsense": "x", "the future": e.epoch + "-99999", "no number": e.epoch + "-",
+		"another process": NewEvents(time.Now().Add(time.Hour)).epoch + "-1", "nonsense": "x", "the future": e.epoch +
+			"-99999", "no number": e.epoch + "-",
 	} {
 		l := listen(t, server, "", lastID)
 		if _, typ, _ := l.next(); typ != "reset" {

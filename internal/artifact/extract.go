@@ -26,9 +26,9 @@ type limits struct {
 
 var archiveLimits = limits{bytes: 1 << 30, entries: 500_000, depth: 256, name: 4096}
 
-// ReadArchive reads a .tar.gz into a tree in memory. Entries that lead out of the root, links that do, devices, names that
-// [Tree.Check] refuses, and archives of more than 1 GiB or half a million entries are refused: nothing of such an archive is
-// used. Archives in the archive are files like any other.
+// ReadArchive reads a .tar.gz into a tree in memory. Entries that lead out of the root, links that do,
+// devices, names that [Tree.Check] refuses, and archives of more than 1 GiB or half a million entries are
+// refused: nothing of such an archive is used. Archives in the archive are files like any other.
 func ReadArchive(r io.Reader) (*Tree, error) { return archiveLimits.read(r) }
 
 func (l limits) read(r io.Reader) (*Tree, error) {
@@ -128,14 +128,16 @@ func (l limits) fileOf(name string, h *tar.Header, r io.Reader, before map[strin
 		}
 		return f, nil
 	default:
-		return file{}, fmt.Errorf("the archive's entry %.100q is of type %q: only files, directories and links are allowed", h.Name, h.Typeflag)
+		return file{}, fmt.Errorf("the archive's entry %.100q is of type %q: only files, directories and links "+
+			"are allowed", h.Name, h.Typeflag)
 	}
 }
 
 // maxDownload bounds the bytes of an archive, compressed.
 const maxDownload = 512 << 20
 
-// readVerified reads a .tar.gz into a tree, and gives it only if the whole of r has the digest and no more than most bytes.
+// readVerified reads a .tar.gz into a tree, and gives it only if the whole of r has the digest and no more
+// than most bytes.
 func readVerified(r io.Reader, digest string, most int64) (*Tree, error) {
 	h, err := newHash(digest)
 	if err != nil {

@@ -45,9 +45,11 @@ func TestFetchRefusesInWordsThatHelp(t *testing.T) {
 		change func(a *meta.Artifact)
 		says   string
 	}{
-		"another digest":   {func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) }, "has the digest " + a.Digest},
+		"another digest": {func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) },
+			"has the digest " + a.Digest},
 		"a digest unknown": {func(a *meta.Artifact) { a.Digest = "md5:00" }, "no known algorithm"},
-		"not there":        {func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" }, "status 404"},
+		"not there": {func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" },
+			"status 404"},
 		"no server": {func(a *meta.Artifact) {
 			a.URL = strings.Replace(gone.URL, "http://", "http://user:secret@", 1) + "/x?token=secret"
 		}, "refused"},
@@ -137,7 +139,8 @@ func TestTreesInMemoryDoNotPileUp(t *testing.T) {
 	for what, c := range map[string]struct {
 		tree *Tree
 		held bool
-	}{"in memory": {FromMap(map[string]string{"a": "x"}), false}, "partly in memory": {mixed, false}, "lazy": {lazy, true}} {
+	}{"in memory": {FromMap(map[string]string{"a": "x"}), false}, "partly in memory": {mixed, false},
+		"lazy": {lazy, true}} {
 		s.register(webapp, meta.Artifact{Digest: "sha256:" + what}, c.tree)
 		if held := s.registered("sha256:"+what) != nil; held != c.held {
 			t.Errorf("%s: held %v", what, held)

@@ -32,8 +32,9 @@ type File struct {
 	Data []byte      // of a symlink its target; it must not be changed any more
 }
 
-// NewMemory returns a tree that holds the files, by path, in memory. Paths must be valid by [fs.ValidPath], modes are reduced
-// to what an archive has. Where a file stands in the place of a directory, the directory stays.
+// NewMemory returns a tree that holds the files, by path, in memory. Paths must be valid by [fs.ValidPath],
+// modes are reduced to what an archive has. Where a file stands in the place of a directory, the directory
+// stays.
 func NewMemory(files map[string]File) (*Tree, error) {
 	own := make(map[string]file, len(files))
 	for name, f := range files {

@@ -20,12 +20,15 @@ import (
 // latestPrefix stands before the digest in a revision that is made of the content.
 const latestPrefix = "latest@"
 
-// Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is the artifact
-// that the object has now, nil when it has none. If the store holds this tree of this revision whole, nothing is written.
-// An empty revision stands for latest@<digest of the archive>, so that the same content is the same revision.
-func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+// Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is
+// the artifact that the object has now, nil when it has none. If the store holds this tree of this revision
+// whole, nothing is written. An empty revision stands for latest@<digest of the archive>, so that the same
+// content is the same revision.
+func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact,
+	error) {
 	if err := tree.Check(); err != nil {
-		return nil, fault.New(meta.StorageOperationFailedReason, "%s cannot be an artifact", named(revision)).Because(err).
+		return nil, fault.New(meta.StorageOperationFailedReason, "%s cannot be an artifact", named(revision)).
+			Because(err).
 			WithHint("Rename the file. The last artifact keeps being served").Final()
 	}
 	relative := path.Join(key.dir(), fileName(revision, tree.root.ID, suffix))
@@ -54,14 +57,18 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 }
 
 // PutFile stores a file as it is, such as a chart or an index, as the artifact of a revision. Ext is one that the store
-// knows: .tar.gz, .tgz or .yaml. Content of more than 1 GiB is refused. If the store holds this content of this revision
-// whole, that file stays.
-func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Reader, revision string, current *meta.Artifact) (*meta.Artifact, error) {
+// knows: .tar.gz, .tgz or .yaml. Content of more than 1 GiB is refused. If the store holds this content of
+// this revision whole, that file stays.
+func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Reader, revision string,
+	current *meta.Artifact) (*meta.Artifact, error) {
 	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
 		if extensions[ext] == "" {
 			return "", stamp{}, fmt.Errorf("the store keeps no files called *%s", ext)
 		}
-		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return nil, copyAtMost(ctx, w, content, s.maxFile) })
+		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) {
+			return nil,
+				copyAtMost(ctx, w, content, s.maxFile)
+		})
 		if isFull(err) {
 			s.makeRoom() // the content was read, so this time it fails: the next finds room
 		}
@@ -78,7 +85,8 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 }
 
 // put makes sure that a file is in its place, and describes it. Write returns its path.
-func (s *Store) put(ctx context.Context, key Key, revision string, current *meta.Artifact, write func() (string, stamp, error)) (*meta.Artifact, error) {
+func (s *Store) put(ctx context.Context, key Key, revision string, current *meta.Artifact,
+	write func() (string, stamp, error)) (*meta.Artifact, error) {
 	err := errors.Join(key.check(), ctx.Err())
 	var relative string
 	var st stamp
@@ -92,7 +100,8 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 		err = s.root.Chtimes(relative, updated, updated)
 	}
 	if err != nil {
-		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).Because(err).
+		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).
+			Because(err).
 			WithHint("%s. It is tried again by itself, and the last artifact keeps being served", s.advice(err))
 	}
 	if err := s.remote.upload(ctx, relative, st, moved); err != nil {

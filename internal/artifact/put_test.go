@@ -30,7 +30,8 @@ func TestPutFileStoresAFileAsItIs(t *testing.T) {
 			clk := newClock()
 			s := openStore(t, t.TempDir(), clk)
 			first := putFile(t, s, ext, "what it holds", "1.2.3", nil)
-			if !strings.HasPrefix(first.Path, "gitrepository/apps/webapp/1-2-3-") || !strings.HasSuffix(first.Path, ext) || *first.Size != 13 {
+			if !strings.HasPrefix(first.Path, "gitrepository/apps/webapp/1-2-3-") ||
+				!strings.HasSuffix(first.Path, ext) || *first.Size != 13 {
 				t.Errorf("%+v", first)
 			}
 			f, err := s.Open(*first)
@@ -53,7 +54,8 @@ func TestPutFileStoresAFileAsItIs(t *testing.T) {
 			server := newServer(t, s)
 			for _, name := range []string{next.Path, webapp.dir() + "/latest" + ext} {
 				resp, body := get(t, "GET", server.URL+"/"+name, nil)
-				if resp.StatusCode != 200 || string(body) != "another" || resp.Header.Get("Content-Type") != contentType {
+				if resp.StatusCode != 200 || string(body) != "another" ||
+					resp.Header.Get("Content-Type") != contentType {
 					t.Errorf("%s: %d %q %v", name, resp.StatusCode, body, resp.Header)
 				}
 			}
@@ -91,7 +93,8 @@ func TestAFailedPutFileLeavesTheOldOne(t *testing.T) {
 		content io.Reader
 		says    string
 	}{
-		"of a source that fails": {t.Context(), ".tgz", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))), "cut off"},
+		"of a source that fails": {t.Context(), ".tgz",
+			io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))), "cut off"},
 		"of an endless source":   {t.Context(), ".tgz", endless{}, "more than"},
 		"of another extension":   {t.Context(), ".exe", strings.NewReader("x"), "*.exe"},
 		"of a source that hangs": {cancelled, ".tgz", io.MultiReader(&cancelling{cancel}, hangs), "canceled"},
@@ -151,7 +154,8 @@ func TestPutWithoutARevisionIsOfItsContent(t *testing.T) {
 		t.Errorf("left: %q", got)
 	}
 	damage(t, filepath.Join(s.dir, first.Path), 40)
-	if again := put(t, s, tree, "", first); again.Revision != first.Revision || s.Verify(t.Context(), webapp, again) != nil {
+	if again := put(t, s, tree, "", first); again.Revision != first.Revision ||
+		s.Verify(t.Context(), webapp, again) != nil {
 		t.Errorf("after damage: %+v", again)
 	}
 	if next := put(t, s, FromMap(manyFiles(100, 2)), "", first); next.Revision == first.Revision {

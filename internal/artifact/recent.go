@@ -2,8 +2,8 @@ package artifact
 
 import "github.com/sluice-gitops/sluice/internal/lru"
 
-// Trees whose contents are in memory are kept as long as there is room: consumers of a source ask for the same one, again at
-// every interval. One that is let go is unpacked again from its file.
+// Trees whose contents are in memory are kept as long as there is room: consumers of a source ask for the
+// same one, again at every interval. One that is let go is unpacked again from its file.
 const (
 	keptTrees = 64
 	keptBytes = 256 << 20 // of their contents together

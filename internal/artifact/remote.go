@@ -28,7 +28,8 @@ const (
 	maxSidecar      = 64 << 20         // bytes
 )
 
-// Backend keeps the files of a store where other replicas find them. Names are slash-separated. It is safe for concurrent use.
+// Backend keeps the files of a store where other replicas find them. Names are slash-separated. It is safe
+// for concurrent use.
 type Backend interface {
 	// Put stores content of size bytes, in whole or not at all.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
@@ -47,27 +48,29 @@ type BackendFile struct {
 	Modified time.Time
 }
 
-// WithBackend makes the store's directory a cache in front of a backend that several replicas share: what is put is in both
-// before it is called stored, what is not on disk is brought and compared with its digest when it is asked for, and what is
-// removed is removed from both.
+// WithBackend makes the store's directory a cache in front of a backend that several replicas share: what is
+// put is in both before it is called stored, what is not on disk is brought and compared with its digest when
+// it is asked for, and what is removed is removed from both.
 func WithBackend(b Backend) Option {
 	return func(s *Store) {
 		s.remote = &remote{backend: b, store: s, same: map[string]string{}, listed: map[string]string{}}
 	}
 }
 
-// remote is a store's way to its backend. A nil one has none. In the backend a sidecar stands only beside a file that is whole:
-// it is written after it and removed before it.
+// remote is a store's way to its backend. A nil one has none. In the backend a sidecar stands only beside a
+// file that is whole: it is written after it and removed before it.
 type remote struct {
 	backend  Backend
 	store    *Store
 	bringing singleflight.Group
 
-	same   map[string]string // digests of files known to be in the backend, by path; guarded by store.mu
-	listed map[string]string // the current artifact's path when the backend's files of a directory were collected; guarded by store.mu
+	same map[string]string // digests of files known to be in the backend, by path; guarded by store.mu
+	// the current artifact's path when the backend's files of a directory were collected; guarded by store.mu
+	listed map[string]string
 }
 
-// upload brings a file of the store to the backend, if it is not there. Moved tells that it has just become the current one.
+// upload brings a file of the store to the backend, if it is not there. Moved tells that it has just become
+// the current one.
 func (r *remote) upload(ctx context.Context, relative string, st stamp, moved bool) error {
 	if r == nil {
 		return nil
@@ -79,8 +82,10 @@ func (r *remote) upload(ctx context.Context, relative string, st stamp, moved bo
 	}
 	for _, name := range []string{relative, relative + index} {
 		if err := r.uploadFile(ctx, name); err != nil {
-			return fault.New(meta.StorageOperationFailedReason, "the storage backend did not take %s", name).Because(err).
-				WithHint("Check the flags --storage-backend-s3-*, and that the bucket is there and may be written. The last artifact keeps being served")
+			return fault.New(meta.StorageOperationFailedReason, "the storage backend did not take %s", name).
+				Because(err).
+				WithHint("Check the flags --storage-backend-s3-*, and that the bucket is there and may be written. " +
+					"The last artifact keeps being served")
 		}
 	}
 	r.know(relative, st.digest)
@@ -136,7 +141,8 @@ func (r *remote) sidecar(ctx context.Context, relative string) (sidecar, Backend
 	return side, info, err
 }
 
-// bring brings a file to the disk that is not there whole; why says how that is. Only what has its digest gets to its place.
+// bring brings a file to the disk that is not there whole; why says how that is. Only what has its digest
+// gets to its place.
 func (r *remote) bring(relative string, why error) (stamp, error) {
 	if r == nil {
 		return stamp{}, why

@@ -16,8 +16,9 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// S3Options say which bucket a store's backend is. Credentials are those of the environment, in this order: AWS_ACCESS_KEY_ID and
-// AWS_SECRET_ACCESS_KEY, the file that AWS_SHARED_CREDENTIALS_FILE names, the machine's or the pod's role.
+// S3Options say which bucket a store's backend is. Credentials are those of the environment, in this order:
+// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the file that AWS_SHARED_CREDENTIALS_FILE names, the machine's
+// or the pod's role.
 type S3Options struct {
 	Endpoint string // URL; http:// speaks without TLS
 	Bucket   string
@@ -65,7 +66,8 @@ func (b *s3Backend) Put(ctx context.Context, name string, content io.Reader, siz
 }
 
 func (b *s3Backend) Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error) {
-	body, info, _, err := (minio.Core{Client: b.client}).GetObject(ctx, b.bucket, b.prefix+name, minio.GetObjectOptions{})
+	body, info, _, err := (minio.Core{Client: b.client}).
+		GetObject(ctx, b.bucket, b.prefix+name, minio.GetObjectOptions{})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil, BackendFile{}, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
@@ -84,11 +86,13 @@ func (b *s3Backend) List(ctx context.Context, prefix string) ([]BackendFile, err
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a listing that is given up
 	var files []BackendFile
-	for o := range b.client.ListObjectsIter(ctx, b.bucket, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+	for o := range b.client.ListObjectsIter(ctx, b.bucket,
+		minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
 			return nil, withoutURL(o.Err)
 		}
-		files = append(files, BackendFile{strings.TrimPrefix(o.Key, b.prefix), o.Size, o.LastModified.Truncate(time.Second)})
+		files = append(files, BackendFile{strings.TrimPrefix(o.Key, b.prefix), o.Size,
+			o.LastModified.Truncate(time.Second)})
 	}
 	return files, withoutURL(errors.Join(ctx.Err()))
 }

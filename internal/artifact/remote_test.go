@@ -43,7 +43,8 @@ func backendAt(t *testing.T, url string) Backend {
 // replica opens a store of its own disk in front of the backend.
 func replica(t *testing.T, b Backend, options ...Option) *Store {
 	t.Helper()
-	s, err := OpenStore(t.TempDir(), "artifacts.example:80", Retention{TTL: time.Hour, Count: 2}, append(options, WithBackend(b))...)
+	s, err := OpenStore(t.TempDir(), "artifacts.example:80", Retention{TTL: time.Hour, Count: 2},
+		append(options, WithBackend(b))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +90,11 @@ func TestAReplicaServesWhatAnotherStored(t *testing.T) {
 	}
 	for what, path := range map[string]string{
 		"by its path": a.Path, "as the latest": "gitrepository/apps/manifests/latest.tar.gz",
-		"by its digest": "gitrepository/apps/manifests/digest/" + a.Digest, "by its revision": "gitrepository/apps/manifests/revision/" + a.Revision,
+		"by its digest":   "gitrepository/apps/manifests/digest/" + a.Digest,
+		"by its revision": "gitrepository/apps/manifests/revision/" + a.Revision,
 	} {
-		if w := fetch(replica(t, b), path); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` || int64(w.Body.Len()) != *a.Size {
+		if w := fetch(replica(t, b), path); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` ||
+			int64(w.Body.Len()) != *a.Size {
 			t.Errorf("%s: %d, %v, %d bytes", what, w.Code, w.Header(), w.Body.Len())
 		}
 	}
@@ -114,7 +117,8 @@ func TestAReplicaServesWhatAnotherStored(t *testing.T) {
 		t.Error(err)
 	}
 	before := server.Stats()
-	if again := mustPut(t, replica(t, b), "main@sha1:1", "one", a); again.Digest != a.Digest || !again.LastUpdateTime.Equal(&a.LastUpdateTime) {
+	if again := mustPut(t, replica(t, b), "main@sha1:1", "one", a); again.Digest != a.Digest ||
+		!again.LastUpdateTime.Equal(&a.LastUpdateTime) {
 		t.Errorf("put again it is %+v, not %+v", again, a)
 	}
 	if now := server.Stats(); now["puts"] != before["puts"] {
@@ -128,9 +132,12 @@ func TestALostDiskIsFilledFromTheBackend(t *testing.T) {
 	s := replica(t, backend(t, server))
 	a := mustPut(t, s, "main@sha1:1", "one", nil)
 	for what, lose := range map[string]func() error{
-		"everything is gone":       func() error { return os.RemoveAll(filepath.Join(s.dir, "gitrepository")) },
-		"the sidecar is gone":      func() error { return os.Remove(filepath.Join(s.dir, a.Path+index)) },
-		"the archive is damaged":   func() error { return os.WriteFile(filepath.Join(s.dir, a.Path), []byte("damaged"), 0o600) },
+		"everything is gone":  func() error { return os.RemoveAll(filepath.Join(s.dir, "gitrepository")) },
+		"the sidecar is gone": func() error { return os.Remove(filepath.Join(s.dir, a.Path+index)) },
+		"the archive is damaged": func() error {
+			return os.WriteFile(filepath.Join(s.dir, a.Path), []byte("damaged"),
+				0o600)
+		},
 		"the archive is cut short": func() error { return os.Truncate(filepath.Join(s.dir, a.Path), 10) },
 	} {
 		if err := lose(); err != nil {
@@ -203,13 +210,15 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 	}
 	server.Stop()
 	_, err := s.Put(t.Context(), manifests, FromMap(map[string]string{"a.yaml": "two"}), "main@sha1:2", a)
-	if fault.Reason(err, "") != meta.StorageOperationFailedReason || !strings.Contains(err.Error(), "the storage backend did not take") || fault.As(err).Terminal {
+	if fault.Reason(err, "") != meta.StorageOperationFailedReason ||
+		!strings.Contains(err.Error(), "the storage backend did not take") || fault.As(err).Terminal {
 		t.Errorf("got %v", err)
 	}
 	if w := fetch(s, a.Path); w.Code != http.StatusOK {
 		t.Errorf("what is on disk is not served: %d", w.Code)
 	}
-	if w := fetch(s, "gitrepository/apps/manifests/latest.tar.gz"); w.Code != http.StatusOK || w.Header().Get("ETag") != `"`+a.Digest+`"` {
+	if w := fetch(s, "gitrepository/apps/manifests/latest.tar.gz"); w.Code != http.StatusOK || w.Header().
+		Get("ETag") != `"`+a.Digest+`"` {
 		t.Errorf("the latest that was stored is not served: %d %s", w.Code, w.Header().Get("ETag"))
 	}
 	if err := s.Verify(t.Context(), manifests, a); err != nil {
@@ -241,7 +250,8 @@ func TestRetentionActsOnBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := objects(t, server)
-	if !slices.Contains(left, "cluster-1/"+third.Path) || len(left) != 4 { // the current one and one before it, with their sidecars
+	// the current one and one before it, with their sidecars
+	if !slices.Contains(left, "cluster-1/"+third.Path) || len(left) != 4 {
 		t.Errorf("the bucket has %q", left)
 	}
 	before := server.Stats()
@@ -265,15 +275,18 @@ func TestOrphansAreCollectedFromBoth(t *testing.T) {
 	b := backend(t, server)
 	kept := mustPut(t, replica(t, b), "main@sha1:1", "one", nil)
 	gone := Key{"GitRepository", "apps", "gone"}
-	if _, err := replica(t, b).Put(t.Context(), gone, FromMap(map[string]string{"a": "a"}), "main@sha1:1", nil); err != nil {
+	if _, err := replica(t, b).Put(t.Context(), gone, FromMap(map[string]string{"a": "a"}), "main@sha1:1",
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	server.Put("artifacts", map[string]string{"cluster-1/gitrepository/notes.txt": "somebody else's", "cluster-2/gitrepository/a/b/c.tgz": "another cluster's"})
+	server.Put("artifacts", map[string]string{"cluster-1/gitrepository/notes.txt": "somebody else's",
+		"cluster-2/gitrepository/a/b/c.tgz": "another cluster's"})
 	removed, err := replica(t, b).CollectOrphans("GitRepository", "", []Key{manifests})
 	if err != nil || !slices.Equal(removed, []string{"gitrepository/apps/gone"}) {
 		t.Errorf("removed %q, %v", removed, err)
 	}
-	want := []string{"cluster-1/" + kept.Path, "cluster-1/" + kept.Path + index, "cluster-1/gitrepository/notes.txt", "cluster-2/gitrepository/a/b/c.tgz"}
+	want := []string{"cluster-1/" + kept.Path, "cluster-1/" + kept.Path + index, "cluster-1/gitrepository/notes.txt",
+		"cluster-2/gitrepository/a/b/c.tgz"}
 	if got := objects(t, server); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
 	}

@@ -54,8 +54,8 @@ func (s *Store) files(dir string) []stored {
 	return out
 }
 
-// everywhere lists the artifacts of a directory on disk and in the backend, newest first. When that does not answer, what is on
-// disk has to do.
+// everywhere lists the artifacts of a directory on disk and in the backend, newest first. When that does not
+// answer, what is on disk has to do.
 func (s *Store) everywhere(dir string) []stored {
 	files, _ := s.remote.with(dir, s.files(dir))
 	return files
@@ -65,7 +65,8 @@ func newerFirst(a, b stored) int {
 	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
-// Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the current one.
+// Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the
+// current one.
 func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err error) {
 	if err := key.check(); err != nil {
 		return nil, err
@@ -121,9 +122,10 @@ func (s *Store) forget(key Key) {
 	}
 }
 
-// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories; all namespaces are
-// meant when none is given. It is for the start: objects may have been deleted while no one was there to remove their
-// artifacts. What was put since the store was opened stays, as its object may have come after live was listed.
+// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories;
+// all namespaces are meant when none is given. It is for the start: objects may have been deleted while no
+// one was there to remove their artifacts. What was put since the store was opened stays, as its object may
+// have come after live was listed.
 func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []string, err error) {
 	alive := map[string]bool{}
 	for _, k := range live {
@@ -158,8 +160,8 @@ func (s *Store) putSinceOpened(dir string) bool {
 	})
 }
 
-// CheckAll compares all files with their digests, and returns those that were damaged, which are removed for their sources to
-// write them again. It is for the start: files that no source asks for are found too.
+// CheckAll compares all files with their digests, and returns those that were damaged, which are removed for
+// their sources to write them again. It is for the start: files that no source asks for are found too.
 func (s *Store) CheckAll(ctx context.Context) (damaged []string) {
 	for _, dir := range s.dirs() {
 		for _, f := range s.files(dir) {

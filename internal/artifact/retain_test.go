@@ -49,7 +49,8 @@ func TestCollectKeepsWhatRetentionSays(t *testing.T) {
 
 func TestRemoveAndCollectOrphans(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
-	keys := []Key{webapp, {"GitRepository", "apps", "gone"}, {"GitRepository", "old", "gone"}, {"Bucket", "apps", "gone"}}
+	keys := []Key{webapp, {"GitRepository", "apps", "gone"}, {"GitRepository", "old", "gone"},
+		{"Bucket", "apps", "gone"}}
 	var all []*meta.Artifact
 	for _, k := range keys {
 		a, err := s.Put(t.Context(), k, FromMap(map[string]string{"a": k.Name}), "v1", nil)

@@ -16,8 +16,8 @@ import (
 //	/events                                            what becomes of artifacts, as server-sent events
 //	/healthz                                           whether the server is up
 //
-// Kinds are in small letters. Files are served as they are stored, with ETag, Range and the like. There are no listings, and
-// what is damaged is not found.
+// Kinds are in small letters. Files are served as they are stored, with ETag, Range and the like. There are
+// no listings, and what is damaged is not found.
 type Server struct {
 	Store  *Store
 	Access Access  // nil lets everybody read everything

@@ -70,38 +70,47 @@ func TestServerServesAnArtifact(t *testing.T) {
 		status      int
 		body        []byte
 	}{
-		"whole":                       {"GET", a.URL, nil, 200, whole},
-		"its head":                    {"HEAD", a.URL, nil, 200, nil},
-		"the latest":                  {"GET", latestURL, nil, 200, whole},
-		"a range":                     {"GET", a.URL, map[string]string{"Range": "bytes=10-19"}, 206, whole[10:20]},
-		"a range of what it still is": {"GET", a.URL, map[string]string{"Range": "bytes=10-19", "If-Range": etag}, 206, whole[10:20]},
-		"a range of what it was":      {"GET", a.URL, map[string]string{"Range": "bytes=10-19", "If-Range": `"sha256:00"`}, 200, whole},
+		"whole":      {"GET", a.URL, nil, 200, whole},
+		"its head":   {"HEAD", a.URL, nil, 200, nil},
+		"the latest": {"GET", latestURL, nil, 200, whole},
+		"a range":    {"GET", a.URL, map[string]string{"Range": "bytes=10-19"}, 206, whole[10:20]},
+		"a range of what it still is": {"GET", a.URL, map[string]string{"Range": "bytes=10-19", "If-Range": etag}, 206,
+			whole[10:20]},
+		"a range of what it was": {"GET", a.URL,
+			map[string]string{"Range": "bytes=10-19", "If-Range": `"sha256:00"`}, 200, whole},
 		"a range that is not there":   {"GET", a.URL, map[string]string{"Range": "bytes=99999999-"}, 416, nil},
 		"what the client has already": {"GET", a.URL, map[string]string{"If-None-Match": etag}, 304, nil},
 		"the latest, as it has it":    {"GET", latestURL, map[string]string{"If-None-Match": etag}, 304, nil},
 		"something else than it has":  {"GET", a.URL, map[string]string{"If-None-Match": `"sha256:00"`}, 200, whole},
 		"the health":                  {"GET", server.URL + "/healthz", nil, 200, []byte("ok\n")},
-		"by its digest":               {"GET", server.URL + "/gitrepository/apps/webapp/digest/" + a.Digest, nil, 200, whole},
-		"by its digest alone":         {"GET", server.URL + "/digest/" + a.Digest, nil, 200, whole},
-		"by its revision":             {"GET", server.URL + "/gitrepository/apps/webapp/revision/" + a.Revision, nil, 200, whole},
-		"by its commit":               {"GET", server.URL + "/gitrepository/apps/webapp/revision/0123", nil, 200, whole},
-		"by when it was current":      {"GET", server.URL + "/gitrepository/apps/webapp/at/2026-01-02T04:00:00%2B00:00", nil, 200, whole},
-		"by a time before all":        {"GET", server.URL + "/gitrepository/apps/webapp/at/2026-01-02T03:00:00Z", nil, 404, nil},
-		"by a time that is none":      {"GET", server.URL + "/gitrepository/apps/webapp/at/yesterday", nil, 404, nil},
-		"by a digest not there":       {"GET", server.URL + "/gitrepository/apps/webapp/digest/sha256:00", nil, 404, nil},
-		"by a digest of nobody":       {"GET", server.URL + "/digest/sha256:00", nil, 404, nil},
-		"by a revision not there":     {"GET", server.URL + "/gitrepository/apps/webapp/revision/main", nil, 404, nil},
-		"by no revision":              {"GET", server.URL + "/gitrepository/apps/webapp/revision/", nil, 404, nil},
-		"by something else":           {"GET", server.URL + "/gitrepository/apps/webapp/name/x", nil, 404, nil},
-		"nothing is posted":           {"POST", a.URL, nil, 405, nil},
-		"nothing is deleted":          {"DELETE", a.URL, nil, 405, nil},
+		"by its digest": {"GET", server.URL + "/gitrepository/apps/webapp/digest/" + a.Digest, nil,
+			200, whole},
+		"by its digest alone": {"GET", server.URL + "/digest/" + a.Digest, nil, 200, whole},
+		"by its revision": {"GET", server.URL + "/gitrepository/apps/webapp/revision/" + a.Revision, nil,
+			200, whole},
+		"by its commit": {"GET", server.URL + "/gitrepository/apps/webapp/revision/0123", nil,
+			200, whole},
+		"by when it was current": {"GET", server.URL + "/gitrepository/apps/webapp/at/2026-01-02T04:00:00%2B00:00",
+			nil, 200, whole},
+		"by a time before all": {"GET", server.URL + "/gitrepository/apps/webapp/at/2026-01-02T03:00:00Z", nil,
+			404, nil},
+		"by a time that is none": {"GET", server.URL + "/gitrepository/apps/webapp/at/yesterday", nil, 404, nil},
+		"by a digest not there": {"GET", server.URL + "/gitrepository/apps/webapp/digest/sha256:00", nil,
+			404, nil},
+		"by a digest of nobody":   {"GET", server.URL + "/digest/sha256:00", nil, 404, nil},
+		"by a revision not there": {"GET", server.URL + "/gitrepository/apps/webapp/revision/main", nil, 404, nil},
+		"by no revision":          {"GET", server.URL + "/gitrepository/apps/webapp/revision/", nil, 404, nil},
+		"by something else":       {"GET", server.URL + "/gitrepository/apps/webapp/name/x", nil, 404, nil},
+		"nothing is posted":       {"POST", a.URL, nil, 405, nil},
+		"nothing is deleted":      {"DELETE", a.URL, nil, 405, nil},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			resp, body := get(t, c.method, c.url, c.headers)
 			if resp.StatusCode != c.status {
 				t.Fatalf("status %d, want %d", resp.StatusCode, c.status)
 			}
-			if c.status < 300 && reason != "the health" && (resp.Header.Get("ETag") != etag || resp.Header.Get("Content-Type") != "application/gzip") {
+			if c.status < 300 && reason != "the health" &&
+				(resp.Header.Get("ETag") != etag || resp.Header.Get("Content-Type") != "application/gzip") {
 				t.Errorf("headers %v", resp.Header)
 			}
 			if c.body != nil && !bytes.Equal(body, c.body) {
@@ -125,11 +134,16 @@ func TestServerShowsNothingElse(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, prefix+"x.tar.gz"), []byte("half"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "strange.tar.gz"), []byte("not from here"), 0o600))
 	for _, p := range []string{
-		"/", "/gitrepository", "/gitrepository/apps/webapp", "/gitrepository/apps/webapp/", "/" + a.Path + index, "/" + a.Path + "/",
-		"/gitrepository/apps/webapp/link.tar.gz", "/gitrepository/apps/link/secret.tar.gz", "/gitrepository/apps/webapp/dir.tar.gz",
-		"/gitrepository/apps/webapp/" + prefix + "x.tar.gz", "/gitrepository/apps/webapp/strange.tar.gz", "/gitrepository/apps/webapp/none.tar.gz",
-		"/gitrepository/apps/none/latest.tar.gz", "/gitrepository/apps/link/latest.tar.gz", "/GitRepository/apps/webapp/latest.tar.gz",
-		"/gitrepository/apps/x/../webapp/latest.tar.gz", "/gitrepository/apps/webapp/..%2f..%2f..%2f..%2fetc%2fpasswd", "//etc/passwd/x/y.tar.gz",
+		"/", "/gitrepository", "/gitrepository/apps/webapp", "/gitrepository/apps/webapp/", "/" + a.Path + index, "/" +
+			a.Path + "/",
+		"/gitrepository/apps/webapp/link.tar.gz", "/gitrepository/apps/link/secret.tar.gz",
+		"/gitrepository/apps/webapp/dir.tar.gz",
+		"/gitrepository/apps/webapp/" + prefix + "x.tar.gz", "/gitrepository/apps/webapp/strange.tar.gz",
+		"/gitrepository/apps/webapp/none.tar.gz",
+		"/gitrepository/apps/none/latest.tar.gz", "/gitrepository/apps/link/latest.tar.gz",
+		"/GitRepository/apps/webapp/latest.tar.gz",
+		"/gitrepository/apps/x/../webapp/latest.tar.gz", "/gitrepository/apps/webapp/..%2f..%2f..%2f..%2fetc%2fpasswd",
+		"//etc/passwd/x/y.tar.gz",
 		"/../../../x.tar.gz", "/gitrepository/apps/webapp/%00.tar.gz", `/gitrepository/apps/webapp/..\x.tar.gz`,
 	} {
 		resp, body := get(t, "GET", server.URL+p, nil)
@@ -167,7 +181,8 @@ func TestServerServesAfterARestart(t *testing.T) {
 func TestServerIsBoundedAgainstSlowClients(t *testing.T) {
 	s := NewServer(&Server{Store: openStore(t, t.TempDir(), newClock())})
 	for name, d := range map[string]time.Duration{
-		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,
+		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "WriteTimeout": s.WriteTimeout,
+		"IdleTimeout": s.IdleTimeout,
 	} {
 		if d <= 0 {
 			t.Errorf("%s is not set", name)
@@ -186,8 +201,10 @@ func TestOlderArtifactsAreAddressed(t *testing.T) {
 	}
 	server := newServer(t, openStore(t, s.dir, clk))
 	for address, want := range map[string]string{
-		"/revision/refs/tags/v1@sha1:aaa": "refs/tags/v1@sha1:aaa", "/revision/aaa": "refs/tags/v1@sha1:aaa", "/at/" + times[0]: "refs/tags/v1@sha1:aaa",
-		"/revision/feature/x@sha1:bbb": "feature/x@sha1:bbb", "/revision/bbb": "feature/x@sha1:bbb", "/at/" + times[1]: "feature/x@sha1:bbb", "/latest.tar.gz": "feature/x@sha1:bbb",
+		"/revision/refs/tags/v1@sha1:aaa": "refs/tags/v1@sha1:aaa", "/revision/aaa": "refs/tags/v1@sha1:aaa", "/at/" +
+			times[0]: "refs/tags/v1@sha1:aaa",
+		"/revision/feature/x@sha1:bbb": "feature/x@sha1:bbb", "/revision/bbb": "feature/x@sha1:bbb", "/at/" +
+			times[1]: "feature/x@sha1:bbb", "/latest.tar.gz": "feature/x@sha1:bbb",
 	} {
 		resp, body := get(t, "GET", server.URL+"/gitrepository/apps/webapp"+address, nil)
 		if resp.StatusCode != 200 || resp.Header.Get("X-Artifact-Revision") != want {
@@ -217,7 +234,8 @@ func TestReadersOfALargeArtifactCostNoMemory(t *testing.T) {
 			return
 		}
 		defer resp.Body.Close()
-		if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, resp.Body, make([]byte, 32<<10)); n != size || err != nil {
+		if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, resp.Body, make([]byte, 32<<10)); n != size ||
+			err != nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
 	}
@@ -267,12 +285,16 @@ func TestServerAsksWhoMayRead(t *testing.T) {
 		status              int
 	}{
 		{"/healthz", "", 200},
-		{"/" + a.Path, "", 401}, {"/" + a.Path, "Bearer bad", 401}, {"/" + a.Path, "Basic good", 401}, {"/" + a.Path, "Bearer", 401},
-		{"/" + a.Path, "Bearer good", 200}, {"/" + a.Path, "bearer good", 200}, {"/digest/" + a.Digest, "Bearer good", 200}, {"/digest/" + a.Digest, "", 401},
-		{"/" + theirs.Path, "Bearer good", 403}, {"/bucket/theirs/none/latest.tar.gz", "Bearer good", 403}, {"/digest/" + theirs.Digest, "Bearer good", 404},
+		{"/" + a.Path, "", 401}, {"/" + a.Path, "Bearer bad", 401}, {"/" + a.Path, "Basic good", 401},
+		{"/" + a.Path, "Bearer", 401},
+		{"/" + a.Path, "Bearer good", 200}, {"/" + a.Path, "bearer good", 200},
+		{"/digest/" + a.Digest, "Bearer good", 200}, {"/digest/" + a.Digest, "", 401},
+		{"/" + theirs.Path, "Bearer good", 403}, {"/bucket/theirs/none/latest.tar.gz", "Bearer good", 403},
+		{"/digest/" + theirs.Digest, "Bearer good", 404},
 		{"/events", "", 401}, {"/events", "Bearer bad", 401}, {"/nothing", "", 401}, {"/nothing", "Bearer good", 404},
 	} {
-		if resp, _ := get(t, "GET", server.URL+c.path, map[string]string{"Authorization": c.authorization}); resp.StatusCode != c.status {
+		if resp, _ := get(t, "GET", server.URL+c.path,
+			map[string]string{"Authorization": c.authorization}); resp.StatusCode != c.status {
 			t.Errorf("%s with %q: status %d, want %d", c.path, c.authorization, resp.StatusCode, c.status)
 		}
 	}

@@ -53,7 +53,8 @@ func (s *Store) advice(err error) string {
 	if !ok {
 		return "The disk of --storage-path is full: free space on it, or make it larger"
 	}
-	return fmt.Sprintf("The disk of --storage-path is full, %s of %s are free in %s: free space on it, or make it larger",
+	return fmt.Sprintf("The disk of --storage-path is full, %s of %s are free in %s: free space on it, or make "+
+		"it larger",
 		megabytes(free), megabytes(size), path.Clean(s.dir))
 }
 

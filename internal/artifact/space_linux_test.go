@@ -26,7 +26,8 @@ func onATinyDisk(t *testing.T, size string, test func(dir string)) {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), child+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER, // mounts that nobody else sees, by whoever runs the test
+		// mounts that nobody else sees, by whoever runs the test
+		Cloneflags:  syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
@@ -74,7 +75,8 @@ func TestAFullDiskIsReportedAndRecoversByItself(t *testing.T) {
 		} {
 			err := put()
 			f := fault.As(err)
-			if f == nil || f.Reason != meta.StorageOperationFailedReason || f.Terminal || !strings.Contains(err.Error(), "of 1.0 MiB are free in "+dir) {
+			if f == nil || f.Reason != meta.StorageOperationFailedReason || f.Terminal ||
+				!strings.Contains(err.Error(), "of 1.0 MiB are free in "+dir) {
 				t.Errorf("got %v", err)
 			}
 		}

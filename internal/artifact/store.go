@@ -39,9 +39,10 @@ type Retention struct {
 	Count int           // how many are kept at most, the current one included
 }
 
-// Store keeps artifacts on disk, a directory an object. A file is written beside its place, synced and renamed: a crash at
-// any instruction leaves the old or the new. Nothing is read, copied from or served before this process has compared it
-// with its digest; a file that is damaged is removed, for its source to write it again. It is safe for concurrent use.
+// Store keeps artifacts on disk, a directory an object. A file is written beside its place, synced and
+// renamed: a crash at any instruction leaves the old or the new. Nothing is read, copied from or served
+// before this process has compared it with its digest; a file that is damaged is removed, for its source to
+// write it again. It is safe for concurrent use.
 type Store struct {
 	dir       string
 	root      *os.Root // the same, for what must not be led out of it
@@ -74,8 +75,8 @@ type Option func(*Store)
 // WithTLS makes artifacts be advertised under https.
 func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
 
-// OpenStore opens the store in dir, and removes what a killed process left half-written there. Host is the host:port that
-// artifacts are advertised under.
+// OpenStore opens the store in dir, and removes what a killed process left half-written there. Host is the
+// host:port that artifacts are advertised under.
 func OpenStore(dir, host string, retention Retention, options ...Option) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -85,8 +86,9 @@ func OpenStore(dir, host string, retention Retention, options ...Option) (*Store
 		return nil, err
 	}
 	s := &Store{
-		dir: dir, root: root, scheme: "http", host: host, retention: retention, clock: clock.RealClock{}, maxFile: 1 << 30,
-		trees: map[string]registered{}, sound: map[string]stamp{},
+		dir: dir, root: root, scheme: "http", host: host, retention: retention, clock: clock.RealClock{},
+		maxFile: 1 << 30,
+		trees:   map[string]registered{}, sound: map[string]stamp{},
 	}
 	for _, o := range options {
 		o(s)

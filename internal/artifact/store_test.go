@@ -66,7 +66,8 @@ func TestPutDescribesTheArtifact(t *testing.T) {
 	if !strings.HasPrefix(a.Path, "gitrepository/apps/webapp/0123abc-") || !strings.HasSuffix(a.Path, ".tar.gz") {
 		t.Errorf("path %q", a.Path)
 	}
-	if a.URL != "http://artifacts:9090/"+a.Path || a.Revision != "main@sha1:0123abc" || a.Digest != "sha256:"+a.Checksum {
+	if a.URL != "http://artifacts:9090/"+a.Path || a.Revision != "main@sha1:0123abc" || a.Digest != "sha256:"+
+		a.Checksum {
 		t.Errorf("%+v", a)
 	}
 	if *a.Size != statOf(t, s, a).Size() || !a.LastUpdateTime.Time.Equal(c.Now().Truncate(time.Second)) {
@@ -101,7 +102,8 @@ func TestPutOfTheSameWritesNothing(t *testing.T) {
 			if !os.SameFile(before, statOf(t, s, second)) {
 				t.Error("the file was written again")
 			}
-			if second.Digest != first.Digest || second.Path != first.Path || !c.forgotten && !second.LastUpdateTime.Equal(&first.LastUpdateTime) {
+			if second.Digest != first.Digest || second.Path != first.Path ||
+				!c.forgotten && !second.LastUpdateTime.Equal(&first.LastUpdateTime) {
 				t.Errorf("got %+v, want %+v", second, first)
 			}
 		})
@@ -165,12 +167,24 @@ func TestVerifyKnowsWhetherTheArtifactIsWhole(t *testing.T) {
 		spoil func(t *testing.T, s *Store, a *meta.Artifact)
 		whole bool
 	}{
-		"untouched":         {func(*testing.T, *Store, *meta.Artifact) {}, true},
-		"gone":              {func(t *testing.T, s *Store, a *meta.Artifact) { remove(t, filepath.Join(s.dir, a.Path)) }, false},
-		"a bit turned":      {func(t *testing.T, s *Store, a *meta.Artifact) { damage(t, filepath.Join(s.dir, a.Path), 77) }, false},
-		"cut short":         {func(t *testing.T, s *Store, a *meta.Artifact) { must(t, os.Truncate(filepath.Join(s.dir, a.Path), 9)) }, false},
-		"another digest":    {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Digest = "sha256:00" }, false},
-		"of another object": {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Path = "gitrepository/apps/other/x.tar.gz" }, false},
+		"untouched": {func(*testing.T, *Store, *meta.Artifact) {}, true},
+		"gone": {func(t *testing.T, s *Store,
+			a *meta.Artifact) {
+			remove(t, filepath.Join(s.dir, a.Path))
+		}, false},
+		"a bit turned": {func(t *testing.T, s *Store,
+			a *meta.Artifact) {
+			damage(t, filepath.Join(s.dir, a.Path), 77)
+		}, false},
+		"cut short": {func(t *testing.T, s *Store,
+			a *meta.Artifact) {
+			must(t, os.Truncate(filepath.Join(s.dir, a.Path), 9))
+		}, false},
+		"another digest": {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Digest = "sha256:00" }, false},
+		"of another object": {func(_ *testing.T, _ *Store,
+			a *meta.Artifact) {
+			a.Path = "gitrepository/apps/other/x.tar.gz"
+		}, false},
 		"a path out": {func(_ *testing.T, _ *Store, a *meta.Artifact) {
 			a.Path = "gitrepository/apps/webapp/../../../../x.tar.gz"
 		}, false},
@@ -309,7 +323,8 @@ func TestAFullDiskLeavesTheOldOne(t *testing.T) {
 
 func TestKeysThatAreNoPathsAreRefused(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
-	for _, key := range []Key{{}, {"k", "..", "n"}, {"k", "a/b", "n"}, {"k", "ns", ".."}, {"..", "ns", "n"}, {"k", "ns", `a\b`}, {"k", "", "n"}} {
+	for _, key := range []Key{{}, {"k", "..", "n"}, {"k", "a/b", "n"}, {"k", "ns", ".."}, {"..", "ns", "n"},
+		{"k", "ns", `a\b`}, {"k", "", "n"}} {
 		if _, err := s.Put(t.Context(), key, FromMap(nil), "v1", nil); err == nil {
 			t.Errorf("%+v was put", key)
 		}

@@ -27,7 +27,8 @@ type Content interface {
 	Read(id string) ([]byte, error)
 }
 
-// Dir is a directory of a tree. It is never changed once it is part of one, so that trees share what they have in common.
+// Dir is a directory of a tree. It is never changed once it is part of one, so that trees share what they
+// have in common.
 type Dir struct {
 	ID      string
 	Entries []Entry // sorted by name
@@ -57,7 +58,8 @@ func NewDir(entries []Entry) *Dir {
 //
 // Names follow io/fs: slash-separated, relative, "." is the root. Files that the source ignores are absent, so that a
 // tree and its archive hold the same. Open, Stat and ReadFile follow symlinks that stay inside the tree and fail with
-// fs.ErrInvalid on one that leads out; Lstat, ReadLink and ReadDir do not follow. Contents are read only when asked for.
+// fs.ErrInvalid on one that leads out; Lstat, ReadLink and ReadDir do not follow. Contents are read only when
+// asked for.
 type Tree struct {
 	root    *Dir
 	content Content
@@ -95,8 +97,8 @@ func (t *Tree) Content(name string) (string, error) {
 	return e.ID, nil
 }
 
-// Check tells whether the tree may become an artifact. Names that are not UTF-8 or that differ in case only are refused: they
-// would mean different things to different readers.
+// Check tells whether the tree may become an artifact. Names that are not UTF-8 or that differ in case only
+// are refused: they would mean different things to different readers.
 func (t *Tree) Check() error {
 	if t.root.wrong != "" {
 		return errors.New(t.root.wrong)

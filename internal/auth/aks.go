@@ -8,14 +8,16 @@ import (
 	"regexp"
 	"time"
 
-	_ "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm/runtime" // fills in where Azure Resource Manager is, cloud by cloud
+	// fills in where Azure Resource Manager is, cloud by cloud
+	_ "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
-	aksScope   = "6dae42f8-4368-4678-94ff-3960e28e3630/.default" // the ID of AKS's servers in Entra, the same in all clouds
-	aksVersion = "2025-10-01"                                    // of the API of managed clusters
+	// the ID of AKS's servers in Entra, the same in all clouds
+	aksScope   = "6dae42f8-4368-4678-94ff-3960e28e3630/.default"
+	aksVersion = "2025-10-01" // of the API of managed clusters
 )
 
 var aksCluster = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceGroups/[\w.()-]{1,90}/providers/Microsoft\.ContainerService/managedClusters/[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -34,7 +36,8 @@ func (i *Identities) aks(resource string) (managed, error) {
 	}, nil
 }
 
-// azureCloud is the cloud that AZURE_AUTHORITY_HOST is of, as the SDK documents the variable; resource IDs do not tell it.
+// azureCloud is the cloud that AZURE_AUTHORITY_HOST is of, as the SDK documents the variable; resource IDs do
+// not tell it.
 func azureCloud() cloud.Configuration {
 	host := hostOf(os.Getenv("AZURE_AUTHORITY_HOST"))
 	for _, c := range []cloud.Configuration{cloud.AzureChina, cloud.AzureGovernment} {
@@ -45,15 +48,18 @@ func azureCloud() cloud.Configuration {
 	return cloud.AzurePublic
 }
 
-// describeAKS lists the user's credentials by Azure Resource Manager: a kubeconfig, of which only the addresses and authorities are used.
+// describeAKS lists the user's credentials by Azure Resource Manager: a kubeconfig, of which only the
+// addresses and authorities are used.
 func (i *Identities) describeAKS(ctx context.Context, s subject, resource string) (endpoint, error) {
 	manager := azureCloud().Services[cloud.ResourceManager]
 	token, err := i.azureToken(ctx, s, azureCloud(), []string{manager.Audience + "/.default"})
 	if err != nil {
 		return endpoint{}, err
 	}
-	query := url.Values{"api-version": {aksVersion}, "format": {"exec"}} // the other form names a plugin that kubectl no longer has
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, manager.Endpoint+resource+"/listClusterUserCredential?"+query.Encode(), nil)
+	// the other form names a plugin that kubectl no longer has
+	query := url.Values{"api-version": {aksVersion}, "format": {"exec"}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, manager.Endpoint+resource+
+		"/listClusterUserCredential?"+query.Encode(), nil)
 	if err != nil {
 		return endpoint{}, authFault("%q is not the resource ID of a cluster", resource).Final()
 	}

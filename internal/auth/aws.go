@@ -30,16 +30,20 @@ const (
 	publicECR       = "public.ecr.aws"
 	publicECRRegion = "us-east-1" // the one region that gives tokens of the public registry
 	maxSessionName  = 64
-	awsRegion       = `[a-z]{2,4}(?:-[a-z]+)+-[0-9]` // and not the name of a service, whose hosts have names that customers choose
+	// and not the name of a service, whose hosts have names that customers choose
+	awsRegion = `[a-z]{2,4}(?:-[a-z]+)+-[0-9]`
 )
 
 var (
-	ecrHost        = regexp.MustCompile(`^\d{12}\.dkr[.-]ecr(-fips)?\.(` + awsRegion + `)\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn)$`)
-	codeCommitHost = regexp.MustCompile(`^git-codecommit(-fips)?\.(` + awsRegion + `)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
+	ecrHost = regexp.MustCompile(`^\d{12}\.dkr[.-]ecr(-fips)?\.(` + awsRegion +
+		`)\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn)$`)
+	codeCommitHost = regexp.MustCompile(`^git-codecommit(-fips)?\.(` + awsRegion +
+		`)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
 )
 
 // AWS returns credentials, such as for S3 and KMS of a region; they renew themselves. The error is a fault.
-func (i *Identities) AWS(ctx context.Context, region string, account *types.NamespacedName) (aws.CredentialsProvider, error) {
+func (i *Identities) AWS(ctx context.Context, region string, account *types.NamespacedName) (aws.CredentialsProvider,
+	error) {
 	provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 		s, err := i.subject(ctx, account)
 		if err != nil {
@@ -87,8 +91,10 @@ func ambientAWS(ctx context.Context, region string, s subject) (aws.Credentials,
 // assumeRole exchanges a token of the service account for credentials of its role (STS, AssumeRoleWithWebIdentity).
 func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (aws.Credentials, error) {
 	role := s.annotations[roleAnnotation]
-	if parsed, err := arn.Parse(role); err != nil || parsed.Service != "iam" || !strings.HasPrefix(parsed.Resource, "role/") {
-		return aws.Credentials{}, authFault("service account '%s' has no role in its annotation %s", s.account, roleAnnotation).
+	if parsed, err := arn.Parse(role); err != nil || parsed.Service != "iam" ||
+		!strings.HasPrefix(parsed.Resource, "role/") {
+		return aws.Credentials{}, authFault("service account '%s' has no role in its annotation %s", s.account,
+			roleAnnotation).
 			WithHint("Write it as arn:aws:iam::ACCOUNT:role/NAME")
 	}
 	token, err := i.token(ctx, s, awsAudience)
@@ -96,9 +102,11 @@ func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (
 		return aws.Credentials{}, err
 	}
 	session := s.account.Name + "." + s.account.Namespace + ".sluice" // in CloudTrail, and for policies
-	client := sts.New(sts.Options{Region: cmp.Or(region, os.Getenv("AWS_REGION"), publicECRRegion), HTTPClient: i.client()})
+	client := sts.New(sts.Options{Region: cmp.Or(region, os.Getenv("AWS_REGION"), publicECRRegion),
+		HTTPClient: i.client()})
 	out, err := client.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
-		RoleArn: &role, WebIdentityToken: &token, RoleSessionName: aws.String(session[:min(len(session), maxSessionName)]),
+		RoleArn: &role, WebIdentityToken: &token,
+		RoleSessionName: aws.String(session[:min(len(session), maxSessionName)]),
 	})
 	if err == nil && (out.Credentials == nil || aws.ToString(out.Credentials.AccessKeyId) == "") {
 		err = errors.New("the answer holds no credentials")
@@ -108,8 +116,9 @@ func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (
 	}
 	c := out.Credentials
 	return aws.Credentials{
-		AccessKeyID: aws.ToString(c.AccessKeyId), SecretAccessKey: aws.ToString(c.SecretAccessKey), SessionToken: aws.ToString(c.SessionToken),
-		CanExpire: true, Expires: aws.ToTime(c.Expiration), Source: "sluice",
+		AccessKeyID: aws.ToString(c.AccessKeyId), SecretAccessKey: aws.ToString(c.SecretAccessKey),
+		SessionToken: aws.ToString(c.SessionToken),
+		CanExpire:    true, Expires: aws.ToTime(c.Expiration), Source: "sluice",
 	}, nil
 }
 
@@ -127,7 +136,10 @@ func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.Aut
 	return i.registries.get(ctx, i.keeping(), key, func() (authn.AuthConfig, time.Time, error) {
 		var token *string
 		var expires *time.Time
-		provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) { return i.awsCredentials(ctx, region, s) })
+		provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials,
+			error) {
+			return i.awsCredentials(ctx, region, s)
+		})
 		if _, err := provider.Retrieve(ctx); err != nil {
 			return authn.AuthConfig{}, time.Time{}, err
 		}
@@ -135,13 +147,15 @@ func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.Aut
 		if host == publicECR {
 			client := ecrpublic.New(ecrpublic.Options{Region: region, Credentials: provider, HTTPClient: i.client()})
 			var out *ecrpublic.GetAuthorizationTokenOutput
-			if out, err = client.GetAuthorizationToken(ctx, &ecrpublic.GetAuthorizationTokenInput{}); err == nil && out.AuthorizationData != nil {
+			if out, err = client.GetAuthorizationToken(ctx, &ecrpublic.GetAuthorizationTokenInput{}); err == nil &&
+				out.AuthorizationData != nil {
 				token, expires = out.AuthorizationData.AuthorizationToken, out.AuthorizationData.ExpiresAt
 			}
 		} else {
 			client := ecr.New(ecr.Options{Region: region, Credentials: provider, HTTPClient: i.client()})
 			var out *ecr.GetAuthorizationTokenOutput
-			if out, err = client.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{}); err == nil && len(out.AuthorizationData) > 0 {
+			if out, err = client.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{}); err == nil &&
+				len(out.AuthorizationData) > 0 {
 				token, expires = out.AuthorizationData[0].AuthorizationToken, out.AuthorizationData[0].ExpiresAt
 			}
 		}
@@ -157,8 +171,8 @@ func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.Aut
 	})
 }
 
-// codeCommit makes the login that AWS documents for its credential helper: the access key, and a signature of the request by
-// version 4, with the method GIT, the repository's path and the host.
+// codeCommit makes the login that AWS documents for its credential helper: the access key, and a signature of
+// the request by version 4, with the method GIT, the repository's path and the host.
 func (i *Identities) codeCommit(ctx context.Context, u *url.URL, s subject) (GitCredentials, error) {
 	host := strings.ToLower(u.Hostname())
 	match := codeCommitHost.FindStringSubmatch(host)
@@ -169,7 +183,8 @@ func (i *Identities) codeCommit(ctx context.Context, u *url.URL, s subject) (Git
 	if err != nil {
 		return GitCredentials{}, err
 	}
-	login := GitCredentials{Username: c.AccessKeyID, Password: signCodeCommit(c.SecretAccessKey, match[2], host, u.EscapedPath(), now(i.Clock).UTC())}
+	login := GitCredentials{Username: c.AccessKeyID,
+		Password: signCodeCommit(c.SecretAccessKey, match[2], host, u.EscapedPath(), now(i.Clock).UTC())}
 	if c.SessionToken != "" {
 		login.Username += "%" + c.SessionToken
 	}
@@ -183,7 +198,8 @@ func signCodeCommit(secret, region, host, path string, at time.Time) string {
 	for _, part := range []string{day, region, "codecommit", "aws4_request"} {
 		key = mac(key, part)
 	}
-	text := "AWS4-HMAC-SHA256\n" + moment + "\n" + day + "/" + region + "/codecommit/aws4_request\n" + hex.EncodeToString(request[:])
+	text := "AWS4-HMAC-SHA256\n" + moment + "\n" + day + "/" + region + "/codecommit/aws4_request\n" +
+		hex.EncodeToString(request[:])
 	return moment + "Z" + hex.EncodeToString(mac(key, text))
 }
 

@@ -46,10 +46,12 @@ func fakeECR(t *testing.T, target, scope string, expires time.Time, public bool)
 		expect(t, "X-Amz-Target", r.Header.Get("X-Amz-Target"), target)
 		expect(t, "the body", body(t, r), "{}")
 		namespace := strings.TrimPrefix(r.Header.Get("X-Amz-Security-Token"), "session-")
-		if signed := r.Header.Get("Authorization"); !strings.HasPrefix(signed, "AWS4-HMAC-SHA256 Credential=ASIA-"+namespace+"/") || !strings.Contains(signed, scope) {
+		if signed := r.Header.Get("Authorization"); !strings.HasPrefix(signed, "AWS4-HMAC-SHA256 Credential=ASIA-"+
+			namespace+"/") || !strings.Contains(signed, scope) {
 			t.Errorf("the request is signed as %q", signed)
 		}
-		data := `{"authorizationToken":"` + base64.StdEncoding.EncodeToString([]byte("AWS:password-"+namespace)) + `","expiresAt":` + strconv.FormatInt(expires.Unix(), 10) + `}`
+		data := `{"authorizationToken":"` + base64.StdEncoding.EncodeToString([]byte("AWS:password-"+namespace)) +
+			`","expiresAt":` + strconv.FormatInt(expires.Unix(), 10) + `}`
 		if !public {
 			data = "[" + data + "]"
 		}
@@ -62,12 +64,16 @@ func TestECRByTheRoleOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	c := newClouds(t, map[string]http.HandlerFunc{
-		"sts.us-west-2.amazonaws.com":            fakeSTS(t, clock),
-		"sts.us-east-1.amazonaws.com":            fakeSTS(t, clock),
-		"api.ecr.us-west-2.amazonaws.com":        fakeECR(t, "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken", "/us-west-2/ecr/aws4_request", clock.Now().Add(12*time.Hour), false),
-		"api.ecr-public.us-east-1.amazonaws.com": fakeECR(t, "SpencerFrontendService.GetAuthorizationToken", "/us-east-1/ecr-public/aws4_request", clock.Now().Add(12*time.Hour), true),
+		"sts.us-west-2.amazonaws.com": fakeSTS(t, clock),
+		"sts.us-east-1.amazonaws.com": fakeSTS(t, clock),
+		"api.ecr.us-west-2.amazonaws.com": fakeECR(t,
+			"AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken", "/us-west-2/ecr/aws4_request", clock.Now().
+				Add(12*time.Hour), false),
+		"api.ecr-public.us-east-1.amazonaws.com": fakeECR(t, "SpencerFrontendService.GetAuthorizationToken",
+			"/us-east-1/ecr-public/aws4_request", clock.Now().Add(12*time.Hour), true),
 	})
-	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {roleAnnotation: otherRole}}, Transport: c, Clock: clock}
+	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {roleAnnotation: otherRole}},
+		Transport: c, Clock: clock}
 	ask := func(url string, account types.NamespacedName) {
 		t.Helper()
 		a, err := i.Registry(within(t), AWS, url, &account)
@@ -76,7 +82,11 @@ func TestECRByTheRoleOfAServiceAccount(t *testing.T) {
 	}
 	private := "oci://123456789012.dkr.ecr.us-west-2.amazonaws.com/charts"
 	c.roundTrips("the first login", 2, func() { ask(private, app) })
-	c.roundTrips("the same once more", 0, func() { ask(private, app); ask("123456789012.dkr.ecr.us-west-2.amazonaws.com/charts/b", app) })
+	c.roundTrips("the same once more", 0, func() {
+		ask(private,
+			app)
+		ask("123456789012.dkr.ecr.us-west-2.amazonaws.com/charts/b", app)
+	})
 	c.roundTrips("another account", 2, func() { ask(private, other) })
 	c.roundTrips("the public registry", 2, func() { ask("oci://public.ecr.aws/team/app", app) })
 	clock.SetTime(clock.Now().Add(maxKeep))
@@ -105,7 +115,9 @@ func TestECRRefusals(t *testing.T) {
 	mustFail(t, err, "cannot read service account 'team/gone'")
 	_, err = (&Identities{}).Registry(within(t), AWS, url, &app)
 	mustFail(t, err, "cannot be used")
-	for _, host := range []string{"ghcr.io", "evil.com/123456789012.dkr.ecr.us-west-2.amazonaws.com", "123456789012.dkr.ecr.us-west-2.amazonaws.com.evil.com", "123456789012.dkr.ecr.evil.com#.us-west-2.amazonaws.com"} {
+	for _, host := range []string{"ghcr.io", "evil.com/123456789012.dkr.ecr.us-west-2.amazonaws.com",
+		"123456789012.dkr.ecr.us-west-2.amazonaws.com.evil.com",
+		"123456789012.dkr.ecr.evil.com#.us-west-2.amazonaws.com"} {
 		_, err = i.Registry(within(t), AWS, "oci://"+host+"/x", &app)
 		mustFail(t, err, "gets none of its tokens")
 	}
@@ -120,13 +132,15 @@ func TestAWSCredentialsRenewThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, passed := range []time.Duration{0, 54 * time.Minute, 2 * time.Minute} { // they live an hour, and are renewed five minutes early
+	// they live an hour, and are renewed five minutes early
+	for n, passed := range []time.Duration{0, 54 * time.Minute, 2 * time.Minute} {
 		clock.SetTime(clock.Now().Add(passed))
 		got, err := provider.Retrieve(within(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect(t, "the key", got.AccessKeyID+" "+got.SecretAccessKey+" "+got.SessionToken, "ASIA-team s3cret session-team")
+		expect(t, "the key", got.AccessKeyID+" "+got.SecretAccessKey+" "+got.SessionToken,
+			"ASIA-team s3cret session-team")
 		if want := 1 + n/2; c.total() != want {
 			t.Errorf("after step %d STS was asked %d times, want %d", n, c.total(), want)
 		}
@@ -143,8 +157,10 @@ func TestCodeCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "the user", got.Username, "ASIA-team%session-team")
-	expect(t, "the time of the signature", strings.SplitAfter(got.Password, "Z")[0], clock.Now().UTC().Format("20060102T150405Z"))
-	for _, url := range []string{"https://github.com/v1/repos/app", "https://git-codecommit.us-east-1.amazonaws.com.evil.com/v1/repos/app"} {
+	expect(t, "the time of the signature", strings.SplitAfter(got.Password, "Z")[0], clock.Now().UTC().
+		Format("20060102T150405Z"))
+	for _, url := range []string{"https://github.com/v1/repos/app",
+		"https://git-codecommit.us-east-1.amazonaws.com.evil.com/v1/repos/app"} {
 		_, err = i.Git(within(t), AWS, url, &app)
 		mustFail(t, err, "gets none of its tokens")
 	}
@@ -153,8 +169,10 @@ func TestCodeCommit(t *testing.T) {
 }
 
 func TestAWSOfTheProcess(t *testing.T) {
-	for name, v := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SESSION_TOKEN": "session-process",
-		"AWS_CONFIG_FILE": "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"} {
+	for name, v := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s3cret",
+		"AWS_SESSION_TOKEN": "session-process",
+		"AWS_CONFIG_FILE":   "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+		"AWS_EC2_METADATA_DISABLED": "true"} {
 		t.Setenv(name, v)
 	}
 	provider, err := (&Identities{}).AWS(within(t), "eu-central-1", nil)
@@ -174,6 +192,7 @@ func TestAWSOfTheProcess(t *testing.T) {
 
 // The signature was made by a program of its own, from what AWS documents of version 4 and of the credential helper.
 func TestTheSignatureForCodeCommit(t *testing.T) {
-	got := signCodeCommit("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1", "git-codecommit.us-east-1.amazonaws.com", "/v1/repos/MyDemoRepo", noon)
+	got := signCodeCommit("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1",
+		"git-codecommit.us-east-1.amazonaws.com", "/v1/repos/MyDemoRepo", noon)
 	expect(t, "the signature", got, "20261121T120000Zade5605570f36b1edd3e68d88d349f435577fb3d868ef6a2d22e910bdd2d1888")
 }

@@ -51,8 +51,8 @@ func (c azureCredential) GetToken(ctx context.Context, o policy.TokenRequestOpti
 	return c.identities.azureToken(ctx, s, c.cloud, o.Scopes)
 }
 
-// Azure returns credentials, such as for Blob Storage and Key Vault. Whoever uses them must see to it that the host is Azure's: they send
-// tokens that speak for themselves. The error is a fault.
+// Azure returns credentials, such as for Blob Storage and Key Vault. Whoever uses them must see to it that
+// the host is Azure's: they send tokens that speak for themselves. The error is a fault.
 func (i *Identities) Azure(ctx context.Context, account *types.NamespacedName) (azcore.TokenCredential, error) {
 	if _, err := i.subject(ctx, account); err != nil {
 		return nil, err
@@ -60,8 +60,10 @@ func (i *Identities) Azure(ctx context.Context, account *types.NamespacedName) (
 	return azureCredential{i, account, cloud.Configuration{}}, nil
 }
 
-func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configuration, scopes []string) (azcore.AccessToken, error) {
-	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), c.ActiveDirectoryAuthorityHost, strings.Join(scopes, " "))...)
+func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configuration,
+	scopes []string) (azcore.AccessToken, error) {
+	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), c.ActiveDirectoryAuthorityHost,
+		strings.Join(scopes, " "))...)
 	return i.azure.get(ctx, i.keeping(), key, func() (azcore.AccessToken, time.Time, error) {
 		credential, err := i.azureCredential(s, c)
 		if err != nil {
@@ -75,7 +77,8 @@ func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configur
 	})
 }
 
-// azureCredential makes the credential of the SDK: the exchange of the service account's token, or what the process has.
+// azureCredential makes the credential of the SDK: the exchange of the service account's token, or what the
+// process has.
 func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Transport: i.client(), Cloud: c}
 	if s.none() {
@@ -83,28 +86,34 @@ func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.T
 	}
 	client, tenant := s.annotations[clientAnnotation], s.annotations[tenantAnnotation]
 	if client == "" || tenant == "" {
-		return nil, authFault("service account '%s' lacks the annotations %s and %s", s.account, clientAnnotation, tenantAnnotation).
+		return nil, authFault("service account '%s' lacks the annotations %s and %s", s.account, clientAnnotation,
+			tenantAnnotation).
 			WithHint("Set them to the client ID of the managed identity and to its tenant's ID")
 	}
 	assertion := func(ctx context.Context) (string, error) { return i.token(ctx, s, azureAudience) }
-	credential, err := azidentity.NewClientAssertionCredential(tenant, client, assertion, &azidentity.ClientAssertionCredentialOptions{ClientOptions: options})
+	credential, err := azidentity.NewClientAssertionCredential(tenant, client, assertion,
+		&azidentity.ClientAssertionCredentialOptions{ClientOptions: options})
 	if err != nil {
 		return nil, exchangeFault(err, s, "the Azure identity of service account '%s' cannot be used", s.account)
 	}
 	return credential, nil
 }
 
-// ambientAzure is what the process has: a secret in its environment, a workload identity, or the machine's managed identity. It leaves out
-// the parts of the SDK's default chain that run programs of a developer's machine.
+// ambientAzure is what the process has: a secret in its environment, a workload identity, or the machine's
+// managed identity. It leaves out the parts of the SDK's default chain that run programs of a developer's
+// machine.
 func ambientAzure(c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Cloud: c}
-	if credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options}); err == nil {
+	if credential, err := azidentity.NewEnvironmentCredential(
+		&azidentity.EnvironmentCredentialOptions{ClientOptions: options}); err == nil {
 		return credential, nil
 	}
-	if credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: options}); err == nil {
+	if credential, err := azidentity.NewWorkloadIdentityCredential(
+		&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: options}); err == nil {
 		return credential, nil
 	}
-	credential, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options})
+	credential, err := azidentity.NewManagedIdentityCredential(
+		&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options})
 	if err != nil {
 		return nil, exchangeFault(err, subject{}, "there is no Azure identity of the controller")
 	}
@@ -135,7 +144,8 @@ func (i *Identities) acr(ctx context.Context, host string, s subject) (authn.Aut
 // exchangeACR is POST /oauth2/exchange of the registry.
 func (i *Identities) exchangeACR(ctx context.Context, host, token string) (string, error) {
 	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange", strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange",
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", authFault("%s is not the host of a registry", host)
 	}
@@ -168,7 +178,8 @@ func (i *Identities) azureDevOps(ctx context.Context, u *url.URL, s subject) (Gi
 	return GitCredentials{BearerToken: token.Token}, err
 }
 
-// AzureDevOpsScope returns the scope of tokens for Azure DevOps, and refuses a URL that is not its own. The error is a fault.
+// AzureDevOpsScope returns the scope of tokens for Azure DevOps, and refuses a URL that is not its own. The
+// error is a fault.
 func AzureDevOpsScope(u *url.URL) (string, error) {
 	if host := strings.ToLower(u.Hostname()); u.Scheme != "https" || !devOpsHost.MatchString(host) {
 		return "", notOf(Azure, host, "dev.azure.com")

@@ -16,7 +16,8 @@ const (
 	appClient = "22222222-2222-2222-2222-222222222222"
 )
 
-// fakeEntra answers as the Microsoft identity platform documents it: discovery, metadata, and the exchange of a federated token.
+// fakeEntra answers as the Microsoft identity platform documents it: discovery, metadata, and the exchange of
+// a federated token.
 func fakeEntra(t *testing.T, scope string, account types.NamespacedName) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		base := "https://" + r.Host + "/" + appTenant
@@ -29,7 +30,8 @@ func fakeEntra(t *testing.T, scope string, account types.NamespacedName) http.Ha
 		case r.URL.Path == "/"+appTenant+"/oauth2/v2.0/token":
 			v := form(t, r)
 			expect(t, "grant_type", v("grant_type"), "client_credentials")
-			expect(t, "client_assertion_type", v("client_assertion_type"), "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+			expect(t, "client_assertion_type", v("client_assertion_type"),
+				"urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
 			expect(t, "client_id", v("client_id"), appClient)
 			if !strings.Contains(v("scope"), scope) {
 				t.Errorf("the scope is %q, want %q", v("scope"), scope)
@@ -68,7 +70,8 @@ func TestACRByTheIdentityOfAServiceAccount(t *testing.T) {
 		},
 	})
 	annotations := map[string]string{clientAnnotation: appClient, tenantAnnotation: appTenant}
-	i := &Identities{Accounts: accounts{app: annotations, other: annotations, {Namespace: "team", Name: "bare"}: {}}, Transport: c, Clock: clock}
+	i := &Identities{Accounts: accounts{app: annotations, other: annotations, {Namespace: "team", Name: "bare"}: {}},
+		Transport: c, Clock: clock}
 	a, err := i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app", &app)
 	got := login(t, a, err)
 	expect(t, "the login", got.Username+":"+got.Password, acrUser+":refresh")
@@ -83,13 +86,16 @@ func TestACRByTheIdentityOfAServiceAccount(t *testing.T) {
 	})
 	// the other account has the same annotations, and gets nothing of what the first one got
 	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app", &other)
-	mustFail(t, err, "invalid_client: AADSTS70021: No matching federated identity record found.", "service account 'other/app'")
+	mustFail(t, err, "invalid_client: AADSTS70021: No matching federated identity record found.",
+		"service account 'other/app'")
 	if strings.Contains(err.Error(), "4711") {
 		t.Errorf("the fault holds what changes every time: %v", err)
 	}
-	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app", &types.NamespacedName{Namespace: "team", Name: "bare"})
+	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app",
+		&types.NamespacedName{Namespace: "team", Name: "bare"})
 	mustFail(t, err, clientAnnotation, tenantAnnotation)
-	for _, host := range []string{"azurecr.io", "evil.com", "team.azurecr.io.evil.com", "team.azurecr.io@evil.com", "evil.com?team.azurecr.io"} {
+	for _, host := range []string{"azurecr.io", "evil.com", "team.azurecr.io.evil.com", "team.azurecr.io@evil.com",
+		"evil.com?team.azurecr.io"} {
 		_, err = i.Registry(within(t), Azure, "oci://"+host+"/x", &app)
 		mustFail(t, err, "gets none of its tokens")
 	}
@@ -99,7 +105,8 @@ func TestAzureDevOpsAndBlobs(t *testing.T) {
 	t.Parallel()
 	i := &Identities{Accounts: accounts{app: {clientAnnotation: appClient, tenantAnnotation: appTenant}}}
 	i.Transport = newClouds(t, map[string]http.HandlerFunc{"login.microsoftonline.com": fakeEntra(t, devOpsScope, app)})
-	for _, url := range []string{"https://dev.azure.com/org/project/_git/repo", "https://org@dev.azure.com/org/project/_git/repo", "https://org.visualstudio.com/project/_git/repo"} {
+	for _, url := range []string{"https://dev.azure.com/org/project/_git/repo",
+		"https://org@dev.azure.com/org/project/_git/repo", "https://org.visualstudio.com/project/_git/repo"} {
 		got, err := i.Git(within(t), Azure, url, &app)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +135,8 @@ func TestAzureOfTheProcess(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expect(t, "X-IDENTITY-HEADER", r.Header.Get("X-IDENTITY-HEADER"), "header")
 		expect(t, "resource", r.URL.Query().Get("resource"), strings.TrimSuffix(devOpsScope, "/.default"))
-		answer(w, `{"access_token":"managed","expires_on":"%d","resource":"x","token_type":"Bearer"}`, time.Now().Add(time.Hour).Unix())
+		answer(w, `{"access_token":"managed","expires_on":"%d","resource":"x","token_type":"Bearer"}`, time.Now().
+			Add(time.Hour).Unix())
 	}))
 	t.Cleanup(s.Close)
 	t.Setenv("IDENTITY_ENDPOINT", s.URL) // as on the machines of Azure's App Service
@@ -143,19 +151,26 @@ func TestAzureOfTheProcess(t *testing.T) {
 func TestTokensGoToBucketsOfTheirCloudOnly(t *testing.T) {
 	t.Parallel()
 	for endpoint, provider := range map[string]string{
-		"https://team.blob.core.windows.net": Azure, "https://Team.blob.core.windows.net/": Azure, "https://team.z01.blob.storage.azure.net": Azure,
-		"storage.googleapis.com": GCP, "https://storage.googleapis.com": GCP, "storage-x.p.googleapis.com": GCP,
-		"https://sts.eu-west-1.amazonaws.com": AWS, "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com": AWS, "https://sts.amazonaws.com": AWS,
+		"https://team.blob.core.windows.net": Azure, "https://Team.blob.core.windows.net/": Azure,
+		"https://team.z01.blob.storage.azure.net": Azure,
+		"storage.googleapis.com":                  GCP, "https://storage.googleapis.com": GCP,
+		"storage-x.p.googleapis.com":          GCP,
+		"https://sts.eu-west-1.amazonaws.com": AWS, "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com": AWS,
+		"https://sts.amazonaws.com": AWS,
 	} {
 		if err := CheckEndpoint(provider, endpoint, false); err != nil {
 			t.Errorf("%s of %s: %v", endpoint, provider, err)
 		}
 	}
 	for endpoint, provider := range map[string]string{
-		"https://evil.com": Azure, "https://team.blob.core.windows.net.evil.com": Azure, "http://team.blob.core.windows.net": Azure,
-		"https://team.blob.core.windows.net@evil.com": Azure, "https://evil.com/team.blob.core.windows.net": Azure, "": Azure,
-		"evil.com": GCP, "storage.googleapis.com.evil.com": GCP, "storage.googleapis.com@evil.com": GCP, "evilgoogleapis.com": GCP, "http://storage.googleapis.com": GCP,
-		"https://evil.execute-api.us-east-1.amazonaws.com": AWS, "https://sts.s3.amazonaws.com": AWS, "https://evil.org": AWS,
+		"https://evil.com": Azure, "https://team.blob.core.windows.net.evil.com": Azure,
+		"http://team.blob.core.windows.net":           Azure,
+		"https://team.blob.core.windows.net@evil.com": Azure, "https://evil.com/team.blob.core.windows.net": Azure,
+		"":         Azure,
+		"evil.com": GCP, "storage.googleapis.com.evil.com": GCP, "storage.googleapis.com@evil.com": GCP,
+		"evilgoogleapis.com": GCP, "http://storage.googleapis.com": GCP,
+		"https://evil.execute-api.us-east-1.amazonaws.com": AWS, "https://sts.s3.amazonaws.com": AWS,
+		"https://evil.org": AWS,
 	} {
 		mustFail(t, CheckEndpoint(provider, endpoint, false), "gets no token", "spec.secretRef")
 	}

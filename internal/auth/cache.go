@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	// early is how long before its end a credential is renewed, so that none ends on its way; short-lived ones are renewed in their last quarter.
+	// early is how long before its end a credential is renewed, so that none ends on its way; short-lived
+	// ones are renewed in their last quarter.
 	early = 5 * time.Minute
-	// maxKeep is how long a credential is kept although it lives longer, so that it does not outlive by much the right to get it.
+	// maxKeep is how long a credential is kept although it lives longer, so that it does not outlive by much
+	// the right to get it.
 	maxKeep  = time.Hour
 	maxCache = 10_000 // credentials
 )
@@ -123,7 +125,8 @@ func (c *cache[T]) entry(key cacheKey, now time.Time, most int, uses *uses) *ent
 	return e
 }
 
-// shrink forgets what nobody asked for in the time that it is kept, and what was asked for the longest ago when that does not do.
+// shrink forgets what nobody asked for in the time that it is kept, and what was asked for the longest ago
+// when that does not do.
 func (c *cache[T]) shrink(now time.Time, most int, uses *uses) {
 	evict := func(key cacheKey) {
 		delete(c.kept, key)

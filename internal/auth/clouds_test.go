@@ -21,7 +21,8 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// clouds are the hosts of a test, by name, as real servers on this machine. It is the transport to them, and counts what they were asked.
+// clouds are the hosts of a test, by name, as real servers on this machine. It is the transport to them, and
+// counts what they were asked.
 type clouds struct {
 	t       *testing.T
 	servers map[string]*httptest.Server

@@ -16,11 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClusterRequest asks for access to the API server of a cluster that a cloud manages: EKS of aws, AKS of azure, GKE of gcp.
+// ClusterRequest asks for access to the API server of a cluster that a cloud manages: EKS of aws, AKS of
+// azure, GKE of gcp.
 type ClusterRequest struct {
 	Provider string
-	Cluster  string                // its full name in the cloud's API; may be empty for azure and gcp if Address and CA are not
-	Address  string                // of the API server; the first one that the cloud names when empty, else it must be one of them
+	// its full name in the cloud's API; may be empty for azure and gcp if Address and CA are not
+	Cluster string
+	// of the API server; the first one that the cloud names when empty, else it must be one of them
+	Address  string
 	CA       []byte                // in PEM; what the cloud says when empty
 	Account  *types.NamespacedName // the service account whose identity is used; that of the process when nil
 	Audience string                // of the service account's token; what the cloud wants when empty
@@ -40,8 +43,9 @@ type endpoint struct {
 	ca        map[string][]byte // by address; none where the certificates of the system count
 }
 
-// Cluster finds out how to reach a cluster. The cloud is asked for what the request leaves open, and whether the address is one of the
-// cluster's: a token of the process itself goes to no address that the cloud does not name. The error is a fault.
+// Cluster finds out how to reach a cluster. The cloud is asked for what the request leaves open, and whether
+// the address is one of the cluster's: a token of the process itself goes to no address that the cloud does
+// not name. The error is a fault.
 func (i *Identities) Cluster(ctx context.Context, r ClusterRequest) (*ClusterAccess, error) {
 	s, err := i.subject(ctx, r.Account)
 	if err != nil {
@@ -56,9 +60,11 @@ func (i *Identities) Cluster(ctx context.Context, r ClusterRequest) (*ClusterAcc
 	if r.Address == "" || len(r.CA) == 0 || s.none() {
 		if r.Cluster == "" {
 			return nil, authFault("the cluster is not named").
-				WithHint("Set cluster to its full name; only with address, ca.crt and serviceAccountName it can be left out").Final()
+				WithHint("Set cluster to its full name; only with address, ca.crt and serviceAccountName it can " +
+					"be left out").Final()
 		}
-		key := keyOf(append(s.key(roleAnnotation, clientAnnotation, tenantAnnotation, gcpAccountAnnotation, gcpProviderAnnotation), r.Provider, r.Cluster)...)
+		key := keyOf(append(s.key(roleAnnotation, clientAnnotation, tenantAnnotation, gcpAccountAnnotation,
+			gcpProviderAnnotation), r.Provider, r.Cluster)...)
 		e, err := i.endpoints.get(ctx, i.keeping(), key, func() (endpoint, time.Time, error) {
 			e, err := m.describe(ctx, s)
 			return e, now(i.Clock).Add(maxKeep), err
@@ -136,7 +142,8 @@ func normal(address string) string {
 	return strings.TrimSuffix(u.String(), "/")
 }
 
-// askCloud carries out a request to the API of a cloud, and reads its JSON into the answer. Right is what the identity needs for it.
+// askCloud carries out a request to the API of a cloud, and reads its JSON into the answer. Right is what the
+// identity needs for it.
 func (i *Identities) askCloud(s subject, req *http.Request, cluster, right string, into any) error {
 	resp, err := i.client().Do(req)
 	if err != nil {

@@ -40,7 +40,8 @@ func fakeEKS(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		expect(t, "the request", r.Method+" "+r.URL.String(), "GET /clusters/prod")
 		signed := r.Header.Get("Authorization")
-		if !strings.HasPrefix(signed, "AWS4-HMAC-SHA256 Credential=ASIA-team/") || !strings.Contains(signed, "/us-west-2/eks/aws4_request") {
+		if !strings.HasPrefix(signed, "AWS4-HMAC-SHA256 Credential=ASIA-team/") ||
+			!strings.Contains(signed, "/us-west-2/eks/aws4_request") {
 			w.WriteHeader(http.StatusForbidden)
 			answer(w, `{"message":"User is not authorized to perform: eks:DescribeCluster"}`)
 			return
@@ -66,8 +67,10 @@ func presigned(t *testing.T, token string, at time.Time) {
 	day, moment := at.UTC().Format("20060102"), at.UTC().Format("20060102T150405Z")
 	scope := day + "/us-west-2/sts/aws4_request"
 	for name, want := range map[string]string{
-		"Action": "GetCallerIdentity", "Version": "2011-06-15", "X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Expires": "60", "X-Amz-Date": moment,
-		"X-Amz-Credential": "ASIA-team/" + scope, "X-Amz-Security-Token": "session-team", "X-Amz-SignedHeaders": "host;x-k8s-aws-id",
+		"Action": "GetCallerIdentity", "Version": "2011-06-15", "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+		"X-Amz-Expires": "60", "X-Amz-Date": moment,
+		"X-Amz-Credential": "ASIA-team/" + scope, "X-Amz-Security-Token": "session-team",
+		"X-Amz-SignedHeaders": "host;x-k8s-aws-id",
 	} {
 		expect(t, name, q.Get(name), want)
 	}
@@ -80,14 +83,17 @@ func presigned(t *testing.T, token string, at time.Time) {
 	for _, part := range []string{day, "us-west-2", "sts", "aws4_request"} {
 		key = mac(key, part)
 	}
-	expect(t, "the signature", signature, hex.EncodeToString(mac(key, "AWS4-HMAC-SHA256\n"+moment+"\n"+scope+"\n"+hex.EncodeToString(request[:]))))
+	expect(t, "the signature", signature, hex.EncodeToString(mac(key, "AWS4-HMAC-SHA256\n"+moment+"\n"+scope+"\n"+
+		hex.EncodeToString(request[:]))))
 }
 
 func TestEKSByTheRoleOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
-	c := newClouds(t, map[string]http.HandlerFunc{"sts.us-west-2.amazonaws.com": fakeSTS(t, clock), "eks.us-west-2.amazonaws.com": fakeEKS(t)})
-	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {roleAnnotation: otherRole}}, Transport: c, Clock: clock}
+	c := newClouds(t, map[string]http.HandlerFunc{"sts.us-west-2.amazonaws.com": fakeSTS(t, clock),
+		"eks.us-west-2.amazonaws.com": fakeEKS(t)})
+	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {roleAnnotation: otherRole}},
+		Transport: c, Clock: clock}
 	r := ClusterRequest{Provider: AWS, Cluster: eksARN, Account: &app}
 	c.roundTrips("the first access", 2, func() {
 		a, token, ends := access(t, i, r)
@@ -113,12 +119,15 @@ func TestEKSByTheRoleOfAServiceAccount(t *testing.T) {
 
 	r.Account = &other
 	_, err := i.Cluster(within(t), r)
-	mustFail(t, err, "does not tell of the cluster "+eksARN, "not authorized to perform: eks:DescribeCluster", "permission eks:DescribeCluster")
+	mustFail(t, err, "does not tell of the cluster "+eksARN, "not authorized to perform: eks:DescribeCluster",
+		"permission eks:DescribeCluster")
 	r.Account, r.Address = &app, "https://evil.example.com"
 	_, err = i.Cluster(within(t), r)
 	mustFail(t, err, "https://evil.example.com is no address of the cluster", "https://abc.gr7")
-	for _, name := range []string{"", "prod", "arn:aws:eks:us-west-2:1:cluster/a/b", "arn:aws:eks:evil.com/x-1:1:cluster/a", "arn:aws:iam::1:role/a", "arn:evil:eks:us-west-2:1:cluster/a"} {
-		_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: name, Address: "https://x", CA: []byte("x"), Account: &app})
+	for _, name := range []string{"", "prod", "arn:aws:eks:us-west-2:1:cluster/a/b",
+		"arn:aws:eks:evil.com/x-1:1:cluster/a", "arn:aws:iam::1:role/a", "arn:evil:eks:us-west-2:1:cluster/a"} {
+		_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: name, Address: "https://x",
+			CA: []byte("x"), Account: &app})
 		mustFail(t, err, "is not the ARN of a cluster")
 	}
 }
@@ -126,15 +135,18 @@ func TestEKSByTheRoleOfAServiceAccount(t *testing.T) {
 // fakeARM answers listClusterUserCredential as Azure documents it.
 func fakeARM(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		expect(t, "the request", r.Method+" "+r.URL.String(), "POST "+aksID+"/listClusterUserCredential?api-version=2025-10-01&format=exec")
+		expect(t, "the request", r.Method+" "+r.URL.String(), "POST "+aksID+
+			"/listClusterUserCredential?api-version=2025-10-01&format=exec")
 		if r.Header.Get("Authorization") != "Bearer entra-team" {
 			w.WriteHeader(http.StatusForbidden)
 			answer(w, `{"error":{"code":"AuthorizationFailed","message":"The client does not have authorization"}}`)
 			return
 		}
 		config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"prod","cluster":{"server":"https://prod-1.hcp.westeurope.azmk8s.io:443","certificate-authority-data":"` +
-			base64.StdEncoding.EncodeToString([]byte(pemCA)) + `"}}],"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"kubelogin"}}}]}`
-		said, err := json.Marshal(map[string]any{"kubeconfigs": []map[string]any{{"name": "clusterUser", "value": []byte(config)}}})
+			base64.StdEncoding.EncodeToString([]byte(pemCA)) +
+			`"}}],"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"kubelogin"}}}]}`
+		said, err := json.Marshal(map[string]any{
+			"kubeconfigs": []map[string]any{{"name": "clusterUser", "value": []byte(config)}}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -156,7 +168,8 @@ func TestAKSByTheIdentityOfAServiceAccount(t *testing.T) {
 			entra(w, r)
 		},
 	})
-	i := &Identities{Accounts: accounts{app: {clientAnnotation: appClient, tenantAnnotation: appTenant}}, Transport: c, Clock: clock}
+	i := &Identities{Accounts: accounts{app: {clientAnnotation: appClient, tenantAnnotation: appTenant}}, Transport: c,
+		Clock: clock}
 	r := ClusterRequest{Provider: Azure, Cluster: aksID, Account: &app}
 	a, token, ends := access(t, i, r)
 	expect(t, "the address", a.Address, "https://prod-1.hcp.westeurope.azmk8s.io")
@@ -165,19 +178,22 @@ func TestAKSByTheIdentityOfAServiceAccount(t *testing.T) {
 	if left := ends.Sub(clock.Now()); left < 50*time.Minute {
 		t.Errorf("the token is good for %s", left)
 	}
-	if asked := strings.Join(scopes, " "); !strings.Contains(asked, "https://management.core.windows.net//.default") && !strings.Contains(asked, "https://management.azure.com//.default") ||
+	if asked := strings.Join(scopes, " "); !strings.Contains(asked, "https://management.core.windows.net//.default") &&
+		!strings.Contains(asked, "https://management.azure.com//.default") ||
 		!strings.Contains(asked, "6dae42f8-4368-4678-94ff-3960e28e3630/.default") {
 		t.Errorf("tokens were asked for %s", asked)
 	}
 	c.roundTrips("the same once more", 0, func() { access(t, i, r) })
 	c.roundTrips("an access that is described", 0, func() {
-		a, token, _ := access(t, i, ClusterRequest{Provider: Azure, Address: "https://own", CA: []byte("own"), Account: &app})
+		a, token, _ := access(t, i, ClusterRequest{Provider: Azure, Address: "https://own", CA: []byte("own"),
+			Account: &app})
 		expect(t, "the access", a.Address+" "+string(a.CA)+" "+token, "https://own own entra-team")
 	})
 	r.Address = "https://evil.example.com"
 	_, err := i.Cluster(within(t), r)
 	mustFail(t, err, "is no address of the cluster")
-	for _, name := range []string{"prod", aksID + "/../x", strings.Replace(aksID, "33333333-3333-3333-3333-333333333333", "x", 1), aksID + "?x"} {
+	for _, name := range []string{"prod", aksID + "/../x",
+		strings.Replace(aksID, "33333333-3333-3333-3333-333333333333", "x", 1), aksID + "?x"} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: Azure, Cluster: name, Account: &app})
 		mustFail(t, err, "is not the resource ID")
 	}
@@ -202,16 +218,19 @@ func TestGKEByFederation(t *testing.T) {
 	})
 	i := &Identities{Accounts: accounts{app: {gcpProviderAnnotation: appProvider}}, Transport: c}
 	for address, want := range map[string]string{
-		"": "https://192.0.2.1 " + pemCA, "https://10.0.0.2": "https://10.0.0.2 " + pemCA, "https://gke-abc.europe-west1.gke.goog": "https://gke-abc.europe-west1.gke.goog ",
+		"": "https://192.0.2.1 " + pemCA, "https://10.0.0.2": "https://10.0.0.2 " + pemCA,
+		"https://gke-abc.europe-west1.gke.goog": "https://gke-abc.europe-west1.gke.goog ",
 	} {
-		a, token, _ := access(t, i, ClusterRequest{Provider: GCP, Cluster: gkeID, Address: address, Account: &app, Audience: "https://own-audience"})
+		a, token, _ := access(t, i, ClusterRequest{Provider: GCP, Cluster: gkeID, Address: address, Account: &app,
+			Audience: "https://own-audience"})
 		expect(t, "the access", a.Address+" "+string(a.CA), want)
 		expect(t, "the token", token, "federated")
 	}
 	expect(t, "the requests", time.Duration(c.total()).String(), "2ns")
 	_, err := i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: gkeID, Account: &app})
 	mustFail(t, err, "Google Cloud gave no token") // the audience is part of what is kept
-	_, err = i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: "projects/a/locations/b/clusters/../../x", Account: &app})
+	_, err = i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: "projects/a/locations/b/clusters/../../x",
+		Account: &app})
 	mustFail(t, err, "is not the name of a cluster")
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: "other", Cluster: gkeID})
 	mustFail(t, err, "no workload identity of provider 'other'")
@@ -227,13 +246,16 @@ func TestTokensOfTheProcessGoToClustersThatTheCloudKnows(t *testing.T) {
 	i := &Identities{Transport: c, Clock: clock}
 	_, token, _ := access(t, i, ClusterRequest{Provider: AWS, Cluster: eksARN})
 	presigned(t, token, clock.Now())
-	_, err := i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN, Address: "https://evil.example.com", CA: []byte("evil")})
+	_, err := i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN, Address: "https://evil.example.com",
+		CA: []byte("evil")})
 	mustFail(t, err, "is no address of the cluster")
 	for _, provider := range []string{Azure, GCP} {
-		_, err = i.Cluster(within(t), ClusterRequest{Provider: provider, Address: "https://evil.example.com", CA: []byte("evil")})
+		_, err = i.Cluster(within(t), ClusterRequest{Provider: provider, Address: "https://evil.example.com",
+			CA: []byte("evil")})
 		mustFail(t, err, "the cluster is not named")
 	}
-	_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN, Account: &types.NamespacedName{Namespace: "team", Name: "app"}})
+	_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN,
+		Account: &types.NamespacedName{Namespace: "team", Name: "app"}})
 	mustFail(t, err, "cannot be used")
 }
 
@@ -244,7 +266,8 @@ func FuzzClusterNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		i := &Identities{}
 		for provider, parse := range map[string]func(string) (managed, error){AWS: i.eks, Azure: i.aks, GCP: i.gke} {
-			if _, err := parse(name); err == nil && (strings.ContainsAny(name, "?#%\\ \n") || strings.Contains(name, "/../")) {
+			if _, err := parse(name); err == nil &&
+				(strings.ContainsAny(name, "?#%\\ \n") || strings.Contains(name, "/../")) {
 				t.Errorf("%q is a cluster of %s", name, provider)
 			}
 		}

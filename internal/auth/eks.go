@@ -24,7 +24,8 @@ const (
 )
 
 // awsDomains are those of the partitions' endpoints.
-var awsDomains = map[string]string{"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu"}
+var awsDomains = map[string]string{"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn",
+	"aws-eusc": "amazonaws.eu"}
 
 var (
 	eksRegion = regexp.MustCompile(`^` + awsRegion + `$`)
@@ -38,8 +39,10 @@ func (i *Identities) eks(resource string) (managed, error) {
 	parsed, err := arn.Parse(resource)
 	name, ok := strings.CutPrefix(parsed.Resource, "cluster/")
 	domain := awsDomains[parsed.Partition]
-	if err != nil || !ok || parsed.Service != "eks" || domain == "" || !eksRegion.MatchString(parsed.Region) || !eksName.MatchString(name) {
-		return managed{}, authFault("%q is not the ARN of a cluster", firstLine(resource)).WithHint("Write it as arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
+	if err != nil || !ok || parsed.Service != "eks" || domain == "" || !eksRegion.MatchString(parsed.Region) ||
+		!eksName.MatchString(name) {
+		return managed{}, authFault("%q is not the ARN of a cluster", firstLine(resource)).
+			WithHint("Write it as arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
 	}
 	c := eksCluster{resource, name, parsed.Region, domain}
 	return managed{
@@ -50,7 +53,8 @@ func (i *Identities) eks(resource string) (managed, error) {
 
 // describeEKS is DescribeCluster of the EKS API.
 func (i *Identities) describeEKS(ctx context.Context, s subject, c eksCluster) (endpoint, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://eks."+c.region+"."+c.domain+"/clusters/"+c.name, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://eks."+c.region+"."+c.domain+"/clusters/"+
+		c.name, nil)
 	if err != nil {
 		return endpoint{}, authFault("%s is not the ARN of a cluster", c.arn).Final()
 	}
@@ -58,7 +62,8 @@ func (i *Identities) describeEKS(ctx context.Context, s subject, c eksCluster) (
 	if err != nil {
 		return endpoint{}, err
 	}
-	if err := v4.NewSigner().SignHTTP(ctx, credentials, req, noPayload, "eks", c.region, now(i.Clock).UTC()); err != nil {
+	if err := v4.NewSigner().SignHTTP(ctx, credentials, req, noPayload, "eks", c.region, now(i.Clock).
+		UTC()); err != nil {
 		return endpoint{}, exchangeFault(err, s, "the request for the cluster %s cannot be signed", c.arn)
 	}
 	var said struct {
@@ -83,8 +88,10 @@ func (i *Identities) eksToken(ctx context.Context, s subject, c eksCluster) (str
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	query := url.Values{"Action": {"GetCallerIdentity"}, "Version": {"2011-06-15"}, "X-Amz-Expires": {strconv.Itoa(int(eksURLLife / time.Second))}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://sts."+c.region+"."+c.domain+"/?"+query.Encode(), nil)
+	query := url.Values{"Action": {"GetCallerIdentity"}, "Version": {"2011-06-15"},
+		"X-Amz-Expires": {strconv.Itoa(int(eksURLLife / time.Second))}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://sts."+c.region+"."+c.domain+"/?"+
+		query.Encode(), nil)
 	if err != nil {
 		return "", time.Time{}, authFault("%s is not the ARN of a cluster", c.arn).Final()
 	}

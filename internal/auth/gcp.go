@@ -37,9 +37,11 @@ type gcpSource func() (*oauth2.Token, error)
 // Token implements oauth2.TokenSource.
 func (s gcpSource) Token() (*oauth2.Token, error) { return s() }
 
-// GCP returns a source of tokens for the scopes (cloud-platform when there are none), such as for Cloud Storage and KMS. It may be used as
-// long as ctx lasts. Whoever uses it must see to it that the host is Google's: its tokens speak for themselves. The error is a fault.
-func (i *Identities) GCP(ctx context.Context, account *types.NamespacedName, scopes ...string) (oauth2.TokenSource, error) {
+// GCP returns a source of tokens for the scopes (cloud-platform when there are none), such as for Cloud
+// Storage and KMS. It may be used as long as ctx lasts. Whoever uses it must see to it that the host is
+// Google's: its tokens speak for themselves. The error is a fault.
+func (i *Identities) GCP(ctx context.Context, account *types.NamespacedName, scopes ...string) (oauth2.TokenSource,
+	error) {
 	source := gcpSource(func() (*oauth2.Token, error) {
 		s, err := i.subject(ctx, account)
 		if err != nil {
@@ -75,7 +77,8 @@ func (i *Identities) gcpToken(ctx context.Context, s subject, scopes []string) (
 	})
 }
 
-// ambientGCP is what the process has: application default credentials, or the identity that the metadata server gives it.
+// ambientGCP is what the process has: application default credentials, or the identity that the metadata
+// server gives it.
 func (i *Identities) ambientGCP(ctx context.Context, s subject, scopes []string) (oauth2.TokenSource, error) {
 	credentials, err := google.FindDefaultCredentials(ctx, scopes...)
 	if err != nil {
@@ -84,8 +87,8 @@ func (i *Identities) ambientGCP(ctx context.Context, s subject, scopes []string)
 	return credentials.TokenSource, nil
 }
 
-// federated exchanges a token of the service account at Google's security token service, and impersonates the Google service account of
-// the annotation, if there is one.
+// federated exchanges a token of the service account at Google's security token service, and impersonates the
+// Google service account of the annotation, if there is one.
 func (i *Identities) federated(ctx context.Context, s subject, scopes []string) (oauth2.TokenSource, error) {
 	pool, err := i.pool(ctx, s)
 	if err != nil {
@@ -93,11 +96,15 @@ func (i *Identities) federated(ctx context.Context, s subject, scopes []string) 
 	}
 	c := externalaccount.Config{
 		Audience: pool.audience, SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt", Scopes: scopes,
-		SubjectTokenSupplier: supplier(func(ctx context.Context) (string, error) { return i.token(ctx, s, pool.tokenAudience) }),
+		SubjectTokenSupplier: supplier(func(ctx context.Context) (string,
+			error) {
+			return i.token(ctx, s, pool.tokenAudience)
+		}),
 	}
 	if email := s.annotations[gcpAccountAnnotation]; email != "" {
 		if !gcpAccount.MatchString(email) {
-			return nil, authFault("the annotation %s of service account '%s' is not the name of a Google service account", gcpAccountAnnotation, s.account).
+			return nil, authFault("the annotation %s of service account '%s' is not the name of a Google "+
+				"service account", gcpAccountAnnotation, s.account).
 				WithHint("Write it as NAME@PROJECT.iam.gserviceaccount.com")
 		}
 		c.ServiceAccountImpersonationURL = impersonateURL + email + ":generateAccessToken"
@@ -119,23 +126,28 @@ type pool struct {
 func (i *Identities) pool(ctx context.Context, s subject) (pool, error) {
 	if name := s.annotations[gcpProviderAnnotation]; name != "" {
 		if !gcpProvider.MatchString(name) {
-			return pool{}, authFault("the annotation %s of service account '%s' is not the name of a provider", gcpProviderAnnotation, s.account).
+			return pool{}, authFault("the annotation %s of service account '%s' is not the name of a provider",
+				gcpProviderAnnotation, s.account).
 				WithHint("Write it as projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
 		}
 		return pool{"//iam.googleapis.com/" + name, "https://iam.googleapis.com/" + name}, nil
 	}
-	client := metadata.NewClient(&http.Client{Transport: cmp.Or(i.Metadata, http.DefaultTransport), Timeout: metadataTimeout})
+	client := metadata.NewClient(&http.Client{Transport: cmp.Or(i.Metadata, http.DefaultTransport),
+		Timeout: metadataTimeout})
 	var said [3]string
-	for n, path := range []string{"project/project-id", "instance/attributes/cluster-location", "instance/attributes/cluster-name"} {
+	for n, path := range []string{"project/project-id", "instance/attributes/cluster-location",
+		"instance/attributes/cluster-name"} {
 		v, err := client.GetWithContext(ctx, path)
 		if err != nil {
-			return pool{}, authFault("service account '%s' lacks the annotation %s, and the cluster is not one of GKE", s.account, gcpProviderAnnotation).
+			return pool{}, authFault("service account '%s' lacks the annotation %s, and the cluster is not one of GKE",
+				s.account, gcpProviderAnnotation).
 				WithHint("Set it to the workload identity provider that trusts the cluster")
 		}
 		said[n] = strings.TrimSpace(v)
 	}
 	trust := said[0] + ".svc.id.goog"
-	cluster := "https://container.googleapis.com/v1/projects/" + said[0] + "/locations/" + said[1] + "/clusters/" + said[2]
+	cluster := "https://container.googleapis.com/v1/projects/" + said[0] + "/locations/" + said[1] +
+		"/clusters/" + said[2]
 	return pool{"identitynamespace:" + trust + ":" + cluster, trust}, nil
 }
 

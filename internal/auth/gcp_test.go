@@ -37,9 +37,11 @@ func fakeGoogleSTS(t *testing.T, audience, tokenAudience string) http.HandlerFun
 func TestGoogleByFederation(t *testing.T) {
 	t.Parallel()
 	c := newClouds(t, map[string]http.HandlerFunc{
-		"sts.googleapis.com": fakeGoogleSTS(t, "//iam.googleapis.com/"+appProvider, "https://iam.googleapis.com/"+appProvider),
+		"sts.googleapis.com": fakeGoogleSTS(t, "//iam.googleapis.com/"+appProvider, "https://iam.googleapis.com/"+
+			appProvider),
 	})
-	i := &Identities{Accounts: accounts{app: {gcpProviderAnnotation: appProvider}, other: {gcpProviderAnnotation: appProvider}}, Transport: c}
+	i := &Identities{Accounts: accounts{app: {gcpProviderAnnotation: appProvider},
+		other: {gcpProviderAnnotation: appProvider}}, Transport: c}
 	for n := range 2 {
 		c.roundTrips("a login", 1-n, func() {
 			a, err := i.Registry(within(t), GCP, "oci://europe-west1-docker.pkg.dev/project/charts", &app)
@@ -62,18 +64,23 @@ func TestGoogleOnGKEWithImpersonation(t *testing.T) {
 		"sts.googleapis.com": fakeGoogleSTS(t, "identitynamespace:my-project.svc.id.goog:https://container.googleapis.com/v1/projects/my-project/locations/europe-west1/clusters/prod",
 			"my-project.svc.id.goog"),
 		"iamcredentials.googleapis.com": func(w http.ResponseWriter, r *http.Request) {
-			expect(t, "the request", r.Method+" "+r.URL.Path, "POST /v1/projects/-/serviceAccounts/"+email+":generateAccessToken")
+			expect(t, "the request", r.Method+" "+r.URL.Path, "POST /v1/projects/-/serviceAccounts/"+email+
+				":generateAccessToken")
 			expect(t, "Authorization", r.Header.Get("Authorization"), "Bearer federated")
 			var wants struct{ Scope []string }
-			if err := json.Unmarshal([]byte(body(t, r)), &wants); err != nil || strings.Join(wants.Scope, " ") != "https://www.googleapis.com/auth/devstorage.read_only" {
+			if err := json.Unmarshal([]byte(body(t, r)), &wants); err != nil ||
+				strings.Join(wants.Scope, " ") != "https://www.googleapis.com/auth/devstorage.read_only" {
 				t.Errorf("the scopes are %v, %v", wants.Scope, err)
 			}
-			answer(w, `{"accessToken":"impersonated","expireTime":"%s"}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+			answer(w, `{"accessToken":"impersonated","expireTime":"%s"}`, time.Now().Add(time.Hour).
+				Format(time.RFC3339))
 		},
 	})
-	metadata := newClouds(t, map[string]http.HandlerFunc{"169.254.169.254": func(w http.ResponseWriter, r *http.Request) {
+	metadata := newClouds(t, map[string]http.HandlerFunc{"169.254.169.254": func(w http.ResponseWriter,
+		r *http.Request) {
 		expect(t, "Metadata-Flavor", r.Header.Get("Metadata-Flavor"), "Google")
-		said := map[string]string{"project/project-id": "my-project", "instance/attributes/cluster-location": "europe-west1", "instance/attributes/cluster-name": "prod"}
+		said := map[string]string{"project/project-id": "my-project",
+			"instance/attributes/cluster-location": "europe-west1", "instance/attributes/cluster-name": "prod"}
 		answer(w, "%s\n", said[strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")])
 	}})
 	i := &Identities{Accounts: accounts{app: {gcpAccountAnnotation: email}}, Transport: c, Metadata: metadata}
@@ -123,8 +130,10 @@ func TestGoogleOfTheProcess(t *testing.T) {
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	token, config := filepath.Join(dir, "token"), filepath.Join(dir, "config.json")
-	for file, content := range map[string]string{token: "token of the pod", config: `{"type":"external_account","audience":"//iam.googleapis.com/` + appProvider +
-		`","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"` + s.URL + `","credential_source":{"file":"` + token + `"}}`} {
+	for file, content := range map[string]string{token: "token of the pod",
+		config: `{"type":"external_account","audience":"//iam.googleapis.com/` + appProvider +
+			`","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"` + s.URL +
+			`","credential_source":{"file":"` + token + `"}}`} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

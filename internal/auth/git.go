@@ -1,5 +1,5 @@
-// Package auth turns Secrets into credentials. It reads no cluster and opens no connection, and no value of a Secret ever
-// stands in its errors.
+// Package auth turns Secrets into credentials. It reads no cluster and opens no connection, and no value of a
+// Secret ever stands in its errors.
 package auth
 
 import (
@@ -26,7 +26,8 @@ type GitCredentials struct {
 func Git(rawURL string, data map[string][]byte) (GitCredentials, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return GitCredentials{}, fault.New(meta.URLInvalidReason, "the URL cannot be read").WithHint("Correct spec.url").Final()
+		return GitCredentials{}, fault.New(meta.URLInvalidReason, "the URL cannot be read").
+			WithHint("Correct spec.url").Final()
 	}
 	if u.Scheme == "ssh" {
 		return gitSSH(u, data)
@@ -51,7 +52,8 @@ func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
 	}
 	for _, key := range []string{"identity", "known_hosts"} {
 		if len(data[key]) == 0 {
-			return c, fault.New(meta.AuthenticationFailedReason, "SSH needs the key %s in the Secret of spec.secretRef", key).
+			return c, fault.New(meta.AuthenticationFailedReason,
+				"SSH needs the key %s in the Secret of spec.secretRef", key).
 				WithHint("Create it with 'identity' (a private key) and 'known_hosts' (the output of ssh-keyscan HOST)")
 		}
 	}
@@ -60,7 +62,8 @@ func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
 	return c, err
 }
 
-// SSHKey reads a private key from the data of a Secret: identity, and password if the key has a passphrase. The error is a fault.
+// SSHKey reads a private key from the data of a Secret: identity, and password if the key has a passphrase.
+// The error is a fault.
 func SSHKey(data map[string][]byte) (key ssh.Signer, err error) {
 	if password := data["password"]; len(password) > 0 {
 		key, err = ssh.ParsePrivateKeyWithPassphrase(data["identity"], password)
@@ -68,7 +71,8 @@ func SSHKey(data map[string][]byte) (key ssh.Signer, err error) {
 		key, err = ssh.ParsePrivateKey(data["identity"])
 	}
 	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the private key in the Secret's key identity cannot be read").
+		return nil, fault.New(meta.AuthenticationFailedReason,
+			"the private key in the Secret's key identity cannot be read").
 			Because(err).WithHint("It must be in PEM; the key password holds its passphrase, if it has one")
 	}
 	return key, nil

@@ -28,7 +28,8 @@ import (
 
 const (
 	githubAPI = "https://api.github.com"
-	// assertionLife is how long the app's assertion of itself lasts; GitHub takes ten minutes at most, and its clock may be behind ours.
+	// assertionLife is how long the app's assertion of itself lasts; GitHub takes ten minutes at most, and
+	// its clock may be behind ours.
 	assertionLife = 5 * time.Minute
 	assertionSkew = time.Minute
 )
@@ -43,14 +44,16 @@ type GitHubApp struct {
 	identity     cacheKey // of all of the above
 }
 
-// GitHubAppFrom reads an app of a Secret: githubAppID, githubAppPrivateKey (in PEM), githubAppInstallationID or githubAppInstallationOwner,
-// and githubAppBaseURL for a GitHub Enterprise Server. The error is a fault.
+// GitHubAppFrom reads an app of a Secret: githubAppID, githubAppPrivateKey (in PEM), githubAppInstallationID
+// or githubAppInstallationOwner, and githubAppBaseURL for a GitHub Enterprise Server. The error is a fault.
 func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	bad := func(what, hint string) (*GitHubApp, error) {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the Secret of the GitHub App %s", what).WithHint("%s", hint)
+		return nil, fault.New(meta.AuthenticationFailedReason, "the Secret of the GitHub App %s", what).
+			WithHint("%s", hint)
 	}
 	text := func(key string) string { return strings.TrimSpace(string(data[key])) }
-	a := &GitHubApp{id: text("githubAppID"), installation: text("githubAppInstallationID"), owner: text("githubAppInstallationOwner")}
+	a := &GitHubApp{id: text("githubAppID"), installation: text("githubAppInstallationID"),
+		owner: text("githubAppInstallationOwner")}
 	if !isID(a.id) {
 		return bad("has no number in the key githubAppID", "It is on the app's page at GitHub")
 	}
@@ -58,18 +61,23 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 		return bad("needs one of the keys githubAppInstallationID and githubAppInstallationOwner", "Set one of them")
 	}
 	if a.installation != "" && !isID(a.installation) {
-		return bad("has no number in the key githubAppInstallationID", "It is the last part of the URL of the installation's page")
+		return bad("has no number in the key githubAppInstallationID",
+			"It is the last part of the URL of the installation's page")
 	}
-	if a.owner != "" && strings.Trim(a.owner, "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return bad("has no name of an organization or user in the key githubAppInstallationOwner", "Write it as in the URL of its repositories")
+	if a.owner != "" && strings.Trim(a.owner,
+		"-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return bad("has no name of an organization or user in the key githubAppInstallationOwner",
+			"Write it as in the URL of its repositories")
 	}
 	var err error
-	if a.api, err = url.Parse(strings.TrimSuffix(cmp.Or(text("githubAppBaseURL"), githubAPI), "/")); err != nil || a.api.Host == "" ||
+	if a.api, err = url.Parse(strings.TrimSuffix(cmp.Or(text("githubAppBaseURL"), githubAPI), "/")); err != nil ||
+		a.api.Host == "" ||
 		a.api.Scheme != "https" && a.api.Scheme != "http" {
 		return bad("has no URL in the key githubAppBaseURL", "Write it as https://HOST/api/v3")
 	}
 	if a.key, err = rsaKey(data["githubAppPrivateKey"]); err != nil {
-		return bad("has no RSA key in PEM in the key githubAppPrivateKey", "Generate one on the app's page at GitHub, and use the file as it is")
+		return bad("has no RSA key in PEM in the key githubAppPrivateKey",
+			"Generate one on the app's page at GitHub, and use the file as it is")
 	}
 	a.identity = keyOf(a.id, a.installation, a.owner, a.api.String(), string(data["githubAppPrivateKey"]))
 	return a, nil
@@ -109,12 +117,14 @@ type GitHubApps struct {
 
 // Git returns the login to the repositories of the app's installation, by way of transport. The error is a fault.
 func (g *GitHubApps) Git(ctx context.Context, app *GitHubApp, transport http.RoundTripper) (GitCredentials, error) {
-	return g.kept.get(ctx, keeping{clock: g.Clock, uses: &g.uses}, app.identity, func() (GitCredentials, time.Time, error) {
-		return app.login(ctx, transport, now(g.Clock))
-	})
+	return g.kept.get(ctx, keeping{clock: g.Clock, uses: &g.uses}, app.identity,
+		func() (GitCredentials, time.Time, error) {
+			return app.login(ctx, transport, now(g.Clock))
+		})
 }
 
-func (a *GitHubApp) login(ctx context.Context, transport http.RoundTripper, now time.Time) (GitCredentials, time.Time, error) {
+func (a *GitHubApp) login(ctx context.Context, transport http.RoundTripper, now time.Time) (GitCredentials, time.Time,
+	error) {
 	assertion, err := a.assertion(now)
 	if err != nil {
 		return GitCredentials{}, time.Time{}, err
@@ -130,7 +140,8 @@ func (a *GitHubApp) login(ctx context.Context, transport http.RoundTripper, now 
 		Token     string    `json:"token"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	err = a.ask(ctx, client, http.MethodPost, a.api.JoinPath("app/installations", installation, "access_tokens"), assertion, &token)
+	err = a.ask(ctx, client, http.MethodPost, a.api.JoinPath("app/installations", installation, "access_tokens"),
+		assertion, &token)
 	if err == nil && token.Token == "" {
 		err = authFault("%s gave no token", a.api.Host)
 	}
@@ -155,11 +166,13 @@ func (a *GitHubApp) findInstallation(ctx context.Context, client *http.Client, a
 
 // assertion is the JSON web token with which the app says who it is, RFC 7519 signed as RS256.
 func (a *GitHubApp) assertion(now time.Time) (string, error) {
-	claims, err := json.Marshal(map[string]any{"iss": a.id, "iat": now.Add(-assertionSkew).Unix(), "exp": now.Add(assertionLife).Unix()})
+	claims, err := json.Marshal(map[string]any{"iss": a.id, "iat": now.Add(-assertionSkew).Unix(),
+		"exp": now.Add(assertionLife).Unix()})
 	if err != nil {
 		return "", err
 	}
-	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString(claims)
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, a.key, crypto.SHA256, sum[:])
 	if err != nil {
@@ -170,7 +183,8 @@ func (a *GitHubApp) assertion(now time.Time) (string, error) {
 
 var errNotFound = errors.New("not found")
 
-func (a *GitHubApp) ask(ctx context.Context, client *http.Client, method string, u *url.URL, assertion string, answer any) error {
+func (a *GitHubApp) ask(ctx context.Context, client *http.Client, method string, u *url.URL, assertion string,
+	answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
 		return authFault("the URL of %s cannot be used", a.api.Host)
@@ -189,14 +203,19 @@ func (a *GitHubApp) ask(ctx context.Context, client *http.Client, method string,
 		return authFault("cannot read the answer of %s", a.api.Host).Because(err)
 	case resp.StatusCode == http.StatusNotFound:
 		return authFault("%s knows no such installation of the GitHub App", a.api.Host).Because(errNotFound).
-			WithHint("Install the app for the owner of the repository, and check githubAppInstallationID or githubAppInstallationOwner")
+			WithHint("Install the app for the owner of the repository, and check githubAppInstallationID or " +
+				"githubAppInstallationOwner")
 	case resp.StatusCode == http.StatusUnauthorized:
-		return authFault("%s refused the GitHub App", a.api.Host).WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
+		return authFault("%s refused the GitHub App", a.api.Host).
+			WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
 	case resp.StatusCode/100 != 2:
-		return authFault("%s refused a token of the GitHub App (%d)", a.api.Host, resp.StatusCode).WithHint("Check that the installation is not suspended")
+		return authFault("%s refused a token of the GitHub App (%d)", a.api.Host, resp.StatusCode).
+			WithHint("Check that the installation is not suspended")
 	}
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil { // not told, since it may quote the token
-		return authFault("the answer of %s is not the JSON that GitHub documents", a.api.Host).WithHint("Check githubAppBaseURL")
+	// not told, since it may quote the token
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil {
+		return authFault("the answer of %s is not the JSON that GitHub documents", a.api.Host).
+			WithHint("Check githubAppBaseURL")
 	}
 	return nil
 }

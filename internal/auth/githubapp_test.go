@@ -67,7 +67,8 @@ func checkAssertion(t *testing.T, r *http.Request, at time.Time) {
 	if err == nil {
 		err = json.Unmarshal(raw, &claims)
 	}
-	if err != nil || claims.Issuer != "12" || claims.From > at.Unix()-30 || claims.Until <= at.Unix() || claims.Until-claims.From > 600 {
+	if err != nil || claims.Issuer != "12" || claims.From > at.Unix()-30 || claims.Until <= at.Unix() ||
+		claims.Until-claims.From > 600 {
 		t.Errorf("the claims are %s, %v", raw, err)
 	}
 	expect(t, "Accept", r.Header.Get("Accept"), "application/vnd.github+json")
@@ -85,7 +86,8 @@ func TestTokensOfAGitHubApp(t *testing.T) {
 			answer(w, `{"id":56}`)
 		case "POST /app/installations/34/access_tokens", "POST /app/installations/56/access_tokens":
 			w.WriteHeader(http.StatusCreated)
-			answer(w, `{"token":"ghs_%s","expires_at":"%s"}`, strings.Split(r.URL.Path, "installations/")[1][:2], clock.Now().Add(time.Hour).Format(time.RFC3339))
+			answer(w, `{"token":"ghs_%s","expires_at":"%s"}`, strings.Split(r.URL.Path, "installations/")[1][:2],
+				clock.Now().Add(time.Hour).Format(time.RFC3339))
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			answer(w, `{"message":"Not Found"}`)
@@ -109,13 +111,18 @@ func TestTokensOfAGitHubApp(t *testing.T) {
 	c.roundTrips("once more", 0, func() { ask("ghs_34") })
 	byOrg := []string{"githubAppInstallationID", "", "githubAppInstallationOwner", "team"}
 	c.roundTrips("by organization", 2, func() { ask("ghs_34", byOrg...) })
-	c.roundTrips("by user", 3, func() { ask("ghs_56", "githubAppInstallationID", "", "githubAppInstallationOwner", "someone") })
-	c.roundTrips("of an Enterprise Server", 1, func() { ask("ghs_34", "githubAppBaseURL", "https://github.example.com/api/v3/") })
+	c.roundTrips("by user", 3, func() {
+		ask("ghs_56", "githubAppInstallationID", "", "githubAppInstallationOwner",
+			"someone")
+	})
+	c.roundTrips("of an Enterprise Server", 1,
+		func() { ask("ghs_34", "githubAppBaseURL", "https://github.example.com/api/v3/") })
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(appKey())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.roundTrips("with the key in PKCS #8", 1, func() { ask("ghs_34", "githubAppPrivateKey", string(pemOf("PRIVATE KEY", pkcs8))) })
+	c.roundTrips("with the key in PKCS #8", 1,
+		func() { ask("ghs_34", "githubAppPrivateKey", string(pemOf("PRIVATE KEY", pkcs8))) })
 	clock.SetTime(clock.Now().Add(54 * time.Minute))
 	c.roundTrips("shortly before it is renewed", 0, func() { ask("ghs_34") })
 	clock.SetTime(clock.Now().Add(2 * time.Minute))
@@ -142,7 +149,8 @@ func TestRefusalsOfGitHub(t *testing.T) {
 		"no token":          {201, `{"s3cret":1}`, "gave no token"},
 		"an endless answer": {201, `{"token":"` + strings.Repeat("s3cret", 1<<20), "githubAppBaseURL"},
 	} {
-		clouds := newClouds(t, map[string]http.HandlerFunc{"api.github.com": func(w http.ResponseWriter, _ *http.Request) {
+		clouds := newClouds(t, map[string]http.HandlerFunc{"api.github.com": func(w http.ResponseWriter,
+			_ *http.Request) {
 			w.WriteHeader(c.status)
 			answer(w, "%s", c.answer)
 		}})

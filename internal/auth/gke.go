@@ -14,7 +14,8 @@ var gkeCluster = regexp.MustCompile(`^projects/[a-z0-9:.-]{1,100}/locations/[a-z
 
 func (i *Identities) gke(resource string) (managed, error) {
 	if resource != "" && !gkeCluster.MatchString(resource) {
-		return managed{}, authFault("%q is not the name of a cluster", firstLine(resource)).WithHint("Write it as projects/PROJECT/locations/LOCATION/clusters/NAME").Final()
+		return managed{}, authFault("%q is not the name of a cluster", firstLine(resource)).
+			WithHint("Write it as projects/PROJECT/locations/LOCATION/clusters/NAME").Final()
 	}
 	return managed{
 		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeGKE(ctx, s, resource) },
@@ -56,7 +57,8 @@ func (i *Identities) describeGKE(ctx context.Context, s subject, resource string
 	e, ca := endpoint{ca: map[string][]byte{}}, decodeCA(said.MasterAuth.ClusterCaCertificate)
 	c := said.ControlPlaneEndpointsConfig
 	if c.IPEndpointsConfig.Enabled == nil || *c.IPEndpointsConfig.Enabled {
-		for _, ip := range []string{said.Endpoint, c.IPEndpointsConfig.PublicEndpoint, c.IPEndpointsConfig.PrivateEndpoint} {
+		for _, ip := range []string{said.Endpoint, c.IPEndpointsConfig.PublicEndpoint,
+			c.IPEndpointsConfig.PrivateEndpoint} {
 			if ip != "" && !slices.Contains(e.addresses, ip) {
 				e.addresses, e.ca[ip] = append(e.addresses, ip), ca
 			}

@@ -40,19 +40,19 @@ type Accounts interface {
 	Token(ctx context.Context, account types.NamespacedName, audience string) (string, error)
 }
 
-// Identities turns workload identity into credentials: that of a service account where one is named, else that of the process. A token
-// goes to hosts of its own cloud only, whatever URL an object names.
+// Identities turns workload identity into credentials: that of a service account where one is named, else
+// that of the process. A token goes to hosts of its own cloud only, whatever URL an object names.
 //
-// What it gets is kept until shortly before it expires, an hour at most, and is never shared between service accounts. Its zero value
-// serves for the identity of the process.
+// What it gets is kept until shortly before it expires, an hour at most, and is never shared between service
+// accounts. Its zero value serves for the identity of the process.
 type Identities struct {
 	Accounts  Accounts           // service accounts are refused when nil
 	Transport http.RoundTripper  // for the exchange of tokens, from egress; http.DefaultTransport when nil
 	Metadata  http.RoundTripper  // to the metadata server of GKE, which is link-local; http.DefaultTransport when nil
 	Clock     clock.PassiveClock // the real one when nil
 	Keep      int                // how many credentials of a kind are kept; 10,000 when 0, none when negative
-	// DefaultAccount is the name of the service account whose identity objects use that name none, in their namespace; the process's when
-	// empty.
+	// DefaultAccount is the name of the service account whose identity objects use that name none, in their
+	// namespace; the process's when empty.
 	DefaultAccount string
 
 	uses       uses
@@ -63,7 +63,8 @@ type Identities struct {
 	endpoints  cache[endpoint]
 }
 
-// Account is the service account whose identity an object of a namespace uses, which names one or none; nil for that of the process.
+// Account is the service account whose identity an object of a namespace uses, which names one or none; nil
+// for that of the process.
 func (i *Identities) Account(namespace, named string) *types.NamespacedName {
 	if named == "" && i != nil {
 		named = i.DefaultAccount
@@ -103,7 +104,8 @@ func (i *Identities) subject(ctx context.Context, account *types.NamespacedName)
 	}
 	annotations, err := i.Accounts.Annotations(ctx, *account)
 	if err != nil {
-		return subject{}, authFault("cannot read service account '%s'", account).Because(err).WithHint("Create it, or correct spec.serviceAccountName")
+		return subject{}, authFault("cannot read service account '%s'", account).Because(err).
+			WithHint("Create it, or correct spec.serviceAccountName")
 	}
 	return subject{account: *account, annotations: annotations}, nil
 }
@@ -122,9 +124,10 @@ func (i *Identities) client() *http.Client {
 	return &http.Client{Transport: cmp.Or(i.Transport, http.DefaultTransport)}
 }
 
-// Registry returns the login to the registry of a URL: ECR and public ECR of aws, ACR of azure, Artifact and Container Registry of gcp.
-// The error is a fault.
-func (i *Identities) Registry(ctx context.Context, provider, rawURL string, account *types.NamespacedName) (authn.Authenticator, error) {
+// Registry returns the login to the registry of a URL: ECR and public ECR of aws, ACR of azure, Artifact and
+// Container Registry of gcp. The error is a fault.
+func (i *Identities) Registry(ctx context.Context, provider, rawURL string,
+	account *types.NamespacedName) (authn.Authenticator, error) {
 	host := hostOf(rawURL)
 	s, err := i.subject(ctx, account)
 	if err != nil {
@@ -147,12 +150,14 @@ func (i *Identities) Registry(ctx context.Context, provider, rawURL string, acco
 	return authn.FromConfig(login), nil
 }
 
-// Git returns the login to the git repository of a URL: CodeCommit of aws, Azure DevOps of azure. It is good for some minutes.
-// The error is a fault.
-func (i *Identities) Git(ctx context.Context, provider, rawURL string, account *types.NamespacedName) (GitCredentials, error) {
+// Git returns the login to the git repository of a URL: CodeCommit of aws, Azure DevOps of azure. It is good
+// for some minutes. The error is a fault.
+func (i *Identities) Git(ctx context.Context, provider, rawURL string, account *types.NamespacedName) (GitCredentials,
+	error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" {
-		return GitCredentials{}, fault.New(meta.URLInvalidReason, "workload identity needs a repository with an https URL").WithHint("Correct spec.url").Final()
+		return GitCredentials{}, fault.New(meta.URLInvalidReason,
+			"workload identity needs a repository with an https URL").WithHint("Correct spec.url").Final()
 	}
 	s, err := i.subject(ctx, account)
 	if err != nil {
@@ -180,7 +185,8 @@ func hostOf(rawURL string) string {
 }
 
 func unknownProvider(provider string) error {
-	return authFault("there is no workload identity of provider '%s' for this", provider).WithHint("Correct spec.provider").Final()
+	return authFault("there is no workload identity of provider '%s' for this", provider).
+		WithHint("Correct spec.provider").Final()
 }
 
 // notOf refuses to send a cloud's token to a host that is not the cloud's.
@@ -189,27 +195,33 @@ func notOf(cloud, host, want string) error {
 		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
 }
 
-// tokenHosts are those that tokens of a cloud's workload identity may go to, when they are sent for a Bucket: those of its storage, and the
-// Security Token Service of AWS, whose storage wants no tokens.
+// tokenHosts are those that tokens of a cloud's workload identity may go to, when they are sent for a Bucket:
+// those of its storage, and the Security Token Service of AWS, whose storage wants no tokens.
 var tokenHosts = map[string]struct {
 	host *regexp.Regexp
 	want string
 }{
-	AWS:   {regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?sts(-fips)?(\.` + awsRegion + `)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|api\.aws)$`), "https://sts.REGION.amazonaws.com"},
+	AWS: {regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?sts(-fips)?(\.` + awsRegion +
+		`)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|api\.aws)$`),
+		"https://sts.REGION.amazonaws.com"},
 	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
-	GCP:   {regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`), "storage.googleapis.com"},
+	GCP: {regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`),
+		"storage.googleapis.com"},
 }
 
-// CheckEndpoint refuses an endpoint of a Bucket to which a token of the cloud's workload identity must not go: one that is not the cloud's,
-// or in plain HTTP. Whoever reads the token could use it. The error is a fault.
+// CheckEndpoint refuses an endpoint of a Bucket to which a token of the cloud's workload identity must not
+// go: one that is not the cloud's, or in plain HTTP. Whoever reads the token could use it. The error is a
+// fault.
 func CheckEndpoint(provider, endpoint string, insecure bool) error {
 	allowed, ok := tokenHosts[provider]
 	if !ok {
 		return unknownProvider(provider)
 	}
-	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") || !allowed.host.MatchString(host) {
+	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") ||
+		!allowed.host.MatchString(host) {
 		return authFault("the endpoint %s gets no token of provider %s", host, provider).
-			WithHint("Write the endpoint as %s with TLS, or log in with a Secret in spec.secretRef", allowed.want).Final()
+			WithHint("Write the endpoint as %s with TLS, or log in with a Secret in spec.secretRef",
+				allowed.want).Final()
 	}
 	return nil
 }
@@ -218,14 +230,15 @@ func authFault(format string, args ...any) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, format, args...)
 }
 
-// exchangeFault tells in one line why a cloud gave no credentials: what its SDK says runs over many lines, and holds identifiers of
-// requests that change every time.
+// exchangeFault tells in one line why a cloud gave no credentials: what its SDK says runs over many lines,
+// and holds identifiers of requests that change every time.
 func exchangeFault(err error, s subject, format string, args ...any) error {
 	f := authFault(format, args...)
 	if s.none() {
 		f = f.WithHint("Check the workload identity of the controller")
 	} else {
-		f = f.WithHint("Check the annotations of service account '%s', and that the cloud trusts the cluster for it", s.account)
+		f = f.WithHint("Check the annotations of service account '%s', and that the cloud trusts the cluster for it",
+			s.account)
 	}
 	var told *fault.Fault
 	var api smithy.APIError

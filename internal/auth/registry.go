@@ -19,8 +19,9 @@ const (
 	dockerHub       = "index.docker.io"
 )
 
-// RegistryFrom reads the login to registries of a Secret: a docker config in the key .dockerconfigjson (or .dockercfg), or username and
-// password for host. The keychain knows no login where the Secret has none. The error is a fault.
+// RegistryFrom reads the login to registries of a Secret: a docker config in the key .dockerconfigjson (or
+// .dockercfg), or username and password for host. The keychain knows no login where the Secret has none. The
+// error is a fault.
 //
 // For the service account's pull secrets, join the keychains with [authn.NewMultiKeychain].
 func RegistryFrom(data map[string][]byte, host string) (authn.Keychain, error) {
@@ -37,7 +38,8 @@ func RegistryFrom(data map[string][]byte, host string) (authn.Keychain, error) {
 	if login.Username == "" {
 		return registries{}, nil
 	}
-	return registries{{hub(strings.ToLower(host)), "", authn.AuthConfig{Username: login.Username, Password: login.Password}}}, nil
+	return registries{{hub(strings.ToLower(host)), "",
+		authn.AuthConfig{Username: login.Username, Password: login.Password}}}, nil
 }
 
 // registries are logins to registries, and to paths in them.
@@ -147,10 +149,12 @@ func dockerConfig(raw []byte, whole bool) (registries, error) {
 
 func badDockerConfig(what string) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, "the docker config of the Secret %s", what).
-		WithHint("Create it with: kubectl create secret docker-registry NAME --docker-server=HOST --docker-username=USER --docker-password=PASSWORD")
+		WithHint("Create it with: kubectl create secret docker-registry NAME --docker-server=HOST " +
+			"--docker-username=USER --docker-password=PASSWORD")
 }
 
-// registryKey takes a key of auths apart: HOST, HOST/PATH, or a URL of these; the API's version at the end means nothing.
+// registryKey takes a key of auths apart: HOST, HOST/PATH, or a URL of these; the API's version at the end
+// means nothing.
 func registryKey(key string) (host, prefix string, ok bool) {
 	if !strings.Contains(key, "://") {
 		key = "https://" + key
@@ -167,7 +171,8 @@ func registryKey(key string) (host, prefix string, ok bool) {
 }
 
 func (a dockerAuth) login() (authn.AuthConfig, bool) {
-	c := authn.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
+	c := authn.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken,
+		RegistryToken: a.RegistryToken}
 	if a.Auth == "" {
 		return c, true
 	}

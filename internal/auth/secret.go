@@ -15,7 +15,8 @@ type Basic struct{ Username, Password string }
 func BasicFrom(data map[string][]byte) (Basic, error) {
 	b := Basic{Username: string(data["username"]), Password: string(data["password"])}
 	if (b.Username == "") != (b.Password == "") {
-		return Basic{}, fault.New(meta.AuthenticationFailedReason, "the Secret has only one of the keys username and password").
+		return Basic{}, fault.New(meta.AuthenticationFailedReason,
+			"the Secret has only one of the keys username and password").
 			WithHint("Set both")
 	}
 	return b, nil
@@ -25,7 +26,8 @@ func BasicFrom(data map[string][]byte) (Basic, error) {
 func ProxyFrom(data map[string][]byte) (*url.URL, error) {
 	u, err := url.Parse(string(data["address"]))
 	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme) {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the key address of the proxy's Secret is not the URL of a proxy").
+		return nil, fault.New(meta.AuthenticationFailedReason,
+			"the key address of the proxy's Secret is not the URL of a proxy").
 			WithHint("Write it as http://HOST:PORT; the schemes https and socks5 do as well")
 	}
 	u.Path, u.RawPath, u.RawQuery, u.Fragment = "", "", "", ""

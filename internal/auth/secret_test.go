@@ -14,7 +14,8 @@ func TestTLSOfSecrets(t *testing.T) {
 	for name, data := range map[string]map[string][]byte{
 		"current": {"ca.crt": []byte("ca"), "tls.crt": []byte("cert"), "tls.key": []byte("key")},
 		"legacy":  {"caFile": []byte("ca"), "certFile": []byte("cert"), "keyFile": []byte("key")},
-		"both":    {"caFile": []byte("x"), "certFile": []byte("x"), "keyFile": []byte("x"), "ca.crt": []byte("ca"), "tls.crt": []byte("cert"), "tls.key": []byte("key")},
+		"both": {"caFile": []byte("x"), "certFile": []byte("x"), "keyFile": []byte("x"), "ca.crt": []byte("ca"),
+			"tls.crt": []byte("cert"), "tls.key": []byte("key")},
 	} {
 		got, err := TLSFrom(data)
 		if err != nil || string(got.CA)+string(got.Cert)+string(got.Key) != "cacertkey" {
@@ -38,10 +39,12 @@ func TestTLSOfSecrets(t *testing.T) {
 func TestProxiesOfSecrets(t *testing.T) {
 	t.Parallel()
 	for want, data := range map[string]map[string][]byte{
-		"http://proxy:3128":             {"address": []byte("http://proxy:3128")},
-		"https://me:p%40ss@proxy":       {"address": []byte("https://proxy/ignored?too"), "username": []byte("me"), "password": []byte("p@ss")},
-		"socks5://proxy:1080":           {"address": []byte("socks5://proxy:1080")},
-		"http://me:right@10.0.0.1:3128": {"address": []byte("http://you:wrong@10.0.0.1:3128"), "username": []byte("me"), "password": []byte("right")},
+		"http://proxy:3128": {"address": []byte("http://proxy:3128")},
+		"https://me:p%40ss@proxy": {"address": []byte("https://proxy/ignored?too"), "username": []byte("me"),
+			"password": []byte("p@ss")},
+		"socks5://proxy:1080": {"address": []byte("socks5://proxy:1080")},
+		"http://me:right@10.0.0.1:3128": {"address": []byte("http://you:wrong@10.0.0.1:3128"), "username": []byte("me"),
+			"password": []byte("right")},
 	} {
 		got, err := ProxyFrom(data)
 		if err != nil || got.String() != want {
@@ -121,16 +124,19 @@ func TestLoginsToRegistries(t *testing.T) {
 
 func TestLoginsByNameAndPassword(t *testing.T) {
 	t.Parallel()
-	k, err := RegistryFrom(map[string][]byte{"username": []byte("me"), "password": []byte("x")}, "Registry.example.com:5000")
+	k, err := RegistryFrom(map[string][]byte{"username": []byte("me"), "password": []byte("x")},
+		"Registry.example.com:5000")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for repository, want := range map[string]string{"registry.example.com:5000/x": "me:x", "registry.example.com/x": "", "other.example.com:5000/x": "", "busybox": ""} {
+	for repository, want := range map[string]string{"registry.example.com:5000/x": "me:x", "registry.example.com/x": "",
+		"other.example.com:5000/x": "", "busybox": ""} {
 		if got := loginTo(t, k, repository); got != want {
 			t.Errorf("%s: %q, want %q", repository, got, want)
 		}
 	}
-	k, err = RegistryFrom(map[string][]byte{".dockercfg": []byte(`{"ghcr.io": {"username": "old", "password": "x"}}`)}, "")
+	k, err = RegistryFrom(map[string][]byte{".dockercfg": []byte(
+		`{"ghcr.io": {"username": "old", "password": "x"}}`)}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +152,8 @@ func TestLoginsByNameAndPassword(t *testing.T) {
 
 func TestDockerConfigsThatAreNone(t *testing.T) {
 	t.Parallel()
-	for _, config := range []string{"s3cret", `{"auths": {"ghcr.io": "s3cret"}}`, `{"auths": {"ghcr.io": {"auth": "s3cret!"}}}`, `{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}`,
+	for _, config := range []string{"s3cret", `{"auths": {"ghcr.io": "s3cret"}}`,
+		`{"auths": {"ghcr.io": {"auth": "s3cret!"}}}`, `{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}`,
 		`{"auths": {"": {"auth": "YTpi"}}}`, `{"auths": {"https://s3cret\u0000": {"auth": "YTpi"}}}`} {
 		_, err := RegistryFrom(map[string][]byte{".dockerconfigjson": []byte(config)}, "")
 		mustFail(t, err, "docker config", "kubectl create secret docker-registry")
@@ -180,7 +187,8 @@ func FuzzGitHubApp(f *testing.F) {
 	f.Add("12", "34", "team", "https://github.example.com/api/v3")
 	f.Add("-1", "", "a/../b", "http://[::1")
 	f.Fuzz(func(t *testing.T, id, installation, owner, api string) {
-		a, err := GitHubAppFrom(appSecret("githubAppID", id, "githubAppInstallationID", installation, "githubAppInstallationOwner", owner, "githubAppBaseURL", api))
+		a, err := GitHubAppFrom(appSecret("githubAppID", id, "githubAppInstallationID", installation,
+			"githubAppInstallationOwner", owner, "githubAppBaseURL", api))
 		if err == nil && strings.ContainsAny(a.id+a.installation+a.owner, "/?#%\\ \n") {
 			t.Errorf("%q, %q and %q would be parts of a path", a.id, a.installation, a.owner)
 		}
@@ -188,7 +196,8 @@ func FuzzGitHubApp(f *testing.F) {
 }
 
 func FuzzGitURL(f *testing.F) {
-	for _, raw := range []string{"https://me:pw@host/x", "ssh://git@host:22/x", "git@host:x", "http://[", "https://host/%zz"} {
+	for _, raw := range []string{"https://me:pw@host/x", "ssh://git@host:22/x", "git@host:x", "http://[",
+		"https://host/%zz"} {
 		f.Add(raw, "me", "pw")
 	}
 	f.Fuzz(func(t *testing.T, raw, username, password string) {

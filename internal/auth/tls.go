@@ -17,9 +17,11 @@ type TLS struct {
 // TLSFrom reads ca.crt, tls.crt and tls.key of a Secret, or their older names caFile, certFile and keyFile.
 // All may be missing. The error is a fault.
 func TLSFrom(data map[string][]byte) (TLS, error) {
-	t := TLS{CA: first(data, "ca.crt", "caFile"), Cert: first(data, "tls.crt", "certFile"), Key: first(data, "tls.key", "keyFile")}
+	t := TLS{CA: first(data, "ca.crt", "caFile"), Cert: first(data, "tls.crt", "certFile"),
+		Key: first(data, "tls.key", "keyFile")}
 	if (len(t.Cert) == 0) != (len(t.Key) == 0) {
-		return TLS{}, fault.New(meta.AuthenticationFailedReason, "the Secret has only one of the keys tls.crt and tls.key").
+		return TLS{}, fault.New(meta.AuthenticationFailedReason,
+			"the Secret has only one of the keys tls.crt and tls.key").
 			WithHint("Set both")
 	}
 	return t, nil
@@ -42,7 +44,8 @@ func (t TLS) Config() (*tls.Config, error) {
 	if len(t.Cert) > 0 || len(t.Key) > 0 {
 		pair, err := tls.X509KeyPair(t.Cert, t.Key)
 		if err != nil {
-			return nil, fault.New(meta.AuthenticationFailedReason, "the keys tls.crt and tls.key of the Secret are no pair").Because(err).
+			return nil, fault.New(meta.AuthenticationFailedReason,
+				"the keys tls.crt and tls.key of the Secret are no pair").Because(err).
 				WithHint("Both must be in PEM, and the key must be that of the certificate")
 		}
 		c.Certificates = []tls.Certificate{pair}

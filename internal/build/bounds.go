@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Bounds on what a build reads. Kustomize has none: an alias that holds itself ends the process, aliases and bases multiply, and
-// its work grows with the square of the depth, of the length of maps, and of the number of objects.
+// Bounds on what a build reads. Kustomize has none: an alias that holds itself ends the process, aliases and
+// bases multiply, and its work grows with the square of the depth, of the length of maps, and of the number
+// of objects.
 const (
 	maxReads = 100_000  // files, with every time that one is read again: bases may name bases over and over
 	maxFile  = 16 << 20 // bytes of one file
@@ -44,7 +45,8 @@ func (f *filesystem) take(name string, size int64) error {
 			WithHint("Look for bases that name the same bases more than once"))
 	case f.input > maxInput:
 		return f.refuse(refusal("the build reads more than %d MiB; %s is one file too many", maxInput>>20, name).
-			WithHint("Split it into several Kustomizations, and look for bases that name the same bases more than once"))
+			WithHint("Split it into several Kustomizations, and look for bases that name the same bases more " +
+				"than once"))
 	}
 	return nil
 }
@@ -61,7 +63,8 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return err
 	}
 	err := documents(content, weigh)
-	if err != nil && fault.As(err) == nil { // kustomize takes documents apart by its own rule, and may read what cannot be read as a whole
+	// kustomize takes documents apart by its own rule, and may read what cannot be read as a whole
+	if err != nil && fault.As(err) == nil {
 		err = nil
 		for _, text := range separator.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), -1) {
 			if problem := documents([]byte(text), weigh); fault.As(problem) != nil {
@@ -75,11 +78,14 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	switch {
 	case f.share != 0 && f.weight.objects > maxObjects:
 		return refusal("kustomize would change more than %d objects; %s has too many", maxObjects, name).
-			WithHint("Split it into several Kustomizations, or leave out what changes them: settings of the spec, and all but resources in kustomization.yaml")
+			WithHint("Split it into several Kustomizations, or leave out what changes them: settings of the spec, " +
+				"and all but resources in kustomization.yaml")
 	case f.weight.values > maxValues:
-		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).WithHint("Split it into several Kustomizations")
+		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).
+			WithHint("Split it into several Kustomizations")
 	case f.weight.work > maxWork:
-		return refusal("%s is too large for being so deep, or its maps are too long", name).WithHint("Split it, or make it flatter")
+		return refusal("%s is too large for being so deep, or its maps are too long", name).
+			WithHint("Split it, or make it flatter")
 	}
 	return nil
 }
@@ -112,7 +118,8 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 // weight is what a value comes to once its aliases are what they stand for.
 type weight struct {
 	objects, values, aliased, levels, lists int
-	work                                    int // values copied: all that is below a map once more for every map, and long maps over and over
+	// values copied: all that is below a map once more for every map, and long maps over and over
+	work int
 }
 
 func (w *weight) add(below weight) {
@@ -157,7 +164,8 @@ func (s *scale) weigh(n *yaml.Node) (weight, error) {
 func (s *scale) weighAlias(n *yaml.Node) (weight, error) {
 	if w, seen := s.weighed[n.Alias]; seen {
 		if w == nil {
-			return weight{}, refusal("%s: the alias *%s stands inside of what it stands for", s.at(n), n.Value).WithHint("Write it out")
+			return weight{}, refusal("%s: the alias *%s stands inside of what it stands for", s.at(n), n.Value).
+				WithHint("Write it out")
 		}
 		return *w, nil
 	}
@@ -175,9 +183,11 @@ func (s *scale) bound(n *yaml.Node, w weight) error {
 	case w.levels > maxLevels:
 		return refusal("%s: more than %d levels stand inside each other", s.at(n), maxLevels)
 	case w.lists > maxLists:
-		return refusal("%s: more than %d lists of objects stand inside each other", s.at(n), maxLists).WithHint("List the objects themselves")
+		return refusal("%s: more than %d lists of objects stand inside each other", s.at(n), maxLists).
+			WithHint("List the objects themselves")
 	case w.aliased > maxAliased:
-		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).WithHint("Use fewer of them inside each other")
+		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).
+			WithHint("Use fewer of them inside each other")
 	}
 	return nil
 }

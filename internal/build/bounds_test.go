@@ -47,25 +47,49 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"an alias of itself":                   {map[string]string{"a.yaml": ouroboros}, "a.yaml, line 4: the alias *a stands inside of what it stands for"},
-		"an alias of itself in a listed file":  {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros}, "a.yaml, line 4: the alias"},
-		"an alias of itself in a file of JSON": {map[string]string{"kustomization.yaml": "resources: [a]\n", "a": ouroboros}, "a, line 4: the alias"},
-		"an alias of itself by a merge":        {map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"}, "the alias *a"},
-		"an alias of itself in a patch":        {map[string]string{"kustomization.yaml": listed + "patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, "p.yaml, line 4: the alias"},
-		"in a patch in place":                  {map[string]string{"kustomization.yaml": listed + "patches:\n- patch: " + inline(ouroboros), "a.yaml": cm("a")}, "kustomization.yaml, line 4: the alias"},
-		"in an old patch in place":             {map[string]string{"kustomization.yaml": listed + "patchesStrategicMerge:\n- " + inline(ouroboros), "a.yaml": cm("a")}, "the alias"},
-		"in a plugin":                          {map[string]string{"kustomization.yaml": listed + "transformers: [t.yaml]\n", "a.yaml": cm("a"), "t.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}\n"}, "the alias"},
-		"in a plugin in place":                 {map[string]string{"kustomization.yaml": listed + "transformers:\n- " + inline("apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}"), "a.yaml": cm("a")}, "the alias"},
-		"in the kustomization":                 {map[string]string{"kustomization.yaml": listed + "commonLabels: &a {x: *a}\n", "a.yaml": cm("a")}, "kustomization.yaml cannot be read"},
-		"in another encoding":                  {map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") + "\n---\n" + utf16(ouroboros)}, "the alias"},
-		"aliases that multiply":                {map[string]string{"a.yaml": bomb(5)}, "a.yaml, line 10: its aliases stand for more than 50000 values"},
-		"deep maps":                            {map[string]string{"a.yaml": deep("{a: ", "}")}, "a.yaml, line 4: more than 200 levels"},
-		"deep lists":                           {map[string]string{"a.yaml": deep("[", "]")}, "more than 200 levels"},
-		"deep keys":                            {map[string]string{"a.yaml": cm("a") + "x:\n  " + strings.Repeat("? ", 3000) + "a\n"}, "more than 200 levels"},
-		"deeper than YAML goes":                {map[string]string{"a.yaml": cm("a") + "x: " + strings.Repeat("[", 20000)}, "a.yaml is not valid YAML: line 4: exceeded max depth"},
-		"lists of objects in each other":       {map[string]string{"a.yaml": strings.Repeat("{apiVersion: v1, kind: List, items: [", 80) + strings.Repeat("]}", 80)}, "more than 4 lists of objects"},
-		"lists whose kind is an alias":         {map[string]string{"a.yaml": "{apiVersion: v1, kind: &l List, items: [" + strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)}, "more than 4 lists of objects"},
-		"a map of very many keys":              {map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)}, "a.yaml is too large for being so deep, or its maps are too long"},
+		"an alias of itself": {map[string]string{"a.yaml": ouroboros},
+			"a.yaml, line 4: the alias *a stands inside of what it stands for"},
+		"an alias of itself in a listed file": {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros},
+			"a.yaml, line 4: the alias"},
+		"an alias of itself in a file of JSON": {map[string]string{"kustomization.yaml": "resources: [a]\n",
+			"a": ouroboros}, "a, line 4: the alias"},
+		"an alias of itself by a merge": {map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"},
+			"the alias *a"},
+		"an alias of itself in a patch": {map[string]string{"kustomization.yaml": listed +
+			"patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, "p.yaml, line 4: the alias"},
+		"in a patch in place": {map[string]string{"kustomization.yaml": listed +
+			"patches:\n- patch: " + inline(ouroboros), "a.yaml": cm("a")}, "kustomization.yaml, line 4: the alias"},
+		"in an old patch in place": {map[string]string{"kustomization.yaml": listed +
+			"patchesStrategicMerge:\n- " + inline(ouroboros), "a.yaml": cm("a")}, "the alias"},
+		"in a plugin": {map[string]string{"kustomization.yaml": listed +
+			"transformers: [t.yaml]\n", "a.yaml": cm("a"),
+			"t.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}\n"},
+			"the alias"},
+		"in a plugin in place": {map[string]string{"kustomization.yaml": listed + "transformers:\n- " +
+			inline("apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}"),
+			"a.yaml": cm("a")}, "the alias"},
+		"in the kustomization": {map[string]string{"kustomization.yaml": listed +
+			"commonLabels: &a {x: *a}\n", "a.yaml": cm("a")}, "kustomization.yaml cannot be read"},
+		"in another encoding": {map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") +
+			"\n---\n" + utf16(ouroboros)}, "the alias"},
+		"aliases that multiply": {map[string]string{"a.yaml": bomb(5)},
+			"a.yaml, line 10: its aliases stand for more than 50000 values"},
+		"deep maps": {map[string]string{"a.yaml": deep("{a: ", "}")},
+			"a.yaml, line 4: more than 200 levels"},
+		"deep lists": {map[string]string{"a.yaml": deep("[", "]")}, "more than 200 levels"},
+		"deep keys": {map[string]string{"a.yaml": cm("a") + "x:\n  " +
+			strings.Repeat("? ", 3000) + "a\n"}, "more than 200 levels"},
+		"deeper than YAML goes": {map[string]string{"a.yaml": cm("a") + "x: " +
+			strings.Repeat("[", 20000)}, "a.yaml is not valid YAML: line 4: exceeded max depth"},
+		"lists of objects in each other": {map[string]string{
+			"a.yaml": strings.Repeat("{apiVersion: v1, kind: List, items: [", 80) + strings.Repeat("]}", 80)},
+			"more than 4 lists of objects"},
+		"lists whose kind is an alias": {map[string]string{
+			"a.yaml": "{apiVersion: v1, kind: &l List, items: [" +
+				strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},
+			"more than 4 lists of objects"},
+		"a map of very many keys": {map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
+			"a.yaml is too large for being so deep, or its maps are too long"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files)})
@@ -74,16 +98,19 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": cm("a")}), Patches: []types.Patch{{Patch: ouroboros}}})
+	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": cm("a")}),
+		Patches: []types.Patch{{Patch: ouroboros}}})
 	if err == nil || !strings.Contains(err.Error(), "the alias") {
 		t.Errorf("in spec.patches: %v", err)
 	}
 	s, keys := vault(t)
-	_, err = Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": s.Encrypt("binary", bomb(5))}), Decryption: keys})
+	_, err = Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": s.Encrypt("binary",
+		bomb(5))}), Decryption: keys})
 	if err == nil || !strings.Contains(err.Error(), "a.yaml") {
 		t.Errorf("encrypted: %v", err)
 	}
-	if _, err := (&decrypt.Keys{}).File(t.Context(), "a.yaml", []byte(strings.Replace(s.Encrypt("yaml", secretNamed("a")), "name: a", "name: &a\n    x: *a", 1))); err == nil {
+	if _, err := (&decrypt.Keys{}).File(t.Context(), "a.yaml",
+		[]byte(strings.Replace(s.Encrypt("yaml", secretNamed("a")), "name: a", "name: &a\n    x: *a", 1))); err == nil {
 		t.Error("an alias of itself in an encrypted file passed")
 	}
 }
@@ -99,10 +126,11 @@ func utf16(text string) string {
 
 func TestWhatIsUsualIsNotRefused(t *testing.T) {
 	for reason, manifest := range map[string]string{
-		"anchors and merges":   cm("a") + "data: &d {a: b}\nx: {<<: *d, c: d}\ny: [*d, *d]\n",
-		"some thousand keys":   cm("a") + "data:\n" + keys(5000),
-		"many levels":          cm("a") + "x: " + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + "\n",
-		"a list in a list":     "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMapList\n  items:\n  - " + strings.ReplaceAll(strings.TrimSpace(cm("a")), "\n", "\n    ") + "\n",
+		"anchors and merges": cm("a") + "data: &d {a: b}\nx: {<<: *d, c: d}\ny: [*d, *d]\n",
+		"some thousand keys": cm("a") + "data:\n" + keys(5000),
+		"many levels":        cm("a") + "x: " + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + "\n",
+		"a list in a list": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMapList\n" +
+			"  items:\n  - " + strings.ReplaceAll(strings.TrimSpace(cm("a")), "\n", "\n    ") + "\n",
 		"an empty list":        cm("a") + "---\napiVersion: v1\nkind: List\nitems: []\n",
 		"a large file":         cm("a") + "data: {k: '" + strings.Repeat("x", 1<<20) + "'}\n",
 		"stars and ampersands": cm("a") + "data: {k: 'a && b * c', l: \"&a *a\"}\n",
@@ -148,8 +176,11 @@ func vastTree(t *testing.T, files map[string]string, size int64, names ...string
 }
 
 func TestStrayFilesAreNotRead(t *testing.T) {
-	files := map[string]string{"app/a.yaml": cm("a"), "app/video.mp4": "1", "app/dump.sql": "2", "model.bin": "3", "other/huge.yaml": "4", "listed/kustomization.yaml": "resources: [a.yaml]\n", "listed/a.yaml": cm("a"), "listed/huge.yaml": "5"}
-	tree := vastTree(t, files, 4<<30, "app/video.mp4", "app/dump.sql", "model.bin", "other/huge.yaml", "listed/huge.yaml")
+	files := map[string]string{"app/a.yaml": cm("a"), "app/video.mp4": "1", "app/dump.sql": "2", "model.bin": "3",
+		"other/huge.yaml": "4", "listed/kustomization.yaml": "resources: [a.yaml]\n", "listed/a.yaml": cm("a"),
+		"listed/huge.yaml": "5"}
+	tree := vastTree(t, files, 4<<30, "app/video.mp4", "app/dump.sql", "model.bin", "other/huge.yaml",
+		"listed/huge.yaml")
 	for _, dir := range []string{"app", "listed"} {
 		if result, err := Build(t.Context(), Request{Tree: tree, Path: dir}); err != nil || len(result.Objects) != 1 {
 			t.Errorf("%s: %v", dir, err)
@@ -159,17 +190,20 @@ func TestStrayFilesAreNotRead(t *testing.T) {
 
 func TestFilesThatAreTooLargeAreNamedAndNotRead(t *testing.T) {
 	for reason, files := range map[string]map[string]string{
-		"a manifest":          {"huge.yaml": "x", "a.yaml": cm("a")},
-		"a listed one":        {"kustomization.yaml": "resources: [huge.yaml]\n", "huge.yaml": "x"},
-		"a generator's input": {"kustomization.yaml": "configMapGenerator: [{name: g, files: [huge.yaml]}]\n", "huge.yaml": "x"},
-		"a patch":             {"kustomization.yaml": "resources: [a.yaml]\npatches: [{path: huge.yaml}]\n", "huge.yaml": "x", "a.yaml": cm("a")},
+		"a manifest":   {"huge.yaml": "x", "a.yaml": cm("a")},
+		"a listed one": {"kustomization.yaml": "resources: [huge.yaml]\n", "huge.yaml": "x"},
+		"a generator's input": {"kustomization.yaml": "configMapGenerator: [{name: g, files: [huge.yaml]}]\n",
+			"huge.yaml": "x"},
+		"a patch": {"kustomization.yaml": "resources: [a.yaml]\npatches: [{path: huge.yaml}]\n",
+			"huge.yaml": "x", "a.yaml": cm("a")},
 	} {
 		_, err := Build(t.Context(), Request{Tree: vastTree(t, files, 100<<20, "huge.yaml")})
 		if err == nil || !strings.Contains(err.Error(), "huge.yaml has 100 MiB; a build reads files of up to 16 MiB") {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
-	_, err := Build(t.Context(), Request{Tree: vastTree(t, map[string]string{"kustomization.yaml": "x"}, 100<<20, "kustomization.yaml")})
+	_, err := Build(t.Context(), Request{Tree: vastTree(t, map[string]string{"kustomization.yaml": "x"}, 100<<20,
+		"kustomization.yaml")})
 	if err == nil || !strings.Contains(err.Error(), "kustomization.yaml has 100 MiB") {
 		t.Errorf("a kustomization: %v", err)
 	}
@@ -189,9 +223,12 @@ func TestABuildReadsSoMuchInAll(t *testing.T) {
 
 func TestObjectsThatKustomizeChangesAreBounded(t *testing.T) {
 	many := strings.Repeat(cm("a")+"---\n", maxObjects+1)
-	list := "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", maxObjects+1)
+	list := "apiVersion: v1\nkind: List\nitems:\n" +
+		strings.Repeat("- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", maxObjects+1)
 	for _, content := range []string{many, list} {
-		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content}), NamePrefix: "x-"})
+		_, err := Build(t.Context(), Request{
+			Tree:       artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content}),
+			NamePrefix: "x-"})
 		if err == nil || !strings.Contains(err.Error(), "more than 10000 objects; a.yaml has too many") {
 			t.Errorf("got %.300v", err)
 		}

@@ -23,8 +23,9 @@ type Request struct {
 	Tree *artifact.Tree
 	Path string // of the directory in the tree; the root when empty
 
-	// Settings over what the kustomization file says, each as in such a file: they replace its namespace, its prefix, its
-	// suffix, and its images of the same name, and are added to its patches, components and build metadata.
+	// Settings over what the kustomization file says, each as in such a file: they replace its namespace, its
+	// prefix, its suffix, and its images of the same name, and are added to its patches, components and build
+	// metadata.
 	TargetNamespace         string
 	NamePrefix, NameSuffix  string
 	Patches                 []types.Patch
@@ -58,12 +59,14 @@ type Result struct {
 	Origin  func(*unstructured.Unstructured) string
 	Secrets []string // values that were decrypted, for no diff to show
 	Empty   bool     // whether the kustomization file says that there are no objects: its resources are an empty list
-	Again   bool     // whether another try may come to something else although nothing changed: a key service failed, or something was fetched
+	// whether another try may come to something else although nothing changed: a key service failed, or
+	// something was fetched
+	Again bool
 }
 
-// Build builds the objects. The result is not nil even with an error: its trace says when a new try may come to something
-// else, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed when Path is not there. They
-// hold nothing that was decrypted.
+// Build builds the objects. The result is not nil even with an error: its trace says when a new try may come
+// to something else, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed
+// when Path is not there. They hold nothing that was decrypted.
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
 	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
@@ -92,7 +95,8 @@ func (f *filesystem) build(req Request) (*Result, error) {
 		err = f.decryptValues(result.Objects)
 	}
 	result.Secrets = f.secrets.values
-	result.Again, result.Empty = f.secrets.again || len(f.remote.brought) > 0 || f.remote.failed, f.empty && len(result.Objects) == 0
+	result.Again, result.Empty = f.secrets.again || len(f.remote.brought) > 0 || f.remote.failed,
+		f.empty && len(result.Objects) == 0
 	if err == nil && req.Substitution != nil {
 		err = f.substitute(result.Objects, req.Substitution)
 	}

@@ -23,11 +23,13 @@ func TestBuildMakesObjects(t *testing.T) {
 		want  string
 	}{
 		"a kustomization is generated from all manifests": {
-			map[string]string{"app/a.yaml": cm("a"), "app/sub/b.yml": cm("b") + "---\n" + cm("c"), "app/readme.md": "x", "other/d.yaml": cm("d")},
+			map[string]string{"app/a.yaml": cm("a"), "app/sub/b.yml": cm("b") + "---\n" + cm("c"), "app/readme.md": "x",
+				"other/d.yaml": cm("d")},
 			Request{Path: "./app"}, "a b c",
 		},
 		"a directory with its own kustomization is a base": {
-			map[string]string{"a.yaml": cm("a"), "sub/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n", "sub/b.yaml": cm("b"), "sub/c.yaml": cm("c")},
+			map[string]string{"a.yaml": cm("a"), "sub/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n",
+				"sub/b.yaml": cm("b"), "sub/c.yaml": cm("c")},
 			Request{}, "a x-b",
 		},
 		"components are for those who name them": {
@@ -35,7 +37,8 @@ func TestBuildMakesObjects(t *testing.T) {
 			Request{Path: "/"}, "a",
 		},
 		"a base may stand beside the path": {
-			map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"), "env/prod/kustomization.yaml": "resources: [../../base]\nnamespace: prod\n"},
+			map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
+				"env/prod/kustomization.yaml": "resources: [../../base]\nnamespace: prod\n"},
 			Request{Path: "env/prod"}, "prod/a",
 		},
 		"the target namespace wins": {
@@ -43,58 +46,73 @@ func TestBuildMakesObjects(t *testing.T) {
 			Request{TargetNamespace: "ours"}, "ours/a",
 		},
 		"components are added": {
-			map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnameSuffix: -c\n"},
+			map[string]string{"a.yaml": cm("a"),
+				"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+					"nameSuffix: -c\n"},
 			Request{Components: []string{"comp", "none"}, IgnoreMissingComponents: true, NamePrefix: "p-"}, "p-a-c",
 		},
 		"a symlink inside is followed": {
-			map[string]string{"app/kustomization.yaml": "resources: [link.yaml]\n", "app/link.yaml": "symlink:../shared/a.yaml", "shared/a.yaml": cm("a")},
+			map[string]string{"app/kustomization.yaml": "resources: [link.yaml]\n",
+				"app/link.yaml": "symlink:../shared/a.yaml", "shared/a.yaml": cm("a")},
 			Request{Path: "app"}, "a",
 		},
 		"generators read files": {
-			map[string]string{"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: {disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
+			map[string]string{"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: " +
+				"{disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
 			Request{}, "g",
 		},
 		"a directory without manifests makes nothing": {
 			map[string]string{"app/readme.md": "x"}, Request{Path: "app", TargetNamespace: "ns"}, "",
 		},
 		"a kustomization without anything makes nothing": {
-			map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"}, Request{}, "",
+			map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\n" +
+				"kind: Kustomization\nresources: []\n"}, Request{}, "",
 		},
 		"a kustomization may have any of its names": {
-			map[string]string{"Kustomization": "resources: [base]\n", "base/kustomization.yml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"), "b.yaml": cm("b")},
+			map[string]string{"Kustomization": "resources: [base]\n", "base/kustomization.yml": "resources: [a.yaml]\n",
+				"base/a.yaml": cm("a"), "b.yaml": cm("b")},
 			Request{NamePrefix: "x-"}, "x-a",
 		},
 		"an absolute path starts at the root of the source": {
 			map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, Request{Path: "//app/"}, "a",
 		},
 		"a path over a symlink is that of its target": {
-			map[string]string{"link": "symlink:env/prod", "env/prod/kustomization.yaml": "resources: [../../base]\n", "base/a.yaml": cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
+			map[string]string{"link": "symlink:env/prod", "env/prod/kustomization.yaml": "resources: [../../base]\n",
+				"base/a.yaml": cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
 			Request{Path: "link"}, "a",
 		},
 		"bases are relative to where they are, not to the symlink that leads there": {
-			map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app", "deep/down/app/kustomization.yaml": "resources: [../base]\n", "deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
+			map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app",
+				"deep/down/app/kustomization.yaml":  "resources: [../base]\n",
+				"deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
 			Request{}, "a",
 		},
 		"a file that holds comments alone is no question": {
 			map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, Request{}, "a",
 		},
 		"objects of this field's own kinds are objects like any": {
-			map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: ks, namespace: flux-system}\n"},
+			map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
+				"metadata: {name: ks, namespace: flux-system}\n"},
 			Request{}, "flux-system/ks",
 		},
 		"the order is that of the files": {
-			map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")}, Request{}, "c a b z",
+			map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")}, Request{},
+			"c a b z",
 		},
 		"one name in two namespaces is two objects": {
-			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
+			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\n" +
+				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
 			Request{}, "x/a y/a",
 		},
 		"what is for local use stays": {
-			map[string]string{"a.yaml": cm("a"), "b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: {config.kubernetes.io/local-config: 'true'}}\n"},
+			map[string]string{"a.yaml": cm("a"),
+				"b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
+					"{config.kubernetes.io/local-config: 'true'}}\n"},
 			Request{}, "a",
 		},
 		"lists are taken apart": {
-			map[string]string{"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
+			map[string]string{"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
+				"metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
 			Request{}, "a b",
 		},
 	} {
@@ -121,42 +139,87 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		path  string
 		says  string
 	}{
-		"a path that is not there":        {map[string]string{"deploy/a.yaml": cm("a")}, "depoly", "the source has: deploy"},
-		"a path out of the source":        {map[string]string{"a.yaml": cm("a")}, "../x", "reaches out"},
-		"a base out of the source":        {map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"}, "a", `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
-		"an absolute base":                {map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"}, "", "reaches out"},
-		"a symlink out":                   {map[string]string{"kustomization.yaml": "resources: [x.yaml]\n", "x.yaml": "symlink:../../etc/passwd"}, "", `names "x.yaml"`},
-		"a symlink out, generated":        {map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"}, "", "x.yaml is a symlink that leads out"},
-		"a remote base":                   {map[string]string{"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"}, "", `"https://example.com/x.yaml", which is remote`},
-		"a remote git base":               {map[string]string{"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, "", "is remote"},
-		"a file that is missing":          {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}, "", `names "a.yaml", which is not in the source`},
-		"a Helm chart":                    {map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"}, "", "HelmRelease"},
-		"invalid YAML":                    {map[string]string{"dir/bad.yaml": "a: b\nc: [\n"}, "", "dir/bad.yaml is not valid YAML: line 2"},
-		"invalid YAML in a base":          {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n", "bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
-		"a file that is no object":        {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "", "values.yaml, line 2: this is not a Kubernetes object"},
-		"two files that are not YAML":     {map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"}, "", "b.yaml is not valid YAML: line"},
-		"a key that stands twice":         {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"}, "", "a.yaml is not valid YAML: "},
-		"a list where an object should":   {map[string]string{"a.yaml": "- a\n- b\n"}, "", "a.yaml, line 1: this is not a Kubernetes object"},
-		"a generated name":                {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "", "a.yaml, line 1: ConfigMap has metadata.generateName"},
-		"a generated name, listed":        {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "", "ame"},
-		"an object twice, listed":         {map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n", "a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")}, "", "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
-		"an object in two versions":       {map[string]string{"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", "b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"}, "", "Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
-		"a cycle of bases":                {map[string]string{"a/kustomization.yaml": "resources: [../b]\n", "b/kustomization.yaml": "resources: [../a]\n"}, "a", "cycle"},
-		"a cycle by a symlink":            {map[string]string{"kustomization.yaml": "resources: [self]\n", "self": "symlink:."}, "", "cycle"},
-		"a kustomization with a typo":     {map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"}, "", `kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
-		"a kustomization that is no YAML": {map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"}, "app", "app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
-		"two kustomization files":         {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, "", "multiple kustomization files"},
-		"a base without kustomization":    {map[string]string{"kustomization.yaml": "resources: [base]\n", "base/a.yaml": cm("a")}, "", "base"},
-		"a path to a file":                {map[string]string{"a.yaml": cm("a")}, "a.yaml", "is not a directory of the source"},
-		"a path over a symlink out":       {map[string]string{"link": "symlink:../x", "a.yaml": cm("a")}, "link", "symlink out of the source"},
-		"a generator's file out":          {map[string]string{"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"}, "", "reaches out"},
-		"a patch out":                     {map[string]string{"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")}, "app", "reaches out"},
-		"a plugin's file out":             {map[string]string{"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"), "t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"}, "", "kustomize cannot build"},
-		"an object without a name":        {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
-		"an object twice":                 {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
-		"a key that is a number":          {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"}, "", "ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. Keys are text: quote it"},
-		"a template that is YAML":         {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"}, "", "template of Helm"},
-		"a plugin that would run":         {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n", "g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
+		"a path that is not there": {map[string]string{"deploy/a.yaml": cm("a")}, "depoly",
+			"the source has: deploy"},
+		"a path out of the source": {map[string]string{"a.yaml": cm("a")}, "../x", "reaches out"},
+		"a base out of the source": {map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
+			"a", `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
+		"an absolute base": {map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"}, "",
+			"reaches out"},
+		"a symlink out": {map[string]string{"kustomization.yaml": "resources: [x.yaml]\n",
+			"x.yaml": "symlink:../../etc/passwd"}, "", `names "x.yaml"`},
+		"a symlink out, generated": {map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"}, "",
+			"x.yaml is a symlink that leads out"},
+		"a remote base": {map[string]string{
+			"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"}, "",
+			`"https://example.com/x.yaml", which is remote`},
+		"a remote git base": {map[string]string{
+			"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, "", "is remote"},
+		"a file that is missing": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}, "",
+			`names "a.yaml", which is not in the source`},
+		"a Helm chart": {map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"}, "",
+			"HelmRelease"},
+		"invalid YAML": {map[string]string{"dir/bad.yaml": "a: b\nc: [\n"}, "",
+			"dir/bad.yaml is not valid YAML: line 2"},
+		"invalid YAML in a base": {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",
+			"bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
+		"a file that is no object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "",
+			"values.yaml, line 2: this is not a Kubernetes object"},
+		"two files that are not YAML": {map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"}, "",
+			"b.yaml is not valid YAML: line"},
+		"a key that stands twice": {map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"}, "",
+			"a.yaml is not valid YAML: "},
+		"a list where an object should": {map[string]string{"a.yaml": "- a\n- b\n"}, "",
+			"a.yaml, line 1: this is not a Kubernetes object"},
+		"a generated name": {map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "",
+			"a.yaml, line 1: ConfigMap has metadata.generateName"},
+		"a generated name, listed": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "", "ame"},
+		"an object twice, listed": {map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
+			"a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")}, "",
+			"ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
+		"an object in two versions": {map[string]string{
+			"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+			"b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"}, "",
+			"Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
+		"a cycle of bases": {map[string]string{"a/kustomization.yaml": "resources: [../b]\n",
+			"b/kustomization.yaml": "resources: [../a]\n"}, "a", "cycle"},
+		"a cycle by a symlink": {map[string]string{"kustomization.yaml": "resources: [self]\n",
+			"self": "symlink:."}, "", "cycle"},
+		"a kustomization with a typo": {map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"}, "",
+			`kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
+		"a kustomization that is no YAML": {map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"}, "app",
+			"app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
+		"two kustomization files": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
+			"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, "", "multiple kustomization files"},
+		"a base without kustomization": {map[string]string{"kustomization.yaml": "resources: [base]\n",
+			"base/a.yaml": cm("a")}, "", "base"},
+		"a path to a file": {map[string]string{"a.yaml": cm("a")}, "a.yaml",
+			"is not a directory of the source"},
+		"a path over a symlink out": {map[string]string{"link": "symlink:../x", "a.yaml": cm("a")}, "link",
+			"symlink out of the source"},
+		"a generator's file out": {map[string]string{
+			"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"}, "", "reaches out"},
+		"a patch out": {map[string]string{
+			"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")},
+			"app", "reaches out"},
+		"a plugin's file out": {map[string]string{
+			"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"),
+			"t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"},
+			"", "kustomize cannot build"},
+		"an object without a name": {map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
+		"an object twice": {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
+		"a key that is a number": {map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"}, "",
+			"ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. Keys are text: quote it"},
+		"a template that is YAML": {map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"}, "", "template of Helm"},
+		"a plugin that would run": {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",
+			"g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: " +
+				"'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			result, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Path: c.path})
@@ -182,12 +245,14 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 func TestRealRepositoriesBuild(t *testing.T) {
 	root := os.Getenv("SLUICE_REALWORLD")
 	if root == "" {
-		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; only the examples are built")
+		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; only the " +
+			"examples are built")
 		return
 	}
 	for dir, paths := range map[string][]string{
-		"podinfo-deploy": {"webapp/common", "webapp/backend", "webapp/frontend", "overlays/dev", "overlays/production", "plain", "base/podinfo"},
-		"gitops-istio":   {"istio", "prod", "flagger"},
+		"podinfo-deploy": {"webapp/common", "webapp/backend", "webapp/frontend", "overlays/dev", "overlays/production",
+			"plain", "base/podinfo"},
+		"gitops-istio": {"istio", "prod", "flagger"},
 	} {
 		files := map[string]string{}
 		base := filepath.Join(root, dir)
@@ -216,9 +281,11 @@ func TestRealRepositoriesBuild(t *testing.T) {
 }
 
 func TestAPathThatIsNotThereIsTheArtifactsFault(t *testing.T) {
-	tree := artifact.FromMap(map[string]string{"deploy/prod/a.yaml": cm("a"), "deploy/dev/a.yaml": cm("a"), "x.yaml": cm("x")})
+	tree := artifact.FromMap(map[string]string{"deploy/prod/a.yaml": cm("a"), "deploy/dev/a.yaml": cm("a"),
+		"x.yaml": cm("x")})
 	_, err := Build(t.Context(), Request{Tree: tree, Path: "./deploy/prd/x"})
-	if fault.Reason(err, "") != meta.ArtifactFailedReason || !strings.Contains(err.Error(), "the source has: deploy/dev, deploy/prod") {
+	if fault.Reason(err, "") != meta.ArtifactFailedReason ||
+		!strings.Contains(err.Error(), "the source has: deploy/dev, deploy/prod") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -229,7 +296,8 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 		files[fmt.Sprintf("d%d.yaml", i)] = "x: 1\n"
 	}
 	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(files)})
-	for _, want := range []string{"a.yaml, line 1, and in a.yaml, line 5", "b.yaml, line 1: this", "c.yaml is not valid YAML", "and 3 more"} {
+	for _, want := range []string{"a.yaml, line 1, and in a.yaml, line 5", "b.yaml, line 1: this",
+		"c.yaml is not valid YAML", "and 3 more"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)
 		}

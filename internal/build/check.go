@@ -16,9 +16,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// check looks at a kustomization file before kustomize follows what it names. Kustomize itself would download what looks
-// like a URL and run git for what looks like a repository, wherever a file or a base is named, and it has no switch for
-// that. So everything named must be a file or a directory of this source, and not look remote even if it is.
+// check looks at a kustomization file before kustomize follows what it names. Kustomize itself would download
+// what looks like a URL and run git for what looks like a repository, wherever a file or a base is named, and
+// it has no switch for that. So everything named must be a file or a directory of this source, and not look
+// remote even if it is.
 func (f *filesystem) check(name string, k *types.Kustomization) error {
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
 		return inflatesHelm(name)
@@ -62,7 +63,8 @@ func (f *filesystem) noteResources(dir string, resources []string) {
 }
 
 func inflatesHelm(name string) error {
-	return refusal("%s inflates Helm charts, which would run a program", name).WithHint("Deliver the chart with a HelmRelease")
+	return refusal("%s inflates Helm charts, which would run a program", name).
+		WithHint("Deliver the chart with a HelmRelease")
 }
 
 // checkNamed checks one name in a kustomization file that stands in dir.
@@ -108,7 +110,8 @@ func remote(file, named string) error {
 		named = fault.RedactURL(named)
 	}
 	return refusal("%s names %q, which is remote", file, named).
-		WithHint("Copy it into the repository, or make it a source of its own: only manifests by https:// are ever fetched, and only with " +
+		WithHint("Copy it into the repository, or make it a source of its own: only manifests by https:// are ever " +
+			"fetched, and only with " +
 			"--no-remote-bases=false, and git never. If it is a local directory, write ./ before it")
 }
 
@@ -172,8 +175,9 @@ func appendSources(names []string, s types.KvPairSources) []string {
 	return appendSet(append(names, s.EnvSources...), s.EnvSource)
 }
 
-// checkPlugin checks what configures a generator, a transformer or a validator: YAML in place, a file, or a directory of
-// such files. Only those built into kustomize run, and they too may load files by URL, so their configuration is read.
+// checkPlugin checks what configures a generator, a transformer or a validator: YAML in place, a file, or a
+// directory of such files. Only those built into kustomize run, and they too may load files by URL, so their
+// configuration is read.
 func (f *filesystem) checkPlugin(file, dir, entry string) error {
 	if isRemote(entry) {
 		return remote(file, entry)
@@ -232,7 +236,8 @@ func checkPluginConfig(file string, content []byte) error {
 		}
 		switch {
 		case head.APIVersion != konfig.BuiltinPluginApiVersion:
-			refused = refusal("%s configures the plugin %s, which is not built into kustomize and would run a program", file, head.Kind).
+			refused = refusal("%s configures the plugin %s, which is not built into kustomize and would run a program",
+				file, head.Kind).
 				WithHint("Only plugins of apiVersion: builtin are allowed")
 		case strings.HasPrefix(head.Kind, "HelmChart"):
 			refused = inflatesHelm(file)

@@ -54,7 +54,8 @@ func (f *filesystem) decrypt(name string, content []byte) ([]byte, error) {
 	return plain, err
 }
 
-// decrypted decrypts a content, and remembers it by where it stood; name decides over the format where it leaves it open.
+// decrypted decrypts a content, and remembers it by where it stood; name decides over the format where it
+// leaves it open.
 func (f *filesystem) decrypted(where, name string, content []byte) ([]byte, error) {
 	if f.secrets.redact {
 		return decrypt.Redact(name, content)
@@ -153,7 +154,8 @@ func (f *filesystem) decryptValues(objects []*unstructured.Unstructured) error {
 
 func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text string) (string, error) {
 	content := []byte(text)
-	if f.secrets.redact && field == "data" && text == decrypt.Redacted { // in a Secret that was encrypted field by field
+	// in a Secret that was encrypted field by field
+	if f.secrets.redact && field == "data" && text == decrypt.Redacted {
 		return base64.StdEncoding.EncodeToString([]byte(text)), nil
 	}
 	if field == "data" {
@@ -176,8 +178,8 @@ func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text
 	return string(plain), nil
 }
 
-// withoutSecrets builds again with *** in place of what is decrypted, and returns what goes wrong then: an error that cannot
-// hold a secret, since the build that it comes from knows none.
+// withoutSecrets builds again with *** in place of what is decrypted, and returns what goes wrong then: an
+// error that cannot hold a secret, since the build that it comes from knows none.
 func (f *filesystem) withoutSecrets(req Request) error {
 	again := newFilesystem(f.ctx, req.Tree)
 	again.remote = f.remote
@@ -185,7 +187,8 @@ func (f *filesystem) withoutSecrets(req Request) error {
 	if _, err := again.build(req); err != nil {
 		return err
 	}
-	return refusal("the build fails on something that is decrypted from %s. What is wrong is not told, as it may hold a secret",
+	return refusal("the build fails on something that is decrypted from %s. What is wrong is not told, as it may "+
+		"hold a secret",
 		strings.Join(slices.Sorted(maps.Keys(f.secrets.plain)), ", ")).
 		WithHint("Build it with the decrypted files where nobody else sees them")
 }

@@ -42,13 +42,16 @@ patches: [{path: patch.yaml}]
 `,
 		"base/s.yaml":             s.Encrypt("yaml", secretNamed("a")+"---\n"+secretNamed("b")),
 		"base/kustomization.yaml": "resources: [s.yaml]\n",
-		"patch.yaml":              s.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: b\nstringData:\n  added: hunter2\n"),
-		"token.enc":               s.Encrypt("binary", "hunter2"), "raw.enc": s.Encrypt("binary", "hunter2"),
+		"patch.yaml": s.Encrypt("yaml",
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: b\nstringData:\n  added: hunter2\n"),
+		"token.enc": s.Encrypt("binary", "hunter2"), "raw.enc": s.Encrypt("binary", "hunter2"),
 		"config.json.encrypted": s.Encrypt("json", `{"password": "hunter2"}`),
 		"config.env.enc":        s.Encrypt("dotenv", "PASSWORD=hunter2\n"),
 		"app.ini":               s.Encrypt("ini", "[db]\npassword = hunter2\n"),
-		"value.yaml":            "apiVersion: v1\nkind: Secret\nmetadata: {name: value}\ndata: {token: " + base64.StdEncoding.EncodeToString([]byte(s.Encrypt("binary", "hunter2"))) + "}\n",
-		"left.yaml":             s.Encrypt("yaml", strings.Replace(secretNamed("left"), "name: left", "name: left\n  annotations: {kustomize.toolkit.fluxcd.io/decrypt: disabled}", 1)),
+		"value.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: value}\ndata: {token: " +
+			base64.StdEncoding.EncodeToString([]byte(s.Encrypt("binary", "hunter2"))) + "}\n",
+		"left.yaml": s.Encrypt("yaml", strings.Replace(secretNamed("left"), "name: left",
+			"name: left\n  annotations: {kustomize.toolkit.fluxcd.io/decrypt: disabled}", 1)),
 	})
 	result, err := Build(t.Context(), Request{Tree: tree, Decryption: keys})
 	if err != nil {
@@ -73,7 +76,8 @@ patches: [{path: patch.yaml}]
 		}
 	}
 	for name, want := range map[string]string{
-		"x-a": "password:hunter2", "x-b": "added:hunter2 password:hunter2", "x-files": `"password": "hunter2"`, "x-envs": "hunter2", "x-cm": "password = hunter2", "x-value": "hunter2",
+		"x-a": "password:hunter2", "x-b": "added:hunter2 password:hunter2", "x-files": `"password": "hunter2"`,
+		"x-envs": "hunter2", "x-cm": "password = hunter2", "x-value": "hunter2",
 	} {
 		if !strings.Contains(got[name], want) || strings.Contains(got[name], "ENC[") {
 			t.Errorf("%s holds %q, want %q", name, got[name], want)
@@ -94,17 +98,23 @@ func TestNoErrorHoldsWhatWasDecrypted(t *testing.T) {
 		says  string
 	}{
 		"a patch that is none": {map[string]string{
-			"kustomization.yaml": "resources: [s.yaml]\npatches: [{path: p.yaml, target: {kind: Secret}}]\n", "s.yaml": s.Encrypt("yaml", secretNamed("a")),
-			"p.yaml": s.Encrypt("binary", "hunter2: [hunter2"),
+			"kustomization.yaml": "resources: [s.yaml]\npatches: [{path: p.yaml, target: {kind: Secret}}]\n",
+			"s.yaml":             s.Encrypt("yaml", secretNamed("a")),
+			"p.yaml":             s.Encrypt("binary", "hunter2: [hunter2"),
 		}, "kustomize cannot build"},
 		"a generator's input": {map[string]string{
-			"kustomization.yaml": "secretGenerator: [{name: x, envs: [a.env]}]\n", "a.env": s.Encrypt("binary", "\xff hunter2"),
+			"kustomization.yaml": "secretGenerator: [{name: x, envs: [a.env]}]\n",
+			"a.env":              s.Encrypt("binary", "\xff hunter2"),
 		}, "decrypted from a.env"},
-		"a value with braces":  {map[string]string{"s.yaml": s.Encrypt("yaml", strings.Replace(secretNamed("a"), "hunter2", "'${1hunter2}'", 1))}, "decrypted from s.yaml"},
-		"no object":            {map[string]string{"s.yaml": s.Encrypt("yaml", "a: hunter2\n")}, "s.yaml, line 1: this is not a Kubernetes object"},
-		"a plain error beside": {map[string]string{"s.yaml": s.Encrypt("yaml", secretNamed("a")), "b.yaml": "x: [\n"}, "b.yaml is not valid YAML"},
+		"a value with braces": {map[string]string{"s.yaml": s.Encrypt("yaml",
+			strings.Replace(secretNamed("a"), "hunter2", "'${1hunter2}'", 1))}, "decrypted from s.yaml"},
+		"no object": {map[string]string{"s.yaml": s.Encrypt("yaml", "a: hunter2\n")},
+			"s.yaml, line 1: this is not a Kubernetes object"},
+		"a plain error beside": {map[string]string{"s.yaml": s.Encrypt("yaml", secretNamed("a")), "b.yaml": "x: [\n"},
+			"b.yaml is not valid YAML"},
 	} {
-		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Decryption: keys, Substitution: substitution})
+		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Decryption: keys,
+			Substitution: substitution})
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", reason, err)
 		}
@@ -115,12 +125,16 @@ func TestEveryFileThatCannotBeDecryptedIsNamed(t *testing.T) {
 	ours, keys := vault(t)
 	theirs := testenv.NewSOPS(t)
 	value := base64.StdEncoding.EncodeToString([]byte(theirs.Encrypt("binary", "hunter2")))
-	files := map[string]string{"a.yaml": theirs.Encrypt("yaml", secretNamed("a")), "b.yaml": ours.Encrypt("yaml", secretNamed("b")), "c.yaml": theirs.Encrypt("yaml", secretNamed("c"))}
+	files := map[string]string{"a.yaml": theirs.Encrypt("yaml", secretNamed("a")),
+		"b.yaml": ours.Encrypt("yaml", secretNamed("b")), "c.yaml": theirs.Encrypt("yaml", secretNamed("c"))}
 	result, err := Build(t.Context(), Request{Tree: artifact.FromMap(files), Decryption: keys})
-	if err == nil || !strings.Contains(err.Error(), "a.yaml cannot be decrypted") || !strings.Contains(err.Error(), "c.yaml") || !strings.Contains(err.Error(), theirs.Recipient) || result.Again {
+	if err == nil || !strings.Contains(err.Error(), "a.yaml cannot be decrypted") ||
+		!strings.Contains(err.Error(), "c.yaml") || !strings.Contains(err.Error(), theirs.Recipient) || result.Again {
 		t.Errorf("got %v", err)
 	}
-	_, err = Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"v.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: v}\ndata: {t: " + value + "}\n"}), Decryption: keys})
+	_, err = Build(t.Context(), Request{Tree: artifact.FromMap(
+		map[string]string{"v.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: v}\ndata: {t: " + value + "}\n"}),
+		Decryption: keys})
 	if err == nil || !strings.Contains(err.Error(), "data.t of Secret/v in v.yaml") {
 		t.Errorf("got %v", err)
 	}

@@ -91,7 +91,8 @@ func (f *filesystem) duplicate(id string) error {
 			if namespace == "" {
 				namespace = "[noNs]"
 			}
-			rest, ok := strings.CutPrefix(id, fmt.Sprintf("%s.%s.%s/%s.%s", o.kind, o.version, group, o.name, namespace))
+			rest, ok := strings.CutPrefix(id,
+				fmt.Sprintf("%s.%s.%s/%s.%s", o.kind, o.version, group, o.name, namespace))
 			if ok && !continues.MatchString(rest) {
 				return twice(o.identity, f.declaring(o.kind, o.name))
 			}

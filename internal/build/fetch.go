@@ -22,8 +22,8 @@ type remotes struct {
 // maxRemotes bounds how many one build fetches.
 const maxRemotes = 50
 
-// bring fetches the manifests among the resources of a kustomization, and puts local names in their place: kustomize would
-// fetch them itself, without a bound. It tells whether there were any.
+// bring fetches the manifests among the resources of a kustomization, and puts local names in their place:
+// kustomize would fetch them itself, without a bound. It tells whether there were any.
 func (f *filesystem) bring(file string, k *types.Kustomization) (brought bool, err error) {
 	if f.remote.fetch == nil {
 		return false, nil
@@ -50,7 +50,8 @@ func (f *filesystem) fetch(file, named string) ([]byte, error) {
 		return content, nil
 	}
 	if len(f.remote.brought) == maxRemotes {
-		return nil, refusal("%s and what it builds on name more than %d remote manifests", file, maxRemotes).WithHint("Copy them into the repository")
+		return nil, refusal("%s and what it builds on name more than %d remote manifests", file, maxRemotes).
+			WithHint("Copy them into the repository")
 	}
 	content, err := f.remote.fetch(f.ctx, named)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 func TestRemoteManifestsAreFetchedOnlyByWhoIsGivenForIt(t *testing.T) {
 	const secret = "https://example.com/b.yaml?token=hunter2"
 	files := map[string]string{
-		"kustomization.yaml": "resources: [base, 'https://example.com/a.yaml']\nnamePrefix: x-\n", "base/kustomization.yaml": "resources: ['" + secret + "', 'https://example.com/a.yaml']\nnamePrefix: y-\n",
+		"kustomization.yaml":      "resources: [base, 'https://example.com/a.yaml']\nnamePrefix: x-\n",
+		"base/kustomization.yaml": "resources: ['" + secret + "', 'https://example.com/a.yaml']\nnamePrefix: y-\n",
 	}
 	var asked []string
 	req := Request{Tree: artifact.FromMap(files), Fetch: func(_ context.Context, url string) ([]byte, error) {
@@ -29,11 +30,13 @@ func TestRemoteManifestsAreFetchedOnlyByWhoIsGivenForIt(t *testing.T) {
 
 	req.Fetch = func(context.Context, string) ([]byte, error) { return nil, errors.New("no route") }
 	result, err = Build(t.Context(), req)
-	if err == nil || !strings.Contains(err.Error(), "cannot be fetched: no route") || strings.Contains(err.Error(), "hunter2") || !result.Again {
+	if err == nil || !strings.Contains(err.Error(), "cannot be fetched: no route") ||
+		strings.Contains(err.Error(), "hunter2") || !result.Again {
 		t.Errorf("got %v", err)
 	}
 
-	for _, named := range []string{"http://example.com/a.yaml", "https://u:p@example.com/a.yaml", "https://github.com/a/b//c?ref=v1", "https://example.com/a.tar.gz", "git@example.com:a/b.yaml"} {
+	for _, named := range []string{"http://example.com/a.yaml", "https://u:p@example.com/a.yaml",
+		"https://github.com/a/b//c?ref=v1", "https://example.com/a.tar.gz", "git@example.com:a/b.yaml"} {
 		req.Tree = artifact.FromMap(map[string]string{"kustomization.yaml": "resources: ['" + named + "']\n"})
 		if _, err := Build(t.Context(), req); err == nil || !strings.Contains(err.Error(), "which is remote") {
 			t.Errorf("%s: %v", named, err)

@@ -8,8 +8,8 @@ import (
 )
 
 // generate lists the manifests below dir for a directory that has no kustomization file: every YAML file, and every
-// directory that has one of its own. All files must hold Kubernetes objects, as documented, and no object twice; all that
-// is wrong is told at once.
+// directory that has one of its own. All files must hold Kubernetes objects, as documented, and no object
+// twice; all that is wrong is told at once.
 func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 	g := &generator{filesystem: f, dir: dir, declared: map[identity]string{}, out: &types.Kustomization{}}
 	if err := g.scan(dir); err != nil {

@@ -13,12 +13,15 @@ import (
 
 func TestSchemaOfOneBuildDoesNotReachAnother(t *testing.T) {
 	poison := artifact.FromMap(map[string]string{
-		"kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n", "schema.json": `{"definitions":{}}`, "d.yaml": cm("a"),
+		"kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n",
+		"schema.json":        `{"definitions":{}}`, "d.yaml": cm("a"),
 	})
-	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: one, image: a}, {name: two, image: b}]}}}\n"
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n" +
+		"spec: {template: {spec: {containers: [{name: one, image: a}, {name: two, image: b}]}}}\n"
 	victim := Request{Tree: artifact.FromMap(map[string]string{
 		"kustomization.yaml": "resources: [d.yaml]\npatches: [{path: p.yaml}]\n", "d.yaml": deployment,
-		"p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: two, image: patched}]}}}\n",
+		"p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n" +
+			"spec: {template: {spec: {containers: [{name: two, image: patched}]}}}\n",
 	})}
 	if _, err := Build(t.Context(), Request{Tree: poison}); err != nil {
 		t.Fatal(err)
@@ -37,14 +40,17 @@ func TestSchemaOfOneBuildDoesNotReachAnother(t *testing.T) {
 }
 
 func TestConcurrentBuildsDoNotDisturbEachOther(t *testing.T) {
-	// Half of the builds bring a schema of their own, some in a base, the other half depend on the one that is built in.
+	// Half of the builds bring a schema of their own, some in a base, the other half depend on the one that
+	// is built in.
 	own := artifact.FromMap(map[string]string{
-		"own/kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n", "own/schema.json": `{"definitions":{}}`, "own/d.yaml": cm("a"),
+		"own/kustomization.yaml": "resources: [d.yaml]\nopenapi: {path: schema.json}\n",
+		"own/schema.json":        `{"definitions":{}}`, "own/d.yaml": cm("a"),
 		"over/kustomization.yaml": "resources: [../own]\n",
 	})
 	merged := artifact.FromMap(map[string]string{
 		"kustomization.yaml": "resources: [d.yaml]\npatches: [{path: p.yaml}]\n", "d.yaml": deployment,
-		"p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: two, image: patched}]}}}\n",
+		"p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+			"spec: {template: {spec: {containers: [{name: two, image: patched}]}}}\n",
 	})
 	var wg sync.WaitGroup
 	for _, path := range []string{"own", "over", "own", "over"} {
@@ -62,7 +68,8 @@ func TestConcurrentBuildsDoNotDisturbEachOther(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if text := fmt.Sprint(result.Objects[0]); !strings.Contains(text, "nginx:1") || !strings.Contains(text, "patched") {
+				if text := fmt.Sprint(result.Objects[0]); !strings.Contains(text, "nginx:1") ||
+					!strings.Contains(text, "patched") {
 					t.Errorf("the list was replaced, not merged: %s", text)
 				}
 			}
@@ -108,7 +115,8 @@ func (c canceling) Read(id string) ([]byte, error) {
 }
 
 func TestABuildEndsWhileItReads(t *testing.T) {
-	files := map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n", "a.yaml": cm("a"), "b.yaml": cm("b")}
+	files := map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n", "a.yaml": cm("a"),
+		"b.yaml": cm("b")}
 	ctx, cancel := context.WithCancel(t.Context())
 	tree := artifact.FromMap(files)
 	tree = artifact.NewTree(tree.Root(), canceling{contentOf(tree), cancel})
@@ -138,7 +146,8 @@ func TestABuildThatGrowsWithoutEndIsEnded(t *testing.T) {
 	files := map[string]string{"0/kustomization.yaml": "resources: [a.yaml]\n", "0/a.yaml": cm("a")}
 	for i := 1; i <= 40; i++ {
 		for _, side := range []string{"l", "r"} {
-			files[fmt.Sprintf("%d/%s/kustomization.yaml", i, side)] = fmt.Sprintf("namePrefix: %s\nresources: [../../%d]\n", side, i-1)
+			files[fmt.Sprintf("%d/%s/kustomization.yaml", i,
+				side)] = fmt.Sprintf("namePrefix: %s\nresources: [../../%d]\n", side, i-1)
 		}
 		files[fmt.Sprintf("%d/kustomization.yaml", i)] = "resources: [l, r]\n"
 	}
@@ -166,7 +175,8 @@ func TestBuildsRunSideBySide(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	own := artifact.FromMap(map[string]string{"kustomization.yaml": "resources: [a.yaml]\nopenapi: {version: v1.21.2}\n", "a.yaml": cm("a")})
+	own := artifact.FromMap(map[string]string{
+		"kustomization.yaml": "resources: [a.yaml]\nopenapi: {version: v1.21.2}\n", "a.yaml": cm("a")})
 	if _, err := Build(ctx, Request{Tree: own}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a build with a schema of its own ran beside another: %v", err)
 	}

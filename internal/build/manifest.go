@@ -96,7 +96,8 @@ func parseManifest(n *yaml.Node) (m manifest) {
 	if !ok {
 		group, version = "", group
 	}
-	m.identity = identity{group, version, text(field(n, "kind")), text(field(metadata, "namespace")), text(field(metadata, "name"))}
+	m.identity = identity{group, version, text(field(n, "kind")), text(field(metadata, "namespace")),
+		text(field(metadata, "name"))}
 	switch {
 	case m.version == "" || m.kind == "":
 		m.problem = noObject
@@ -192,6 +193,7 @@ func syntaxError(name string, content []byte, err error) error {
 	return f
 }
 
-const templateHint = "It looks like a template of Helm: deliver the chart with a HelmRelease, and leave it out here with .sourceignore or spec.ignore"
+const templateHint = "It looks like a template of Helm: deliver the chart with a HelmRelease, and leave it out here " +
+	"with .sourceignore or spec.ignore"
 
 func isTemplate(content []byte) bool { return bytes.Contains(content, []byte("{{")) }

@@ -12,8 +12,8 @@ import (
 
 const originAnnotation = "config.kubernetes.io/origin"
 
-// origins finds out which files objects come from, once somebody asks. Where kustomize made them it takes a build of its own: kustomize notes them
-// as annotations, which makes a build half as slow again.
+// origins finds out which files objects come from, once somebody asks. Where kustomize made them it takes a
+// build of its own: kustomize notes them as annotations, which makes a build half as slow again.
 type origins struct {
 	once  sync.Once
 	files map[*unstructured.Unstructured]string

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// plain builds kustomizations that list manifests and change none, but for the namespace that all are put into: what they hold
-// is what comes out. Kustomize compares every object with every other one, so that some thousand objects would take it a
-// minute. It tells ok = false where there is something for kustomize to do.
-func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstructured.Unstructured, ok bool, err error) {
+// plain builds kustomizations that list manifests and change none, but for the namespace that all are put
+// into: what they hold is what comes out. Kustomize compares every object with every other one, so that some
+// thousand objects would take it a minute. It tells ok = false where there is something for kustomize to do.
+func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstructured.Unstructured, ok bool,
+	err error) {
 	l, bare := &lister{filesystem: f, within: map[string]bool{}}, *k
 	if bare.Namespace = ""; !l.list(dir, &bare) {
 		return nil, false, nil
@@ -64,11 +65,15 @@ const steering = "config.kubernetes.io/"
 
 // movable are kinds of which nothing but their own namespace changes when they are put into another.
 var movable = map[kinds.GroupKind]bool{
-	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true, {Kind: "PersistentVolumeClaim"}: true,
-	{Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true,
-	{Group: "batch", Kind: "Job"}: true, {Group: "batch", Kind: "CronJob"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
-	{Group: "networking.k8s.io", Kind: "Ingress"}: true, {Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: true, {Group: "rbac.authorization.k8s.io", Kind: "Role"}: true,
+	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true,
+	{Kind: "PersistentVolumeClaim"}:     true,
+	{Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "StatefulSet"}: true,
+	{Group: "apps", Kind: "DaemonSet"}: true,
+	{Group: "batch", Kind: "Job"}:      true, {Group: "batch", Kind: "CronJob"}: true,
+	{Group: "policy", Kind: "PodDisruptionBudget"}: true,
+	{Group: "networking.k8s.io", Kind: "Ingress"}:  true, {Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: true,
+	{Group: "rbac.authorization.k8s.io", Kind: "Role"}:      true,
 }
 
 // lister collects the files that plain kustomizations list.

@@ -87,30 +87,59 @@ func same(t *testing.T, files map[string]string, dir string) error {
 
 func TestWhatIsOnlyListedComesOutAsKustomizeGivesIt(t *testing.T) {
 	files := map[string]string{
-		"plain/a.yaml": cm("a") + "---\n# two\n" + cm("b") + "---\n", "plain/sub/c.yml": deployment, "plain/base/kustomization.yaml": "resources: [d.yaml, ../more]\n", "plain/base/d.yaml": cm("d"),
-		"plain/more/kustomization.yml": "resources: [e.yaml]\nmetadata: {name: x}\n", "plain/more/e.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: e}}\n- {apiVersion: v1, kind: ConfigMapList, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: f, namespace: n}}]}\n",
-		"values/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, labels: {}, annotations: {}, creationTimestamp: null}\nspec: {t: 2020-01-01, o: 0o17, h: 0x1F, f: 1.0, e: 1e3, n: null, y: yes, s: '1', b: !!binary aGk=, m: \"a\\nb\", big: 9223372036854775807, empty: {}, none: [], at: 12:30:45, x: ~}\nstatus: {}\n",
-		"notes/a.yaml":  "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {a: 1, b: true, c: 'x', d: null, e: 1.50}}\n---\napiVersion: x.io/v1\nkind: X\nmetadata: {name: b, annotations: {}}\n---\napiVersion: x.io/v1\nkind: X\nmetadata: {name: c, annotations: null}\n",
+		"plain/a.yaml": cm("a") + "---\n# two\n" + cm("b") + "---\n", "plain/sub/c.yml": deployment,
+		"plain/base/kustomization.yaml": "resources: [d.yaml, ../more]\n", "plain/base/d.yaml": cm("d"),
+		"plain/more/kustomization.yml": "resources: [e.yaml]\nmetadata: {name: x}\n",
+		"plain/more/e.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
+			"metadata: {name: e}}\n- {apiVersion: v1, kind: ConfigMapList, items: [{apiVersion: v1, kind: " +
+			"ConfigMap, metadata: {name: f, namespace: n}}]}\n",
+		"values/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, labels: {}, annotations: {}, " +
+			"creationTimestamp: null}\nspec: {t: 2020-01-01, o: 0o17, h: 0x1F, f: 1.0, e: 1e3, n: null, y: yes, s: " +
+			"'1', b: !!binary aGk=, m: \"a\\nb\", big: 9223372036854775807, empty: {}, none: [], at: 12:30:45, x: " +
+			"~}\nstatus: {}\n",
+		"notes/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {a: 1, b: true, c: 'x', d: " +
+			"null, e: 1.50}}\n---\napiVersion: x.io/v1\nkind: X\nmetadata: {name: b, annotations: {}}\n---\n" +
+			"apiVersion: x.io/v1\nkind: X\nmetadata: {name: c, annotations: null}\n",
 		"notes2/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {c: [x]}}\n",
 		"notes3/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: x}\n",
 		"merge/a.yaml":  cm("a") + "x: &x {a: '1', b: '2'}\ndata:\n  <<: *x\n  b: '3'\nz: *x\n",
 		"crlf/a.yaml":   strings.ReplaceAll(cm("a")+"data:\n  k: |\n    one\n    two\n---\n"+cm("b"), "\n", "\r\n"),
-		"bom/a.yaml":    "\xef\xbb\xbf" + cm("a"), "json/kustomization.yaml": "resources: [a.json]\n", "json/a.json": `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "\u00e4\n"}}`,
-		"local/a.yaml": cm("a"), "local/b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: {config.kubernetes.io/local-config: 'true'}}\n",
-		"inner/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {internal.config.kubernetes.io/previousNames: x, a: b}}\n",
-		"link/a.yaml":  "symlink:../plain/a.yaml", "link/base": "symlink:../plain/base", "link/kustomization.yaml": "resources: [a.yaml, base]\n",
-		"nested/kustomization.yaml": "resources: [../prefixed, ../plain]\n", "prefixed/kustomization.yaml": "resources: [g.yaml]\nnamePrefix: x-\n", "prefixed/g.yaml": cm("g"),
-		"twice/kustomization.yaml": "resources: [../plain, ../plain]\n", "cycle/kustomization.yaml": "resources: [../cycle]\n", "missing/kustomization.yaml": "resources: [nothing]\n",
-		"component/kustomization.yaml": "resources: [../comp]\n", "comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources: [a.yaml]\n", "comp/a.yaml": cm("a"),
-		"two/kustomization.yaml": "resources: [sub]\n", "two/sub/kustomization.yaml": "resources: [a.yaml]\n", "two/sub/Kustomization": "resources: [a.yaml]\n", "two/sub/a.yaml": cm("a"),
-		"empty/kustomization.yaml": "resources: [sub]\n", "empty/sub/kustomization.yaml": "", "nothing/kustomization.yaml": "resources: [a.yaml]\n", "nothing/a.yaml": "# nothing\n",
-		"separator/a.yaml": cm("a") + "--- # more\n" + cm("b"), "inline/kustomization.yaml": "resources: [a.yaml]\n", "inline/a.yaml": cm("a") + "--- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n",
-		"housed/kustomization.yaml": "resources: [../plain, a.yaml]\nnamespace: ns\n", "housed/a.yaml": app + "---\n" + "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other, labels: {}}\nstringData: {a: b}\n",
-		"housed-twice/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-twice/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: b}\n",
-		"housed-base/kustomization.yaml": "resources: [../housed]\n", "rehoused/kustomization.yaml": "resources: [../housed]\nnamespace: '1'\n",
-		"housed-roles/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-roles/a.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: b}\nsubjects: [{kind: ServiceAccount, name: default}]\n",
-		"housed-space/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-space/a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n---\n" + cm("x"),
-		"housed-bad/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n", "housed-bad/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: null, annotations: null}\n",
+		"bom/a.yaml":    "\xef\xbb\xbf" + cm("a"), "json/kustomization.yaml": "resources: [a.json]\n",
+		"json/a.json":  `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "\u00e4\n"}}`,
+		"local/a.yaml": cm("a"), "local/b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
+			"{config.kubernetes.io/local-config: 'true'}}\n",
+		"inner/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: " +
+			"{internal.config.kubernetes.io/previousNames: x, a: b}}\n",
+		"link/a.yaml": "symlink:../plain/a.yaml", "link/base": "symlink:../plain/base",
+		"link/kustomization.yaml":     "resources: [a.yaml, base]\n",
+		"nested/kustomization.yaml":   "resources: [../prefixed, ../plain]\n",
+		"prefixed/kustomization.yaml": "resources: [g.yaml]\nnamePrefix: x-\n", "prefixed/g.yaml": cm("g"),
+		"twice/kustomization.yaml": "resources: [../plain, ../plain]\n",
+		"cycle/kustomization.yaml": "resources: [../cycle]\n", "missing/kustomization.yaml": "resources: [nothing]\n",
+		"component/kustomization.yaml": "resources: [../comp]\n",
+		"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+			"resources: [a.yaml]\n", "comp/a.yaml": cm("a"),
+		"two/kustomization.yaml": "resources: [sub]\n", "two/sub/kustomization.yaml": "resources: [a.yaml]\n",
+		"two/sub/Kustomization": "resources: [a.yaml]\n", "two/sub/a.yaml": cm("a"),
+		"empty/kustomization.yaml": "resources: [sub]\n", "empty/sub/kustomization.yaml": "",
+		"nothing/kustomization.yaml": "resources: [a.yaml]\n", "nothing/a.yaml": "# nothing\n",
+		"separator/a.yaml": cm("a") + "--- # more\n" + cm("b"), "inline/kustomization.yaml": "resources: [a.yaml]\n",
+		"inline/a.yaml":             cm("a") + "--- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n",
+		"housed/kustomization.yaml": "resources: [../plain, a.yaml]\nnamespace: ns\n", "housed/a.yaml": app + "---\n" +
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other, labels: {}}\nstringData: {a: b}\n",
+		"housed-twice/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
+		"housed-twice/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n---\n" +
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: b}\n",
+		"housed-base/kustomization.yaml":  "resources: [../housed]\n",
+		"rehoused/kustomization.yaml":     "resources: [../housed]\nnamespace: '1'\n",
+		"housed-roles/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
+		"housed-roles/a.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n" +
+			"metadata: {name: b}\nsubjects: [{kind: ServiceAccount, name: default}]\n",
+		"housed-space/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
+		"housed-space/a.yaml":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n---\n" + cm("x"),
+		"housed-bad/kustomization.yaml":   "resources: [a.yaml]\nnamespace: ns\n",
+		"housed-bad/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: null, " +
+			"annotations: null}\n",
 		"generated/kustomization.yaml": "resources: [../plain]\nconfigMapGenerator: [{name: g, literals: [a=b]}]\n",
 	}
 	dirs := map[string]bool{}
@@ -125,7 +154,8 @@ func TestWhatIsOnlyListedComesOutAsKustomizeGivesIt(t *testing.T) {
 }
 
 func TestNamespaceOfPlainObjectsIsSetWithoutKustomize(t *testing.T) {
-	for text, want := range map[string]bool{app: true, app + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n": false} {
+	for text, want := range map[string]bool{app: true, app +
+		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n": false} {
 		f := newFilesystem(t.Context(), artifact.FromMap(map[string]string{"a.yaml": text}))
 		k, err := f.prepare(Request{Tree: f.tree, TargetNamespace: "ns"})
 		if err != nil {
@@ -143,8 +173,10 @@ func TestThousandsOfDuplicatesAreToldBriefly(t *testing.T) {
 		"of one":  strings.Repeat(cm("a")+"---\n", 3000),
 		"of many": strings.Repeat(cm("a")+"---\n"+cm("b")+"---\n"+cm("c")+"---\n", 1000),
 	} {
-		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content})})
-		if err == nil || len(err.Error()) > 4000 || !strings.Contains(err.Error(), "a is declared twice: in a.yaml, line 1, and in a.yaml, line ") ||
+		_, err := Build(t.Context(), Request{
+			Tree: artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content})})
+		if err == nil || len(err.Error()) > 4000 ||
+			!strings.Contains(err.Error(), "a is declared twice: in a.yaml, line 1, and in a.yaml, line ") ||
 			!strings.Contains(err.Error(), "more places") {
 			t.Errorf("%s: %.1000v", name, err)
 		}
@@ -157,7 +189,8 @@ func FuzzPlain(f *testing.F) {
 	f.Add(cm("a")+"data: &a {x: y}\nz: *a\n", cm("b")+"--- # c\r\n"+cm("c"))
 	f.Add(cm("a")+"data: {a: 2020-01-01, b: .5, c: 0x1, ? d : e}\n", "\xef\xbb\xbf"+cm("b"))
 	f.Fuzz(func(t *testing.T, one, two string) {
-		files := map[string]string{"kustomization.yaml": "resources: [a.yaml, base]\n", "a.yaml": one, "base/b.yaml": two, "base/kustomization.yaml": "resources: [b.yaml]\n"}
+		files := map[string]string{"kustomization.yaml": "resources: [a.yaml, base]\n", "a.yaml": one,
+			"base/b.yaml": two, "base/kustomization.yaml": "resources: [b.yaml]\n"}
 		if err := same(t, files, ""); err != nil {
 			t.Error(err)
 		}
@@ -171,7 +204,8 @@ func TestThousandsOfObjectsAreBuilt(t *testing.T) {
 	for i := range n {
 		all.WriteString(cm(fmt.Sprint("c", i)) + "---\n")
 	}
-	result, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": all.String()}), Labels: map[string]string{"a": "b"}})
+	result, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": all.String()}),
+		Labels: map[string]string{"a": "b"}})
 	if err != nil || len(result.Objects) != n {
 		t.Fatal(err)
 	}

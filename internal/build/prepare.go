@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// prepare puts a kustomization file of our own where kustomize starts, and returns what it says: what is in the tree, or
-// generated, and the settings. Kustomize would refuse one that asks for nothing.
+// prepare puts a kustomization file of our own where kustomize starts, and returns what it says: what is in
+// the tree, or generated, and the settings. Kustomize would refuse one that asks for nothing.
 func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	dir, err := f.directory(req.Path)
 	if err != nil {
@@ -60,11 +60,13 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 func (f *filesystem) directory(specPath string) (string, error) {
 	dir := path.Clean("./" + strings.TrimLeft(specPath, "/"))
 	if !fs.ValidPath(dir) {
-		return "", refusal("spec.path %q reaches out of the source", specPath).WithHint("Give a path below the root of the source").Final()
+		return "", refusal("spec.path %q reaches out of the source", specPath).
+			WithHint("Give a path below the root of the source").Final()
 	}
 	real, err := f.trace.resolve(f.tree, dir)
 	if errors.Is(err, fs.ErrInvalid) {
-		return "", refusal("spec.path %q leads over a symlink out of the source", specPath).WithHint("Give a path below the root of the source")
+		return "", refusal("spec.path %q leads over a symlink out of the source", specPath).
+			WithHint("Give a path below the root of the source")
 	}
 	if err != nil || f.trace.kind(f.tree, real) != kindDir {
 		return "", f.missing(dir)
@@ -92,7 +94,8 @@ func (f *filesystem) missing(dir string) error {
 	if len(dirs) > 0 {
 		hint += "; the source has: " + strings.Join(dirs[:min(len(dirs), 8)], ", ")
 	}
-	return fault.New(meta.ArtifactFailedReason, "kustomization path not found: %q is not a directory of the source", dir).WithHint("%s", hint)
+	return fault.New(meta.ArtifactFailedReason, "kustomization path not found: %q is not a directory of the source",
+		dir).WithHint("%s", hint)
 }
 
 // kustomization reads the kustomization file of a directory, unchecked; the file is "" when there is none.

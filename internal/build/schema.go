@@ -9,9 +9,10 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// Kustomize keeps the OpenAPI schema that says how lists are merged in package globals (kubernetes-sigs/kustomize#4824, #5805).
-// Once it is loaded, builds only read it and run side by side. A build that brings a schema of its own would change it
-// for all others, so it runs alone, and the schema is loaded anew after it.
+// Kustomize keeps the OpenAPI schema that says how lists are merged in package globals
+// (kubernetes-sigs/kustomize#4824, #5805). Once it is loaded, builds only read it and run side by side. A
+// build that brings a schema of its own would change it for all others, so it runs alone, and the schema is
+// loaded anew after it.
 const (
 	aside int64 = 1
 	alone int64 = 1 << 40

@@ -43,22 +43,26 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 			[]string{`"name":"x-web-y"`}, nil,
 		},
 		"a patch selects by the name in the manifests, whatever the file makes of it": {
-			"resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n", Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
+			"resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n",
+			Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
 			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
 		},
 		"a strategic merge patch without a target does too": {
 			"resources: [d.yaml]\nnamePrefix: a-\n",
-			Request{Patches: []types.Patch{{Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"}}},
+			Request{Patches: []types.Patch{{Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+				"spec: {replicas: 3}\n"}}},
 			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
 		},
 		"patches come after those of the file": {
-			"resources: [d.yaml]\npatches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": \"/spec/replicas\", \"value\": 9}]'}]\n",
+			"resources: [d.yaml]\npatches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": " +
+				"\"/spec/replicas\", \"value\": 9}]'}]\n",
 			Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
 			[]string{`"replicas":3`}, nil,
 		},
 		"a patch may delete": {
 			"resources: [d.yaml, c.yaml]\n",
-			Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n$patch: delete\n"}}},
+			Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" +
+				"$patch: delete\n"}}},
 			[]string{"Deployment"}, []string{"ConfigMap"},
 		},
 		"an image replaces that of the same name in the file": {
@@ -68,7 +72,8 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 		},
 		"the last of several images of a name wins": {
 			"resources: [d.yaml]\n",
-			Request{Images: []types.Image{{Name: "nginx", NewTag: "2"}, {Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
+			Request{Images: []types.Image{{Name: "nginx", NewTag: "2"},
+				{Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
 			[]string{`"image":"nginx@sha256:000`}, nil,
 		},
 		"components work on what the file makes": {
@@ -80,19 +85,24 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 			[]string{`"replicas":7`}, nil,
 		},
 		"build metadata is added to that of the file": {
-			"resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n", Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
+			"resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n",
+			Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
 			[]string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"}, nil,
 		},
 		"common metadata is set on the object and nowhere inside": {
-			"resources: [d.yaml]\n", Request{Labels: map[string]string{"app": "ours", "team": "a"}, Annotations: map[string]string{"note": "n"}},
-			[]string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`, `"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`}, nil,
+			"resources: [d.yaml]\n", Request{Labels: map[string]string{"app": "ours", "team": "a"},
+				Annotations: map[string]string{"note": "n"}},
+			[]string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`,
+				`"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`}, nil,
 		},
 		"settings apply to a generated kustomization": {
 			"", Request{TargetNamespace: "ours", NamePrefix: "x-"},
 			[]string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`}, nil,
 		},
 		"what else the file says stays": {
-			"resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\nsortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {paused: true}}']\n",
+			"resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\n" +
+				"sortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, " +
+				"metadata: {name: web}, spec: {paused: true}}']\n",
 			Request{TargetNamespace: "ours"},
 			[]string{`"team":"a"`, `"replicas":5`, `"paused":true`}, nil,
 		},
@@ -100,7 +110,9 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			files := map[string]string{
 				"app/d.yaml": deployment, "app/c.yaml": cm("c"),
-				"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": \"/spec/replicas\", \"value\": 7}]'}]\n",
+				"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+					"patches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": " +
+					"\"/spec/replicas\", \"value\": 7}]'}]\n",
 			}
 			if c.kustomization != "" {
 				files["app/kustomization.yaml"] = c.kustomization
@@ -130,7 +142,8 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 
 func TestComponentsOutsideAreRefused(t *testing.T) {
 	for _, c := range []string{"/comp", "../../comp", "https://example.com/comp", "github.com/a/b", "none"} {
-		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"app/a.yaml": cm("a")}), Path: "app", Components: []string{c}})
+		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"app/a.yaml": cm("a")}),
+			Path: "app", Components: []string{c}})
 		if err == nil || !strings.Contains(err.Error(), "spec.components") {
 			t.Errorf("%s: %v", c, err)
 		}

@@ -39,7 +39,8 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 		}
 	}
 	if len(problems) > 0 {
-		problems = append(problems, refusal("to keep braces as they are, write $${ for ${, or set the annotation %s: disabled", substituteAnnotation))
+		problems = append(problems, refusal("to keep braces as they are, write $${ for ${, or set the annotation "+
+			"%s: disabled", substituteAnnotation))
 	}
 	return join(append(missing.errors(), problems...))
 }
@@ -81,5 +82,6 @@ func (m *missing) errors() []error {
 		texts = append(texts, text+")")
 	}
 	return []error{refusal("variables are not set: %s", strings.Join(texts, ", ")).
-		WithHint("Set them in spec.postBuild, give them defaults as in ${name:=value}, write $${ for a literal ${, or set the annotation %s: disabled", substituteAnnotation)}
+		WithHint("Set them in spec.postBuild, give them defaults as in ${name:=value}, write $${ for a literal ${, "+
+			"or set the annotation %s: disabled", substituteAnnotation)}
 }

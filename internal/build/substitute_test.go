@@ -9,12 +9,17 @@ import (
 
 func TestEveryMissingVariableIsNamedWithItsPlace(t *testing.T) {
 	tree := artifact.FromMap(map[string]string{
-		"base/kustomization.yaml": "resources: [d.yaml]\nconfigMapGenerator: [{name: g, literals: ['k=${three}'], options: {disableNameSuffixHash: true}}]\n",
-		"base/d.yaml":             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: '${one}', template: {spec: {containers: [{name: a, image: 'x:${two}'}, {name: b, image: 'x:${two}'}]}}}\n",
+		"base/kustomization.yaml": "resources: [d.yaml]\nconfigMapGenerator: [{name: g, literals: ['k=${three}'], " +
+			"options: {disableNameSuffixHash: true}}]\n",
+		"base/d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+			"spec: {replicas: '${one}', template: {spec: {containers: [{name: a, image: 'x:${two}'}, {name: b, " +
+			"image: 'x:${two}'}]}}}\n",
 		"prod/kustomization.yaml": "resources: [../base, s.yaml]\n",
-		"prod/s.yaml":             "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {script: 'echo ${1}', ok: '${set}'}\n",
+		"prod/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n" +
+			"stringData: {script: 'echo ${1}', ok: '${set}'}\n",
 	})
-	_, err := Build(t.Context(), Request{Tree: tree, Path: "prod", Substitution: &Substitution{Variables: map[string]string{"set": "value-of-set"}, Strict: true}})
+	_, err := Build(t.Context(), Request{Tree: tree, Path: "prod",
+		Substitution: &Substitution{Variables: map[string]string{"set": "value-of-set"}, Strict: true}})
 	if err == nil {
 		t.Fatal("built")
 	}

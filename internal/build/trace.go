@@ -35,7 +35,8 @@ func newTrace(tree *artifact.Tree) *Trace {
 	return &Trace{root: tree.Root().ID, looks: map[look]string{}}
 }
 
-// Unchanged tells whether a build of the tree would look at the same as this one did, and so come to the same. It reads no contents.
+// Unchanged tells whether a build of the tree would look at the same as this one did, and so come to the
+// same. It reads no contents.
 func (t *Trace) Unchanged(tree *artifact.Tree) bool {
 	if t.root == tree.Root().ID {
 		return true

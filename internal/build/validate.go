@@ -27,7 +27,8 @@ func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) erro
 			}
 			for _, key := range slices.Sorted(maps.Keys(values)) {
 				if _, ok := values[key].(string); !ok {
-					problems = append(problems, refusal("metadata.%s[%q] of %s must be text. Quote it", name, key, f.show(o)))
+					problems = append(problems,
+						refusal("metadata.%s[%q] of %s must be text. Quote it", name, key, f.show(o)))
 				}
 			}
 		}
@@ -42,14 +43,17 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 	var problems []error
 	for _, o := range objects {
 		gvk := o.GroupVersionKind()
-		id := identity{group: gvk.Group, kind: gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()} // of any version
+		// of any version
+		id := identity{group: gvk.Group, kind: gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()}
 		switch {
 		case o.GetAPIVersion() == "" || gvk.Version == "":
 			problems = append(problems, refusal("%s has no apiVersion", id))
 		case id.name == "":
 			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
-		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil && !disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
-			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).WithHint("Set spec.decryption, which says with which keys it is decrypted"))
+		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil &&
+			!disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
+			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).
+				WithHint("Set spec.decryption, which says with which keys it is decrypted"))
 		case seen[id] == 1: // told once
 			var where []string
 			if len(problems) < mostProblems { // which alone are told: to find one, all files are read
@@ -59,7 +63,9 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 		}
 		seen[id]++
 		if at, found := imprecise("", o.Object); found {
-			problems = append(problems, refusal("%s of %s is a number beyond 64 bits, which would lose digits. Quote it", strings.TrimPrefix(at, "."), f.show(o)))
+			problems = append(problems, refusal(
+				"%s of %s is a number beyond 64 bits, which would lose digits. Quote it", strings.TrimPrefix(at, "."),
+				f.show(o)))
 		}
 		b, err := o.MarshalJSON()
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// warning matches what kustomize prints about files of users: it has no other way to tell, and repeats itself each time.
+// warning matches what kustomize prints about files of users: it has no other way to tell, and repeats itself
+// each time.
 var warning = regexp.MustCompile(`^# Warning: '\w+' is deprecated|^(\d[\d/]* [\d:]+ )?(Warning: Sorting order|well-defined vars that were never replaced)`)
 
 // quiet is the one filter of the process.
@@ -20,8 +21,8 @@ var quiet struct {
 	end   func()
 }
 
-// Quiet keeps kustomize's warnings off the standard error until the function that it returns is called. It stands between
-// [os.Stderr] and the real one, so call it before anything else runs.
+// Quiet keeps kustomize's warnings off the standard error until the function that it returns is called. It
+// stands between [os.Stderr] and the real one, so call it before anything else runs.
 func Quiet() (speak func(), err error) {
 	quiet.Lock()
 	defer quiet.Unlock()

@@ -22,9 +22,13 @@ func TestKustomizePrintsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree := artifact.FromMap(map[string]string{
-		"kustomization.yaml": "bases: [base]\ncommonLabels: {a: b}\nsortOptions: {order: fifo}\npatchesStrategicMerge: [p.yaml]\nvars: [{name: UNUSED, objref: {kind: ConfigMap, name: a, apiVersion: v1}}]\n" +
-			"patchesJson6902: [{target: {version: v1, kind: ConfigMap, name: a}, patch: '[{\"op\": \"add\", \"path\": \"/data/c\", \"value\": \"d\"}]'}]\n",
-		"p.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {b: c}\n", "base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
+		"kustomization.yaml": "bases: [base]\ncommonLabels: {a: b}\nsortOptions: {order: fifo}\n" +
+			"patchesStrategicMerge: [p.yaml]\nvars: [{name: UNUSED, objref: {kind: ConfigMap, name: a, " +
+			"apiVersion: v1}}]\n" +
+			"patchesJson6902: [{target: {version: v1, kind: ConfigMap, name: a}, patch: '[{\"op\": \"add\", " +
+			"\"path\": \"/data/c\", \"value\": \"d\"}]'}]\n",
+		"p.yaml":                  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {b: c}\n",
+		"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
 	})
 	_, buildErr := Build(t.Context(), Request{Tree: tree})
 	log.Print("ours")

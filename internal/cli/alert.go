@@ -54,7 +54,8 @@ reach. It is sent even if the alert or its Provider is suspended.`,
 	}
 	f := sub.Flags()
 	f.StringVar(&t.severity, "severity", "", "info or error (default: that of the alert)")
-	f.StringToStringVar(&t.metadata, "metadata", nil, "metadata of the event, such as revision=main@sha1:4f17…,change_request=42")
+	f.StringToStringVar(&t.metadata, "metadata", nil,
+		"metadata of the event, such as revision=main@sha1:4f17…,change_request=42")
 	c.AddCommand(sub)
 	return c
 }
@@ -81,7 +82,8 @@ func (t *alertTest) run(ctx context.Context, key types.NamespacedName) error {
 	by := found.(*v1beta3.Provider)
 	ctx, cancel := context.WithTimeout(ctx, by.GetTimeout())
 	defer cancel()
-	resolver := alert.Resolver{Secrets: c, Egress: &egress.Policy{RefuseLinkLocal: true}, Identities: &auth.Identities{}, Clock: clock.RealClock{}}
+	resolver := alert.Resolver{Secrets: c, Egress: &egress.Policy{RefuseLinkLocal: true},
+		Identities: &auth.Identities{}, Clock: clock.RealClock{}}
 	sender, err := resolver.Provider(ctx, by)
 	if err == nil {
 		err = sender.Send(ctx, t.sample(of))
@@ -97,11 +99,13 @@ func (t *alertTest) run(ctx context.Context, key types.NamespacedName) error {
 }
 
 // fetch gets an object, and says so if it is suspended.
-func (t *alertTest) fetch(ctx context.Context, c client.Client, title string, key types.NamespacedName) (reconcile.Object, error) {
+func (t *alertTest) fetch(ctx context.Context, c client.Client, title string,
+	key types.NamespacedName) (reconcile.Object, error) {
 	k := byTitle(title)
 	o, err := fetch(ctx, c, k, key)
 	if err == nil && o.Schedule().Suspended {
-		t.step("%s '%s' is suspended: nothing else is sent until you run sluice resume %s %s -n %s", title, key, k.path(), key.Name, key.Namespace)
+		t.step("%s '%s' is suspended: nothing else is sent until you run sluice resume %s %s -n %s", title, key,
+			k.path(), key.Name, key.Namespace)
 	}
 	return o, err
 }
@@ -112,7 +116,8 @@ func (t *alertTest) sample(of *v1beta3.Alert) event.Event {
 	if len(of.Spec.EventSources) > 0 {
 		source = of.Spec.EventSources[0]
 	}
-	object := corev1.ObjectReference{Kind: source.Kind, Namespace: cmp.Or(source.Namespace, of.Namespace), Name: source.Name}
+	object := corev1.ObjectReference{Kind: source.Kind, Namespace: cmp.Or(source.Namespace, of.Namespace),
+		Name: source.Name}
 	if object.Name == v1beta3.Any {
 		object.Name = "example"
 	}
@@ -126,8 +131,10 @@ func (t *alertTest) sample(of *v1beta3.Alert) event.Event {
 	}
 	maps.Copy(metadata, t.metadata)
 	return event.Event{
-		InvolvedObject: object, Severity: cmp.Or(t.severity, of.Spec.EventSeverity, event.Info), Timestamp: metav1.Now(), Reason: testReason,
-		Message:  fmt.Sprintf("This is a test of Alert '%s', sent by sluice alert test: nothing happened, and there is nothing to do", client.ObjectKeyFromObject(of)),
+		InvolvedObject: object, Severity: cmp.Or(t.severity, of.Spec.EventSeverity, event.Info),
+		Timestamp: metav1.Now(), Reason: testReason,
+		Message: fmt.Sprintf("This is a test of Alert '%s', sent by sluice alert test: nothing happened, and there "+
+			"is nothing to do", client.ObjectKeyFromObject(of)),
 		Metadata: metadata, ReportingController: "sluice-cli",
 	}
 }

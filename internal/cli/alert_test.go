@@ -32,7 +32,8 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 		_, _ = io.WriteString(w, answer+r.URL.Path)
 	}))
 	defer s.Close()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "address"}, StringData: map[string]string{"address": s.URL + "/s3cretPath"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "address"},
+		StringData: map[string]string{"address": s.URL + "/s3cretPath"}}
 	if err := c.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +49,19 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 		}
 	}
 	create("alert-provider hook --type generic --secret-ref address")
-	create("alert ops --provider-ref hook --event-source Kustomization/*.* --event-severity error --event-metadata summary=production")
+	create("alert ops --provider-ref hook --event-source Kustomization/*.* --event-severity error --event-metadata " +
+		"summary=production")
 	create("alert lost --provider-ref none --event-source Kustomization/app")
 
 	at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitOK, "/hook' of type generic took the event")
-	if o := got.InvolvedObject; o.Kind != "Kustomization" || o.Name != "example" || o.Namespace != namespace || got.Severity != event.Error ||
-		got.Metadata[event.Summary] != "production" || !strings.Contains(got.Message, "This is a test of Alert '"+namespace+"/ops'") {
+	if o := got.InvolvedObject; o.Kind != "Kustomization" || o.Name != "example" || o.Namespace != namespace ||
+		got.Severity != event.Error ||
+		got.Metadata[event.Summary] != "production" ||
+		!strings.Contains(got.Message, "This is a test of Alert '"+namespace+"/ops'") {
 		t.Errorf("the event is %+v", got)
 	}
-	at(t, "alert", "test", "ops", "-n", namespace, "--severity", "info", "--metadata", "revision=main@sha1:1,change_request=42").wants(t, exitOK)
+	at(t, "alert", "test", "ops", "-n", namespace, "--severity", "info", "--metadata",
+		"revision=main@sha1:1,change_request=42").wants(t, exitOK)
 	if got.Severity != event.Info || got.Metadata[event.ChangeRequest] != "42" {
 		t.Errorf("the event is %+v", got)
 	}
@@ -66,7 +71,8 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 		answer string
 		want   []string
 	}{
-		{http.StatusUnauthorized, "who are you: ", []string{"answered Unauthorized (401)", "who are you", "Renew the credentials"}},
+		{http.StatusUnauthorized, "who are you: ",
+			[]string{"answered Unauthorized (401)", "who are you", "Renew the credentials"}},
 		{http.StatusTooManyRequests, "", []string{"asks to wait for 1m30s", "(429)"}},
 		{http.StatusBadGateway, "", []string{"(502)", "again later"}},
 	} {
@@ -80,15 +86,18 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 
 	provider := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hook"}}
 	at(t, "suspend", "alert-provider", "hook", "-n", namespace).wants(t, exitOK)
-	at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitOK, "/hook' is suspended: nothing else is sent until", "took the event")
+	at(t, "alert", "test", "ops", "-n", namespace).
+		wants(t, exitOK, "/hook' is suspended: nothing else is sent until", "took the event")
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitFailed, "Secret '"+namespace+"/address' not found", "Create it")
+	at(t, "alert", "test", "ops", "-n", namespace).
+		wants(t, exitFailed, "Secret '"+namespace+"/address' not found", "Create it")
 	if err := c.Delete(t.Context(), provider); err != nil {
 		t.Fatal(err)
 	}
-	at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitFailed, "Provider '"+namespace+"/hook' not found", "sluice get alert-providers")
+	at(t, "alert", "test", "ops", "-n", namespace).
+		wants(t, exitFailed, "Provider '"+namespace+"/hook' not found", "sluice get alert-providers")
 	at(t, "alert", "test", "lost", "-n", namespace).wants(t, exitFailed, "/none' not found")
 	at(t, "alert", "test", "none", "-n", namespace).wants(t, exitFailed, "Alert '"+namespace+"/none' not found")
 	at(t, "alert", "test", "ops", "--severity", "fatal").wants(t, exitUsage, "choose from info, error")

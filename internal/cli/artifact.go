@@ -27,7 +27,8 @@ type ociLogin struct {
 }
 
 func (l *ociLogin) bind(f *pflag.FlagSet) {
-	f.StringVar(&l.creds, "creds", "", "USER:PASSWORD, or a token alone; - reads it from standard input (default: that of docker login)")
+	f.StringVar(&l.creds, "creds", "", "USER:PASSWORD, or a token alone; - reads it from standard input (default: "+
+		"that of docker login)")
 	f.StringVar(&l.provider, "provider", sourcev1.ProviderGeneric, "whose login is used: generic, aws, azure or gcp")
 }
 
@@ -87,7 +88,8 @@ type content struct {
 
 func (c *content) bind(f *pflag.FlagSet, short string) {
 	f.StringVarP(&c.path, "path", short, ".", "directory or file to take; - reads declarations from standard input")
-	f.StringSliceVar(&c.instead, "ignore-paths", nil, "patterns in .gitignore syntax of what is left out, instead of the default ones")
+	f.StringSliceVar(&c.instead, "ignore-paths", nil,
+		"patterns in .gitignore syntax of what is left out, instead of the default ones")
 	f.StringSliceVar(&c.also, "add-ignore-paths", nil, "patterns in .gitignore syntax of what is left out besides")
 }
 
@@ -153,7 +155,8 @@ func isArchive(path string) bool {
 func (a *app) bounded(c *cobra.Command, run func(ctx context.Context, url string) error) *cobra.Command {
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("name one artifact, such as oci://registry.example.com/org/app:v1. See %s --help", cmd.CommandPath())
+			return usagef("name one artifact, such as oci://registry.example.com/org/app:v1. See %s --help",
+				cmd.CommandPath())
 		}
 		return nil
 	}

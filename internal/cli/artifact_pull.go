@@ -17,7 +17,8 @@ import (
 )
 
 func (a *app) pull() *cobra.Command {
-	c := group("pull", "Pull an artifact", "  sluice pull artifact oci://registry.example.com/org/app:v1 --output ./deploy")
+	c := group("pull", "Pull an artifact", "  sluice pull artifact oci://registry.example.com/org/app:v1 "+
+		"--output ./deploy")
 	var login ociLogin
 	var output string
 	sub := a.bounded(&cobra.Command{
@@ -230,7 +231,8 @@ func selectTags(tags []string, versions, filter string) ([]string, error) {
 		if err == nil {
 			parsed[tag] = v
 		}
-		if !signature.MatchString(tag) && matches.MatchString(tag) && (constraint == nil || v != nil && constraint.Check(v)) {
+		if !signature.MatchString(tag) && matches.MatchString(tag) &&
+			(constraint == nil || v != nil && constraint.Check(v)) {
 			chosen = append(chosen, tag)
 		}
 	}

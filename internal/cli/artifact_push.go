@@ -26,7 +26,8 @@ type pushOptions struct {
 }
 
 func (a *app) push() *cobra.Command {
-	c := group("push", "Push an artifact", "  sluice push artifact oci://registry.example.com/org/app:v1 --path ./deploy --source URL --revision v1@sha1:COMMIT")
+	c := group("push", "Push an artifact", "  sluice push artifact oci://registry.example.com/org/app:v1 --path "+
+		"./deploy --source URL --revision v1@sha1:COMMIT")
 	var o pushOptions
 	sub := a.bounded(&cobra.Command{
 		Use:   "artifact URL",
@@ -79,7 +80,8 @@ func (a *app) pushArtifact(ctx context.Context, url string, o pushOptions) error
 		created = time.Unix(0, 0)
 	}
 	annotations := map[string]string{
-		oci.CreatedAnnotation: created.UTC().Format(time.RFC3339), oci.SourceAnnotation: o.source, oci.RevisionAnnotation: o.revision,
+		oci.CreatedAnnotation: created.UTC().Format(time.RFC3339), oci.SourceAnnotation: o.source,
+		oci.RevisionAnnotation: o.revision,
 	}
 	maps.Copy(annotations, o.annotations)
 	a.step("pushing %d bytes to %s", len(layer), url)
@@ -90,7 +92,8 @@ func (a *app) pushArtifact(ctx context.Context, url string, o pushOptions) error
 	pushed := repo.At(digest)
 	a.done("pushed %s", pushed.Name())
 	return a.printPushed(map[string]string{
-		"url": oci.Scheme + pushed.Name(), "repository": pushed.Repository.Name(), "tag": ref.Tag, "digest": digest.String(),
+		"url": oci.Scheme + pushed.Name(), "repository": pushed.Repository.Name(), "tag": ref.Tag,
+		"digest": digest.String(),
 	}, o.output)
 }
 

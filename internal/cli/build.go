@@ -8,7 +8,8 @@ import (
 )
 
 func (a *app) build() *cobra.Command {
-	c := group("build", "Build an artifact, or the objects of a Kustomization", `  sluice build artifact --path ./deploy --output app.tgz
+	c := group("build", "Build an artifact, or the objects of a Kustomization",
+		`  sluice build artifact --path ./deploy --output app.tgz
   sluice build kustomization app --path ./deploy`)
 	c.AddCommand(a.buildArtifact(), a.buildKustomization())
 	return c
@@ -34,12 +35,14 @@ is shown as ***. Nothing in the directory is changed.`,
 		return b.each(ctx, key, func(one *builtKustomization) error { return a.printYAML(one.Objects...) })
 	})
 	from.bind(c.Flags())
-	c.Flags().BoolVar(&from.dryRun, "dry-run", false, "do not ask the cluster for anything; variables of ConfigMaps and Secrets are not set then")
+	c.Flags().BoolVar(&from.dryRun, "dry-run", false,
+		"do not ask the cluster for anything; variables of ConfigMaps and Secrets are not set then")
 	return c
 }
 
 // ofKustomization is a command that takes the name of one Kustomization, and no longer than --timeout.
-func (a *app) ofKustomization(c *cobra.Command, run func(ctx context.Context, key types.NamespacedName) error) *cobra.Command {
+func (a *app) ofKustomization(c *cobra.Command,
+	run func(ctx context.Context, key types.NamespacedName) error) *cobra.Command {
 	k := byTitle("Kustomization")
 	c.Use, c.Aliases, c.Args, c.ValidArgsFunction = k.words[0]+" NAME", k.words[1:], exactlyOne, a.completeNames(k)
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -57,15 +57,18 @@ spec:
 
 func TestBuildKustomization(t *testing.T) {
 	root := write(t, fleet)
-	shared := write(t, map[string]string{"deploy/a.yaml": configMap + "shared\n", "deploy/left/out.yaml": "not: an object\n"})
-	build := []string{"build", "ks", "apps", "--path", filepath.Join(root, "clusters/prod"), "--kustomization-file", filepath.Join(root, "clusters/apps.yaml"), "--dry-run"}
+	shared := write(t, map[string]string{"deploy/a.yaml": configMap + "shared\n",
+		"deploy/left/out.yaml": "not: an object\n"})
+	build := []string{"build", "ks", "apps", "--path", filepath.Join(root, "clusters/prod"), "--kustomization-file",
+		filepath.Join(root, "clusters/apps.yaml"), "--dry-run"}
 	r := run(t, build...).wants(t, exitOK)
 	golden(t, "build.yaml", r.out)
 	if r.err != "" {
 		t.Errorf("beside the objects it says:\n%s", r.err)
 	}
 	deep := append(build, "--recursive")
-	run(t, deep...).wants(t, exitOK, "Kustomization 'flux-system/shared' is left out: say by --local-sources OCIRepository/flux-system/shared=DIRECTORY")
+	run(t, deep...).wants(t, exitOK, "Kustomization 'flux-system/shared' is left out: say by --local-sources "+
+		"OCIRepository/flux-system/shared=DIRECTORY")
 	deep = append(deep, "--local-sources", "OCIRepository/flux-system/shared="+shared)
 	run(t, deep...).wants(t, exitFailed, "Kustomization 'flux-system/shared'", "left/out.yaml")
 	r = run(t, append(deep, "--ignore-paths", "left/")...).wants(t, exitOK)
@@ -84,7 +87,8 @@ func TestBuildKustomization(t *testing.T) {
 	}
 }
 
-// TestBuildOfPlaces checks what stands for the source: what is above spec.path, else the working tree, else the directory.
+// TestBuildOfPlaces checks what stands for the source: what is above spec.path, else the working tree, else
+// the directory.
 func TestBuildOfPlaces(t *testing.T) {
 	root := write(t, fleet)
 	file := filepath.Join(root, "clusters/apps.yaml")
@@ -104,24 +108,32 @@ func TestBuildOfPlaces(t *testing.T) {
 		t.Errorf("the base is not there:\n%s", r.out)
 	}
 	wrong := filepath.Join(root, "wrong.yaml") // y is a boolean in YAML
-	if err := os.WriteFile(wrong, []byte("apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: apps}\nspec: {interval: 1m, targetNamespace: y}\n"), 0o600); err != nil {
+	if err := os.WriteFile(wrong, []byte("apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n"+
+		"metadata: {name: apps}\nspec: {interval: 1m, targetNamespace: y}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "build", "ks", "apps", "--path", staging, "--kustomization-file", wrong, "--dry-run").wants(t, exitFailed, "spec.targetNamespace")
+	run(t, "build", "ks", "apps", "--path", staging, "--kustomization-file", wrong, "--dry-run").
+		wants(t, exitFailed, "spec.targetNamespace")
 	build(filepath.Join(root, "none")).wants(t, exitFailed, "no such file")
-	run(t, "build", "ks", "none", "--path", staging, "--kustomization-file", file, "--dry-run").wants(t, exitFailed, "declares no Kustomization 'flux-system/none'")
-	local := strings.Fields("build ks apps --dry-run --kustomization-file " + file + " --local-sources GitRepository/flux-system/fleet=" + root)
+	run(t, "build", "ks", "none", "--path", staging, "--kustomization-file", file, "--dry-run").
+		wants(t, exitFailed, "declares no Kustomization 'flux-system/none'")
+	local := strings.Fields("build ks apps --dry-run --kustomization-file " + file +
+		" --local-sources GitRepository/flux-system/fleet=" + root)
 	run(t, local...).wants(t, exitFailed, "clusters/prod")
 }
 
 func TestBuildMasksWhatIsEncrypted(t *testing.T) {
 	s := testenv.NewSOPS(t)
 	root := write(t, map[string]string{
-		"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app}\nspec: {interval: 1m, prune: true, path: ./deploy, " +
+		"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app}\n" +
+			"spec: {interval: 1m, prune: true, path: ./deploy, " +
 			"sourceRef: {kind: Bucket, name: app}, decryption: {provider: sops}}\n",
-		"deploy/secret.yaml": s.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: app\ndata:\n  password: aHVudGVyMg==\nstringData:\n  user: admin\n"),
+		"deploy/secret.yaml": s.Encrypt("yaml",
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: app\ndata:\n  password: aHVudGVyMg==\nstringData:\n"+
+				"  user: admin\n"),
 	})
-	golden(t, "build-encrypted.yaml", run(t, "build", "ks", "app", "--path", filepath.Join(root, "deploy"), "--kustomization-file", filepath.Join(root, "ks.yaml"), "--dry-run").wants(t, exitOK).out)
+	golden(t, "build-encrypted.yaml", run(t, "build", "ks", "app", "--path", filepath.Join(root, "deploy"),
+		"--kustomization-file", filepath.Join(root, "ks.yaml"), "--dry-run").wants(t, exitOK).out)
 }
 
 func TestEnvsubst(t *testing.T) {
@@ -133,5 +145,6 @@ func TestEnvsubst(t *testing.T) {
 	if r := runWith(t.Context(), "${SLUICE_TEST_NONE}.", "envsubst"); r.code != exitOK || r.out != "." {
 		t.Errorf("got %+v", r)
 	}
-	runWith(t.Context(), "${SLUICE_TEST_NONE}.", "envsubst", "--strict").wants(t, exitFailed, "SLUICE_TEST_NONE is not set")
+	runWith(t.Context(), "${SLUICE_TEST_NONE}.", "envsubst", "--strict").
+		wants(t, exitFailed, "SLUICE_TEST_NONE is not set")
 }

@@ -1,4 +1,5 @@
-// Package cli is the command line: one file a verb. It talks to the cluster and to the packages below, and owns no logic.
+// Package cli is the command line: one file a verb. It talks to the cluster and to the packages below, and
+// owns no logic.
 package cli
 
 import (
@@ -56,7 +57,8 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // Main runs a command line and returns the process's exit code. Results go to out, all else to errOut.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: bufio.NewReader(in), out: newScreen(out), err: newScreen(errOut), flags: genericclioptions.NewConfigFlags(true)}
+	a := &app{in: bufio.NewReader(in), out: newScreen(out), err: newScreen(errOut),
+		flags: genericclioptions.NewConfigFlags(true)}
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		a.terminal = f
 	}
@@ -93,7 +95,8 @@ func each(err error) []error {
 }
 
 func (a *app) root() *cobra.Command {
-	c := group("sluice", "GitOps for Kubernetes: keep the cluster as git declares it", `  sluice install                                    # the definitions and the controllers
+	c := group("sluice", "GitOps for Kubernetes: keep the cluster as git declares it",
+		`  sluice install                                    # the definitions and the controllers
   sluice get all -A                                 # what there is, and whether it is Ready
   sluice reconcile kustomization app --with-source  # now, not at the next interval
   sluice gate open release --for 2h                 # let through what waits at a gate
@@ -119,7 +122,8 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 	a.flags.AddFlags(kube)
 	kube.Lookup("server").Shorthand = "" // -s is that of --silent, as scripts have it
 	f.AddFlagSet(kube)
-	f.BoolVar(&a.follows, "ns-follows-kube-context", false, "use the namespace of the kubeconfig's context unless --namespace is given")
+	f.BoolVar(&a.follows, "ns-follows-kube-context", false,
+		"use the namespace of the kubeconfig's context unless --namespace is given")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Minute, "how long the command may take")
 	f.BoolVar(&a.verbose, "verbose", false, "show every request to the Kubernetes API")
 	f.Float32Var(&a.qps, "kube-api-qps", 50, "requests per second to the Kubernetes API")
@@ -135,7 +139,8 @@ Results go to standard output, progress and errors to standard error. NO_COLOR t
 	}
 	c.AddCommand(a.controller(), a.install(), a.uninstall(), a.create(), a.get(), a.export(), a.delete(),
 		a.reconcile(), a.suspend(), a.resume(), a.build(), a.push(), a.pull(), a.list(), a.tag(), a.diff(),
-		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.gate(), a.simulate(), a.alert(), a.trigger(), a.envsubst(), a.image(), a.version())
+		a.tree(), a.trace(), a.events(), a.logs(), a.debug(), a.stats(), a.gate(), a.simulate(), a.alert(), a.trigger(),
+		a.envsubst(), a.image(), a.version())
 	return c
 }
 
@@ -151,7 +156,8 @@ func group(use, short, example string) *cobra.Command {
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 				hint = fmt.Sprintf(" Did you mean %s?", strings.Join(near, " or "))
 			}
-			return usagef("unknown command %q for %s.%s See %s --help", args[0], cmd.CommandPath(), hint, cmd.CommandPath())
+			return usagef("unknown command %q for %s.%s See %s --help", args[0], cmd.CommandPath(), hint,
+				cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -107,7 +107,8 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newApp() *app {
-	return &app{in: bufio.NewReader(strings.NewReader("")), out: newScreen(io.Discard), err: newScreen(io.Discard), flags: genericclioptions.NewConfigFlags(true)}
+	return &app{in: bufio.NewReader(strings.NewReader("")), out: newScreen(io.Discard), err: newScreen(io.Discard),
+		flags: genericclioptions.NewConfigFlags(true)}
 }
 
 // TestCommands checks that every command explains itself, and that their names and flags are the ones users know.
@@ -212,58 +213,86 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		"a command that is none, with what it may have been": {"instal", "Did you mean install?"},
 		"a kind that is none":                                {"get pods", `unknown command "pods" for sluice get`},
-		"a flag that is none":                                {"get all --colour", "unknown flag: --colour. See sluice get all --help"},
-		"a flag of the wrong type":                           {"get all --timeout soon", "--timeout"},
-		"an output that is none":                             {"get all -o toml", "choose wide, name, json or yaml"},
-		"watching several kinds":                             {"get all --watch", "--watch shows one kind"},
-		"two names to get":                                   {"get ks a b", "one name at most"},
-		"a status selector without a status":                 {"get ks --status-selector ready", "such as ready=false"},
-		"a label selector that cannot be read":               {"get ks -l a=b=c", "--label-selector"},
-		"nothing to reconcile":                               {"reconcile ks", "name one object, got 0"},
-		"nothing to suspend":                                 {"suspend ks", "say --all"},
-		"nothing to export":                                  {"export source oci", "say --all"},
-		"two to delete":                                      {"delete ks a b", "name one object, got 2"},
-		"deleting what controllers make":                     {"delete source external a", "unknown command"},
-		"both names and all":                                 {"resume source git a --all", "say --all"},
-		"a component that is none":                           {"install --export --components helm-operator", `no component "helm-operator": choose from source-controller`},
-		"a log level that is none":                           {"install --export --log-level loud", "choose trace, debug"},
-		"a build of nothing":                                 {"build ks a", "--path is missing"},
-		"a build of what is declared nowhere":                {"build ks a --path . --dry-run", "--kustomization-file"},
-		"a local source without its namespace":               {"diff ks a --path . --local-sources GitRepository/a=.", "KIND/NAMESPACE/NAME=DIRECTORY"},
-		"a comparison of nothing":                            {"diff ks", "name one object, got 0"},
-		"a Kustomization without a source":                   {"create ks a --export", "--source is missing"},
-		"a source of a kind that is none":                    {"create ks a --source HelmChart/a --export", "choose from GitRepository"},
-		"a path from the root of the machine":                {"create ks a --source a --path /deploy --export", "as in ./deploy"},
-		"a health check without its namespace":               {"create ks a --source a --health-check Deployment/a --export", "KIND/NAME.NAMESPACE"},
-		"a health check of a kind that is not known":         {"create ks a --source a --health-check Widget/a.b --export", "write spec.healthChecks"},
-		"a dependency without a name":                        {"create ks a --source a --depends-on b/ --export", "--depends-on"},
-		"keys without what decrypts":                         {"create ks a --source a --decryption-secret b --export", "--decryption-provider is missing"},
-		"a provider of decryption that is none":              {"create ks a --source a --decryption-provider age --export", "choose from sops"},
-		"a simulation of no time":                            {"simulate gates", "--at is missing"},
-		"a simulation of a time that is none":                {"simulate gates --at noon", "RFC 3339"},
-		"a gate that is neither":                             {"gate create g --default ajar --export", "choose from opened, closed"},
-		"a schedule without its state":                       {"gate create g --schedule 12-24 --export", "write it as"},
-		"a schedule that cannot be followed":                 {"gate create g --schedule closed;12-32 --export", "is no day"},
-		"a schedule in a zone that is none":                  {"create gate g --schedule closed;@daily;1h;Mars --export", "is unknown"},
-		"approvers of nothing":                               {"gate create g --approver alice --export", "--approvals-required"},
-		"a window that is none":                              {"gate create g --window -1h --export", "spec.window"},
-		"an image with its tag":                              {"create image repository a --image nginx:1 --export", "without scheme, tag and digest"},
-		"a policy without an order":                          {"create image policy a --image-ref a --export", "give one of --select-semver"},
-		"a policy of two orders":                             {"create image policy a --image-ref a --select-alpha asc --select-semver 1.x --export", "give one of --select-semver"},
-		"an order that is none":                              {"create image policy a --image-ref a --select-numeric up --export", "choose from asc, desc"},
-		"a range that is none":                               {"create image policy a --image-ref a --select-semver new --export", "spec.policy.semver"},
-		"what is extracted of nothing":                       {"create image policy a --image-ref a --select-alpha asc --filter-extract $1 --export", "--filter-regex"},
-		"an update that goes nowhere":                        {"create image update a --author-email a@b --export", "--git-repo-ref is missing"},
-		"an update of nobody":                                {"create image update a --git-repo-ref a --export", "--author-email is missing"},
-		"a release of nothing":                               {"image release web", "give either --image or --latest"},
-		"a release of both":                                  {"image release web --latest --image a:1", "give either --image or --latest"},
-		"a release nowhere":                                  {"image release --latest", "name workloads, or say --all"},
-		"a release of what is no workload":                   {"image release Service/web --latest", "is no workload"},
-		"a release of an image without a tag":                {"image release web --image nginx", "name:tag"},
-		"a release by nobody":                                {"image release web --latest --author me", "Name <email>"},
-		"images of what is no workload":                      {"image list Pod/web", "is no workload"},
-		"an argument where there is none":                    {"install now", "takes no arguments"},
-		"a version output that is none":                      {"version --client -o xml", "choose json or yaml"},
+		"a flag that is none": {"get all --colour",
+			"unknown flag: --colour. See sluice get all --help"},
+		"a flag of the wrong type":             {"get all --timeout soon", "--timeout"},
+		"an output that is none":               {"get all -o toml", "choose wide, name, json or yaml"},
+		"watching several kinds":               {"get all --watch", "--watch shows one kind"},
+		"two names to get":                     {"get ks a b", "one name at most"},
+		"a status selector without a status":   {"get ks --status-selector ready", "such as ready=false"},
+		"a label selector that cannot be read": {"get ks -l a=b=c", "--label-selector"},
+		"nothing to reconcile":                 {"reconcile ks", "name one object, got 0"},
+		"nothing to suspend":                   {"suspend ks", "say --all"},
+		"nothing to export":                    {"export source oci", "say --all"},
+		"two to delete":                        {"delete ks a b", "name one object, got 2"},
+		"deleting what controllers make":       {"delete source external a", "unknown command"},
+		"both names and all":                   {"resume source git a --all", "say --all"},
+		"a component that is none": {"install --export --components helm-operator",
+			`no component "helm-operator": choose from source-controller`},
+		"a log level that is none": {"install --export --log-level loud",
+			"choose trace, debug"},
+		"a build of nothing":                  {"build ks a", "--path is missing"},
+		"a build of what is declared nowhere": {"build ks a --path . --dry-run", "--kustomization-file"},
+		"a local source without its namespace": {"diff ks a --path . --local-sources GitRepository/a=.",
+			"KIND/NAMESPACE/NAME=DIRECTORY"},
+		"a comparison of nothing":          {"diff ks", "name one object, got 0"},
+		"a Kustomization without a source": {"create ks a --export", "--source is missing"},
+		"a source of a kind that is none": {"create ks a --source HelmChart/a --export",
+			"choose from GitRepository"},
+		"a path from the root of the machine": {"create ks a --source a --path /deploy --export",
+			"as in ./deploy"},
+		"a health check without its namespace": {
+			"create ks a --source a --health-check Deployment/a --export", "KIND/NAME.NAMESPACE"},
+		"a health check of a kind that is not known": {
+			"create ks a --source a --health-check Widget/a.b --export", "write spec.healthChecks"},
+		"a dependency without a name": {"create ks a --source a --depends-on b/ --export",
+			"--depends-on"},
+		"keys without what decrypts": {"create ks a --source a --decryption-secret b --export",
+			"--decryption-provider is missing"},
+		"a provider of decryption that is none": {
+			"create ks a --source a --decryption-provider age --export", "choose from sops"},
+		"a simulation of no time":             {"simulate gates", "--at is missing"},
+		"a simulation of a time that is none": {"simulate gates --at noon", "RFC 3339"},
+		"a gate that is neither": {"gate create g --default ajar --export",
+			"choose from opened, closed"},
+		"a schedule without its state": {"gate create g --schedule 12-24 --export",
+			"write it as"},
+		"a schedule that cannot be followed": {"gate create g --schedule closed;12-32 --export",
+			"is no day"},
+		"a schedule in a zone that is none": {
+			"create gate g --schedule closed;@daily;1h;Mars --export", "is unknown"},
+		"approvers of nothing": {"gate create g --approver alice --export",
+			"--approvals-required"},
+		"a window that is none": {"gate create g --window -1h --export", "spec.window"},
+		"an image with its tag": {"create image repository a --image nginx:1 --export",
+			"without scheme, tag and digest"},
+		"a policy without an order": {"create image policy a --image-ref a --export",
+			"give one of --select-semver"},
+		"a policy of two orders": {
+			"create image policy a --image-ref a --select-alpha asc --select-semver 1.x --export",
+			"give one of --select-semver"},
+		"an order that is none": {
+			"create image policy a --image-ref a --select-numeric up --export", "choose from asc, desc"},
+		"a range that is none": {
+			"create image policy a --image-ref a --select-semver new --export", "spec.policy.semver"},
+		"what is extracted of nothing": {
+			"create image policy a --image-ref a --select-alpha asc --filter-extract $1 --export", "--filter-regex"},
+		"an update that goes nowhere": {"create image update a --author-email a@b --export",
+			"--git-repo-ref is missing"},
+		"an update of nobody": {"create image update a --git-repo-ref a --export",
+			"--author-email is missing"},
+		"a release of nothing": {"image release web", "give either --image or --latest"},
+		"a release of both": {"image release web --latest --image a:1",
+			"give either --image or --latest"},
+		"a release nowhere": {"image release --latest",
+			"name workloads, or say --all"},
+		"a release of what is no workload":    {"image release Service/web --latest", "is no workload"},
+		"a release of an image without a tag": {"image release web --image nginx", "name:tag"},
+		"a release by nobody": {"image release web --latest --author me",
+			"Name <email>"},
+		"images of what is no workload":   {"image list Pod/web", "is no workload"},
+		"an argument where there is none": {"install now", "takes no arguments"},
+		"a version output that is none":   {"version --client -o xml", "choose json or yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, strings.Fields(c.line)...).wants(t, exitUsage, c.says)
@@ -275,7 +304,8 @@ func TestUsageErrors(t *testing.T) {
 func TestNoCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	run(t, "get", "all", "--kubeconfig", "/does/not/exist").wants(t, exitFailed, "Set --kubeconfig")
-	run(t, "get", "all", "--server", "https://127.0.0.1:1").wants(t, exitFailed, "connection refused", "Is the cluster running")
+	run(t, "get", "all", "--server", "https://127.0.0.1:1").
+		wants(t, exitFailed, "connection refused", "Is the cluster running")
 	run(t, "version", "--server", "https://127.0.0.1:1").wants(t, exitFailed, "--client leaves it out")
 }
 

@@ -49,7 +49,8 @@ func clusterClient(t *testing.T) client.Client {
 	return c
 }
 
-// withDefinitions makes the cluster serve our kinds, and gives a namespace. Tests run one after another and in any order.
+// withDefinitions makes the cluster serve our kinds, and gives a namespace. Tests run one after another and
+// in any order.
 func withDefinitions(t *testing.T) (client.Client, string) {
 	t.Helper()
 	at(t, "install", "--crds-only").wants(t, exitOK)
@@ -75,12 +76,14 @@ func TestGetBeforeInstall(t *testing.T) {
 func TestInstallAndUninstall(t *testing.T) {
 	c := without(t)
 	golden(t, "install.txt", at(t, "install").wants(t, exitOK).err)
-	keep := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: defaultNamespace, Name: "app", Finalizers: []string{reconcile.Finalizer}}}
+	keep := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: defaultNamespace, Name: "app",
+		Finalizers: []string{reconcile.Finalizer}}}
 	keep.Spec.URL, keep.Spec.Interval.Duration = "https://example.com/app", 1e9
 	if err := c.Create(t.Context(), keep); err != nil {
 		t.Fatalf("the definitions are not served when install has ended: %v", err)
 	}
-	if second := at(t, "install").wants(t, exitOK).err; strings.Contains(second, "created") || strings.Contains(second, "configured") {
+	if second := at(t, "install").wants(t, exitOK).err; strings.Contains(second, "created") ||
+		strings.Contains(second, "configured") {
 		t.Errorf("a second install changes something:\n%s", second)
 	}
 	testenv.Eventually(t, "the Deployment is accepted and its pods run", func() error {
@@ -109,7 +112,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("the namespace was not kept: %v", err)
 	}
 	without(t)
-	if err := c.Get(t.Context(), client.ObjectKey{Name: defaultNamespace}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: defaultNamespace},
+		&corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is left: %v", err)
 	}
 	if r := at(t, "uninstall", "--silent").wants(t, exitOK); r.err != "" {
@@ -132,8 +136,10 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	app := &sourcev1.GitRepository{}
 	app.Name, app.Labels = "app", map[string]string{"team": "a"}
 	app.Spec.URL, app.Spec.Interval.Duration = "https://example.com/app", 60e9
-	app.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "stored artifact for revision "+short(revision))
-	app.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: revision, Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
+	app.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "stored artifact for revision "+
+		short(revision))
+	app.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: revision, Digest: "sha256:00",
+		LastUpdateTime: metav1.Unix(1700000000, 0)}
 	lost := &sourcev1.GitRepository{}
 	lost.Name = "lost"
 	lost.Spec.URL, lost.Spec.Interval.Duration = "https://example.com/lost", 60e9
@@ -142,28 +148,37 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	common.Name, common.Labels = "common", map[string]string{"in": namespace}
 	common.Spec.Interval.Duration, common.Spec.Suspend = 60e9, true
 	common.Spec.SourceRef.Kind, common.Spec.SourceRef.Name = sourcev1.GitRepositoryKind, "app"
-	common.Status.Status = ready(metav1.ConditionTrue, meta.ReconciliationSucceededReason, "Applied revision: "+short(revision))
+	common.Status.Status = ready(metav1.ConditionTrue, meta.ReconciliationSucceededReason, "Applied revision: "+
+		short(revision))
 	common.Status.LastAppliedRevision = revision
 	fresh := &kustomizev1.Kustomization{}
 	fresh.Name, fresh.Labels = "fresh", map[string]string{"in": namespace}
 	fresh.Spec.Interval.Duration = 60e9
-	fresh.Spec.SourceRef.Kind, fresh.Spec.SourceRef.Name, fresh.Spec.SourceRef.Namespace = sourcev1.GitRepositoryKind, "app", "elsewhere"
+	fresh.Spec.SourceRef.Kind, fresh.Spec.SourceRef.Name, fresh.Spec.SourceRef.Namespace = sourcev1.GitRepositoryKind,
+		"app", "elsewhere"
 	chart := &sourcev1.HelmChart{}
 	chart.Name, chart.Spec.Chart, chart.Spec.Interval.Duration = "app", "app", 60e9
 	chart.Spec.SourceRef = sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.HelmRepositoryKind, Name: "charts"}
-	chart.Status.Status = ready(metav1.ConditionTrue, sourcev1.ChartPullSucceededReason, "pulled 'app' chart with version '1.2.3'")
-	chart.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "1.2.3", Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
+	chart.Status.Status = ready(metav1.ConditionTrue, sourcev1.ChartPullSucceededReason,
+		"pulled 'app' chart with version '1.2.3'")
+	chart.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "1.2.3", Digest: "sha256:00",
+		LastUpdateTime: metav1.Unix(1700000000, 0)}
 	charts := &sourcev1.HelmRepository{}
 	charts.Name, charts.Spec.URL = "charts", "https://charts.example.com"
 	split := &extensionsv1beta1.ArtifactGenerator{}
-	split.Name, split.Annotations = "split", map[string]string{extensionsv1beta1.ReconcileAnnotation: extensionsv1beta1.ReconcileDisabled}
-	split.Spec.Sources = []extensionsv1beta1.SourceReference{{Alias: "app", Kind: sourcev1.GitRepositoryKind, Name: "app"}}
-	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part", Copy: []extensionsv1beta1.CopyOperation{{From: "@app/part/**", To: "@artifact/"}}}}
+	split.Name, split.Annotations = "split", map[string]string{
+		extensionsv1beta1.ReconcileAnnotation: extensionsv1beta1.ReconcileDisabled}
+	split.Spec.Sources = []extensionsv1beta1.SourceReference{{Alias: "app", Kind: sourcev1.GitRepositoryKind,
+		Name: "app"}}
+	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part",
+		Copy: []extensionsv1beta1.CopyOperation{{From: "@app/part/**", To: "@artifact/"}}}}
 	split.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "made 1 artifact")
 	part := &sourcev1.ExternalArtifact{}
-	part.Name, part.Spec.SourceRef = "part", &meta.ObjectReference{Kind: extensionsv1beta1.ArtifactGeneratorKind, Name: "split"}
+	part.Name, part.Spec.SourceRef = "part", &meta.ObjectReference{Kind: extensionsv1beta1.ArtifactGeneratorKind,
+		Name: "split"}
 	part.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "stored")
-	part.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "latest@sha256:" + strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
+	part.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "latest@sha256:" +
+		strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
 	for _, o := range []reconcile.Object{app, lost, chart, part, split, common} {
 		makeAll(t, c, namespace, o)
 	}
@@ -175,7 +190,8 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// makeAll makes objects with the status that they carry. It names no version: the playground's own controllers write, too.
+// makeAll makes objects with the status that they carry. It names no version: the playground's own
+// controllers write, too.
 func makeAll(t *testing.T, c client.Client, namespace string, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
@@ -229,25 +245,30 @@ func TestGet(t *testing.T) {
 			golden(t, "get-"+file, r.out)
 		})
 	}
-	at(t, "get", "ks", "none", "-n", namespace).wants(t, exitFailed, "Kustomization '"+namespace+"/none' not found", "sluice get kustomizations -A")
+	at(t, "get", "ks", "none", "-n", namespace).
+		wants(t, exitFailed, "Kustomization '"+namespace+"/none' not found", "sluice get kustomizations -A")
 	at(t, "get", "source", "git", "none", "-n", namespace).wants(t, exitFailed, "sluice get source git -A")
 	wide := at(t, "get", "ks", "common", "-o", "wide", "-n", namespace).wants(t, exitOK).out
 	if !strings.Contains(wide, "AGE") || !strings.Contains(wide, strings.Repeat("4f17", 10)) {
 		t.Errorf("wide output lacks the age or the whole revision:\n%s", wide)
 	}
 	empty := testenv.Namespace(t)
-	if r := at(t, "get", "all", "-o", "json", "-n", empty).wants(t, exitOK, "nothing found"); !strings.Contains(r.out, `"items": []`) {
+	if r := at(t, "get", "all", "-o", "json", "-n", empty).
+		wants(t, exitOK, "nothing found"); !strings.Contains(r.out, `"items": []`) {
 		t.Errorf("no empty list for scripts: %s", r.out)
 	}
-	r := at(t, "get", "ks", "-n", namespace, "--verbose").wants(t, exitOK, "/namespaces/"+namespace+"/kustomizations", "200 OK")
+	r := at(t, "get", "ks", "-n", namespace, "--verbose").
+		wants(t, exitOK, "/namespaces/"+namespace+"/kustomizations", "200 OK")
 	if strings.Contains(r.out, "200 OK") {
 		t.Error("progress is mixed with results")
 	}
-	forbidden := at(t, "get", "ks", "-n", namespace, "--as", "nobody").wants(t, exitFailed, "cannot list Kustomization objects", "Ask for this right")
+	forbidden := at(t, "get", "ks", "-n", namespace, "--as", "nobody").
+		wants(t, exitFailed, "cannot list Kustomization objects", "Ask for this right")
 	if forbidden.out != "" {
 		t.Errorf("output of a failed command: %s", forbidden.out)
 	}
-	if r := run(t, "__complete", "--kubeconfig", testenv.Kubeconfig(t), "-n", namespace, "suspend", "ks", "common", "").wants(t, exitOK); !strings.HasPrefix(r.out, "fresh\n") {
+	if r := run(t, "__complete", "--kubeconfig", testenv.Kubeconfig(t), "-n", namespace, "suspend", "ks", "common", "").
+		wants(t, exitOK); !strings.HasPrefix(r.out, "fresh\n") {
 		t.Errorf("completion offers %q, want the name that is not there yet", r.out)
 	}
 }
@@ -329,16 +350,19 @@ func TestSuspendAndResume(t *testing.T) {
 	if !suspendedNow("fresh") {
 		t.Error("one name that is none keeps the others from being suspended")
 	}
-	at(t, "resume", "ks", "--all", "--wait=false", "-n", namespace).wants(t, exitOK, "common' resumed", "fresh' resumed")
+	at(t, "resume", "ks", "--all", "--wait=false", "-n", namespace).
+		wants(t, exitOK, "common' resumed", "fresh' resumed")
 	if suspendedNow("common") || suspendedNow("fresh") {
 		t.Error("not all were resumed")
 	}
 	at(t, "suspend", "source", "git", "--all", "-n", namespace).wants(t, exitOK, "app' suspended", "lost' suspended")
 	at(t, "suspend", "ks", "--all", "-n", testenv.Namespace(t)).wants(t, exitOK, "no Kustomization in namespace")
-	at(t, "reconcile", "source", "git", "app", "-n", namespace).wants(t, exitFailed, "is suspended", "sluice resume source git app")
+	at(t, "reconcile", "source", "git", "app", "-n", namespace).
+		wants(t, exitFailed, "is suspended", "sluice resume source git app")
 
 	split := &extensionsv1beta1.ArtifactGenerator{}
-	for line, want := range map[string]string{"resume artifact generator split --wait=false": "", "suspend artifact ag split": extensionsv1beta1.ReconcileDisabled} {
+	for line, want := range map[string]string{"resume artifact generator split --wait=false": "",
+		"suspend artifact ag split": extensionsv1beta1.ReconcileDisabled} {
 		at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "split"}, split); err != nil {
 			t.Fatal(err)
@@ -349,7 +373,8 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
-// expires runs a command that cannot end well in its time, and checks what it says. On a slow machine it does not get as far: it has more time, then.
+// expires runs a command that cannot end well in its time, and checks what it says. On a slow machine it does
+// not get as far: it has more time, then.
 func expires(t *testing.T, line []string, texts ...string) {
 	t.Helper()
 	timeout := 2 * time.Second
@@ -363,20 +388,24 @@ func expires(t *testing.T, line []string, texts ...string) {
 func TestWithoutControllers(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
-	expires(t, []string{"reconcile", "ks", "fresh", "-n", namespace}, "was not handled within ", "Are the controllers running?")
+	expires(t, []string{"reconcile", "ks", "fresh", "-n", namespace}, "was not handled within ",
+		"Are the controllers running?")
 	expires(t, []string{"resume", "ks", "common", "-n", namespace}, "common' resumed", "Are the controllers running?")
-	expires(t, []string{"reconcile", "source", "chart", "app", "--with-source", "-n", namespace}, "asking for a reconcile of HelmRepository")
+	expires(t, []string{"reconcile", "source", "chart", "app", "--with-source", "-n", namespace},
+		"asking for a reconcile of HelmRepository")
 	parts := &kustomizev1.Kustomization{}
 	parts.Name, parts.Namespace, parts.Spec.Interval.Duration = "parts", namespace, 60e9
 	parts.Spec.SourceRef.Kind, parts.Spec.SourceRef.Name = sourcev1.ExternalArtifactKind, "part"
 	if err := c.Create(t.Context(), parts); err != nil {
 		t.Fatal(err)
 	}
-	at(t, "reconcile", "ks", "parts", "--with-source", "-n", namespace).wants(t, exitFailed, "ArtifactGenerator '"+namespace+"/split' is suspended")
+	at(t, "reconcile", "ks", "parts", "--with-source", "-n", namespace).
+		wants(t, exitFailed, "ArtifactGenerator '"+namespace+"/split' is suspended")
 
 	came := make(chan result, 1)
 	go func() {
-		came <- runWith(t.Context(), "", "reconcile", "source", "git", "lost", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t))
+		came <- runWith(t.Context(), "", "reconcile", "source", "git", "lost", "-n", namespace, "--kubeconfig",
+			testenv.Kubeconfig(t))
 	}()
 	lost := &sourcev1.GitRepository{}
 	testenv.Eventually(t, "the request is there", func() error {
@@ -392,7 +421,8 @@ func TestWithoutControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := <-came
-	if r.code != exitFailed || !strings.Contains(r.err, "lost' was deleted while waiting") && !strings.Contains(r.err, "not found") {
+	if r.code != exitFailed || !strings.Contains(r.err, "lost' was deleted while waiting") &&
+		!strings.Contains(r.err, "not found") {
 		t.Errorf("exit code %d, standard error:\n%s", r.code, r.err)
 	}
 }

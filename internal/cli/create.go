@@ -59,7 +59,8 @@ func (o *createOptions) bind(f *pflag.FlagSet) {
 
 func (a *app) create() *cobra.Command {
 	var o createOptions
-	c := group("create", "Create or update an object from flags, or print it as YAML", `  sluice create source git app --url https://example.com/org/app --branch main
+	c := group("create", "Create or update an object from flags, or print it as YAML",
+		`  sluice create source git app --url https://example.com/org/app --branch main
   sluice create source oci app --url oci://registry.example.com/org/app --tag latest --export > app.yaml
   sluice create secret git login --url https://example.com/org/app --username me --password -`)
 	o.bind(c.PersistentFlags())
@@ -82,7 +83,8 @@ func (a *app) createKind(k *kind, o *createOptions) *cobra.Command {
 		Short:   "Create or update " + k.one() + ", and wait until it is Ready",
 		Args:    oneNewName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := &creation{app: a, name: args[0], labels: o.labels, export: o.export, interval: metav1.Duration{Duration: interval}}
+			c := &creation{app: a, name: args[0], labels: o.labels, export: o.export,
+				interval: metav1.Duration{Duration: interval}}
 			bounded, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 			obj, err := m.make(bounded, c)
 			cancel()
@@ -97,9 +99,11 @@ func (a *app) createKind(k *kind, o *createOptions) *cobra.Command {
 	}
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	example := m.bind(c.Flags())
-	c.Example = fmt.Sprintf("  sluice create %s NAME %s\n  sluice create %s NAME %s --export", k.path(), example, k.path(), example)
+	c.Example = fmt.Sprintf("  sluice create %s NAME %s\n  sluice create %s NAME %s --export", k.path(), example,
+		k.path(), example)
 	if !k.edges {
-		c.Flags().DurationVar(&interval, "interval", cmp.Or(k.new().Schedule().Interval, time.Minute), "how often to look for something new")
+		c.Flags().DurationVar(&interval, "interval", cmp.Or(k.new().Schedule().Interval, time.Minute),
+			"how often to look for something new")
 	}
 	return c
 }
@@ -129,7 +133,8 @@ func (a *app) createAndWait(ctx context.Context, c *creation, k *kind, obj recon
 	}
 	key := client.ObjectKeyFromObject(obj)
 	if c.deployKey != "" && !c.silent && !a.confirm("Does it?") {
-		return fmt.Errorf("%s '%s' was not created. Give the host the key, and run the same command again: it takes the key that is in Secret '%s'",
+		return fmt.Errorf("%s '%s' was not created. Give the host the key, and run the same command again: it takes "+
+			"the key that is in Secret '%s'",
 			k.title(), key, c.secret.Name)
 	}
 	bounded, cancel := context.WithTimeout(ctx, a.timeout) // a person may have thought for long

@@ -22,15 +22,20 @@ type createAlert struct {
 
 func (a *createAlert) bind(f *pflag.FlagSet) string {
 	f.StringVar(&a.provider, "provider-ref", "", "Provider that sends the events")
-	f.StringVar(&a.severity, "event-severity", notificationv1beta3.InfoSeverity, "info for all events, error for failures")
-	f.StringSliceVar(&a.sources, "event-source", nil, "objects whose events count, as KIND/NAME[.NAMESPACE]; '*' is any name; may be given again")
-	f.StringToStringVar(&a.metadata, "event-metadata", nil, "what to add to the metadata of events, such as summary=production,cluster=eu")
-	return "--provider-ref slack --event-severity error --event-source 'Kustomization/*' --event-source 'GitRepository/*'"
+	f.StringVar(&a.severity, "event-severity", notificationv1beta3.InfoSeverity,
+		"info for all events, error for failures")
+	f.StringSliceVar(&a.sources, "event-source", nil,
+		"objects whose events count, as KIND/NAME[.NAMESPACE]; '*' is any name; may be given again")
+	f.StringToStringVar(&a.metadata, "event-metadata", nil,
+		"what to add to the metadata of events, such as summary=production,cluster=eu")
+	return "--provider-ref slack --event-severity error --event-source 'Kustomization/*' --event-source " +
+		"'GitRepository/*'"
 }
 
 func (a *createAlert) make(context.Context, *creation) (reconcile.Object, error) {
 	if err := errors.Join(need("provider-ref", a.provider), need("event-source", strings.Join(a.sources, "")),
-		oneOf("event-severity", a.severity, notificationv1beta3.InfoSeverity, notificationv1beta3.ErrorSeverity)); err != nil {
+		oneOf("event-severity", a.severity, notificationv1beta3.InfoSeverity,
+			notificationv1beta3.ErrorSeverity)); err != nil {
 		return nil, err
 	}
 	spec := notificationv1beta3.AlertSpec{
@@ -41,7 +46,8 @@ func (a *createAlert) make(context.Context, *creation) (reconcile.Object, error)
 		if err != nil {
 			return nil, err
 		}
-		spec.EventSources = append(spec.EventSources, notificationv1beta3.EventSource{Kind: kind, Name: name, Namespace: namespace})
+		spec.EventSources = append(spec.EventSources,
+			notificationv1beta3.EventSource{Kind: kind, Name: name, Namespace: namespace})
 	}
 	return &notificationv1beta3.Alert{Spec: spec}, nil
 }
@@ -65,7 +71,8 @@ func (p *createProvider) make(_ context.Context, c *creation) (reconcile.Object,
 		return nil, err
 	}
 	return &notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{
-		Type: p.kind, Address: p.address, Channel: p.channel, Username: p.username, SecretRef: refer(p.secret), Interval: orUnset(c.interval.Duration),
+		Type: p.kind, Address: p.address, Channel: p.channel, Username: p.username, SecretRef: refer(p.secret),
+		Interval: orUnset(c.interval.Duration),
 	}}, nil
 }
 
@@ -78,7 +85,8 @@ type createReceiver struct {
 func (r *createReceiver) bind(f *pflag.FlagSet) string {
 	f.StringVar(&r.kind, "type", "", "who sends the webhooks, such as github, gitlab, generic-hmac or harbor")
 	f.StringSliceVar(&r.events, "event", nil, "events that are acted on, as the sender names them; all when unset")
-	f.StringSliceVar(&r.resources, "resource", nil, "objects to wake, as KIND/NAME[.NAMESPACE]; '*' is any name; may be given again")
+	f.StringSliceVar(&r.resources, "resource", nil,
+		"objects to wake, as KIND/NAME[.NAMESPACE]; '*' is any name; may be given again")
 	f.StringVar(&r.secret, "secret-ref", "", "Secret with the token")
 	return "--type github --event ping --event push --secret-ref webhook-token --resource GitRepository/app"
 }
@@ -88,18 +96,21 @@ func (r *createReceiver) make(_ context.Context, c *creation) (reconcile.Object,
 		return nil, err
 	}
 	if r.kind == notificationv1.GenericOIDCReceiver {
-		return nil, usagef("--type %s: a Receiver of this type needs rules for tokens, which no flag has. Write it as YAML; see docs/receiver.md", r.kind)
+		return nil, usagef("--type %s: a Receiver of this type needs rules for tokens, which no flag has. Write it "+
+			"as YAML; see docs/receiver.md", r.kind)
 	}
 	if err := need("secret-ref", r.secret); err != nil {
 		return nil, err
 	}
-	spec := notificationv1.ReceiverSpec{Type: r.kind, Events: r.events, SecretRef: refer(r.secret), Interval: orUnset(c.interval.Duration)}
+	spec := notificationv1.ReceiverSpec{Type: r.kind, Events: r.events, SecretRef: refer(r.secret),
+		Interval: orUnset(c.interval.Duration)}
 	for _, text := range r.resources {
 		kind, name, namespace, err := objects("resource", text)
 		if err != nil {
 			return nil, err
 		}
-		spec.Resources = append(spec.Resources, notificationv1.ReceiverResource{Kind: kind, Name: name, Namespace: namespace})
+		spec.Resources = append(spec.Resources,
+			notificationv1.ReceiverResource{Kind: kind, Name: name, Namespace: namespace})
 	}
 	return &notificationv1.Receiver{Spec: spec}, nil
 }
@@ -109,7 +120,8 @@ func objects(flag, text string) (kind, name, namespace string, err error) {
 	kind, name, _ = strings.Cut(text, "/")
 	name, namespace, _ = strings.Cut(name, ".")
 	if kind == "" || name == "" {
-		return "", "", "", usagef("--%s %q: write it as KIND/NAME or KIND/NAME.NAMESPACE, such as Kustomization/app", flag, text)
+		return "", "", "", usagef("--%s %q: write it as KIND/NAME or KIND/NAME.NAMESPACE, such as Kustomization/app",
+			flag, text)
 	}
 	if k := byWord(kind); k != nil {
 		kind = k.title()

@@ -22,7 +22,8 @@ type createBucket struct {
 func (b *createBucket) bind(f *pflag.FlagSet) string {
 	f.StringVar(&b.bucket, "bucket-name", "", "name of the bucket")
 	f.StringVar(&b.endpoint, "endpoint", "", "address of the object store, as HOST:PORT")
-	f.StringVar(&b.provider, "provider", sourcev1.ProviderGeneric, "whose protocol to speak: generic (S3), aws, gcp or azure")
+	f.StringVar(&b.provider, "provider", sourcev1.ProviderGeneric,
+		"whose protocol to speak: generic (S3), aws, gcp or azure")
 	f.StringVar(&b.region, "region", "", "region of the bucket")
 	f.StringVar(&b.prefix, "prefix", "", "only objects whose keys begin so")
 	f.StringVar(&b.accessKey, "access-key", "", "access key of the login")
@@ -38,7 +39,8 @@ func (b *createBucket) make(_ context.Context, c *creation) (reconcile.Object, e
 	if err := errors.Join(need("bucket-name", b.bucket), need("endpoint", b.endpoint)); err != nil {
 		return nil, err
 	}
-	if err := oneOf("provider", b.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderGCP, sourcev1.ProviderAzure); err != nil {
+	if err := oneOf("provider", b.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderGCP,
+		sourcev1.ProviderAzure); err != nil {
 		return nil, err
 	}
 	if (b.accessKey == "") != (b.secretKey == "") {
@@ -49,7 +51,8 @@ func (b *createBucket) make(_ context.Context, c *creation) (reconcile.Object, e
 		if err != nil {
 			return nil, err
 		}
-		if err := c.give(corev1.SecretTypeOpaque, map[string]string{"accesskey": b.accessKey, "secretkey": secretKey}); err != nil {
+		if err := c.give(corev1.SecretTypeOpaque,
+			map[string]string{"accesskey": b.accessKey, "secretkey": secretKey}); err != nil {
 			return nil, err
 		}
 		b.secretRef = c.secret.Name

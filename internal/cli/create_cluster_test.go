@@ -22,7 +22,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// obey finds every source of a namespace Ready as soon as it is declared, in place of the controllers, until the test ends.
+// obey finds every source of a namespace Ready as soon as it is declared, in place of the controllers, until
+// the test ends.
 func obey(t *testing.T, namespace string) {
 	t.Helper()
 	c, err := client.NewWithWatch(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
@@ -40,17 +41,20 @@ func obey(t *testing.T, namespace string) {
 			continue
 		}
 		watching.Go(func() {
-			err := observe(ctx, c, k, client.ListOptions{Namespace: namespace}, func(event watch.EventType, o reconcile.Object) (bool, error) {
-				if event == watch.Deleted || settled(o) {
-					return false, nil
-				}
-				before := o.DeepCopyObject().(client.Object)
-				s := o.CommonStatus()
-				s.ObservedGeneration, s.LastHandledReconcileAt = o.GetGeneration(), request(o)
-				apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason})
-				err := c.Status().Patch(ctx, o, client.MergeFrom(before))
-				return false, client.IgnoreNotFound(err)
-			})
+			err := observe(ctx, c, k, client.ListOptions{Namespace: namespace},
+				func(event watch.EventType, o reconcile.Object) (bool, error) {
+					if event == watch.Deleted || settled(o) {
+						return false, nil
+					}
+					before := o.DeepCopyObject().(client.Object)
+					s := o.CommonStatus()
+					s.ObservedGeneration, s.LastHandledReconcileAt = o.GetGeneration(), request(o)
+					apimeta.SetStatusCondition(&s.Conditions,
+						metav1.Condition{Type: reconcile.TypeReady, Status: metav1.ConditionTrue,
+							Reason: meta.SucceededReason})
+					err := c.Status().Patch(ctx, o, client.MergeFrom(before))
+					return false, client.IgnoreNotFound(err)
+				})
 			if ctx.Err() == nil {
 				t.Errorf("%s: %v", k.title(), err)
 			}
@@ -58,8 +62,8 @@ func obey(t *testing.T, namespace string) {
 	}
 }
 
-// TestCreateStoresWhatItPrints creates an object of every kind: the cluster has what --export prints, and `sluice export`
-// gives it back.
+// TestCreateStoresWhatItPrints creates an object of every kind: the cluster has what --export prints, and
+// `sluice export` gives it back.
 func TestCreateStoresWhatItPrints(t *testing.T) {
 	_, namespace := withDefinitions(t)
 	obey(t, namespace)
@@ -86,7 +90,8 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 				t.Fatal(err)
 			}
 			kind := words[:slices.Index(words, "app")]
-			back := at(t, slices.Concat([]string{"export"}, kind, []string{"app", "-n", namespace})...).wants(t, exitOK).out
+			back := at(t, slices.Concat([]string{"export"}, kind, []string{"app", "-n", namespace})...).
+				wants(t, exitOK).out
 			got, err := decode([]byte(back))
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +104,8 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 					t.Errorf("what is exported has %s:\n%s", tooMuch, back)
 				}
 			}
-			all := at(t, slices.Concat([]string{"export"}, kind, []string{"--all", "-n", namespace})...).wants(t, exitOK).out
+			all := at(t, slices.Concat([]string{"export"}, kind, []string{"--all", "-n", namespace})...).
+				wants(t, exitOK).out
 			if all != back {
 				t.Errorf("--all prints\n%s\nwant\n%s", all, back)
 			}
@@ -146,22 +152,26 @@ func TestCreateUpdates(t *testing.T) {
 	if err := c.Patch(t.Context(), app, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	create("--tag v1 --label tier=web --username me --password x").wants(t, exitOK, "Secret '"+namespace+"/app' created", "app' configured")
-	create("--tag v1 --label tier=web --username me --password x").wants(t, exitOK, "Secret '"+namespace+"/app' unchanged", "app' unchanged")
+	create("--tag v1 --label tier=web --username me --password x").
+		wants(t, exitOK, "Secret '"+namespace+"/app' created", "app' configured")
+	create("--tag v1 --label tier=web --username me --password x").
+		wants(t, exitOK, "Secret '"+namespace+"/app' unchanged", "app' unchanged")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(app), app); err != nil {
 		t.Fatal(err)
 	}
 	if ref := app.Spec.Reference; ref == nil || ref.Tag != "v1" || ref.Branch != "" {
 		t.Errorf("the reference is %+v, want the tag alone", ref)
 	}
-	if app.Annotations["example.com/note"] != "kept" || app.Labels["owner"] != "b" || app.Labels["team"] != "a" || app.Labels["tier"] != "web" {
+	if app.Annotations["example.com/note"] != "kept" || app.Labels["owner"] != "b" || app.Labels["team"] != "a" ||
+		app.Labels["tier"] != "web" {
 		t.Errorf("labels are %v, annotations %v", app.Labels, app.Annotations)
 	}
 	if request(app) == "" {
 		t.Error("an update does not ask for a reconcile: a failure of before would count")
 	}
 
-	at(t, "create", "secret", "git", "app", "--url", "https://example.com/app", "--bearer-token", "t", "-n", namespace).wants(t, exitOK, "Secret '"+namespace+"/app' configured")
+	at(t, "create", "secret", "git", "app", "--url", "https://example.com/app", "--bearer-token", "t", "-n", namespace).
+		wants(t, exitOK, "Secret '"+namespace+"/app' configured")
 	s := &corev1.Secret{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(app), s); err != nil {
 		t.Fatal(err)
@@ -171,15 +181,18 @@ func TestCreateUpdates(t *testing.T) {
 	}
 
 	create("--provider azure --service-account a --interval 500ms").wants(t, exitOK)
-	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "--service-account", "a", "-n", namespace).
+	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "--service-account", "a", "-n",
+		namespace).
 		wants(t, exitFailed, "the cluster refuses GitRepository", "provider is 'azure' or 'aws'")
-	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "-n", "nowhere").wants(t, exitFailed, "there is no namespace 'nowhere'")
-	at(t, "create", "secret", "oci", "app", "--url", "example.com", "--username", "me", "--password", "x", "-n", namespace).
+	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "-n", "nowhere").
+		wants(t, exitFailed, "there is no namespace 'nowhere'")
+	at(t, "create", "secret", "oci", "app", "--url", "example.com", "--username", "me", "--password", "x", "-n",
+		namespace).
 		wants(t, exitFailed, "the cluster refuses Secret", "type")
 }
 
-// TestCreateWaits runs the whole way with real controllers: over HTTP, over SSH with the keys of a host that was asked, and of
-// a bucket with a key that nobody sees.
+// TestCreateWaits runs the whole way with real controllers: over HTTP, over SSH with the keys of a host that
+// was asked, and of a bucket with a key that nobody sees.
 func TestCreateWaits(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
@@ -187,14 +200,16 @@ func TestCreateWaits(t *testing.T) {
 	commit := git.Commit("app", map[string]string{"a": "1"})
 	create := func(in, flags string) result {
 		t.Helper()
-		return runWith(t.Context(), in, strings.Fields("create source git "+flags+" --branch main -n "+namespace+" --kubeconfig "+testenv.Kubeconfig(t))...)
+		return runWith(t.Context(), in, strings.Fields("create source git "+flags+" --branch main -n "+namespace+
+			" --kubeconfig "+testenv.Kubeconfig(t))...)
 	}
 	create("", "web --url "+git.URL+"/app.git").wants(t, exitOK, "web' created", "web' is ready", commit[:8])
 	create("", "web --url "+git.URL+"/none.git").wants(t, exitFailed, "web' configured", "web' is not ready")
 	create("", "web --url "+git.URL+"/app.git").wants(t, exitOK, "web' configured", "web' is ready")
 
 	shell := "shell --url " + git.SSHURL + "/app.git"
-	r := create("", shell+" --private-key-file "+identity).wants(t, exitOK, "trusted from now on", "Secret '"+namespace+"/shell' created", "shell' is ready", commit[:8])
+	r := create("", shell+" --private-key-file "+identity).
+		wants(t, exitOK, "trusted from now on", "Secret '"+namespace+"/shell' created", "shell' is ready", commit[:8])
 	if !strings.HasPrefix(r.out, "ssh-ed25519 ") || strings.Contains(r.out+r.err, "PRIVATE") {
 		t.Errorf("the output is %q, want the public key alone", r.out)
 	}
@@ -206,19 +221,24 @@ func TestCreateWaits(t *testing.T) {
 		t.Errorf("the output is %q, want the public key", r.out)
 	}
 	s := &corev1.Secret{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "made"}, s); err != nil || string(s.Data["identity.pub"]) != r.out {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "made"}, s); err != nil ||
+		string(s.Data["identity.pub"]) != r.out {
 		t.Errorf("the key that was shown is not the one in the Secret (%v)", err)
 	}
-	create("", made).wants(t, exitFailed, "taking the key of Secret 'made'", "made' is not ready") // as the host knows another
+	// as the host knows another
+	create("", made).wants(t, exitFailed, "taking the key of Secret 'made'", "made' is not ready")
 
 	s3 := testenv.NewS3(t)
 	s3.Put("deploy", map[string]string{"app.yaml": configMap + `"1"`})
-	objects := strings.Fields("create source bucket objects --bucket-name deploy --insecure --secret-key - -n " + namespace + " --kubeconfig " + testenv.Kubeconfig(t))
+	objects := strings.Fields("create source bucket objects --bucket-name deploy --insecure --secret-key - -n " +
+		namespace + " --kubeconfig " + testenv.Kubeconfig(t))
 	objects = append(objects, "--endpoint", s3.Endpoint, "--access-key", testenv.S3AccessKey)
-	runWith(t.Context(), testenv.S3SecretKey+"\n", objects...).wants(t, exitOK, "Secret '"+namespace+"/objects' created", "objects' is ready")
+	runWith(t.Context(), testenv.S3SecretKey+"\n", objects...).
+		wants(t, exitOK, "Secret '"+namespace+"/objects' created", "objects' is ready")
 
 	args := []string{"delete", "source", "git", "web", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}
-	runWith(t.Context(), "n\n", args...).wants(t, exitFailed, "GitRepository '"+namespace+"/web' and its artifact", "nothing was deleted")
+	runWith(t.Context(), "n\n", args...).wants(t, exitFailed, "GitRepository '"+namespace+"/web' and its artifact",
+		"nothing was deleted")
 	runWith(t.Context(), "y\n", args...).wants(t, exitOK, "web' deleted")
 	runWith(t.Context(), "", args...).wants(t, exitFailed, "web' not found")
 	at(t, "delete", "source", "bucket", "objects", "--silent", "-n", namespace).wants(t, exitOK, "objects' deleted")
@@ -229,7 +249,8 @@ func TestCreateWaits(t *testing.T) {
 
 func TestDeleteWithoutControllers(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"url": "https://example.com", "interval": "1m"}}}
+	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"url": "https://example.com",
+		"interval": "1m"}}}
 	app.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.GitRepositoryKind))
 	app.SetName("app")
 	app.SetNamespace(namespace)
@@ -237,7 +258,8 @@ func TestDeleteWithoutControllers(t *testing.T) {
 	if err := c.Create(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	expires(t, []string{"delete", "source", "git", "app", "--silent", "-n", namespace}, "is not gone after ", "Are the controllers running?")
+	expires(t, []string{"delete", "source", "git", "app", "--silent", "-n", namespace}, "is not gone after ",
+		"Are the controllers running?")
 	before := app.DeepCopy()
 	app.SetFinalizers(nil)
 	if err := c.Patch(t.Context(), app, client.MergeFrom(before)); err != nil {

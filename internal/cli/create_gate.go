@@ -27,19 +27,25 @@ type createGate struct {
 }
 
 func (g *createGate) bind(f *pflag.FlagSet) string {
-	f.StringVar(&g.state, "default", string(gatingv1.Closed), "what it is when nothing says otherwise: opened or closed")
-	f.DurationVar(&g.window, "window", 0, "how long a request to open or close holds; until the opposite one when unset")
-	f.StringArrayVar(&g.schedule, "schedule", nil, "when it is opened or closed, as STATE;CRON;DURATION[;ZONE] or STATE;DATE,DATE…[;DURATION[;ZONE]]; may be given again")
+	f.StringVar(&g.state, "default", string(gatingv1.Closed),
+		"what it is when nothing says otherwise: opened or closed")
+	f.DurationVar(&g.window, "window", 0, "how long a request to open or close holds; until the opposite one "+
+		"when unset")
+	f.StringArrayVar(&g.schedule, "schedule", nil,
+		"when it is opened or closed, as STATE;CRON;DURATION[;ZONE] or STATE;DATE,DATE…[;DURATION[;ZONE]]; may be "+
+			"given again")
 	f.BoolVar(&g.overridable, "overridable", true, "requests to open and close win over the schedule")
 	f.StringSliceVar(&g.kinds, "select-kinds", nil, "put it over objects of these kinds that do not name it")
-	f.StringSliceVar(&g.namespaces, "select-namespaces", nil, "put it over objects of these namespaces that do not name it")
+	f.StringSliceVar(&g.namespaces, "select-namespaces", nil,
+		"put it over objects of these namespaces that do not name it")
 	f.StringToStringVar(&g.objects, "select-labels", nil, "put it over objects with these labels that do not name it")
 	f.Int32Var(&g.approvals, "approvals-required", 0, "how many people must approve")
 	f.StringSliceVar(&g.users, "approver", nil, "user who may approve")
 	f.StringSliceVar(&g.groups, "approver-group", nil, "group whose members may approve")
 	f.DurationVar(&g.validFor, "approvals-valid-for", 0, "how long an approval counts that sets no end")
 	f.BoolVar(&g.allowManual, "allow-manual", false, "let reconciles through that somebody asked for")
-	f.StringVar(&g.overrun, "overrun", gatingv1.OverrunFinish, "what becomes of what is under way when it closes: finish or stop")
+	f.StringVar(&g.overrun, "overrun", gatingv1.OverrunFinish,
+		"what becomes of what is under way when it closes: finish or stop")
 	return `--default opened --schedule "closed;0 0 * * 5;24h;Europe/Berlin"`
 }
 
@@ -51,7 +57,8 @@ func (g *createGate) make(_ context.Context, c *creation) (reconcile.Object, err
 		return nil, err
 	}
 	spec := gatingv1.GateSpec{
-		Interval: c.interval, Default: gatingv1.State(g.state), Window: orUnset(g.window), AllowManual: g.allowManual, Overrun: g.overrun,
+		Interval: c.interval, Default: gatingv1.State(g.state), Window: orUnset(g.window), AllowManual: g.allowManual,
+		Overrun:  g.overrun,
 		Selector: g.selector(),
 	}
 	if !g.overridable {
@@ -115,7 +122,8 @@ func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
 	}
 	dates := len(fields) > 1 && scheduledDates.MatchString(fields[1])
 	if len(fields) < 2 || len(fields) > 4 || len(fields) == 2 && !dates {
-		return gatingv1.ScheduleEntry{}, usagef(`--schedule %q: write it as "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24,12-25;24h;Europe/Berlin"`, text)
+		return gatingv1.ScheduleEntry{}, usagef(
+			`--schedule %q: write it as "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24,12-25;24h;Europe/Berlin"`, text)
 	}
 	if err := oneOf("schedule", fields[0], string(gatingv1.Opened), string(gatingv1.Closed)); err != nil {
 		return gatingv1.ScheduleEntry{}, err

@@ -28,7 +28,8 @@ func (g *createGit) bind(f *pflag.FlagSet) string {
 	f.StringVar(&g.ref.Name, "ref-name", "", "full reference to follow, such as refs/pull/420/head")
 	f.StringVar(&g.ref.Commit, "commit", "", "commit to pin")
 	f.StringVar(&g.provider, "provider", "", "whose identity to log in by: generic, aws, azure or github")
-	f.StringVar(&g.serviceAccount, "service-account", "", "account whose identity is used with the providers aws and azure")
+	f.StringVar(&g.serviceAccount, "service-account", "",
+		"account whose identity is used with the providers aws and azure")
 	f.StringVar(&g.secretRef, "secret-ref", "", "Secret with the login; none is made then")
 	f.StringVar(&g.proxy, "proxy-secret-ref", "", "Secret with the proxy")
 	f.StringSliceVar(&g.ignore, "ignore-paths", nil, "paths to leave out, in .gitignore syntax")
@@ -49,7 +50,8 @@ func (g *createGit) make(ctx context.Context, c *creation) (reconcile.Object, er
 		return nil, err
 	}
 	if g.provider != "" {
-		if err := oneOf("provider", g.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure, sourcev1.ProviderGitHub); err != nil {
+		if err := oneOf("provider", g.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+			sourcev1.ProviderGitHub); err != nil {
 			return nil, err
 		}
 	}

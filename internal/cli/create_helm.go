@@ -21,7 +21,8 @@ type createHelm struct {
 
 func (h *createHelm) bind(f *pflag.FlagSet) string {
 	f.StringVar(&h.url, "url", "", "URL of the repository, over http, https or oci")
-	f.StringVar(&h.provider, "oci-provider", "", "whose identity to log in to an OCI registry by: generic, aws, azure or gcp")
+	f.StringVar(&h.provider, "oci-provider", "",
+		"whose identity to log in to an OCI registry by: generic, aws, azure or gcp")
 	f.StringVar(&h.secretRef, "secret-ref", "", "Secret with the login; none is made then")
 	f.BoolVar(&h.passCredentials, "pass-credentials", false, "send the login to the hosts of the charts too")
 	h.login.bind(f)
@@ -33,7 +34,8 @@ func (h *createHelm) make(_ context.Context, c *creation) (reconcile.Object, err
 	if err := need("url", h.url); err != nil {
 		return nil, err
 	}
-	spec := sourcev1.HelmRepositorySpec{URL: h.url, Interval: c.interval, SecretRef: refer(h.secretRef), PassCredentials: h.passCredentials}
+	spec := sourcev1.HelmRepositorySpec{URL: h.url, Interval: c.interval, SecretRef: refer(h.secretRef),
+		PassCredentials: h.passCredentials}
 	scheme, _, _ := strings.Cut(h.url, "://")
 	if err := oneOf("url", scheme, "http", "https", "oci"); err != nil {
 		return nil, err
@@ -45,7 +47,8 @@ func (h *createHelm) make(_ context.Context, c *creation) (reconcile.Object, err
 		if scheme != "oci" {
 			return nil, usagef("--oci-provider is for URLs that begin with oci://")
 		}
-		if err := oneOf("oci-provider", h.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure, sourcev1.ProviderGCP); err != nil {
+		if err := oneOf("oci-provider", h.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS,
+			sourcev1.ProviderAzure, sourcev1.ProviderGCP); err != nil {
 			return nil, err
 		}
 	}
@@ -85,7 +88,8 @@ func (h *createChart) bind(f *pflag.FlagSet) string {
 	f.StringVar(&h.source, "source", "", "source of the chart, as KIND/NAME: HelmRepository, GitRepository or Bucket")
 	f.StringVar(&h.chart, "chart", "", "name of the chart, or its path in a GitRepository or Bucket")
 	f.StringVar(&h.version, "chart-version", "", "range of versions to follow, highest first; for a HelmRepository")
-	f.StringVar(&h.strategy, "reconcile-strategy", sourcev1.ReconcileStrategyChartVersion, "when to package anew: ChartVersion or Revision")
+	f.StringVar(&h.strategy, "reconcile-strategy", sourcev1.ReconcileStrategyChartVersion,
+		"when to package anew: ChartVersion or Revision")
 	h.verify.bind(f)
 	return "--source HelmRepository/charts --chart app --chart-version 1.x"
 }
@@ -98,10 +102,12 @@ func (h *createChart) make(_ context.Context, c *creation) (reconcile.Object, er
 	if !ok || name == "" {
 		return nil, usagef("--source %q: write it as KIND/NAME, such as HelmRepository/charts", h.source)
 	}
-	if err := oneOf("source", kind, sourcev1.HelmRepositoryKind, sourcev1.GitRepositoryKind, sourcev1.BucketKind); err != nil {
+	if err := oneOf("source", kind, sourcev1.HelmRepositoryKind, sourcev1.GitRepositoryKind,
+		sourcev1.BucketKind); err != nil {
 		return nil, err
 	}
-	if err := oneOf("reconcile-strategy", h.strategy, sourcev1.ReconcileStrategyChartVersion, sourcev1.ReconcileStrategyRevision); err != nil {
+	if err := oneOf("reconcile-strategy", h.strategy, sourcev1.ReconcileStrategyChartVersion,
+		sourcev1.ReconcileStrategyRevision); err != nil {
 		return nil, err
 	}
 	verification, err := h.verify.verification()

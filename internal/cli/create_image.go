@@ -30,12 +30,14 @@ type createImageRepository struct {
 func (r *createImageRepository) bind(f *pflag.FlagSet) string {
 	f.StringVar(&r.image, "image", "", "the image without a tag, such as ghcr.io/org/app")
 	f.StringVar(&r.secretRef, "secret-ref", "", "Secret with the registry's login")
-	f.StringVar(&r.certRef, "cert-ref", "", "Secret with the registry's certificate authority, or a certificate to log in by")
+	f.StringVar(&r.certRef, "cert-ref", "", "Secret with the registry's certificate authority, or a certificate to "+
+		"log in by")
 	f.StringVar(&r.proxy, "proxy-secret-ref", "", "Secret with the proxy")
 	f.StringVar(&r.serviceAccount, "service-account", "", "account whose pull secrets or identity are used")
 	f.StringVar(&r.provider, "provider", "", "whose identity to log in by: generic, aws, azure or gcp")
 	f.DurationVar(&r.scanTimeout, "scan-timeout", 0, "how long a scan may take (default: 1m)")
-	f.StringSliceVar(&r.exclude, "exclusion-list", nil, "regular expressions of tags to leave out (default: those of cosign's signatures)")
+	f.StringSliceVar(&r.exclude, "exclusion-list", nil,
+		"regular expressions of tags to leave out (default: those of cosign's signatures)")
 	f.BoolVar(&r.insecure, "insecure", false, "speak to the registry over HTTP")
 	return "--image ghcr.io/org/app"
 }
@@ -48,13 +50,16 @@ func (r *createImageRepository) make(_ context.Context, c *creation) (reconcile.
 		return nil, usagef("--image %q: write it without scheme, tag and digest, such as ghcr.io/org/app", r.image)
 	}
 	if r.provider != "" {
-		if err := oneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure, sourcev1.ProviderGCP); err != nil {
+		if err := oneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+			sourcev1.ProviderGCP); err != nil {
 			return nil, err
 		}
 	}
 	return &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{
-		Image: r.image, Interval: c.interval, Timeout: orUnset(r.scanTimeout), Provider: r.provider, ServiceAccountName: r.serviceAccount,
-		SecretRef: refer(r.secretRef), CertSecretRef: refer(r.certRef), ProxySecretRef: refer(r.proxy), ExclusionList: r.exclude, Insecure: r.insecure,
+		Image: r.image, Interval: c.interval, Timeout: orUnset(r.scanTimeout), Provider: r.provider,
+		ServiceAccountName: r.serviceAccount,
+		SecretRef:          refer(r.secretRef), CertSecretRef: refer(r.certRef), ProxySecretRef: refer(r.proxy),
+		ExclusionList: r.exclude, Insecure: r.insecure,
 	}}, nil
 }
 
@@ -74,11 +79,15 @@ func (p *createImagePolicy) bind(f *pflag.FlagSet) string {
 	f.StringVar(&p.alpha, "select-alpha", "", "take the last tag by name: asc, or the first: desc")
 	f.StringVar(&p.numeric, "select-numeric", "", "take the highest number: asc, or the lowest: desc")
 	f.StringVar(&p.createdAt, "select-created", "", "take the newest image, or the oldest")
-	f.StringVar(&p.cel, "select-cel", "", "take the tag with the greatest value of a CEL expression over tag, extracted, digest, labels, platforms and created")
-	f.StringVar(&p.filterCEL, "filter-cel", "", "CEL expression that is true for the tags that count, such as 'platforms.exists(p, p == \"linux/arm64\")'")
+	f.StringVar(&p.cel, "select-cel", "", "take the tag with the greatest value of a CEL expression over tag, "+
+		"extracted, digest, labels, platforms and created")
+	f.StringVar(&p.filterCEL, "filter-cel", "",
+		"CEL expression that is true for the tags that count, such as 'platforms.exists(p, p == \"linux/arm64\")'")
 	f.StringVar(&p.filterRegex, "filter-regex", "", "regular expression of the tags that count")
-	f.StringVar(&p.filterExtract, "filter-extract", "", "what is ordered in place of the tag, with groups of --filter-regex, such as '$ts'")
-	f.StringVar(&p.reflect, "reflect-digest", "", "whether to tell the image's digest: Never, IfNotPresent, or Always, again at each --interval")
+	f.StringVar(&p.filterExtract, "filter-extract", "",
+		"what is ordered in place of the tag, with groups of --filter-regex, such as '$ts'")
+	f.StringVar(&p.reflect, "reflect-digest", "",
+		"whether to tell the image's digest: Never, IfNotPresent, or Always, again at each --interval")
 	return "--image-ref app --select-semver '>=1.0.0'"
 }
 
@@ -86,7 +95,8 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 	if err := need("image-ref", p.repository); err != nil {
 		return nil, err
 	}
-	spec := imagev1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedName{Name: p.repository}, DigestReflectionPolicy: p.reflect}
+	spec := imagev1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedName{Name: p.repository},
+		DigestReflectionPolicy: p.reflect}
 	given := 0
 	for _, o := range []struct {
 		flag, value string
@@ -94,9 +104,13 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		set         func()
 	}{
 		{"select-semver", p.semver, nil, func() { spec.Policy.SemVer = &imagev1.SemVerPolicy{Range: p.semver} }},
-		{"select-alpha", p.alpha, ascOrDesc, func() { spec.Policy.Alphabetical = &imagev1.OrderPolicy{Order: p.alpha} }},
-		{"select-numeric", p.numeric, ascOrDesc, func() { spec.Policy.Numerical = &imagev1.OrderPolicy{Order: p.numeric} }},
-		{"select-created", p.createdAt, []string{imagev1.OrderNewest, imagev1.OrderOldest}, func() { spec.Policy.CreatedAt = &imagev1.CreatedAtPolicy{Order: p.createdAt} }},
+		{"select-alpha", p.alpha, ascOrDesc, func() {
+			spec.Policy.Alphabetical = &imagev1.OrderPolicy{Order: p.alpha}
+		}},
+		{"select-numeric", p.numeric, ascOrDesc,
+			func() { spec.Policy.Numerical = &imagev1.OrderPolicy{Order: p.numeric} }},
+		{"select-created", p.createdAt, []string{imagev1.OrderNewest, imagev1.OrderOldest},
+			func() { spec.Policy.CreatedAt = &imagev1.CreatedAtPolicy{Order: p.createdAt} }},
 		{"select-cel", p.cel, nil, func() { spec.Policy.CEL = &imagev1.CELPolicy{Order: p.cel} }},
 	} {
 		if o.value == "" {
@@ -111,7 +125,8 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		given++
 	}
 	if given != 1 {
-		return nil, usagef("give one of --select-semver, --select-alpha, --select-numeric, --select-created and --select-cel")
+		return nil, usagef("give one of --select-semver, --select-alpha, --select-numeric, --select-created and " +
+			"--select-cel")
 	}
 	if p.filterCEL != "" {
 		spec.Policy.CEL = &imagev1.CELPolicy{Filter: p.filterCEL, Order: p.cel}
@@ -123,7 +138,8 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		spec.FilterTags = &imagev1.TagFilter{Pattern: p.filterRegex, Extract: p.filterExtract}
 	}
 	if p.reflect != "" {
-		if err := oneOf("reflect-digest", p.reflect, imagev1.ReflectAlways, imagev1.ReflectIfNotPresent, imagev1.ReflectNever); err != nil {
+		if err := oneOf("reflect-digest", p.reflect, imagev1.ReflectAlways, imagev1.ReflectIfNotPresent,
+			imagev1.ReflectNever); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +154,8 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 
 // requestHosts are the types of hosts that can be asked to merge.
 var requestHosts = []string{
-	string(githost.GitHub), string(githost.GitLab), string(githost.Gitea), string(githost.Bitbucket), string(githost.BitbucketServer), string(githost.AzureDevOps),
+	string(githost.GitHub), string(githost.GitLab), string(githost.Gitea), string(githost.Bitbucket),
+	string(githost.BitbucketServer), string(githost.AzureDevOps),
 }
 
 // createImageUpdate is the flags of `create image update`.
@@ -161,8 +178,10 @@ func (u *createImageUpdate) bind(f *pflag.FlagSet) string {
 	f.StringVar(&u.email, "author-email", "", "e-mail address of the commit's author")
 	f.StringVar(&u.signingKey, "signing-key-secret", "", "Secret with the key that signs the commit")
 	f.StringVar(&u.signingType, "signing-key-type", "", "type of that key: gpg or ssh (default: gpg)")
-	f.StringVar(&u.provider, "pull-request", "", "ask to merge what is pushed, at a host of this type: "+strings.Join(requestHosts, ", "))
-	f.StringVar(&u.providerSecret, "pull-request-secret", "", "Secret with the login to that host's API (default: that of the GitRepository)")
+	f.StringVar(&u.provider, "pull-request", "", "ask to merge what is pushed, at a host of this type: "+
+		strings.Join(requestHosts, ", "))
+	f.StringVar(&u.providerSecret, "pull-request-secret", "",
+		"Secret with the login to that host's API (default: that of the GitRepository)")
 	return "--git-repo-ref app --git-repo-path ./deploy --author-email sluice@example.com"
 }
 
@@ -170,7 +189,8 @@ func (u *createImageUpdate) make(_ context.Context, c *creation) (reconcile.Obje
 	if err := errors.Join(need("git-repo-ref", u.repository), need("author-email", u.email)); err != nil {
 		return nil, err
 	}
-	git := &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Name: u.author, Email: u.email}, MessageTemplate: u.template}}
+	git := &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Name: u.author, Email: u.email},
+		MessageTemplate: u.template}}
 	if u.checkout != "" {
 		git.Checkout = &imagev1.GitCheckoutSpec{Reference: sourcev1.GitRepositoryRef{Branch: u.checkout}}
 	}
@@ -180,7 +200,8 @@ func (u *createImageUpdate) make(_ context.Context, c *creation) (reconcile.Obje
 	switch {
 	case u.signingKey != "":
 		if u.signingType != "" {
-			if err := oneOf("signing-key-type", u.signingType, imagev1.SigningKeyGPG, imagev1.SigningKeySSH); err != nil {
+			if err := oneOf("signing-key-type", u.signingType, imagev1.SigningKeyGPG,
+				imagev1.SigningKeySSH); err != nil {
 				return nil, err
 			}
 		}
@@ -203,7 +224,9 @@ func (u *createImageUpdate) make(_ context.Context, c *creation) (reconcile.Obje
 	}
 	return &imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{
 		PullRequest: request,
-		SourceRef:   imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: u.repository, Namespace: u.namespace},
-		GitSpec:     git, Interval: c.interval, Update: &imagev1.UpdateStrategy{Strategy: imagev1.UpdateSetters, Path: u.path},
+		SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: u.repository,
+			Namespace: u.namespace},
+		GitSpec: git, Interval: c.interval,
+		Update: &imagev1.UpdateStrategy{Strategy: imagev1.UpdateSetters, Path: u.path},
 	}}, nil
 }

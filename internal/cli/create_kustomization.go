@@ -27,11 +27,13 @@ type createKustomization struct {
 }
 
 func (k *createKustomization) bind(f *pflag.FlagSet) string {
-	f.StringVar(&k.source, "source", "", "source of the manifests, as [KIND/]NAME[.NAMESPACE]: GitRepository, OCIRepository, Bucket or ExternalArtifact (default kind: GitRepository)")
+	f.StringVar(&k.source, "source", "", "source of the manifests, as [KIND/]NAME[.NAMESPACE]: GitRepository, "+
+		"OCIRepository, Bucket or ExternalArtifact (default kind: GitRepository)")
 	f.StringVar(&k.path, "path", "./", "directory in the source to build")
 	f.BoolVar(&k.prune, "prune", false, "delete what is no longer declared")
 	f.BoolVar(&k.wait, "wait", false, "be Ready only when all that was applied is healthy")
-	f.StringSliceVar(&k.checks, "health-check", nil, "objects that must be healthy, as KIND/NAME.NAMESPACE: Deployment, StatefulSet, DaemonSet or HelmRelease")
+	f.StringSliceVar(&k.checks, "health-check", nil,
+		"objects that must be healthy, as KIND/NAME.NAMESPACE: Deployment, StatefulSet, DaemonSet or HelmRelease")
 	f.DurationVar(&k.checkTimeout, "health-check-timeout", 2*time.Minute, "how long health checks may take")
 	f.StringSliceVar(&k.dependsOn, "depends-on", nil, "Kustomizations that must be Ready before, as [NAMESPACE/]NAME")
 	f.DurationVar(&k.retry, "retry-interval", 0, "how long to wait after a failure (default: longer and longer)")
@@ -72,7 +74,8 @@ func (k *createKustomization) make(_ context.Context, c *creation) (reconcile.Ob
 		if name == "" {
 			return nil, usagef("--depends-on %q: write it as NAME or NAMESPACE/NAME", d)
 		}
-		spec.DependsOn = append(spec.DependsOn, kustomizev1.DependencyReference{NamespacedName: meta.NamespacedName{Namespace: namespace, Name: name}})
+		spec.DependsOn = append(spec.DependsOn,
+			kustomizev1.DependencyReference{NamespacedName: meta.NamespacedName{Namespace: namespace, Name: name}})
 	}
 	if k.kubeConfig != "" {
 		spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: k.kubeConfig}}
@@ -102,11 +105,13 @@ func (k *createKustomization) sourceRef() (kustomizev1.SourceReference, error) {
 	if ref.Name == "" {
 		return ref, usagef("--source %q: write it as KIND/NAME, such as GitRepository/app", k.source)
 	}
-	return ref, oneOf("source", kind, sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind)
+	return ref, oneOf("source", kind, sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
+		sourcev1.ExternalArtifactKind)
 }
 
 // checkedVersions are the API versions of the kinds that --health-check names without one.
-var checkedVersions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "HelmRelease": "helm.toolkit.fluxcd.io/v2"}
+var checkedVersions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
+	"HelmRelease": "helm.toolkit.fluxcd.io/v2"}
 
 var healthCheck = regexp.MustCompile(`^([A-Za-z]+)/([^/]+)\.([^./]+)$`)
 
@@ -119,7 +124,8 @@ func healthChecks(flags []string) ([]meta.ObjectReference, error) {
 		}
 		version, ok := checkedVersions[m[1]]
 		if !ok {
-			return nil, usagef("--health-check %q: choose from Deployment, StatefulSet, DaemonSet, HelmRelease, or write spec.healthChecks for other kinds", text)
+			return nil, usagef("--health-check %q: choose from Deployment, StatefulSet, DaemonSet, HelmRelease, or "+
+				"write spec.healthChecks for other kinds", text)
 		}
 		refs = append(refs, meta.ObjectReference{APIVersion: version, Kind: m[1], Name: m[2], Namespace: m[3]})
 	}

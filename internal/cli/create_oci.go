@@ -26,8 +26,10 @@ func (o *createOCI) bind(f *pflag.FlagSet) string {
 	f.StringVar(&o.ref.Tag, "tag", "", "tag to follow (default: latest)")
 	f.StringVar(&o.ref.SemVer, "tag-semver", "", "range of tags to follow, highest first")
 	f.StringVar(&o.ref.Digest, "digest", "", "digest to pin, as sha256:HEX")
-	f.StringVar(&o.layer, "layer-selector", "", "media type of the layer to take; with :copy it is kept as it is, not extracted")
-	f.StringVar(&o.provider, "provider", sourcev1.ProviderGeneric, "whose identity to log in by: generic, aws, azure or gcp")
+	f.StringVar(&o.layer, "layer-selector", "",
+		"media type of the layer to take; with :copy it is kept as it is, not extracted")
+	f.StringVar(&o.provider, "provider", sourcev1.ProviderGeneric,
+		"whose identity to log in by: generic, aws, azure or gcp")
 	f.StringVar(&o.secretRef, "secret-ref", "", "Secret with the login, as `sluice create secret oci` makes it")
 	f.StringVar(&o.serviceAccount, "service-account", "", "account whose pull secrets or identity to log in by")
 	f.StringVar(&o.cert, "cert-ref", "", "Secret with the certificates, as `sluice create secret tls` makes it")
@@ -45,7 +47,8 @@ func (o *createOCI) make(_ context.Context, c *creation) (reconcile.Object, erro
 	if !strings.HasPrefix(o.url, "oci://") {
 		return nil, usagef("--url must be as oci://HOST/PATH")
 	}
-	if err := oneOf("provider", o.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure, sourcev1.ProviderGCP); err != nil {
+	if err := oneOf("provider", o.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+		sourcev1.ProviderGCP); err != nil {
 		return nil, err
 	}
 	layer := sourcev1.OCILayerSelector{}

@@ -16,7 +16,8 @@ import (
 )
 
 func (a *app) debug() *cobra.Command {
-	c := group("debug", "Show what an object works with and what it came to", "  sluice debug kustomization app --show-status")
+	c := group("debug", "Show what an object works with and what it came to",
+		"  sluice debug kustomization app --show-status")
 	c.AddCommand(a.debugKustomization())
 	return c
 }
@@ -68,7 +69,8 @@ Variables that come from Secrets are printed as they are: mind who sees them.`,
 	})
 	c.Flags().BoolVar(&status, "show-status", false, "print the status")
 	c.Flags().BoolVar(&history, "show-history", false, "print the history of reconciles")
-	c.Flags().BoolVar(&vars, "show-vars", false, "print the variables of spec.postBuild, those of Secrets too, in dotenv format")
+	c.Flags().BoolVar(&vars, "show-vars", false,
+		"print the variables of spec.postBuild, those of Secrets too, in dotenv format")
 	return c
 }
 
@@ -84,7 +86,8 @@ func (a *app) printField(name string, value any) error {
 // dotenv writes a value so that a shell and readers of .env files read the same of it; plain where that does.
 func dotenv(value string) string {
 	if !strings.ContainsFunc(value, func(r rune) bool {
-		return !strings.ContainsRune("_-.,:/@+=%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		return !strings.ContainsRune("_-.,:/@+=%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') &&
+			(r < 'a' || r > 'z')
 	}) {
 		return value
 	}

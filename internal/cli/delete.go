@@ -11,7 +11,8 @@ import (
 )
 
 func (a *app) delete() *cobra.Command {
-	c := group("delete", "Delete an object with what it made, and wait until it has gone", `  sluice delete source git app
+	c := group("delete", "Delete an object with what it made, and wait until it has gone",
+		`  sluice delete source git app
   sluice delete kustomization app --silent`)
 	var silent bool
 	c.PersistentFlags().BoolVarP(&silent, "silent", "s", false, "do not ask")
@@ -60,7 +61,8 @@ func (a *app) deleteOne(ctx context.Context, k *kind, key types.NamespacedName, 
 		return explain("cannot delete "+what, err)
 	}
 	if err := a.gone(bounded, c, obj, what); errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s is not gone after %s: its controller has yet to let go of it. Are the controllers running?", what, a.timeout)
+		return fmt.Errorf("%s is not gone after %s: its controller has yet to let go of it. Are the "+
+			"controllers running?", what, a.timeout)
 	} else if err != nil {
 		return explain(what+" is not gone", err)
 	}

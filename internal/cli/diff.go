@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// difference is what a comparison ends with that found one. What else it ends with is a troubleError, as diff(1) has it.
+// difference is what a comparison ends with that found one. What else it ends with is a troubleError, as
+// diff(1) has it.
 type difference struct{ error }
 
 type troubleError struct{ error }
@@ -15,7 +16,8 @@ type troubleError struct{ error }
 func differ(format string, args ...any) error { return difference{fmt.Errorf(format, args...)} }
 
 func (a *app) diff() *cobra.Command {
-	c := group("diff", "Compare with an artifact or with the cluster; exit code 1 if there is a difference, 2 if that cannot be told",
+	c := group("diff", "Compare with an artifact or with the cluster; exit code 1 if there is a difference, 2 if "+
+		"that cannot be told",
 		`  sluice diff artifact oci://registry.example.com/org/app:v1 --path ./deploy
   sluice diff kustomization app --path ./deploy`)
 	c.AddCommand(a.diffArtifact(), a.diffKustomization())

@@ -34,7 +34,8 @@ is in the cluster. The exit code is 0 if nothing would change, 1 if something wo
   sluice diff kustomization apps --path ./clusters/prod --recursive --local-sources GitRepository/flux-system/shared=../shared`,
 	}, d.run)
 	d.bind(c.Flags())
-	c.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false, "take a Kustomization that is not in the cluster as one that has applied nothing")
+	c.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false,
+		"take a Kustomization that is not in the cluster as one that has applied nothing")
 	c.Flags().BoolVar(&d.progress, "progress-bar", true, "show on a terminal what is being compared")
 	return c
 }
@@ -162,7 +163,8 @@ func (d *diffing) unmask(ctx context.Context, objects []*unstructured.Unstructur
 		if mapping.Scope.Name() == "namespace" && namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
-		live, err := d.cluster.Dynamic().Resource(mapping.Resource).Namespace(namespace).Get(ctx, o.GetName(), metav1.GetOptions{})
+		live, err := d.cluster.Dynamic().Resource(mapping.Resource).Namespace(namespace).
+			Get(ctx, o.GetName(), metav1.GetOptions{})
 		if client.IgnoreNotFound(err) != nil {
 			return explain(fmt.Sprintf("cannot get %s '%s/%s'", o.GetKind(), namespace, o.GetName()), err)
 		}

@@ -23,13 +23,17 @@ func TestDiffKustomization(t *testing.T) {
 	controllers(t)
 	sops, git := testenv.NewSOPS(t), testenv.NewGit(t)
 	files := map[string]string{
-		"deploy/app.yaml":    configMap + "${region}-${zone}\n",
-		"deploy/old.yaml":    strings.Replace(configMap, "name: app", "name: old", 1) + "\"1\"\n",
-		"deploy/secret.yaml": sops.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: encrypted\nstringData:\n  password: hunter2\ndata:\n  token: aHVudGVyMw==\n"),
-		"deploy/plain.yaml":  "apiVersion: v1\nkind: Secret\nmetadata:\n  name: plain\nstringData:\n  password: hunter4\n",
-		"child/a.yaml":       strings.Replace(configMap, "name: app", "name: child", 1) + "l${at}\n",
-		"deploy/vars.yaml":   strings.Replace(configMap, "name: app", "name: level", 1) + "\"1\"\n",
-		"deploy/child.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: child\nspec:\n  interval: 1h\n  path: ./child\n" +
+		"deploy/app.yaml": configMap + "${region}-${zone}\n",
+		"deploy/old.yaml": strings.Replace(configMap, "name: app", "name: old", 1) + "\"1\"\n",
+		"deploy/secret.yaml": sops.Encrypt("yaml",
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: encrypted\nstringData:\n  password: hunter2\ndata:\n"+
+				"  token: aHVudGVyMw==\n"),
+		"deploy/plain.yaml": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: plain\nstringData:\n" +
+			"  password: hunter4\n",
+		"child/a.yaml":     strings.Replace(configMap, "name: app", "name: child", 1) + "l${at}\n",
+		"deploy/vars.yaml": strings.Replace(configMap, "name: app", "name: level", 1) + "\"1\"\n",
+		"deploy/child.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n" +
+			"  name: child\nspec:\n  interval: 1h\n  path: ./child\n" +
 			"  prune: true\n  targetNamespace: " + namespace + "\n  sourceRef: {kind: GitRepository, name: app}\n" +
 			"  postBuild: {substituteFrom: [{kind: ConfigMap, name: level, optional: false}]}\n",
 	}
@@ -43,13 +47,15 @@ func TestDiffKustomization(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at(t, "create", "source", "git", "app", "--url", git.URL+"/app.git", "--branch", "main", "-n", namespace).wants(t, exitOK)
+	at(t, "create", "source", "git", "app", "--url", git.URL+"/app.git", "--branch", "main", "-n", namespace).
+		wants(t, exitOK)
 	ks := &kustomizev1.Kustomization{ObjectMeta: withName(in, "app")}
 	ks.Spec = kustomizev1.KustomizationSpec{
 		Interval: metav1.Duration{Duration: 3600e9}, Path: "./deploy", Prune: true, TargetNamespace: namespace,
 		Decryption: &kustomizev1.Decryption{Provider: "sops", SecretRef: refer("keys")},
 	}
-	ks.Spec.PostBuild = &kustomizev1.PostBuild{SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"}}}
+	ks.Spec.PostBuild = &kustomizev1.PostBuild{
+		SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"}}}
 	ks.Spec.SourceRef.Kind, ks.Spec.SourceRef.Name = "GitRepository", "app"
 	if err := c.Create(t.Context(), ks); err != nil {
 		t.Fatal(err)
@@ -74,7 +80,8 @@ func TestDiffKustomization(t *testing.T) {
 			continue // what SOPS encrypted is masked, and stringData is not stored
 		}
 		if missing := lacks(live.Object, o.Object, ""); missing != "" {
-			t.Errorf("%s/%s that the controller applied is another than the built one at %s", o.GetKind(), o.GetName(), missing)
+			t.Errorf("%s/%s that the controller applied is another than the built one at %s", o.GetKind(), o.GetName(),
+				missing)
 		}
 	}
 	if r := at(t, command("diff", "--recursive")...).wants(t, exitOK, "nothing would change"); r.out != "" {
@@ -90,7 +97,8 @@ func TestDiffKustomization(t *testing.T) {
 	change("deploy/app.yaml", configMap+"${region}-2\n")
 	change("deploy/plain.yaml", strings.Replace(files["deploy/plain.yaml"], "hunter4", "hunter5", 1))
 	change("deploy/new.yaml", strings.Replace(configMap, "name: app", "name: new", 1)+"\"1\"\n")
-	change("deploy/vars.yaml", strings.Replace(files["deploy/vars.yaml"], "\"1\"", "\"2\"", 1)) // of which the child takes a variable
+	// of which the child takes a variable
+	change("deploy/vars.yaml", strings.Replace(files["deploy/vars.yaml"], "\"1\"", "\"2\"", 1))
 	if err := os.Remove(filepath.Join(dir, "deploy/old.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -101,19 +109,22 @@ func TestDiffKustomization(t *testing.T) {
 		t.Errorf("the diff is\n%s", r.out)
 	}
 
-	change("deploy/bad.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: bad\nspec:\n  ports: [{port: 123456}]\n")
+	change("deploy/bad.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: bad\nspec:\n"+
+		"  ports: [{port: 123456}]\n")
 	at(t, command("diff")...).wants(t, 2, "spec.ports[0].port")
 	change("deploy/bad.yaml", "")
 	at(t, "diff", "ks", "none", "--path", dir, "-n", namespace).wants(t, 2, "none' not found")
 	if err := os.Rename(filepath.Join(dir, "child"), filepath.Join(dir, "moved")); err != nil {
 		t.Fatal(err)
 	}
-	change("deploy/child.yaml", strings.NewReplacer("name: child", "name: later", "./child", "./moved").Replace(files["deploy/child.yaml"]))
+	change("deploy/child.yaml", strings.NewReplacer("name: child", "name: later", "./child", "./moved").
+		Replace(files["deploy/child.yaml"]))
 	at(t, command("diff", "--recursive")...).wants(t, 2, "later' is not in the cluster", "--ignore-not-found")
 	at(t, command("diff", "--recursive", "--ignore-not-found")...).wants(t, 1, "would change")
 
 	for _, name := range []string{"app", "child"} {
-		runWith(t.Context(), "", "delete", "ks", name, "--silent", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t))
+		runWith(t.Context(), "", "delete", "ks", name, "--silent", "-n", namespace, "--kubeconfig",
+			testenv.Kubeconfig(t))
 	}
 	at(t, "delete", "source", "git", "app", "--silent", "-n", namespace).wants(t, exitOK)
 }

@@ -14,8 +14,9 @@ import (
 func (a *app) envsubst() *cobra.Command {
 	var strict bool
 	c := &cobra.Command{
-		Use:   "envsubst",
-		Short: "Replace ${variables} of standard input by those of the environment, with the functions of spec.postBuild",
+		Use: "envsubst",
+		Short: "Replace ${variables} of standard input by those of the environment, with the functions of " +
+			"spec.postBuild",
 		Example: `  cat app.yaml | region=eu sluice envsubst
   kustomize build . | sluice envsubst --strict`,
 		Args: noArgs,

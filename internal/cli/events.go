@@ -63,7 +63,8 @@ func (a *app) showEvents(ctx context.Context, o eventOptions) error {
 	if o.everywhere {
 		options.Namespace = ""
 	}
-	v := &eventView{app: a, types: o.types, namespaces: o.everywhere, shown: map[types.UID]int32{}, table: table{out: a.out}}
+	v := &eventView{app: a, types: o.types, namespaces: o.everywhere, shown: map[types.UID]int32{},
+		table: table{out: a.out}}
 	bounded, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	if o.about != "" {
@@ -81,13 +82,14 @@ func (a *app) showEvents(ctx context.Context, o eventOptions) error {
 	if err := v.first(list.Items); err != nil || !o.watch {
 		return err
 	}
-	err = observeList(ctx, c, func() client.ObjectList { return &corev1.EventList{} }, "events", options, func(event watch.EventType, o runtime.Object) (bool, error) {
-		e, ok := o.(*corev1.Event)
-		if !ok || event == watch.Deleted || !v.fresh(e) {
-			return false, nil
-		}
-		return false, v.table.print(v.row(e))
-	})
+	err = observeList(ctx, c, func() client.ObjectList { return &corev1.EventList{} }, "events", options,
+		func(event watch.EventType, o runtime.Object) (bool, error) {
+			e, ok := o.(*corev1.Event)
+			if !ok || event == watch.Deleted || !v.fresh(e) {
+				return false, nil
+			}
+			return false, v.table.print(v.row(e))
+		})
 	if errors.Is(err, context.Canceled) {
 		return nil // stopped by the person
 	}
@@ -115,7 +117,8 @@ func (a *app) related(ctx context.Context, c client.Client, about string) ([]met
 			continue // its events outlive it
 		}
 		for _, s := range sourcesOf(k, obj) {
-			refs = append(refs, meta.ObjectReference{Kind: s.Kind, Namespace: cmp.Or(s.Namespace, refs[i].Namespace), Name: s.Name})
+			refs = append(refs, meta.ObjectReference{Kind: s.Kind, Namespace: cmp.Or(s.Namespace, refs[i].Namespace),
+				Name: s.Name})
 		}
 	}
 	return refs, nil

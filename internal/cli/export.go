@@ -19,7 +19,8 @@ import (
 )
 
 func (a *app) export() *cobra.Command {
-	c := group("export", "Print objects as YAML to keep in git: what was declared, without what the cluster added", `  sluice export source git app > app.yaml
+	c := group("export", "Print objects as YAML to keep in git: what was declared, without what the cluster added",
+		`  sluice export source git app > app.yaml
   sluice export kustomization --all -n apps`)
 	var all bool
 	c.PersistentFlags().BoolVar(&all, "all", false, "all objects of the namespace")
@@ -99,7 +100,8 @@ func (a *app) printDeclared(objects ...client.Object) error {
 	return nil
 }
 
-// declared returns an object as a person would declare it: without its status, and without what the cluster and its tools add.
+// declared returns an object as a person would declare it: without its status, and without what the cluster
+// and its tools add.
 func declared(o client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(o, manager.Scheme())
 	if err != nil {

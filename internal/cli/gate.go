@@ -25,7 +25,8 @@ func (a *app) gate() *cobra.Command {
 	c := group("gate", "Open, close and approve gates, and show who waits", `  sluice gate list -A
   sluice gate status release
   sluice gate open release --for 2h`)
-	c.AddCommand(a.gateList(), a.gateStatus(), a.gateHistory(), a.gateOpen(), a.gateClose(), a.gateApprove(), a.gateExport(), a.gateDelete())
+	c.AddCommand(a.gateList(), a.gateStatus(), a.gateHistory(), a.gateOpen(), a.gateClose(), a.gateApprove(),
+		a.gateExport(), a.gateDelete())
 	for _, sub := range c.Commands() {
 		sub.ValidArgsFunction = a.completeNames(byTitle(gatingv1.GateKind))
 	}
@@ -33,7 +34,8 @@ func (a *app) gate() *cobra.Command {
 	return c
 }
 
-// gateCreate, gateExport and gateDelete are what these verbs do for all kinds, under the name where people look for them.
+// gateCreate, gateExport and gateDelete are what these verbs do for all kinds, under the name where people
+// look for them.
 func (a *app) gateCreate() *cobra.Command {
 	var o createOptions
 	c := a.createKind(byTitle(gatingv1.GateKind), &o)
@@ -101,10 +103,12 @@ func (a *app) gateOpen() *cobra.Command {
 func (a *app) gateClose() *cobra.Command {
 	r := gateRequest{prefix: gatingv1.ClosePrefix}
 	c := &cobra.Command{
-		Use: "close NAME", Short: "Close a gate", Args: exactlyOne, Example: "  sluice gate close release --reason freeze",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.ask(cmd, args[0], r) },
+		Use: "close NAME", Short: "Close a gate", Args: exactlyOne,
+		Example: "  sluice gate close release --reason freeze",
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.ask(cmd, args[0], r) },
 	}
-	c.Flags().DurationVar(&r.window, "for", 0, "how long a gate that is opened by default stays closed, instead of its window")
+	c.Flags().DurationVar(&r.window, "for", 0,
+		"how long a gate that is opened by default stays closed, instead of its window")
 	c.Flags().StringVar(&r.reason, "reason", "", "why, for the record")
 	return c
 }
@@ -148,7 +152,8 @@ func (a *app) ask(cmd *cobra.Command, name string, r gateRequest) error {
 	if err := c.Patch(ctx, g, client.MergeFrom(before), gateOwner); err != nil {
 		return explain(fmt.Sprintf("cannot %s Gate '%s'", cmd.Name(), client.ObjectKeyFromObject(g)), err)
 	}
-	a.done("asked Gate '%s' to %s; sluice gate status %s shows what it makes of it", client.ObjectKeyFromObject(g), cmd.Name(), name)
+	a.done("asked Gate '%s' to %s; sluice gate status %s shows what it makes of it", client.ObjectKeyFromObject(g),
+		cmd.Name(), name)
 	return nil
 }
 
@@ -180,7 +185,8 @@ func (a *app) gateApprove() *cobra.Command {
 			approval := &gatingv1.GateApproval{
 				ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
 				Spec: gatingv1.GateApprovalSpec{
-					GateRef: meta.LocalObjectReference{Name: g.Name}, User: user, Groups: groups, Revision: revision, Comment: comment,
+					GateRef: meta.LocalObjectReference{Name: g.Name}, User: user, Groups: groups, Revision: revision,
+					Comment: comment,
 				},
 			}
 			if expires > 0 {
@@ -218,7 +224,8 @@ func (a *app) self(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := c.AuthenticationV1().SelfSubjectReviews().
+		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", explain("cannot tell who you are", err)
 	}

@@ -22,7 +22,8 @@ const (
 // scheduled are the words for what a calendar says.
 var scheduled = map[calendar.State]string{calendar.None: "-", calendar.Opened: "opens", calendar.Closed: "closes"}
 
-// showCalendar prints what the clock does to a gate: what its schedule says, and what the gate is then if nobody does anything.
+// showCalendar prints what the clock does to a gate: what its schedule says, and what the gate is then if
+// nobody does anything.
 func (a *app) showCalendar(g *gatingv1.Gate, now time.Time) error {
 	c, err := gate.Case(g)
 	if err != nil {
@@ -55,7 +56,8 @@ func (a *app) showCalendar(g *gatingv1.Gate, now time.Time) error {
 		if apimeta.IsStatusConditionTrue(then.Status.Conditions, gatingv1.OpenedCondition) {
 			is, colour = "opened", green
 		}
-		rows = append(rows, append(row, cell{text: says}, cell{is, colour}, cell{text: oneLine(then.Status.Why.Message)}))
+		rows = append(rows, append(row, cell{text: says}, cell{is, colour},
+			cell{text: oneLine(then.Status.Why.Message)}))
 	}
 	fmt.Fprintf(a.out, "Calendar of %d days, with today's approvals and checks:\n", calendarSpan/(24*time.Hour))
 	if err := (&table{out: a.out}).print(rows...); err != nil {
@@ -67,7 +69,8 @@ func (a *app) showCalendar(g *gatingv1.Gate, now time.Time) error {
 	return nil
 }
 
-// turns lists when the schedule, or the gate for another reason, changes by the clock; more tells that there are others.
+// turns lists when the schedule, or the gate for another reason, changes by the clock; more tells that there
+// are others.
 func turns(g *gatingv1.Gate, c *calendar.Calendar, now time.Time) (all []time.Time, more bool) {
 	until := now.Add(calendarSpan)
 	walk := func(next func(time.Time) time.Time) {
@@ -94,7 +97,8 @@ func zones(g *gatingv1.Gate) []*time.Location {
 	var zones []*time.Location
 	for _, e := range g.Spec.Schedule {
 		zone, err := time.LoadLocation(cmp.Or(e.TimeZone, "UTC"))
-		if err == nil && !slices.ContainsFunc(zones, func(z *time.Location) bool { return z.String() == zone.String() }) {
+		if err == nil && !slices.ContainsFunc(zones,
+			func(z *time.Location) bool { return z.String() == zone.String() }) {
 			zones = append(zones, zone)
 		}
 	}

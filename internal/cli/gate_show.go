@@ -62,7 +62,8 @@ func (a *app) gateStatus() *cobra.Command {
 			fmt.Fprintf(a.out, "Problem: %s: %s\n", r.Reason, oneLine(r.Message))
 		}
 		if g.Status.ObservedGeneration != g.Generation {
-			fmt.Fprintln(a.out, "Problem: its controller has yet to look at the gate as it is now; until then it lets nothing through")
+			fmt.Fprintln(a.out, "Problem: its controller has yet to look at the gate as it is now; until then it "+
+				"lets nothing through")
 		}
 		if n := g.Status.NextTransition; n != nil {
 			fmt.Fprintf(a.out, "Next: %s at %s\n", n.State, n.At.UTC().Format(time.RFC3339))
@@ -91,7 +92,8 @@ func (a *app) showApprovals(g *gatingv1.Gate) {
 		fmt.Fprintf(a.out, "Approvals: %d count, %d required\n", counting, rule.Required)
 	}
 	for _, p := range g.Status.Approvals {
-		fmt.Fprintf(a.out, "Approval: %s by %s counts=%t %s\n", p.Name, oneLine(p.User), p.Counts, oneLine(p.Revision+" "+p.Message))
+		fmt.Fprintf(a.out, "Approval: %s by %s counts=%t %s\n", p.Name, oneLine(p.User), p.Counts,
+			oneLine(p.Revision+" "+p.Message))
 	}
 }
 
@@ -101,7 +103,8 @@ func (a *app) showWaiting(ctx context.Context, c client.Client, g *gatingv1.Gate
 	for _, w := range g.Status.Waiting {
 		changes := ""
 		if w.Created != nil || w.Configured != nil || w.Deleted != nil {
-			changes = fmt.Sprintf(" (%d created, %d configured, %d deleted)", ptr.Deref(w.Created, 0), ptr.Deref(w.Configured, 0), ptr.Deref(w.Deleted, 0))
+			changes = fmt.Sprintf(" (%d created, %d configured, %d deleted)", ptr.Deref(w.Created, 0),
+				ptr.Deref(w.Configured, 0), ptr.Deref(w.Deleted, 0))
 		}
 		fmt.Fprintf(a.out, "  %s/%s/%s %s%s\n", w.Kind, w.Namespace, w.Name, oneLine(w.Revision), changes)
 		if diff && w.Kind == kustomizev1.KustomizationKind {
@@ -116,8 +119,8 @@ func (a *app) showWaiting(ctx context.Context, c client.Client, g *gatingv1.Gate
 	return nil
 }
 
-// showPending prints what a Kustomization that waits would change, as the controller found by a dry-run. The source's artifact is for
-// the controllers alone, so that the lines that change are told from files.
+// showPending prints what a Kustomization that waits would change, as the controller found by a dry-run. The
+// source's artifact is for the controllers alone, so that the lines that change are told from files.
 func (a *app) showPending(ctx context.Context, c client.Client, key types.NamespacedName) error {
 	obj, err := fetch(ctx, c, byTitle(kustomizev1.KustomizationKind), key)
 	if err != nil {
@@ -138,13 +141,15 @@ func (a *app) showPending(ctx context.Context, c client.Client, key types.Namesp
 	if p.Message != "" {
 		fmt.Fprintf(a.out, "    %s\n", oneLine(p.Message))
 	}
-	fmt.Fprintf(a.out, "    line by line, from a checkout of %s: sluice diff kustomization %s -n %s --path …\n", oneLine(p.Revision), key.Name, key.Namespace)
+	fmt.Fprintf(a.out, "    line by line, from a checkout of %s: sluice diff kustomization %s -n %s --path …\n",
+		oneLine(p.Revision), key.Name, key.Namespace)
 	return nil
 }
 
 func (a *app) gateHistory() *cobra.Command {
 	return a.ofGate(&cobra.Command{
-		Use: "history NAME", Short: "Show when a gate opened and closed, and why, the newest first", Example: "  sluice gate history release",
+		Use: "history NAME", Short: "Show when a gate opened and closed, and why, the newest first",
+		Example: "  sluice gate history release",
 	}, func(_ context.Context, _ client.Client, g *gatingv1.Gate) error {
 		rows := [][]cell{{{text: "AT"}, {text: "STATE"}, {text: "BY"}, {text: "FROM"}, {text: "WHY"}}}
 		for _, h := range g.Status.History {

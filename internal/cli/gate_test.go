@@ -66,12 +66,15 @@ func TestGateRequests(t *testing.T) {
 	before := g.DeepCopy()
 	g.Status.Why = &gatingv1.Explanation{Reason: gatingv1.WhyRequested, Message: "freeze"}
 	g.Status.WaitingCount = 1
-	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app", Revision: "main@sha1:def"}}
-	g.Status.History = []gatingv1.HistoryEntry{{At: metav1.Now(), State: gatingv1.Closed, Reason: gatingv1.WhyRequested, Message: "freeze", By: "alice"}}
+	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app",
+		Revision: "main@sha1:def"}}
+	g.Status.History = []gatingv1.HistoryEntry{{At: metav1.Now(), State: gatingv1.Closed, Reason: gatingv1.WhyRequested,
+		Message: "freeze", By: "alice"}}
 	if err := c.Status().Patch(t.Context(), g, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	for verb, says := range map[string]string{"status": "Kustomization/" + namespace + "/app main@sha1:def", "history": "alice"} {
+	for verb, says := range map[string]string{"status": "Kustomization/" + namespace + "/app main@sha1:def",
+		"history": "alice"} {
 		if out := sluice(exitOK, "", verb, "release").out; !strings.Contains(out, says) {
 			t.Errorf("%s shows no %q:\n%s", verb, says, out)
 		}
@@ -84,10 +87,13 @@ func TestGateRequests(t *testing.T) {
 
 // TestGateCreateExport prints a gate with all that flags can say: by `sluice gate create` as by `sluice create gate`.
 func TestGateCreateExport(t *testing.T) {
-	flags := []string{"release", "--export", "--default", "opened", "--window", "1h", "--interval", "5m", "--label", "team=a", "--overridable=false",
-		"--schedule", "closed;0 0 * * 5;24h;Europe/Berlin", "--schedule", "closed;12-24,2026-12-31", "--schedule", "opened; 0 8 * * 1 ;8h",
+	flags := []string{"release", "--export", "--default", "opened", "--window", "1h", "--interval", "5m", "--label",
+		"team=a", "--overridable=false",
+		"--schedule", "closed;0 0 * * 5;24h;Europe/Berlin", "--schedule", "closed;12-24,2026-12-31", "--schedule",
+		"opened; 0 8 * * 1 ;8h",
 		"--select-kinds", "Kustomization,GitRepository", "--select-namespaces", "a,b", "--select-labels", "tier=web",
-		"--approvals-required", "2", "--approver", "alice,bob", "--approver-group", "managers", "--approvals-valid-for", "24h",
+		"--approvals-required", "2", "--approver", "alice,bob", "--approver-group", "managers",
+		"--approvals-valid-for", "24h",
 		"--allow-manual", "--overrun", "stop"}
 	ours := run(t, append([]string{"gate", "create"}, flags...)...).wants(t, exitOK)
 	golden(t, "create-gate-options.yaml", ours.out)
@@ -102,7 +108,8 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	g.Spec.Interval.Duration = gatingv1.DefaultInterval
 	g.Spec.Default = gatingv1.Opened
 	g.Spec.Schedule = []gatingv1.ScheduleEntry{{
-		Name: "fridays", State: gatingv1.Closed, Cron: "0 0 * * 5", Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
+		Name: "fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
+		Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
 	}}
 	create := func(o client.Object) {
 		t.Helper()
@@ -124,19 +131,22 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	kustomization("orphan", meta.GateReference{Name: "gone"})
 	kustomization("free")
 	k.Status.Gates = []string{namespace + "/release"}
-	k.Status.Pending = &meta.Pending{Revision: "main@sha1:def", Created: 3, Changes: []string{"ConfigMap/apps/settings created"}}
+	k.Status.Pending = &meta.Pending{Revision: "main@sha1:def", Created: 3,
+		Changes: []string{"ConfigMap/apps/settings created"}}
 	if err := c.Status().Patch(t.Context(), k, statusOf(t, k)); err != nil {
 		t.Fatal(err)
 	}
 	g.Status.WaitingCount = 1
-	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app", Revision: "main@sha1:def", Created: ptr.To(int64(3))}}
+	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app",
+		Revision: "main@sha1:def", Created: ptr.To(int64(3))}}
 	if err := c.Status().Patch(t.Context(), g, statusOf(t, g)); err != nil {
 		t.Fatal(err)
 	}
 
 	out := at(t, "gate", "-n", namespace, "status", "release", "--diff").wants(t, exitOK).out
 	for _, says := range []string{
-		"Europe/Berlin", "closes 'fridays'", "Gate closed by schedule 'fridays'", "Fri ", "00:00 CE", "Gate opened by default", "(3 created, 0 configured, 0 deleted)",
+		"Europe/Berlin", "closes 'fridays'", "Gate closed by schedule 'fridays'", "Fri ", "00:00 CE",
+		"Gate opened by default", "(3 created, 0 configured, 0 deleted)",
 		"ConfigMap/apps/settings created", "and 2 more", "sluice diff kustomization app -n " + namespace + " --path",
 	} {
 		if !strings.Contains(out, says) {
@@ -169,21 +179,26 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	if got, want := then("2126-11-21T12:00:00Z", orphan), "held - "+namespace+"/gone: it is not there"; got != want {
 		t.Errorf("behind no gate: %q, want %q", got, want)
 	}
-	if r := at(t, "simulate", "gates", "-n", namespace, "--at", "2126-11-21T12:00:00Z").wants(t, exitOK, "1 of 2 objects would pass"); strings.Contains(r.out, "/free") {
+	if r := at(t, "simulate", "gates", "-n", namespace, "--at", "2126-11-21T12:00:00Z").
+		wants(t, exitOK, "1 of 2 objects would pass"); strings.Contains(r.out, "/free") {
 		t.Errorf("gates hold what they do not stand over:\n%s", r.out)
 	}
 
 	g.Status.Conditions = []metav1.Condition{
-		{Type: "Ready", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate reconciled", LastTransitionTime: metav1.Now()},
-		{Type: "Opened", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate opened by default", LastTransitionTime: metav1.Now()},
+		{Type: "Ready", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate reconciled",
+			LastTransitionTime: metav1.Now()},
+		{Type: "Opened", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate opened by default",
+			LastTransitionTime: metav1.Now()},
 	}
 	if err := c.Status().Patch(t.Context(), g, statusOf(t, g)); err != nil {
 		t.Fatal(err)
 	}
-	if out := at(t, "get", "gates", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") || !strings.Contains(out, "Gate opened by default") {
+	if out := at(t, "get", "gates", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") ||
+		!strings.Contains(out, "Gate opened by default") {
 		t.Errorf("get shows\n%s", out)
 	}
-	if out := at(t, "gate", "export", "release", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "Europe/Berlin") || strings.Contains(out, "status") {
+	if out := at(t, "gate", "export", "release", "-n", namespace).wants(t, exitOK).
+		out; !strings.Contains(out, "Europe/Berlin") || strings.Contains(out, "status") {
 		t.Errorf("export prints\n%s", out)
 	}
 	at(t, "gate", "delete", "release", "--silent", "-n", namespace).wants(t, exitOK)

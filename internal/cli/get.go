@@ -52,7 +52,10 @@ func (a *app) get() *cobra.Command {
 			Short:   "Show " + k.title() + " objects",
 			Example: "  " + k.get() + " -A\n  " + k.get() + " NAME -o yaml",
 			Args:    atMostOne,
-			RunE:    func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), []*kind{k}, args, o) },
+			RunE: func(cmd *cobra.Command,
+				args []string) error {
+				return a.show(cmd.Context(), []*kind{k}, args, o)
+			},
 		}
 		if k.source != nil && !k.passive { // which shows it anyway
 			sub.Flags().BoolVar(&o.source, "show-source", false, "show what each is built from")
@@ -133,7 +136,8 @@ func (q query) wants(o reconcile.Object) bool {
 	if q.condition == "" {
 		return true
 	}
-	i := slices.IndexFunc(o.CommonStatus().Conditions, func(c metav1.Condition) bool { return strings.EqualFold(c.Type, q.condition) })
+	i := slices.IndexFunc(o.CommonStatus().Conditions,
+		func(c metav1.Condition) bool { return strings.EqualFold(c.Type, q.condition) })
 	if i < 0 {
 		return strings.EqualFold(q.status, string(metav1.ConditionUnknown))
 	}
@@ -296,7 +300,8 @@ func (p *printer) cells(r row) []cell {
 	if c := readyCondition(r.object); c != nil {
 		ready, message = string(c.Status), oneLine(c.Message)
 	}
-	if c := apimeta.FindStatusCondition(r.object.CommonStatus().Conditions, r.kind.tells); c != nil && ready == string(metav1.ConditionTrue) {
+	if c := apimeta.FindStatusCondition(r.object.CommonStatus().Conditions, r.kind.tells); c != nil &&
+		ready == string(metav1.ConditionTrue) {
 		message = oneLine(c.Message)
 	}
 	var out []cell

@@ -34,9 +34,12 @@ var workloadKinds = []struct {
 	words []string
 	list  func() client.ObjectList
 }{
-	{"Deployment", []string{"deployment", "deployments", "deploy"}, func() client.ObjectList { return &appsv1.DeploymentList{} }},
-	{"StatefulSet", []string{"statefulset", "statefulsets", "sts"}, func() client.ObjectList { return &appsv1.StatefulSetList{} }},
-	{"DaemonSet", []string{"daemonset", "daemonsets", "ds"}, func() client.ObjectList { return &appsv1.DaemonSetList{} }},
+	{"Deployment", []string{"deployment", "deployments", "deploy"},
+		func() client.ObjectList { return &appsv1.DeploymentList{} }},
+	{"StatefulSet", []string{"statefulset", "statefulsets", "sts"},
+		func() client.ObjectList { return &appsv1.StatefulSetList{} }},
+	{"DaemonSet", []string{"daemonset", "daemonsets", "ds"},
+		func() client.ObjectList { return &appsv1.DaemonSetList{} }},
 	{"CronJob", []string{"cronjob", "cronjobs", "cj"}, func() client.ObjectList { return &batchv1.CronJobList{} }},
 }
 
@@ -51,7 +54,8 @@ func workloadOf(arg string) (kind, name string, err error) {
 			return k.kind, name, nil
 		}
 	}
-	return "", "", usagef("%q is no workload: write it as KIND/NAME, of a Deployment, StatefulSet, DaemonSet or CronJob", arg)
+	return "", "", usagef("%q is no workload: write it as KIND/NAME, of a Deployment, StatefulSet, DaemonSet "+
+		"or CronJob", arg)
 }
 
 // imageUse is an image of a container, and a policy that chooses one of the same name.
@@ -65,7 +69,8 @@ func (u imageUse) newer() string {
 	switch {
 	case u.policy == nil:
 		return ""
-	case *u.policy.Status.LatestRef == imagev1.ImageRef(u.image), u.image.Digest == "" && u.policy.Status.LatestRef.Tag == u.image.Tag:
+	case *u.policy.Status.LatestRef == imagev1.ImageRef(u.image), u.image.Digest == "" &&
+		u.policy.Status.LatestRef.Tag == u.image.Tag:
 		return "up to date"
 	}
 	return latestTag(u.policy, false)
@@ -74,7 +79,8 @@ func (u imageUse) newer() string {
 func (a *app) imageList() *cobra.Command {
 	var everywhere bool
 	c := &cobra.Command{
-		Use: "list [KIND/NAME]", Short: "Show the images of workloads, and what is newer by each policy", Args: atMostOne,
+		Use: "list [KIND/NAME]", Short: "Show the images of workloads, and what is newer by each policy",
+		Args: atMostOne,
 		Long: `Show the images of Deployments, StatefulSets, DaemonSets and CronJobs, and for each the policies that choose an image of the same name, in
 any namespace that may be read.`,
 		Example: "  sluice image list -n apps\n  sluice image list StatefulSet/db -n apps\n  sluice image list -A",
@@ -108,9 +114,11 @@ func (a *app) listImages(ctx context.Context, args []string, everywhere bool) er
 		return err
 	}
 	if len(uses) == 0 {
-		return fmt.Errorf("no workloads found in %s. Choose another with -n, or -A for all", cmp.Or(namespace, "any namespace"))
+		return fmt.Errorf("no workloads found in %s. Choose another with -n, or -A for all",
+			cmp.Or(namespace, "any namespace"))
 	}
-	rows := [][]cell{{{text: "NAMESPACE"}, {text: "WORKLOAD"}, {text: "CONTAINER"}, {text: "IMAGE"}, {text: "RUNS"}, {text: "NEWER"}, {text: "POLICY"}}}
+	rows := [][]cell{{{text: "NAMESPACE"}, {text: "WORKLOAD"}, {text: "CONTAINER"}, {text: "IMAGE"}, {text: "RUNS"},
+		{text: "NEWER"}, {text: "POLICY"}}}
 	for _, u := range uses {
 		policy, newer := "", cell{text: u.newer()}
 		if u.policy != nil {
@@ -120,7 +128,8 @@ func (a *app) listImages(ctx context.Context, args []string, everywhere bool) er
 			newer.colour = yellow
 		}
 		runs := short(strings.TrimPrefix(strings.TrimPrefix(u.image.String(), u.image.Name), ":"))
-		rows = append(rows, []cell{{text: u.namespace}, {text: u.kind + "/" + u.name}, {text: u.container}, {text: u.image.Name}, {text: runs}, newer, {text: policy}})
+		rows = append(rows, []cell{{text: u.namespace}, {text: u.kind + "/" + u.name}, {text: u.container},
+			{text: u.image.Name}, {text: runs}, newer, {text: policy}})
 	}
 	return (&table{out: a.out}).print(rows...)
 }
@@ -159,7 +168,8 @@ func imagesOf(ctx context.Context, c client.Client, namespace, kind, named strin
 			}
 			pod := podOf(o)
 			for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-				use := imageUse{k.kind, o.GetNamespace(), o.GetName(), container.Name, edit.ParseRef(container.Image), nil}
+				use := imageUse{k.kind, o.GetNamespace(), o.GetName(), container.Name,
+					edit.ParseRef(container.Image), nil}
 				choosing := byImage[canonicalName(use.image.Name)]
 				if len(choosing) == 0 {
 					uses = append(uses, use)

@@ -72,18 +72,22 @@ func (a *app) showHistory(ctx context.Context, args []string, everywhere bool) e
 	}
 	history := historyOf(jobs.Items, automations.Items, notes, kind, name)
 	if len(history) == 0 {
-		return fmt.Errorf("nothing was released in %s yet", map[bool]string{true: "any namespace", false: "namespace '" + a.namespace() + "'"}[everywhere])
+		return fmt.Errorf("nothing was released in %s yet",
+			map[bool]string{true: "any namespace", false: "namespace '" + a.namespace() + "'"}[everywhere])
 	}
 	slices.SortStableFunc(history, func(x, y released) int { return y.at.Compare(x.at) })
 	rows := [][]cell{{{text: "TIME"}, {text: "BY"}, {text: "AUTHOR"}, {text: "COMMIT"}, {text: "WHAT"}}}
 	for _, r := range history {
-		rows = append(rows, []cell{{text: utc(&metav1.Time{Time: r.at})}, {text: printable(oneLine(r.by))}, {text: printable(oneLine(r.author))}, {text: r.commit[:min(len(r.commit), 8)]}, {text: printable(oneLine(r.what))}})
+		rows = append(rows, []cell{{text: utc(&metav1.Time{Time: r.at})}, {text: printable(oneLine(r.by))},
+			{text: printable(oneLine(r.author))}, {text: r.commit[:min(len(r.commit), 8)]},
+			{text: printable(oneLine(r.what))}})
 	}
 	return (&table{out: a.out}).print(rows...)
 }
 
 // historyOf is a line for each job and each commit; of a workload, if it has a kind, of those that changed it.
-func historyOf(jobs []imagev1alpha1.ImageUpdateJob, automations []imagev1.ImageUpdateAutomation, notes map[string]noted, kind, name string) (history []released) {
+func historyOf(jobs []imagev1alpha1.ImageUpdateJob, automations []imagev1.ImageUpdateAutomation, notes map[string]noted,
+	kind, name string) (history []released) {
 	for i := range jobs {
 		j := &jobs[i]
 		delete(notes, j.Status.Commit) // of which the job says more
@@ -101,7 +105,8 @@ func historyOf(jobs []imagev1alpha1.ImageUpdateJob, automations []imagev1.ImageU
 		authors[record.By(imagev1.ImageUpdateAutomationKind, u.Namespace, u.Name)] = author
 		if _, known := notes[u.Status.LastPushCommit]; !known && kind == "" && u.Status.LastPushTime != nil {
 			history = append(history, released{
-				u.Status.LastPushTime.Time, imagev1.ImageUpdateAutomationKind + "/" + u.Name, author, u.Status.LastPushCommit, "by policy",
+				u.Status.LastPushTime.Time, imagev1.ImageUpdateAutomationKind + "/" + u.Name, author,
+				u.Status.LastPushCommit, "by policy",
 			})
 		}
 	}
@@ -116,7 +121,8 @@ func historyOf(jobs []imagev1alpha1.ImageUpdateJob, automations []imagev1.ImageU
 
 // touches tells whether a job changed a workload.
 func touches(j *imagev1alpha1.ImageUpdateJob, kind, name string) bool {
-	return slices.ContainsFunc(j.Status.Changes, func(c imagev1alpha1.ImageChange) bool { return isOf(c.Object, kind, name) })
+	return slices.ContainsFunc(j.Status.Changes,
+		func(c imagev1alpha1.ImageChange) bool { return isOf(c.Object, kind, name) })
 }
 
 // isOf tells whether an object, as <kind>/<namespace>/<name> or <kind>/<name>, is the workload.
@@ -125,7 +131,8 @@ func isOf(object, kind, name string) bool {
 }
 
 func ofJob(j *imagev1alpha1.ImageUpdateJob) released {
-	r := released{at: j.CreationTimestamp.Time, by: imagev1alpha1.ImageUpdateJobKind + "/" + j.Name, author: j.Spec.Author, commit: j.Status.Commit}
+	r := released{at: j.CreationTimestamp.Time, by: imagev1alpha1.ImageUpdateJobKind + "/" + j.Name,
+		author: j.Spec.Author, commit: j.Status.Commit}
 	if j.Status.CompletionTime != nil {
 		r.at = j.Status.CompletionTime.Time
 	}

@@ -22,9 +22,11 @@ type noted struct {
 	at time.Time // when the cluster saw it
 }
 
-// imageNotes are what the cluster knows of git notes, by commit: those of the commits that GitRepositories have now, and of those that events of
-// the last hour tell of. Commits that were made for other namespaces are left out, unless it is of any.
-func (a *app) imageNotes(ctx context.Context, c client.Client, everywhere bool, automations []imagev1.ImageUpdateAutomation) (map[string]noted, error) {
+// imageNotes are what the cluster knows of git notes, by commit: those of the commits that GitRepositories
+// have now, and of those that events of the last hour tell of. Commits that were made for other namespaces
+// are left out, unless it is of any.
+func (a *app) imageNotes(ctx context.Context, c client.Client, everywhere bool,
+	automations []imagev1.ImageUpdateAutomation) (map[string]noted, error) {
 	all := map[string]noted{}
 	take := func(text, revision string, at time.Time) {
 		r, err := record.Parse(text)
@@ -55,7 +57,9 @@ func (a *app) imageNotes(ctx context.Context, c client.Client, everywhere bool, 
 			}
 		}
 		events := &corev1.EventList{}
-		if err := c.List(ctx, events, client.InNamespace(namespace), client.MatchingFields{"involvedObject.kind": sourcev1.GitRepositoryKind}); err != nil && !apierrors.IsForbidden(err) {
+		if err := c.List(ctx, events, client.InNamespace(namespace),
+			client.MatchingFields{"involvedObject.kind": sourcev1.GitRepositoryKind}); err != nil &&
+			!apierrors.IsForbidden(err) {
 			return nil, explain("cannot list events", err)
 		}
 		for i := range events.Items {
@@ -76,7 +80,8 @@ func (n noted) released(commit string) released {
 		}
 		n.More += u.More
 	}
-	return released{at: n.at, by: kind + "/" + name[strings.LastIndexByte(name, '/')+1:], author: n.Author, commit: commit, what: listed(what, n.More, n.Reason)}
+	return released{at: n.at, by: kind + "/" + name[strings.LastIndexByte(name, '/')+1:], author: n.Author,
+		commit: commit, what: listed(what, n.More, n.Reason)}
 }
 
 // touches tells whether the commit changed a workload.

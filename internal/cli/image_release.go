@@ -27,7 +27,8 @@ type releaseOptions struct {
 func (a *app) imageRelease() *cobra.Command {
 	var o releaseOptions
 	c := &cobra.Command{
-		Use: "release [KIND/NAME...]", Short: "Commit images for workloads now, and wait until that is done", Args: workloads,
+		Use: "release [KIND/NAME...]", Short: "Commit images for workloads now, and wait until that is done",
+		Args: workloads,
 		Long: `Commit images for workloads to git, once: those that are named, or those that the policies of an automation choose now.
 
 It makes an ImageUpdateJob, which commits as the ImageUpdateAutomation does that it names: to its repository and branch, with its message and
@@ -46,14 +47,17 @@ signature, and held by its gates. Workloads are those of the files in git.`,
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&o.images, "image", nil, "image to release, as name:tag, name@digest or name:tag@digest; may be repeated")
+	f.StringArrayVar(&o.images, "image", nil,
+		"image to release, as name:tag, name@digest or name:tag@digest; may be repeated")
 	f.BoolVar(&o.latest, "latest", false, "release the images that the automation's policies choose now")
 	f.BoolVar(&o.all, "all", false, "in all workloads that use the images")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would change, and commit nothing")
-	f.StringVar(&o.automation, "automation", "", "ImageUpdateAutomation that says where and how to commit (default: the only one of the namespace)")
+	f.StringVar(&o.automation, "automation", "",
+		"ImageUpdateAutomation that says where and how to commit (default: the only one of the namespace)")
 	f.StringVar(&o.container, "container", "", "only this container of the workloads")
 	f.StringVar(&o.within, "workload-namespace", "", "namespace of the workloads as the files have it (default: any)")
-	f.StringVar(&o.author, "author", "", "who releases, as \"Name <email>\": the commit's author (default: the automation's)")
+	f.StringVar(&o.author, "author", "", "who releases, as \"Name <email>\": the commit's author (default: the "+
+		"automation's)")
 	f.StringVar(&o.reason, "reason", "", "why, for the commit and its note")
 	return c
 }
@@ -95,7 +99,8 @@ func (o *releaseOptions) job(args []string) (*imagev1alpha1.ImageUpdateJob, erro
 		if err != nil {
 			return nil, err
 		}
-		job.Spec.Workloads = append(job.Spec.Workloads, imagev1.WorkloadContainer{Kind: kind, Name: name, Namespace: o.within, Container: o.container})
+		job.Spec.Workloads = append(job.Spec.Workloads,
+			imagev1.WorkloadContainer{Kind: kind, Name: name, Namespace: o.within, Container: o.container})
 	}
 	job.GenerateName = "release-"
 	if len(args) == 1 {
@@ -147,12 +152,14 @@ func (a *app) onlyAutomation(ctx context.Context, c client.Client) (meta.LocalOb
 	}
 	switch len(names) {
 	case 0:
-		return ref, fmt.Errorf("there is no ImageUpdateAutomation in '%s' that says where to commit. Make one with sluice create image update", a.namespace())
+		return ref, fmt.Errorf("there is no ImageUpdateAutomation in '%s' that says where to commit. Make one with "+
+			"sluice create image update", a.namespace())
 	case 1:
 		ref.Name = names[0]
 		return ref, nil
 	}
-	return ref, errors.New("there are several ImageUpdateAutomations: choose with --automation from " + strings.Join(names, ", "))
+	return ref, errors.New("there are several ImageUpdateAutomations: choose with --automation from " +
+		strings.Join(names, ", "))
 }
 
 // showJob prints what a job changed, or would change.

@@ -41,7 +41,8 @@ func podTemplate(images ...string) corev1.PodTemplateSpec {
 func automationOf(name string) *imagev1.ImageUpdateAutomation {
 	u := &imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	u.Spec.SourceRef.Kind, u.Spec.SourceRef.Name, u.Spec.Interval.Duration = "GitRepository", "app", 60e9
-	u.Spec.GitSpec = &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Email: "sluice@example.com"}}}
+	u.Spec.GitSpec = &imagev1.GitSpec{Commit: imagev1.CommitSpec{
+		Author: imagev1.CommitUser{Email: "sluice@example.com"}}}
 	return u
 }
 
@@ -59,7 +60,8 @@ func TestImageList(t *testing.T) {
 		policyOf("clean", imagev1.ImageRef{Name: "ghcr.io/org/clean", Tag: "2.0.0", Digest: digest}))
 	r := at(t, "image", "list", "-n", namespace).wants(t, exitOK)
 	golden(t, "image-list.txt", strings.ReplaceAll(r.out, namespace, "test-00000"))
-	if one := at(t, "image", "list", "cronjob/clean", "-n", namespace).wants(t, exitOK); strings.Count(one.out, "\n") != 2 || !strings.Contains(one.out, "up to date") {
+	if one := at(t, "image", "list", "cronjob/clean", "-n", namespace).
+		wants(t, exitOK); strings.Count(one.out, "\n") != 2 || !strings.Contains(one.out, "up to date") {
 		t.Errorf("one workload shows as\n%s", one.out)
 	}
 	at(t, "image", "list", "StatefulSet/web", "-n", namespace).wants(t, exitFailed, "no workloads found")
@@ -77,7 +79,9 @@ func TestImageRelease(t *testing.T) {
 		t.Helper()
 		came := make(chan result, 1)
 		go func() {
-			came <- runWith(t.Context(), "", append([]string{"image", "release", "Deployment/web", "--image", "nginx:1.1.0", "--reason", "a fix", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}, args...)...)
+			came <- runWith(t.Context(), "", append([]string{"image", "release", "Deployment/web", "--image",
+				"nginx:1.1.0", "--reason", "a fix", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)},
+				args...)...)
 		}()
 		testenv.Eventually(t, "the job is there, and runs as its controller would have it", func() error {
 			jobs := &imagev1alpha1.ImageUpdateJobList{}
@@ -88,30 +92,36 @@ func TestImageRelease(t *testing.T) {
 				return fmt.Errorf("there are %d jobs", len(jobs.Items))
 			}
 			j := &jobs.Items[0]
-			if !strings.HasPrefix(j.Name, "release-web-") || j.Spec.AutomationRef.Name != "app" || j.Spec.Reason != "a fix" {
+			if !strings.HasPrefix(j.Name, "release-web-") || j.Spec.AutomationRef.Name != "app" ||
+				j.Spec.Reason != "a fix" {
 				t.Errorf("the job is %s: %+v", j.Name, j.Spec)
 			}
 			j.Status.ObservedGeneration = j.Generation
 			j.Status.Commit, j.Status.CompletionTime = commit, &metav1.Time{Time: time.Unix(1700000000, 0)}
-			j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web", Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
+			j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web",
+				Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
 			apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
-				Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: "pushed", ObservedGeneration: j.Generation,
+				Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason,
+				Message: "pushed", ObservedGeneration: j.Generation,
 			})
 			return c.Status().Patch(t.Context(), j, statusOf(t, j))
 		})
 		return (<-came).wants(t, exitOK, "is ready: pushed")
 	}
 	run("--dry-run")
-	if jobs := (&imagev1alpha1.ImageUpdateJobList{}); c.List(t.Context(), jobs, client.InNamespace(namespace)) != nil || len(jobs.Items) > 0 {
+	if jobs := (&imagev1alpha1.ImageUpdateJobList{}); c.List(t.Context(), jobs, client.InNamespace(namespace)) != nil ||
+		len(jobs.Items) > 0 {
 		t.Errorf("a dry run leaves %d jobs", len(jobs.Items))
 	}
 	r := run()
-	if want := "web.yaml:7 Deployment/apps/web (web): nginx:1.0.0 -> nginx:1.1.0\ncommit: " + commit + "\n"; r.out != want {
+	if want := "web.yaml:7 Deployment/apps/web (web): nginx:1.0.0 -> nginx:1.1.0\ncommit: " + commit +
+		"\n"; r.out != want {
 		t.Errorf("got\n%s, want\n%s", r.out, want)
 	}
 	for _, line := range []string{"image history", "image history web"} {
 		r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
-		if want := "4f174f17   nginx:1.0.0 -> nginx:1.1.0 (a fix)\n"; !strings.HasSuffix(r.out, want) || strings.Count(r.out, "\n") != 2 {
+		if want := "4f174f17   nginx:1.0.0 -> nginx:1.1.0 (a fix)\n"; !strings.HasSuffix(r.out, want) ||
+			strings.Count(r.out, "\n") != 2 {
 			t.Errorf("%s shows\n%s", line, r.out)
 		}
 	}
@@ -120,28 +130,37 @@ func TestImageRelease(t *testing.T) {
 	at(t, "image", "release", "web", "--latest", "-n", namespace).wants(t, exitFailed, "--automation from app, second")
 }
 
-// TestImageHistoryTellsWhatNotesSay: the note of a commit is in the artifact of the source that has it, and in events about it.
+// TestImageHistoryTellsWhatNotesSay: the note of a commit is in the artifact of the source that has it, and
+// in events about it.
 func TestImageHistoryTellsWhatNotesSay(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	source := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/app", Interval: metav1.Duration{Duration: time.Minute}}}
+	source := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Name: "app"},
+		Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/app",
+			Interval: metav1.Duration{Duration: time.Minute}}}
 	makeAll(t, c, namespace, automationOf("app"), source)
 	note := func(by, object string) string {
-		return record.Of(by+"/app", []edit.Change{{File: "web.yaml", Line: 1, Object: edit.Object{Kind: "Deployment", Name: object}, Old: "web:1", New: object + ":2"}}, nil, nil).String()
+		return record.Of(by+"/app", []edit.Change{{File: "web.yaml", Line: 1,
+			Object: edit.Object{Kind: "Deployment", Name: object}, Old: "web:1", New: object + ":2"}}, nil, nil).
+			String()
 	}
-	mine, now, before := imagev1.ImageUpdateAutomationKind+" "+namespace, strings.Repeat("a", 40), strings.Repeat("b", 40)
+	mine, now, before := imagev1.ImageUpdateAutomationKind+" "+namespace, strings.Repeat("a", 40),
+		strings.Repeat("b", 40)
 	was := source.DeepCopy()
 	source.Status.Artifact = &meta.Artifact{
-		Revision: "main@sha1:" + now, Digest: "sha256:" + strings.Repeat("0", 64), Path: "p", URL: "http://u", LastUpdateTime: metav1.NewTime(time.Unix(1700000000, 0)),
-		Metadata: map[string]string{sourcev1.CommitNoteMetadata: note(mine, "web")},
+		Revision: "main@sha1:" + now, Digest: "sha256:" + strings.Repeat("0", 64), Path: "p", URL: "http://u",
+		LastUpdateTime: metav1.NewTime(time.Unix(1700000000, 0)),
+		Metadata:       map[string]string{sourcev1.CommitNoteMetadata: note(mine, "web")},
 	}
 	if err := c.Status().Patch(t.Context(), source, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
 	for i, by := range []string{mine, imagev1.ImageUpdateAutomationKind + " elsewhere"} {
 		event := &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("app.", i), Annotations: map[string]string{
-				"source.toolkit.fluxcd.io/revision": fmt.Sprint("main@sha1:", before, i), "source.toolkit.fluxcd.io/note": note(by, "db"),
-			}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("app.", i),
+				Annotations: map[string]string{
+					"source.toolkit.fluxcd.io/revision": fmt.Sprint("main@sha1:", before, i),
+					"source.toolkit.fluxcd.io/note":     note(by, "db"),
+				}},
 			InvolvedObject: corev1.ObjectReference{Kind: sourcev1.GitRepositoryKind, Namespace: namespace, Name: "app"},
 		}
 		if err := c.Create(t.Context(), event); err != nil {
@@ -149,12 +168,14 @@ func TestImageHistoryTellsWhatNotesSay(t *testing.T) {
 		}
 	}
 	r := at(t, "image", "history", "-n", namespace).wants(t, exitOK)
-	for _, want := range []string{"ImageUpdateAutomation/app   sluice@example.com   aaaaaaaa   web:1 -> web:2\n", "bbbbbbbb   web:1 -> db:2\n"} {
+	for _, want := range []string{"ImageUpdateAutomation/app   sluice@example.com   aaaaaaaa   web:1 -> web:2\n",
+		"bbbbbbbb   web:1 -> db:2\n"} {
 		if !strings.Contains(r.out, want) || strings.Count(r.out, "\n") != 3 {
 			t.Errorf("the history is\n%s, without %q", r.out, want)
 		}
 	}
-	if r := at(t, "image", "history", "db", "-n", namespace).wants(t, exitOK); strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "db:2") {
+	if r := at(t, "image", "history", "db", "-n", namespace).wants(t, exitOK); strings.Count(r.out, "\n") != 2 ||
+		!strings.Contains(r.out, "db:2") {
 		t.Errorf("the history of a workload is\n%s", r.out)
 	}
 }

@@ -31,10 +31,12 @@ type kind struct {
 	parent  string   // the word that stands before it: "source" for sources
 	new     func() reconcile.Object
 	list    func() client.ObjectList
-	columns []column                                    // between NAME and READY
-	tells   string                                      // the condition whose message is shown of what is Ready; "": Ready itself
-	once    bool                                        // it runs once, and is not reconciled again
-	passive bool                                        // others make it and keep it: it is neither reconciled nor deleted by hand
+	columns []column // between NAME and READY
+	// the condition whose message is shown of what is Ready; "": Ready itself
+	tells string
+	once  bool // it runs once, and is not reconciled again
+	// others make it and keep it: it is neither reconciled nor deleted by hand
+	passive bool
 	edges   bool                                        // only changes reconcile it: it has no interval
 	suspend func(reconcile.Object, bool)                // nil: it cannot be suspended
 	source  func(reconcile.Object) meta.ObjectReference // what it is built from; nil: from no source
@@ -100,7 +102,8 @@ var kinds = []*kind{
 		losses:  "its artifact",
 	},
 	{
-		words: []string{"external", "externalartifact", "externalartifacts", "ea"}, plural: "external", parent: "source",
+		words: []string{"external", "externalartifact", "externalartifacts", "ea"}, plural: "external",
+		parent:  "source",
 		new:     func() reconcile.Object { return &sourcev1.ExternalArtifact{} },
 		list:    func() client.ObjectList { return &sourcev1.ExternalArtifactList{} },
 		columns: []column{revision(artifactRevision), {"MADE BY", madeBy}},
@@ -110,7 +113,8 @@ var kinds = []*kind{
 		},
 	},
 	{
-		words: []string{"generator", "generators", "artifactgenerator", "artifactgenerators", "ag"}, plural: "generators", parent: "artifact",
+		words:  []string{"generator", "generators", "artifactgenerator", "artifactgenerators", "ag"},
+		plural: "generators", parent: "artifact",
 		new:     func() reconcile.Object { return &extensionsv1beta1.ArtifactGenerator{} },
 		list:    func() client.ObjectList { return &extensionsv1beta1.ArtifactGeneratorList{} },
 		columns: []column{suspended},
@@ -120,9 +124,12 @@ var kinds = []*kind{
 	},
 	{
 		words: []string{"kustomization", "kustomizations", "ks"}, plural: "kustomizations",
-		new:     func() reconcile.Object { return &kustomizev1.Kustomization{} },
-		list:    func() client.ObjectList { return &kustomizev1.KustomizationList{} },
-		columns: []column{revision(func(o reconcile.Object) string { return o.(*kustomizev1.Kustomization).Status.LastAppliedRevision }), suspended},
+		new:  func() reconcile.Object { return &kustomizev1.Kustomization{} },
+		list: func() client.ObjectList { return &kustomizev1.KustomizationList{} },
+		columns: []column{revision(func(o reconcile.Object) string {
+			return o.(*kustomizev1.Kustomization).
+				Status.LastAppliedRevision
+		}), suspended},
 		suspend: func(o reconcile.Object, s bool) { o.(*kustomizev1.Kustomization).Spec.Suspend = s },
 		source: func(o reconcile.Object) meta.ObjectReference {
 			r := o.(*kustomizev1.Kustomization).Spec.SourceRef
@@ -142,7 +149,8 @@ var kinds = []*kind{
 		losses:  "its webhook",
 	},
 	{
-		words: []string{"repository", "repositories", "imagerepository", "imagerepositories", "imgrepo"}, plural: "repository", parent: "image",
+		words:  []string{"repository", "repositories", "imagerepository", "imagerepositories", "imgrepo"},
+		plural: "repository", parent: "image",
 		new:     func() reconcile.Object { return &imagev1.ImageRepository{} },
 		list:    func() client.ObjectList { return &imagev1.ImageRepositoryList{} },
 		columns: []column{{"TAGS", tagCount}, {"LAST SCAN", lastScan}, suspended},
@@ -151,7 +159,8 @@ var kinds = []*kind{
 		losses:  "what is known of its tags",
 	},
 	{
-		words: []string{"policy", "policies", "imagepolicy", "imagepolicies", "imgpol"}, plural: "policy", parent: "image",
+		words: []string{"policy", "policies", "imagepolicy", "imagepolicies", "imgpol"}, plural: "policy",
+		parent:  "image",
 		new:     func() reconcile.Object { return &imagev1.ImagePolicy{} },
 		list:    func() client.ObjectList { return &imagev1.ImagePolicyList{} },
 		columns: []column{{"IMAGE", latestImage}, {"TAG", latestTag}, suspended},
@@ -160,7 +169,8 @@ var kinds = []*kind{
 		losses:  "its choice; files keep the images that they have",
 	},
 	{
-		words: []string{"update", "updates", "imageupdateautomation", "imageupdateautomations", "imgupd"}, plural: "update", parent: "image",
+		words:  []string{"update", "updates", "imageupdateautomation", "imageupdateautomations", "imgupd"},
+		plural: "update", parent: "image",
 		new:     func() reconcile.Object { return &imagev1.ImageUpdateAutomation{} },
 		list:    func() client.ObjectList { return &imagev1.ImageUpdateAutomationList{} },
 		columns: []column{{"LAST RUN", lastRun}, suspended},
@@ -173,7 +183,8 @@ var kinds = []*kind{
 		losses: "nothing else; what it committed stays",
 	},
 	{
-		words: []string{"release", "releases", "imageupdatejob", "imageupdatejobs", "imgjob"}, plural: "releases", parent: "image",
+		words: []string{"release", "releases", "imageupdatejob", "imageupdatejobs", "imgjob"}, plural: "releases",
+		parent:  "image",
 		new:     func() reconcile.Object { return &imagev1alpha1.ImageUpdateJob{} },
 		list:    func() client.ObjectList { return &imagev1alpha1.ImageUpdateJobList{} },
 		columns: []column{{"COMMIT", jobCommit}, {"AUTHOR", jobAuthor}},
@@ -182,18 +193,24 @@ var kinds = []*kind{
 	},
 	{
 		words: []string{"alert-provider", "alert-providers", "provider", "providers"}, plural: "alert-providers",
-		new:     func() reconcile.Object { return &notificationv1beta3.Provider{} },
-		list:    func() client.ObjectList { return &notificationv1beta3.ProviderList{} },
-		columns: []column{{"TYPE", func(o reconcile.Object, _ bool) string { return o.(*notificationv1beta3.Provider).Spec.Type }}, suspended},
+		new:  func() reconcile.Object { return &notificationv1beta3.Provider{} },
+		list: func() client.ObjectList { return &notificationv1beta3.ProviderList{} },
+		columns: []column{{"TYPE", func(o reconcile.Object, _ bool) string {
+			return o.(*notificationv1beta3.Provider).
+				Spec.Type
+		}}, suspended},
 		suspend: func(o reconcile.Object, s bool) { o.(*notificationv1beta3.Provider).Spec.Suspend = s },
 		create:  func() maker { return &createProvider{} },
 		losses:  "the events that wait to be sent by it",
 	},
 	{
 		words: []string{"alert", "alerts"}, plural: "alerts",
-		new:     func() reconcile.Object { return &notificationv1beta3.Alert{} },
-		list:    func() client.ObjectList { return &notificationv1beta3.AlertList{} },
-		columns: []column{{"PROVIDER", func(o reconcile.Object, _ bool) string { return o.(*notificationv1beta3.Alert).Spec.ProviderRef.Name }}, suspended},
+		new:  func() reconcile.Object { return &notificationv1beta3.Alert{} },
+		list: func() client.ObjectList { return &notificationv1beta3.AlertList{} },
+		columns: []column{{"PROVIDER", func(o reconcile.Object, _ bool) string {
+			return o.(*notificationv1beta3.Alert).
+				Spec.ProviderRef.Name
+		}}, suspended},
 		suspend: func(o reconcile.Object, s bool) { o.(*notificationv1beta3.Alert).Spec.Suspend = s },
 		create:  func() maker { return &createAlert{} },
 		edges:   true,
@@ -241,8 +258,8 @@ func madeBy(o reconcile.Object, _ bool) string {
 	return ref.Kind + "/" + cmp.Or(ref.Namespace, o.GetNamespace()) + "/" + ref.Name
 }
 
-// suspendByAnnotation suspends or resumes a generator: its kind has no field for it. As its generation stays, a resume asks
-// for a reconcile, so that the old status is not taken for the outcome.
+// suspendByAnnotation suspends or resumes a generator: its kind has no field for it. As its generation stays,
+// a resume asks for a reconcile, so that the old status is not taken for the outcome.
 func suspendByAnnotation(o reconcile.Object, suspend bool) {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {

@@ -41,7 +41,8 @@ func (l *localBuild) bind(f *pflag.FlagSet) {
 	f.StringVar(&l.file, "kustomization-file", "", "file that declares the Kustomization, instead of the cluster")
 	f.StringSliceVar(&l.ignore, "ignore-paths", nil, "paths to leave out, in .gitignore syntax")
 	f.StringToStringVar(&l.sources, "local-sources", nil, "directories of sources, as KIND/NAMESPACE/NAME=DIRECTORY")
-	f.BoolVar(&l.recursive, "recursive", false, "go on with the Kustomizations among the objects whose source is at hand")
+	f.BoolVar(&l.recursive, "recursive", false,
+		"go on with the Kustomizations among the objects whose source is at hand")
 	f.BoolVar(&l.strict, "strict-substitute", false, "fail when a variable is not set and has no default")
 	f.BoolVar(&l.inMemory, "in-memory-build", true, "build in memory; there is no other way")
 }
@@ -69,7 +70,8 @@ func (l *localBuild) open(a *app) (*builder, error) {
 		return nil, usagef("--path is missing")
 	}
 	if l.dryRun && l.file == "" {
-		return nil, usagef("--dry-run asks the cluster for nothing: say by --kustomization-file where the Kustomization is declared")
+		return nil, usagef("--dry-run asks the cluster for nothing: say by --kustomization-file where the " +
+			"Kustomization is declared")
 	}
 	for source := range l.sources {
 		if strings.Count(source, "/") != 2 {
@@ -219,7 +221,8 @@ func (b *builder) ignored(ctx context.Context, obj *kustomizev1.Kustomization) (
 		return nil, nil
 	}
 	source := k.new()
-	err := b.cluster.Get(ctx, types.NamespacedName{Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace), Name: obj.Spec.SourceRef.Name}, source)
+	err := b.cluster.Get(ctx, types.NamespacedName{Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace),
+		Name: obj.Spec.SourceRef.Name}, source)
 	switch source := source.(type) {
 	case *sourcev1.GitRepository:
 		return source.Spec.Ignore, explain("cannot get "+sourceKey(obj), client.IgnoreNotFound(err))
@@ -232,7 +235,8 @@ func (b *builder) ignored(ctx context.Context, obj *kustomizev1.Kustomization) (
 }
 
 // build builds a Kustomization whose source is at hand.
-func (b *builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use func(*builtKustomization) error) error {
+func (b *builder) build(ctx context.Context, obj *kustomizev1.Kustomization,
+	use func(*builtKustomization) error) error {
 	key := client.ObjectKeyFromObject(obj)
 	b.seen[key] = true
 	tree, err := b.tree(ctx, obj)
@@ -240,7 +244,8 @@ func (b *builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use
 		return err
 	}
 	if tree == nil {
-		return fmt.Errorf("the source of Kustomization '%s' is not at hand. Say by --local-sources %s=DIRECTORY where it is", key, sourceKey(obj))
+		return fmt.Errorf("the source of Kustomization '%s' is not at hand. Say by --local-sources %s=DIRECTORY "+
+			"where it is", key, sourceKey(obj))
 	}
 	req, err := b.request(ctx, obj, tree)
 	if err != nil {
@@ -260,7 +265,8 @@ func (b *builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use
 }
 
 // request is the build that the controller would do, but for what it decrypts.
-func (b *builder) request(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree) (build.Request, error) {
+func (b *builder) request(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree) (build.Request,
+	error) {
 	req, err := spec.Request(obj)
 	if err != nil {
 		return req, err
@@ -288,7 +294,8 @@ func ownerOf(obj *kustomizev1.Kustomization) apply.Owner {
 }
 
 // below builds the Kustomizations among the objects of another.
-func (b *builder) below(ctx context.Context, objects []*unstructured.Unstructured, use func(*builtKustomization) error) error {
+func (b *builder) below(ctx context.Context, objects []*unstructured.Unstructured,
+	use func(*builtKustomization) error) error {
 	for _, o := range objects {
 		if !isKustomization(o) {
 			continue
@@ -304,7 +311,8 @@ func (b *builder) below(ctx context.Context, objects []*unstructured.Unstructure
 		}
 		if _, local := b.sources[sourceKey(obj)]; !local && b.trees[sourceKey(obj)] == nil {
 			b.seen[key] = true
-			b.say(yellow, "►", "Kustomization '%s' is left out: say by --local-sources %s=DIRECTORY where its source is", key, sourceKey(obj))
+			b.say(yellow, "►", "Kustomization '%s' is left out: say by --local-sources %s=DIRECTORY where its "+
+				"source is", key, sourceKey(obj))
 			continue
 		}
 		if err := b.build(ctx, obj, use); err != nil {

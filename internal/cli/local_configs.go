@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configs reads ConfigMaps and Secrets as they will be once what was built is applied, and all else as the cluster has it: a
-// Kustomization may take its variables from what the one above it applies.
+// configs reads ConfigMaps and Secrets as they will be once what was built is applied, and all else as the
+// cluster has it: a Kustomization may take its variables from what the one above it applies.
 type configs struct {
 	client.Reader
 	built map[client.ObjectKey]map[string]*unstructured.Unstructured // by kind

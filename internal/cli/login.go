@@ -44,7 +44,8 @@ func (l *basicLogin) into(a *app, data map[string]string) error {
 // dockerHub is how the clients of registries know docker.io.
 const dockerHub = "https://index.docker.io/v1/"
 
-// registry returns the login as the data of a pull secret for the host of an address, with or without oci:// and a path.
+// registry returns the login as the data of a pull secret for the host of an address, with or without oci://
+// and a path.
 func (l *basicLogin) registry(a *app, address string) (map[string]string, error) {
 	login := map[string]string{}
 	if err := l.into(a, login); err != nil {
@@ -120,17 +121,23 @@ type gitLogin struct {
 
 func (l *gitLogin) bind(f *pflag.FlagSet) {
 	f.StringVarP(&l.username, "username", "u", "", "name to log in by, over http and https")
-	f.StringVarP(&l.password, "password", "p", "", "password to log in by, or over ssh the passphrase of the key; - reads it from standard input")
-	f.StringVar(&l.keyFile, "private-key-file", "", "file with the private key to log in by over ssh (default: a key is made)")
-	f.StringVar(&l.knownHosts, "known-hosts-file", "", "file with the keys of the host, for ssh (default: the host is asked)")
-	f.StringVar(&l.key.Algorithm, "ssh-key-algorithm", "ecdsa", "of the key that is made: "+strings.Join(sshkey.Algorithms, ", "))
-	f.StringVar(&l.key.Curve, "ssh-ecdsa-curve", "p384", "of an ecdsa key that is made: "+strings.Join(sshkey.Curves, ", "))
+	f.StringVarP(&l.password, "password", "p", "",
+		"password to log in by, or over ssh the passphrase of the key; - reads it from standard input")
+	f.StringVar(&l.keyFile, "private-key-file", "",
+		"file with the private key to log in by over ssh (default: a key is made)")
+	f.StringVar(&l.knownHosts, "known-hosts-file", "",
+		"file with the keys of the host, for ssh (default: the host is asked)")
+	f.StringVar(&l.key.Algorithm, "ssh-key-algorithm", "ecdsa", "of the key that is made: "+
+		strings.Join(sshkey.Algorithms, ", "))
+	f.StringVar(&l.key.Curve, "ssh-ecdsa-curve", "p384", "of an ecdsa key that is made: "+
+		strings.Join(sshkey.Curves, ", "))
 	f.IntVar(&l.key.Bits, "ssh-rsa-bits", 3072, "of an rsa key that is made")
 }
 
 func (l *gitLogin) given() bool { return l.basicLogin.given() || l.bearerToken != "" || l.caFile != "" }
 
-// secretFor gives a creation the Secret for a repository, and returns its name. A key that was made in an earlier run is kept.
+// secretFor gives a creation the Secret for a repository, and returns its name. A key that was made in an
+// earlier run is kept.
 func (l *gitLogin) secretFor(ctx context.Context, c *creation, u *url.URL) (string, error) {
 	if u.Scheme == "ssh" && l.keyFile == "" && !c.export {
 		cluster, err := c.client()
@@ -260,7 +267,8 @@ type gitSecret struct {
 func (s *gitSecret) bind(f *pflag.FlagSet) string {
 	f.StringVar(&s.url, "url", "", "URL of the repository, over http, https or ssh")
 	s.login.bind(f)
-	f.StringVar(&s.login.bearerToken, "bearer-token", "", "token to log in by, over http and https; - reads it from standard input")
+	f.StringVar(&s.login.bearerToken, "bearer-token", "",
+		"token to log in by, over http and https; - reads it from standard input")
 	f.StringVar(&s.login.caFile, "ca-crt-file", "", "file with the host's certificate authority in PEM")
 	return "--url ssh://git@example.com/org/app --ssh-key-algorithm ed25519"
 }
@@ -286,7 +294,8 @@ func gitURL(raw string) (*url.URL, error) {
 		return nil, usagef("--url cannot be read: write it as https://HOST/PATH or ssh://git@HOST/PATH")
 	}
 	if _, has := u.User.Password(); has {
-		return nil, usagef("--url holds a password, which everybody who may read the object would see: give it by --username and --password")
+		return nil, usagef("--url holds a password, which everybody who may read the object would see: give it by " +
+			"--username and --password")
 	}
 	return u, nil
 }

@@ -51,7 +51,8 @@ func (a *app) logs() *cobra.Command {
 	f.StringVar(&o.object, "name", "", "only lines about objects of this name")
 	f.DurationVar(&o.since, "since", 0, "only lines of this last while, such as 10m")
 	f.StringVar(&o.sinceTime, "since-time", "", "only lines after this time, such as 2026-01-02T15:04:05Z")
-	f.Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod, before all other conditions; -1 for all")
+	f.Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod, before all other conditions; "+
+		"-1 for all")
 	return c
 }
 
@@ -113,7 +114,8 @@ func (a *app) showLogs(ctx context.Context, o logOptions) error {
 		return explain("cannot list the pods of the controllers", err)
 	}
 	if len(pods.Items) == 0 {
-		return fmt.Errorf("no controllers run in namespace '%s'. Say by --flux-namespace where they do, or run sluice install", o.controllers)
+		return fmt.Errorf("no controllers run in namespace '%s'. Say by --flux-namespace where they do, or run "+
+			"sluice install", o.controllers)
 	}
 	reading := bounded
 	if o.follow {
@@ -192,7 +194,8 @@ func (p *picker) line(raw []byte) (string, bool) {
 	if kind == "" {
 		kind, _, _ = strings.Cut(logger, ".")
 	}
-	if p.level != "" && p.level != level || p.kind != "" && !strings.EqualFold(p.kind, kind) || p.name != "" && p.name != name ||
+	if p.level != "" && p.level != level || p.kind != "" && !strings.EqualFold(p.kind, kind) ||
+		p.name != "" && p.name != name ||
 		p.namespace != "" && namespace != "" && p.namespace != namespace {
 		return "", false
 	}
@@ -200,9 +203,11 @@ func (p *picker) line(raw []byte) (string, bool) {
 	if name != "" {
 		about = fmt.Sprintf("%s/%s/%s", kind, namespace, name)
 	}
-	words := []string{printable(at), p.show.paint(map[string]string{"error": red}[level], printable(level)), printable(about), "-", printable(message)}
+	words := []string{printable(at), p.show.paint(map[string]string{"error": red}[level], printable(level)),
+		printable(about), "-", printable(message)}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if text, ok := fields[key].(string); ok && (key == "error" || key == "message" || key == "reason" || key == "revision") {
+		if text, ok := fields[key].(string); ok &&
+			(key == "error" || key == "message" || key == "reason" || key == "revision") {
 			words = append(words, key+"="+fmt.Sprintf("%q", text))
 		}
 	}

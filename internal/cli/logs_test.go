@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// controllerPod makes a node whose kubelet has nothing but the log of every container, and a controller's pod on it. Lines sent on
-// the channel follow.
+// controllerPod makes a node whose kubelet has nothing but the log of every container, and a controller's pod
+// on it. Lines sent on the channel follow.
 func controllerPod(t *testing.T, c client.Client, namespace string, log []string) chan<- string {
 	t.Helper()
 	more := make(chan string)
@@ -70,9 +70,12 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 	if err := c.Status().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice", Labels: map[string]string{"app": "sluice"}}}
-	pod.Spec = corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "sluice", Image: "example.com/sluice"}}}
-	testenv.Eventually(t, "the Pod is there", func() error { return c.Create(t.Context(), pod) }) // its service account takes a moment
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice",
+		Labels: map[string]string{"app": "sluice"}}}
+	pod.Spec = corev1.PodSpec{NodeName: node.Name,
+		Containers: []corev1.Container{{Name: "sluice", Image: "example.com/sluice"}}}
+	// its service account takes a moment
+	testenv.Eventually(t, "the Pod is there", func() error { return c.Create(t.Context(), pod) })
 	return more
 }
 

@@ -65,7 +65,8 @@ func manifests(namespace string, o installOptions) ([]*unstructured.Unstructured
 			}
 			if dir == "manager" {
 				b = bytes.ReplaceAll(b, []byte(defaultNamespace), []byte(namespace))
-				b = bytes.ReplaceAll(b, []byte(".svc."+clusterDomain), []byte(".svc."+cmp.Or(o.clusterDomain, clusterDomain)))
+				b = bytes.ReplaceAll(b, []byte(".svc."+clusterDomain),
+					[]byte(".svc."+cmp.Or(o.clusterDomain, clusterDomain)))
 			}
 			found, err := decode(b)
 			if err != nil {

@@ -35,9 +35,12 @@ func TestExport(t *testing.T) {
 }
 
 func TestExportInAnotherWay(t *testing.T) {
-	golden(t, "export-options.yaml", exported(t, "-n", "gitops", "--components", "source-controller", "--components-extra", "kustomize-controller",
-		"--registry", "registry.example.com/mirror", "--version", "v1.2.3", "--image-pull-secret", "pull", "--cluster-domain", "example.internal",
-		"--log-level", "debug", "--network-policy=false", "--toleration-keys", "dedicated", "--watch-all-namespaces=false"))
+	golden(t, "export-options.yaml", exported(t, "-n", "gitops", "--components", "source-controller",
+		"--components-extra", "kustomize-controller",
+		"--registry", "registry.example.com/mirror", "--version", "v1.2.3", "--image-pull-secret", "pull",
+		"--cluster-domain", "example.internal",
+		"--log-level", "debug", "--network-policy=false", "--toleration-keys", "dedicated",
+		"--watch-all-namespaces=false"))
 }
 
 func TestExportStartsWithTheNamespaceAndHoldsTheDefinitions(t *testing.T) {

@@ -21,19 +21,23 @@ import (
 // rewatchDelay keeps a server that ends every watch at once from being asked without pause.
 const rewatchDelay = time.Second
 
-// observe calls see for the objects of a kind as they are now and for every change of them, until see has seen enough or
-// fails, or ctx ends.
-func observe(ctx context.Context, c client.WithWatch, k *kind, o client.ListOptions, see func(watch.EventType, reconcile.Object) (bool, error)) error {
-	return observeList(ctx, c, k.list, k.title()+" objects", o, func(event watch.EventType, obj runtime.Object) (bool, error) {
-		if o, ok := obj.(reconcile.Object); ok {
-			return see(event, o)
-		}
-		return false, nil
-	})
+// observe calls see for the objects of a kind as they are now and for every change of them, until see has
+// seen enough or fails, or ctx ends.
+func observe(ctx context.Context, c client.WithWatch, k *kind, o client.ListOptions,
+	see func(watch.EventType, reconcile.Object) (bool, error)) error {
+	return observeList(ctx, c, k.list, k.title()+" objects", o,
+		func(event watch.EventType, obj runtime.Object) (bool, error) {
+			if o, ok := obj.(reconcile.Object); ok {
+				return see(event, o)
+			}
+			return false, nil
+		})
 }
 
-// observeList does so for any list. A watch that the server ends is begun again; see may be told of the same state twice.
-func observeList(ctx context.Context, c client.WithWatch, list func() client.ObjectList, what string, o client.ListOptions, see func(watch.EventType, runtime.Object) (bool, error)) error {
+// observeList does so for any list. A watch that the server ends is begun again; see may be told of the same
+// state twice.
+func observeList(ctx context.Context, c client.WithWatch, list func() client.ObjectList, what string,
+	o client.ListOptions, see func(watch.EventType, runtime.Object) (bool, error)) error {
 	for {
 		w, err := c.Watch(ctx, list(), &o)
 		if err != nil {
@@ -54,7 +58,8 @@ func observeList(ctx context.Context, c client.WithWatch, list func() client.Obj
 	}
 }
 
-// drain passes on what a watch sees until it ends. Why it ended does not matter: what stands in the way of the next says so.
+// drain passes on what a watch sees until it ends. Why it ended does not matter: what stands in the way of
+// the next says so.
 func drain(w watch.Interface, see func(watch.EventType, runtime.Object) (bool, error)) (bool, error) {
 	for e := range w.ResultChan() {
 		if e.Type == watch.Bookmark || e.Type == watch.Error {
@@ -68,10 +73,12 @@ func drain(w watch.Interface, see func(watch.EventType, runtime.Object) (bool, e
 }
 
 // await watches an object until done says so, with its state on a live line.
-func (a *app) await(ctx context.Context, c client.WithWatch, k *kind, key types.NamespacedName, done func(reconcile.Object) bool) (reconcile.Object, error) {
+func (a *app) await(ctx context.Context, c client.WithWatch, k *kind, key types.NamespacedName,
+	done func(reconcile.Object) bool) (reconcile.Object, error) {
 	a.live("waiting for %s '%s'", k.title(), key)
 	var last reconcile.Object
-	one := client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
+	one := client.ListOptions{Namespace: key.Namespace,
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
 	err := observe(ctx, c, k, one, func(event watch.EventType, o reconcile.Object) (bool, error) {
 		if event == watch.Deleted {
 			return false, fmt.Errorf("%s '%s' was deleted while waiting for it", k.title(), key)
@@ -86,10 +93,13 @@ func (a *app) await(ctx context.Context, c client.WithWatch, k *kind, key types.
 		return last, nil
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, err
-	case last == nil || request(last) != last.CommonStatus().LastHandledReconcileAt || last.CommonStatus().ObservedGeneration != last.GetGeneration():
-		return nil, fmt.Errorf("%s '%s' was not handled within %s. Are the controllers running? Raise --timeout if they are busy", k.title(), key, a.timeout)
+	case last == nil || request(last) != last.CommonStatus().LastHandledReconcileAt || last.CommonStatus().
+		ObservedGeneration != last.GetGeneration():
+		return nil, fmt.Errorf("%s '%s' was not handled within %s. Are the controllers running? Raise --timeout if "+
+			"they are busy", k.title(), key, a.timeout)
 	default:
-		return nil, fmt.Errorf("%s '%s' was not done within %s: %s. Raise --timeout if it needs longer", k.title(), key, a.timeout, state(last))
+		return nil, fmt.Errorf("%s '%s' was not done within %s: %s. Raise --timeout if it needs longer", k.title(), key,
+			a.timeout, state(last))
 	}
 }
 
@@ -100,7 +110,8 @@ func settled(o reconcile.Object) bool {
 	}
 	c := readyCondition(o)
 	return c != nil && c.Status != metav1.ConditionUnknown &&
-		o.CommonStatus().ObservedGeneration == o.GetGeneration() && o.CommonStatus().LastHandledReconcileAt == request(o)
+		o.CommonStatus().ObservedGeneration == o.GetGeneration() && o.CommonStatus().
+		LastHandledReconcileAt == request(o)
 }
 
 // held returns the condition of an object that waits for gates, with nothing under way; nil of any other.
@@ -109,7 +120,8 @@ func held(o reconcile.Object) *metav1.Condition {
 	if apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling) {
 		return nil
 	}
-	for t, closed := range map[string]metav1.ConditionStatus{meta.ApprovedCondition: metav1.ConditionFalse, meta.BlockedCondition: metav1.ConditionTrue} {
+	for t, closed := range map[string]metav1.ConditionStatus{meta.ApprovedCondition: metav1.ConditionFalse,
+		meta.BlockedCondition: metav1.ConditionTrue} {
 		if apimeta.IsStatusConditionPresentAndEqual(conditions, t, closed) {
 			return apimeta.FindStatusCondition(conditions, t)
 		}

@@ -36,13 +36,16 @@ func TestWhereThingsComeFrom(t *testing.T) {
 	git := testenv.NewGit(t)
 	kustomization := func(name, source string) *kustomizev1.Kustomization {
 		ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		ks.Spec = kustomizev1.KustomizationSpec{Interval: metav1.Duration{Duration: 3600e9}, Prune: true, TargetNamespace: namespace}
+		ks.Spec = kustomizev1.KustomizationSpec{Interval: metav1.Duration{Duration: 3600e9}, Prune: true,
+			TargetNamespace: namespace}
 		ks.Spec.SourceRef.Kind, ks.Spec.SourceRef.Name, _ = strings.Cut(source, "/")
 		return ks
 	}
 	commit := git.Commit("app", map[string]string{
-		"clusters/apps.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: apps}\nspec:\n  interval: 1h\n  path: ./apps\n" +
-			"  prune: true\n  wait: true\n  targetNamespace: " + namespace + "\n  sourceRef: {kind: GitRepository, name: app}\n  postBuild: {substitute: {b: it's, a: plain}}\n",
+		"clusters/apps.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
+			"metadata: {name: apps}\nspec:\n  interval: 1h\n  path: ./apps\n" +
+			"  prune: true\n  wait: true\n  targetNamespace: " + namespace +
+			"\n  sourceRef: {kind: GitRepository, name: app}\n  postBuild: {substitute: {b: it's, a: plain}}\n",
 		"apps/web.yaml":   web,
 		"parts/part.yaml": strings.Replace(configMap, "name: app", "name: part", 1) + "\"1\"\n",
 	})
@@ -50,8 +53,10 @@ func TestWhereThingsComeFrom(t *testing.T) {
 	top.Spec.Path = "./clusters"
 	split := &extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "split"}}
 	split.Spec.Sources = []extensionsv1beta1.SourceReference{{Alias: "app", Kind: "GitRepository", Name: "app"}}
-	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part", Copy: []extensionsv1beta1.CopyOperation{{From: "@app/parts/**", To: "@artifact/"}}}}
-	at(t, "create", "source", "git", "app", "--url", git.URL+"/app.git", "--branch", "main", "-n", namespace).wants(t, exitOK)
+	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part",
+		Copy: []extensionsv1beta1.CopyOperation{{From: "@app/parts/**", To: "@artifact/"}}}}
+	at(t, "create", "source", "git", "app", "--url", git.URL+"/app.git", "--branch", "main", "-n", namespace).
+		wants(t, exitOK)
 	for _, o := range []client.Object{top, split, parts} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -72,7 +77,8 @@ func TestWhereThingsComeFrom(t *testing.T) {
 		golden(t, "tree-generator.txt", ask("tree artifact generator split").wants(t, exitOK).out)
 		golden(t, "tree.yaml", ask("tree ks top -o yaml").wants(t, exitOK).out)
 		var n node
-		if err := json.Unmarshal([]byte(ask("tree ks top -o json").wants(t, exitOK).out), &n); err != nil || n.Resources[0].Resources[0].Kind != "Deployment" {
+		if err := json.Unmarshal([]byte(ask("tree ks top -o json").wants(t, exitOK).out), &n); err != nil ||
+			n.Resources[0].Resources[0].Kind != "Deployment" {
 			t.Errorf("got %+v (%v)", n, err)
 		}
 		ask("tree ks none").wants(t, exitFailed, "none' not found")
@@ -81,7 +87,8 @@ func TestWhereThingsComeFrom(t *testing.T) {
 	t.Run("trace", func(t *testing.T) {
 		whole := ask("trace deployment web").wants(t, exitOK).out
 		for _, want := range []string{
-			"Managed by: Kustomization/" + namespace + "/apps", "Path:", "./apps", "Kustomization/" + namespace + "/top", "GitRepository/" + namespace + "/app",
+			"Managed by: Kustomization/" + namespace + "/apps", "Path:", "./apps", "Kustomization/" + namespace +
+				"/top", "GitRepository/" + namespace + "/app",
 			"main@sha1:" + commit, "Test <test@example.com>", "Commit message: change", "Branch:", "Ready since",
 		} {
 			if !strings.Contains(whole, want) {
@@ -92,15 +99,18 @@ func TestWhereThingsComeFrom(t *testing.T) {
 			t.Errorf("the source is shown %d times", n)
 		}
 		var pods corev1.PodList
-		if err := c.List(t.Context(), &pods, client.InNamespace(namespace), client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 1 {
+		if err := c.List(t.Context(), &pods, client.InNamespace(namespace),
+			client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 1 {
 			t.Fatal(err, len(pods.Items))
 		}
 		pod := ask("trace "+pods.Items[0].Name+" --kind Pod --api-version v1").wants(t, exitOK).out
-		if !strings.Contains(pod, "Deployment/"+namespace+"/web") || !strings.HasSuffix(pod, whole[strings.Index(whole, "---"):]) {
+		if !strings.Contains(pod, "Deployment/"+namespace+"/web") ||
+			!strings.HasSuffix(pod, whole[strings.Index(whole, "---"):]) {
 			t.Errorf("the Pod's trace is\n%s", pod)
 		}
 		part := ask("trace cm/part").wants(t, exitOK).out
-		for _, want := range []string{"ExternalArtifact/" + namespace + "/part", "ArtifactGenerator/" + namespace + "/split", "Test <test@example.com>"} {
+		for _, want := range []string{"ExternalArtifact/" + namespace + "/part", "ArtifactGenerator/" + namespace +
+			"/split", "Test <test@example.com>"} {
 			if !strings.Contains(part, want) {
 				t.Errorf("the trace lacks %q:\n%s", want, part)
 			}
@@ -115,7 +125,8 @@ func TestWhereThingsComeFrom(t *testing.T) {
 		if err := c.Patch(t.Context(), lone, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
-		if r := ask("trace cm lone").wants(t, exitOK); !strings.Contains(r.out, "its inventory does not name ConfigMap/"+namespace+"/lone") {
+		if r := ask("trace cm lone").wants(t, exitOK); !strings.Contains(r.out,
+			"its inventory does not name ConfigMap/"+namespace+"/lone") {
 			t.Errorf("a copied label is taken for true:\n%s", r.out)
 		}
 		ask("trace cm none").wants(t, exitFailed, "not found")
@@ -125,12 +136,14 @@ func TestWhereThingsComeFrom(t *testing.T) {
 
 	t.Run("events", func(t *testing.T) {
 		testenv.Eventually(t, "the events are there", func() error {
-			if out := ask("events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") || !strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
+			if out := ask("events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") ||
+				!strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
 				return errors.New(out)
 			}
 			return nil
 		})
-		if out := ask("events -A").wants(t, exitOK).out; !strings.Contains(out, namespace) || strings.Contains(out, "ReplicaSet/") {
+		if out := ask("events -A").wants(t, exitOK).out; !strings.Contains(out, namespace) ||
+			strings.Contains(out, "ReplicaSet/") {
 			t.Errorf("got\n%s", out)
 		}
 		ask("events --types Warning --for Kustomization/top").wants(t, exitOK, "no events found")
@@ -142,10 +155,12 @@ func TestWhereThingsComeFrom(t *testing.T) {
 		if out := ask("debug ks apps --show-vars").wants(t, exitOK).out; out != "a=plain\nb='it'\\''s'\n" {
 			t.Errorf("the variables are\n%s", out)
 		}
-		if out := ask("debug ks apps --show-status").wants(t, exitOK).out; !strings.HasPrefix(out, "status:\n") || !strings.Contains(out, "lastAppliedRevision: main@sha1:"+commit) {
+		if out := ask("debug ks apps --show-status").wants(t, exitOK).out; !strings.HasPrefix(out, "status:\n") ||
+			!strings.Contains(out, "lastAppliedRevision: main@sha1:"+commit) {
 			t.Errorf("the status is\n%s", out)
 		}
-		if out := ask("debug ks apps --show-history").wants(t, exitOK).out; !strings.HasPrefix(out, "history:\n- digest: sha256:") {
+		if out := ask("debug ks apps --show-history").wants(t, exitOK).
+			out; !strings.HasPrefix(out, "history:\n- digest: sha256:") {
 			t.Errorf("the history is\n%s", out)
 		}
 		ask("debug ks apps").wants(t, exitUsage, "--show-status")
@@ -157,7 +172,8 @@ func TestWhereThingsComeFrom(t *testing.T) {
 			lines = append(lines, oneLine(line))
 		}
 		out := strings.Join(lines, "\n")
-		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", " B\nOCIRepository 0 0 0 -", "GitRepository 1 0 0", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
+		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", " B\nOCIRepository 0 0 0 -",
+			"GitRepository 1 0 0", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("the table lacks %q:\n%s", want, out)
 			}
@@ -182,7 +198,8 @@ func TestTraceOfHelm(t *testing.T) {
 		"status": map[string]any{"lastAttemptedRevision": "1.2.3", "helmChart": namespace + "/app"},
 	}}
 	testenv.Eventually(t, "HelmReleases are served", func() error { return c.Create(t.Context(), release) })
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rendered", Labels: map[string]string{helmGroup + "/name": "web", helmGroup + "/namespace": namespace}}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rendered",
+		Labels: map[string]string{helmGroup + "/name": "web", helmGroup + "/namespace": namespace}}}
 	if err := c.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +210,10 @@ func TestTraceOfHelm(t *testing.T) {
 func TestEventsFollow(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	happen := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e"}, Type: corev1.EventTypeWarning, Reason: "Broken", Message: "one\nof two", Count: 1,
-		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization", Namespace: namespace, Name: "app"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e"}, Type: corev1.EventTypeWarning, Reason: "Broken",
+		Message: "one\nof two", Count: 1,
+		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization",
+			Namespace: namespace, Name: "app"},
 	}
 	if err := c.Create(t.Context(), happen); err != nil {
 		t.Fatal(err)
@@ -222,10 +241,12 @@ func serveHelmReleases(t *testing.T, c client.Client) {
 	crd = &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: helmGroup, Scope: apiextensionsv1.NamespaceScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "HelmRelease", ListKind: "HelmReleaseList", Plural: "helmreleases", Singular: "helmrelease"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
-			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything},
-		}}},
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "HelmRelease", ListKind: "HelmReleaseList",
+			Plural: "helmreleases", Singular: "helmrelease"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true,
+			Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything},
+			}}},
 	}
 	if err := c.Create(t.Context(), crd); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,8 @@ func (a *app) reconcile() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.reconcileNow(ctx, c, k, types.NamespacedName{Namespace: a.namespace(), Name: args[0]}, withSource)
+				return a.reconcileNow(ctx, c, k, types.NamespacedName{Namespace: a.namespace(), Name: args[0]},
+					withSource)
 			},
 		}
 		if k.source != nil {
@@ -56,13 +57,15 @@ func exactlyOne(cmd *cobra.Command, args []string) error {
 }
 
 // reconcileNow asks for a reconcile and waits until it was handled and has come to an end.
-func (a *app) reconcileNow(ctx context.Context, c client.WithWatch, k *kind, key types.NamespacedName, withSource bool) error {
+func (a *app) reconcileNow(ctx context.Context, c client.WithWatch, k *kind, key types.NamespacedName,
+	withSource bool) error {
 	obj, err := fetch(ctx, c, k, key)
 	if err != nil {
 		return err
 	}
 	if obj.Schedule().Suspended {
-		return fmt.Errorf("%s '%s' is suspended. Run sluice resume %s %s -n %s", k.title(), key, k.path(), key.Name, key.Namespace)
+		return fmt.Errorf("%s '%s' is suspended. Run sluice resume %s %s -n %s", k.title(), key, k.path(), key.Name,
+			key.Namespace)
 	}
 	if withSource {
 		if err := a.reconcileSource(ctx, c, k, obj); err != nil {
@@ -89,7 +92,8 @@ func (a *app) reconcileSource(ctx context.Context, c client.WithWatch, k *kind, 
 	ref := k.source(obj)
 	source := byTitle(ref.Kind)
 	if source == nil || source.passive && k.passive {
-		return fmt.Errorf("the source of %s '%s' is %s '%s', which this command cannot reconcile. Leave --with-source out",
+		return fmt.Errorf("the source of %s '%s' is %s '%s', which this command cannot reconcile. Leave "+
+			"--with-source out",
 			k.title(), client.ObjectKeyFromObject(obj), cmp.Or(ref.Kind, "unknown"), ref.Name)
 	}
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}

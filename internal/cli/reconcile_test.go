@@ -19,8 +19,10 @@ func controllers(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan result, 1)
-	args := []string{"controller", "--kubeconfig", testenv.Kubeconfig(t), "--storage-path", t.TempDir(), "--storage-addr", "127.0.0.1:0",
-		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--log-level", "error"}
+	args := []string{"controller", "--kubeconfig", testenv.Kubeconfig(t), "--storage-path", t.TempDir(),
+		"--storage-addr", "127.0.0.1:0",
+		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
+		"--log-level", "error"}
 	go func() { ended <- runWith(ctx, "", args...) }()
 	t.Cleanup(func() {
 		stop()
@@ -52,26 +54,33 @@ func TestReconcile(t *testing.T) {
 	repository := &sourcev1.GitRepository{ObjectMeta: in, Spec: sourcev1.GitRepositorySpec{
 		URL: git.URL + "/app.git", Interval: hour, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 	}}
-	for _, o := range []client.Object{repository, kustomization("app", "./deploy"), kustomization("astray", "./nowhere")} {
+	for _, o := range []client.Object{repository, kustomization("app", "./deploy"),
+		kustomization("astray", "./nowhere")} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	at(t, "reconcile", "source", "git", "app", "-n", namespace).wants(t, exitOK, "asking for a reconcile of GitRepository", "app' is ready")
-	at(t, "reconcile", "ks", "app", "-n", namespace).wants(t, exitOK, "Kustomization '"+namespace+"/app' is ready", "main@sha1:")
+	at(t, "reconcile", "source", "git", "app", "-n", namespace).
+		wants(t, exitOK, "asking for a reconcile of GitRepository", "app' is ready")
+	at(t, "reconcile", "ks", "app", "-n", namespace).
+		wants(t, exitOK, "Kustomization '"+namespace+"/app' is ready", "main@sha1:")
 
 	commit := git.Commit("app", map[string]string{"deploy/app.yaml": configMap + `"2"`})
-	at(t, "reconcile", "kustomization", "app", "--with-source", "-n", namespace).wants(t, exitOK, "of GitRepository", "of Kustomization", commit[:8])
-	if r := at(t, "get", "ks", "app", "-n", namespace).wants(t, exitOK); !strings.Contains(r.out, "main@sha1:"+commit[:8]) {
+	at(t, "reconcile", "kustomization", "app", "--with-source", "-n", namespace).
+		wants(t, exitOK, "of GitRepository", "of Kustomization", commit[:8])
+	if r := at(t, "get", "ks", "app", "-n", namespace).
+		wants(t, exitOK); !strings.Contains(r.out, "main@sha1:"+commit[:8]) {
 		t.Errorf("the new commit is not what is applied:\n%s", r.out)
 	}
 
 	at(t, "reconcile", "ks", "astray", "-n", namespace).wants(t, exitFailed, "astray' is not ready: ", "nowhere")
-	at(t, "reconcile", "ks", "none", "-n", namespace).wants(t, exitFailed, "none' not found", "sluice get kustomizations -A")
+	at(t, "reconcile", "ks", "none", "-n", namespace).
+		wants(t, exitFailed, "none' not found", "sluice get kustomizations -A")
 
 	at(t, "suspend", "ks", "app", "-n", namespace).wants(t, exitOK, "app' suspended")
-	at(t, "reconcile", "ks", "app", "-n", namespace).wants(t, exitFailed, "is suspended", "sluice resume kustomization app")
+	at(t, "reconcile", "ks", "app", "-n", namespace).
+		wants(t, exitFailed, "is suspended", "sluice resume kustomization app")
 	at(t, "resume", "ks", "app", "-n", namespace).wants(t, exitOK, "app' resumed", "app' is ready")
 
 	// The controllers must be there for their objects to go.

@@ -43,12 +43,14 @@ var secretKinds = []secretKind{
 	{[]string{"tls"}, "certificates", func() secretMaker { return &tlsSecret{} }},
 	{[]string{"proxy"}, "a proxy and the login to it", func() secretMaker { return &proxySecret{} }},
 	{[]string{"githubapp", "github-app"}, "a GitHub App", func() secretMaker { return &githubAppSecret{} }},
-	{[]string{"notation"}, "the trust policy and certificates of Notation", func() secretMaker { return &notationSecret{} }},
+	{[]string{"notation"}, "the trust policy and certificates of Notation",
+		func() secretMaker { return &notationSecret{} }},
 	{[]string{"receiver"}, "the token of a Receiver's webhook", func() secretMaker { return &receiverSecret{} }},
 }
 
 func (a *app) createSecret(o *createOptions) *cobra.Command {
-	c := group("secret", "Create or update a Secret that the controllers read", `  sluice create secret git login --url ssh://git@example.com/org/app
+	c := group("secret", "Create or update a Secret that the controllers read",
+		`  sluice create secret git login --url ssh://git@example.com/org/app
   sluice create secret oci login --url registry.example.com --username me --password - --export`)
 	c.Long = `Create or update a Secret that the controllers read. A value of - is read from a line of standard input, so that it stands
 neither in the shell's history nor in the list of processes. Nothing private is printed, but by --export.`
@@ -98,7 +100,8 @@ func (a *app) storeSecret(ctx context.Context, c *creation) error {
 }
 
 // give makes the Secret of a creation. What the controllers cannot read, by any of the readers, is refused.
-func (c *creation) give(kind corev1.SecretType, data map[string]string, readers ...func(map[string][]byte) error) error {
+func (c *creation) give(kind corev1.SecretType, data map[string]string,
+	readers ...func(map[string][]byte) error) error {
 	stored := map[string][]byte{}
 	for key, value := range data {
 		stored[key] = []byte(value)
@@ -134,7 +137,8 @@ func (a *app) private(flag, value string) (string, error) {
 	if line = strings.TrimRight(line, "\r\n"); line != "" {
 		return line, nil
 	}
-	return "", fmt.Errorf("standard input holds no value for --%s: %w", flag, cmp.Or(err, errors.New("the line is empty")))
+	return "", fmt.Errorf("standard input holds no value for --%s: %w", flag,
+		cmp.Or(err, errors.New("the line is empty")))
 }
 
 // readFile reads the file that a flag names.
@@ -159,7 +163,8 @@ func (s *ociSecret) bind(f *pflag.FlagSet) string {
 }
 
 func (s *ociSecret) make(_ context.Context, c *creation) error {
-	if err := errors.Join(need("url", s.url), need("username", s.login.username), need("password", s.login.password)); err != nil {
+	if err := errors.Join(need("url", s.url), need("username", s.login.username),
+		need("password", s.login.password)); err != nil {
 		return err
 	}
 	data, err := s.login.registry(c.app, s.url)
@@ -255,7 +260,8 @@ func (s *githubAppSecret) bind(f *pflag.FlagSet) string {
 	f.StringVar(&s.installation, "app-installation-id", "", "ID of the installation")
 	f.StringVar(&s.owner, "app-installation-owner", "", "organization or user of the installation, instead of its ID")
 	f.StringVar(&s.key, "app-private-key", "", "file with the app's private key in PEM")
-	f.StringVar(&s.baseURL, "app-base-url", "", "API of a GitHub Enterprise Server, such as https://github.example.com/api/v3")
+	f.StringVar(&s.baseURL, "app-base-url", "",
+		"API of a GitHub Enterprise Server, such as https://github.example.com/api/v3")
 	return "--app-id 1 --app-installation-id 2 --app-private-key app.pem"
 }
 
@@ -294,7 +300,8 @@ func (s *notationSecret) bind(f *pflag.FlagSet) string {
 }
 
 func (s *notationSecret) make(_ context.Context, c *creation) error {
-	if err := errors.Join(need("trust-policy-file", s.policy), need("ca-cert-file", strings.Join(s.cas, ""))); err != nil {
+	if err := errors.Join(need("trust-policy-file", s.policy),
+		need("ca-cert-file", strings.Join(s.cas, ""))); err != nil {
 		return err
 	}
 	policy, err := readFile("trust-policy-file", s.policy)

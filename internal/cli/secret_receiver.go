@@ -18,7 +18,8 @@ type receiverSecret struct{ kind, token, host, email, audience string }
 func (s *receiverSecret) bind(f *pflag.FlagSet) string {
 	f.StringVar(&s.kind, "type", "", "type of the Receiver, such as github or gcr")
 	f.StringVar(&s.token, "token", "", "the secret that the sender signs with; a random one when unset")
-	f.StringVar(&s.host, "hostname", "", "host under which the webhooks come in: tells the address of the webhook of a Receiver of the same name")
+	f.StringVar(&s.host, "hostname", "", "host under which the webhooks come in: tells the address of the webhook "+
+		"of a Receiver of the same name")
 	f.StringVar(&s.email, "email-claim", "", "service account that Pub/Sub pushes as, for the type gcr")
 	f.StringVar(&s.audience, "audience-claim", "", "audience that Pub/Sub pushes with, for the type gcr")
 	return "--type github --hostname hooks.example.com"
@@ -32,7 +33,8 @@ func (s *receiverSecret) make(_ context.Context, c *creation) error {
 		return usagef("--type %s: a Receiver of this type has no Secret", s.kind)
 	}
 	if gcr := s.kind == notificationv1.GCRReceiver; gcr != (s.email != "") || gcr != (s.audience != "") {
-		return usagef("--email-claim and --audience-claim are for --type %s, which needs both", notificationv1.GCRReceiver)
+		return usagef("--email-claim and --audience-claim are for --type %s, which needs both",
+			notificationv1.GCRReceiver)
 	}
 	token, err := c.private("token", s.token)
 	if err != nil {

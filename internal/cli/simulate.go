@@ -20,7 +20,8 @@ import (
 )
 
 func (a *app) simulate() *cobra.Command {
-	c := group("simulate", "Show what would happen, and change nothing", "  sluice simulate gates --at 2026-12-24T12:00:00Z -A")
+	c := group("simulate", "Show what would happen, and change nothing",
+		"  sluice simulate gates --at 2026-12-24T12:00:00Z -A")
 	c.AddCommand(a.simulateGates())
 	return c
 }
@@ -29,11 +30,13 @@ func (a *app) simulateGates() *cobra.Command {
 	var at string
 	var everywhere bool
 	c := &cobra.Command{
-		Use: "gates", Aliases: []string{"gate"}, Short: "Show what gates would let through and what they would hold at a time", Args: noArgs,
+		Use: "gates", Aliases: []string{"gate"},
+		Short: "Show what gates would let through and what they would hold at a time", Args: noArgs,
 		Long: `Show for every object that gates stand over whether a change of it would pass at a time.
 
 Schedules, requests and their windows are those of that time. Approvals, checks and who waits are taken as they are now.`,
-		Example: "  sluice simulate gates --at 2026-12-24T12:00:00Z\n  sluice simulate gates --at 2026-12-24T12:00:00+01:00 -A",
+		Example: "  sluice simulate gates --at 2026-12-24T12:00:00Z\n" +
+			"  sluice simulate gates --at 2026-12-24T12:00:00+01:00 -A",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := need("at", at); err != nil {
 				return err
@@ -100,7 +103,8 @@ func (a *app) simulateAt(ctx context.Context, at time.Time, everywhere bool) err
 	if err := (&table{out: a.out}).print(lines...); err != nil {
 		return err
 	}
-	a.step("at %s %d of %d objects would pass; approvals, checks and who waits are taken as they are now", at.Format(time.RFC3339), passing, len(lines)-1)
+	a.step("at %s %d of %d objects would pass; approvals, checks and who waits are taken as they are now",
+		at.Format(time.RFC3339), passing, len(lines)-1)
 	return nil
 }
 
@@ -153,7 +157,8 @@ func (s *simulation) held(ctx context.Context, o reconcile.Gated, over []types.N
 			why = append(why, fmt.Sprintf("%s: %s", key, f.none))
 		case gate.Passes(f.gate, revision, s.at):
 		case len(f.gate.Status.ApprovedRevisions) > 0:
-			why = append(why, fmt.Sprintf("%s: lets only %s through", key, oneLine(strings.Join(f.gate.Status.ApprovedRevisions, ", "))))
+			why = append(why, fmt.Sprintf("%s: lets only %s through", key,
+				oneLine(strings.Join(f.gate.Status.ApprovedRevisions, ", "))))
 		default:
 			why = append(why, fmt.Sprintf("%s: %s", key, oneLine(f.gate.Status.Why.Message)))
 		}

@@ -72,7 +72,8 @@ func (a *app) count(ctx context.Context, namespace string) error {
 		if failing > 0 {
 			colour = red
 		}
-		rows = append(rows, []cell{{text: k.title()}, {text: fmt.Sprint(running)}, {fmt.Sprint(failing), colour}, {text: fmt.Sprint(suspended)}, {text: size(bytes)}})
+		rows = append(rows, []cell{{text: k.title()}, {text: fmt.Sprint(running)}, {fmt.Sprint(failing), colour},
+			{text: fmt.Sprint(suspended)}, {text: size(bytes)}})
 	}
 	if len(rows) == 1 {
 		return missing

@@ -20,7 +20,8 @@ func (a *app) resume() *cobra.Command {
 
 // toggle makes the commands that set whether an object is suspended.
 func (a *app) toggle(verb, short string, suspend bool) *cobra.Command {
-	c := group(verb, short, fmt.Sprintf("  sluice %s source git app\n  sluice %s kustomization app other\n  sluice %s ks --all", verb, verb, verb))
+	c := group(verb, short, fmt.Sprintf("  sluice %s source git app\n  sluice %s kustomization app other\n"+
+		"  sluice %s ks --all", verb, verb, verb))
 	a.perKind(c, func(k *kind) *cobra.Command {
 		if k.suspend == nil {
 			return nil
@@ -58,7 +59,8 @@ func namesOr(all *bool) cobra.PositionalArgs {
 	}
 }
 
-// setSuspended suspends or resumes the named objects, or all when none is named. One that fails does not keep it from the others.
+// setSuspended suspends or resumes the named objects, or all when none is named. One that fails does not keep
+// it from the others.
 func (a *app) setSuspended(ctx context.Context, k *kind, names []string, suspend, wait bool) error {
 	c, err := a.client()
 	if err != nil {
@@ -75,7 +77,8 @@ func (a *app) setSuspended(ctx context.Context, k *kind, names []string, suspend
 		if err == nil {
 			before := obj.DeepCopyObject().(client.Object)
 			k.suspend(obj, suspend)
-			err = explain(fmt.Sprintf("cannot change %s '%s'", k.title(), key), c.Patch(ctx, obj, client.MergeFrom(before)))
+			err = explain(fmt.Sprintf("cannot change %s '%s'", k.title(), key),
+				c.Patch(ctx, obj, client.MergeFrom(before)))
 		}
 		if err != nil {
 			failures = append(failures, err)

@@ -82,7 +82,8 @@ func (a *app) traceAll(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	found, err := resource.NewBuilder(a.flags).Unstructured().ContinueOnError().NamespaceParam(a.namespace()).DefaultNamespace().
+	found, err := resource.NewBuilder(a.flags).Unstructured().ContinueOnError().NamespaceParam(a.namespace()).
+		DefaultNamespace().
 		ResourceTypeOrNameArgs(false, names...).Flatten().Do().Infos()
 	if err != nil {
 		return explain("cannot get "+strings.Join(names, " "), err)
@@ -144,7 +145,8 @@ func (t *tracing) object(ctx context.Context, o *unstructured.Unstructured) erro
 		above := &unstructured.Unstructured{}
 		above.SetAPIVersion(owner.APIVersion)
 		above.SetKind(owner.Kind)
-		if err := t.cluster.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: owner.Name}, above); err != nil {
+		if err := t.cluster.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: owner.Name},
+			above); err != nil {
 			return explain("cannot get the owner of "+named(top, top.GetKind()), err)
 		}
 		owners, top = append(owners, named(above, above.GetKind())), above
@@ -155,7 +157,8 @@ func (t *tracing) object(ctx context.Context, o *unstructured.Unstructured) erro
 	}
 	t.section(what, fact{"Owned by", strings.Join(owners, ", ")}, fact{"Managed by", by.String()})
 	gvk := top.GroupVersionKind()
-	return t.manager(ctx, *by, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: top.GetNamespace(), Name: top.GetName()})
+	return t.manager(ctx, *by, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
+		Namespace: top.GetNamespace(), Name: top.GetName()})
 }
 
 // managerOf reads from an object's labels what applied it; nil if nothing did.
@@ -193,7 +196,8 @@ func (t *tracing) manager(ctx context.Context, by, object apply.Ref) error {
 	t.section(by.String(), fact{"Path", ks.Spec.Path}, fact{"Revision", ks.Status.LastAppliedRevision},
 		fact{"Origin revision", ks.Status.LastAppliedOriginRevision}, status(ks.Status.Conditions), fact{"Note", note})
 	ref := byTitle(by.Kind).source(ks)
-	if err := t.source(ctx, ref.Kind, types.NamespacedName{Namespace: cmp.Or(ref.Namespace, ks.Namespace), Name: ref.Name}); err != nil {
+	if err := t.source(ctx, ref.Kind, types.NamespacedName{Namespace: cmp.Or(ref.Namespace, ks.Namespace),
+		Name: ref.Name}); err != nil {
 		return err
 	}
 	return t.above(ctx, ks, by)
@@ -240,6 +244,8 @@ func status(conditions []metav1.Condition) fact {
 		return fact{"Status", "not reconciled yet"}
 	}
 	c := conditions[i]
-	ready := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "Ready", metav1.ConditionFalse: "not Ready", metav1.ConditionUnknown: "under way"}[c.Status]
-	return fact{"Status", fmt.Sprintf("%s since %s: %s", ready, c.LastTransitionTime.UTC().Format("2006-01-02 15:04:05"), c.Message)}
+	ready := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "Ready", metav1.ConditionFalse: "not Ready",
+		metav1.ConditionUnknown: "under way"}[c.Status]
+	return fact{"Status", fmt.Sprintf("%s since %s: %s", ready, c.LastTransitionTime.UTC().
+		Format("2006-01-02 15:04:05"), c.Message)}
 }

@@ -43,7 +43,8 @@ func (t *tracing) source(ctx context.Context, kind string, key types.NamespacedN
 	}
 	t.section(what, append(append(location(obj), facts...), status(obj.CommonStatus().Conditions))...)
 	for _, ref := range sourcesOf(k, obj) {
-		if err := t.source(ctx, ref.Kind, types.NamespacedName{Namespace: cmp.Or(ref.Namespace, key.Namespace), Name: ref.Name}); err != nil {
+		if err := t.source(ctx, ref.Kind, types.NamespacedName{Namespace: cmp.Or(ref.Namespace, key.Namespace),
+			Name: ref.Name}); err != nil {
 			return err
 		}
 	}
@@ -70,7 +71,8 @@ func location(obj reconcile.Object) []fact {
 	switch s := obj.(type) {
 	case *sourcev1.GitRepository:
 		ref := cmp.Or(s.Spec.Reference, &sourcev1.GitRepositoryRef{})
-		return []fact{{"URL", fault.RedactURL(s.Spec.URL)}, {"Branch", ref.Branch}, {"Tag", cmp.Or(ref.Tag, ref.SemVer)}, {"Reference", ref.Name}}
+		return []fact{{"URL", fault.RedactURL(s.Spec.URL)}, {"Branch", ref.Branch},
+			{"Tag", cmp.Or(ref.Tag, ref.SemVer)}, {"Reference", ref.Name}}
 	case *sourcev1.OCIRepository:
 		ref := cmp.Or(s.Spec.Reference, &sourcev1.OCIRepositoryRef{})
 		return []fact{{"URL", s.Spec.URL}, {"Tag", cmp.Or(ref.Tag, ref.SemVer)}}

@@ -61,7 +61,8 @@ func (a *app) tree() *cobra.Command {
 			},
 		}
 		if k.title() == "Kustomization" {
-			sub.Flags().BoolVar(&g.compact, "compact", false, "show only objects that make others, or are made from a source")
+			sub.Flags().BoolVar(&g.compact, "compact", false,
+				"show only objects that make others, or are made from a source")
 		}
 		sub.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 		return sub
@@ -90,13 +91,15 @@ func (g *grower) grow(ctx context.Context, a *app, k *kind, key types.Namespaced
 		return nil, err
 	}
 	g.seen = map[apply.Ref]bool{}
-	return g.node(ctx, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: key.Namespace, Name: key.Name})
+	return g.node(ctx, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: key.Namespace,
+		Name: key.Name})
 }
 
 // ours tells whether an object is of a group of the toolkit.
 func ours(group string) bool { return strings.HasSuffix(group, ".fluxcd.io") }
 
-// node returns an object with all below it. What stands twice, as a Kustomization that applies itself, is followed once.
+// node returns an object with all below it. What stands twice, as a Kustomization that applies itself, is
+// followed once.
 func (g *grower) node(ctx context.Context, ref apply.Ref) (*node, error) {
 	gv := schema.GroupVersion{Group: ref.Group, Version: ref.Version}
 	n := &node{APIVersion: gv.String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
@@ -144,7 +147,8 @@ func inventory(obj *unstructured.Unstructured) []apply.Ref {
 		namespace, _ := fields["namespace"].(string)
 		name, _ := fields["name"].(string)
 		refs = append(refs, apply.Ref{
-			Group: sourcev1.GroupVersion.Group, Version: sourcev1.GroupVersion.Version, Kind: sourcev1.ExternalArtifactKind, Namespace: namespace, Name: name,
+			Group: sourcev1.GroupVersion.Group, Version: sourcev1.GroupVersion.Version,
+			Kind: sourcev1.ExternalArtifactKind, Namespace: namespace, Name: name,
 		})
 	}
 	return refs

@@ -33,7 +33,8 @@ const maxReply = 64 << 10
 
 // firstEvents are the events that requests of a type tell when no flag does.
 var firstEvents = map[string]string{
-	notificationv1.GitHubReceiver: "push", notificationv1.GitLabReceiver: "Push Hook", notificationv1.BitbucketReceiver: "repo:push",
+	notificationv1.GitHubReceiver: "push", notificationv1.GitLabReceiver: "Push Hook",
+	notificationv1.BitbucketReceiver: "repo:push",
 }
 
 // trigger is one run of `trigger receiver`.
@@ -46,10 +47,12 @@ type trigger struct {
 }
 
 func (a *app) trigger() *cobra.Command {
-	c := group("trigger", "Call a webhook as its sender does", `  sluice trigger receiver app --url https://hooks.example.com --token -`)
+	c := group("trigger", "Call a webhook as its sender does",
+		`  sluice trigger receiver app --url https://hooks.example.com --token -`)
 	t := &trigger{app: a}
 	sub := &cobra.Command{
-		Use: "receiver NAME", Aliases: []string{"receivers"}, Short: "Call the webhook of a Receiver, signed as its sender signs",
+		Use: "receiver NAME", Aliases: []string{"receivers"},
+		Short: "Call the webhook of a Receiver, signed as its sender signs",
 		Long: `Call the webhook of a Receiver, signed as its sender signs. It takes no access to the cluster: the path is made of the token, the name and
 the namespace of the Receiver. A --token or --oidc-token of - is read from a line of standard input.
 
@@ -71,7 +74,8 @@ Without --oidc-provider and --oidc-token, the token of --type generic-oidc is th
 	f.StringVar(&t.url, "url", "", "address under which webhooks come in, without the path of the Receiver")
 	f.StringVar(&t.token, "token", "", "the token in the Receiver's Secret")
 	f.StringVar(&t.payload, "payload", "{}", "JSON to send; @FILE reads a file")
-	f.StringVar(&t.event, "event", "", "event to tell of, as the sender names it (default: a push, where the type names events)")
+	f.StringVar(&t.event, "event", "", "event to tell of, as the sender names it (default: a push, where the type "+
+		"names events)")
 	f.StringVar(&t.oidcToken, "oidc-token", "", "token of the caller, for the type generic-oidc")
 	f.StringVar(&t.oidcFrom, "oidc-provider", "", "where a pipeline gets its token: github or forgejo")
 	f.StringVar(&t.audience, "oidc-audience", notificationv1.DefaultAudience, "audience of the token to get")
@@ -152,7 +156,8 @@ func (t *trigger) credentials(ctx context.Context) (path, proof string, err erro
 func (t *trigger) jobToken(ctx context.Context) (string, error) {
 	from, err := url.Parse(os.Getenv(oidcRequestURL))
 	if err != nil || from.Host == "" {
-		return "", fmt.Errorf("$%s is not set: this is no job that may get a token. Give the job the permission id-token: write", oidcRequestURL)
+		return "", fmt.Errorf("$%s is not set: this is no job that may get a token. Give the job the permission "+
+			"id-token: write", oidcRequestURL)
 	}
 	q := from.Query()
 	q.Set("audience", t.audience)
@@ -187,7 +192,10 @@ func (t *trigger) do(req *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	c := &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &http.Client{Transport: rt, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := c.Do(req)
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -216,8 +224,10 @@ func (t *trigger) call(ctx context.Context, name string, to *url.URL, headers ht
 			t.done("the webhook of Receiver '%s/%s' was taken: %s", t.namespace(), name, said)
 			return nil
 		case err == nil && answer.status == http.StatusNotFound:
-			return fmt.Errorf("%s knows no such webhook. Check name, namespace and token of the Receiver, and whether it is Ready", to.Host)
-		case err == nil && answer.status < 500 && answer.status != http.StatusTooManyRequests && answer.status != http.StatusRequestTimeout:
+			return fmt.Errorf("%s knows no such webhook. Check name, namespace and token of the Receiver, and "+
+				"whether it is Ready", to.Host)
+		case err == nil && answer.status < 500 && answer.status != http.StatusTooManyRequests &&
+			answer.status != http.StatusRequestTimeout:
 			return fmt.Errorf("%s refused the webhook with status %d: %s", to.Host, answer.status, said)
 		case err == nil:
 			err = fmt.Errorf("%s answered with status %d: %s", to.Host, answer.status, said)

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
-// webhooks takes the requests of one Receiver as the controller does. answer may take a request in its place, by a status other than 0.
+// webhooks takes the requests of one Receiver as the controller does. answer may take a request in its place,
+// by a status other than 0.
 func webhooks(t *testing.T, trust hook.Trust, answer func(try int, w http.ResponseWriter) int) string {
 	t.Helper()
 	token := trust.Token
@@ -68,7 +69,8 @@ func TestTriggerSignsAsTheSenderDoes(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			host := webhooks(t, hook.Trust{Type: c.kind, Token: "s3cret"}, nil)
-			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.kind + " --url " + host + " " + c.flags)
+			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.kind + " --url " +
+				host + " " + c.flags)
 			r := runWith(t.Context(), "s3cret\n", line...).wants(t, exitOK, c.want)
 			if strings.Contains(r.out+r.err, "s3cret") {
 				t.Errorf("the token is shown: %s", r.err)
@@ -80,7 +82,8 @@ func TestTriggerSignsAsTheSenderDoes(t *testing.T) {
 
 func TestTriggerWithATokenOfThePipeline(t *testing.T) {
 	host := webhooks(t, hook.Trust{Type: "generic-oidc"}, nil)
-	line := []string{"trigger", "receiver", "app", "-n", "apps", "--type", "generic-oidc", "--url", host, "--retries", "0"}
+	line := []string{"trigger", "receiver", "app", "-n", "apps", "--type", "generic-oidc", "--url", host,
+		"--retries", "0"}
 	t.Run("given", func(t *testing.T) {
 		run(t, append(line, "--oidc-token", "abc")...).wants(t, exitOK, "token Bearer abc of {}")
 		t.Setenv(oidcTokenEnv, "def")
@@ -88,7 +91,8 @@ func TestTriggerWithATokenOfThePipeline(t *testing.T) {
 	})
 	t.Run("of the job", func(t *testing.T) {
 		issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "Bearer job" || r.URL.Query().Get("audience") != "sluice" || r.URL.Query().Get("api-version") != "2.0" {
+			if r.Header.Get("Authorization") != "Bearer job" || r.URL.Query().Get("audience") != "sluice" ||
+				r.URL.Query().Get("api-version") != "2.0" {
 				http.Error(w, "no", http.StatusForbidden)
 				return
 			}
@@ -97,7 +101,8 @@ func TestTriggerWithATokenOfThePipeline(t *testing.T) {
 		defer issuer.Close()
 		t.Setenv(oidcRequestURL, issuer.URL+"/token?api-version=2.0")
 		t.Setenv(oidcRequestToken, "job")
-		run(t, append(line, "--oidc-provider", "github", "--oidc-audience", "sluice")...).wants(t, exitOK, "token Bearer ghi of {}")
+		run(t, append(line, "--oidc-provider", "github", "--oidc-audience", "sluice")...).
+			wants(t, exitOK, "token Bearer ghi of {}")
 		run(t, append(line, "--oidc-provider", "forgejo")...).wants(t, exitFailed, "gave no token: status 403")
 		t.Setenv(oidcRequestURL, "")
 		run(t, append(line, "--oidc-provider", "github")...).wants(t, exitFailed, "id-token: write")
@@ -148,5 +153,6 @@ func TestTriggerNeedsItsWords(t *testing.T) {
 	} {
 		run(t, strings.Fields("trigger receiver app "+line)...).wants(t, exitUsage, want)
 	}
-	run(t, strings.Fields("trigger receiver app --url https://h --token x --payload @/none")...).wants(t, exitFailed, "no such file")
+	run(t, strings.Fields("trigger receiver app --url https://h --token x --payload @/none")...).
+		wants(t, exitFailed, "no such file")
 }

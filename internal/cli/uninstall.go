@@ -38,7 +38,8 @@ cluster and is looked after by nobody from then on.`,
   sluice uninstall --keep-namespace --silent`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !o.dryRun && !o.silent && !a.confirm("This deletes all GitRepository, Kustomization and other objects of these kinds, and what else is in namespace "+a.namespace()+". Go on?") {
+			if !o.dryRun && !o.silent && !a.confirm("This deletes all GitRepository, Kustomization and other "+
+				"objects of these kinds, and what else is in namespace "+a.namespace()+". Go on?") {
 				return errors.New("nothing was removed: say y, or --silent to not be asked")
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
@@ -56,7 +57,8 @@ cluster and is looked after by nobody from then on.`,
 func (a *app) confirm(question string) bool {
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
 	answer, err := a.in.ReadString('\n')
-	return (err == nil || answer != "") && slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
+	return (err == nil || answer != "") && slices.Contains([]string{"y", "yes"},
+		strings.ToLower(strings.TrimSpace(answer)))
 }
 
 // remove takes the controllers away first, so that none of them deletes what it applied when its objects go.
@@ -129,7 +131,8 @@ func (a *app) letGo(ctx context.Context, c client.Client, o uninstallOptions) er
 }
 
 // removeObject deletes an object, and waits until it and what depends on it has gone.
-func (a *app) removeObject(ctx context.Context, c client.Client, u *unstructured.Unstructured, o uninstallOptions) error {
+func (a *app) removeObject(ctx context.Context, c client.Client, u *unstructured.Unstructured,
+	o uninstallOptions) error {
 	what := u.GetKind() + "/" + u.GetName()
 	options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationForeground)}
 	if o.dryRun {

@@ -63,18 +63,20 @@ func (k *Keys) withAWS(ctx context.Context, key *keyservice.KmsKey, ciphertext [
 	// SOPS' own client would read the settings of this machine; a profile that the file names would be one of them.
 	config := aws.Config{Region: id.Region, Credentials: provider, HTTPClient: k.client()}
 	if key.Role != "" {
-		assume := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(config), key.Role, func(o *stscreds.AssumeRoleOptions) { o.RoleSessionName = "sluice" })
+		assume := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(config), key.Role,
+			func(o *stscreds.AssumeRoleOptions) { o.RoleSessionName = "sluice" })
 		config.Credentials = aws.NewCredentialsCache(assume)
 	}
-	out, err := kms.NewFromConfig(config).Decrypt(ctx, &kms.DecryptInput{KeyId: &key.Arn, CiphertextBlob: blob, EncryptionContext: key.Context})
+	out, err := kms.NewFromConfig(config).Decrypt(ctx,
+		&kms.DecryptInput{KeyId: &key.Arn, CiphertextBlob: blob, EncryptionContext: key.Context})
 	if err != nil {
 		return nil, err
 	}
 	return out.Plaintext, nil
 }
 
-// addAzure reads a service principal, with a secret or a certificate, or as the az command prints it, or the client ID of a
-// managed identity.
+// addAzure reads a service principal, with a secret or a certificate, or as the az command prints it, or the
+// client ID of a managed identity.
 func (k *Keys) addAzure(text []byte) error {
 	var c struct {
 		TenantID                   string `json:"tenantId"`
@@ -99,20 +101,26 @@ func (k *Keys) addAzure(text []byte) error {
 	var err error
 	switch {
 	case c.Tenant != "" && c.AppID != "" && c.Password != "":
-		credential, err = azidentity.NewClientSecretCredential(c.Tenant, c.AppID, c.Password, &azidentity.ClientSecretCredentialOptions{ClientOptions: options})
+		credential, err = azidentity.NewClientSecretCredential(c.Tenant, c.AppID, c.Password,
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: options})
 	case c.TenantID != "" && c.ClientID != "" && c.ClientCertificate != "":
-		certificates, key, parseErr := azidentity.ParseCertificates([]byte(c.ClientCertificate), []byte(c.ClientCertificatePassword))
+		certificates, key, parseErr := azidentity.ParseCertificates([]byte(c.ClientCertificate),
+			[]byte(c.ClientCertificatePassword))
 		if parseErr != nil {
 			return errors.New("clientCertificate cannot be read")
 		}
 		credential, err = azidentity.NewClientCertificateCredential(c.TenantID, c.ClientID, certificates, key,
-			&azidentity.ClientCertificateCredentialOptions{ClientOptions: options, SendCertificateChain: c.ClientCertificateSendChain})
+			&azidentity.ClientCertificateCredentialOptions{ClientOptions: options,
+				SendCertificateChain: c.ClientCertificateSendChain})
 	case c.TenantID != "" && c.ClientID != "" && c.ClientSecret != "":
-		credential, err = azidentity.NewClientSecretCredential(c.TenantID, c.ClientID, c.ClientSecret, &azidentity.ClientSecretCredentialOptions{ClientOptions: options})
+		credential, err = azidentity.NewClientSecretCredential(c.TenantID, c.ClientID, c.ClientSecret,
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: options})
 	case c.ClientID != "":
-		credential, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options, ID: azidentity.ClientID(c.ClientID)})
+		credential, err = azidentity.NewManagedIdentityCredential(
+			&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options, ID: azidentity.ClientID(c.ClientID)})
 	default:
-		return errors.New("it has neither tenantId and clientId with clientSecret or clientCertificate, nor appId, password and tenant, nor clientId")
+		return errors.New("it has neither tenantId and clientId with clientSecret or clientCertificate, nor appId, " +
+			"password and tenant, nor clientId")
 	}
 	if err != nil {
 		return errors.New("the tenant or the authority host is not valid")
@@ -132,7 +140,8 @@ func (k *Keys) withAzure(ctx context.Context, key *keyservice.AzureKeyVaultKey, 
 	master := azkv.NewMasterKey(key.VaultUrl, key.Name, key.Version)
 	master.EncryptedKey = string(ciphertext)
 	azkv.NewTokenCredential(credential).ApplyToMasterKey(master)
-	azkv.NewClientOptions(&azkeys.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: k.client()}}).ApplyToMasterKey(master)
+	azkv.NewClientOptions(&azkeys.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: k.client()}}).
+		ApplyToMasterKey(master)
 	return master.DecryptContext(ctx)
 }
 

@@ -97,10 +97,12 @@ type keyService struct {
 
 func newAWS(t *testing.T, dataKey []byte) keyService {
 	name := "sluice"
-	master := kms.NewMasterKey("arn:aws:kms:eu-west-1:123456789012:key/abc", "arn:aws:iam::123456789012:role/sops", map[string]*string{"app": &name})
+	master := kms.NewMasterKey("arn:aws:kms:eu-west-1:123456789012:key/abc", "arn:aws:iam::123456789012:role/sops",
+		map[string]*string{"app": &name})
 	master.EncryptedKey = base64Of([]byte("blob"))
 	return keyService{
-		map[string]string{awsEntry: "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: hunter2\naws_session_token: session\n"}, master,
+		map[string]string{awsEntry: "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: hunter2\n" +
+			"aws_session_token: session\n"}, master,
 		map[string]http.HandlerFunc{
 			"sts.eu-west-1.amazonaws.com": func(w http.ResponseWriter, r *http.Request) {
 				if err := r.ParseForm(); err != nil {
@@ -117,7 +119,8 @@ func newAWS(t *testing.T, dataKey []byte) keyService {
 			},
 			"kms.eu-west-1.amazonaws.com": func(w http.ResponseWriter, r *http.Request) {
 				expect(t, "X-Amz-Target", r.Header.Get("X-Amz-Target"), "TrentService.Decrypt")
-				if !strings.Contains(r.Header.Get("Authorization"), "Credential=ROLEKEY/") || !strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/kms/aws4_request") {
+				if !strings.Contains(r.Header.Get("Authorization"), "Credential=ROLEKEY/") ||
+					!strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/kms/aws4_request") {
 					t.Errorf("Authorization %s", r.Header.Get("Authorization"))
 				}
 				b := body(t, r)
@@ -140,10 +143,14 @@ func newAzure(t *testing.T, dataKey []byte) keyService {
 			"login.microsoftonline.com": func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case strings.HasSuffix(r.URL.Path, "/discovery/instance"):
-					answer(t, w, map[string]any{"tenant_discovery_endpoint": login + "/v2.0/.well-known/openid-configuration", "metadata": []any{map[string]any{
-						"preferred_network": "login.microsoftonline.com", "preferred_cache": "login.microsoftonline.com", "aliases": []string{"login.microsoftonline.com"}}}})
+					answer(t, w, map[string]any{"tenant_discovery_endpoint": login +
+						"/v2.0/.well-known/openid-configuration", "metadata": []any{map[string]any{
+						"preferred_network": "login.microsoftonline.com",
+						"preferred_cache":   "login.microsoftonline.com",
+						"aliases":           []string{"login.microsoftonline.com"}}}})
 				case strings.HasSuffix(r.URL.Path, "openid-configuration"):
-					answer(t, w, map[string]any{"authorization_endpoint": login + "/oauth2/v2.0/authorize", "token_endpoint": login + "/oauth2/v2.0/token", "issuer": login + "/v2.0"})
+					answer(t, w, map[string]any{"authorization_endpoint": login + "/oauth2/v2.0/authorize",
+						"token_endpoint": login + "/oauth2/v2.0/token", "issuer": login + "/v2.0"})
 				default:
 					if err := r.ParseForm(); err != nil {
 						t.Error(err)
@@ -158,7 +165,8 @@ func newAzure(t *testing.T, dataKey []byte) keyService {
 			},
 			"team.vault.azure.net": func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") == "" {
-					w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer authorization=%q, resource="https://vault.azure.net"`, login))
+					w.Header().Set("WWW-Authenticate",
+						fmt.Sprintf(`Bearer authorization=%q, resource="https://vault.azure.net"`, login))
 					w.WriteHeader(http.StatusUnauthorized)
 					return
 				}
@@ -167,7 +175,8 @@ func newAzure(t *testing.T, dataKey []byte) keyService {
 				b := body(t, r)
 				expect(t, "alg", b["alg"], "RSA-OAEP-256")
 				expect(t, "value", b["value"], base64.RawURLEncoding.EncodeToString([]byte("blob")))
-				answer(t, w, map[string]any{"kid": "https://team.vault.azure.net/keys/sops/v1", "value": base64.RawURLEncoding.EncodeToString(dataKey)})
+				answer(t, w, map[string]any{"kid": "https://team.vault.azure.net/keys/sops/v1",
+					"value": base64.RawURLEncoding.EncodeToString(dataKey)})
 			},
 		},
 	}
@@ -182,7 +191,9 @@ func newGCP(t *testing.T, dataKey []byte) keyService {
 		t.Fatal(err)
 	}
 	key := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)})
-	account, err := json.Marshal(map[string]string{"type": "service_account", "project_id": "p", "private_key_id": "1", "private_key": string(key), "client_email": "sops@p.iam.gserviceaccount.com", "token_uri": "https://oauth2.googleapis.com/token"})
+	account, err := json.Marshal(map[string]string{"type": "service_account", "project_id": "p", "private_key_id": "1",
+		"private_key": string(key), "client_email": "sops@p.iam.gserviceaccount.com",
+		"token_uri": "https://oauth2.googleapis.com/token"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +237,8 @@ func newVault(t *testing.T, dataKey []byte) keyService {
 	}
 }
 
-var clouds = map[string]func(*testing.T, []byte) keyService{"AWS KMS": newAWS, "Azure Key Vault": newAzure, "GCP KMS": newGCP, "Vault": newVault}
+var clouds = map[string]func(*testing.T, []byte) keyService{"AWS KMS": newAWS, "Azure Key Vault": newAzure,
+	"GCP KMS": newGCP, "Vault": newVault}
 
 func TestKeyServicesDecrypt(t *testing.T) {
 	for name, make := range clouds {
@@ -256,7 +268,8 @@ func TestKeyServicesDecrypt(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = k.File(t.Context(), "s.yaml", content)
-			if !errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {
+			if !errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) ||
+				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
 			}
 
@@ -281,17 +294,20 @@ func TestAzureTakesEveryDocumentedCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	var both bytes.Buffer
-	for _, b := range []*pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}} {
+	for _, b := range []*pem.Block{{Type: "CERTIFICATE", Bytes: der},
+		{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}} {
 		if err := pem.Encode(&both, b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	certificate, err := json.Marshal(map[string]any{"tenantId": "t", "clientId": "c", "clientCertificate": both.String(), "clientCertificateSendChain": true})
+	certificate, err := json.Marshal(map[string]any{"tenantId": "t", "clientId": "c",
+		"clientCertificate": both.String(), "clientCertificateSendChain": true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, value := range []string{
-		"tenantId: t\nclientId: c\nclientSecret: s\nauthorityHost: https://login.microsoftonline.us/\n", string(certificate),
+		"tenantId: t\nclientId: c\nclientSecret: s\nauthorityHost: https://login.microsoftonline.us/\n",
+		string(certificate),
 		`{"appId": "a", "displayName": "d", "name": "n", "password": "p", "tenant": "t"}`, "clientId: c\n",
 	} {
 		k, err := FromSecret(map[string][]byte{azureEntry: []byte(value)}, nil)
@@ -318,7 +334,8 @@ func TestServiceAccountsLogInToTheVaultsThatAreListed(t *testing.T) {
 		expect(t, "login", string(b), `{"jwt":"jwt for https://vault.example.org:8200","role":"apps_sops"}`)
 		answer(t, w, map[string]any{"auth": map[string]any{"client_token": "hunter2"}})
 	}
-	logins, err := ParseVaultLogins([]byte("instances:\n- address: https://vault.example.org:8200\n  loginPath: ns/auth/kubernetes/login\n"))
+	logins, err := ParseVaultLogins([]byte("instances:\n- address: https://vault.example.org:8200\n" +
+		"  loginPath: ns/auth/kubernetes/login\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,11 +355,13 @@ func TestServiceAccountsLogInToTheVaultsThatAreListed(t *testing.T) {
 	evil := hcvault.NewMasterKey("https://evil.example.org", "transit", "sops")
 	evil.EncryptedKey = "vault:v1:blob"
 	_, err = k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, evil))
-	if err == nil || errors.Is(err, ErrService) || len(n.asked) > 0 || !strings.Contains(err.Error(), "--sops-vault-configmap") {
+	if err == nil || errors.Is(err, ErrService) || len(n.asked) > 0 ||
+		!strings.Contains(err.Error(), "--sops-vault-configmap") {
 		t.Errorf("%v, asked %v", err, n.asked)
 	}
 
-	for _, text := range []string{"instances: [{address: 'file:///x', loginPath: a}]", "instances: [{address: 'https://x'}]", "instances: 7"} {
+	for _, text := range []string{"instances: [{address: 'file:///x', loginPath: a}]",
+		"instances: [{address: 'https://x'}]", "instances: 7"} {
 		if _, err := ParseVaultLogins([]byte(text)); err == nil {
 			t.Errorf("%s was taken", text)
 		}

@@ -1,5 +1,6 @@
-// Package decrypt decrypts files that SOPS encrypted, with the keys that are given to it and no others: it looks for none in the
-// environment, in files or in a cluster, and runs no program. Decrypted bytes stand in no error and in no log.
+// Package decrypt decrypts files that SOPS encrypted, with the keys that are given to it and no others: it
+// looks for none in the environment, in files or in a cluster, and runs no program. Decrypted bytes stand in
+// no error and in no log.
 package decrypt
 
 import (
@@ -35,8 +36,9 @@ type Plain struct {
 	Secrets []string // the values that were encrypted, as text
 }
 
-// File decrypts what SOPS encrypted; it returns nil when SOPS did not. The name decides over the format where the content
-// leaves it open. Errors are faults that name the keys which are missing, and wrap [ErrService] when another try may do.
+// File decrypts what SOPS encrypted; it returns nil when SOPS did not. The name decides over the format where
+// the content leaves it open. Errors are faults that name the keys which are missing, and wrap [ErrService]
+// when another try may do.
 func (k *Keys) File(ctx context.Context, name string, content []byte) (*Plain, error) {
 	parts, err := split(name, content)
 	if err != nil || parts == nil {
@@ -76,7 +78,8 @@ func (k *Keys) part(ctx context.Context, name string, p part) (*sops.Tree, error
 		return nil, failed("%s names %d keys; %d are allowed", name, count, maxKeys)
 	}
 	s := &service{ctx: ctx, keys: k}
-	dataKey, err := tree.Metadata.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(s)}, sops.DefaultDecryptionOrder)
+	dataKey, err := tree.Metadata.GetDataKeyWithKeyServices(
+		[]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(s)}, sops.DefaultDecryptionOrder)
 	if err != nil {
 		return nil, s.missing(name)
 	}
@@ -88,7 +91,8 @@ func (k *Keys) part(ctx context.Context, name string, p part) (*sops.Tree, error
 	if k.IgnoreMAC {
 		return &tree, nil
 	}
-	declared, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, dataKey, tree.Metadata.LastModified.Format(time.RFC3339))
+	declared, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, dataKey,
+		tree.Metadata.LastModified.Format(time.RFC3339))
 	mac, isText := declared.(string)
 	if err != nil || !isText || subtle.ConstantTimeCompare([]byte(mac), []byte(computed)) != 1 {
 		return nil, changed(name)
@@ -201,6 +205,7 @@ func damaged(name string) error {
 
 func changed(name string) error {
 	return failed("%s was changed after SOPS encrypted it: its authentication code does not match", name).
-		WithHint("Make changes with 'sops edit', or encrypt the file anew; with --mac-only-encrypted, what is plain may be changed from then on. " +
+		WithHint("Make changes with 'sops edit', or encrypt the file anew; with --mac-only-encrypted, what is plain " +
+			"may be changed from then on. " +
 			"--insecure-sops-ignore-mac of the controller takes such files as they are")
 }

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	secret = "apiVersion: v1\nkind: Secret\nmetadata:\n    name: s\nstringData:\n    # why\n    password: hunter2\n    port: 8080\n    enabled: true\n"
+	secret = "apiVersion: v1\nkind: Secret\nmetadata:\n    name: s\nstringData:\n    # why\n    password: hunter2\n" +
+		"    port: 8080\n    enabled: true\n"
 	second = "apiVersion: v1\nkind: Secret\nmetadata:\n    name: t\nstringData:\n    password: hunter22\n"
 )
 
@@ -35,9 +36,11 @@ func TestEveryFormatDecrypts(t *testing.T) {
 	private, master := newAge(t)
 	k := fromSecret(t, map[string]string{"identity.agekey": private, "unrelated": "x"})
 	for _, c := range []struct{ name, format, plain, redacted string }{
-		{"secret.yaml", "yaml", secret, strings.NewReplacer("hunter2", "'***'", "8080", "0", "true", "false", "# why", "# ENC").Replace(secret)},
+		{"secret.yaml", "yaml", secret, strings.NewReplacer("hunter2", "'***'", "8080", "0", "true", "false", "# why",
+			"# ENC").Replace(secret)},
 		{"two.yml", "yaml", second + "---\n" + secret, ""},
-		{"config.json", "json", "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"hunter2\",\n\t\t\t1\n\t\t]\n\t}\n}", "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"***\",\n\t\t\t0\n\t\t]\n\t}\n}"},
+		{"config.json", "json", "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"hunter2\",\n\t\t\t1\n\t\t]\n\t}\n}",
+			"{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"***\",\n\t\t\t0\n\t\t]\n\t}\n}"},
 		{"data.json", "json", "{\n\t\"data\": \"hunter2\"\n}", "{\n\t\"data\": \"***\"\n}"},
 		{"config.json.encrypted", "json", "{\n\t\"a\": \"hunter2\"\n}", ""},
 		{"token.encrypted", "binary", "hunter2\x00\xff\n", "***"},
@@ -58,7 +61,8 @@ func TestEveryFormatDecrypts(t *testing.T) {
 			if err != nil || bytes.Contains(redacted, []byte("hunter")) {
 				t.Errorf("%s, %v", redacted, err)
 			}
-			if c.redacted != "" && !strings.HasPrefix(strings.TrimSpace(firstLines(redacted)), strings.TrimSpace(firstLines([]byte(c.redacted)))) {
+			if c.redacted != "" && !strings.HasPrefix(strings.TrimSpace(firstLines(redacted)),
+				strings.TrimSpace(firstLines([]byte(c.redacted)))) {
 				t.Errorf("redacted to %q, want %q", redacted, c.redacted)
 			}
 		})
@@ -89,7 +93,8 @@ func firstLines(b []byte) string {
 func TestDocumentsEncryptedOneByOneDecryptInOneFile(t *testing.T) {
 	private, master := newAge(t)
 	k := fromSecret(t, map[string]string{"a.agekey": private})
-	content := "kind: ConfigMap\napiVersion: v1\n---\n" + string(encrypt(t, "yaml", secret, nil, master)) + "---\n" + string(encrypt(t, "yaml", second, nil, master))
+	content := "kind: ConfigMap\napiVersion: v1\n---\n" + string(encrypt(t, "yaml", secret, nil, master)) + "---\n" +
+		string(encrypt(t, "yaml", second, nil, master))
 	plain, decrypted, err := file(t, k, "all.yaml", []byte(content))
 	if err != nil || !decrypted {
 		t.Fatal(decrypted, err)
@@ -133,7 +138,8 @@ func TestEveryLocalKeyDecrypts(t *testing.T) {
 	other, _ := newAge(t)
 	for entry := range private {
 		content := encrypt(t, "yaml", secret, dataKey, masters[entry])
-		plain, _, err := file(t, fromSecret(t, map[string]string{entry: private[entry], "other.agekey": other}), "s.yaml", content)
+		plain, _, err := file(t, fromSecret(t, map[string]string{entry: private[entry], "other.agekey": other}),
+			"s.yaml", content)
 		if err != nil || !strings.Contains(string(plain), "hunter2") {
 			t.Errorf("%s: %s, %v", entry, plain, err)
 		}
@@ -144,14 +150,16 @@ func TestEveryLocalKeyDecrypts(t *testing.T) {
 	}
 	t.Log("any one of the keys is enough")
 	content := encrypt(t, "yaml", secret, dataKey, masters["gpg.asc"], masters["x.agekey"])
-	if _, _, err := file(t, fromSecret(t, map[string]string{"x.agekey": private["x.agekey"]}), "s.yaml", content); err != nil {
+	if _, _, err := file(t, fromSecret(t, map[string]string{"x.agekey": private["x.agekey"]}), "s.yaml",
+		content); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWhatIsNotEncryptedStaysAsItIs(t *testing.T) {
 	k := &Keys{}
-	for _, content := range []string{"", "plain", secret, "sops: {mac: x}\n", "text about sops and ENC[AES256_GCM,data", "a: [\nsops ENC[AES256_GCM,", "\x00\x01sops ENC[AES256_GCM,"} {
+	for _, content := range []string{"", "plain", secret, "sops: {mac: x}\n", "text about sops and ENC[AES256_GCM,data",
+		"a: [\nsops ENC[AES256_GCM,", "\x00\x01sops ENC[AES256_GCM,"} {
 		got, decrypted, err := file(t, k, "f.yaml", []byte(content))
 		if err != nil || decrypted || string(got) != content {
 			t.Errorf("%q became %q, %v", content, got, err)
@@ -164,13 +172,17 @@ func TestChangedFilesAreRefused(t *testing.T) {
 	k := fromSecret(t, map[string]string{"a.agekey": private})
 	content := string(encrypt(t, "yaml", secret, nil, master))
 	for what, broken := range map[string]string{
-		"a plain value":           strings.Replace(content, "name: s", "name: evil", 1),
-		"an encrypted value":      strings.Replace(content, "password: ENC[AES256_GCM,data:", "password: ENC[AES256_GCM,data:AA", 1),
-		"a value that is gone":    content[:strings.Index(content, "    port:")] + content[strings.Index(content, "    enabled:"):],
-		"the authenticity code":   strings.Replace(content, "mac: ENC[AES256_GCM,data:", "mac: ENC[AES256_GCM,data:AA", 1),
-		"the metadata":            strings.Replace(content, "lastmodified: \"", "lastmodified: \"x", 1),
-		"an alias":                strings.Replace(content, "name: s", "name: &a s\n    labels: *a", 1),
-		"a key that is not age's": strings.Replace(content, "-----BEGIN AGE ENCRYPTED FILE-----", "-----BEGIN NOTHING-----", 1),
+		"a plain value": strings.Replace(content, "name: s", "name: evil", 1),
+		"an encrypted value": strings.Replace(content, "password: ENC[AES256_GCM,data:",
+			"password: ENC[AES256_GCM,data:AA", 1),
+		"a value that is gone": content[:strings.Index(content, "    port:")] + content[strings.Index(content,
+			"    enabled:"):],
+		"the authenticity code": strings.Replace(content, "mac: ENC[AES256_GCM,data:",
+			"mac: ENC[AES256_GCM,data:AA", 1),
+		"the metadata": strings.Replace(content, "lastmodified: \"", "lastmodified: \"x", 1),
+		"an alias":     strings.Replace(content, "name: s", "name: &a s\n    labels: *a", 1),
+		"a key that is not age's": strings.Replace(content, "-----BEGIN AGE ENCRYPTED FILE-----",
+			"-----BEGIN NOTHING-----", 1),
 	} {
 		if broken == content {
 			t.Errorf("%s: the test changed nothing", what)
@@ -188,7 +200,8 @@ func TestChangesOfPlainPartsCanBeLetPass(t *testing.T) {
 	k.IgnoreMAC = true
 	content := string(encrypt(t, "yaml", secret, nil, master))
 	got, decrypted, err := file(t, k, "s.yaml", []byte(strings.Replace(content, "name: s", "name: other", 1)))
-	if err != nil || !decrypted || !strings.Contains(string(got), "name: other") || !strings.Contains(string(got), "hunter2") {
+	if err != nil || !decrypted || !strings.Contains(string(got), "name: other") ||
+		!strings.Contains(string(got), "hunter2") {
 		t.Errorf("%s, %v", got, err)
 	}
 	broken := strings.Replace(content, "password: ENC[AES256_GCM,data:", "password: ENC[AES256_GCM,data:AA", 1)
@@ -200,11 +213,14 @@ func TestChangesOfPlainPartsCanBeLetPass(t *testing.T) {
 func TestKeysThatCannotBeReadAreRefusedInSilence(t *testing.T) {
 	locked := "AGE-PLUGIN-EVIL-1QQQQ"
 	for entry, value := range map[string]string{
-		"a.agekey": "hunter2", "b.agekey": locked, "c.agekey": "AGE-SECRET-KEY-1HUNTER2", "d.asc": "hunter2", "e.asc": "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\naHVudGVyMg==\n-----END PGP PRIVATE KEY BLOCK-----\n",
-		awsEntry: "aws_access_key_id: hunter2", azureEntry: "tenantId: hunter2", gcpEntry: `{"type": "external_account", "credential_source": {"file": "/hunter2"}}`,
+		"a.agekey": "hunter2", "b.agekey": locked, "c.agekey": "AGE-SECRET-KEY-1HUNTER2", "d.asc": "hunter2",
+		"e.asc":  "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\naHVudGVyMg==\n-----END PGP PRIVATE KEY BLOCK-----\n",
+		awsEntry: "aws_access_key_id: hunter2", azureEntry: "tenantId: hunter2",
+		gcpEntry: `{"type": "external_account", "credential_source": {"file": "/hunter2"}}`,
 	} {
 		_, err := FromSecret(map[string][]byte{entry: []byte(value)}, nil)
-		if err == nil || !strings.Contains(err.Error(), entry) || strings.Contains(strings.ToLower(err.Error()), "hunter2") || strings.Contains(err.Error(), locked) {
+		if err == nil || !strings.Contains(err.Error(), entry) ||
+			strings.Contains(strings.ToLower(err.Error()), "hunter2") || strings.Contains(err.Error(), locked) {
 			t.Errorf("%s: %v", entry, err)
 		}
 	}
@@ -247,7 +263,8 @@ func FuzzFile(f *testing.F) {
 	private, master := newAge(f)
 	k := fromSecret(f, map[string]string{"a.agekey": private})
 	for _, format := range []string{"yaml", "json", "dotenv", "ini", "binary"} {
-		plain := map[string]string{"yaml": secret, "json": `{"a":"hunter2"}`, "dotenv": "A=hunter2\n", "ini": "[a]\nb = hunter2\n", "binary": "hunter2"}[format]
+		plain := map[string]string{"yaml": secret, "json": `{"a":"hunter2"}`, "dotenv": "A=hunter2\n",
+			"ini": "[a]\nb = hunter2\n", "binary": "hunter2"}[format]
 		f.Add("x."+format, encrypt(f, format, plain, nil, master))
 	}
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
@@ -265,7 +282,8 @@ func FuzzFile(f *testing.F) {
 func FuzzFromSecret(f *testing.F) {
 	private, _ := newAge(f)
 	f.Add("a.agekey", []byte(private))
-	f.Add("a.asc", []byte("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\naHVudGVyMg==\n-----END PGP PRIVATE KEY BLOCK-----\n"))
+	f.Add("a.asc", []byte("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\naHVudGVyMg==\n"+
+		"-----END PGP PRIVATE KEY BLOCK-----\n"))
 	f.Add(awsEntry, []byte("aws_access_key_id: a\naws_secret_access_key: b\n"))
 	f.Add(azureEntry, []byte(`{"tenantId": "a", "clientId": "b", "clientSecret": "c"}`))
 	f.Add(gcpEntry, []byte(`{"type": "service_account", "client_email": "a@b.c"}`))

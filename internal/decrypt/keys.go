@@ -28,10 +28,12 @@ type Keys struct {
 	AWS   func(ctx context.Context, region string) (aws.CredentialsProvider, error)
 	Azure func(ctx context.Context) (azcore.TokenCredential, error)
 	GCP   func(ctx context.Context) (oauth2.TokenSource, error)
-	// Vault returns a token for a Vault or OpenBao at an address, which a file names: it must know whom to trust with which.
+	// Vault returns a token for a Vault or OpenBao at an address, which a file names: it must know whom to
+	// trust with which.
 	Vault func(ctx context.Context, address string) (string, error)
 
-	// IgnoreMAC takes files whose plain parts were changed after they were encrypted. What is encrypted is still checked value by value.
+	// IgnoreMAC takes files whose plain parts were changed after they were encrypted. What is encrypted is
+	// still checked value by value.
 	IgnoreMAC bool
 
 	Transport http.RoundTripper // of all requests; http.DefaultTransport when nil
@@ -113,7 +115,8 @@ func (k *Keys) addAge(text []byte) error {
 			err = errors.New("unknown")
 		}
 		if err != nil {
-			return errors.New("a line is no private key of age; it must start with AGE-SECRET-KEY-1 or AGE-SECRET-KEY-PQ-1")
+			return errors.New("a line is no private key of age; it must start with AGE-SECRET-KEY-1 or " +
+				"AGE-SECRET-KEY-PQ-1")
 		}
 		k.Age = append(k.Age, identity)
 	}

@@ -66,7 +66,8 @@ func (s *service) decrypt(key *keyservice.Key, ciphertext []byte) (name string, 
 		return "Azure Key Vault " + k.AzureKeyvaultKey.VaultUrl + "/keys/" + k.AzureKeyvaultKey.Name, plain, err
 	case *keyservice.Key_VaultKey:
 		plain, err = s.keys.withVault(s.ctx, k.VaultKey, ciphertext)
-		return fmt.Sprintf("Vault %s, key %s of %s", k.VaultKey.VaultAddress, k.VaultKey.KeyName, k.VaultKey.EnginePath), plain, err
+		return fmt.Sprintf("Vault %s, key %s of %s", k.VaultKey.VaultAddress, k.VaultKey.KeyName,
+			k.VaultKey.EnginePath), plain, err
 	default:
 		return "a kind of key that Sluice does not know", nil, errNotAtHand
 	}
@@ -92,7 +93,8 @@ func (s *service) missing(name string) error {
 		return damaged(name)
 	}
 	f := failed("%s cannot be decrypted: none of its keys would do (%s)", name, strings.Join(texts, "; ")).
-		WithHint("Add one of these keys to the Secret of spec.decryption.secretRef, or encrypt the file for a key that is there")
+		WithHint("Add one of these keys to the Secret of spec.decryption.secretRef, or encrypt the file for a key " +
+			"that is there")
 	f.Err = quiet{cause}
 	if cause == nil {
 		f.Err = nil

@@ -75,7 +75,8 @@ func encrypt(t testing.TB, format, plain string, dataKey []byte, masters ...keys
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, dataKey, tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
+	if tree.Metadata.MessageAuthenticationCode,
+		err = cipher.Encrypt(mac, dataKey, tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
 		t.Fatal(err)
 	}
 	b, err := s.EmitEncryptedFile(tree)

@@ -32,7 +32,8 @@ func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, cipherte
 		} `json:"data"`
 	}
 	path := key.EnginePath + "/decrypt/" + url.PathEscape(key.KeyName)
-	if err := k.vault(ctx, key.VaultAddress, path, token, map[string]string{"ciphertext": string(ciphertext)}, &answer); err != nil {
+	if err := k.vault(ctx, key.VaultAddress, path, token, map[string]string{"ciphertext": string(ciphertext)},
+		&answer); err != nil {
 		return nil, err
 	}
 	return answer.Data.Plaintext, nil
@@ -104,7 +105,10 @@ type Identity func(ctx context.Context, audience string) (token, namespace, name
 // Login exchanges the token of a service account for one of the server at the address. The audience of the first is the
 // address; the role is <namespace>_<name of the service account>.
 func (k *Keys) Login(ctx context.Context, to *VaultLogins, address string, identity Identity) (string, error) {
-	i := slices.IndexFunc(to.Instances, func(l VaultLogin) bool { return strings.TrimRight(l.Address, "/") == strings.TrimRight(address, "/") })
+	i := slices.IndexFunc(to.Instances, func(l VaultLogin) bool {
+		return strings.TrimRight(l.Address,
+			"/") == strings.TrimRight(address, "/")
+	})
 	if i < 0 {
 		return "", Missing("the address is not one of those in the ConfigMap of --sops-vault-configmap")
 	}
@@ -119,7 +123,8 @@ func (k *Keys) Login(ctx context.Context, to *VaultLogins, address string, ident
 		} `json:"auth"`
 	}
 	role := namespace + "_" + name
-	if err := k.vault(ctx, at.Address, at.LoginPath, "", map[string]string{"role": role, "jwt": token}, &answer); err != nil {
+	if err := k.vault(ctx, at.Address, at.LoginPath, "", map[string]string{"role": role, "jwt": token},
+		&answer); err != nil {
 		return "", fmt.Errorf("login as role %s: %w", role, err)
 	}
 	return answer.Auth.ClientToken, nil

@@ -1,5 +1,5 @@
-// Package diff tells a person what changes between two objects: each field by its path, before and after, with what may be
-// secret masked. It knows no cluster.
+// Package diff tells a person what changes between two objects: each field by its path, before and after,
+// with what may be secret masked. It knows no cluster.
 package diff
 
 import (
@@ -15,15 +15,17 @@ const maxDifferences = 1000
 
 // Difference is one field that changes. What may be secret in its values is masked.
 type Difference struct {
-	Path   string // such as spec.template.spec.containers[name=web].image; items of lists by their merge keys, else by index
-	Before any    // nil if the field comes
-	After  any    // nil if the field goes
+	// such as spec.template.spec.containers[name=web].image; items of lists by their merge keys, else by index
+	Path   string
+	Before any // nil if the field comes
+	After  any // nil if the field goes
 }
 
-// Objects returns the fields in which two objects differ, in the order of their names, up to a thousand. A nil object is one
-// that is not there. A field that comes or goes with all that is in it is one difference. What names an object, its status,
-// and what else the API server sets by itself are left out. Values that hold one of the secrets are masked in any field, and so
-// are then those that went: they may hold an older secret.
+// Objects returns the fields in which two objects differ, in the order of their names, up to a thousand. A
+// nil object is one that is not there. A field that comes or goes with all that is in it is one difference.
+// What names an object, its status, and what else the API server sets by itself are left out. Values that
+// hold one of the secrets are masked in any field, and so are then those that went: they may hold an older
+// secret.
 func Objects(before, after *unstructured.Unstructured, secrets ...string) []Difference {
 	c := &comparison{secret: isSecret(before) || isSecret(after), secrets: secrets}
 	c.maps(nil, declared(before), declared(after))
@@ -32,7 +34,8 @@ func Objects(before, after *unstructured.Unstructured, secrets ...string) []Diff
 
 // undeclared are fields of the metadata that nobody declares, and those that name the object.
 var undeclared = map[string]bool{
-	"managedFields": true, "resourceVersion": true, "uid": true, "generation": true, "selfLink": true, "creationTimestamp": true,
+	"managedFields": true, "resourceVersion": true, "uid": true, "generation": true, "selfLink": true,
+	"creationTimestamp": true,
 	"deletionTimestamp": true, "deletionGracePeriodSeconds": true, "name": true, "namespace": true,
 }
 

@@ -32,11 +32,13 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
 }
 
-// mask takes out of two values of a field what may be secret: what a Secret holds, values that go by the name of a password
-// or a token, and private keys, credentials of URLs and the like in any text. Values that differ only in what is masked are
-// told apart by their masks, which say nothing of the values, not even their length.
+// mask takes out of two values of a field what may be secret: what a Secret holds, values that go by the name
+// of a password or a token, and private keys, credentials of URLs and the like in any text. Values that
+// differ only in what is masked are told apart by their masks, which say nothing of the values, not even
+// their length.
 func (c *comparison) mask(at path, before, after any) (any, any) {
-	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") || isSensitive(at) && !holdsMaps(before) && !holdsMaps(after) ||
+	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") ||
+		isSensitive(at) && !holdsMaps(before) && !holdsMaps(after) ||
 		len(c.secrets) > 0 && after == nil || c.holds(before) || c.holds(after)
 	b, a := c.masked(before, sensitive, hidden), c.masked(after, sensitive, hidden)
 	if before != nil && after != nil && same(a, b) {
@@ -55,14 +57,18 @@ func (c *comparison) holds(v any) bool {
 		return false
 	}
 	text := fmt.Sprint(v)
-	return slices.ContainsFunc(c.secrets, func(s string) bool { return len(s) >= shortestSecret && strings.Contains(text, s) })
+	return slices.ContainsFunc(c.secrets, func(s string) bool {
+		return len(s) >= shortestSecret &&
+			strings.Contains(text, s)
+	})
 }
 
 // isSensitive tells whether a field goes by the name of a secret.
 func isSensitive(at path) bool {
 	key := at.last(0).name
 	item, named := strings.CutPrefix(at.last(1).name, "[name=")
-	return key == lastApplied || secretKey.MatchString(key) || key == "value" && named && secretKey.MatchString(strings.Trim(item, `]"`))
+	return key == lastApplied || secretKey.MatchString(key) ||
+		key == "value" && named && secretKey.MatchString(strings.Trim(item, `]"`))
 }
 
 // holdsMaps tells whether a value has fields of its own: a name such as secret is that of a reference then.
@@ -80,7 +86,8 @@ func (c *comparison) masked(v any, sensitive bool, mask string) any {
 		out := make(map[string]any, len(v))
 		name, _ := v["name"].(string)
 		for k, item := range v {
-			secret := k == lastApplied || !holdsMaps(item) && secretKey.MatchString(k) || k == "value" && secretKey.MatchString(name)
+			secret := k == lastApplied || !holdsMaps(item) && secretKey.MatchString(k) ||
+				k == "value" && secretKey.MatchString(name)
 			out[k] = c.masked(item, sensitive || secret, mask)
 		}
 		return out

@@ -4,8 +4,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Overlay returns a live object with all that is declared put over it: what an apply would come to, as far as can be told
-// without the API server. Fields that are not declared stay; items of lists that are not declared go.
+// Overlay returns a live object with all that is declared put over it: what an apply would come to, as far as
+// can be told without the API server. Fields that are not declared stay; items of lists that are not declared
+// go.
 func Overlay(live, declared *unstructured.Unstructured) *unstructured.Unstructured {
 	out, _ := overlay(live.DeepCopy().Object, declared.DeepCopy().Object).(map[string]any)
 	return &unstructured.Unstructured{Object: out}

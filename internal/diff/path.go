@@ -48,8 +48,8 @@ func (p path) String() string {
 	return b.String()
 }
 
-// mergeKeys are what items of lists are told apart by, the first that fits: all items of both lists have all of its fields,
-// and no two of a list the same values.
+// mergeKeys are what items of lists are told apart by, the first that fits: all items of both lists have all
+// of its fields, and no two of a list the same values.
 var mergeKeys = [][]string{
 	{"name"}, {"namespace", "name"}, {"kind", "name"}, {"kind", "namespace", "name"},
 	{"containerPort"}, {"containerPort", "protocol"}, {"port"}, {"port", "protocol"},

@@ -17,7 +17,8 @@ const (
 	maxLine  = 300      // characters of a line
 	maxLines = 60       // lines of one field
 	maxShort = 80       // bytes of a list on one line
-	// maxCompared is how many lines of a text that differ are matched with each other, as the time goes with their square.
+	// maxCompared is how many lines of a text that differ are matched with each other, as the time goes with
+	// their square.
 	maxCompared = 1000
 	around      = 1 // unchanged lines shown around those of a text that change
 )
@@ -99,7 +100,8 @@ func hunks(before, after []string) []string {
 		return []string{fmt.Sprintf("    lines %d-%d → lines %d-%d", first+1, len(before)-end, first+1, len(after)-end)}
 	}
 	var out []string
-	for _, group := range difflib.NewMatcher(before[max(0, first-around):len(before)-max(0, end-around)], after[max(0, first-around):len(after)-max(0, end-around)]).GetGroupedOpCodes(around) {
+	for _, group := range difflib.NewMatcher(before[max(0, first-around):len(before)-max(0, end-around)],
+		after[max(0, first-around):len(after)-max(0, end-around)]).GetGroupedOpCodes(around) {
 		at := max(0, first-around)
 		out = append(out, fmt.Sprintf("    @@ line %d", at+group[0].J1+1))
 		for _, op := range group {

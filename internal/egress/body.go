@@ -12,8 +12,9 @@ import (
 // minDrip is how many bytes a body must bring in Timeouts.Drip.
 const minDrip = 30
 
-// body is the content of an answer. It holds the request's slot until it was read, was closed, or the request's context ended; and it
-// gives up on a host that stops sending, or drips. Only the time spent in Read counts: a slow reader is not the host's fault.
+// body is the content of an answer. It holds the request's slot until it was read, was closed, or the
+// request's context ended; and it gives up on a host that stops sending, or drips. Only the time spent in
+// Read counts: a slow reader is not the host's fault.
 type body struct {
 	io.ReadCloser
 	ctx    context.Context // of the request

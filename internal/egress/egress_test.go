@@ -104,14 +104,16 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{}
-	a.cert, a.key, a.pem = makeCertificate(t, nil, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.cert, a.key, a.pem = makeCertificate(t, nil,
+		&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
 // issue makes a certificate for the name, valid from now until end.
 func (a *authority) issue(t *testing.T, name string, end time.Time) (tls.Certificate, auth.TLS) {
 	t.Helper()
-	template := &x509.Certificate{NotAfter: end, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{NotAfter: end,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
@@ -130,7 +132,8 @@ func (a *authority) issue(t *testing.T, name string, end time.Time) (tls.Certifi
 	return pair, auth.TLS{CA: a.pem, Cert: certPEM, Key: keyPEM}
 }
 
-func makeCertificate(t *testing.T, by *authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
+func makeCertificate(t *testing.T, by *authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey,
+	[]byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

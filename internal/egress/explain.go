@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// brief is an error in a few words: those of the cause may hold ports and addresses that change every time, or repeat what is said.
+// brief is an error in a few words: those of the cause may hold ports and addresses that change every time,
+// or repeat what is said.
 type brief struct {
 	words string
 	cause error
@@ -47,23 +48,28 @@ func explainTLS(err error, where string) *fault.Fault {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &authority):
-		return failed("the certificate of %s is not trusted", where).Because(brief{"it is signed by an unknown authority", err}).
+		return failed("the certificate of %s is not trusted", where).
+			Because(brief{"it is signed by an unknown authority", err}).
 			WithHint("Add the authority's certificate as ca.crt to the Secret")
 	case errors.As(err, &name):
-		return failed("the certificate of %s is for another name", where).Because(name).WithHint("Use the host name of the certificate in the URL")
+		return failed("the certificate of %s is for another name", where).Because(name).
+			WithHint("Use the host name of the certificate in the URL")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return failed("the certificate of %s is not valid now", where).Because(brief{"it has expired or is not yet valid", err}).
+		return failed("the certificate of %s is not valid now", where).
+			Because(brief{"it has expired or is not yet valid", err}).
 			WithHint("Renew it, or correct the clock")
 	case errors.As(err, &invalid):
 		return failed("the certificate of %s is not valid", where).Because(invalid)
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		return failed("%s refused the TLS connection", where).Because(alert.Err).
 			WithHint("It may want a client certificate: tls.crt and tls.key in the Secret")
-	case strings.Contains(err.Error(), "client conn could not be established"): // HTTP/2 has no type for it, and keeps the reason for itself
+	case strings.Contains(err.Error(), "client conn could not be established"):
+		// HTTP/2 has no type for it, and keeps the reason for itself
 		return failed("%s refused the TLS connection", where).Because(brief{"it ended as soon as it was made", err}).
 			WithHint("It may want a client certificate: tls.crt and tls.key in the Secret")
 	case errors.As(err, &record):
-		return failed("%s does not speak TLS", where).Because(brief{"the answer is not TLS", err}).WithHint("Check scheme and port of the URL")
+		return failed("%s does not speak TLS", where).Because(brief{"the answer is not TLS", err}).
+			WithHint("Check scheme and port of the URL")
 	}
 	return nil
 }
@@ -78,13 +84,17 @@ func explainNetwork(err error, where string) *fault.Fault {
 	case errors.Is(err, errLoopback):
 		return failed("the address of %s is refused", where).Because(errLoopback).WithHint("Use another host")
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return failed("cannot reach %s", where).Because(brief{"host " + dns.Name + " is unknown", err}).WithHint("Check the URL, and the cluster's DNS")
+		return failed("cannot reach %s", where).Because(brief{"host " + dns.Name + " is unknown", err}).
+			WithHint("Check the URL, and the cluster's DNS")
 	case errors.As(err, &dns):
-		return failed("cannot reach %s", where).Because(brief{"the name " + dns.Name + " could not be looked up", err}).WithHint("Check the cluster's DNS")
+		return failed("cannot reach %s", where).Because(brief{"the name " + dns.Name + " could not be looked up", err}).
+			WithHint("Check the cluster's DNS")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return failed("cannot reach %s", where).Because(brief{"it refuses the connection", err}).WithHint("Check that the server runs, and the port")
+		return failed("cannot reach %s", where).Because(brief{"it refuses the connection", err}).
+			WithHint("Check that the server runs, and the port")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return failed("cannot reach %s", where).Because(brief{"it does not answer in time", err}).WithHint("Check the server, and the network on the way")
+		return failed("cannot reach %s", where).Because(brief{"it does not answer in time", err}).
+			WithHint("Check the server, and the network on the way")
 	case errors.As(err, &op):
 		return failed("the connection to %s broke off", where).Because(brief{op.Err.Error(), err}).
 			WithHint("Check the server, and whether it wants a client certificate")

@@ -30,7 +30,8 @@ type host struct {
 var epoch = time.Now()
 
 func newHost(name string, limit int, timeouts Timeouts, now func() time.Time) *host {
-	return &host{name: name, timeouts: timeouts, now: now, slots: make(chan struct{}, limit), waits: map[string]time.Time{}}
+	return &host{name: name, timeouts: timeouts, now: now, slots: make(chan struct{}, limit),
+		waits: map[string]time.Time{}}
 }
 
 // alive notes a sign of life.
@@ -40,8 +41,9 @@ func (h *host) lastAlive() time.Time { return epoch.Add(time.Duration(h.progress
 
 func (h *host) idle() bool { return len(h.slots) == 0 }
 
-// admit lets a request through, or says at once that the host wants none now. It queues only as long as the host gets on with the
-// requests that it has, so that a host that hangs costs its own sources their turn and no one else's.
+// admit lets a request through, or says at once that the host wants none now. It queues only as long as the
+// host gets on with the requests that it has, so that a host that hangs costs its own sources their turn and
+// no one else's.
 func (h *host) admit(ctx context.Context, caller string) (release func(), err error) {
 	if err := h.limited(caller); err != nil {
 		return nil, err
@@ -93,7 +95,8 @@ func (h *host) expect() (done func()) {
 	return func() { h.awaited.Add(-1) }
 }
 
-// quiet is how long the host gave no sign of life although one was awaited. It is not its fault when nobody reads what it sends.
+// quiet is how long the host gave no sign of life although one was awaited. It is not its fault when nobody
+// reads what it sends.
 func (h *host) quiet() time.Duration {
 	if h.awaited.Load() == 0 {
 		return 0
@@ -122,14 +125,15 @@ func (h *host) resting() error {
 	case h.silent == 0:
 		return nil
 	case now.Before(h.rest):
-		return failed("%s does not answer", h.name).WithHint("Check the host, and the network on the way").After(h.rest.Sub(now))
+		return failed("%s does not answer", h.name).WithHint("Check the host, and the network on the way").
+			After(h.rest.Sub(now))
 	}
 	h.rest = now.Add(h.timeouts.Answer) // the others wait for what becomes of it
 	return nil
 }
 
-// heed remembers what the host says of when to come back. It says it to one caller: a host of many may limit one of them, and a proxy
-// in front of many services may lack one.
+// heed remembers what the host says of when to come back. It says it to one caller: a host of many may limit
+// one of them, and a proxy in front of many services may lack one.
 func (h *host) heed(resp *http.Response, caller string) {
 	now := h.now()
 	d := RetryAfter(resp, now)
@@ -176,8 +180,8 @@ func (h *host) gaveUp(err error, began time.Time) {
 	h.mu.Unlock()
 }
 
-// hung notes that the host let a request hang. It is left alone for a while if it gave no sign of life to anyone meanwhile: a host that is
-// slow with one request is not punished for it with the others.
+// hung notes that the host let a request hang. It is left alone for a while if it gave no sign of life to
+// anyone meanwhile: a host that is slow with one request is not punished for it with the others.
 func (h *host) hung(began time.Time) {
 	if h.lastAlive().After(began) {
 		return

@@ -179,7 +179,8 @@ func TestRetryAfterIsKeptPerHostAndCaller(t *testing.T) {
 	p := &Policy{Clock: clock}
 	busy, other, elsewhere := client(t, p, Options{}), client(t, p, Options{Caller: "other"}), serve(t, hello)
 	limited.Store(true)
-	if status, _, err := get(t, busy, s.URL, "Authorization", "Bearer busy"); err != nil || status != http.StatusTooManyRequests {
+	if status, _, err := get(t, busy, s.URL, "Authorization", "Bearer busy"); err != nil ||
+		status != http.StatusTooManyRequests {
 		t.Fatalf("the refusal itself: %d, %v", status, err)
 	}
 	clock.SetTime(noon.Add(20 * time.Second))
@@ -192,9 +193,15 @@ func TestRetryAfterIsKeptPerHostAndCaller(t *testing.T) {
 		t.Errorf("the kind's fault says %s", wrapped.RetryAfter)
 	}
 	for name, try := range map[string]func() (int, string, error){
-		"another caller by header": func() (int, string, error) { return get(t, busy, s.URL, "Authorization", "Bearer calm") },
+		"another caller by header": func() (int, string,
+			error) {
+			return get(t, busy, s.URL, "Authorization", "Bearer calm")
+		},
 		"another caller by option": func() (int, string, error) { return get(t, other, s.URL) },
-		"another host":             func() (int, string, error) { return get(t, busy, elsewhere.URL, "Authorization", "Bearer busy") },
+		"another host": func() (int, string,
+			error) {
+			return get(t, busy, elsewhere.URL, "Authorization", "Bearer busy")
+		},
 	} {
 		if status, _, err := try(); err != nil || status != http.StatusOK {
 			t.Errorf("%s: %d, %v", name, status, err)
@@ -358,8 +365,10 @@ func TestOptionsThatDifferHaveDifferentKeys(t *testing.T) {
 		return u
 	}
 	seen := map[[32]byte]int{}
-	for i, o := range []Options{{}, {TLS: auth.TLS{CA: []byte("ab")}}, {TLS: auth.TLS{CA: []byte("a"), Cert: []byte("b")}}, {TLS: auth.TLS{Cert: []byte("ab")}},
-		{TLS: auth.TLS{Key: []byte("ab")}}, {Caller: "ab"}, {Proxy: proxy("http://ab")}, {Proxy: proxy("http://u:p@ab")}, {Proxy: proxy("http://u:q@ab")}} {
+	for i, o := range []Options{{}, {TLS: auth.TLS{CA: []byte("ab")}},
+		{TLS: auth.TLS{CA: []byte("a"), Cert: []byte("b")}}, {TLS: auth.TLS{Cert: []byte("ab")}},
+		{TLS: auth.TLS{Key: []byte("ab")}}, {Caller: "ab"}, {Proxy: proxy("http://ab")},
+		{Proxy: proxy("http://u:p@ab")}, {Proxy: proxy("http://u:q@ab")}} {
 		if j, ok := seen[o.key()]; ok {
 			t.Errorf("options %d and %d are told to be the same", i, j)
 		}

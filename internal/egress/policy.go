@@ -1,8 +1,10 @@
-// Package egress is the one way out: every HTTP request that a source makes to a remote goes through its [Policy], which keeps hosts apart,
-// so that one that is broken, slow or tired of us never delays the sources of another; which bounds what a remote can make us wait for;
-// and which never carries a credential to where it was not meant for.
+// Package egress is the one way out: every HTTP request that a source makes to a remote goes through its
+// [Policy], which keeps hosts apart, so that one that is broken, slow or tired of us never delays the sources
+// of another; which bounds what a remote can make us wait for; and which never carries a credential to where
+// it was not meant for.
 //
-// Errors are faults, most without a reason: the kind that asked gives its own. None holds a credential, or more of a URL than its host.
+// Errors are faults, most without a reason: the kind that asked gives its own. None holds a credential, or
+// more of a URL than its host.
 package egress
 
 import (
@@ -25,7 +27,8 @@ const DefaultPerHost = 8
 
 // Policy is what outgoing requests share, one a process. Its zero value serves.
 type Policy struct {
-	// PerHost bounds the requests that a host has in flight, the reading of the answer included; DefaultPerHost when zero.
+	// PerHost bounds the requests that a host has in flight, the reading of the answer included;
+	// DefaultPerHost when zero.
 	PerHost int
 	// RefuseLinkLocal refuses connections to link-local addresses, where clouds keep the metadata of their machines.
 	RefuseLinkLocal bool
@@ -47,8 +50,10 @@ type Timeouts struct {
 	Connect time.Duration // to connect, and as much again for TLS: 15s
 	Answer  time.Duration // from the request to the end of the answer's header: 30s
 	Idle    time.Duration // in which a body that is read must bring its next bytes: 30s
-	Drip    time.Duration // of reading in which a body must bring 30 bytes, less than git's keep-alives of 5 bytes each 5 seconds: 1m
-	Stall   time.Duration // without a byte of a host whose requests are all in flight, after which others no longer queue: 5s
+	// of reading in which a body must bring 30 bytes, less than git's keep-alives of 5 bytes each 5 seconds: 1m
+	Drip time.Duration
+	// without a byte of a host whose requests are all in flight, after which others no longer queue: 5s
+	Stall time.Duration
 }
 
 func (t Timeouts) orDefault() Timeouts {
@@ -58,12 +63,14 @@ func (t Timeouts) orDefault() Timeouts {
 	}
 }
 
-// Options are what tells the connections of sources apart. Sources with equal options share them, with different ones nothing.
+// Options are what tells the connections of sources apart. Sources with equal options share them, with
+// different ones nothing.
 type Options struct {
 	TLS   auth.TLS
 	Proxy *url.URL // that of the environment when nil
-	// Caller tells apart who asks, such as the name and version of the Secret with the credentials: what a host says to one
-	// caller is not held against another. When empty, the Authorization header of each request tells.
+	// Caller tells apart who asks, such as the name and version of the Secret with the credentials: what a
+	// host says to one caller is not held against another. When empty, the Authorization header of each
+	// request tells.
 	Caller string
 }
 
@@ -81,7 +88,8 @@ func (o Options) key() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Transport returns the way out for the options. Its redirects are bounded whichever client follows them. The error is a fault.
+// Transport returns the way out for the options. Its redirects are bounded whichever client follows them. The
+// error is a fault.
 func (p *Policy) Transport(o Options) (http.RoundTripper, error) {
 	key := o.key()
 	p.mu.Lock()

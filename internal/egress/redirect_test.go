@@ -40,7 +40,8 @@ func TestRedirectsAreBounded(t *testing.T) {
 }
 
 // credentials are headers that say who asks.
-var credentials = []string{"Authorization", "Basic c2VjcmV0", "Cookie", "session=secret", "Private-Token", "secret", "X-Amz-Security-Token", "secret",
+var credentials = []string{"Authorization", "Basic c2VjcmV0", "Cookie", "session=secret", "Private-Token", "secret",
+	"X-Amz-Security-Token", "secret",
 	"Accept", "text/plain", "If-None-Match", "x"}
 
 func TestCredentialsStayWithTheirHost(t *testing.T) {

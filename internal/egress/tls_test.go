@@ -62,31 +62,34 @@ func TestMutualTLS(t *testing.T) {
 // connectProxy is a proxy as squid would be one: it opens tunnels for who knows the password, and speaks TLS itself.
 func connectProxy(t *testing.T, a *authority, tunnels *atomic.Int64) *httptest.Server {
 	t.Helper()
-	return serveTLS(t, a, time.Time{}, &tls.Config{NextProtos: []string{"http/1.1"}}, func(w http.ResponseWriter, r *http.Request) {
-		if name, password, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth(); name != "me" || password != "s3cret" {
-			w.WriteHeader(http.StatusProxyAuthRequired)
-			return
-		}
-		if r.Method != http.MethodConnect {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		remote, err := net.Dial("tcp", r.Host)
-		if err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		w.WriteHeader(http.StatusOK)
-		local, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		tunnels.Add(1)
-		go func() { _, _ = io.Copy(remote, buffered); _ = remote.Close() }()
-		_, _ = io.Copy(local, remote)
-		_ = local.Close()
-	})
+	return serveTLS(t, a, time.Time{}, &tls.Config{NextProtos: []string{"http/1.1"}},
+		func(w http.ResponseWriter, r *http.Request) {
+			if name, password, _ := (&http.Request{
+				Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).
+				BasicAuth(); name != "me" || password != "s3cret" {
+				w.WriteHeader(http.StatusProxyAuthRequired)
+				return
+			}
+			if r.Method != http.MethodConnect {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			remote, err := net.Dial("tcp", r.Host)
+			if err != nil {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			w.WriteHeader(http.StatusOK)
+			local, buffered, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			tunnels.Add(1)
+			go func() { _, _ = io.Copy(remote, buffered); _ = remote.Close() }()
+			_, _ = io.Copy(local, remote)
+			_ = local.Close()
+		})
 }
 
 func TestAProxyWithTLSAndALogin(t *testing.T) {
@@ -106,7 +109,8 @@ func TestAProxyWithTLSAndALogin(t *testing.T) {
 		t.Errorf("by the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
 	}
 	_, _, err := get(t, by("me:wr0ng@"), s.URL)
-	if f := faultOf(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" || strings.Contains(f.Error(), "wr0ng") {
+	if f := faultOf(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" ||
+		strings.Contains(f.Error(), "wr0ng") {
 		t.Errorf("the fault is %+v", f)
 	}
 	_, _, err = get(t, by("me:wr0ng@"), serve(t, hello).URL) // without a tunnel the proxy answers itself
@@ -125,7 +129,8 @@ func TestLinkLocalAddresses(t *testing.T) {
 	}
 	p := &Policy{RefuseLinkLocal: true}
 	for _, c := range []*http.Client{client(t, p, Options{}), client(t, p, Options{Proxy: u})} {
-		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "168.63.129.16"} {
+		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]",
+			"168.63.129.16"} {
 			_, _, err := get(t, c, "http://"+host+"/latest/meta-data")
 			mustFail(t, err, "is refused", "link-local")
 		}

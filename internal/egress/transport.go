@@ -53,9 +53,11 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 		ResponseHeaderTimeout:  timeouts.Answer,
 		MaxResponseHeaderBytes: maxHeader,
 		MaxIdleConnsPerHost:    cmp.Or(p.PerHost, DefaultPerHost),
-		IdleConnTimeout:        90 * time.Second, // above the usual interval of a minute, so that connections are used again
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: timeouts.Idle, PingTimeout: timeouts.Connect, WriteByteTimeout: timeouts.Idle},
+		// above the usual interval of a minute, so that connections are used again
+		IdleConnTimeout:   90 * time.Second,
+		ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: timeouts.Idle, PingTimeout: timeouts.Connect,
+			WriteByteTimeout: timeouts.Idle},
 	}
 	if o.Proxy != nil {
 		t.base.Proxy = http.ProxyURL(o.Proxy)
@@ -136,7 +138,8 @@ func (t *transport) route(req *http.Request) (route, error) {
 	}
 	proxy, err := t.base.Proxy(req)
 	if err != nil {
-		return r, failed("the proxy's address in the environment is not a URL").WithHint("Correct HTTPS_PROXY and HTTP_PROXY of the controller")
+		return r, failed("the proxy's address in the environment is not a URL").
+			WithHint("Correct HTTPS_PROXY and HTTP_PROXY of the controller")
 	}
 	if proxy != nil {
 		r.proxy = proxy.Host
@@ -171,7 +174,8 @@ var (
 )
 
 // metadata are addresses that clouds use like link-local ones.
-var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("100.100.100.200")}
+var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("168.63.129.16"),
+	netip.MustParseAddr("100.100.100.200")}
 
 // judge judges the address after the name was looked up, so that no name leads around it.
 func (p *Policy) judge(_, address string, _ syscall.RawConn) error {
@@ -200,7 +204,8 @@ func linkLocal(ip netip.Addr) bool {
 func proxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 	switch {
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return fault.New(meta.AuthenticationFailedReason, "the proxy refused the login").WithHint("Check username and password in the Secret of spec.proxySecretRef")
+		return fault.New(meta.AuthenticationFailedReason, "the proxy refused the login").
+			WithHint("Check username and password in the Secret of spec.proxySecretRef")
 	case resp.StatusCode/100 != 2:
 		return failed("the proxy refused the connection (%d)", resp.StatusCode).WithHint("Check what the proxy allows")
 	}

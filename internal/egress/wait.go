@@ -15,8 +15,10 @@ const (
 // RetryAfter reads how long a host asks to be left alone; zero when it does not.
 //
 //   - Retry-After with the statuses 429, 403 and 503 (RFC 9110, 10.2.3), or Docker Hub's X-Retry-After
-//   - X-RateLimit-Remaining and X-RateLimit-Reset of GitHub, RateLimit-Remaining and RateLimit-Reset of GitLab: once nothing remains
-//   - RateLimit-Limit "100;w=21600" of Docker Hub: with the status 429, the time in which one request more becomes free. While it
+//   - X-RateLimit-Remaining and X-RateLimit-Reset of GitHub, RateLimit-Remaining and RateLimit-Reset of
+//     GitLab: once nothing remains
+//   - RateLimit-Limit "100;w=21600" of Docker Hub: with the status 429, the time in which one request more
+//     becomes free. While it
 //     answers, nothing is held back, because it does not count HEAD requests, and they are how an unmoved tag is seen.
 func RetryAfter(resp *http.Response, now time.Time) time.Duration {
 	var d time.Duration

@@ -17,17 +17,27 @@ func TestHowLongAHostAsksToWait(t *testing.T) {
 		header []string
 		want   time.Duration
 	}{
-		"seconds":                         {429, []string{"Retry-After", "120"}, 2 * time.Minute},
-		"a date":                          {503, []string{"Retry-After", noon.Add(90 * time.Second).Format(http.TimeFormat)}, 90 * time.Second},
-		"a date in the past":              {503, []string{"Retry-After", noon.Add(-time.Hour).Format(http.TimeFormat)}, 0},
-		"GitHub's secondary limit":        {403, []string{"Retry-After", "60", "X-Ratelimit-Remaining", "100"}, time.Minute},
-		"GitHub's primary limit":          {403, []string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", unix(20 * time.Minute)}, 20 * time.Minute},
-		"GitHub's last request":           {200, []string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", unix(time.Minute)}, time.Minute},
-		"GitHub with some left":           {200, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", unix(time.Minute)}, 0},
-		"GitLab's limit":                  {429, []string{"Ratelimit-Remaining", "0", "Ratelimit-Reset", unix(30 * time.Second)}, 30 * time.Second},
-		"seconds as the draft standard":   {429, []string{"Ratelimit-Remaining", "0", "Ratelimit-Reset", "30"}, 30 * time.Second},
-		"Docker Hub while it answers":     {200, []string{"Ratelimit-Limit", "100;w=21600", "Ratelimit-Remaining", "0;w=21600"}, 0},
-		"Docker Hub's limit":              {429, []string{"Ratelimit-Limit", "100;w=21600", "Ratelimit-Remaining", "0;w=21600"}, 216 * time.Second},
+		"seconds": {429, []string{"Retry-After", "120"}, 2 * time.Minute},
+		"a date": {503,
+			[]string{"Retry-After", noon.Add(90 * time.Second).Format(http.TimeFormat)}, 90 * time.Second},
+		"a date in the past": {503,
+			[]string{"Retry-After", noon.Add(-time.Hour).Format(http.TimeFormat)}, 0},
+		"GitHub's secondary limit": {403, []string{"Retry-After", "60", "X-Ratelimit-Remaining", "100"},
+			time.Minute},
+		"GitHub's primary limit": {403,
+			[]string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", unix(20 * time.Minute)}, 20 * time.Minute},
+		"GitHub's last request": {200,
+			[]string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", unix(time.Minute)}, time.Minute},
+		"GitHub with some left": {200,
+			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", unix(time.Minute)}, 0},
+		"GitLab's limit": {429,
+			[]string{"Ratelimit-Remaining", "0", "Ratelimit-Reset", unix(30 * time.Second)}, 30 * time.Second},
+		"seconds as the draft standard": {429, []string{"Ratelimit-Remaining", "0", "Ratelimit-Reset", "30"},
+			30 * time.Second},
+		"Docker Hub while it answers": {200,
+			[]string{"Ratelimit-Limit", "100;w=21600", "Ratelimit-Remaining", "0;w=21600"}, 0},
+		"Docker Hub's limit": {429,
+			[]string{"Ratelimit-Limit", "100;w=21600", "Ratelimit-Remaining", "0;w=21600"}, 216 * time.Second},
 		"Docker Hub's abuse limit":        {429, []string{"X-Retry-After", unix(5 * time.Minute)}, 5 * time.Minute},
 		"a refusal that says no time":     {429, nil, time.Minute},
 		"an outage that says no time":     {503, nil, 0},
@@ -57,7 +67,8 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add(403, "-1", "", "99999999999999999999", ";w=;w=")
 	f.Fuzz(func(t *testing.T, status int, after, remaining, reset, limit string) {
 		header := http.Header{}
-		for name, v := range map[string]string{"Retry-After": after, "X-Retry-After": reset, "X-Ratelimit-Remaining": remaining, "X-Ratelimit-Reset": reset,
+		for name, v := range map[string]string{"Retry-After": after, "X-Retry-After": reset,
+			"X-Ratelimit-Remaining": remaining, "X-Ratelimit-Reset": reset,
 			"Ratelimit-Remaining": remaining, "Ratelimit-Reset": after, "Ratelimit-Limit": limit} {
 			header.Set(name, v)
 		}
@@ -68,7 +79,8 @@ func FuzzRetryAfter(f *testing.F) {
 }
 
 func FuzzHostPort(f *testing.F) {
-	for _, raw := range []string{"https://Host:443/x", "http://[fe80::1%25eth0]:8080", "https://user:pw@host", "//host:80", "https://host:0443", "https://host."} {
+	for _, raw := range []string{"https://Host:443/x", "http://[fe80::1%25eth0]:8080", "https://user:pw@host",
+		"//host:80", "https://host:0443", "https://host."} {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

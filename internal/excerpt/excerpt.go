@@ -9,7 +9,8 @@ import (
 
 const ellipsis = "…"
 
-// Bytes returns a text in at most so many bytes: the whole characters at its beginning and an ellipsis, if there are more.
+// Bytes returns a text in at most so many bytes: the whole characters at its beginning and an ellipsis, if
+// there are more.
 func Bytes(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -21,7 +22,8 @@ func Bytes(text string, most int) string {
 	return text[:end] + ellipsis
 }
 
-// Chars returns a text in at most so many characters: its beginning and an ellipsis, if there are more; nothing if there is no room for that.
+// Chars returns a text in at most so many characters: its beginning and an ellipsis, if there are more;
+// nothing if there is no room for that.
 func Chars(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text

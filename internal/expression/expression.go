@@ -1,5 +1,6 @@
-// Package expression evaluates CEL expressions (github.com/google/cel-spec) that users write over Kubernetes objects. They
-// are compiled once, checked for their type, and bounded in length, cost and time. It reads no cluster.
+// Package expression evaluates CEL expressions (github.com/google/cel-spec) that users write over Kubernetes
+// objects. They are compiled once, checked for their type, and bounded in length, cost and time. It reads no
+// cluster.
 package expression
 
 import (
@@ -28,8 +29,10 @@ const (
 
 // readers are the functions that make nothing, and whose work is no more than to read what they are given.
 var readers = []string{
-	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
-	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.In, operators.Index, operators.OptIndex, operators.OptSelect,
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater,
+	operators.GreaterEquals,
+	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.In,
+	operators.Index, operators.OptIndex, operators.OptSelect,
 	overloads.Size, overloads.Contains, overloads.StartsWith, overloads.EndsWith, "hasValue", "orValue",
 }
 
@@ -63,8 +66,8 @@ type activation struct{ Variables }
 func (a activation) ResolveName(name string) (any, bool) { return a.Variable(name) }
 func (a activation) Parent() cel.Activation              { return nil }
 
-// Compile compiles an expression over the named variables, each of which may be anything, that gives true or false. The error says
-// where it is wrong.
+// Compile compiles an expression over the named variables, each of which may be anything, that gives true or
+// false. The error says where it is wrong.
 func Compile(source string, variables ...string) (*Expression, error) {
 	return compile(source, variables, truth, cel.BoolType, cel.DynType)
 }
@@ -83,7 +86,8 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 	if len(source) > maxLength {
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxLength)
 	}
-	options := []cel.EnvOption{cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), ext.Strings(), ext.Lists(), ext.Sets(), ext.Math(), ext.Encoders(), ext.TwoVarComprehensions()}
+	options := []cel.EnvOption{cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), ext.Strings(), ext.Lists(),
+		ext.Sets(), ext.Math(), ext.Encoders(), ext.TwoVarComprehensions()}
 	for _, v := range variables {
 		options = append(options, cel.Variable(v, cel.DynType))
 	}
@@ -109,8 +113,8 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 	return e, nil
 }
 
-// brief tells whether an expression ends soon whatever it is given: it has few steps, and none that repeats or makes something. To count what such
-// a one costs takes longer than to evaluate it.
+// brief tells whether an expression ends soon whatever it is given: it has few steps, and none that repeats
+// or makes something. To count what such a one costs takes longer than to evaluate it.
 func brief(e ast.Expr) bool {
 	steps, reads := 0, true
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -129,8 +133,8 @@ func brief(e ast.Expr) bool {
 // String returns the expression as it was written.
 func (e *Expression) String() string { return e.source }
 
-// Holds evaluates the expression, within the deadline of the context or else a second. What it refers to and is not there is an error, as
-// in CEL.
+// Holds evaluates the expression, within the deadline of the context or else a second. What it refers to and
+// is not there is an error, as in CEL.
 func (e *Expression) Holds(ctx context.Context, variables Variables) (bool, error) {
 	out, err := e.eval(ctx, variables)
 	if err != nil {
@@ -177,7 +181,8 @@ func (e *Expression) run(ctx context.Context, variables cel.Activation) (ref.Val
 		out, _, err := e.program.Eval(variables)
 		return out, err
 	}
-	if _, bounded := ctx.Deadline(); !bounded { // one for each takes longer than most expressions, where many are evaluated
+	// one for each takes longer than most expressions, where many are evaluated
+	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, maxTime)
 		defer cancel()

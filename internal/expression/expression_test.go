@@ -12,7 +12,8 @@ import (
 
 var object = expression.Map{
 	"metadata": map[string]any{"generation": int64(2), "labels": map[string]any{"app": "web"}},
-	"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "observedGeneration": int64(2)},
+	"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}},
+		"observedGeneration": int64(2)},
 }
 
 func TestHolds(t *testing.T) {
@@ -44,7 +45,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		`1 + 1`:                     "gives a int",
 		strings.Repeat("!", 17<<10): "longer than",
 	} {
-		if _, err := expression.Compile(source, "metadata", "status"); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := expression.Compile(source, "metadata", "status"); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%.20s: %v", source, err)
 		}
 	}
@@ -58,7 +60,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			t.Errorf("%.20s: %v", source, err)
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // its cost is to end it, however slow the machine
+		// its cost is to end it, however slow the machine
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		if _, err := e.Holds(ctx, object); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.20s: %v", source, err)

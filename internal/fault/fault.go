@@ -1,5 +1,6 @@
-// Package fault holds the error that is made for the person who reads it: what failed, the likely cause, what to do next.
-// Domain packages return it; the reconcile kernel turns it into a condition and an event. It knows no kind.
+// Package fault holds the error that is made for the person who reads it: what failed, the likely cause, what
+// to do next. Domain packages return it; the reconcile kernel turns it into a condition and an event. It
+// knows no kind.
 package fault
 
 import (

@@ -26,7 +26,8 @@ func TestAFaultTakesOverTheWaitOfItsCause(t *testing.T) {
 
 func TestAHintBeginsASentence(t *testing.T) {
 	for _, cause := range []string{"it is not there", "it is not there."} {
-		if got, want := New("", "cannot list").Because(errors.New(cause)).WithHint("Create it").Error(), "cannot list: it is not there. Create it"; got != want {
+		if got, want := New("", "cannot list").Because(errors.New(cause)).WithHint("Create it").Error(),
+			"cannot list: it is not there. Create it"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -24,13 +24,15 @@ const maxApprovals = 1000
 // enforced is how long the API server may take to enforce a policy that is new.
 const enforced = 5 * time.Second
 
-// approvals adds the approvals of a gate to its case. The doubt is that the API server does not vouch for their authors.
+// approvals adds the approvals of a gate to its case. The doubt is that the API server does not vouch for
+// their authors.
 func (s *Gate) approvals(ctx context.Context, g *gatingv1.Gate, c *verdict.Case) (doubt, err error) {
 	if c.Rule == nil {
 		return nil, nil
 	}
 	var list gatingv1.GateApprovalList
-	if err := s.Client.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingFields{approvalGate: g.Name}); err != nil {
+	if err := s.Client.List(ctx, &list, client.InNamespace(g.Namespace),
+		client.MatchingFields{approvalGate: g.Name}); err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "the approvals cannot be listed").Because(err)
 	}
 	slices.SortFunc(list.Items, func(a, b gatingv1.GateApproval) int {
@@ -39,7 +41,8 @@ func (s *Gate) approvals(ctx context.Context, g *gatingv1.Gate, c *verdict.Case)
 	since, doubt := s.Vouch.Approvals(ctx, g.Namespace)
 	for _, a := range list.Items[:min(len(list.Items), maxApprovals)] {
 		approval := verdict.Approval{
-			Name: a.Name, User: a.Spec.User, Groups: a.Spec.Groups, At: a.CreationTimestamp.Time, Revision: a.Spec.Revision,
+			Name: a.Name, User: a.Spec.User, Groups: a.Spec.Groups, At: a.CreationTimestamp.Time,
+			Revision:  a.Spec.Revision,
 			Withdrawn: a.Spec.Withdrawn || !a.DeletionTimestamp.IsZero(),
 		}
 		if a.Spec.ExpiresAt != nil {

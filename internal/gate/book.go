@@ -21,14 +21,16 @@ import (
 // groupKind identifies the kind to the kernel.
 var groupKind = schema.GroupKind{Group: gatingv1.GroupVersion.Group, Kind: gatingv1.GateKind}
 
-// Book knows all gates, which objects they stand over, and who waits at them. It implements [reconcile.Gatekeeper] from memory alone: what
-// it knows comes from the informers that [Book.Observe] attaches it to.
+// Book knows all gates, which objects they stand over, and who waits at them. It implements
+// [reconcile.Gatekeeper] from memory alone: what it knows comes from the informers that [Book.Observe]
+// attaches it to.
 type Book struct {
-	Edges                *reconcile.Edges
-	Clock                clock.PassiveClock
-	NoCrossNamespaceRefs bool // a gate of another namespace may not be named; by its selector it still stands over what it selects
-	// Namespace returns the labels of a namespace, and whether they could be read. Where they cannot, a gate that selects by them
-	// stands over the namespace.
+	Edges *reconcile.Edges
+	Clock clock.PassiveClock
+	// a gate of another namespace may not be named; by its selector it still stands over what it selects
+	NoCrossNamespaceRefs bool
+	// Namespace returns the labels of a namespace, and whether they could be read. Where they cannot, a gate
+	// that selects by them stands over the namespace.
 	Namespace func(name string) (labels.Set, bool)
 	// Wake queues the objects that a gate selects, whether it did so before or not.
 	Wake func(selected func(ref reconcile.Ref, obj reconcile.Gated) bool)
@@ -47,9 +49,11 @@ type entry struct {
 	answer string
 }
 
-// answerOf is what of a gate decides what it lets through. Other parts of its status, such as who waits, change without anybody being woken.
+// answerOf is what of a gate decides what it lets through. Other parts of its status, such as who waits,
+// change without anybody being woken.
 func answerOf(g *gatingv1.Gate) string {
-	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition), g.Status.ObservedGeneration == g.Generation,
+	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
+		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun)
 }
 
@@ -131,7 +135,8 @@ func (b *Book) Closed(over []reconcile.Ref, obj reconcile.Gated, manual bool) []
 		e := b.gates[ref.NamespacedName]
 		switch {
 		case b.NoCrossNamespaceRefs && ref.Namespace != obj.GetNamespace() && names(obj, ref):
-			c.Reason, c.State = meta.AccessDeniedReason, "is in another namespace: cross-namespace references have been blocked"
+			c.Reason, c.State = meta.AccessDeniedReason,
+				"is in another namespace: cross-namespace references have been blocked"
 		case e == nil:
 			c.Reason, c.State = meta.GateNotFoundReason, "is not found"
 		case manual && e.gate.Spec.AllowManual:

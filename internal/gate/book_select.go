@@ -22,7 +22,8 @@ type selection struct {
 	objects    labels.Selector
 }
 
-// newSelection returns nil for a gate without a selector. A selector of labels that cannot be read selects all: gates fail closed.
+// newSelection returns nil for a gate without a selector. A selector of labels that cannot be read selects
+// all: gates fail closed.
 func newSelection(g *gatingv1.Gate) *selection {
 	s := g.Spec.Selector
 	if s == nil {

@@ -34,7 +34,8 @@ type shelf struct {
 
 func newShelf(tb testing.TB, objects ...*kustomizev1.Kustomization) *shelf {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := &shelf{objects: objects, now: now, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())}
+	s := &shelf{objects: objects, now: now, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())}
 	tb.Cleanup(s.queue.ShutDown)
 	edges := reconcile.NewEdges()
 	edges.Attach(syncs, s.queue)
@@ -95,7 +96,8 @@ func gateOf(namespace, name string, state gatingv1.State, change ...func(*gating
 	if state == gatingv1.Opened {
 		status = metav1.ConditionTrue
 	}
-	apimeta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{Type: gatingv1.OpenedCondition, Status: status, Reason: "Test"})
+	apimeta.SetStatusCondition(&g.Status.Conditions,
+		metav1.Condition{Type: gatingv1.OpenedCondition, Status: status, Reason: "Test"})
 	for _, c := range change {
 		c(g)
 	}
@@ -112,26 +114,45 @@ func TestBookSelects(t *testing.T) {
 		object   *kustomizev1.Kustomization
 		over     bool
 	}{
-		"the gate's own namespace":         {gatingv1.Selector{}, syncOf("ops", "a"), true},
-		"no other namespace":               {gatingv1.Selector{}, syncOf("apps", "a"), false},
-		"a namespace by name":              {gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps"}}}, syncOf("apps", "a"), true},
-		"not its own then":                 {gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps"}}}, syncOf("ops", "a"), false},
-		"all namespaces":                   {gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}}, syncOf("apps", "a"), true},
-		"namespaces by label":              {gatingv1.Selector{Namespaces: byTeam("apps")}, syncOf("apps", "a"), true},
-		"not those with another label":     {gatingv1.Selector{Namespaces: byTeam("apps")}, syncOf("shop", "a"), false},
-		"those whose labels are not known": {gatingv1.Selector{Namespaces: byTeam("apps")}, syncOf("unreadable", "a"), true},
-		"a kind":                           {gatingv1.Selector{Kinds: []gatingv1.SelectedKind{"Kustomization"}}, syncOf("ops", "a"), true},
-		"no other kind":                    {gatingv1.Selector{Kinds: []gatingv1.SelectedKind{"GitRepository"}}, syncOf("ops", "a"), false},
-		"objects by label": {gatingv1.Selector{Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "1"}}},
-			syncOf("ops", "a", func(k *kustomizev1.Kustomization) { k.Labels = map[string]string{"tier": "1"} }), true},
-		"no others": {gatingv1.Selector{Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "1"}}}, syncOf("ops", "a"), false},
-		"all where the labels cannot be read": {gatingv1.Selector{Objects: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "?"}}}},
+		"the gate's own namespace": {gatingv1.Selector{}, syncOf("ops", "a"), true},
+		"no other namespace":       {gatingv1.Selector{}, syncOf("apps", "a"), false},
+		"a namespace by name": {
+			gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps"}}},
+			syncOf("apps", "a"), true},
+		"not its own then": {
+			gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps"}}},
+			syncOf("ops", "a"), false},
+		"all namespaces": {
+			gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}},
+			syncOf("apps", "a"), true},
+		"namespaces by label":          {gatingv1.Selector{Namespaces: byTeam("apps")}, syncOf("apps", "a"), true},
+		"not those with another label": {gatingv1.Selector{Namespaces: byTeam("apps")}, syncOf("shop", "a"), false},
+		"those whose labels are not known": {gatingv1.Selector{Namespaces: byTeam("apps")},
+			syncOf("unreadable", "a"), true},
+		"a kind": {gatingv1.Selector{Kinds: []gatingv1.SelectedKind{"Kustomization"}},
 			syncOf("ops", "a"), true},
-		"a cluster by its Secret": {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{SecretRef: &meta.LocalObjectReference{Name: "prod"}}}}, syncOf("ops", "a", to("prod")), true},
-		"no other cluster":        {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{SecretRef: &meta.LocalObjectReference{Name: "prod"}}}}, syncOf("ops", "a", to("test")), false},
-		"not the local one":       {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{SecretRef: &meta.LocalObjectReference{Name: "prod"}}}}, syncOf("ops", "a"), false},
-		"the local one":           {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{Local: true}}}, syncOf("ops", "a"), true},
-		"no remote one then":      {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{Local: true}}}, syncOf("ops", "a", to("prod")), false},
+		"no other kind": {gatingv1.Selector{Kinds: []gatingv1.SelectedKind{"GitRepository"}},
+			syncOf("ops", "a"), false},
+		"objects by label": {gatingv1.Selector{
+			Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "1"}}},
+			syncOf("ops", "a", func(k *kustomizev1.Kustomization) { k.Labels = map[string]string{"tier": "1"} }), true},
+		"no others": {gatingv1.Selector{Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "1"}}},
+			syncOf("ops", "a"), false},
+		"all where the labels cannot be read": {
+			gatingv1.Selector{Objects: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "?"}}}},
+			syncOf("ops", "a"), true},
+		"a cluster by its Secret": {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{
+			{SecretRef: &meta.LocalObjectReference{Name: "prod"}}}}, syncOf("ops", "a", to("prod")), true},
+		"no other cluster": {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{
+			{SecretRef: &meta.LocalObjectReference{Name: "prod"}}}}, syncOf("ops", "a", to("test")), false},
+		"not the local one": {gatingv1.Selector{
+			Clusters: []gatingv1.ClusterSelector{{SecretRef: &meta.LocalObjectReference{Name: "prod"}}}},
+			syncOf("ops", "a"), false},
+		"the local one": {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{Local: true}}},
+			syncOf("ops", "a"), true},
+		"no remote one then": {gatingv1.Selector{Clusters: []gatingv1.ClusterSelector{{Local: true}}},
+			syncOf("ops", "a", to("prod")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t)
@@ -162,14 +183,20 @@ func TestBookFailsClosed(t *testing.T) {
 		reason string
 		state  string
 	}{
-		"open":          {gateOf("apps", "g", gatingv1.Opened), true, []meta.GateReference{{Name: "g"}}, "", ""},
-		"closed":        {gateOf("apps", "g", gatingv1.Closed), false, []meta.GateReference{{Name: "g"}}, "GateClosed", "is closed"},
-		"absent":        {nil, false, []meta.GateReference{{Name: "g"}}, "GateNotFound", "is not found"},
-		"far":           {gateOf("ops", "g", gatingv1.Opened), false, []meta.GateReference{far}, "", ""},
-		"far, denied":   {gateOf("ops", "g", gatingv1.Opened), true, []meta.GateReference{far}, "AccessDenied", "is in another namespace: cross-namespace references have been blocked"},
-		"one of two":    {gateOf("apps", "g", gatingv1.Opened), false, []meta.GateReference{{Name: "g"}, {Name: "h"}}, "GateNotFound", "is not found"},
-		"not looked at": {gateOf("apps", "g", gatingv1.Opened, func(g *gatingv1.Gate) { g.Generation = 2 }), false, []meta.GateReference{{Name: "g"}}, "GateClosed", "is closed"},
-		"going":         {gateOf("apps", "g", gatingv1.Opened, func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), false, []meta.GateReference{{Name: "g"}}, "GateClosed", "is closed"},
+		"open": {gateOf("apps", "g", gatingv1.Opened), true, []meta.GateReference{{Name: "g"}}, "", ""},
+		"closed": {gateOf("apps", "g", gatingv1.Closed), false, []meta.GateReference{{Name: "g"}}, "GateClosed",
+			"is closed"},
+		"absent": {nil, false, []meta.GateReference{{Name: "g"}}, "GateNotFound", "is not found"},
+		"far":    {gateOf("ops", "g", gatingv1.Opened), false, []meta.GateReference{far}, "", ""},
+		"far, denied": {gateOf("ops", "g", gatingv1.Opened), true, []meta.GateReference{far}, "AccessDenied",
+			"is in another namespace: cross-namespace references have been blocked"},
+		"one of two": {gateOf("apps", "g", gatingv1.Opened), false, []meta.GateReference{{Name: "g"}, {Name: "h"}},
+			"GateNotFound", "is not found"},
+		"not looked at": {gateOf("apps", "g", gatingv1.Opened, func(g *gatingv1.Gate) { g.Generation = 2 }), false,
+			[]meta.GateReference{{Name: "g"}}, "GateClosed", "is closed"},
+		"going": {gateOf("apps", "g", gatingv1.Opened,
+			func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), false,
+			[]meta.GateReference{{Name: "g"}}, "GateClosed", "is closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t)
@@ -208,7 +235,8 @@ func TestBookLetsRevisionsThrough(t *testing.T) {
 }
 
 func TestBookWakesWhomItConcerns(t *testing.T) {
-	named, chosen, free := syncOf("apps", "named", naming(meta.GateReference{Name: "g"})), syncOf("apps", "chosen"), syncOf("shop", "free")
+	named, chosen, free := syncOf("apps", "named", naming(meta.GateReference{Name: "g"})), syncOf("apps", "chosen"),
+		syncOf("shop", "free")
 	chosen.Labels = map[string]string{"tier": "1"}
 	s := newShelf(t, named, chosen, free)
 	step := func(what string, want, lists int, do func()) {
@@ -251,7 +279,8 @@ func TestBookListsWhoWaits(t *testing.T) {
 		s.Wait(s.ref(k), s.Closed(s.Over(s.ref(k), k), k, false), &p)
 	}
 	wait("late", s.now, meta.Pending{Revision: "main@sha1:1"})
-	wait("early", s.now.Add(-time.Hour), meta.Pending{Revision: "main@sha1:1", Created: 1, Changes: []string{"ConfigMap/apps/a created"}})
+	wait("early", s.now.Add(-time.Hour), meta.Pending{Revision: "main@sha1:1", Created: 1,
+		Changes: []string{"ConfigMap/apps/a created"}})
 	wait("later", s.now.Add(time.Hour), meta.Pending{Message: "cannot be told"})
 	waiting, total := s.Waiting(gate, 2)
 	if total != 3 || len(waiting) != 2 || waiting[0].Name != "early" || waiting[1].Name != "late" {
@@ -281,11 +310,12 @@ func BenchmarkTenThousandBehindOneGate(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var objects []*kustomizev1.Kustomization
 			for i := range n {
-				objects = append(objects, syncOf(fmt.Sprintf("team-%d", i%100), fmt.Sprintf("app-%d", i), func(k *kustomizev1.Kustomization) {
-					if selector == nil {
-						k.Spec.Gates = []meta.GateReference{{Namespace: "ops", Name: "freeze"}}
-					}
-				}))
+				objects = append(objects, syncOf(fmt.Sprintf("team-%d", i%100), fmt.Sprintf("app-%d", i),
+					func(k *kustomizev1.Kustomization) {
+						if selector == nil {
+							k.Spec.Gates = []meta.GateReference{{Namespace: "ops", Name: "freeze"}}
+						}
+					}))
 			}
 			s := newShelf(b, objects...)
 			put := func(state gatingv1.State) {

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// calm is how long a gate is left alone after it was told that those who wait changed, so that ten thousand that come at once
-// are told in a few words.
+// calm is how long a gate is left alone after it was told that those who wait changed, so that ten thousand
+// that come at once are told in a few words.
 const calm = time.Second
 
 // waiting is who waits at which gate.
@@ -50,7 +50,8 @@ func (b *Book) Wait(ref reconcile.Ref, at []reconcile.Closed, pending *meta.Pend
 		return
 	}
 	if w.at == nil {
-		w.at, w.queue = map[reconcile.Ref][]types.NamespacedName{}, map[types.NamespacedName]map[reconcile.Ref]*meta.Pending{}
+		w.at, w.queue = map[reconcile.Ref][]types.NamespacedName{},
+			map[types.NamespacedName]map[reconcile.Ref]*meta.Pending{}
 	}
 	w.at[ref] = gates
 	for _, g := range gates {
@@ -85,7 +86,8 @@ func (b *Book) tell(gate types.NamespacedName) {
 	})
 }
 
-// Waiting returns the objects that wait at a gate, those first that wait longest, most of them at most, and how many there are in all.
+// Waiting returns the objects that wait at a gate, those first that wait longest, most of them at most, and
+// how many there are in all.
 func (b *Book) Waiting(gate types.NamespacedName, most int) ([]gatingv1.WaitingObject, int64) {
 	w := &b.waiting
 	w.mu.Lock()

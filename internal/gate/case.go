@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
-// Case reads what a gate itself says: all that a verdict depends on but approvals and checks. The error is a final fault.
+// Case reads what a gate itself says: all that a verdict depends on but approvals and checks. The error is a
+// final fault.
 func Case(g *gatingv1.Gate) (verdict.Case, error) {
 	c := verdict.Case{Opened: g.Spec.Default == gatingv1.Opened, Overridable: g.IsOverridable()}
 	if w := g.Spec.Window; w != nil {
@@ -26,7 +27,8 @@ func Case(g *gatingv1.Gate) (verdict.Case, error) {
 	var entries []calendar.Entry
 	for _, e := range g.Spec.Schedule {
 		entry := calendar.Entry{
-			Name: e.Name, Opens: e.State == gatingv1.Opened, Cron: e.Cron, Dates: e.Dates, TimeZone: e.TimeZone, Duration: 24 * time.Hour,
+			Name: e.Name, Opens: e.State == gatingv1.Opened, Cron: e.Cron, Dates: e.Dates, TimeZone: e.TimeZone,
+			Duration: 24 * time.Hour,
 		}
 		if e.Duration != nil {
 			entry.Duration = e.Duration.Duration
@@ -41,7 +43,8 @@ func Case(g *gatingv1.Gate) (verdict.Case, error) {
 		return c, err
 	}
 	for verb, r := range map[string]*verdict.Request{
-		gatingv1.OpenPrefix: c.Requests.Open, gatingv1.ClosePrefix: c.Requests.Close, gatingv1.OverridePrefix: c.Requests.Override,
+		gatingv1.OpenPrefix: c.Requests.Open, gatingv1.ClosePrefix: c.Requests.Close,
+		gatingv1.OverridePrefix: c.Requests.Override,
 	} {
 		if r != nil {
 			r.From = writer(g, verb+gatingv1.RequestedAtSuffix)
@@ -77,11 +80,13 @@ func writer(g *gatingv1.Gate, annotation string) string {
 	return ""
 }
 
-// vouched takes out of a case what names somebody whom the API server does not vouch for. The error says that it does not.
+// vouched takes out of a case what names somebody whom the API server does not vouch for. The error says that
+// it does not.
 func (s *Gate) vouched(ctx context.Context, g *gatingv1.Gate, c *verdict.Case) error {
-	named := slices.ContainsFunc([]*verdict.Request{c.Requests.Open, c.Requests.Close, c.Requests.Override}, func(r *verdict.Request) bool {
-		return r != nil && r.By != ""
-	})
+	named := slices.ContainsFunc([]*verdict.Request{c.Requests.Open, c.Requests.Close, c.Requests.Override},
+		func(r *verdict.Request) bool {
+			return r != nil && r.By != ""
+		})
 	if !named {
 		return nil
 	}

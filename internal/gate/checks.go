@@ -25,7 +25,8 @@ const (
 	maxCheckMessage      = 512
 )
 
-// Checks tries the checks of gates beside their passes, so that an endpoint that hangs holds up its own gate and no other.
+// Checks tries the checks of gates beside their passes, so that an endpoint that hangs holds up its own gate
+// and no other.
 type Checks struct {
 	Prober Prober
 	Clock  clock.PassiveClock
@@ -50,12 +51,14 @@ type trial struct {
 	result     gatingv1.CheckResult // CheckedAt is zero before the first
 }
 
-// Look returns what the checks of a gate gave, starts those that are due, and says when the next one is, or may hold for long enough.
-// The gate is woken by those that end. The error is a final fault of a check that can never be tried.
+// Look returns what the checks of a gate gave, starts those that are due, and says when the next one is, or
+// may hold for long enough. The gate is woken by those that end. The error is a final fault of a check that
+// can never be tried.
 func (k *Checks) Look(g *gatingv1.Gate, now time.Time) ([]gatingv1.CheckResult, time.Time, error) {
 	for _, c := range g.Spec.Checks {
 		if err := validate(c); err != nil {
-			return nil, time.Time{}, fault.New(gatingv1.InvalidCheckReason, "check '%s' cannot be tried", c.Name).Because(err).Final()
+			return nil, time.Time{}, fault.New(gatingv1.InvalidCheckReason, "check '%s' cannot be tried", c.Name).
+				Because(err).Final()
 		}
 	}
 	k.once.Do(func() { k.slots = make(chan struct{}, maxProbes) })
@@ -73,7 +76,8 @@ func (k *Checks) Look(g *gatingv1.Gate, now time.Time) ([]gatingv1.CheckResult, 
 		}
 		result := t.result
 		if result.CheckedAt.IsZero() {
-			result = gatingv1.CheckResult{Name: c.Name, Since: metav1.NewTime(now), CheckedAt: metav1.NewTime(now), Message: "it was not tried yet"}
+			result = gatingv1.CheckResult{Name: c.Name, Since: metav1.NewTime(now), CheckedAt: metav1.NewTime(now),
+				Message: "it was not tried yet"}
 		}
 		result.Generation = t.generation
 		held := result.Since.Add(holdFor(c))
@@ -87,7 +91,8 @@ func (k *Checks) Look(g *gatingv1.Gate, now time.Time) ([]gatingv1.CheckResult, 
 	return results, look, nil
 }
 
-// trials returns what is known of a gate's checks as they are now. After a start that is what its status says, if that is not too old.
+// trials returns what is known of a gate's checks as they are now. After a start that is what its status
+// says, if that is not too old.
 func (k *Checks) trials(g *gatingv1.Gate, now time.Time) map[string]*trial {
 	known, trials := k.tried[g.UID], map[string]*trial{}
 	for _, c := range g.Spec.Checks {
@@ -95,7 +100,8 @@ func (k *Checks) trials(g *gatingv1.Gate, now time.Time) map[string]*trial {
 		if t == nil || t.generation != g.Generation {
 			t = &trial{generation: g.Generation}
 			for _, r := range g.Status.Checks {
-				if known == nil && r.Name == c.Name && r.Generation == g.Generation && now.Sub(r.CheckedAt.Time) <= stale(c) {
+				if known == nil && r.Name == c.Name && r.Generation == g.Generation &&
+					now.Sub(r.CheckedAt.Time) <= stale(c) {
 					t.result = r
 				}
 			}
@@ -133,7 +139,8 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *trial) {
 		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
 			r.Since = now
 		}
-		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now, excerpt.Bytes(message, maxCheckMessage)
+		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now,
+			excerpt.Bytes(message, maxCheckMessage)
 		k.mu.Unlock()
 		k.Edges.Wake(ref(g))
 	}()

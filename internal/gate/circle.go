@@ -31,7 +31,8 @@ func (s *Gate) circle(ctx context.Context, g *gatingv1.Gate) error {
 		}
 		seen[key] = true
 		if len(seen) > maxCircle {
-			return fault.New(gatingv1.CheckCycleReason, "the checks of gate '%s' lead to more than %d gates", start, maxCircle).Final()
+			return fault.New(gatingv1.CheckCycleReason, "the checks of gate '%s' lead to more than %d gates", start,
+				maxCircle).Final()
 		}
 		var other gatingv1.Gate
 		if err := s.Client.Get(ctx, key, &other); err == nil {
@@ -45,7 +46,8 @@ func (s *Gate) circle(ctx context.Context, g *gatingv1.Gate) error {
 func checked(g *gatingv1.Gate) []types.NamespacedName {
 	var gates []types.NamespacedName
 	for _, c := range g.Spec.Checks {
-		if o := c.Object; o != nil && o.Kind == gatingv1.GateKind && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == gatingv1.GroupVersion.Group {
+		if o := c.Object; o != nil && o.Kind == gatingv1.GateKind && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).
+			Group == gatingv1.GroupVersion.Group {
 			gates = append(gates, types.NamespacedName{Namespace: cmp.Or(o.Namespace, g.Namespace), Name: o.Name})
 		}
 	}

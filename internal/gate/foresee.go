@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Foresee returns a gate as it will be at a time if nobody does anything until then: its schedule, requests and windows are those of
-// that time, while approvals and checks are taken from its status. [Passes] tells what it lets through then.
+// Foresee returns a gate as it will be at a time if nobody does anything until then: its schedule, requests
+// and windows are those of that time, while approvals and checks are taken from its status. [Passes] tells
+// what it lets through then.
 func Foresee(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 	g = g.DeepCopy()
 	g.Status.ObservedGeneration = g.Generation
@@ -23,10 +24,12 @@ func Foresee(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 		err = unfit(g)
 	}
 	if err != nil {
-		show(g, verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " + err.Error(), Why: err.Error()}, err, at)
+		show(g, verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " +
+			err.Error(), Why: err.Error()}, err, at)
 		return g
 	}
-	if ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady); ready != nil && ready.Reason == gatingv1.PolicyMissingReason {
+	if ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady); ready != nil &&
+		ready.Reason == gatingv1.PolicyMissingReason {
 		c.Requests.Override = nil // nobody vouches for who breaks the glass
 	}
 	c.Approvals, c.Checks = observed(g)
@@ -37,7 +40,8 @@ func Foresee(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 	return g
 }
 
-// unfit returns what the controller found wrong with a gate that a look at the gate alone does not show; nil when nothing is.
+// unfit returns what the controller found wrong with a gate that a look at the gate alone does not show; nil
+// when nothing is.
 func unfit(g *gatingv1.Gate) error {
 	ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady)
 	if ready != nil && slices.Contains([]string{gatingv1.CheckCycleReason, gatingv1.InvalidCheckReason}, ready.Reason) {
@@ -46,7 +50,8 @@ func unfit(g *gatingv1.Gate) error {
 	return nil
 }
 
-// observed returns the approvals and checks of a gate as its status has them. A check that was not tried since the gate changed does not hold.
+// observed returns the approvals and checks of a gate as its status has them. A check that was not tried
+// since the gate changed does not hold.
 func observed(g *gatingv1.Gate) ([]verdict.Approval, []verdict.Check) {
 	var approvals []verdict.Approval
 	for _, a := range g.Status.Approvals {

@@ -35,8 +35,9 @@ func TestForesee(t *testing.T) {
 			at := before.Format(time.RFC3339)
 			g.Spec.Default = gatingv1.Closed
 			g.Annotations = map[string]string{
-				gatingv1.OverridePrefix + gatingv1.RequestedAtSuffix: at, gatingv1.OverridePrefix + gatingv1.RequestedBySuffix: at + " alice",
-				gatingv1.OverridePrefix + gatingv1.ReasonSuffix: "the shop is down",
+				gatingv1.OverridePrefix + gatingv1.RequestedAtSuffix: at,
+				gatingv1.OverridePrefix + gatingv1.RequestedBySuffix: at + " alice",
+				gatingv1.OverridePrefix + gatingv1.ReasonSuffix:      "the shop is down",
 			}
 			reconcile.Mark(g, reconcile.TypeReady, metav1.ConditionFalse, reason, "as it was seen")
 		}
@@ -48,32 +49,39 @@ func TestForesee(t *testing.T) {
 	}{
 		"open by default": {func(*gatingv1.Gate) {}, true},
 		"closed on Fridays": {func(g *gatingv1.Gate) {
-			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 0 * * 5", Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 0 * * 5",
+				Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
 		}, false},
 		"closed on Saturdays": {func(g *gatingv1.Gate) {
-			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 0 * * 6", Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 0 * * 6",
+				Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
 		}, true},
 		"a schedule that cannot be followed": {func(g *gatingv1.Gate) {
 			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Opened, Cron: "never"}}
 		}, false},
 		"asked to close for longer": {func(g *gatingv1.Gate) {
 			g.Spec.Window = &metav1.Duration{Duration: 25 * time.Hour}
-			g.Annotations = map[string]string{gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
+			g.Annotations = map[string]string{
+				gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
 		}, false},
 		"asked to close, and over": {func(g *gatingv1.Gate) {
 			g.Spec.Window = &metav1.Duration{Duration: time.Hour}
-			g.Annotations = map[string]string{gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
+			g.Annotations = map[string]string{
+				gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
 		}, true},
 		"approved by a member of the group": {approved(gatingv1.ObservedApproval{Counts: true}), true},
-		"approved until then":               {approved(gatingv1.ObservedApproval{Counts: true, Until: until(then)}), false},
-		"an approval that does not count":   {approved(gatingv1.ObservedApproval{Message: "it was withdrawn"}), false},
-		"approved for this revision":        {approved(gatingv1.ObservedApproval{Counts: true, Revision: "main@sha1:a"}), true},
-		"approved for another revision":     {approved(gatingv1.ObservedApproval{Counts: true, Revision: "main@sha1:b"}), false},
-		"a check that holds":                {checked(gatingv1.CheckResult{Holds: true, Generation: 2}), true},
-		"a check that does not hold":        {checked(gatingv1.CheckResult{Generation: 2}), false},
-		"a check of the gate as it was":     {checked(gatingv1.CheckResult{Holds: true, Generation: 1}), false},
-		"overridden":                        {overridden(reconcile.ReasonFailed), true},
-		"overridden by who knows whom":      {overridden(gatingv1.PolicyMissingReason), false},
+		"approved until then": {
+			approved(gatingv1.ObservedApproval{Counts: true, Until: until(then)}), false},
+		"an approval that does not count": {approved(gatingv1.ObservedApproval{Message: "it was withdrawn"}), false},
+		"approved for this revision": {
+			approved(gatingv1.ObservedApproval{Counts: true, Revision: "main@sha1:a"}), true},
+		"approved for another revision": {
+			approved(gatingv1.ObservedApproval{Counts: true, Revision: "main@sha1:b"}), false},
+		"a check that holds":            {checked(gatingv1.CheckResult{Holds: true, Generation: 2}), true},
+		"a check that does not hold":    {checked(gatingv1.CheckResult{Generation: 2}), false},
+		"a check of the gate as it was": {checked(gatingv1.CheckResult{Holds: true, Generation: 1}), false},
+		"overridden":                    {overridden(reconcile.ReasonFailed), true},
+		"overridden by who knows whom":  {overridden(gatingv1.PolicyMissingReason), false},
 		"a gate that waits for itself": {func(g *gatingv1.Gate) {
 			reconcile.Mark(g, reconcile.TypeReady, metav1.ConditionFalse, gatingv1.CheckCycleReason, "as it was seen")
 		}, false},

@@ -49,7 +49,8 @@ func (s *Gate) Reconcile(ctx context.Context, pass *reconcile.Pass[*gatingv1.Gat
 	g.Status.Waiting, g.Status.WaitingCount = s.Waiting(client.ObjectKeyFromObject(g), gatingv1.MaxWaiting)
 	r, err := s.judge(ctx, g, now)
 	if err != nil {
-		r.Verdict = verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " + err.Error(), Why: err.Error()}
+		r.Verdict = verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " +
+			err.Error(), Why: err.Error()}
 	}
 	s.alarms.set(s.Clock, g.UID, r.look, now, func() { s.Edges.Wake(ref(g)) })
 	problem := cmp.Or(err, r.doubt)
@@ -65,7 +66,8 @@ func (s *Gate) Reconcile(ctx context.Context, pass *reconcile.Pass[*gatingv1.Gat
 	return outcome
 }
 
-// Finalize implements [reconcile.Step]: objects that wait stay held, since a gate that is not there lets nothing through.
+// Finalize implements [reconcile.Step]: objects that wait stay held, since a gate that is not there lets
+// nothing through.
 func (s *Gate) Finalize(_ context.Context, g *gatingv1.Gate) error {
 	s.alarms.stop(g.UID)
 	s.Checks.Forget(g.UID)
@@ -118,7 +120,8 @@ func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *ga
 	case v.Reason == gatingv1.WhyCheckFailed, v.Reason == gatingv1.WhyApprovalRequired:
 		reason = v.Reason
 	}
-	turned := was == nil || was.Status != status || (v.Reason == gatingv1.WhyOverridden) != (g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyOverridden)
+	turned := was == nil || was.Status != status ||
+		(v.Reason == gatingv1.WhyOverridden) != (g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyOverridden)
 	reconcile.Mark(g, gatingv1.OpenedCondition, status, reason, v.Message)
 	g.Status.Why = &gatingv1.Explanation{Reason: v.Reason, Message: v.Why}
 	g.Status.RequestedAt, g.Status.ResetToDefaultAt = timeOf(v.RequestedAt), timeOf(v.ResetAt)
@@ -131,7 +134,8 @@ func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *ga
 		return nil
 	}
 	entry := gatingv1.HistoryEntry{
-		At: metav1.NewTime(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From, Revisions: v.Revisions,
+		At: metav1.NewTime(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
+		Revisions: v.Revisions,
 	}
 	history := append([]gatingv1.HistoryEntry{entry}, g.Status.History...)
 	g.Status.History = slices.Clip(history[:min(len(history), gatingv1.MaxHistory)])

@@ -10,8 +10,9 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 )
 
-// Passes tells whether a gate lets a revision through now, by what its status says. It fails closed: a gate whose spec was not looked at
-// yet lets nothing through, and one that was to close by now is closed even if nobody was there to close it.
+// Passes tells whether a gate lets a revision through now, by what its status says. It fails closed: a gate
+// whose spec was not looked at yet lets nothing through, and one that was to close by now is closed even if
+// nobody was there to close it.
 func Passes(g *gatingv1.Gate, revision string, now time.Time) bool {
 	opened := apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition)
 	if !opened || g.Status.ObservedGeneration != g.Generation || !g.DeletionTimestamp.IsZero() {

@@ -76,7 +76,8 @@ func (p *Probes) object(ctx context.Context, g *gatingv1.Gate, c *gatingv1.Objec
 	}
 	namespace := cmp.Or(c.Namespace, g.Namespace)
 	if p.NoCrossNamespaceRefs && namespace != g.Namespace {
-		return "", fault.New(meta.AccessDeniedReason, "the object is in namespace '%s': cross-namespace references have been blocked", namespace)
+		return "", fault.New(meta.AccessDeniedReason,
+			"the object is in namespace '%s': cross-namespace references have been blocked", namespace)
 	}
 	gvk := schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
 	mapping, err := p.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -112,7 +113,8 @@ func (p *Probes) as(account types.NamespacedName) (dynamic.Interface, error) {
 		return c, nil
 	}
 	cfg := rest.CopyConfig(p.Config)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + account.Namespace + ":" + account.Name}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + account.Namespace + ":" +
+		account.Name}
 	c, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -125,7 +127,8 @@ func (p *Probes) as(account types.NamespacedName) (dynamic.Interface, error) {
 }
 
 // access returns the way to an endpoint, and the login there.
-func (p *Probes) access(ctx context.Context, g *gatingv1.Gate, secret, certs *meta.LocalObjectReference) (http.RoundTripper, probe.Login, error) {
+func (p *Probes) access(ctx context.Context, g *gatingv1.Gate, secret,
+	certs *meta.LocalObjectReference) (http.RoundTripper, probe.Login, error) {
 	data, err := p.secret(ctx, g, secret)
 	if err != nil {
 		return nil, probe.Login{}, err
@@ -146,7 +149,8 @@ func (p *Probes) access(ctx context.Context, g *gatingv1.Gate, secret, certs *me
 }
 
 // secret returns the data of a Secret in the gate's namespace; none when none is named.
-func (p *Probes) secret(ctx context.Context, g *gatingv1.Gate, named *meta.LocalObjectReference) (map[string][]byte, error) {
+func (p *Probes) secret(ctx context.Context, g *gatingv1.Gate, named *meta.LocalObjectReference) (map[string][]byte,
+	error) {
 	if named == nil {
 		return nil, nil
 	}

@@ -30,7 +30,8 @@ var (
 
 	transitionsMetric = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_gate_transitions_total",
-		Help: "How often the gate came into a state, for which reason, and who asked for it if the API server vouches for the name.",
+		Help: "How often the gate came into a state, for which reason, and who asked for it if the API server " +
+			"vouches for the name.",
 	}, []string{"namespace", "name", "state", "reason", "by"})
 )
 

@@ -36,8 +36,8 @@ const (
 // forger is nobody's name: an object in it is refused if authors are checked at all.
 const forger = "sluice:gate:forger"
 
-// Voucher tells whether the API server vouches for who made an approval or a request. It tries to forge one, as a dry-run, since that
-// policies are installed does not mean that they are enforced here.
+// Voucher tells whether the API server vouches for who made an approval or a request. It tries to forge one,
+// as a dry-run, since that policies are installed does not mean that they are enforced here.
 type Voucher struct {
 	Client client.Client // tries
 	Reader client.Reader // reads policies, past the cache
@@ -55,7 +55,8 @@ type answer struct {
 	err   error
 }
 
-// Approvals returns since when the authors of approvals in a namespace cannot be forged. The error is a fault with the reason PolicyMissing.
+// Approvals returns since when the authors of approvals in a namespace cannot be forged. The error is a fault
+// with the reason PolicyMissing.
 func (v *Voucher) Approvals(ctx context.Context, namespace string) (time.Time, error) {
 	return v.ask(question{ApprovalsPolicy, namespace}, func() (time.Time, error) {
 		since, err := v.installed(ctx, ApprovalsPolicy)
@@ -69,13 +70,15 @@ func (v *Voucher) Approvals(ctx context.Context, namespace string) (time.Time, e
 	})
 }
 
-// Requests returns an error unless who requests something of a gate in a namespace cannot be forged, which is a fault as well.
+// Requests returns an error unless who requests something of a gate in a namespace cannot be forged, which is
+// a fault as well.
 func (v *Voucher) Requests(ctx context.Context, namespace string) error {
 	_, err := v.ask(question{RequestsPolicy, namespace}, func() (time.Time, error) {
 		const at = "2026-01-01T00:00:00Z"
 		return time.Time{}, v.forge(ctx, RequestsPolicy, &gatingv1.Gate{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "forged-", Annotations: map[string]string{
-				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at, gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + forger,
+				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
+				gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + forger,
 			}},
 			Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: gatingv1.DefaultInterval}},
 		})
@@ -134,6 +137,7 @@ func (v *Voucher) installed(ctx context.Context, policy string) (time.Time, erro
 }
 
 func missing(policy string, err error) error {
-	return fault.New(gatingv1.PolicyMissingReason, "nobody vouches for the names of people: policy '%s' is not enforced", policy).Because(err).
+	return fault.New(gatingv1.PolicyMissingReason,
+		"nobody vouches for the names of people: policy '%s' is not enforced", policy).Because(err).
 		WithHint("Apply what `sluice install --export` has of kind ValidatingAdmissionPolicy")
 }

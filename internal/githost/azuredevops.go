@@ -22,7 +22,8 @@ func newAzureDevOps(r *rest, repo Repository) host {
 }
 
 func (*azureDevOps) terms() terms {
-	return terms{states: [3]string{"pending", "succeeded", "failed"}, contextMax: 255, descriptionMax: 1024, bodyMax: 4000, labels: true}
+	return terms{states: [3]string{"pending", "succeeded", "failed"}, contextMax: 255, descriptionMax: 1024,
+		bodyMax: 4000, labels: true}
 }
 
 // azureGenre stands before the names of our statuses: branch policies name a status as GENRE/NAME, and have this one.
@@ -43,7 +44,8 @@ type azureContext struct {
 func (h *azureDevOps) latest(ctx context.Context, s Status) (*said, error) {
 	var answer struct{ Value []azureStatus }
 	query := url.Values{"latestOnly": {"true"}}
-	if err := h.do(ctx, "the statuses of the commit", http.MethodGet, []string{"commits", s.Commit, "statuses"}, query, nil, &answer); err != nil {
+	if err := h.do(ctx, "the statuses of the commit", http.MethodGet, []string{"commits", s.Commit, "statuses"}, query,
+		nil, &answer); err != nil {
 		return nil, err
 	}
 	for _, a := range answer.Value {
@@ -81,8 +83,10 @@ func (h *azureDevOps) pageOf(id string) string { return h.web.JoinPath("pullrequ
 func (h *azureDevOps) find(ctx context.Context, r Request) (*opened, error) {
 	var answer struct{ Value []azurePull }
 	query := url.Values{"searchCriteria.status": {"active"},
-		"searchCriteria.sourceRefName": {"refs/heads/" + r.Head}, "searchCriteria.targetRefName": {"refs/heads/" + r.Base}}
-	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pullrequests"}, query, nil, &answer); err != nil {
+		"searchCriteria.sourceRefName": {"refs/heads/" + r.Head},
+		"searchCriteria.targetRefName": {"refs/heads/" + r.Base}}
+	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pullrequests"}, query, nil,
+		&answer); err != nil {
 		return nil, err
 	}
 	for _, p := range answer.Value {
@@ -101,7 +105,8 @@ func (h *azureDevOps) whole(ctx context.Context, p azurePull) (*opened, error) {
 		return nil, err
 	}
 	var labels struct{ Value []struct{ Name string } }
-	err := h.do(ctx, "the labels of the pull request", http.MethodGet, []string{"pullRequests", id, "labels"}, nil, nil, &labels)
+	err := h.do(ctx, "the labels of the pull request", http.MethodGet, []string{"pullRequests", id, "labels"}, nil, nil,
+		&labels)
 	p.Labels = labels.Value
 	return h.opened(p), err
 }
@@ -109,18 +114,21 @@ func (h *azureDevOps) whole(ctx context.Context, p azurePull) (*opened, error) {
 func (h *azureDevOps) open(ctx context.Context, r Request) (*opened, error) {
 	var pull azurePull
 	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pullrequests"}, nil, map[string]string{
-		"sourceRefName": "refs/heads/" + r.Head, "targetRefName": "refs/heads/" + r.Base, "title": r.Title, "description": r.Body}, &pull)
+		"sourceRefName": "refs/heads/" + r.Head, "targetRefName": "refs/heads/" + r.Base, "title": r.Title,
+		"description": r.Body}, &pull)
 	return h.opened(pull), err
 }
 
 func (h *azureDevOps) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPatch, []string{"pullrequests", strconv.FormatInt(o.ID, 10)}, nil,
+	return h.do(ctx, "the change of the pull request", http.MethodPatch,
+		[]string{"pullrequests", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "description": r.Body}, nil)
 }
 
 func (h *azureDevOps) label(ctx context.Context, o *opened, labels []string) error {
 	for _, l := range labels {
-		err := h.do(ctx, "the label of the pull request", http.MethodPost, []string{"pullRequests", strconv.FormatInt(o.ID, 10), "labels"}, nil,
+		err := h.do(ctx, "the label of the pull request", http.MethodPost,
+			[]string{"pullRequests", strconv.FormatInt(o.ID, 10), "labels"}, nil,
 			map[string]string{"name": strings.TrimSpace(l)}, nil)
 		if err != nil {
 			return err

@@ -22,7 +22,8 @@ func newBitbucket(r *rest, repo Repository) host {
 }
 
 func (*bitbucket) terms() terms {
-	return terms{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255, bodyMax: 32768, needsURL: true}
+	return terms{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255,
+		bodyMax: 32768, needsURL: true}
 }
 
 // bitbucketStatus is of Cloud and Server.
@@ -54,7 +55,8 @@ func latestBuild(ctx context.Context, r *rest, path []string, query url.Values) 
 // say keys the status by a digest of its context, as keys are no longer than 40 characters.
 func (h *bitbucket) say(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"commit", s.Commit, "statuses", "build"}, nil,
-		bitbucketStatus{State: h.terms().states[s.State], Key: digest(s.Context), Name: s.Context, Description: s.Description, URL: s.URL}, nil)
+		bitbucketStatus{State: h.terms().states[s.State], Key: digest(s.Context), Name: s.Context,
+			Description: s.Description, URL: s.URL}, nil)
 }
 
 type bitbucketPull struct {
@@ -80,8 +82,10 @@ func (p bitbucketPull) opened() *opened {
 
 func (h *bitbucket) find(ctx context.Context, r Request) (*opened, error) {
 	var answer struct{ Values []bitbucketPull }
-	query := url.Values{"q": {fmt.Sprintf(`state="OPEN" AND source.branch.name=%s AND destination.branch.name=%s`, quoted(r.Head), quoted(r.Base))}}
-	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pullrequests"}, query, nil, &answer); err != nil {
+	query := url.Values{"q": {fmt.Sprintf(`state="OPEN" AND source.branch.name=%s AND destination.branch.name=%s`,
+		quoted(r.Head), quoted(r.Base))}}
+	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pullrequests"}, query, nil,
+		&answer); err != nil {
 		return nil, err
 	}
 	for _, p := range answer.Values {
@@ -106,7 +110,8 @@ func (h *bitbucket) open(ctx context.Context, r Request) (*opened, error) {
 }
 
 func (h *bitbucket) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPut, []string{"pullrequests", strconv.FormatInt(o.ID, 10)}, nil,
+	return h.do(ctx, "the change of the pull request", http.MethodPut,
+		[]string{"pullrequests", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]any{"title": r.Title, "description": r.Body, "reviewers": o.reviewers}, nil)
 }
 

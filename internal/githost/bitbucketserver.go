@@ -19,7 +19,8 @@ func newBitbucketServer(r *rest, repo Repository) host {
 }
 
 func (*bitbucketServer) terms() terms {
-	return terms{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255, bodyMax: 32768, needsURL: true}
+	return terms{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255,
+		bodyMax: 32768, needsURL: true}
 }
 
 func (h *bitbucketServer) latest(ctx context.Context, s Status) (*said, error) {
@@ -28,7 +29,8 @@ func (h *bitbucketServer) latest(ctx context.Context, s Status) (*said, error) {
 
 func (h *bitbucketServer) say(ctx context.Context, s Status) error {
 	return h.do(ctx, "the build status", http.MethodPost, []string{"commits", s.Commit, "builds"}, nil,
-		bitbucketStatus{State: h.terms().states[s.State], Key: digest(s.Context), Name: s.Context, Description: s.Description, URL: s.URL}, nil)
+		bitbucketStatus{State: h.terms().states[s.State], Key: digest(s.Context), Name: s.Context,
+			Description: s.Description, URL: s.URL}, nil)
 }
 
 type serverRef struct {
@@ -70,13 +72,16 @@ func (h *bitbucketServer) ref(branch string) serverRef {
 
 func (h *bitbucketServer) find(ctx context.Context, r Request) (*opened, error) {
 	var answer struct{ Values []serverPull }
-	query := url.Values{"state": {"OPEN"}, "direction": {"OUTGOING"}, "at": {"refs/heads/" + r.Head}, "limit": {strconv.Itoa(pageSize)}}
-	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pull-requests"}, query, nil, &answer); err != nil {
+	query := url.Values{"state": {"OPEN"}, "direction": {"OUTGOING"}, "at": {"refs/heads/" + r.Head},
+		"limit": {strconv.Itoa(pageSize)}}
+	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pull-requests"}, query, nil,
+		&answer); err != nil {
 		return nil, err
 	}
 	for _, p := range answer.Values {
 		to := p.ToRef.Repository
-		if p.ToRef.ID == "refs/heads/"+r.Base && without([]string{to.Slug, to.Project.Key}, []string{h.repo.Name, h.repo.Owner}) == nil {
+		if p.ToRef.ID == "refs/heads/"+r.Base &&
+			without([]string{to.Slug, to.Project.Key}, []string{h.repo.Name, h.repo.Owner}) == nil {
 			return p.opened(), nil
 		}
 	}
@@ -90,9 +95,11 @@ func (h *bitbucketServer) open(ctx context.Context, r Request) (*opened, error) 
 	return pull.opened(), err
 }
 
-// edit names the version that was read: who changed it meanwhile is not overwritten, but the change fails and is tried again.
+// edit names the version that was read: who changed it meanwhile is not overwritten, but the change fails and
+// is tried again.
 func (h *bitbucketServer) edit(ctx context.Context, o *opened, r Request) error {
-	err := h.do(ctx, "the change of the pull request", http.MethodPut, []string{"pull-requests", strconv.FormatInt(o.ID, 10)}, nil,
+	err := h.do(ctx, "the change of the pull request", http.MethodPut,
+		[]string{"pull-requests", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]any{"version": o.version, "title": r.Title, "description": r.Body, "reviewers": o.reviewers}, nil)
 	if refused(err).status == http.StatusConflict {
 		return failed("the pull request was changed by somebody else meanwhile").Because(err)

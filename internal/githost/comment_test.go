@@ -12,7 +12,8 @@ func TestComments(t *testing.T) {
 	marker := "<!-- " + digest("comment", "the key") + " -->"
 	text := func(body string) string { return `{"body":"` + marker + `\n` + body + `"}` }
 	found := func(body string) string {
-		return `[{"id":1,"body":"of a person who quotes\n` + marker + `"},{"id":7,"body":"` + marker + `\n` + body + `"}]`
+		return `[{"id":1,"body":"of a person who quotes\n` + marker + `"},{"id":7,"body":"` + marker + `\n` +
+			body + `"}]`
 	}
 	for name, c := range map[string]struct {
 		kind           Kind
@@ -20,12 +21,17 @@ func TestComments(t *testing.T) {
 		list           string
 		post, change   string
 	}{
-		"GitHub": {GitHub, "https://github.com/o/r", "Bearer s3cret", "GET api.github.com/repos/o/r/issues/42/comments?page=1&per_page=100",
+		"GitHub": {GitHub, "https://github.com/o/r", "Bearer s3cret",
+			"GET api.github.com/repos/o/r/issues/42/comments?page=1&per_page=100",
 			"POST api.github.com/repos/o/r/issues/42/comments", "PATCH api.github.com/repos/o/r/issues/comments/7"},
-		"GitLab": {GitLab, "https://gitlab.com/g/s/r", "Bearer s3cret", "GET gitlab.com/api/v4/projects/g%2Fs%2Fr/merge_requests/42/notes?page=1&per_page=100",
-			"POST gitlab.com/api/v4/projects/g%2Fs%2Fr/merge_requests/42/notes", "PUT gitlab.com/api/v4/projects/g%2Fs%2Fr/merge_requests/42/notes/7"},
-		"Gitea": {Gitea, "https://gitea.example.com/o/r", "token s3cret", "GET gitea.example.com/api/v1/repos/o/r/issues/42/comments",
-			"POST gitea.example.com/api/v1/repos/o/r/issues/42/comments", "PATCH gitea.example.com/api/v1/repos/o/r/issues/comments/7"},
+		"GitLab": {GitLab, "https://gitlab.com/g/s/r", "Bearer s3cret",
+			"GET gitlab.com/api/v4/projects/g%2Fs%2Fr/merge_requests/42/notes?page=1&per_page=100",
+			"POST gitlab.com/api/v4/projects/g%2Fs%2Fr/merge_requests/42/notes",
+			"PUT gitlab.com/api/v4/projects/g%2Fs%2Fr/merge_requests/42/notes/7"},
+		"Gitea": {Gitea, "https://gitea.example.com/o/r", "token s3cret",
+			"GET gitea.example.com/api/v1/repos/o/r/issues/42/comments",
+			"POST gitea.example.com/api/v1/repos/o/r/issues/42/comments",
+			"PATCH gitea.example.com/api/v1/repos/o/r/issues/comments/7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,8 +51,10 @@ func TestComments(t *testing.T) {
 			_ = terminal(t, host.Comment(within(t), Comment{Request: 1, Body: "b"}))
 		})
 	}
-	for kind, address := range map[Kind]string{Bitbucket: "https://bitbucket.org/o/r", BitbucketServer: "https://git.example.com/scm/o/r.git", AzureDevOps: "https://dev.azure.com/o/p/_git/r"} {
-		_ = terminal(t, client(t, play(t, ""), kind, address, "token", "s3cret").Comment(within(t), Comment{Request: 1, Key: "k", Body: "b"}))
+	for kind, address := range map[Kind]string{Bitbucket: "https://bitbucket.org/o/r",
+		BitbucketServer: "https://git.example.com/scm/o/r.git", AzureDevOps: "https://dev.azure.com/o/p/_git/r"} {
+		_ = terminal(t, client(t, play(t, ""), kind, address, "token", "s3cret").
+			Comment(within(t), Comment{Request: 1, Key: "k", Body: "b"}))
 	}
 }
 
@@ -70,9 +78,12 @@ func TestLongComments(t *testing.T) {
 func TestDispatch(t *testing.T) {
 	t.Parallel()
 	host := client(t, play(t, "Bearer s3cret", exchange{request: "POST api.github.com/repos/o/r/dispatches",
-		body: `{"event_type":"Kustomization/apps.flux-system","client_payload":{"severity":"info"}}`, status: 204}), GitHub, "https://github.com/o/r", "token", "s3cret")
-	if err := host.Dispatch(within(t), "Kustomization/apps.flux-system", map[string]string{"severity": "info"}); err != nil {
+		body: `{"event_type":"Kustomization/apps.flux-system","client_payload":{"severity":"info"}}`, status: 204}),
+		GitHub, "https://github.com/o/r", "token", "s3cret")
+	if err := host.Dispatch(within(t), "Kustomization/apps.flux-system",
+		map[string]string{"severity": "info"}); err != nil {
 		t.Error(err)
 	}
-	_ = terminal(t, client(t, play(t, ""), Gitea, "https://gitea.example.com/o/r", "token", "s3cret").Dispatch(within(t), "type", nil))
+	_ = terminal(t, client(t, play(t, ""), Gitea, "https://gitea.example.com/o/r", "token", "s3cret").
+		Dispatch(within(t), "type", nil))
 }

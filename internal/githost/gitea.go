@@ -17,7 +17,8 @@ func newGitea(r *rest, repo Repository) host {
 }
 
 func (*gitea) terms() terms {
-	return terms{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 255, bodyMax: 65535, labels: true}
+	return terms{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 255,
+		bodyMax: 65535, labels: true}
 }
 
 // latest asks for the combined status, which has the latest of each context.
@@ -28,7 +29,8 @@ func (h *gitea) latest(ctx context.Context, s Status) (*said, error) {
 	}
 	found, err := first(func(page int) ([]status, bool, error) {
 		var answer struct{ Statuses []status }
-		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "limit", page, &answer)
+		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "limit",
+			page, &answer)
 		return answer.Statuses, more, err
 	}, func(g status) bool { return g.Context == s.Context })
 	if found == nil {
@@ -39,21 +41,25 @@ func (h *gitea) latest(ctx context.Context, s Status) (*said, error) {
 
 func (h *gitea) say(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil,
-		githubStatus{State: h.terms().states[s.State], Context: s.Context, Description: s.Description, TargetURL: s.URL}, nil)
+		githubStatus{State: h.terms().states[s.State], Context: s.Context, Description: s.Description,
+			TargetURL: s.URL}, nil)
 }
 
 // comments are all in one answer: this list has no pages.
 func (h *gitea) comments(ctx context.Context, request, _ int) (all []comment, more bool, err error) {
-	err = h.do(ctx, "the comments of the pull request", http.MethodGet, []string{"issues", strconv.Itoa(request), "comments"}, nil, nil, &all)
+	err = h.do(ctx, "the comments of the pull request", http.MethodGet,
+		[]string{"issues", strconv.Itoa(request), "comments"}, nil, nil, &all)
 	return all, false, err
 }
 
 func (h *gitea) comment(ctx context.Context, request int, body string) error {
-	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil, map[string]string{"body": body}, nil)
+	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil,
+		map[string]string{"body": body}, nil)
 }
 
 func (h *gitea) recomment(ctx context.Context, _ int, id int64, body string) error {
-	return h.do(ctx, "the change of the comment", http.MethodPatch, []string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
+	return h.do(ctx, "the change of the comment", http.MethodPatch,
+		[]string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
 }
 
 type giteaPull struct {
@@ -90,7 +96,8 @@ func (h *gitea) open(ctx context.Context, r Request) (*opened, error) {
 }
 
 func (h *gitea) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPatch, []string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
+	return h.do(ctx, "the change of the pull request", http.MethodPatch,
+		[]string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "body": r.Body}, nil)
 }
 
@@ -111,12 +118,14 @@ func (h *gitea) label(ctx context.Context, o *opened, labels []string) error {
 		}
 		if l == nil {
 			l = &label{}
-			if err := h.do(ctx, "the label", http.MethodPost, []string{"labels"}, nil, map[string]string{"name": name, "color": "#0366d6"}, l); err != nil {
+			if err := h.do(ctx, "the label", http.MethodPost, []string{"labels"}, nil,
+				map[string]string{"name": name, "color": "#0366d6"}, l); err != nil {
 				return err
 			}
 		}
 		ids = append(ids, l.ID)
 	}
-	return h.do(ctx, "the labels of the pull request", http.MethodPost, []string{"issues", strconv.FormatInt(o.ID, 10), "labels"}, nil,
+	return h.do(ctx, "the labels of the pull request", http.MethodPost,
+		[]string{"issues", strconv.FormatInt(o.ID, 10), "labels"}, nil,
 		map[string][]int64{"labels": ids}, nil)
 }

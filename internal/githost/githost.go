@@ -1,5 +1,6 @@
-// Package githost talks to the hosts of git repositories about what git itself does not hold: statuses of commits, comments on change
-// requests, change requests (pull requests, merge requests), and the events that start workflows.
+// Package githost talks to the hosts of git repositories about what git itself does not hold: statuses of
+// commits, comments on change requests, change requests (pull requests, merge requests), and the events that
+// start workflows.
 //
 // Each host has one file, by what it documents; what is the same for all is here. The package reads no cluster.
 package githost
@@ -76,8 +77,8 @@ type Options struct {
 	Clock      clock.PassiveClock
 }
 
-// Client speaks with the host of one repository. Its errors are faults that hold neither credentials nor URLs; those that only a change of
-// the object, its Secret or the host helps are terminal.
+// Client speaks with the host of one repository. Its errors are faults that hold neither credentials nor
+// URLs; those that only a change of the object, its Secret or the host helps are terminal.
 type Client struct {
 	host host
 	repo Repository
@@ -169,7 +170,8 @@ func (c *Client) SetStatus(ctx context.Context, s Status) error {
 	if !commitID.MatchString(s.Commit) || s.Context == "" || int(s.State) >= len(t.states) || s.State < 0 {
 		return failed("the status has no commit, no context or no state that is known").Final()
 	}
-	s.Context, s.Description = excerpt.Chars(line(s.Context), t.contextMax), excerpt.Chars(line(s.Description), t.descriptionMax)
+	s.Context, s.Description = excerpt.Chars(line(s.Context), t.contextMax),
+		excerpt.Chars(line(s.Description), t.descriptionMax)
 	if s.URL == "" && t.needsURL {
 		s.URL = c.repo.commitURL(s.Commit)
 	}
@@ -207,7 +209,8 @@ func (c *Client) Comment(ctx context.Context, m Comment) error {
 	return h.recomment(ctx, m.Request, own.ID, body)
 }
 
-// Dispatch starts the workflows of a GitHub repository that wait for events of the type; payload must be an object of at most ten fields.
+// Dispatch starts the workflows of a GitHub repository that wait for events of the type; payload must be an
+// object of at most ten fields.
 func (c *Client) Dispatch(ctx context.Context, eventType string, payload any) error {
 	h, ok := c.host.(*github)
 	if !ok {
@@ -216,8 +219,8 @@ func (c *Client) Dispatch(ctx context.Context, eventType string, payload any) er
 	return h.dispatch(ctx, eventType, payload)
 }
 
-// OpenRequest opens the change request of r's branches and returns its URL for people. If one is open, its title, body and labels are made
-// to be r's; labels of others stay.
+// OpenRequest opens the change request of r's branches and returns its URL for people. If one is open, its
+// title, body and labels are made to be r's; labels of others stay.
 func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
 	t := c.host.terms()
 	if r.Head == "" || r.Base == "" || r.Head == r.Base || strings.TrimSpace(r.Title) == "" {
@@ -236,7 +239,8 @@ func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
 			return "", err
 		}
 		if o.ID == 0 {
-			return "", failed("%s opened no change request", c.repo.Base.Host).WithHint("Check the address and the type of the host").Final()
+			return "", failed("%s opened no change request", c.repo.Base.Host).
+				WithHint("Check the address and the type of the host").Final()
 		}
 	} else if o.Title != r.Title || !sameText(o.Body, r.Body) {
 		if err := c.host.edit(ctx, o, r); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// github is by https://docs.github.com/en/rest, for github.com, Enterprise Cloud with a domain of its own, and Enterprise Server.
+// github is by https://docs.github.com/en/rest, for github.com, Enterprise Cloud with a domain of its own,
+// and Enterprise Server.
 type github struct {
 	*rest
 	repo, owner string
@@ -31,7 +32,8 @@ func newGitHub(r *rest, repo Repository) host {
 }
 
 func (*github) terms() terms {
-	return terms{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 140, bodyMax: 65536, labels: true}
+	return terms{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 140,
+		bodyMax: 65536, labels: true}
 }
 
 type githubStatus struct {
@@ -45,7 +47,8 @@ type githubStatus struct {
 func (h *github) latest(ctx context.Context, s Status) (*said, error) {
 	found, err := first(func(page int) ([]githubStatus, bool, error) {
 		var answer struct{ Statuses []githubStatus }
-		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "per_page", page, &answer)
+		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "per_page",
+			page, &answer)
 		return answer.Statuses, more, err
 	}, func(g githubStatus) bool { return strings.EqualFold(g.Context, s.Context) })
 	if found == nil {
@@ -56,20 +59,24 @@ func (h *github) latest(ctx context.Context, s Status) (*said, error) {
 
 func (h *github) say(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil,
-		githubStatus{State: h.terms().states[s.State], Context: s.Context, Description: s.Description, TargetURL: s.URL}, nil)
+		githubStatus{State: h.terms().states[s.State], Context: s.Context, Description: s.Description,
+			TargetURL: s.URL}, nil)
 }
 
 func (h *github) comments(ctx context.Context, request, page int) (all []comment, more bool, err error) {
-	more, err = h.page(ctx, "the comments of the pull request", []string{"issues", strconv.Itoa(request), "comments"}, nil, "per_page", page, &all)
+	more, err = h.page(ctx, "the comments of the pull request", []string{"issues", strconv.Itoa(request), "comments"},
+		nil, "per_page", page, &all)
 	return all, more, err
 }
 
 func (h *github) comment(ctx context.Context, request int, body string) error {
-	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil, map[string]string{"body": body}, nil)
+	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil,
+		map[string]string{"body": body}, nil)
 }
 
 func (h *github) recomment(ctx context.Context, _ int, id int64, body string) error {
-	return h.do(ctx, "the change of the comment", http.MethodPatch, []string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
+	return h.do(ctx, "the change of the comment", http.MethodPatch,
+		[]string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
 }
 
 const maxEventType = 100 // characters
@@ -98,7 +105,8 @@ func (p githubPull) opened() *opened {
 func (h *github) find(ctx context.Context, r Request) (*opened, error) {
 	var pulls []githubPull
 	query := url.Values{"state": {"open"}, "head": {h.owner + ":" + r.Head}, "base": {r.Base}}
-	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pulls"}, query, nil, &pulls); err != nil || len(pulls) == 0 {
+	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pulls"}, query, nil, &pulls); err != nil ||
+		len(pulls) == 0 {
 		return nil, err
 	}
 	return pulls[0].opened(), nil
@@ -112,11 +120,13 @@ func (h *github) open(ctx context.Context, r Request) (*opened, error) {
 }
 
 func (h *github) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPatch, []string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
+	return h.do(ctx, "the change of the pull request", http.MethodPatch,
+		[]string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "body": r.Body}, nil)
 }
 
 func (h *github) label(ctx context.Context, o *opened, labels []string) error {
-	return h.do(ctx, "the labels of the pull request", http.MethodPost, []string{"issues", strconv.FormatInt(o.ID, 10), "labels"}, nil,
+	return h.do(ctx, "the labels of the pull request", http.MethodPost,
+		[]string{"issues", strconv.FormatInt(o.ID, 10), "labels"}, nil,
 		map[string][]string{"labels": labels}, nil)
 }

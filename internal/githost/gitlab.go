@@ -22,7 +22,8 @@ func newGitLab(r *rest, repo Repository) host {
 }
 
 func (*gitlab) terms() terms {
-	return terms{states: [3]string{"pending", "success", "failed"}, contextMax: 255, descriptionMax: 255, bodyMax: 1_000_000, labels: true}
+	return terms{states: [3]string{"pending", "success", "failed"}, contextMax: 255, descriptionMax: 255,
+		bodyMax: 1_000_000, labels: true}
 }
 
 type gitlabStatus struct {
@@ -35,7 +36,8 @@ type gitlabStatus struct {
 func (h *gitlab) latest(ctx context.Context, s Status) (*said, error) {
 	var all []gitlabStatus
 	query := url.Values{"name": {s.Context}, "per_page": {"1"}, "order_by": {"id"}, "sort": {"desc"}}
-	err := h.do(ctx, "the statuses of the commit", http.MethodGet, []string{"repository", "commits", s.Commit, "statuses"}, query, nil, &all)
+	err := h.do(ctx, "the statuses of the commit", http.MethodGet,
+		[]string{"repository", "commits", s.Commit, "statuses"}, query, nil, &all)
 	if err != nil || len(all) == 0 || all[0].Name != s.Context {
 		return nil, err
 	}
@@ -49,7 +51,8 @@ func (h *gitlab) say(ctx context.Context, s Status) error {
 	}
 	err := h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil, body, nil)
 	// GitLab refuses to go from pending to pending, even with another description: what counts is said already.
-	if r := refused(err); r.status == http.StatusBadRequest && s.State == Pending && strings.Contains(r.words, "Cannot transition status") {
+	if r := refused(err); r.status == http.StatusBadRequest && s.State == Pending &&
+		strings.Contains(r.words, "Cannot transition status") {
 		return nil
 	}
 	return err
@@ -65,7 +68,8 @@ func (h *gitlab) comment(ctx context.Context, request int, body string) error {
 }
 
 func (h *gitlab) recomment(ctx context.Context, request int, id int64, body string) error {
-	return h.do(ctx, "the change of the note", http.MethodPut, append(h.notes(request), strconv.FormatInt(id, 10)), nil, map[string]string{"body": body}, nil)
+	return h.do(ctx, "the change of the note", http.MethodPut, append(h.notes(request), strconv.FormatInt(id, 10)), nil,
+		map[string]string{"body": body}, nil)
 }
 
 func (*gitlab) notes(request int) []string {
@@ -89,7 +93,8 @@ func (m gitlabMerge) opened() *opened {
 func (h *gitlab) find(ctx context.Context, r Request) (*opened, error) {
 	var all []gitlabMerge
 	query := url.Values{"state": {"opened"}, "source_branch": {r.Head}, "target_branch": {r.Base}}
-	if err := h.do(ctx, "the open merge requests", http.MethodGet, []string{"merge_requests"}, query, nil, &all); err != nil {
+	if err := h.do(ctx, "the open merge requests", http.MethodGet, []string{"merge_requests"}, query, nil,
+		&all); err != nil {
 		return nil, err
 	}
 	for _, m := range all {
@@ -116,5 +121,6 @@ func (h *gitlab) label(ctx context.Context, o *opened, labels []string) error {
 }
 
 func (h *gitlab) put(ctx context.Context, o *opened, change map[string]string) error {
-	return h.do(ctx, "the change of the merge request", http.MethodPut, []string{"merge_requests", strconv.FormatInt(o.ID, 10)}, nil, change, nil)
+	return h.do(ctx, "the change of the merge request", http.MethodPut,
+		[]string{"merge_requests", strconv.FormatInt(o.ID, 10)}, nil, change, nil)
 }

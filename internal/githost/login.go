@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Login tells who asks. It is called for every request, since tokens of apps and of workload identity live shortly. A token of a person is a
-// password without a name.
+// Login tells who asks. It is called for every request, since tokens of apps and of workload identity live
+// shortly. A token of a person is a password without a name.
 type Login func(ctx context.Context) (auth.GitCredentials, error)
 
-// loginOf reads the Secret: the key token, or username and password, as each host documents them. In place of the token, password serves too,
-// so that the Secret with which a repository is cloned does.
+// loginOf reads the Secret: the key token, or username and password, as each host documents them. In place of
+// the token, password serves too, so that the Secret with which a repository is cloned does.
 func loginOf(o Options) (Login, error) {
 	text := func(key string) string { return strings.TrimSpace(string(o.Secret[key])) }
 	kind := o.Repository.Kind
@@ -44,7 +44,8 @@ func loginOf(o Options) (Login, error) {
 	case o.Git.BearerToken != "":
 		return bearer(o.Git.BearerToken)
 	case o.Git.Password != "" && o.Git.Identity == nil: // with an SSH key, it is that of the key
-		o.Secret, o.Username = map[string][]byte{"username": []byte(o.Git.Username), "password": []byte(o.Git.Password)}, ""
+		o.Secret, o.Username = map[string][]byte{"username": []byte(o.Git.Username),
+			"password": []byte(o.Git.Password)}, ""
 		o.Git = auth.GitCredentials{}
 		return loginOf(o)
 	}

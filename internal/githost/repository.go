@@ -14,9 +14,13 @@ import (
 
 // Repository is a repository of a host.
 type Repository struct {
-	Kind  Kind
-	Base  url.URL // scheme, host and the path that is before the repository: that of an installation below a path, or an Azure DevOps organization
-	Owner string  // organization or user, groups, workspace, key of a project or ~user, Azure DevOps project; empty for a GitLab project by ID
+	Kind Kind
+	// scheme, host and the path that is before the repository: that of an installation below a path, or an
+	// Azure DevOps organization
+	Base url.URL
+	// organization or user, groups, workspace, key of a project or ~user, Azure DevOps project; empty for a
+	// GitLab project by ID
+	Owner string
 	Name  string
 }
 
@@ -26,14 +30,15 @@ const (
 )
 
 // sshHosts are the hosts for SSH that are not those of the API.
-var sshHosts = map[string]string{"ssh.github.com": "github.com", "altssh.gitlab.com": "gitlab.com", "altssh.bitbucket.org": "bitbucket.org",
-	"ssh.dev.azure.com": "dev.azure.com", "vs-ssh.visualstudio.com": "dev.azure.com"}
+var sshHosts = map[string]string{"ssh.github.com": "github.com", "altssh.gitlab.com": "gitlab.com",
+	"altssh.bitbucket.org": "bitbucket.org",
+	"ssh.dev.azure.com":    "dev.azure.com", "vs-ssh.visualstudio.com": "dev.azure.com"}
 
 // scp is the short form of SSH: git@host:path.
 var scp = regexp.MustCompile(`^(?:[^@/:]+@)?([A-Za-z0-9._-]+):([^/].*|/[^/].*)$`)
 
-// Parse reads the address of a repository as it is in browsers and in git's remotes: http, https, ssh, and git@host:path. The error is a fault
-// that does not hold the address.
+// Parse reads the address of a repository as it is in browsers and in git's remotes: http, https, ssh, and
+// git@host:path. The error is a fault that does not hold the address.
 func Parse(kind Kind, address string) (Repository, error) {
 	u, err := locate(address)
 	if err != nil {
@@ -50,7 +55,8 @@ func Parse(kind Kind, address string) (Repository, error) {
 	prefix, owner, name, ok := split.of(u.Host, parts)
 	name = strings.TrimSuffix(name, ".git")
 	if !ok || name == "" {
-		return Repository{}, invalid("the address is not that of a repository of %s", kind).WithHint("Write it as %s", split.form)
+		return Repository{}, invalid("the address is not that of a repository of %s", kind).
+			WithHint("Write it as %s", split.form)
 	}
 	r := Repository{Kind: kind, Owner: owner, Name: name, Base: url.URL{Scheme: u.Scheme, Host: u.Host}}
 	if len(prefix) > 0 {
@@ -83,11 +89,13 @@ func locate(address string) (*url.URL, error) {
 		}
 		if host, ok := sshHosts[strings.ToLower(u.Host)]; ok {
 			u.Host = host
-			u.Path, u.RawPath = strings.TrimPrefix(u.Path, "/v3"), strings.TrimPrefix(u.RawPath, "/v3") // of Azure DevOps
+			// of Azure DevOps
+			u.Path, u.RawPath = strings.TrimPrefix(u.Path, "/v3"), strings.TrimPrefix(u.RawPath, "/v3")
 		}
 	case "http", "https":
 	default:
-		return nil, invalid("the address has the scheme %s", excerpt.Chars(line(u.Scheme), 20)).WithHint("Use https or ssh")
+		return nil, invalid("the address has the scheme %s", excerpt.Chars(line(u.Scheme), 20)).
+			WithHint("Use https or ssh")
 	}
 	u.Host = strings.ToLower(u.Host)
 	return u, nil
@@ -100,7 +108,8 @@ func segments(u *url.URL) ([]string, error) {
 		plain, err := url.PathUnescape(part)
 		if err != nil || plain == "" || plain == "." || plain == ".." || len(plain) > maxSegment ||
 			strings.ContainsFunc(plain, func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }) {
-			return nil, invalid("the address has no path of a repository").WithHint("Write it as https://HOST/OWNER/REPOSITORY")
+			return nil, invalid("the address has no path of a repository").
+				WithHint("Write it as https://HOST/OWNER/REPOSITORY")
 		}
 		parts = append(parts, plain)
 	}
@@ -126,10 +135,11 @@ var splits = map[Kind]struct {
 		}
 		return nil, p[0], p[1], true
 	}},
-	GitLab: {"https://gitlab.com/GROUP/PROJECT, or https://gitlab.com/ID", func(_ string, p []string) ([]string, string, string, bool) {
-		last := len(p) - 1
-		return nil, strings.Join(p[:last], "/"), p[last], last > 0 || isNumber(p[last])
-	}},
+	GitLab: {"https://gitlab.com/GROUP/PROJECT, or https://gitlab.com/ID",
+		func(_ string, p []string) ([]string, string, string, bool) {
+			last := len(p) - 1
+			return nil, strings.Join(p[:last], "/"), p[last], last > 0 || isNumber(p[last])
+		}},
 	Gitea: {"https://HOST/OWNER/REPOSITORY", func(_ string, p []string) ([]string, string, string, bool) {
 		if len(p) < 2 {
 			return nil, "", "", false
@@ -137,17 +147,19 @@ var splits = map[Kind]struct {
 		last := len(p) - 1
 		return p[:last-1], p[last-1], p[last], true
 	}},
-	Bitbucket: {"https://bitbucket.org/WORKSPACE/REPOSITORY", func(host string, p []string) ([]string, string, string, bool) {
-		if len(p) != 2 || host != "bitbucket.org" {
-			return nil, "", "", false
-		}
-		return nil, p[0], p[1], true
-	}},
+	Bitbucket: {"https://bitbucket.org/WORKSPACE/REPOSITORY",
+		func(host string, p []string) ([]string, string, string, bool) {
+			if len(p) != 2 || host != "bitbucket.org" {
+				return nil, "", "", false
+			}
+			return nil, p[0], p[1], true
+		}},
 	BitbucketServer: {"https://HOST/scm/PROJECT/REPOSITORY.git, as it is cloned by HTTP", splitBitbucketServer},
 	AzureDevOps:     {"https://dev.azure.com/ORGANIZATION/PROJECT/_git/REPOSITORY", splitAzureDevOps},
 }
 
-// splitBitbucketServer knows the form for cloning, with scm before project or ~user, and those of browsers; by SSH there is no scm.
+// splitBitbucketServer knows the form for cloning, with scm before project or ~user, and those of browsers;
+// by SSH there is no scm.
 func splitBitbucketServer(_ string, p []string) (prefix []string, owner, name string, ok bool) {
 	for i, part := range p {
 		switch {
@@ -165,7 +177,8 @@ func splitBitbucketServer(_ string, p []string) (prefix []string, owner, name st
 	return nil, p[0], p[1], true
 }
 
-// splitAzureDevOps knows the form of browsers, in which a repository with the name of its project stands alone, and that of SSH.
+// splitAzureDevOps knows the form of browsers, in which a repository with the name of its project stands
+// alone, and that of SSH.
 func splitAzureDevOps(host string, p []string) (prefix []string, project, name string, ok bool) {
 	i := slices.Index(p, "_git")
 	if i < 0 && len(p) == 3 && host == "dev.azure.com" { // by SSH: organization, project, repository

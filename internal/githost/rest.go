@@ -81,14 +81,17 @@ func refused(err error) refusal {
 	return refusal{}
 }
 
-// do asks for path, whose parts are not escaped, and reads the answer into out unless that is nil. what says for people what it is about.
+// do asks for path, whose parts are not escaped, and reads the answer into out unless that is nil. what says
+// for people what it is about.
 func (r *rest) do(ctx context.Context, what, method string, path []string, query url.Values, in, out any) error {
 	_, err := r.send(ctx, what, method, path, query, in, out)
 	return err
 }
 
-// page asks for a page of a list; size is the host's name for how long it is. It tells whether there are more, by the Link header of RFC 8288.
-func (r *rest) page(ctx context.Context, what string, path []string, query url.Values, size string, page int, out any) (bool, error) {
+// page asks for a page of a list; size is the host's name for how long it is. It tells whether there are
+// more, by the Link header of RFC 8288.
+func (r *rest) page(ctx context.Context, what string, path []string, query url.Values, size string, page int,
+	out any) (bool, error) {
 	all := url.Values{size: {strconv.Itoa(pageSize)}, "page": {strconv.Itoa(page)}}
 	maps.Copy(all, query)
 	header, err := r.send(ctx, what, http.MethodGet, path, all, nil, out)
@@ -110,7 +113,8 @@ func first[T any](page func(n int) (all []T, more bool, err error), match func(T
 	return nil, nil
 }
 
-func (r *rest) send(ctx context.Context, what, method string, path []string, query url.Values, in, out any) (http.Header, error) {
+func (r *rest) send(ctx context.Context, what, method string, path []string, query url.Values, in,
+	out any) (http.Header, error) {
 	var body io.Reader = http.NoBody
 	if in != nil {
 		raw, err := json.Marshal(in)

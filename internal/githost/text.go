@@ -28,7 +28,8 @@ func without(wanted, had []string) []string {
 	return missing
 }
 
-// digest is 40 hexadecimal digits that stand for a name. SHA-1 is for its length, which is all that Bitbucket takes: nothing is trusted for it.
+// digest is 40 hexadecimal digits that stand for a name. SHA-1 is for its length, which is all that Bitbucket
+// takes: nothing is trusted for it.
 func digest(parts ...string) string {
 	sum := sha1.Sum([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/expression"
 )
 
-// Check says by expressions when objects of a kind are healthy, in place of kstatus. An expression sees the fields of the
-// object by their names, such as status; a nil one says nothing.
+// Check says by expressions when objects of a kind are healthy, in place of kstatus. An expression sees the
+// fields of the object by their names, such as status; a nil one says nothing.
 type Check struct {
 	apiVersion, kind            string // of the objects; any kind of the version when kind is empty
 	current, progressing, broke *expression.Expression
@@ -23,11 +23,14 @@ type Check struct {
 
 // referable is what an expression may refer to.
 var referable = []string{
-	"apiVersion", "kind", "metadata", "spec", "status", "data", "binaryData", "stringData", "immutable", "type", "rules",
-	"roleRef", "subjects", "aggregationRule", "provisioner", "parameters", "webhooks", "value", "secrets", "imagePullSecrets",
+	"apiVersion", "kind", "metadata", "spec", "status", "data", "binaryData", "stringData", "immutable", "type",
+	"rules",
+	"roleRef", "subjects", "aggregationRule", "provisioner", "parameters", "webhooks", "value", "secrets",
+	"imagePullSecrets",
 }
 
-// NewCheck compiles the expressions of a check. Current is required; the others may be empty. The error names the field.
+// NewCheck compiles the expressions of a check. Current is required; the others may be empty. The error names
+// the field.
 func NewCheck(apiVersion, kind, current, inProgress, failed string) (*Check, error) {
 	c := &Check{apiVersion: apiVersion, kind: kind}
 	id := sha256.New()
@@ -53,15 +56,16 @@ func (c *Check) covers(gvk schema.GroupVersionKind) bool {
 	return c.apiVersion == gvk.GroupVersion().String() && (c.kind == "" || c.kind == gvk.Kind)
 }
 
-// compute tells the health of an object. What is being deleted, or what its controller has not looked at yet, is not what
-// the expressions are about. A field that is not there yet means that the object is on its way.
+// compute tells the health of an object. What is being deleted, or what its controller has not looked at yet,
+// is not what the expressions are about. A field that is not there yet means that the object is on its way.
 func (c *Check) compute(u *unstructured.Unstructured) seen {
 	out := seen{version: u.GetResourceVersion(), status: InProgress}
 	if u.GetDeletionTimestamp() != nil {
 		out.status, out.message = Terminating, "it is being deleted"
 		return out
 	}
-	if observed, ok, err := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); ok && err == nil && observed != u.GetGeneration() {
+	if observed, ok, err := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); ok && err == nil &&
+		observed != u.GetGeneration() {
 		out.message = fmt.Sprintf("generation is %d, but the observed generation is %d", u.GetGeneration(), observed)
 		return out
 	}

@@ -35,7 +35,8 @@ func (w *Watcher) Explain(ctx context.Context, r Result) string {
 	if err != nil || r.Status == NotFound || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return r.Message
 	}
-	obj, err := w.dynamic.Resource(mapping.Resource).Namespace(r.Target.Namespace).Get(ctx, r.Target.Name, metav1.GetOptions{})
+	obj, err := w.dynamic.Resource(mapping.Resource).Namespace(r.Target.Namespace).
+		Get(ctx, r.Target.Name, metav1.GetOptions{})
 	if err != nil {
 		return r.Message
 	}
@@ -50,17 +51,20 @@ func (w *Watcher) problem(ctx context.Context, kind schema.GroupKind, obj *unstr
 	return cmp.Or(w.podsProblem(ctx, obj), ownProblem(obj), w.warned(ctx, obj))
 }
 
-// warned returns the last warning about an object that is not older than it, such as that a volume cannot be provisioned or mounted.
+// warned returns the last warning about an object that is not older than it, such as that a volume cannot be
+// provisioned or mounted.
 func (w *Watcher) warned(ctx context.Context, obj *unstructured.Unstructured) string {
 	about := fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(obj.GetUID()), "type": "Warning"}).String()
-	list, err := w.dynamic.Resource(events).Namespace(obj.GetNamespace()).List(ctx, metav1.ListOptions{FieldSelector: about, Limit: maxEvents})
+	list, err := w.dynamic.Resource(events).Namespace(obj.GetNamespace()).
+		List(ctx, metav1.ListOptions{FieldSelector: about, Limit: maxEvents})
 	if err != nil {
 		return ""
 	}
 	last, why := "", ""
 	for i := range list.Items {
 		e := list.Items[i].Object
-		at := cmp.Or(textOf(e, "lastTimestamp"), textOf(e, "eventTime"), list.Items[i].GetCreationTimestamp().UTC().Format(time.RFC3339))
+		at := cmp.Or(textOf(e, "lastTimestamp"), textOf(e, "eventTime"), list.Items[i].GetCreationTimestamp().UTC().
+			Format(time.RFC3339))
 		if at >= last {
 			last, why = at, text(e)
 		}
@@ -105,7 +109,8 @@ func (w *Watcher) podsProblem(ctx context.Context, obj *unstructured.Unstructure
 	if err != nil || parsed.Empty() || parsed.String() == labels.Nothing().String() {
 		return ""
 	}
-	list, err := w.dynamic.Resource(pods).Namespace(obj.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: parsed.String(), Limit: maxPods})
+	list, err := w.dynamic.Resource(pods).Namespace(obj.GetNamespace()).
+		List(ctx, metav1.ListOptions{LabelSelector: parsed.String(), Limit: maxPods})
 	if err != nil {
 		return ""
 	}
@@ -118,7 +123,8 @@ func (w *Watcher) podsProblem(ctx context.Context, obj *unstructured.Unstructure
 		if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase"); phase != "Pending" {
 			continue
 		}
-		if why := w.warned(ctx, &list.Items[i]); why != "" { // it waits for something that its status does not name, such as a volume
+		// it waits for something that its status does not name, such as a volume
+		if why := w.warned(ctx, &list.Items[i]); why != "" {
 			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), why)
 		}
 		break
@@ -143,7 +149,8 @@ func podProblem(pod *unstructured.Unstructured) string {
 			return text(c)
 		}
 	}
-	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Running" && !hasCondition(pod, "Ready") {
+	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Running" &&
+		!hasCondition(pod, "Ready") {
 		return "it runs, but its readiness probe does not pass"
 	}
 	return ""
@@ -153,11 +160,13 @@ func containerProblem(status map[string]any) string {
 	waiting, found, _ := unstructured.NestedMap(status, "state", "waiting")
 	if found && waiting["reason"] != "ContainerCreating" && waiting["reason"] != "PodInitializing" {
 		if last, found, _ := unstructured.NestedMap(status, "lastState", "terminated"); found {
-			return fmt.Sprintf("container %v: %s; it last ended with exit code %v", status["name"], text(waiting), last["exitCode"])
+			return fmt.Sprintf("container %v: %s; it last ended with exit code %v", status["name"], text(waiting),
+				last["exitCode"])
 		}
 		return fmt.Sprintf("container %v: %s", status["name"], text(waiting))
 	}
-	if ended, found, _ := unstructured.NestedMap(status, "state", "terminated"); found && fmt.Sprint(ended["exitCode"]) != "0" {
+	if ended, found, _ := unstructured.NestedMap(status, "state", "terminated"); found &&
+		fmt.Sprint(ended["exitCode"]) != "0" {
 		return fmt.Sprintf("container %v ended with exit code %v", status["name"], ended["exitCode"])
 	}
 	return ""

@@ -47,7 +47,8 @@ func TestVolumesThatDoNotComeAreExplained(t *testing.T) {
 	f.ask([]Target{data})
 	waiting := f.await(data, InProgress)
 	f.warn(data, "first", "Warning", "ProvisioningFailed", `storageclass "old" not found`, "2026-11-21T12:00:00Z")
-	f.warn(data, "second", "Warning", "ProvisioningFailed", `storageclass "none" not found`+strings.Repeat(".", 2000), "2026-11-21T12:00:01Z")
+	f.warn(data, "second", "Warning", "ProvisioningFailed", `storageclass "none" not found`+strings.Repeat(".", 2000),
+		"2026-11-21T12:00:01Z")
 	f.warn(data, "third", "Normal", "WaitForFirstConsumer", "waiting", "2026-11-21T12:00:02Z")
 	said := f.Explain(context.Background(), waiting)
 	if !strings.Contains(said, `ProvisioningFailed: storageclass "none" not found`) || len(said) > 600 {

@@ -93,8 +93,9 @@ func (f *fixture) apply(text string) {
 			if err != nil {
 				return err
 			}
-			_, err = f.admin.Resource(m.Resource).Namespace(o.GetNamespace()).Apply(context.Background(), o.GetName(), o,
-				metav1.ApplyOptions{FieldManager: "test", Force: true})
+			_, err = f.admin.Resource(m.Resource).Namespace(o.GetNamespace()).
+				Apply(context.Background(), o.GetName(), o,
+					metav1.ApplyOptions{FieldManager: "test", Force: true})
 			return err
 		})
 	}
@@ -107,7 +108,8 @@ func (f *fixture) remove(t Target) {
 		f.t.Fatal(err)
 	}
 	background := metav1.DeletePropagationBackground
-	if err := f.admin.Resource(m.Resource).Namespace(t.Namespace).Delete(context.Background(), t.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := f.admin.Resource(m.Resource).Namespace(t.Namespace).
+		Delete(context.Background(), t.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -119,7 +121,9 @@ func (f *fixture) setStatus(t Target, patch string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.admin.Resource(m.Resource).Namespace(t.Namespace).Patch(context.Background(), t.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := f.admin.Resource(m.Resource).Namespace(t.Namespace).
+		Patch(context.Background(), t.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+			"status"); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -130,7 +134,8 @@ func (f *fixture) ask(targets []Target, checks ...*Check) {
 	f.Set(owner, targets, checks...)
 }
 
-// await waits, on the edges of the watcher alone, until a target of the owner has a status. As an owner does that is told, it asks anew.
+// await waits, on the edges of the watcher alone, until a target of the owner has a status. As an owner does
+// that is told, it asks anew.
 func (f *fixture) await(t Target, status string) Result {
 	f.t.Helper()
 	deadline := time.NewTimer(patience)

@@ -23,7 +23,8 @@ spec:
 `
 
 func failing(how string) string {
-	return strings.ReplaceAll(deployment, "labels: {app: app}}\n    spec", "labels: {app: app}, annotations: {playground.sluice.dev/fail: "+how+"}}\n    spec")
+	return strings.ReplaceAll(deployment, "labels: {app: app}}\n    spec",
+		"labels: {app: app}, annotations: {playground.sluice.dev/fail: "+how+"}}\n    spec")
 }
 
 func TestADeploymentComesUpAndGoesDown(t *testing.T) {
@@ -59,7 +60,8 @@ func TestFailuresAreExplained(t *testing.T) {
 		"no node with room":          {failing("pending"), "Deployment", "0/"},
 		"a pod that is not ready":    {failing("not-ready"), "Deployment", "readiness probe"},
 		"a quota that admits no pod": {
-			"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\nspec: {hard: {pods: \"0\"}}\n---\n" + deployment, "Deployment", "exceeded quota",
+			"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\n" +
+				"spec: {hard: {pods: \"0\"}}\n---\n" + deployment, "Deployment", "exceeded quota",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +100,8 @@ spec:
 	make("good", "", "false")
 	make("bad", "job-failed", "false")
 	make("suspended", "", "true")
-	good, bad, suspended := f.target("batch", "v1", "Job", "good"), f.target("batch", "v1", "Job", "bad"), f.target("batch", "v1", "Job", "suspended")
+	good, bad, suspended := f.target("batch", "v1", "Job", "good"), f.target("batch", "v1", "Job", "bad"),
+		f.target("batch", "v1", "Job", "suspended")
 	f.ask([]Target{good, bad, suspended})
 	f.await(good, Current)
 	f.await(suspended, Current)
@@ -112,7 +115,8 @@ func TestWhatFailedBeforeItWent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	target := f.target("batch", "v1", "Job", "bad")
-	text := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad, namespace: %s}\nspec: {backoffLimit: 0, template: {metadata: {annotations: {playground.sluice.dev/fail: job-failed}}, " +
+	text := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad, namespace: %s}\n" +
+		"spec: {backoffLimit: 0, template: {metadata: {annotations: {playground.sluice.dev/fail: job-failed}}, " +
 		"spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
 	f.apply(text)
 	f.ask([]Target{target})
@@ -130,7 +134,9 @@ func TestWhatFailedBeforeItWent(t *testing.T) {
 func TestKindsWithoutStatusAreCurrent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: health-%s}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\nspec: {ports: [{port: 80}]}")
+	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}\n---\n" +
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: health-%s}\n---\n" +
+		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\nspec: {ports: [{port: 80}]}")
 	role := Target{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "health-" + f.ns}
 	t.Cleanup(func() { f.remove(role) })
 	targets := []Target{f.target("", "v1", "ConfigMap", "c"), f.target("", "v1", "Service", "s"), role}
@@ -156,9 +162,11 @@ func TestExpressionsSayWhatIsHealthy(t *testing.T) {
 	f := newFixture(t)
 	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
 	f.apply(gadgets)
-	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns + ".example.com"}
+	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns +
+		".example.com"}
 	t.Cleanup(func() { f.remove(definition) })
-	check, err := NewCheck(f.ns+".example.com/v1", "Gadget", "status.phase == 'Bound'", "status.phase == 'Pending'", "status.phase == 'Lost'")
+	check, err := NewCheck(f.ns+".example.com/v1", "Gadget", "status.phase == 'Bound'", "status.phase == 'Pending'",
+		"status.phase == 'Lost'")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +197,8 @@ func TestAWrongExpressionIsToldByItsField(t *testing.T) {
 		"inProgress": {"true", "unknown == 1", ""},
 		"failed":     {"true", "", "'text'"},
 	} {
-		if _, err := NewCheck("v1", "ConfigMap", c[0], c[1], c[2]); err == nil || !strings.HasPrefix(err.Error(), field+": ") {
+		if _, err := NewCheck("v1", "ConfigMap", c[0], c[1], c[2]); err == nil ||
+			!strings.HasPrefix(err.Error(), field+": ") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -206,7 +215,8 @@ func TestAKindThatIsInstalledLater(t *testing.T) {
 	}
 	drain(f.changed)
 	f.apply(gadgets)
-	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns + ".example.com"}
+	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns +
+		".example.com"}
 	t.Cleanup(func() { f.remove(definition) })
 	f.waitChanged()
 	f.ask([]Target{gadget}) // as an owner does that is told
@@ -228,7 +238,8 @@ func TestAKindThatIsInstalledLater(t *testing.T) {
 	f.mu.Unlock()
 	t.Run("a kind whose group is not named is found", func(t *testing.T) {
 		got, err := f.Watcher.Resolve("", "Gadget", f.ns, "g")
-		if err == nil && got != gadget || err != nil && !strings.Contains(err.Error(), f.ns+".example.com") { // other tests have one too
+		// other tests have one too
+		if err == nil && got != gadget || err != nil && !strings.Contains(err.Error(), f.ns+".example.com") {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
@@ -309,14 +320,19 @@ func TestResolve(t *testing.T) {
 		want             Target
 		fault            string
 	}{
-		"a Deployment without a version":         {"", "Deployment", Target{"apps", "v1", "Deployment", "ns", "x"}, ""},
-		"a kind with a version":                  {"apps/v1", "StatefulSet", Target{"apps", "v1", "StatefulSet", "ns", "x"}, ""},
-		"a kind that only the cluster knows":     {"", "NetworkPolicy", Target{"networking.k8s.io", "v1", "NetworkPolicy", "ns", "x"}, ""},
-		"a kind of the cluster has no namespace": {"", "StorageClass", Target{"storage.k8s.io", "v1", "StorageClass", "", "x"}, ""},
-		"a kind of another group by version":     {"example.com/v1", "Deployment", Target{"example.com", "v1", "Deployment", "ns", "x"}, ""},
-		"a kind of several groups":               {"", "Event", Target{}, "several groups have such a kind: v1, events.k8s.io"},
-		"a kind that nobody knows":               {"", "Gizmo", Target{}, "names no apiVersion"},
-		"a version that cannot be read":          {"a/b/c", "Deployment", Target{}, "cannot be read"},
+		"a Deployment without a version": {"", "Deployment", Target{"apps", "v1", "Deployment", "ns", "x"}, ""},
+		"a kind with a version": {"apps/v1", "StatefulSet",
+			Target{"apps", "v1", "StatefulSet", "ns", "x"}, ""},
+		"a kind that only the cluster knows": {"", "NetworkPolicy",
+			Target{"networking.k8s.io", "v1", "NetworkPolicy", "ns", "x"}, ""},
+		"a kind of the cluster has no namespace": {"", "StorageClass",
+			Target{"storage.k8s.io", "v1", "StorageClass", "", "x"}, ""},
+		"a kind of another group by version": {"example.com/v1", "Deployment",
+			Target{"example.com", "v1", "Deployment", "ns", "x"}, ""},
+		"a kind of several groups": {"", "Event", Target{},
+			"several groups have such a kind: v1, events.k8s.io"},
+		"a kind that nobody knows":      {"", "Gizmo", Target{}, "names no apiVersion"},
+		"a version that cannot be read": {"a/b/c", "Deployment", Target{}, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := f.Watcher.Resolve(c.apiVersion, c.kind, "ns", "x")

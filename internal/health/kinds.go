@@ -9,10 +9,11 @@ import (
 )
 
 // definitionKey is the watch that tells of new kinds.
-var definitionKey = watchKey{resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}}
+var definitionKey = watchKey{resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}}
 
-// seekKinds watches definitions as long as somebody asks for a kind that the cluster does not serve. The caller holds the
-// lock.
+// seekKinds watches definitions as long as somebody asks for a kind that the cluster does not serve. The
+// caller holds the lock.
 func (w *Watcher) seekKinds() {
 	missing := false
 	for _, targets := range w.owners {
@@ -35,7 +36,8 @@ func (w *Watcher) seekKinds() {
 // defined takes in a definition of a kind: those who wait for it are to ask anew. The caller holds the lock.
 func (w *Watcher) defined(definition *unstructured.Unstructured, gone bool, changed map[string]bool) {
 	get := func(path ...string) string {
-		s, _, _ := unstructured.NestedString(definition.Object, path...) // the API server sees to it that they are there
+		// the API server sees to it that they are there
+		s, _, _ := unstructured.NestedString(definition.Object, path...)
 		return s
 	}
 	gk := schema.GroupKind{Group: get("spec", "group"), Kind: get("spec", "names", "kind")}
@@ -52,7 +54,8 @@ func (w *Watcher) defined(definition *unstructured.Unstructured, gone bool, chan
 	for _, v := range versions {
 		if v, ok := v.(map[string]any); ok && v["served"] == true {
 			gv := schema.GroupVersion{Group: gk.Group, Version: fmt.Sprint(v["name"])}
-			brought[gv.Version] = &meta.RESTMapping{Resource: gv.WithResource(get("spec", "names", "plural")), GroupVersionKind: gv.WithKind(gk.Kind), Scope: scope}
+			brought[gv.Version] = &meta.RESTMapping{Resource: gv.WithResource(get("spec", "names", "plural")),
+				GroupVersionKind: gv.WithKind(gk.Kind), Scope: scope}
 		}
 	}
 	for owner, targets := range w.owners {

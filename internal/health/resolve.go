@@ -50,13 +50,15 @@ var wellKnown = map[string]schema.GroupVersion{
 func Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s: apiVersion %q cannot be read", kind, name, apiVersion).
+		return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s: apiVersion %q cannot be read",
+			kind, name, apiVersion).
 			WithHint("Write it as group/version, such as apps/v1").Final()
 	}
 	if apiVersion == "" {
 		known, ok := wellKnown[kind]
 		if !ok {
-			return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s names no apiVersion, and %s is not a kind known without", kind, name, kind).
+			return Target{}, fault.New(meta.HealthCheckFailedReason,
+				"health check of %s %s names no apiVersion, and %s is not a kind known without", kind, name, kind).
 				WithHint("Add the apiVersion to the entry of spec.healthChecks").Final()
 		}
 		gv = known
@@ -75,8 +77,10 @@ func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, err
 		gk, ambiguous := w.find(kind)
 		switch {
 		case ambiguous != nil:
-			return t, fault.New(meta.HealthCheckFailedReason, "health check of %s %s names no apiVersion, and several groups have such a kind: %s",
-				kind, name, strings.Join(ambiguous, ", ")).WithHint("Add the apiVersion to the entry of spec.healthChecks").Final()
+			return t, fault.New(meta.HealthCheckFailedReason,
+				"health check of %s %s names no apiVersion, and several groups have such a kind: %s",
+				kind, name, strings.Join(ambiguous, ", ")).
+				WithHint("Add the apiVersion to the entry of spec.healthChecks").Final()
 		case gk.Empty():
 			return t, err
 		}

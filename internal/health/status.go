@@ -18,7 +18,8 @@ const (
 	Unknown     = string(status.UnknownStatus)
 )
 
-// compute tells the health of an object by kstatus, but for what it calls current although nobody would call it healthy.
+// compute tells the health of an object by kstatus, but for what it calls current although nobody would call
+// it healthy.
 func compute(u *unstructured.Unstructured) seen {
 	out := seen{version: u.GetResourceVersion()}
 	r, err := status.Compute(u)
@@ -37,7 +38,8 @@ func compute(u *unstructured.Unstructured) seen {
 			out.status = InProgress
 		}
 	case schema.GroupKind{Kind: "Pod"}: // kstatus: current once it has ended, however
-		if phase, _, _ := unstructured.NestedString(u.Object, "status", "phase"); phase == "Failed" && out.status == Current {
+		if phase, _, _ := unstructured.NestedString(u.Object, "status", "phase"); phase == "Failed" &&
+			out.status == Current {
 			out.status = Failed
 		}
 	}

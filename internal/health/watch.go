@@ -42,8 +42,8 @@ type targetKey struct {
 // seen is all that is kept of an object.
 type seen struct{ version, status, message string }
 
-// watch is a running watch. It is the store of its reflector, but keeps what kstatus says, not the objects. The watcher's
-// lock guards it.
+// watch is a running watch. It is the store of its reflector, but keeps what kstatus says, not the objects.
+// The watcher's lock guards it.
 type watch struct {
 	watcher *Watcher
 	key     watchKey
@@ -58,7 +58,8 @@ type watch struct {
 }
 
 func newWatch(w *Watcher, key watchKey, check *Check) *watch {
-	return &watch{watcher: w, key: key, check: check, seen: map[types.NamespacedName]seen{}, asked: map[types.NamespacedName][]*asked{}}
+	return &watch{watcher: w, key: key, check: check, seen: map[types.NamespacedName]seen{},
+		asked: map[types.NamespacedName][]*asked{}}
 }
 
 // keys finds the watch for each target: one for all where an owner asks for several of a namespace, else one for the
@@ -120,10 +121,11 @@ func (wt *watch) start() {
 		Name: "health of " + wt.key.resource.String(), TypeDescription: wt.key.resource.String(),
 	})
 	go func() {
-		_ = rewatch.DelayWithReset(clock.RealClock{}, rewatchReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-			err := reflector.ListAndWatchWithContext(ctx)
-			return ctx.Err() != nil || wt.broken(err), nil
-		}) // ends with the context, or once the watch is refused
+		_ = rewatch.DelayWithReset(clock.RealClock{}, rewatchReset).
+			Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+				err := reflector.ListAndWatchWithContext(ctx)
+				return ctx.Err() != nil || wt.broken(err), nil
+			}) // ends with the context, or once the watch is refused
 	}()
 }
 

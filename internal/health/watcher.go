@@ -49,12 +49,13 @@ type asked struct {
 func NewWatcher(d dynamic.Interface, m meta.ResettableRESTMapper, onChange func(owner string)) *Watcher {
 	return &Watcher{
 		dynamic: d, mapper: m, onChange: onChange,
-		owners: map[string]map[Target]*asked{}, watches: map[watchKey]*watch{}, brought: map[schema.GroupKind]map[string]*meta.RESTMapping{},
+		owners: map[string]map[Target]*asked{}, watches: map[watchKey]*watch{},
+		brought: map[schema.GroupKind]map[string]*meta.RESTMapping{},
 	}
 }
 
-// Set says which targets an owner asks for, and the checks that judge them where kstatus does not; the first that covers
-// a target counts. What it asked for before and still does goes on being watched.
+// Set says which targets an owner asks for, and the checks that judge them where kstatus does not; the first
+// that covers a target counts. What it asked for before and still does goes on being watched.
 func (w *Watcher) Set(owner string, targets []Target, checks ...*Check) {
 	keys := w.keys(targets, checks)
 	w.mu.Lock()
@@ -95,8 +96,8 @@ func (a *asked) key() watchKey {
 	return a.watch.key
 }
 
-// Expect says that the owner just wrote a target, which then had this resource version. What the watch saw before that is
-// not what the owner asks for, and is not told.
+// Expect says that the owner just wrote a target, which then had this resource version. What the watch saw
+// before that is not what the owner asks for, and is not told.
 func (w *Watcher) Expect(owner string, t Target, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -68,8 +68,10 @@ func (r *run) make(ctx context.Context, tree *artifact.Tree, in *inputs) (*build
 // refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.
 func (r *run) refuseEmpty(built *build.Result) error {
 	if n := len(inventoryOf(r.obj)); len(built.Objects) == 0 && !built.Empty && n > 0 && r.obj.Spec.Prune {
-		return fault.New(meta.BuildFailedReason, "the build made no objects, and pruning would delete all %d that were applied: nothing was changed", n).
-			WithHint("If that is meant, put a kustomization.yaml with 'resources: []' at spec.path; else check spec.path, and what the source ignores")
+		return fault.New(meta.BuildFailedReason,
+			"the build made no objects, and pruning would delete all %d that were applied: nothing was changed", n).
+			WithHint("If that is meant, put a kustomization.yaml with 'resources: []' at spec.path; else check " +
+				"spec.path, and what the source ignores")
 	}
 	return nil
 }

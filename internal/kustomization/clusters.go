@@ -36,9 +36,10 @@ type Target struct {
 	Health  *health.Watcher
 }
 
-// For returns the target of the object: the cluster of its kubeConfig, else our own, as the service account that it names,
-// else as the default one, else as whoever the configuration says.
-func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defaultServiceAccount string) (*Target, error) {
+// For returns the target of the object: the cluster of its kubeConfig, else our own, as the service account
+// that it names, else as the default one, else as whoever the configuration says.
+func (c *Clusters) For(ctx context.Context, obj *kustomizev1.Kustomization, defaultServiceAccount string) (*Target,
+	error) {
 	user := ""
 	if account := accountOf(obj, defaultServiceAccount); account != "" {
 		user = userPrefix + obj.Namespace + ":" + account
@@ -141,7 +142,8 @@ func (c *Clusters) Forget(uid types.UID) {
 }
 
 func (c *Clusters) wake(o apply.Owner) {
-	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind, NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}})
+	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind,
+		NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}})
 }
 
 func (t *Target) forget(o apply.Owner) {

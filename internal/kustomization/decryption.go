@@ -27,21 +27,23 @@ type Decryption struct {
 	IgnoreMAC      bool   // see [decrypt.Keys]
 	DefaultAccount string // the service account in the namespace of each Kustomization that names none
 
-	AgeSecret      types.NamespacedName // with keys of age, for those whose own Secret has none; none when empty
-	VaultConfigMap types.NamespacedName // with the servers that tokens of service accounts may be sent to; none when empty
-	VaultAddress   string               // that the token below is for
+	AgeSecret types.NamespacedName // with keys of age, for those whose own Secret has none; none when empty
+	// with the servers that tokens of service accounts may be sent to; none when empty
+	VaultConfigMap types.NamespacedName
+	VaultAddress   string // that the token below is for
 	VaultToken     string
 }
 
-// readKeys gathers the keys of spec.decryption. What the Secret has comes first, then what the service account may use, then
-// what the controller has.
+// readKeys gathers the keys of spec.decryption. What the Secret has comes first, then what the service
+// account may use, then what the controller has.
 func (r *run) readKeys(ctx context.Context, in *inputs, h hash.Hash) error {
 	d := r.obj.Spec.Decryption
 	if d == nil {
 		return nil
 	}
 	if d.Provider != "sops" {
-		return fault.New(meta.BuildFailedReason, "spec.decryption.provider is '%s', which is not known", d.Provider).WithHint("Use sops").Final()
+		return fault.New(meta.BuildFailedReason, "spec.decryption.provider is '%s', which is not known", d.Provider).
+			WithHint("Use sops").Final()
 	}
 	fmt.Fprintln(h, "keys")
 	in.keys = &decrypt.Keys{Transport: r.Options.Decryption.Transport, IgnoreMAC: r.Options.Decryption.IgnoreMAC}
@@ -61,11 +63,13 @@ func (r *run) readKeys(ctx context.Context, in *inputs, h hash.Hash) error {
 }
 
 // addKeys adds the keys of a Secret.
-func (r *run) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string, h hash.Hash) error {
+func (r *run) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string,
+	h hash.Hash) error {
 	var secret corev1.Secret
 	err := r.Configs.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
-		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s not found", key, field).WithHint("Create it, or correct %s", field)
+		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s not found", key, field).
+			WithHint("Create it, or correct %s", field)
 	}
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "cannot read Secret '%s' of %s", key, field).Because(err)
@@ -73,7 +77,8 @@ func (r *run) addKeys(ctx context.Context, to *decrypt.Keys, key types.Namespace
 	digestMap(h, secret.Data)
 	keys, err := decrypt.FromSecret(secret.Data, to.Transport)
 	if err != nil {
-		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s", key, field).Because(err).WithHint("Correct the Secret")
+		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s", key, field).Because(err).
+			WithHint("Correct the Secret")
 	}
 	to.Fallback(keys)
 	return nil
@@ -112,19 +117,21 @@ func (r *run) decryptionAccount() *types.NamespacedName {
 	return &types.NamespacedName{Namespace: r.obj.Namespace, Name: name}
 }
 
-// vaultToken logs a service account in to a server that is listed, or else gives the controller's own token to the server
-// that it is for. Files name servers, so neither may go to just any.
-func (r *run) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName, address string) (string, error) {
+// vaultToken logs a service account in to a server that is listed, or else gives the controller's own token
+// to the server that it is for. Files name servers, so neither may go to just any.
+func (r *run) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName,
+	address string) (string, error) {
 	o := r.Options.Decryption
 	if o.VaultConfigMap.Name != "" && account != nil && o.Identities != nil && o.Identities.Accounts != nil {
 		logins, err := r.vaultLogins(ctx)
 		if err != nil {
 			return "", err
 		}
-		return keys.Login(ctx, logins, address, func(ctx context.Context, audience string) (token, namespace, name string, err error) {
-			token, err = o.Identities.Accounts.Token(ctx, *account, audience)
-			return token, account.Namespace, account.Name, err
-		})
+		return keys.Login(ctx, logins, address,
+			func(ctx context.Context, audience string) (token, namespace, name string, err error) {
+				token, err = o.Identities.Accounts.Token(ctx, *account, audience)
+				return token, account.Namespace, account.Name, err
+			})
 	}
 	if o.VaultToken == "" {
 		return "", decrypt.Missing("there is no token for it")

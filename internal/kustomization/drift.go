@@ -16,8 +16,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// settle makes the cluster match what was built. Where the declarations are those that were applied to the end last, every
-// difference is drift, and the mode says what becomes of it; a new declaration is applied whole.
+// settle makes the cluster match what was built. Where the declarations are those that were applied to the
+// end last, every difference is drift, and the mode says what becomes of it; a new declaration is applied
+// whole.
 func (r *run) settle(ctx context.Context, built *build.Result) error {
 	r.drift = r.memory.standing == r.memory.digest
 	switch {
@@ -44,7 +45,8 @@ func (r *run) settle(ctx context.Context, built *build.Result) error {
 // applied returns the digest of what a process before this one applied to the end; empty if that cannot be told.
 func applied(obj *kustomizev1.Kustomization) string {
 	s := obj.Status
-	if len(s.History) == 0 || s.ObservedGeneration != obj.Generation || s.LastAppliedRevision != s.LastAttemptedRevision ||
+	if len(s.History) == 0 || s.ObservedGeneration != obj.Generation ||
+		s.LastAppliedRevision != s.LastAttemptedRevision ||
 		s.History[0].LastReconciledStatus != meta.ReconciliationSucceededReason {
 		return ""
 	}
@@ -66,7 +68,8 @@ func (r *run) look(ctx context.Context, built *build.Result) error {
 	}
 	r.memory.finish()
 	// An apply that would only change who owns which fields is none that a person asks for.
-	drifted := slices.DeleteFunc(effective(planned), func(c apply.Change) bool { return c.Diff == "" && c.Action == apply.Configured })
+	drifted := slices.DeleteFunc(effective(planned),
+		func(c apply.Change) bool { return c.Diff == "" && c.Action == apply.Configured })
 	if len(drifted) > 0 {
 		r.report(meta.DriftDetectedReason, drifts(drifted))
 	} else {
@@ -85,7 +88,8 @@ func drifts(planned []apply.Change) string {
 		}
 		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, became))
 	}
-	return told(fmt.Sprintf("%d of the applied objects drifted, and spec.driftDetection.mode says to leave them. Applying them would change:", len(planned)), lines, planned)
+	return told(fmt.Sprintf("%d of the applied objects drifted, and spec.driftDetection.mode says to leave them. "+
+		"Applying them would change:", len(planned)), lines, planned)
 }
 
 // contested reports the fields that others fight with us for.
@@ -102,13 +106,15 @@ func (r *run) contested() {
 	for n, f := range fights {
 		about = append(about, fmt.Sprint(f.Ref, f.Fields, f.Managers))
 		if n < maxNamed {
-			lines = append(lines, fmt.Sprintf("%s was corrected %d times, and is left as it is until %s", fight(f), f.Times, f.Next.UTC().Format("15:04:05")))
+			lines = append(lines, fmt.Sprintf("%s was corrected %d times, and is left as it is until %s", fight(f),
+				f.Times, f.Next.UTC().Format("15:04:05")))
 		}
 	}
 	if more := len(fights) - maxNamed; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	message := strings.Join(lines, "\n") + "\nLet one of the two have the field: list it in spec.ignore, set the annotation " +
+	message := strings.Join(lines, "\n") + "\nLet one of the two have the field: list it in spec.ignore, set the " +
+		"annotation " +
 		kustomizev1.GroupVersion.Group + "/ssa: Merge on the object and leave the field out, or stop the other manager"
 	was := r.memory.contests
 	r.memory.contests = strings.Join(about, "\n")
@@ -148,7 +154,8 @@ func (r *run) report(reason, message string) {
 func (r *run) resolved() {
 	r.memory.contests = ""
 	if apimeta.IsStatusConditionTrue(r.obj.Status.Conditions, meta.DriftedCondition) {
-		r.events = append(r.events, event{reason: meta.DriftResolvedReason, message: "all objects are as they were applied"})
+		r.events = append(r.events, event{reason: meta.DriftResolvedReason,
+			message: "all objects are as they were applied"})
 	}
 	reconcile.Unmark(r.obj, meta.DriftedCondition)
 }

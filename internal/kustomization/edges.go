@@ -35,10 +35,11 @@ func ObserveDependencies(ctx context.Context, e *reconcile.Edges, c cache.Cache)
 	)
 }
 
-// dependencyMoved tells whether a change of a Kustomization is one that its dependents act on. That one stalls tells them of a
-// cycle, which may have closed where they do not look.
+// dependencyMoved tells whether a change of a Kustomization is one that its dependents act on. That one
+// stalls tells them of a cycle, which may have closed where they do not look.
 func dependencyMoved(before, after *kustomizev1.Kustomization) bool {
-	return reconcile.IsReady(before) != reconcile.IsReady(after) || reconcile.IsStalled(before) != reconcile.IsStalled(after) ||
+	return reconcile.IsReady(before) != reconcile.IsReady(after) ||
+		reconcile.IsStalled(before) != reconcile.IsStalled(after) ||
 		before.Status.LastAppliedRevision != after.Status.LastAppliedRevision ||
 		before.Generation != after.Generation
 }

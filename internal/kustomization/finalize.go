@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Finalize deletes what the Kustomization applied, unless it is suspended or says otherwise. It takes neither the source nor
-// anything else that the build took.
+// Finalize deletes what the Kustomization applied, unless it is suspended or says otherwise. It takes neither
+// the source nor anything else that the build took.
 func (k *Kustomization) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
 	if err := k.collect(ctx, obj); err != nil {
 		return err
@@ -50,7 +50,8 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	left := k.bequeathed(ctx, obj, target, inventory)
 	pruned, err := target.Cluster.Prune(ctx, owner, inventory.Without(left))
 	if len(pruned) > 0 {
-		k.Events.Emit(owner.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: meta.ProgressingReason, Message: summary(pruned),
+		k.Events.Emit(owner.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: meta.ProgressingReason,
+			Message:  summary(pruned),
 			Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})
 	}
 	switch {
@@ -60,7 +61,9 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	case err != nil:
 		return err
 	case len(left) > 0:
-		err = fault.New(meta.PruneFailedReason, "%d objects are left for other Kustomizations of this revision that declare them, and have not taken them over yet", len(left))
+		err = fault.New(meta.PruneFailedReason,
+			"%d objects are left for other Kustomizations of this revision that declare them, and have not taken "+
+				"them over yet", len(left))
 	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
 		err = target.Cluster.AwaitGone(ctx, owner, inventory)
 	}
@@ -71,8 +74,10 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 	return err
 }
 
-// bequeathed returns what another Kustomization is about to take over, as where one is renamed: deleting that would be an outage for nothing.
-func (k *Kustomization) bequeathed(ctx context.Context, obj *kustomizev1.Kustomization, target *Target, inventory apply.Inventory) apply.Inventory {
+// bequeathed returns what another Kustomization is about to take over, as where one is renamed: deleting that
+// would be an outage for nothing.
+func (k *Kustomization) bequeathed(ctx context.Context, obj *kustomizev1.Kustomization, target *Target,
+	inventory apply.Inventory) apply.Inventory {
 	source, waiting := k.source(ctx, obj)
 	if waiting != nil {
 		return nil // nobody else can build from it either
@@ -85,8 +90,9 @@ func (k *Kustomization) bequeathed(ctx context.Context, obj *kustomizev1.Kustomi
 	return left
 }
 
-// accountGone tells whether the account that is impersonated in our own cluster is no longer there. It goes with its namespace,
-// or with the tenant, in any order: whoever took it away wants the Kustomization gone, too.
+// accountGone tells whether the account that is impersonated in our own cluster is no longer there. It goes
+// with its namespace, or with the tenant, in any order: whoever took it away wants the Kustomization gone,
+// too.
 func (k *Kustomization) accountGone(ctx context.Context, obj *kustomizev1.Kustomization) bool {
 	account := accountOf(obj, k.Options.DefaultServiceAccount)
 	if account == "" || obj.Spec.KubeConfig != nil {
@@ -97,14 +103,16 @@ func (k *Kustomization) accountGone(ctx context.Context, obj *kustomizev1.Kustom
 }
 
 func unable(objects int, why error) string {
-	return fmt.Sprintf("%d objects are left behind, as whoever applied them can no longer delete them: %v", objects, why)
+	return fmt.Sprintf("%d objects are left behind, as whoever applied them can no longer delete them: %v",
+		objects, why)
 }
 
 // leave tells that objects stay behind.
 func (k *Kustomization) leave(ctx context.Context, obj *kustomizev1.Kustomization, message string) {
 	log.FromContext(ctx).Info(message)
-	k.Events.Emit(kustomizev1.GroupVersion.Group, obj, reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.PruneFailedReason, Message: message,
-		Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})
+	k.Events.Emit(kustomizev1.GroupVersion.Group, obj,
+		reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.PruneFailedReason, Message: message,
+			Metadata: map[string]string{"revision": obj.Status.LastAppliedRevision}})
 }
 
 // collects tells whether deleting the object deletes what it made.

@@ -22,7 +22,8 @@ import (
 var sourceGroup = sourcev1.GroupVersion.Group
 
 // source returns the artifact to apply, or what the Kustomization waits for.
-func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomization) (*meta.Artifact, *reconcile.Outcome) {
+func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomization) (*meta.Artifact,
+	*reconcile.Outcome) {
 	ref := obj.Spec.SourceRef
 	namespace := orOwn(obj, ref.Namespace)
 	if err := k.allowed(obj, "spec.sourceRef", namespace); err != nil {
@@ -30,7 +31,8 @@ func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomizati
 	}
 	source := sourcev1.NewSource(ref.Kind)
 	if source == nil || ref.Kind == sourcev1.HelmChartKind {
-		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "spec.sourceRef.kind %s is not one that holds manifests", ref.Kind).
+		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason,
+			"spec.sourceRef.kind %s is not one that holds manifests", ref.Kind).
 			WithHint("Use a GitRepository, OCIRepository, Bucket or ExternalArtifact").Final()))
 	}
 	err := k.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, source)
@@ -39,18 +41,22 @@ func (k *Kustomization) source(ctx context.Context, obj *kustomizev1.Kustomizati
 		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
 			"%s '%s/%s' not found. Create it, or correct spec.sourceRef", ref.Kind, namespace, ref.Name))
 	case err != nil:
-		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s/%s'", ref.Kind, namespace, ref.Name).Because(err)))
+		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s/%s'", ref.Kind,
+			namespace, ref.Name).Because(err)))
 	case source.GetArtifact() == nil:
 		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
-			"Source artifact not found: %s '%s/%s' has none yet. Its own conditions say why", ref.Kind, namespace, ref.Name))
+			"Source artifact not found: %s '%s/%s' has none yet. Its own conditions say why", ref.Kind, namespace,
+			ref.Name))
 	}
 	return source.GetArtifact(), nil
 }
 
 // dependencies returns what the Kustomization waits for among spec.dependsOn, or nil.
-func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) *reconcile.Outcome {
+func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kustomization,
+	source *meta.Artifact) *reconcile.Outcome {
 	if cycle := k.cycle(ctx, obj); cycle != nil {
-		return ptr.To(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "dependency cycle: %s", strings.Join(cycle, " → ")).
+		return ptr.To(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "dependency cycle: %s",
+			strings.Join(cycle, " → ")).
 			WithHint("Remove one of these dependsOn entries").Final()))
 	}
 	for _, d := range obj.Spec.DependsOn {
@@ -65,17 +71,21 @@ func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kusto
 			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason,
 				"dependency '%s/%s' not found. Create it, or remove it from spec.dependsOn", namespace, d.Name))
 		case err != nil:
-			return ptr.To(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "cannot read dependency '%s/%s'", namespace, d.Name).Because(err)))
+			return ptr.To(reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "cannot read dependency '%s/%s'",
+				namespace, d.Name).Because(err)))
 		case d.ReadyExpr != "":
 			if waiting := holds(ctx, obj, &dependency, d.ReadyExpr); waiting != nil {
 				return waiting
 			}
 			if k.Options.AdditiveReadyExpr && !reconcile.IsReady(&dependency) {
-				return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
+				return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready",
+					namespace, d.Name))
 			}
 		case !reconcile.IsReady(&dependency):
-			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace, d.Name))
-		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision && !k.untouched(ctx, &dependency, source):
+			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s/%s' is not ready", namespace,
+				d.Name))
+		case sameSource(obj, &dependency) && dependency.Status.LastAppliedRevision != source.Revision &&
+			!k.untouched(ctx, &dependency, source):
 			return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason,
 				"dependency '%s/%s' has not applied revision %s yet", namespace, d.Name, source.Revision))
 		}
@@ -83,8 +93,8 @@ func (k *Kustomization) dependencies(ctx context.Context, obj *kustomizev1.Kusto
 	return nil
 }
 
-// untouched tells whether a Ready Kustomization stands as the revision declares it, too, although it did not look yet: nothing
-// that it is built from is different. So a chain of them does not wait for each to say so.
+// untouched tells whether a Ready Kustomization stands as the revision declares it, too, although it did not
+// look yet: nothing that it is built from is different. So a chain of them does not wait for each to say so.
 func (k *Kustomization) untouched(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) bool {
 	stands := k.remembered(obj).stands.Load()
 	if stands == nil || stands.generation != obj.Generation {
@@ -94,14 +104,16 @@ func (k *Kustomization) untouched(ctx context.Context, obj *kustomizev1.Kustomiz
 	return err == nil && stands.trace.Unchanged(tree)
 }
 
-// holds tells what is to be waited for by a readyExpr, which stands in for the condition Ready: it sees the dependent as
-// self and the dependency as dep.
+// holds tells what is to be waited for by a readyExpr, which stands in for the condition Ready: it sees the
+// dependent as self and the dependency as dep.
 func holds(ctx context.Context, obj, dependency *kustomizev1.Kustomization, source string) *reconcile.Outcome {
 	about := fmt.Sprintf("dependency '%s/%s'", dependency.Namespace, dependency.Name)
 	e, err := expression.Compile(source, "self", "dep")
 	if err != nil {
-		return ptr.To(reconcile.Failed(fault.New(meta.InvalidCELExpressionReason, "the readyExpr of %s cannot be read", about).Because(err).
-			WithHint("Correct spec.dependsOn[].readyExpr; it sees this Kustomization as self and the other as dep").Final()))
+		return ptr.To(reconcile.Failed(fault.New(meta.InvalidCELExpressionReason, "the readyExpr of %s cannot be read",
+			about).Because(err).
+			WithHint("Correct spec.dependsOn[].readyExpr; it sees this Kustomization as self and the other as dep").
+			Final()))
 	}
 	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -114,9 +126,11 @@ func holds(ctx context.Context, obj, dependency *kustomizev1.Kustomization, sour
 	ready, err := e.Holds(ctx, expression.Map{"self": self, "dep": dep})
 	switch {
 	case err != nil:
-		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' cannot be told yet: %v", about, source, err))
+		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' cannot be told yet: %v",
+			about, source, err))
 	case !ready:
-		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' does not hold", about, source))
+		return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "%s is not ready: '%s' does not hold", about,
+			source))
 	}
 	return nil
 }
@@ -161,6 +175,8 @@ func (k *Kustomization) allowed(obj *kustomizev1.Kustomization, field, namespace
 	if !k.Options.NoCrossNamespaceRefs || namespace == obj.Namespace {
 		return nil
 	}
-	return fault.New(meta.AccessDeniedReason, "%s refers to namespace '%s': cross-namespace references have been blocked", field, namespace).
-		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final()
+	return fault.New(meta.AccessDeniedReason,
+		"%s refers to namespace '%s': cross-namespace references have been blocked", field, namespace).
+		WithHint("Move the referenced object to namespace '%s', or ask whoever runs Sluice with "+
+			"--no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final()
 }

@@ -34,11 +34,12 @@ func healthKey(o apply.Owner) string { return o.Namespace + "/" + o.Name }
 
 func (c *Clusters) wakeKey(key string) {
 	namespace, name, _ := strings.Cut(key, "/")
-	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind,
+		NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 }
 
-// checkHealth returns nil when all that health waits for is healthy, a progressing outcome while it comes on, or the failure.
-// It never blocks: the watches wake the Kustomization when something changes.
+// checkHealth returns nil when all that health waits for is healthy, a progressing outcome while it comes on,
+// or the failure. It never blocks: the watches wake the Kustomization when something changes.
 func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 	targets, err := r.healthTargets()
 	if err != nil {
@@ -71,7 +72,8 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 		// A rollout of what was healthy: it has its time before anything is said of it.
 		return nil, nil
 	default:
-		message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", r.source.Revision, r.obj.Schedule().Timeout)
+		message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", r.source.Revision,
+			r.obj.Schedule().Timeout)
 		p.waiting = r.source.Revision
 		reconcile.Mark(r.obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
 		o := reconcile.Progressing(left, "%s", message)
@@ -97,7 +99,8 @@ func (r *run) expect(key string, targets []health.Target) {
 		return
 	}
 	for _, t := range targets {
-		if version := r.written[apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}]; version != "" {
+		if version := r.written[apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace,
+			Name: t.Name}]; version != "" {
 			r.target.Health.Expect(key, t, version)
 		}
 	}
@@ -117,8 +120,10 @@ func (e *expressions) of(obj *kustomizev1.Kustomization) ([]*health.Check, error
 	for _, x := range obj.Spec.HealthCheckExprs {
 		c, err := health.NewCheck(x.APIVersion, x.Kind, x.Current, x.InProgress, x.Failed)
 		if err != nil {
-			return nil, fault.New(meta.InvalidCELExpressionReason, "spec.healthCheckExprs for %s of %s cannot be read", x.Kind, x.APIVersion).
-				Because(err).WithHint("Correct the expression; it sees the object's fields, such as status, by their names").Final()
+			return nil, fault.New(meta.InvalidCELExpressionReason, "spec.healthCheckExprs for %s of %s cannot be read",
+				x.Kind, x.APIVersion).
+				Because(err).WithHint("Correct the expression; it sees the object's fields, such as status, by " +
+				"their names").Final()
 		}
 		checks = append(checks, c)
 	}
@@ -132,7 +137,8 @@ func (r *run) progress() *healthProgress {
 	p := &r.memory.health
 	revision := fmt.Sprintf("%s/%d", r.memory.digest, r.obj.Generation)
 	if p.revision != revision || len(r.notes) > 0 {
-		carried := p.revision == "" && len(r.notes) == 0 && reconcile.IsReady(r.obj) && r.obj.Status.LastAppliedRevision == r.source.Revision
+		carried := p.revision == "" && len(r.notes) == 0 && reconcile.IsReady(r.obj) &&
+			r.obj.Status.LastAppliedRevision == r.source.Revision
 		*p = healthProgress{revision: revision, since: r.Clock.Now(), healthy: carried}
 	}
 	return p
@@ -147,7 +153,8 @@ func (r *run) healthTargets() ([]health.Target, error) {
 			if err != nil {
 				return nil, err
 			}
-			targets = append(targets, health.Target{Group: ref.Group, Version: ref.Version, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
+			targets = append(targets, health.Target{Group: ref.Group, Version: ref.Version, Kind: ref.Kind,
+				Namespace: ref.Namespace, Name: ref.Name})
 		}
 		return targets, nil
 	}
@@ -167,14 +174,15 @@ func expiring(objects []*unstructured.Unstructured) map[health.Target]bool {
 	for _, o := range objects {
 		if apply.Expires(o) {
 			gvk := o.GroupVersionKind()
-			found[health.Target{Group: gvk.Group, Kind: gvk.Kind, Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}] = true
+			found[health.Target{Group: gvk.Group, Kind: gvk.Kind,
+				Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}] = true
 		}
 	}
 	return found
 }
 
-// split parts what is not healthy into what may yet become so and what said that it won't. What has gone by itself is one or
-// the other by what it came to before that.
+// split parts what is not healthy into what may yet become so and what said that it won't. What has gone by
+// itself is one or the other by what it came to before that.
 func split(results []health.Result, expiring map[health.Target]bool) (pending, broken []health.Result) {
 	for _, res := range results {
 		t := res.Target

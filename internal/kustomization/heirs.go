@@ -16,9 +16,9 @@ import (
 // maxHeirs bounds how many Kustomizations are built to see whether they take over an object.
 const maxHeirs = 100
 
-// inherited returns which of the objects that are no longer declared another Kustomization of the namespace declares at the
-// same revision of the source, but did not get to yet. They are left for it to take over, as deleting them would be an
-// outage for nothing, and are looked at again when it got there.
+// inherited returns which of the objects that are no longer declared another Kustomization of the namespace
+// declares at the same revision of the source, but did not get to yet. They are left for it to take over, as
+// deleting them would be an outage for nothing, and are looked at again when it got there.
 func (r *run) inherited(ctx context.Context, stale apply.Inventory) apply.Inventory {
 	heirs := r.heirs(ctx)
 	if len(heirs) == 0 {
@@ -51,7 +51,8 @@ func (r *run) heirs(ctx context.Context) []*kustomizev1.Kustomization {
 	var heirs []*kustomizev1.Kustomization
 	for n := range list.Items {
 		k := &list.Items[n]
-		pending := k.UID != r.obj.UID && k.DeletionTimestamp == nil && !k.Spec.Suspend && k.Status.LastAppliedRevision != r.source.Revision
+		pending := k.UID != r.obj.UID && k.DeletionTimestamp == nil && !k.Spec.Suspend &&
+			k.Status.LastAppliedRevision != r.source.Revision
 		if pending && sameSource(k, r.obj) && equality.Semantic.DeepEqual(k.Spec.KubeConfig, r.obj.Spec.KubeConfig) &&
 			!r.untouched(ctx, k, r.source) && len(heirs) < maxHeirs {
 			heirs = append(heirs, k)
@@ -86,5 +87,6 @@ func names(e apply.Entry, o *unstructured.Unstructured) bool {
 		return false
 	}
 	namespace := o.GetNamespace()
-	return ref.Namespace == namespace || ref.Namespace == "" || namespace == "" && ref.Namespace == metav1.NamespaceDefault
+	return ref.Namespace == namespace || ref.Namespace == "" ||
+		namespace == "" && ref.Namespace == metav1.NamespaceDefault
 }

@@ -29,7 +29,8 @@ type inputs struct {
 	digest       string   // of all of them
 }
 
-// inputRefs lists the ConfigMaps and Secrets that the inputs come from. A change of one of them wakes the Kustomization.
+// inputRefs lists the ConfigMaps and Secrets that the inputs come from. A change of one of them wakes the
+// Kustomization.
 func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 	var refs []reconcile.Ref
 	if p := obj.Spec.PostBuild; p != nil {
@@ -70,7 +71,8 @@ func digestMap[V string | []byte](h hash.Hash, m map[string]V) {
 	}
 }
 
-// shortestSecret is the length from which on a value is taken out of errors: a shorter one is no secret, and is everywhere.
+// shortestSecret is the length from which on a value is taken out of errors: a shorter one is no secret, and
+// is everywhere.
 const shortestSecret = 4
 
 // hide takes the values of Secrets out of an error, which may repeat parts of the objects that they were put into.

@@ -27,7 +27,8 @@ import (
 )
 
 // KustomizationGroupKind identifies the kind to the kernel.
-var KustomizationGroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
+var KustomizationGroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group,
+	Kind: kustomizev1.KustomizationKind}
 
 // +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/status,verbs=get;update;patch
@@ -59,9 +60,12 @@ type Options struct {
 	PatientHealth         bool // objects that say that they failed are waited for until the time-out
 	AdditiveReadyExpr     bool // dependencies must be Ready, too, where a readyExpr is given
 	Decryption            Decryption
-	FetchBase             func(ctx context.Context, url string) ([]byte, error) // of kustomizations; remote ones are refused when nil
-	StrictSubstitutions   bool                                                  // a variable that is not set and has no default is an error
-	Resync                time.Duration                                         // how often everything is dry-run again although nothing moved
+	// of kustomizations; remote ones are refused when nil
+	FetchBase func(ctx context.Context, url string) ([]byte, error)
+	// a variable that is not set and has no default is an error
+	StrictSubstitutions bool
+	// how often everything is dry-run again although nothing moved
+	Resync time.Duration
 }
 
 // memory is what this process knows of one Kustomization. Losing it costs a build and a dry-run, nothing else.
@@ -100,7 +104,8 @@ type standing struct {
 // References lists what the Kustomization builds on and waits for.
 func (k *Kustomization) References(obj *kustomizev1.Kustomization) []reconcile.Ref {
 	s := obj.Spec.SourceRef
-	refs := []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Group: sourceGroup, Kind: s.Kind}, orOwn(obj, s.Namespace), s.Name)}
+	refs := []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Group: sourceGroup, Kind: s.Kind}, orOwn(obj, s.Namespace),
+		s.Name)}
 	for _, d := range obj.Spec.DependsOn {
 		kind := KustomizationGroupKind
 		if d.ReadyExpr != "" {
@@ -118,7 +123,8 @@ func (k *Kustomization) References(obj *kustomizev1.Kustomization) []reconcile.R
 
 // Reconcile makes the cluster match the source. Steps that nothing calls for are left out: a build whose files and
 // settings are as they were, an apply whose objects are as built and did not move.
-func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
+func (k *Kustomization) Reconcile(ctx context.Context,
+	pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
 	obj := pass.Object
 	source, waiting := k.source(ctx, obj)
 	if waiting != nil {
@@ -138,16 +144,18 @@ func (k *Kustomization) Reconcile(ctx context.Context, pass *reconcile.Pass[*kus
 	}
 	run := &run{Kustomization: k, pass: pass, obj: obj, source: source, target: target, memory: k.remembered(obj)}
 	if begun && source.Revision != obj.Status.LastAttemptedRevision {
-		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision} // which is applied, and on its way to health
+		// which is applied, and on its way to health
+		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision}
 		run.applied = true
 	}
 	return run.do(ctx).Of(run.source)
 }
 
-// begun tells whether gates that closed let the pass finish what is under way: what was begun of the revision, or else, if the source has
-// moved on, the rollout of what is applied.
+// begun tells whether gates that closed let the pass finish what is under way: what was begun of the
+// revision, or else, if the source has moved on, the rollout of what is applied.
 func (k *Kustomization) begun(pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) bool {
-	return pass.UnderWay && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).applied)
+	return pass.UnderWay && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).
+		applied)
 }
 
 // run is one pass of one Kustomization, past its gates.
@@ -189,7 +197,8 @@ func (r *run) do(ctx context.Context) reconcile.Outcome {
 		return r.summarize(reconcile.Failed(err))
 	}
 	if outcome == nil {
-		r.obj.Status.LastAppliedRevision, r.obj.Status.LastAppliedOriginRevision = r.source.Revision, r.source.OriginRevision()
+		r.obj.Status.LastAppliedRevision, r.obj.Status.LastAppliedOriginRevision = r.source.Revision,
+			r.source.OriginRevision()
 		r.record(nil)
 		o := reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision)
 		outcome = &o
@@ -216,10 +225,12 @@ func (r *run) bring(ctx context.Context) error {
 // accountMissing says so where an account may do nothing because there is none: the API server does not tell.
 func (r *run) accountMissing(ctx context.Context, err error) error {
 	key := types.NamespacedName{Namespace: r.obj.Namespace, Name: accountOf(r.obj, r.Options.DefaultServiceAccount)}
-	if err == nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) || !r.accountGone(ctx, r.obj) {
+	if err == nil || !strings.Contains(err.Error(), userPrefix+key.Namespace+":"+key.Name) ||
+		!r.accountGone(ctx, r.obj) {
 		return err
 	}
-	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
+	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason),
+		"ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
 		Because(err).WithHint("Create it with a RoleBinding to what it is to apply")
 }
 
@@ -317,7 +328,8 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	return nil
 }
 
-// warn tells what the API server, or another owner of an object, has against what was applied; once as long as it is the same.
+// warn tells what the API server, or another owner of an object, has against what was applied; once as long
+// as it is the same.
 func (r *run) warn(warnings []string) {
 	said := strings.Join(few(warnings), "\n")
 	if said == "" || said == r.memory.warned {
@@ -334,7 +346,8 @@ func (r *run) note(changes []apply.Change) {
 			if r.written == nil {
 				r.written = map[apply.Ref]string{}
 			}
-			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c.Version
+			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace,
+				Name: c.Ref.Name}] = c.Version
 		}
 	}
 	r.notes = append(r.notes, changes...)

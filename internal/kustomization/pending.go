@@ -20,10 +20,12 @@ type pendingChange struct {
 }
 
 // held ends the pass of a Kustomization that gates hold, and tells what would change were they open.
-func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) reconcile.Outcome {
+func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
+	source *meta.Artifact) reconcile.Outcome {
 	m := k.remembered(pass.Object)
 	m.health = healthProgress{} // its clock does not run on
-	if source.Revision == pass.Object.Status.LastAppliedRevision && pass.Object.Status.ObservedGeneration == pass.Object.Generation {
+	if source.Revision == pass.Object.Status.LastAppliedRevision &&
+		pass.Object.Status.ObservedGeneration == pass.Object.Generation {
 		return reconcile.Held(meta.Pending{}) // nothing waits
 	}
 	last := &m.pending
@@ -42,7 +44,8 @@ func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomiz
 		return reconcile.Held(change)
 	}
 	would := apply.Summarize(planned)
-	change.Created, change.Configured, change.Deleted = int32(would.Created), int32(would.Configured), int32(would.Deleted)
+	change.Created, change.Configured, change.Deleted = int32(would.Created), int32(would.Configured),
+		int32(would.Deleted)
 	planned = effective(planned)
 	for _, c := range planned[:min(len(planned), maxPending)] {
 		change.Changes = append(change.Changes, fmt.Sprintf("%s %s", c.Ref, c.Action))
@@ -51,8 +54,10 @@ func (k *Kustomization) held(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	return reconcile.Held(*change.DeepCopy())
 }
 
-// plan builds the source and tells by dry-runs what applying it would do. It leaves no trace in what is known of the Kustomization.
-func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) ([]apply.Change, error) {
+// plan builds the source and tells by dry-runs what applying it would do. It leaves no trace in what is known
+// of the Kustomization.
+func (k *Kustomization) plan(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
+	source *meta.Artifact) ([]apply.Change, error) {
 	obj := pass.Object
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if err != nil {

@@ -16,15 +16,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Reach makes ways to other clusters. A cluster that does not answer fails at once for a while, so that it never holds up the workers
-// that others need.
+// Reach makes ways to other clusters. A cluster that does not answer fails at once for a while, so that it
+// never holds up the workers that others need.
 type Reach struct {
 	Dialer   *net.Dialer
 	Clock    clock.PassiveClock
 	Stranger time.Duration // that a host which has not answered yet may take for the header of an answer
 	Known    time.Duration // that one which has may take; an API server gives up a request by itself after a minute
-	QPS      float32       // requests per second to a cluster, under an identity; Burst is how many there may be at once
-	Burst    int
+	// requests per second to a cluster, under an identity; Burst is how many there may be at once
+	QPS   float32
+	Burst int
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -50,7 +51,8 @@ func NewReach(dialer *net.Dialer) *Reach {
 	return &Reach{Dialer: dialer, Clock: clock.RealClock{}, Stranger: 15 * time.Second, Known: 70 * time.Second}
 }
 
-// by returns the configuration with a connection of ours. One that runs a program, which may bring certificates, keeps that of the library.
+// by returns the configuration with a connection of ours. One that runs a program, which may bring
+// certificates, keeps that of the library.
 func (r *Reach) by(cfg *rest.Config) (*rest.Config, error) {
 	out := rest.CopyConfig(cfg)
 	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = r.QPS, r.Burst, "sluice", rest.NoWarnings{}

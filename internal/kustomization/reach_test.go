@@ -83,7 +83,10 @@ func TestAClusterThatHangsHoldsUpNobody(t *testing.T) {
 }
 
 func TestWhoGaveUpSaysNothingOfTheCluster(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().
+			Done()
+	}))
 	defer server.Close()
 	r := NewReach(&net.Dialer{})
 	cfg, err := r.by(&rest.Config{Host: server.URL})

@@ -26,10 +26,12 @@ type Remote struct {
 	Reader     client.Reader    // past the cache: what it reads are Secrets
 	Identities *auth.Identities // at clouds
 	// Token makes a token of a ServiceAccount for audiences.
-	Token func(ctx context.Context, account types.NamespacedName, audiences []string) (*authenticationv1.TokenRequestStatus, error)
+	Token func(ctx context.Context, account types.NamespacedName,
+		audiences []string) (*authenticationv1.TokenRequestStatus, error)
 	// Self tells which ServiceAccount the controller runs as.
 	Self func(ctx context.Context) (types.NamespacedName, error)
-	// DefaultAccount is the ServiceAccount, in the namespace of each Kustomization, of ConfigMaps that name none; the controller's when empty.
+	// DefaultAccount is the ServiceAccount, in the namespace of each Kustomization, of ConfigMaps that name
+	// none; the controller's when empty.
 	DefaultAccount string
 	// AllowExec lets kubeconfigs run programs, AllowInsecureTLS lets them skip the check of the server's certificate.
 	AllowExec, AllowInsecureTLS bool
@@ -54,7 +56,8 @@ func (r *Remote) access(ctx context.Context, obj *kustomizev1.Kustomization) (*a
 		return nil, err
 	}
 	if a.config, err = r.Reach.by(a.config); err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the address, certificates or keys of spec.kubeConfig cannot be used").Because(err).Final()
+		return nil, fault.New(meta.AuthenticationFailedReason,
+			"the address, certificates or keys of spec.kubeConfig cannot be used").Because(err).Final()
 	}
 	return a, nil
 }
@@ -74,8 +77,10 @@ func (r *Remote) fromSecret(ctx context.Context, obj *kustomizev1.Kustomization)
 		if raw := secret.Data[k]; len(raw) > 0 {
 			cfg, err := r.parse(raw)
 			if err != nil {
-				return nil, fault.New(meta.AuthenticationFailedReason, "the kubeconfig in the key %s of %s is refused", k, about).Because(err).
-					WithHint("It must hold all it needs by itself: server, certificate-authority-data, and a token or client certificate data").Final()
+				return nil, fault.New(meta.AuthenticationFailedReason, "the kubeconfig in the key %s of %s is refused",
+					k, about).Because(err).
+					WithHint("It must hold all it needs by itself: server, certificate-authority-data, and a token " +
+						"or client certificate data").Final()
 			}
 			return &access{config: cfg, id: "kubeconfig " + string(raw)}, nil
 		}
@@ -119,7 +124,8 @@ func (r *Remote) checkUser(u *clientcmdapi.AuthInfo) error {
 		return fmt.Errorf("it uses user.auth-provider, which Kubernetes no longer has")
 	case u.TokenFile != "" || u.ClientCertificate != "" || u.ClientKey != "":
 		return fmt.Errorf("it names a file: tokenFile, client-certificate or client-key")
-	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0:
+	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 ||
+		len(u.ImpersonateUserExtra) > 0:
 		return fmt.Errorf("it impersonates by itself; use spec.serviceAccountName")
 	}
 	return nil
@@ -128,7 +134,8 @@ func (r *Remote) checkUser(u *clientcmdapi.AuthInfo) error {
 func (r *Remote) read(ctx context.Context, namespace, name string, into client.Object, about string) error {
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
-		return fault.New(meta.AuthenticationFailedReason, "%s not found", about).Because(errRemoteGone).WithHint("Create it, or correct spec.kubeConfig")
+		return fault.New(meta.AuthenticationFailedReason, "%s not found", about).Because(errRemoteGone).
+			WithHint("Create it, or correct spec.kubeConfig")
 	}
 	if err != nil {
 		return fault.New(meta.AuthenticationFailedReason, "cannot read %s", about).Because(err)

@@ -46,7 +46,10 @@ func (r *run) record(err error) {
 	}
 	now := metav1.NewTime(r.Clock.Now())
 	snapshot := kustomizev1.Snapshot{Digest: digest, LastReconciledStatus: status, FirstReconciled: now}
-	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool { return s.Digest == digest && s.LastReconciledStatus == status }); i >= 0 {
+	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool {
+		return s.Digest == digest &&
+			s.LastReconciledStatus == status
+	}); i >= 0 {
 		snapshot = history[i]
 		history = slices.Delete(slices.Clone(history), i, i+1)
 	}

@@ -17,7 +17,8 @@ func TestHistoryTellsBuildsApartByHowTheyEnded(t *testing.T) {
 		Kustomization: &Kustomization{Clock: clock.RealClock{}}, obj: &kustomizev1.Kustomization{},
 		source: &meta.Artifact{Revision: "main@sha1:1"}, memory: &memory{digest: "sha256:a"},
 	}
-	for _, err := range []error{fault.New(meta.HealthCheckFailedReason, "not yet"), nil, nil, fault.New(meta.HealthCheckFailedReason, "again")} {
+	for _, err := range []error{fault.New(meta.HealthCheckFailedReason, "not yet"), nil, nil,
+		fault.New(meta.HealthCheckFailedReason, "again")} {
 		r.worked, r.memory.began = true, time.Now()
 		r.record(err)
 	}

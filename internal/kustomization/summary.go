@@ -15,13 +15,15 @@ const (
 	maxWords = 8 << 10 // how many bytes it may have
 )
 
-// summary words changes for an event: how many of each sort, a line an object, and what changed of those that were there.
+// summary words changes for an event: how many of each sort, a line an object, and what changed of those that
+// were there.
 func summary(changes []apply.Change) string {
 	var lines []string
 	for _, c := range changes {
 		line := fmt.Sprintf("%s %s", c.Ref, c.Action)
 		if c.From != (apply.Owner{}) {
-			line += fmt.Sprintf(", taken over from Kustomization %s: if that declares it still, remove it from one of the two", c.From)
+			line += fmt.Sprintf(", taken over from Kustomization %s: if that declares it still, remove it from one "+
+				"of the two", c.From)
 		}
 		lines = append(lines, line)
 	}
@@ -60,5 +62,6 @@ func details(changes []apply.Change) []string {
 
 // effective leaves out what stayed as it was.
 func effective(changes []apply.Change) []apply.Change {
-	return slices.DeleteFunc(slices.Clone(changes), func(c apply.Change) bool { return c.Action == apply.Unchanged || c.Action == apply.Skipped })
+	return slices.DeleteFunc(slices.Clone(changes),
+		func(c apply.Change) bool { return c.Action == apply.Unchanged || c.Action == apply.Skipped })
 }

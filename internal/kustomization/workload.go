@@ -55,7 +55,8 @@ func (r *Remote) fromConfigMap(ctx context.Context, obj *kustomizev1.Kustomizati
 	case auth.AWS, auth.Azure, auth.GCP:
 		return r.managed(ctx, w)
 	}
-	return nil, w.refused("has the provider '%s'", w.provider).WithHint("Set the key provider to aws, azure, gcp or generic").Final()
+	return nil, w.refused("has the provider '%s'", w.provider).
+		WithHint("Set the key provider to aws, azure, gcp or generic").Final()
 }
 
 // listed reads a list of one entry a line; a YAML list and commas are understood, too.
@@ -79,7 +80,8 @@ func (w workload) id(parts ...string) string {
 	if w.account != nil {
 		account = w.account.String()
 	}
-	return strings.Join(slices.Concat([]string{w.provider, w.cluster, w.address, w.ca, account}, w.audiences, parts), "\x00")
+	return strings.Join(slices.Concat([]string{w.provider, w.cluster, w.address, w.ca, account}, w.audiences,
+		parts), "\x00")
 }
 
 // generic logs in with tokens of a ServiceAccount that the cluster trusts.
@@ -92,11 +94,13 @@ func (r *Remote) generic(ctx context.Context, w workload) (*access, error) {
 		if len(w.audiences) > 0 {
 			// Whoever may write ConfigMaps could have the controller's token for any audience sent to him.
 			return nil, w.refused("sets audiences for a token of the controller").
-				WithHint("Name a ServiceAccount in the key serviceAccountName; the controller's token is for the address alone").Final()
+				WithHint("Name a ServiceAccount in the key serviceAccountName; the controller's token is for the " +
+					"address alone").Final()
 		}
 		self, err := r.Self(ctx)
 		if err != nil {
-			return nil, w.refused("names no ServiceAccount, and the controller's is not known").Because(err).WithHint("Set the key serviceAccountName")
+			return nil, w.refused("names no ServiceAccount, and the controller's is not known").Because(err).
+				WithHint("Set the key serviceAccountName")
 		}
 		account = &self
 	}
@@ -119,7 +123,8 @@ func (r *Remote) managed(ctx context.Context, w workload) (*access, error) {
 	if len(w.audiences) > 1 {
 		return nil, w.refused("has %d audiences", len(w.audiences)).WithHint("Clouds check one").Final()
 	}
-	request := auth.ClusterRequest{Provider: w.provider, Cluster: w.cluster, Address: w.address, CA: []byte(w.ca), Account: w.account}
+	request := auth.ClusterRequest{Provider: w.provider, Cluster: w.cluster, Address: w.address, CA: []byte(w.ca),
+		Account: w.account}
 	if len(w.audiences) == 1 {
 		request.Audience = w.audiences[0]
 	}

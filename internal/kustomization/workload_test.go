@@ -62,7 +62,8 @@ func apiServer(t *testing.T) (server *httptest.Server, ca string, tokens *[]stri
 func via(name string) *kustomizev1.Kustomization {
 	return &kustomizev1.Kustomization{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app"},
-		Spec:       kustomizev1.KustomizationSpec{KubeConfig: &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: name}}},
+		Spec: kustomizev1.KustomizationSpec{
+			KubeConfig: &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: name}}},
 	}
 }
 
@@ -91,10 +92,12 @@ func TestTokensOfServiceAccountsForOtherClusters(t *testing.T) {
 		Self: func(context.Context) (types.NamespacedName, error) {
 			return types.NamespacedName{Namespace: "system", Name: "controller"}, nil
 		},
-		Token: func(_ context.Context, account types.NamespacedName, audiences []string) (*authenticationv1.TokenRequestStatus, error) {
+		Token: func(_ context.Context, account types.NamespacedName,
+			audiences []string) (*authenticationv1.TokenRequestStatus, error) {
 			made++
 			return &authenticationv1.TokenRequestStatus{
-				Token: fmt.Sprintf("%s for %s", account, strings.Join(audiences, "+")), ExpirationTimestamp: metav1.NewTime(time.Now().Add(life)),
+				Token:               fmt.Sprintf("%s for %s", account, strings.Join(audiences, "+")),
+				ExpirationTimestamp: metav1.NewTime(time.Now().Add(life)),
 			}, nil
 		},
 	}
@@ -106,13 +109,17 @@ func TestTokensOfServiceAccountsForOtherClusters(t *testing.T) {
 		return data
 	}
 	r.Reader = configMaps{
-		"named": config("serviceAccountName", "app", "audiences", "one\n two\n"), "listed": config("serviceAccountName", "app", "audiences", "- one\n- two"),
-		"unnamed": config(), "stealing": config("audiences", "https://kubernetes.default.svc"), "plain": config("address", "http://x", "serviceAccountName", "app"),
+		"named":   config("serviceAccountName", "app", "audiences", "one\n two\n"),
+		"listed":  config("serviceAccountName", "app", "audiences", "- one\n- two"),
+		"unnamed": config(), "stealing": config("audiences", "https://kubernetes.default.svc"),
+		"plain":   config("address", "http://x", "serviceAccountName", "app"),
 		"revoked": config("serviceAccountName", "revoked"),
-		"unknown": config("provider", "other"), "garbage": config("ca.crt", "no certificate", "serviceAccountName", "app"),
+		"unknown": config("provider", "other"),
+		"garbage": config("ca.crt", "no certificate", "serviceAccountName", "app"),
 	}
 	ways := map[string]*access{}
-	for name, want := range map[string]string{"named": "team/app for one+two", "listed": "team/app for one+two", "unnamed": "system/controller for " + server.URL} {
+	for name, want := range map[string]string{"named": "team/app for one+two", "listed": "team/app for one+two",
+		"unnamed": "system/controller for " + server.URL} {
 		a, err := r.access(t.Context(), via(name))
 		if err != nil {
 			t.Fatal(err)
@@ -137,10 +144,12 @@ func TestTokensOfServiceAccountsForOtherClusters(t *testing.T) {
 	}
 	r.DefaultAccount = ""
 	for name, says := range map[string]string{
-		"stealing": "sets audiences for a token of the controller", "plain": "an https URL", "unknown": "has the provider 'other'", "gone": "not found", "garbage": "cannot be used",
+		"stealing": "sets audiences for a token of the controller", "plain": "an https URL",
+		"unknown": "has the provider 'other'", "gone": "not found", "garbage": "cannot be used",
 	} {
 		_, err := r.access(t.Context(), via(name))
-		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason || !strings.Contains(f.Error(), says) {
+		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
+			!strings.Contains(f.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -183,7 +192,8 @@ func (g *gke) RoundTrip(req *http.Request) (*http.Response, error) {
 		g.tokens++
 		_, _ = fmt.Fprintf(w, `{"access_token":"google-%d","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3600}`, g.tokens)
 	case "container.googleapis.com/v1/projects/p/locations/l/clusters/c":
-		_, _ = fmt.Fprintf(w, `{"endpoint":%q,"masterAuth":{"clusterCaCertificate":%q}}`, g.address, base64.StdEncoding.EncodeToString([]byte(g.ca)))
+		_, _ = fmt.Fprintf(w, `{"endpoint":%q,"masterAuth":{"clusterCaCertificate":%q}}`, g.address,
+			base64.StdEncoding.EncodeToString([]byte(g.ca)))
 	default:
 		w.WriteHeader(http.StatusForbidden)
 	}
@@ -200,9 +210,12 @@ func (*gke) Token(context.Context, types.NamespacedName, string) (string, error)
 func TestClustersOfACloud(t *testing.T) {
 	server, ca, tokens := apiServer(t)
 	cloud := &gke{address: strings.TrimPrefix(server.URL, "https://"), ca: ca}
-	named := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c", "serviceAccountName": "app"}
-	other := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/other", "serviceAccountName": "app"}
-	both := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c", "serviceAccountName": "app", "audiences": "a\nb"}
+	named := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c",
+		"serviceAccountName": "app"}
+	other := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/other",
+		"serviceAccountName": "app"}
+	both := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c",
+		"serviceAccountName": "app", "audiences": "a\nb"}
 	r := &Remote{
 		Reach: NewReach(&net.Dialer{}), Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
 		Reader: configMaps{"named": named, "other": other, "both": both, "wrong": {"provider": "aws", "cluster": "c"}},

@@ -38,7 +38,8 @@ func (c *Cache[V]) Get(key string) (V, bool) {
 	return e.value, true
 }
 
-// Keep keeps a value of some bytes, and lets go of those that were not used for longest; of all, if it is beyond the bounds alone.
+// Keep keeps a value of some bytes, and lets go of those that were not used for longest; of all, if it is
+// beyond the bounds alone.
 func (c *Cache[V]) Keep(key string, value V, size int64, most Bounds) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

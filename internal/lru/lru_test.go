@@ -22,9 +22,10 @@ func TestWhatWasUsedLastIsKept(t *testing.T) {
 		use    []string         // in this order; those that are kept are asked for, others are added
 		want   []string
 	}{
-		"within the bounds":       {Bounds{3, 3}, nil, []string{"a", "b", "c"}, []string{"a", "b", "c"}},
-		"by number":               {Bounds{2, 9}, nil, []string{"a", "b", "c"}, []string{"b", "c"}},
-		"by size":                 {Bounds{0, 3}, map[string]int64{"c": 2}, []string{"a", "b", "c"}, []string{"b", "c"}},
+		"within the bounds": {Bounds{3, 3}, nil, []string{"a", "b", "c"}, []string{"a", "b", "c"}},
+		"by number":         {Bounds{2, 9}, nil, []string{"a", "b", "c"}, []string{"b", "c"}},
+		"by size": {Bounds{0, 3}, map[string]int64{"c": 2}, []string{"a", "b", "c"},
+			[]string{"b", "c"}},
 		"use counts":              {Bounds{2, 9}, nil, []string{"a", "b", "a", "c"}, []string{"a", "c"}},
 		"one beyond the bounds":   {Bounds{2, 2}, map[string]int64{"b": 3}, []string{"a", "b"}, nil},
 		"one that takes all room": {Bounds{2, 2}, map[string]int64{"b": 2}, []string{"a", "b"}, []string{"b"}},

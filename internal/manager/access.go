@@ -35,13 +35,15 @@ var resources = func() map[string]schema.GroupResource {
 	all := map[string]schema.GroupResource{}
 	for group, kinds := range map[string]map[string]string{
 		sourcev1.GroupVersion.Group: {
-			"gitrepository": "gitrepositories", "ocirepository": "ocirepositories", "helmrepository": "helmrepositories",
-			"helmchart": "helmcharts", "bucket": "buckets", "externalartifact": "externalartifacts",
+			"gitrepository": "gitrepositories", "ocirepository": "ocirepositories",
+			"helmrepository": "helmrepositories",
+			"helmchart":      "helmcharts", "bucket": "buckets", "externalartifact": "externalartifacts",
 		},
 		imagev1.GroupVersion.Group: {"imagerepository": "imagerepositories", "imagepolicy": "imagepolicies"},
-		"apps":                     {"deployment": "deployments", "statefulset": "statefulsets", "daemonset": "daemonsets", "replicaset": "replicasets"},
-		"batch":                    {"job": "jobs", "cronjob": "cronjobs"},
-		"":                         {"pod": "pods"},
+		"apps": {"deployment": "deployments", "statefulset": "statefulsets",
+			"daemonset": "daemonsets", "replicaset": "replicasets"},
+		"batch": {"job": "jobs", "cronjob": "cronjobs"},
+		"":      {"pod": "pods"},
 	} {
 		for kind, resource := range kinds {
 			all[kind] = schema.GroupResource{Group: group, Resource: resource}
@@ -50,7 +52,8 @@ var resources = func() map[string]schema.GroupResource {
 	return all
 }()
 
-// reviews asks the API server who may read artifacts and tags: whoever may get the object that they belong to. It implements [artifact.Access].
+// reviews asks the API server who may read artifacts and tags: whoever may get the object that they belong
+// to. It implements [artifact.Access].
 type reviews struct {
 	client   client.Client
 	audience string                    // of the tokens; that of the API server when empty
@@ -60,12 +63,14 @@ type reviews struct {
 
 func newReviews(cfg *rest.Config, audience string) (*reviews, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst, cfg.RateLimiter = reviewsASecond, 2*reviewsASecond, nil // readers never slow the controllers down
+	// readers never slow the controllers down
+	cfg.QPS, cfg.Burst, cfg.RateLimiter = reviewsASecond, 2*reviewsASecond, nil
 	c, err := client.New(cfg, client.Options{Scheme: Scheme()})
 	if err != nil {
 		return nil, err
 	}
-	return &reviews{c, audience, utilcache.NewLRUExpireCache(keptReviews), utilcache.NewLRUExpireCache(keptReviews)}, nil
+	return &reviews{c, audience, utilcache.NewLRUExpireCache(keptReviews),
+		utilcache.NewLRUExpireCache(keptReviews)}, nil
 }
 
 // Authenticate implements [artifact.Access].

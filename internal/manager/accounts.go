@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// accounts gives workload identity the service accounts of the cluster. They are read past the cache, which would hold all of them.
+// accounts gives workload identity the service accounts of the cluster. They are read past the cache, which
+// would hold all of them.
 type accounts struct {
 	reader client.Reader
 	tokens client.Client
@@ -38,10 +39,13 @@ func (a accounts) Token(ctx context.Context, account types.NamespacedName, audie
 }
 
 // accountTokens makes tokens of ServiceAccounts.
-func accountTokens(c client.Client) func(context.Context, types.NamespacedName, []string) (*authenticationv1.TokenRequestStatus, error) {
-	return func(ctx context.Context, account types.NamespacedName, audiences []string) (*authenticationv1.TokenRequestStatus, error) {
+func accountTokens(c client.Client) func(context.Context, types.NamespacedName,
+	[]string) (*authenticationv1.TokenRequestStatus, error) {
+	return func(ctx context.Context, account types.NamespacedName,
+		audiences []string) (*authenticationv1.TokenRequestStatus, error) {
 		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
-		req := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To(tokenSeconds)}}
+		req := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
+			ExpirationSeconds: ptr.To(tokenSeconds)}}
 		if err := c.SubResource("token").Create(ctx, sa, req); err != nil {
 			return nil, err
 		}
@@ -62,7 +66,8 @@ func self(c client.Client) func(context.Context) (types.NamespacedName, error) {
 		user, isAccount := strings.CutPrefix(review.Status.UserInfo.Username, "system:serviceaccount:")
 		namespace, name, found := strings.Cut(user, ":")
 		if !isAccount || !found {
-			return types.NamespacedName{}, fmt.Errorf("the controller runs as %s, which is none", review.Status.UserInfo.Username)
+			return types.NamespacedName{}, fmt.Errorf("the controller runs as %s, which is none",
+				review.Status.UserInfo.Username)
 		}
 		return types.NamespacedName{Namespace: namespace, Name: name}, nil
 	}

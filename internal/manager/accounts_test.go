@@ -26,7 +26,8 @@ func TestServiceAccountsForWorkloadIdentity(t *testing.T) {
 	if _, err := a.Token(t.Context(), account, "sts.amazonaws.com"); err == nil {
 		t.Error("an account that does not exist has a token")
 	}
-	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "role"}}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name,
+		Annotations: map[string]string{"eks.amazonaws.com/role-arn": "role"}}}
 	if err := c.Create(t.Context(), sa); err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +38,13 @@ func TestServiceAccountsForWorkloadIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{"sts.amazonaws.com"}}}
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token,
+		Audiences: []string{"sts.amazonaws.com"}}}
 	if err := c.Create(t.Context(), review); err != nil {
 		t.Fatal(err)
 	}
-	if !review.Status.Authenticated || review.Status.User.Username != "system:serviceaccount:"+account.Namespace+":app" {
+	if !review.Status.Authenticated || review.Status.User.Username != "system:serviceaccount:"+account.Namespace+
+		":app" {
 		t.Errorf("the token is that of %+v", review.Status)
 	}
 }

@@ -33,7 +33,8 @@ func (p *process) newAlerts() *alerts {
 		NoCrossNamespaceRefs: p.noCrossNamespaceRefs(),
 		Labels:               labelsIn(p.mgr),
 		Warn: func(a *v1beta3.Alert, message string) {
-			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a, reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
+			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a,
+				reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
 		},
 	}
 	return &alerts{router, &alert.Sender{
@@ -55,7 +56,8 @@ func (p *process) runAlerts(ctx context.Context, a *alerts, b *delivery.Bus) err
 		return err
 	}
 	never := func(_, _ *v1beta3.Provider) bool { return false } // an Alert asks only whether its Provider is there
-	if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{}, never); err != nil {
+	if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{},
+		never); err != nil {
 		return err
 	}
 	if err := reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*v1beta3.Alert]{
@@ -76,11 +78,12 @@ func (p *process) runAlerts(ctx context.Context, a *alerts, b *delivery.Bus) err
 	})
 }
 
-// labelsIn reads labels from the cache: from that of a kind's controller where the scheme knows the kind, which has an object as it was when it was
-// reconciled, else from one of metadata alone.
+// labelsIn reads labels from the cache: from that of a kind's controller where the scheme knows the kind,
+// which has an object as it was when it was reconciled, else from one of metadata alone.
 func labelsIn(mgr ctrlmanager.Manager) alert.Labels {
 	return func(ctx context.Context, kind string, key types.NamespacedName) labels.Set {
-		mapping, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: notificationv1.GroupOf(kind), Kind: kind})
+		mapping, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: notificationv1.GroupOf(kind),
+			Kind: kind})
 		if err != nil {
 			return nil // it is not installed
 		}

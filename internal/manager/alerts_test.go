@@ -92,23 +92,32 @@ func TestAlertsReachTheirProvider(t *testing.T) {
 	s.provider("labelled", labelled.URL)
 	s.provider("suspended", suspended.URL)
 	s.alert("team", "team", func(a *v1beta3.AlertSpec) {
-		a.EventMetadata, a.Summary = map[string]string{"cluster": "prod-1", "env": "of the alert", "revision": "none"}, "the shop"
+		a.EventMetadata, a.Summary = map[string]string{"cluster": "prod-1", "env": "of the alert", "revision": "none"},
+			"the shop"
 	})
-	s.alert("labelled", "labelled", func(a *v1beta3.AlertSpec) { a.EventSources[0].MatchLabels = map[string]string{"team": "frontend"} })
+	s.alert("labelled", "labelled", func(a *v1beta3.AlertSpec) {
+		a.EventSources[0].MatchLabels = map[string]string{"team": "frontend"}
+	})
 	s.alert("suspended", "suspended", func(a *v1beta3.AlertSpec) { a.Suspend = true })
-	s.known(alertNamed("team"), alertNamed("labelled"), providerNamed("team"), providerNamed("labelled"), providerNamed("suspended"))
+	s.known(alertNamed("team"), alertNamed("labelled"), providerNamed("team"), providerNamed("labelled"),
+		providerNamed("suspended"))
 
-	commit := s.git.Commit("app", map[string]string{"app/config.yaml": cm("told", "x"), "shop/config.yaml": cm("shop", "x"), "bad/config.yaml": "kind: ["})
+	commit := s.git.Commit("app", map[string]string{"app/config.yaml": cm("told", "x"),
+		"shop/config.yaml": cm("shop", "x"), "bad/config.yaml": "kind: ["})
 	s.source("app")
 	s.sync("app", "app", "./app", func(k *kustomizev1.Kustomization) {
-		k.Annotations = map[string]string{event.AnnotationGroup + "/env": "of the object", event.AnnotationGroup + "/owner": "anna"}
+		k.Annotations = map[string]string{event.AnnotationGroup + "/env": "of the object", event.AnnotationGroup +
+			"/owner": "anna"}
 	})
-	s.sync("shop", "app", "./shop", func(k *kustomizev1.Kustomization) { k.Labels = map[string]string{"team": "frontend"} })
+	s.sync("shop", "app", "./shop", func(k *kustomizev1.Kustomization) {
+		k.Labels = map[string]string{"team": "frontend"}
+	})
 	s.sync("bad", "app", "./bad")
 
 	e := in.told(t, "app", "ReconciliationSucceeded")
 	for key, want := range map[string]string{
-		event.Revision: "main@sha1:" + commit, "cluster": "prod-1", "env": "of the alert", "owner": "anna", event.Summary: "the shop",
+		event.Revision: "main@sha1:" + commit, "cluster": "prod-1", "env": "of the alert", "owner": "anna",
+		event.Summary: "the shop",
 	} {
 		if e.Metadata[key] != want {
 			t.Errorf("the metadata %s is %q, want %q", key, e.Metadata[key], want)
@@ -125,7 +134,8 @@ func TestAlertsReachTheirProvider(t *testing.T) {
 	if _, _, n := suspended.find(kustomizev1.KustomizationKind, "app", "ReconciliationSucceeded"); n != 0 {
 		t.Error("a suspended alert was told")
 	}
-	s.warned(v1beta3.AlertKind, "team", "MetadataConflict", "the metadata env") // and the revision, if the first event has one
+	// and the revision, if the first event has one
+	s.warned(v1beta3.AlertKind, "team", "MetadataConflict", "the metadata env")
 }
 
 // warned waits for an event of the type Warning.
@@ -156,7 +166,8 @@ func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
 	s.provider("team", in.URL)
 	s.alert("team", "team")
 	s.known(alertNamed("team"))
-	commit := s.git.Commit("app", map[string]string{"a/c.yaml": cm("a", "x"), "b/c.yaml": cm("b", "x"), "c/c.yaml": cm("c", "x")})
+	commit := s.git.Commit("app", map[string]string{"a/c.yaml": cm("a", "x"), "b/c.yaml": cm("b", "x"),
+		"c/c.yaml": cm("c", "x")})
 	s.source("app")
 	for _, name := range []string{"a", "b"} {
 		s.sync(name, "app", "./"+name)
@@ -164,7 +175,8 @@ func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
 	}
 	s.fails(providerNamed("team"), "team", "SendFailed", "503")
 	s.warned(v1beta3.ProviderKind, "team", "SendFailed", "503")
-	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider '"+s.namespace+"/team': A notification about Kustomization/"+s.namespace)
+	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider '"+s.namespace+
+		"/team': A notification about Kustomization/"+s.namespace)
 	s.stop()
 	s.start()
 	s.sync("c", "app", "./c")
@@ -182,7 +194,8 @@ func TestAlertsAndProvidersTellWhatIsWrong(t *testing.T) {
 	s.alert("homeless", "later")
 	s.alert("broken", "none", func(a *v1beta3.AlertSpec) { a.ExclusionList = []string{"["} })
 	s.alert("elsewhere", "none", func(a *v1beta3.AlertSpec) { a.EventSources[0].Namespace = "default" })
-	s.provider("secretless", "https://example.com", func(p *v1beta3.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
+	s.provider("secretless", "https://example.com",
+		func(p *v1beta3.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
 	s.provider("nowhere", "example")
 
 	s.fails(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found, so no event is sent")
@@ -219,7 +232,8 @@ func TestACorrectedProviderSendsWhatWaited(t *testing.T) {
 	s.ready("a", commit)
 	s.fails(providerNamed("team"), "team", "SendFailed", "it refuses the connection")
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"address":%q}}`, right.URL))
-	if err := s.client.Patch(t.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "team"}}, patch); err != nil {
+	if err := s.client.Patch(t.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "team"}}, patch); err != nil {
 		t.Fatal(err)
 	}
 	right.told(t, "a", "ReconciliationSucceeded")

@@ -31,13 +31,15 @@ func announceAll(ctx context.Context, c ctrlcache.Cache, events *artifact.Events
 	)
 }
 
-func announce[T source.Object](ctx context.Context, c ctrlcache.Cache, events *artifact.Events, kind string, obj T) error {
+func announce[T source.Object](ctx context.Context, c ctrlcache.Cache, events *artifact.Events, kind string,
+	obj T) error {
 	informer, err := c.GetInformer(ctx, client.Object(obj))
 	if err != nil {
 		return err
 	}
 	a := &announcer[T]{events: events, kind: kind, failing: map[types.NamespacedName]bool{}}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: a.added, UpdateFunc: a.updated, DeleteFunc: a.deleted})
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: a.added, UpdateFunc: a.updated,
+		DeleteFunc: a.deleted})
 	return err
 }
 
@@ -102,7 +104,8 @@ func (a *announcer[T]) health(obj T, quiet bool) {
 
 func (a *announcer[T]) tell(what string, obj T, message string) {
 	e := artifact.Event{
-		Type: what, Kind: a.kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Message: message, Time: time.Now().UTC(),
+		Type: what, Kind: a.kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Message: message,
+		Time: time.Now().UTC(),
 	}
 	if made := obj.GetArtifact(); made != nil && what != artifact.EventRemoved {
 		e.Revision, e.Digest, e.URL = made.Revision, made.Digest, made.URL

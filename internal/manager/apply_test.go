@@ -19,12 +19,14 @@ func TestFlagsSayHowToApply(t *testing.T) {
 		}
 		return o
 	}
-	o := parse("--concurrent-ssa=3", "--custom-apply-stage-kinds=rbac.authorization.k8s.io/Role,Secret", "--override-manager=node-fetch", "--override-manager=lens")
+	o := parse("--concurrent-ssa=3", "--custom-apply-stage-kinds=rbac.authorization.k8s.io/Role,Secret",
+		"--override-manager=node-fetch", "--override-manager=lens")
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
 	got := o.apply()
-	if got.Concurrency != 3 || len(got.CustomStage) != 2 || got.CustomStage[0] != (schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}) ||
+	if got.Concurrency != 3 || len(got.CustomStage) != 2 ||
+		got.CustomStage[0] != (schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}) ||
 		got.CustomStage[1].Kind != "Secret" || strings.Join(got.OverrideManagers, " ") != "node-fetch lens" {
 		t.Errorf("applies with %+v", got)
 	}

@@ -47,7 +47,8 @@ func (s *system) policies() {
 func (s *system) noPolicies() {
 	s.Helper()
 	for _, name := range []string{gate.ApprovalsPolicy, gate.RequestsPolicy} {
-		for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
+		for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+			&admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 			o.SetName(name)
 			if err := s.client.Delete(s.Context(), o); client.IgnoreNotFound(err) != nil {
 				s.Fatal(err)
@@ -65,7 +66,8 @@ func (s *system) person(name string, groups []string, verbs ...string) client.Cl
 	account := strings.ReplaceAll(name, "@", "-")
 	s.create(&rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: account},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{gatingv1.GroupVersion.Group}, Resources: []string{"gates", "gateapprovals"}, Verbs: verbs}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{gatingv1.GroupVersion.Group},
+			Resources: []string{"gates", "gateapprovals"}, Verbs: verbs}},
 	})
 	s.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: account},
@@ -87,7 +89,8 @@ func (s *system) person(name string, groups []string, verbs ...string) client.Cl
 func (s *system) approval(name, user string, groups ...string) *gatingv1.GateApproval {
 	return &gatingv1.GateApproval{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		Spec:       gatingv1.GateApprovalSpec{GateRef: meta.LocalObjectReference{Name: "release"}, User: user, Groups: groups},
+		Spec: gatingv1.GateApprovalSpec{GateRef: meta.LocalObjectReference{Name: "release"}, User: user,
+			Groups: groups},
 	}
 }
 
@@ -101,7 +104,9 @@ func denied(t *testing.T, err error, says string) {
 func TestApprovalsThatCannotBeForged(t *testing.T) {
 	s := newSystem(t)
 	s.noPolicies()
-	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed, Approvals: &gatingv1.Approvals{Required: 2, Users: []string{"alice@example.com"}, Groups: []string{"managers"}}})
+	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed,
+		Approvals: &gatingv1.Approvals{Required: 2, Users: []string{"alice@example.com"},
+			Groups: []string{"managers"}}})
 	t.Log("without the policy no approval counts")
 	s.gateIs("release", false, "PolicyMissing", "Gate closed by default")
 	s.create(s.approval("old", "alice@example.com")) // forged, and taken
@@ -113,9 +118,12 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	bob := s.person("bob@example.com", []string{"managers", "system:authenticated"}, verbs...)
 
 	t.Log("nobody approves in another's name, or as one of a group that he is not in")
-	denied(t, bob.Create(t.Context(), s.approval("forged", "alice@example.com")), "spec.user must be who creates the approval: bob@example.com")
-	denied(t, s.client.Create(t.Context(), s.approval("forged", "alice@example.com")), "spec.user must be who creates the approval")
-	denied(t, alice.Create(t.Context(), s.approval("forged", "alice@example.com", "managers")), "a group that who creates the approval is not in")
+	denied(t, bob.Create(t.Context(), s.approval("forged", "alice@example.com")),
+		"spec.user must be who creates the approval: bob@example.com")
+	denied(t, s.client.Create(t.Context(), s.approval("forged", "alice@example.com")),
+		"spec.user must be who creates the approval")
+	denied(t, alice.Create(t.Context(), s.approval("forged", "alice@example.com", "managers")),
+		"a group that who creates the approval is not in")
 
 	t.Log("two people who may, once the policy is no longer new")
 	probe := s.approval("probe", "alice@example.com")
@@ -143,7 +151,8 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	}
 	s.annotate(&gatingv1.Gate{}, "release")
 	g := s.gateIs("release", true, "ReconciliationSucceeded", "Gate opened by approval")
-	if !slices.Equal(g.Status.ApprovedRevisions, []string{"main@sha1:abc"}) || g.Status.History[0].By != "alice@example.com, bob@example.com" {
+	if !slices.Equal(g.Status.ApprovedRevisions, []string{"main@sha1:abc"}) ||
+		g.Status.History[0].By != "alice@example.com, bob@example.com" {
 		t.Errorf("status is %+v", g.Status)
 	}
 	for _, a := range g.Status.Approvals {
@@ -176,7 +185,8 @@ func TestBreakingTheGlass(t *testing.T) {
 	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed, Approvals: &gatingv1.Approvals{Required: 2}})
 	s.gateIs("release", false, "ReconciliationSucceeded", "Gate closed by default")
 	verbs := []string{"get", "list", "create", "update", "patch"}
-	alice, bob := s.person("alice@example.com", nil, append(verbs, "override")...), s.person("bob@example.com", nil, verbs...)
+	alice, bob := s.person("alice@example.com", nil, append(verbs, "override")...),
+		s.person("bob@example.com", nil, verbs...)
 	override := func(c client.Client, change func(annotations map[string]string)) error {
 		g := &gatingv1.Gate{}
 		if err := s.get(g, "release"); err != nil {
@@ -200,29 +210,36 @@ func TestBreakingTheGlass(t *testing.T) {
 	denied(t, override(bob, complete("bob@example.com")), "bob@example.com may not override gates")
 	denied(t, override(bob, complete("alice@example.com")), "must name who asks")
 	denied(t, override(alice, complete("bob@example.com")), "must name who asks")
-	denied(t, override(alice, func(a map[string]string) { a[gatingv1.OverrideRequestedAtAnnotation] = now }), "takes a reason")
+	denied(t, override(alice, func(a map[string]string) { a[gatingv1.OverrideRequestedAtAnnotation] = now }),
+		"takes a reason")
 	if err := override(alice, complete("alice@example.com")); err != nil {
 		t.Fatal(err)
 	}
 	g := s.gateIs("release", true, "ReconciliationSucceeded", "Gate open requested")
-	if h := g.Status.History[0]; h.By != "alice@example.com" || h.Reason != "Overridden" || h.From != "sluice-gate" || !strings.Contains(h.Message, "the shop is down") {
+	if h := g.Status.History[0]; h.By != "alice@example.com" || h.Reason != "Overridden" || h.From != "sluice-gate" ||
+		!strings.Contains(h.Message, "the shop is down") {
 		t.Errorf("the history begins with %+v", h)
 	}
-	s.recorded("GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the shop is down")
+	s.recorded("GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the "+
+		"shop is down")
 
 	t.Log("what was asked in her name cannot be changed by another")
-	denied(t, override(bob, func(a map[string]string) { a[gatingv1.OverridePrefix+gatingv1.WindowSuffix] = "900h" }), "must name who asks")
+	denied(t, override(bob, func(a map[string]string) { a[gatingv1.OverridePrefix+gatingv1.WindowSuffix] = "900h" }),
+		"must name who asks")
 
 	t.Log("everybody may close")
 	s.turn("release", gatingv1.Closed)
 
 	t.Log("and ask in his own name, whatever was asked before")
-	if err := override(bob, func(a map[string]string) { a[gatingv1.CloseRequestedAtAnnotation] = stamp(time.Now()) }); err != nil {
+	if err := override(bob, func(a map[string]string) {
+		a[gatingv1.CloseRequestedAtAnnotation] = stamp(time.Now())
+	}); err != nil {
 		t.Error(err)
 	}
-	selector := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "all"}, Spec: gatingv1.GateSpec{
-		Selector: &gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}},
-	}}
+	selector := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "all"},
+		Spec: gatingv1.GateSpec{
+			Selector: &gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}},
+		}}
 	denied(t, bob.Create(t.Context(), selector), "may not select objects of other namespaces")
 	denied(t, alice.Create(t.Context(), selector), "may not select objects of other namespaces")
 	if err := s.client.Create(t.Context(), selector, client.DryRunAll); err != nil {

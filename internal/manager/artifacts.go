@@ -21,11 +21,13 @@ func (p *process) observeSources(ctx context.Context) error {
 		observe(ctx, e, c, sourcev1.OCIRepositoryKind, &sourcev1.OCIRepository{}),
 		observe(ctx, e, c, sourcev1.BucketKind, &sourcev1.Bucket{}),
 		observe(ctx, e, c, sourcev1.HelmChartKind, &sourcev1.HelmChart{}),
-		reconcile.Observe(ctx, e, c, source.HelmRepositoryGroupKind, &sourcev1.HelmRepository{}, source.HelmRepositoryMoved),
+		reconcile.Observe(ctx, e, c, source.HelmRepositoryGroupKind, &sourcev1.HelmRepository{},
+			source.HelmRepositoryMoved),
 		observe(ctx, e, c, sourcev1.ExternalArtifactKind, &sourcev1.ExternalArtifact{}),
 	)
 }
 
 func observe[T sourcev1.Source](ctx context.Context, e *reconcile.Edges, c cache.Cache, kind string, obj T) error {
-	return reconcile.Observe(ctx, e, c, schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: kind}, obj, kustomization.SourceMoved)
+	return reconcile.Observe(ctx, e, c, schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: kind}, obj,
+		kustomization.SourceMoved)
 }

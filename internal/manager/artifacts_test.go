@@ -30,17 +30,20 @@ import (
 )
 
 // generate creates a generator that reads GitRepositories, by alias as by name.
-func (s *system) generate(name, pathPattern string, sources []string, outputs ...extensionsv1beta1.OutputArtifact) *extensionsv1beta1.ArtifactGenerator {
+func (s *system) generate(name, pathPattern string, sources []string,
+	outputs ...extensionsv1beta1.OutputArtifact) *extensionsv1beta1.ArtifactGenerator {
 	s.Helper()
 	g := &extensionsv1beta1.ArtifactGenerator{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: extensionsv1beta1.ArtifactGeneratorSpec{
 			PathPattern: pathPattern, Artifacts: outputs,
-			CommonMetadata: &extensionsv1beta1.CommonMetadata{Labels: map[string]string{"team": "x"}, Annotations: map[string]string{"note": "y"}},
+			CommonMetadata: &extensionsv1beta1.CommonMetadata{Labels: map[string]string{"team": "x"},
+				Annotations: map[string]string{"note": "y"}},
 		},
 	}
 	for _, source := range sources {
-		g.Spec.Sources = append(g.Spec.Sources, extensionsv1beta1.SourceReference{Alias: source, Kind: sourcev1.GitRepositoryKind, Name: source})
+		g.Spec.Sources = append(g.Spec.Sources,
+			extensionsv1beta1.SourceReference{Alias: source, Kind: sourcev1.GitRepositoryKind, Name: source})
 	}
 	s.create(g)
 	return g
@@ -48,7 +51,8 @@ func (s *system) generate(name, pathPattern string, sources []string, outputs ..
 
 func output(name, from string) extensionsv1beta1.OutputArtifact {
 	alias, _, _ := strings.Cut(from, "/")
-	return extensionsv1beta1.OutputArtifact{Name: name, OriginRevision: alias, Copy: []extensionsv1beta1.CopyOperation{{From: from, To: "@artifact/"}}}
+	return extensionsv1beta1.OutputArtifact{Name: name, OriginRevision: alias,
+		Copy: []extensionsv1beta1.CopyOperation{{From: from, To: "@artifact/"}}}
 }
 
 // generated waits until a generator is Ready with these outputs, and returns them.
@@ -59,7 +63,8 @@ func (s *system) generated(name string, outputs ...string) map[string]*sourcev1.
 		clear(made)
 		var g extensionsv1beta1.ArtifactGenerator
 		var list sourcev1.ExternalArtifactList
-		if err := errors.Join(s.get(&g, name), s.client.List(s.Context(), &list, client.InNamespace(s.namespace))); err != nil {
+		if err := errors.Join(s.get(&g, name),
+			s.client.List(s.Context(), &list, client.InNamespace(s.namespace))); err != nil {
 			return err
 		}
 		for i, o := range list.Items {
@@ -71,7 +76,8 @@ func (s *system) generated(name string, outputs ...string) map[string]*sourcev1.
 		for _, e := range g.Status.Inventory {
 			inventory = append(inventory, e.Name)
 		}
-		if got := slices.Sorted(maps.Keys(made)); !reconcile.IsReady(&g) || !slices.Equal(got, outputs) || !slices.Equal(inventory, outputs) {
+		if got := slices.Sorted(maps.Keys(made)); !reconcile.IsReady(&g) || !slices.Equal(got, outputs) ||
+			!slices.Equal(inventory, outputs) {
 			return fmt.Errorf("artifacts %q, inventory %q, %+v", got, inventory, g.Status.Conditions)
 		}
 		return nil
@@ -107,15 +113,21 @@ func (s *system) moved(name string, change func()) {
 
 func TestAMonorepoIsSplit(t *testing.T) {
 	s := newSystem(t)
-	first := s.git.Commit("mono", map[string]string{"apps/front/a.yaml": cm("front", "1"), "apps/back/a.yaml": cm("back", "1"), "README.md": "x"})
+	first := s.git.Commit("mono", map[string]string{"apps/front/a.yaml": cm("front", "1"),
+		"apps/back/a.yaml": cm("back", "1"), "README.md": "x"})
 	s.source("mono")
-	s.generate("split", "", []string{"mono"}, output("back", "@mono/apps/back/**"), output("front", "@mono/apps/front/**"))
+	s.generate("split", "", []string{"mono"}, output("back", "@mono/apps/back/**"),
+		output("front", "@mono/apps/front/**"))
 	made := s.generated("split", "back", "front")
 	front := made["front"]
-	if a := front.Status.Artifact; a.Revision != "latest@"+a.Digest || !strings.HasSuffix(a.Metadata["org.opencontainers.image.revision"], first) {
+	if a := front.Status.Artifact; a.Revision != "latest@"+a.Digest ||
+		!strings.HasSuffix(a.Metadata["org.opencontainers.image.revision"], first) {
 		t.Errorf("artifact %+v", a)
 	}
-	if !reconcile.IsReady(front) || front.Labels["team"] != "x" || front.Annotations["note"] != "y" || front.Spec.SourceRef.Name != "split" || !metav1.IsControlledBy(front, &extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{UID: types.UID(front.Labels[extensionsv1beta1.GeneratorLabel])}}) {
+	if !reconcile.IsReady(front) || front.Labels["team"] != "x" || front.Annotations["note"] != "y" ||
+		front.Spec.SourceRef.Name != "split" || !metav1.IsControlledBy(front,
+		&extensionsv1beta1.ArtifactGenerator{
+			ObjectMeta: metav1.ObjectMeta{UID: types.UID(front.Labels[extensionsv1beta1.GeneratorLabel])}}) {
 		t.Errorf("object %+v", front)
 	}
 	s.syncExternal("front")
@@ -163,7 +175,8 @@ func TestAMonorepoIsSplit(t *testing.T) {
 		if err := s.get(o, "front"); err != nil {
 			return err
 		}
-		if o.UID == after["front"].UID || o.Status.Artifact == nil || o.Status.Artifact.Digest != after["front"].Status.Artifact.Digest {
+		if o.UID == after["front"].UID || o.Status.Artifact == nil ||
+			o.Status.Artifact.Digest != after["front"].Status.Artifact.Digest {
 			return fmt.Errorf("%+v", o.Status)
 		}
 		return nil
@@ -196,18 +209,21 @@ func TestAMonorepoIsSplit(t *testing.T) {
 	}
 	s.gone(&extensionsv1beta1.ArtifactGenerator{}, "split")
 	s.gone(&sourcev1.ExternalArtifact{}, "back")
-	if left, err := filepath.Glob(filepath.Join(s.storage, "artifacts", "externalartifact", s.namespace, "*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(s.storage, "artifacts", "externalartifact", s.namespace,
+		"*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)
 	}
 }
 
 func TestSourcesAreComposed(t *testing.T) {
 	s := newSystem(t)
-	s.git.Commit("chart", map[string]string{"values.yaml": "image: {tag: v1, name: a}\n", "a.yaml": cm("composed", "1")})
+	s.git.Commit("chart", map[string]string{"values.yaml": "image: {tag: v1, name: a}\n",
+		"a.yaml": cm("composed", "1")})
 	s.git.Commit("values", map[string]string{"prod.yaml": "image: {tag: v2}\n"})
 	s.generate("compose", "", []string{"chart", "values"}, extensionsv1beta1.OutputArtifact{
 		Name: "whole", Revision: "@chart",
-		Copy: []extensionsv1beta1.CopyOperation{{From: "@chart/", To: "@artifact/"}, {From: "@values/prod.yaml", To: "@artifact/values.yaml", Strategy: "Merge"}},
+		Copy: []extensionsv1beta1.CopyOperation{{From: "@chart/", To: "@artifact/"},
+			{From: "@values/prod.yaml", To: "@artifact/values.yaml", Strategy: "Merge"}},
 	})
 	s.fails(&extensionsv1beta1.ArtifactGenerator{}, "compose", "SourceFetchFailed", "not found")
 	s.source("chart")
@@ -233,14 +249,17 @@ func TestSourcesAreComposed(t *testing.T) {
 
 func TestDirectoriesAreDiscovered(t *testing.T) {
 	s := newSystem(t)
-	s.git.Commit("mono", map[string]string{"apps/auth/envs/dev/a.yaml": cm("auth-dev", "1"), "apps/pay/envs/dev/a.yaml": cm("pay-dev", "1")})
+	s.git.Commit("mono", map[string]string{"apps/auth/envs/dev/a.yaml": cm("auth-dev", "1"),
+		"apps/pay/envs/dev/a.yaml": cm("pay-dev", "1")})
 	s.source("mono")
-	s.generate("apps", "@mono/apps/{app}/envs/{env}", []string{"mono"}, output("{app}-{env}", "@mono/apps/{app}/envs/{env}/**"))
+	s.generate("apps", "@mono/apps/{app}/envs/{env}", []string{"mono"},
+		output("{app}-{env}", "@mono/apps/{app}/envs/{env}/**"))
 	made := s.generated("apps", "auth-dev", "pay-dev")
 	if l := made["pay-dev"].Labels; l["app"] != "pay" || l["env"] != "dev" || l["team"] != "x" {
 		t.Errorf("labels %v", l)
 	}
-	s.git.Commit("mono", map[string]string{"apps/auth/envs/prod/a.yaml": cm("auth-prod", "1"), "apps/pay/envs/dev/a.yaml": ""})
+	s.git.Commit("mono", map[string]string{"apps/auth/envs/prod/a.yaml": cm("auth-prod", "1"),
+		"apps/pay/envs/dev/a.yaml": ""})
 	s.pull("mono")
 	s.generated("apps", "auth-dev", "auth-prod")
 }
@@ -270,8 +289,12 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 	s.generated("loop", "loop")
 	s.generate("next", "", []string{"app"}, output("next", "@app/**"))
 	s.generated("next", "next")
-	for _, of := range [][2]string{{"next", "loop"}, {"loop", "next"}} { // in order: the second closes the circle, and is told so
-		s.change(loop, of[0], func() { loop.Spec.Sources[0].Kind, loop.Spec.Sources[0].Name = sourcev1.ExternalArtifactKind, of[1] })
+	// in order: the second closes the circle, and is told so
+	for _, of := range [][2]string{{"next", "loop"}, {"loop", "next"}} {
+		s.change(loop, of[0], func() {
+			loop.Spec.Sources[0].Kind,
+				loop.Spec.Sources[0].Name = sourcev1.ExternalArtifactKind, of[1]
+		})
 	}
 	s.fails(g, "loop", "ValidationFailed", "made of themselves")
 }
@@ -330,7 +353,8 @@ func TestThirdPartiesPublishArtifacts(t *testing.T) {
 		b := archive(t, map[string]string{"a.yaml": cm("theirs", value)})
 		archives.Store("/"+name, b)
 		base := o.DeepCopy()
-		o.Status.Artifact = &meta.Artifact{URL: server.URL + "/" + name, Path: name, Revision: value, Digest: digest(b), LastUpdateTime: metav1.Now()}
+		o.Status.Artifact = &meta.Artifact{URL: server.URL + "/" + name, Path: name, Revision: value, Digest: digest(b),
+			LastUpdateTime: metav1.Now()}
 		if err := s.client.Status().Patch(t.Context(), o, client.MergeFrom(base)); err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +377,8 @@ func archive(t *testing.T, files map[string]string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := store.Put(t.Context(), artifact.Key{Kind: "X", Namespace: "x", Name: "x"}, artifact.FromMap(files), "v1", nil)
+	a, err := store.Put(t.Context(), artifact.Key{Kind: "X", Namespace: "x", Name: "x"}, artifact.FromMap(files),
+		"v1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,12 @@ import (
 )
 
 func bindBackendFlags(f *pflag.FlagSet, o *artifact.S3Options) {
-	f.StringVar(&o.Endpoint, "storage-backend-s3-endpoint", "", "URL of an S3-compatible server that keeps artifacts for all replicas; credentials are those of the environment, as AWS's tools read it")
+	f.StringVar(&o.Endpoint, "storage-backend-s3-endpoint", "",
+		"URL of an S3-compatible server that keeps artifacts for all replicas; credentials are those of the "+
+			"environment, as AWS's tools read it")
 	f.StringVar(&o.Bucket, "storage-backend-s3-bucket", "", "bucket at --storage-backend-s3-endpoint")
-	f.StringVar(&o.Prefix, "storage-backend-s3-prefix", "", "what the names of all artifacts in the bucket begin with, such as the cluster's name")
+	f.StringVar(&o.Prefix, "storage-backend-s3-prefix", "",
+		"what the names of all artifacts in the bucket begin with, such as the cluster's name")
 	f.StringVar(&o.Region, "storage-backend-s3-region", "", "region of the bucket (default: the server is asked)")
 }
 
@@ -25,7 +28,8 @@ func backend(o artifact.S3Options) ([]artifact.Option, error) {
 	}
 	b, err := artifact.NewS3Backend(o)
 	if err != nil {
-		return nil, fmt.Errorf("--storage-backend-s3-endpoint %s, --storage-backend-s3-bucket %s: %w", o.Endpoint, o.Bucket, err)
+		return nil, fmt.Errorf("--storage-backend-s3-endpoint %s, --storage-backend-s3-bucket %s: %w", o.Endpoint,
+			o.Bucket, err)
 	}
 	return []artifact.Option{artifact.WithBackend(b)}, nil
 }

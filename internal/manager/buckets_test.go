@@ -27,7 +27,8 @@ func (s *system) bucket(server *testenv.S3, change ...func(*sourcev1.Bucket)) {
 	b := &sourcev1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "apps"},
 		Spec: sourcev1.BucketSpec{
-			Provider: sourcev1.ProviderGeneric, Endpoint: server.Endpoint, BucketName: "apps", Region: "us-east-1", Insecure: true,
+			Provider: sourcev1.ProviderGeneric, Endpoint: server.Endpoint, BucketName: "apps", Region: "us-east-1",
+			Insecure: true,
 			Interval: metav1.Duration{Duration: time.Hour}, SecretRef: &meta.LocalObjectReference{Name: "keys"},
 		},
 	}
@@ -66,7 +67,8 @@ func since(server *testenv.S3, before map[string]int64) (gets, lists int64) {
 
 func TestABucketIsDeployed(t *testing.T) {
 	s, server := newSystem(t), testenv.NewS3(t)
-	server.Put("apps", map[string]string{"a.yaml": cm("one", "1"), "b.yaml": cm("two", "1"), "c.md": "x", "d.yaml": "not for the cluster"})
+	server.Put("apps", map[string]string{"a.yaml": cm("one", "1"), "b.yaml": cm("two", "1"), "c.md": "x",
+		"d.yaml": "not for the cluster"})
 	ignore := "*.md\nd.yaml"
 	s.bucket(server, func(b *sourcev1.Bucket) { b.Spec.Ignore = &ignore })
 	s.syncBucket()
@@ -76,7 +78,8 @@ func TestABucketIsDeployed(t *testing.T) {
 	if r := first.Status.Artifact.Revision; !strings.HasPrefix(r, "sha256:") || *first.Status.ObservedIgnore != ignore {
 		t.Errorf("revision %s, ignore %q", r, *first.Status.ObservedIgnore)
 	}
-	if c := apimeta.FindStatusCondition(first.Status.Conditions, sourcev1.ArtifactInStorageCondition); c == nil || c.Status != metav1.ConditionTrue {
+	if c := apimeta.FindStatusCondition(first.Status.Conditions, sourcev1.ArtifactInStorageCondition); c == nil ||
+		c.Status != metav1.ConditionTrue {
 		t.Errorf("%+v", first.Status.Conditions)
 	}
 
@@ -106,7 +109,8 @@ func TestABucketIsDeployed(t *testing.T) {
 	if gets, _ := since(server, before); gets != 0 {
 		t.Errorf("after a restart %d objects were fetched", gets)
 	}
-	if now := s.bucketReady(""); now.Status.Artifact.Digest != second.Status.Artifact.Digest || !now.Status.Artifact.LastUpdateTime.Equal(&second.Status.Artifact.LastUpdateTime) {
+	if now := s.bucketReady(""); now.Status.Artifact.Digest != second.Status.Artifact.Digest ||
+		!now.Status.Artifact.LastUpdateTime.Equal(&second.Status.Artifact.LastUpdateTime) {
 		t.Errorf("after a restart the artifact is %+v, not %+v", now.Status.Artifact, second.Status.Artifact)
 	}
 
@@ -129,10 +133,14 @@ func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
 		change       func(*sourcev1.Bucket)
 		reason, says string
 	}{
-		"no such bucket":     {func(b *sourcev1.Bucket) { b.Spec.BucketName = "none" }, "BucketOperationFailed", "cannot list the bucket 'none': NoSuchBucket"},
-		"no such Secret":     {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "none" }, "AuthenticationFailed", "not found"},
-		"a Secret of others": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "other" }, "AuthenticationFailed", "accesskey and secretkey"},
-		"a wrong key":        {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "wrong" }, "AuthenticationFailed", "SignatureDoesNotMatch"},
+		"no such bucket": {func(b *sourcev1.Bucket) { b.Spec.BucketName = "none" }, "BucketOperationFailed",
+			"cannot list the bucket 'none': NoSuchBucket"},
+		"no such Secret": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "none" }, "AuthenticationFailed",
+			"not found"},
+		"a Secret of others": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "other" }, "AuthenticationFailed",
+			"accesskey and secretkey"},
+		"a wrong key": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "wrong" }, "AuthenticationFailed",
+			"SignatureDoesNotMatch"},
 		"an unknown authority": {func(b *sourcev1.Bucket) { b.Spec.Endpoint, b.Spec.Insecure = secure.Endpoint, false },
 			"BucketOperationFailed", "certificate"},
 	} {
@@ -146,7 +154,8 @@ func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
 			if text := fmt.Sprint(b.Status); strings.Contains(text, "s3cr3t") || b.Status.Artifact != nil {
 				t.Errorf("status %s", text)
 			}
-			if f := apimeta.FindStatusCondition(b.Status.Conditions, sourcev1.FetchFailedCondition); f == nil || f.Reason != c.reason {
+			if f := apimeta.FindStatusCondition(b.Status.Conditions, sourcev1.FetchFailedCondition); f == nil ||
+				f.Reason != c.reason {
 				t.Errorf("%+v", b.Status.Conditions)
 			}
 		})

@@ -54,14 +54,21 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 	s := newSystem(t)
 	commit := s.git.Commit("app", map[string]string{
 		"app/web.yaml": workload, "app/cm.yaml": cm("plain", "1"),
-		"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/component\", \"value\": \"yes\"}]'}]\n",
+		"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+			"patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/component\", " +
+			"\"value\": \"yes\"}]'}]\n",
 	})
 	s.source("app")
-	legacy := "  patchesStrategicMerge:\n  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {revisionHistoryLimit: 7}}\n" +
-		"  patchesJson6902:\n  - target: {version: v1, kind: ConfigMap, name: plain}\n    patch: [{op: replace, path: /metadata/name, value: pre-plain-VERSION}]\n" +
-		"  - target: {group: apps, version: v1, kind: Deployment, name: web}\n    patch: [{op: replace, path: /metadata/name, value: pre-web-VERSION}, {op: add, path: /spec/minReadySeconds, value: 5}]\n"
+	legacy := "  patchesStrategicMerge:\n  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: " +
+		"{revisionHistoryLimit: 7}}\n" +
+		"  patchesJson6902:\n  - target: {version: v1, kind: ConfigMap, name: plain}\n" +
+		"    patch: [{op: replace, path: /metadata/name, value: pre-plain-VERSION}]\n" +
+		"  - target: {group: apps, version: v1, kind: Deployment, name: web}\n" +
+		"    patch: [{op: replace, path: /metadata/name, value: pre-web-VERSION}, {op: add, path: " +
+		"/spec/minReadySeconds, value: 5}]\n"
 	for version, more := range map[string]string{
-		"v1":      "  namePrefix: pre-\n  nameSuffix: -v1\n  buildMetadata: [originAnnotations, transformerAnnotations]\n",
+		"v1": "  namePrefix: pre-\n  nameSuffix: -v1\n  buildMetadata: [originAnnotations, " +
+			"transformerAnnotations]\n",
 		"v1beta2": strings.ReplaceAll(legacy, "VERSION", "v1beta2"),
 		"v1beta1": strings.ReplaceAll(legacy, "VERSION", "v1beta1"),
 	} {
@@ -71,7 +78,8 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 			spec = strings.Replace(spec, "  commonMetadata: {labels: {team: a}, annotations: {note: text}}\n", "", 1)
 		}
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte("apiVersion: kustomize.toolkit.fluxcd.io/"+version+"\nkind: Kustomization\nmetadata: {name: "+version+"}\nspec:"+spec+more), &o.Object); err != nil {
+		if err := yaml.Unmarshal([]byte("apiVersion: kustomize.toolkit.fluxcd.io/"+version+
+			"\nkind: Kustomization\nmetadata: {name: "+version+"}\nspec:"+spec+more), &o.Object); err != nil {
 			t.Fatal(err)
 		}
 		o.SetNamespace(s.namespace)
@@ -85,9 +93,11 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"docker.io/library/nginx:2", "redis@sha256:1111", "busybox:1", `"json":"patched"`, `"imagePullPolicy":"Always"`}
+		want := []string{"docker.io/library/nginx:2", "redis@sha256:1111", "busybox:1", `"json":"patched"`,
+			`"imagePullPolicy":"Always"`}
 		if version == "v1" {
-			want = append(want, `"team":"a"`, `"note":"text"`, "config.kubernetes.io/origin", "alpha.config.kubernetes.io/transformations")
+			want = append(want, `"team":"a"`, `"note":"text"`, "config.kubernetes.io/origin",
+				"alpha.config.kubernetes.io/transformations")
 		} else {
 			want = append(want, `"revisionHistoryLimit":7`, `"minReadySeconds":5`)
 		}
@@ -97,7 +107,8 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 			}
 		}
 		made := &corev1.ConfigMap{}
-		if err := s.get(made, "pre-plain-"+version); err != nil || (made.Data["component"] == "yes") != (version == "v1") {
+		if err := s.get(made, "pre-plain-"+version); err != nil ||
+			(made.Data["component"] == "yes") != (version == "v1") {
 			t.Errorf("%s: the component: %v, %v", version, made.Data, err)
 		}
 	}
@@ -106,18 +117,27 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 func TestWhatABuildMayNotDoIsTold(t *testing.T) {
 	s := newSystem(t)
 	s.git.Commit("app", map[string]string{
-		"alias/a.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &a {x: *a}\n",
-		"helm/Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "helm/templates/a.yaml": "{{- if .Values.x }}\napiVersion: v1\n{{- end }}\n",
-		"exec/kustomization.yaml": "generators: [g.yaml]\n", "exec/g.yaml": "apiVersion: x/v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n",
-		"chart/kustomization.yaml": "helmCharts: [{name: x, repo: 'https://example.com'}]\n", "remote/kustomization.yaml": "resources: ['https://github.com/a/b//c?ref=v1']\n",
-		"passwd/kustomization.yaml": "secretGenerator: [{name: s, files: [k=../../../../etc/passwd]}]\n", "loop/kustomization.yaml": "resources: [../loop2]\n", "loop2/kustomization.yaml": "resources: [../loop]\n",
-		"many/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n", "many/b.yaml": cm("twice", "1") + "---\n" + cm("twice", "2"), "many/c.yaml": "kind: X\n",
+		"alias/a.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &a {x: *a}\n",
+		"helm/Chart.yaml":         "apiVersion: v2\nname: x\nversion: 1.0.0\n",
+		"helm/templates/a.yaml":   "{{- if .Values.x }}\napiVersion: v1\n{{- end }}\n",
+		"exec/kustomization.yaml": "generators: [g.yaml]\n",
+		"exec/g.yaml": "apiVersion: x/v1\nkind: G\nmetadata: {name: g, annotations: " +
+			"{config.kubernetes.io/function: 'exec: {path: /bin/sh}'}}\n",
+		"chart/kustomization.yaml":  "helmCharts: [{name: x, repo: 'https://example.com'}]\n",
+		"remote/kustomization.yaml": "resources: ['https://github.com/a/b//c?ref=v1']\n",
+		"passwd/kustomization.yaml": "secretGenerator: [{name: s, files: [k=../../../../etc/passwd]}]\n",
+		"loop/kustomization.yaml":   "resources: [../loop2]\n", "loop2/kustomization.yaml": "resources: [../loop]\n",
+		"many/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n",
+		"many/b.yaml": cm("twice", "1") + "---\n" + cm("twice", "2"), "many/c.yaml": "kind: X\n",
 	})
 	s.source("app")
 	for name, says := range map[string][]string{
-		"alias": {"alias/a.yaml, line 4: the alias *a stands inside of what it stands for"}, "helm": {"helm/templates/a.yaml is not valid YAML", "HelmRelease"},
-		"exec": {"would run a program"}, "chart": {"HelmRelease"}, "remote": {"which is remote"}, "passwd": {"reaches out of the source"}, "loop": {"cycle"},
-		"many": {"many/a.yaml, line 1: ConfigMap has metadata.generateName", "ConfigMap/twice is declared twice", "many/c.yaml, line 1: this is not a Kubernetes object"},
+		"alias": {"alias/a.yaml, line 4: the alias *a stands inside of what it stands for"},
+		"helm":  {"helm/templates/a.yaml is not valid YAML", "HelmRelease"},
+		"exec":  {"would run a program"}, "chart": {"HelmRelease"}, "remote": {"which is remote"},
+		"passwd": {"reaches out of the source"}, "loop": {"cycle"},
+		"many": {"many/a.yaml, line 1: ConfigMap has metadata.generateName", "ConfigMap/twice is declared twice",
+			"many/c.yaml, line 1: this is not a Kubernetes object"},
 	} {
 		s.sync(name, "app", name)
 		for _, text := range says {

@@ -66,11 +66,15 @@ func TestDeletionPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSystem(t)
 			commit := s.git.Commit("app", map[string]string{
-				"a.yaml":    cm("a", "1"),
-				"kept.yaml": strings.Replace(cm("kept", "1"), "{name: kept}", `{name: kept, annotations: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
+				"a.yaml": cm("a", "1"),
+				"kept.yaml": strings.Replace(cm("kept", "1"), "{name: kept}",
+					`{name: kept, annotations: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
 			})
 			s.source("app")
-			s.sync("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.DeletionPolicy, k.Spec.Prune = c.policy, c.prune })
+			s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
+				k.Spec.DeletionPolicy,
+					k.Spec.Prune = c.policy, c.prune
+			})
 			s.ready("app", commit)
 			wait := c.policy == kustomizev1.DeletionPolicyWaitForTermination
 			if wait {
@@ -100,7 +104,8 @@ func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Spec.DeletionPolicy, k.Spec.Timeout = kustomizev1.DeletionPolicyWaitForTermination, &metav1.Duration{Duration: 5 * time.Second}
+		k.Spec.DeletionPolicy, k.Spec.Timeout = kustomizev1.DeletionPolicyWaitForTermination,
+			&metav1.Duration{Duration: 5 * time.Second}
 	})
 	s.ready("app", commit)
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
@@ -139,12 +144,14 @@ func TestWhatSaysSoIsNotPruned(t *testing.T) {
 	s := newSystem(t)
 	commit := s.git.Commit("app", map[string]string{
 		"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "c.yaml": cm("c", "1"),
-		"labelled.yaml": strings.Replace(cm("labelled", "1"), "{name: labelled}", `{name: labelled, labels: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
+		"labelled.yaml": strings.Replace(cm("labelled", "1"), "{name: labelled}",
+			`{name: labelled, labels: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
 	})
 	s.source("app")
 	s.sync("app", "app", "")
 	s.ready("app", commit)
-	s.edit("kubectl-annotate", &corev1.ConfigMap{}, "b", `{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/prune":"Disabled"}}}`)
+	s.edit("kubectl-annotate", &corev1.ConfigMap{}, "b",
+		`{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/prune":"Disabled"}}}`)
 	commit = s.git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": "", "labelled.yaml": ""})
 	s.pull("app")
 	s.ready("app", commit)
@@ -174,7 +181,8 @@ func TestDeletionNeedsNoSource(t *testing.T) {
 
 func TestDeletionWithoutTheAccount(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"a/a.yaml": cm("a", "1"), "b/b.yaml": cm("b", "1"), "c/c.yaml": cm("c", "1")})
+	commit := s.git.Commit("app", map[string]string{"a/a.yaml": cm("a", "1"), "b/b.yaml": cm("b", "1"),
+		"c/c.yaml": cm("c", "1")})
 	s.source("app")
 	for _, name := range []string{"a", "b", "c"} {
 		account := "deployer-" + name
@@ -221,7 +229,8 @@ func (s *system) refused(account string) {
 		s.Fatal(err)
 	}
 	testenv.Eventually(s, account+" may do nothing", func() error {
-		if err := c.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "any"}, &corev1.ConfigMap{}); !apierrors.IsForbidden(err) {
+		if err := c.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "any"},
+			&corev1.ConfigMap{}); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("it may: %w", err)
 		}
 		return nil
@@ -239,7 +248,8 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	s.sync("far", "app", "far", func(k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = other })
 	s.ready("near", commit)
 	s.ready("far", commit)
-	if err := s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
+	if err := s.client.Delete(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the namespace is gone", func() error {
@@ -275,10 +285,12 @@ func TestAFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		reason string
 		says   string
 	}{
-		{map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"}, "BuildFailed", "deploy/b.yaml"},
+		{map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"}, "BuildFailed",
+			"deploy/b.yaml"},
 		{map[string]string{"deploy/b.yaml": ""}, "BuildFailed", "no objects"},
 		{map[string]string{"deploy/c.md": "", "other": "-"}, "ArtifactFailed", "kustomization path not found"},
-		{map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"}, "ReconciliationFailed", "Not_A_Name"},
+		{map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"},
+			"ReconciliationFailed", "Not_A_Name"},
 	} {
 		s.git.Commit("app", c.files)
 		s.pull("app")
@@ -337,16 +349,21 @@ func (s *system) forbidDeletion() {
 	name := metav1.ObjectMeta{Name: s.namespace}
 	deny := admissionv1.Deny
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Delete},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-		}}}},
+		MatchConstraints: &admissionv1.MatchResources{
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Delete},
+				Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{"configmaps"}},
+			}}}},
 		Validations: []admissionv1.Validation{{Expression: "false", Message: "nothing is deleted here"}},
 	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: s.namespace, ValidationActions: []admissionv1.ValidationAction{deny},
-		MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}}},
-	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name,
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: s.namespace, ValidationActions: []admissionv1.ValidationAction{deny},
+			MatchResources: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}}},
+		}}
 	s.create(policy)
 	s.create(binding)
 	s.Cleanup(func() {

@@ -22,7 +22,8 @@ func everywhere(o *Options) {
 func after(names ...string) func(*kustomizev1.Kustomization) {
 	return func(k *kustomizev1.Kustomization) {
 		for _, name := range names {
-			k.Spec.DependsOn = append(k.Spec.DependsOn, kustomizev1.DependencyReference{NamespacedName: meta.NamespacedName{Name: name}})
+			k.Spec.DependsOn = append(k.Spec.DependsOn,
+				kustomizev1.DependencyReference{NamespacedName: meta.NamespacedName{Name: name}})
 		}
 	}
 }
@@ -61,14 +62,16 @@ func TestDependenciesInOtherNamespaces(t *testing.T) {
 	s := newSystem(t, everywhere)
 	other := testenv.Namespace(t)
 	labels := map[string]string{"test": s.namespace}
-	s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"), "top/a.yaml": cm("top", "1")})
+	s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"),
+		"top/a.yaml": cm("top", "1")})
 	s.source("app", labelled(labels))
 	s.sync("base", "app", "base", waits(forever), func(k *kustomizev1.Kustomization) {
 		k.Namespace, k.Labels, k.Spec.SourceRef.Namespace, k.Spec.TargetNamespace = other, labels, s.namespace, other
 	})
 	s.sync("top", "app", "top", func(k *kustomizev1.Kustomization) {
 		k.Labels = labels
-		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Namespace: other, Name: "base"}}}
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{
+			{NamespacedName: meta.NamespacedName{Namespace: other, Name: "base"}}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "dependency '"+other+"/base' is not ready")
 	s.gone(&corev1.ConfigMap{}, "top")
@@ -87,11 +90,13 @@ func TestReferencesThatAreNotWatchedAreRefused(t *testing.T) {
 
 func TestReadinessCanBeAskedForBesideAnExpression(t *testing.T) {
 	s := newSystem(t, func(o *Options) { o.FeatureGates = map[string]string{"AdditiveCELDependencyCheck": "true"} })
-	s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"), "top/a.yaml": cm("top", "1")})
+	s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"),
+		"top/a.yaml": cm("top", "1")})
 	s.source("app")
 	s.sync("base", "app", "base", waits(forever))
 	s.sync("top", "app", "top", func(k *kustomizev1.Kustomization) {
-		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "base"}, ReadyExpr: "dep.metadata.name == 'base'"}}
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "base"},
+			ReadyExpr: "dep.metadata.name == 'base'"}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "dependency '"+s.namespace+"/base' is not ready")
 	commit := s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:2", "")})
@@ -134,7 +139,8 @@ func TestClustersThatMoveAreFollowedAtOnce(t *testing.T) {
 	s.source("app")
 	s.may("deployer", rule("", "configmaps", "*"))
 	s.put(&corev1.ConfigMap{Data: map[string]string{
-		"provider": "generic", "address": "https://127.0.0.1:1", "ca.crt": string(cfg.CAData), "audiences": "https://kubernetes.default.svc.cluster.local",
+		"provider": "generic", "address": "https://127.0.0.1:1", "ca.crt": string(cfg.CAData),
+		"audiences": "https://kubernetes.default.svc.cluster.local",
 	}}, "oidc")
 	set := func(field, value string) {
 		t.Helper()

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 )
 
-// runDiscovery keeps the image objects that workloads call for. A process that would not see them, as its --watch-label-selector leaves them
-// to another, has none.
+// runDiscovery keeps the image objects that workloads call for. A process that would not see them, as its
+// --watch-label-selector leaves them to another, has none.
 func (p *process) runDiscovery() error {
 	seen, err := labels.Parse(p.WatchLabelSelector)
 	if err != nil || !seen.Matches(labels.Set{plan.Discovered: "true"}) {

@@ -31,7 +31,8 @@ func (s *system) edit(manager string, o client.Object, name, patch string) {
 	s.Helper()
 	o.SetNamespace(s.namespace)
 	o.SetName(name)
-	if err := s.client.Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager)); err != nil {
+	if err := s.client.Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)),
+		client.FieldOwner(manager)); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -96,7 +97,8 @@ const secretManifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\ns
 
 func TestDriftIsCorrectedAndTold(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "s.yaml": secretManifest})
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"),
+		"s.yaml": secretManifest})
 	s.source("app")
 	s.sync("app", "app", "")
 	s.ready("app", commit)
@@ -104,7 +106,8 @@ func TestDriftIsCorrectedAndTold(t *testing.T) {
 
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
 	s.configMap("a", "1")
-	s.told("app", "DriftCorrected", "corrected drift: 1 configured", "ConfigMap/"+s.namespace+"/a configured", "data.k", `"9" → "1"`)
+	s.told("app", "DriftCorrected", "corrected drift: 1 configured", "ConfigMap/"+s.namespace+"/a configured", "data.k",
+		`"9" → "1"`)
 	s.edit("autotuner", &corev1.Secret{}, "login", `{"stringData":{"user":"drifted-user"}}`)
 	s.told("app", "DriftCorrected", "Secret/"+s.namespace+"/login configured", "data.user: *** (before) → *** (after)")
 	s.drifted("app", "")
@@ -127,7 +130,8 @@ func TestDriftIsCorrectedAndTold(t *testing.T) {
 
 func TestDriftIsReportedAndLeft(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"), "s.yaml": secretManifest})
+	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1"),
+		"s.yaml": secretManifest})
 	s.source("app")
 	s.sync("app", "app", "", driftMode("warn"))
 	s.ready("app", commit)
@@ -136,12 +140,15 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	t.Log("it is reported as it happens, each new one, and nothing is changed")
 	s.requests.reset()
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
-	s.drifted("app", "DriftDetected", "1 of the applied objects drifted", "ConfigMap/"+s.namespace+"/a differs", `data.k: "9" → "1"`)
+	s.drifted("app", "DriftDetected", "1 of the applied objects drifted", "ConfigMap/"+s.namespace+"/a differs",
+		`data.k: "9" → "1"`)
 	s.edit("autotuner", &corev1.Secret{}, "login", `{"stringData":{"user":"drifted-user"}}`)
-	s.drifted("app", "DriftDetected", "2 of the applied objects drifted", "Secret/"+s.namespace+"/login differs", "*** (before) → *** (after)")
+	s.drifted("app", "DriftDetected", "2 of the applied objects drifted", "Secret/"+s.namespace+"/login differs",
+		"*** (before) → *** (after)")
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"8"}}`)
 	s.drifted("app", "DriftDetected", `data.k: "8" → "1"`)
-	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "b"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.drifted("app", "DriftDetected", "3 of the applied objects drifted", "ConfigMap/"+s.namespace+"/b is gone")
@@ -171,7 +178,8 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	t.Log("what is put right by hand is reported so")
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.namespace, Name: "b",
-		Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": s.namespace},
+		Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "app",
+			"kustomize.toolkit.fluxcd.io/namespace": s.namespace},
 	}, Data: map[string]string{"k": "1"}})
 	s.drifted("app", "DriftDetected", "ConfigMap/"+s.namespace+"/a differs")
 
@@ -209,7 +217,8 @@ func TestDriftIsNotLookedAtWhenDisabled(t *testing.T) {
 	s.stop()
 	s.start()
 	s.handled(&kustomizev1.Kustomization{}, "app")
-	for _, l := range append(s.requests.about("/configmaps/"), s.requests.about("/configmaps?labelSelector=kustomize")...) {
+	for _, l := range append(s.requests.about("/configmaps/"),
+		s.requests.about("/configmaps?labelSelector=kustomize")...) {
 		t.Errorf("looked: %s", l)
 	}
 	s.configMap("a", "9")
@@ -228,7 +237,8 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 			s := newSystem(t)
 			commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1")})
 			s.source("app")
-			s.sync("app", "app", "", driftMode(mode, meta.IgnoreRule{Paths: []string{"/data/k"}, Target: &meta.Selector{Kind: "ConfigMap", Name: "a"}}))
+			s.sync("app", "app", "", driftMode(mode,
+				meta.IgnoreRule{Paths: []string{"/data/k"}, Target: &meta.Selector{Kind: "ConfigMap", Name: "a"}}))
 			s.ready("app", commit)
 			s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
 			s.handled(&kustomizev1.Kustomization{}, "app")
@@ -274,7 +284,8 @@ func TestTwoWhoDeclareOneObjectAreTold(t *testing.T) {
 	s.ready("one", commit)
 	s.sync("two", "app", "")
 	s.ready("two", commit)
-	s.told("two", "AppliedWithWarnings", "ConfigMap/"+s.namespace+"/a was applied by "+s.namespace+"/one before, and now by "+s.namespace+"/two")
+	s.told("two", "AppliedWithWarnings", "ConfigMap/"+s.namespace+"/a was applied by "+s.namespace+
+		"/one before, and now by "+s.namespace+"/two")
 }
 
 func TestDriftRulesThatCannotBeReadAreTold(t *testing.T) {
@@ -282,7 +293,8 @@ func TestDriftRulesThatCannotBeReadAreTold(t *testing.T) {
 	s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("app", "app", "", driftMode("enabled", meta.IgnoreRule{Paths: []string{"data.k"}}))
-	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "the path 'data.k' of spec.driftDetection.ignore is no JSON pointer")
+	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed",
+		"the path 'data.k' of spec.driftDetection.ignore is no JSON pointer")
 }
 
 func TestEveryVersionHasDriftDetection(t *testing.T) {
@@ -304,7 +316,8 @@ func TestEveryVersionHasDriftDetection(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := k.Spec.DriftDetection
-		if d == nil || d.Mode != "warn" || len(d.Ignore) != 1 || d.Ignore[0].Paths[0] != "/spec/replicas" || d.Ignore[0].Target.Kind != "Deployment" {
+		if d == nil || d.Mode != "warn" || len(d.Ignore) != 1 || d.Ignore[0].Paths[0] != "/spec/replicas" ||
+			d.Ignore[0].Target.Kind != "Deployment" {
 			t.Errorf("%s: %+v", version, d)
 		}
 		o.Object["metadata"] = map[string]any{"namespace": s.namespace, "name": "wrong-" + version}

@@ -19,25 +19,29 @@ type wayOut struct {
 }
 
 func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
-	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal, Timeouts: o.EgressTimeouts}
+	policy := &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: !o.AllowLinkLocal,
+		Timeouts: o.EgressTimeouts}
 	transport, err := policy.Transport(egress.Options{})
 	if err != nil {
 		return nil, err
 	}
 	identities := &auth.Identities{
-		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
+		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(),
+		DefaultAccount: o.identityAccount(),
 	}
-	return &wayOut{source.Connector{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy, Identities: identities}, transport}, mgr.Add(collected{tokenMetrics{identities}})
+	return &wayOut{source.Connector{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy,
+		Identities: identities}, transport}, mgr.Add(collected{tokenMetrics{identities}})
 }
 
 // forTenants is the way out to addresses that tenants choose, and that are none of a source.
 func (o *Options) forTenants() *egress.Policy {
 	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
-	return &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback}
+	return &egress.Policy{PerHost: o.requestsPerHost(), RefuseLinkLocal: true, RefuseLoopback: inCluster &&
+		!o.AllowLoopback}
 }
 
-// identityAccount is the default account for logins to clouds. Where no Kustomization is applied, --default-service-account means just
-// that, as elsewhere in the controllers of these kinds.
+// identityAccount is the default account for logins to clouds. Where no Kustomization is applied,
+// --default-service-account means just that, as elsewhere in the controllers of these kinds.
 func (o *Options) identityAccount() string {
 	if o.IdentityAccount == "" && !o.runs(KustomizeController) {
 		return o.DefaultAccount

@@ -26,9 +26,10 @@ const (
 	lastWords  = 5 * time.Second  // how long events that were recorded before the end may still take to be written
 )
 
-// recorder writes one event at a time, in the order in which they happened. They give way to the work that they tell of: when everything changes at once,
-// they come a little later instead of taking a share of the API server. client-go's recorder, which writes them in any order, takes those of one version
-// of an object for the same one if their reasons are equal, and keeps what only the first of them says.
+// recorder writes one event at a time, in the order in which they happened. They give way to the work that
+// they tell of: when everything changes at once, they come a little later instead of taking a share of the
+// API server. client-go's recorder, which writes them in any order, takes those of one version of an object
+// for the same one if their reasons are equal, and keeps what only the first of them says.
 type recorder struct {
 	scheme   *runtime.Scheme
 	create   func(context.Context, *eventsv1.Event) error
@@ -40,15 +41,17 @@ type recorder struct {
 }
 
 // AnnotatedEventf implements [reconcile.Recorder]. It does not block.
-func (r *recorder) AnnotatedEventf(regarding, _ runtime.Object, annotations map[string]string, kind, reason, action, note string, args ...any) {
+func (r *recorder) AnnotatedEventf(regarding, _ runtime.Object, annotations map[string]string, kind, reason, action,
+	note string, args ...any) {
 	about, err := reference.GetReference(r.scheme, regarding)
 	if err != nil {
 		r.log.Error(err, "cannot tell what an event is about", "reason", reason)
 		return
 	}
 	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: util.GenerateEventName(about.Name, r.last.Add(1)), Annotations: annotations},
-		EventTime:  metav1.NowMicro(), ReportingController: "sluice", ReportingInstance: r.instance,
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace,
+			Name: util.GenerateEventName(about.Name, r.last.Add(1)), Annotations: annotations},
+		EventTime: metav1.NowMicro(), ReportingController: "sluice", ReportingInstance: r.instance,
 		Type: kind, Reason: reason, Action: action, Regarding: *about, Note: fmt.Sprintf(note, args...),
 	}
 	if e.Namespace == "" {
@@ -57,7 +60,8 @@ func (r *recorder) AnnotatedEventf(regarding, _ runtime.Object, annotations map[
 	select {
 	case r.waiting <- e:
 	default:
-		r.log.Info("an event is dropped, as too many wait to be written", "reason", reason, "about", about.Namespace+"/"+about.Name)
+		r.log.Info("an event is dropped, as too many wait to be written", "reason", reason, "about", about.Namespace+
+			"/"+about.Name)
 	}
 }
 
@@ -83,9 +87,12 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return
 		}
-		if refused := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown && !apierrors.IsTooManyRequests(err) && !apierrors.IsServerTimeout(err) &&
-			!apierrors.IsTimeout(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsInternalError(err); refused || try == eventTries {
-			r.log.Error(err, "an event was not written", "reason", e.Reason, "about", e.Regarding.Namespace+"/"+e.Regarding.Name)
+		if refused := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown &&
+			!apierrors.IsTooManyRequests(err) && !apierrors.IsServerTimeout(err) &&
+			!apierrors.IsTimeout(err) && !apierrors.IsServiceUnavailable(err) &&
+			!apierrors.IsInternalError(err); refused || try == eventTries {
+			r.log.Error(err, "an event was not written", "reason", e.Reason, "about", e.Regarding.Namespace+"/"+
+				e.Regarding.Name)
 			return
 		}
 		select {

@@ -15,24 +15,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Those of one object and one reason say different things: each is written, in order, although the API server does not take one at first, and one never.
+// Those of one object and one reason say different things: each is written, in order, although the API server
+// does not take one at first, and one never.
 func TestEventsAreWrittenInOrder(t *testing.T) {
 	const all = 100
 	var written []string
 	names := map[string]bool{}
 	failed := false
-	r := &recorder{scheme: Scheme(), log: logr.Discard(), waiting: make(chan *eventsv1.Event, all), create: func(_ context.Context, e *eventsv1.Event) error {
-		switch {
-		case e.Note == "event 7" && !failed:
-			failed = true
-			return errors.New("the connection is refused")
-		case e.Note == "event 8":
-			return apierrors.NewForbidden(schema.GroupResource{}, e.Name, nil)
-		}
-		written = append(written, e.Note)
-		names[e.Name] = true
-		return nil
-	}}
+	r := &recorder{scheme: Scheme(), log: logr.Discard(), waiting: make(chan *eventsv1.Event, all),
+		create: func(_ context.Context, e *eventsv1.Event) error {
+			switch {
+			case e.Note == "event 7" && !failed:
+				failed = true
+				return errors.New("the connection is refused")
+			case e.Note == "event 8":
+				return apierrors.NewForbidden(schema.GroupResource{}, e.Name, nil)
+			}
+			written = append(written, e.Note)
+			names[e.Name] = true
+			return nil
+		}}
 	about := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app", ResourceVersion: "1"}}
 	var want []string
 	for i := range all + 1 { // one more than there is room for

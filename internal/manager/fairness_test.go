@@ -39,7 +39,8 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 	const broken = 12
 	for n := range broken {
 		s.source(fmt.Sprintf("broken-%d", n), func(g *sourcev1.GitRepository) {
-			g.Spec.URL, g.Spec.Timeout = "http://"+hanging.Addr().String()+fmt.Sprintf("/%d", n), &metav1.Duration{Duration: 59 * time.Minute}
+			g.Spec.URL, g.Spec.Timeout = "http://"+hanging.Addr().String()+fmt.Sprintf("/%d", n),
+				&metav1.Duration{Duration: 59 * time.Minute}
 		})
 	}
 	options := s.options()
@@ -60,7 +61,8 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 		}
 		for _, g := range all.Items {
 			c := apimeta.FindStatusCondition(g.Status.Conditions, sourcev1.FetchFailedCondition)
-			if c != nil && c.Status == metav1.ConditionTrue && c.Reason == "GitOperationFailed" && strings.Contains(c.Message, hanging.Addr().String()) {
+			if c != nil && c.Status == metav1.ConditionTrue && c.Reason == "GitOperationFailed" &&
+				strings.Contains(c.Message, hanging.Addr().String()) {
 				failed++
 			}
 		}

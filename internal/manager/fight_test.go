@@ -40,7 +40,8 @@ func (s *system) rival(manager, name, value string) (count *atomic.Int64, stop f
 				continue
 			}
 			patch := fmt.Sprintf(`{"data":{"k":%q}}`, value)
-			if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager)); err != nil {
+			if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)),
+				client.FieldOwner(manager)); err != nil {
 				if ctx.Err() == nil {
 					s.Errorf("%s cannot change %s: %v", manager, name, err)
 				}
@@ -65,7 +66,8 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	s.sync("app", "app", "")
 	s.ready("app", commit)
 	count, stop := s.rival("autotuner", "a", "9")
-	s.drifted("app", "DriftContested", "ConfigMap/"+s.namespace+"/a: autotuner changes .data.k again and again", "spec.ignore", "ssa: Merge")
+	s.drifted("app", "DriftContested", "ConfigMap/"+s.namespace+"/a: autotuner changes .data.k again and again",
+		"spec.ignore", "ssa: Merge")
 	s.told("app", "DriftContested", "autotuner changes .data.k")
 	testenv.Eventually(t, "the rival's own count", func() error {
 		if n := count.Load(); n < int64(fights.After) {

@@ -19,11 +19,13 @@ const (
 
 // gates are the feature gates of these APIs, with what each comes to here.
 var gates = map[string]string{
-	strictGate:                   "a variable of spec.postBuild that is not set and has no default is an error",
-	"DisableFailFastBehavior":    "an object that says that it failed is waited for until spec.timeout; otherwise its failure is told at once",
+	strictGate: "a variable of spec.postBuild that is not set and has no default is an error",
+	"DisableFailFastBehavior": "an object that says that it failed is waited for until spec.timeout; otherwise " +
+		"its failure is told at once",
 	"AdditiveCELDependencyCheck": "a dependency with a readyExpr must be Ready, too",
 
-	forcePushGate: "on unless it is set to false: a push branch is made anew of what is checked out; else updates build upon what is on it",
+	forcePushGate: "on unless it is set to false: a push branch is made anew of what is checked out; else updates " +
+		"build upon what is on it",
 
 	"OptimizedGitClones":     "no effect: nothing is fetched for a reference that did not move",
 	"GitShallowClone":        "no effect: fetches are always shallow, and what they bring is kept",
@@ -33,15 +35,19 @@ var gates = map[string]string{
 	"ExternalArtifact":               "no effect: Kustomizations always build from ExternalArtifacts, too",
 	"ObjectLevelWorkloadIdentity":    "no effect: objects always log in as the service account that they name",
 	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the health checks of the one before",
-	"DisableConfigWatchers":          "no effect: only ConfigMaps and Secrets with the label of --watch-configs-label-selector are watched",
-	"DisableStatusPollerCache":       "no effect: health is watched, and nothing is polled or cached for it",
-	"GroupChangeLog":                 "no effect: what an apply changed is one event, and no line of the log names an object each",
-	"MigrateAPIVersion":              "no effect: managed fields in versions that are no longer served are always migrated",
-	"FluxStorage":                    "no effect: tags are kept in files of their own kind",
-	"CacheSecretsAndConfigMaps":      "no effect: the contents of Secrets and ConfigMaps are never kept in memory",
+	"DisableConfigWatchers": "no effect: only ConfigMaps and Secrets with the label of " +
+		"--watch-configs-label-selector are watched",
+	"DisableStatusPollerCache": "no effect: health is watched, and nothing is polled or cached for it",
+	"GroupChangeLog": "no effect: what an apply changed is one event, and no line of the log names " +
+		"an object each",
+	"MigrateAPIVersion": "no effect: managed fields in versions that are no longer served are " +
+		"always migrated",
+	"FluxStorage":               "no effect: tags are kept in files of their own kind",
+	"CacheSecretsAndConfigMaps": "no effect: the contents of Secrets and ConfigMaps are never kept in memory",
 }
 
-// accepted are flags of other implementations of these APIs whose purpose does not exist here, so that their manifests run.
+// accepted are flags of other implementations of these APIs whose purpose does not exist here, so that their
+// manifests run.
 var accepted = map[string]string{
 	"requeue-dependency":        "dependents wake when their dependency is ready",
 	"http-retry":                "artifacts are read in the process, or asked for again by the retry of the object",
@@ -77,7 +83,8 @@ func (o *Options) gate(name string) bool {
 func (o *Options) checkGates() error {
 	for name, value := range o.FeatureGates {
 		if _, known := gates[name]; !known {
-			return fmt.Errorf("--feature-gates sets %s, which is not known: choose from %s", name, strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
+			return fmt.Errorf("--feature-gates sets %s, which is not known: choose from %s", name,
+				strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
 		}
 		if _, err := strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("--feature-gates sets %s to %q: choose true or false", name, value)

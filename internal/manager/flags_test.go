@@ -52,7 +52,8 @@ func TestDocumentedFlagsAreAccepted(t *testing.T) {
 	}
 }
 
-// A process without Kustomizations takes the default account for that of logins to clouds, as controllers of its kinds do elsewhere.
+// A process without Kustomizations takes the default account for that of logins to clouds, as controllers of
+// its kinds do elsewhere.
 func TestTheDefaultAccountOfIdentities(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -96,7 +97,8 @@ func TestTheDocumentationListsEveryFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(raw)
-	for name, table := range map[string]string{"flags": used.String(), "accepted": unused.String(), "gates": onOff.String()} {
+	for name, table := range map[string]string{"flags": used.String(), "accepted": unused.String(),
+		"gates": onOff.String()} {
 		start, end := "<!-- "+name+" -->\n", "<!-- end -->"
 		before, rest, found := strings.Cut(want, start)
 		_, after, closed := strings.Cut(rest, end)
@@ -127,14 +129,25 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
 func TestFlagsThatCannotBeAreRefused(t *testing.T) {
 	for says, change := range map[string]func(*Options){
-		"--ssh-hostkey-algos names":                             func(o *Options) { o.SSHHostKeys = []string{"ssh-none"} },
-		"--ssh-kex-algos names":                                 func(o *Options) { o.SSHKeyExchanges = []string{"curve25519-sha256", "none"} },
-		"--concurrent-ssa is":                                   func(o *Options) { o.ConcurrentSSA = -1 },
-		"--custom-apply-stage-kinds":                            func(o *Options) { o.CustomStage = []string{"deployments"} },
-		"--concurrent is":                                       func(o *Options) { o.Concurrent = 0 },
-		"--rate-limit-interval is":                              func(o *Options) { o.RateLimit = -1 },
-		"--events-addr and --storage-addr are both :9090":       func(o *Options) { o.EventsAddr, o.StorageAddr = ":9090", ":9090" },
-		"--events-addr is http://notification-controller/, but": func(o *Options) { o.EventsAddr = "http://notification-controller/" },
+		"--ssh-hostkey-algos names": func(o *Options) {
+			o.SSHHostKeys = []string{"ssh-none"}
+		},
+		"--ssh-kex-algos names": func(o *Options) {
+			o.SSHKeyExchanges = []string{"curve25519-sha256", "none"}
+		},
+		"--concurrent-ssa is": func(o *Options) { o.ConcurrentSSA = -1 },
+		"--custom-apply-stage-kinds": func(o *Options) {
+			o.CustomStage = []string{"deployments"}
+		},
+		"--concurrent is":          func(o *Options) { o.Concurrent = 0 },
+		"--rate-limit-interval is": func(o *Options) { o.RateLimit = -1 },
+		"--events-addr and --storage-addr are both :9090": func(o *Options) {
+			o.EventsAddr,
+				o.StorageAddr = ":9090", ":9090"
+		},
+		"--events-addr is http://notification-controller/, but": func(o *Options) {
+			o.EventsAddr = "http://notification-controller/"
+		},
 	} {
 		o := Options{Controllers: AllControllers, Concurrent: 1}
 		if err := o.validate(); err != nil {

@@ -71,8 +71,9 @@ func (p *process) runGates(ctx context.Context) error {
 		return err
 	}
 	checks := &gate.Checks{Clock: p.clock(), Edges: p.kernel.Edges, Prober: &gate.Probes{
-		Config: p.mgr.GetConfig(), Mapper: p.mgr.GetRESTMapper(), Secrets: p.mgr.GetAPIReader(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
-		Egress: p.forTenants(),
+		Config: p.mgr.GetConfig(), Mapper: p.mgr.GetRESTMapper(), Secrets: p.mgr.GetAPIReader(),
+		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
+		Egress:               p.forTenants(),
 	}}
 	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind:  gate.GroupKind,
@@ -86,7 +87,8 @@ func (p *process) runGates(ctx context.Context) error {
 }
 
 // wakeGated queues the objects that are selected, by one list of each kind from the cache.
-func wakeGated(ctx context.Context, cache client.Reader, e *reconcile.Edges, kinds []gated) func(func(reconcile.Ref, reconcile.Gated) bool) {
+func wakeGated(ctx context.Context, cache client.Reader, e *reconcile.Edges,
+	kinds []gated) func(func(reconcile.Ref, reconcile.Gated) bool) {
 	return func(selected func(reconcile.Ref, reconcile.Gated) bool) {
 		for _, kind := range kinds {
 			list := kind.list.DeepCopyObject().(client.ObjectList)

@@ -33,7 +33,8 @@ func TestRolloutIsFinishedBehindAClosedGate(t *testing.T) {
 	t.Log("neither the gate nor another revision ends what is under way")
 	s.turn("approval", gatingv1.Closed)
 	k := &kustomizev1.Kustomization{}
-	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed", fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' is closed.", s.namespace))
+	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed",
+		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' is closed.", s.namespace))
 	second := s.git.Commit("app", map[string]string{"d.yaml": webDeployment("web:2", "")})
 	s.pull("app")
 	s.stored("app", second)
@@ -46,7 +47,8 @@ func TestRolloutIsFinishedBehindAClosedGate(t *testing.T) {
 	t.Log("it comes to its end, and then the next one waits")
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}}
 	patch := `{"spec":{"template":{"metadata":{"annotations":{"playground.sluice.dev/fail":""}}}}}`
-	if err := s.client.Patch(t.Context(), web, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
+	if err := s.client.Patch(t.Context(), web,
+		client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 	s.ready("app", first)
@@ -70,7 +72,8 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 	s.gate("freeze")
 	s.turn("freeze", gatingv1.Opened)
 	layer := func(value string) {
-		registry.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", value)}), ociContent))
+		registry.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", value)}),
+			ociContent))
 	}
 	layer("1")
 	server.Put("apps", map[string]string{"a.yaml": cm("s3", "1")})
@@ -89,7 +92,8 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 			Artifacts: []extensionsv1beta1.OutputArtifact{output("out", "@app/a/**")}, Gated: gates,
 		},
 	})
-	image, bucket, index, chart, split := &sourcev1.OCIRepository{}, &sourcev1.Bucket{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{}, &extensionsv1beta1.ArtifactGenerator{}
+	image, bucket, index, chart, split := &sourcev1.OCIRepository{}, &sourcev1.Bucket{}, &sourcev1.HelmRepository{},
+		&sourcev1.HelmChart{}, &extensionsv1beta1.ArtifactGenerator{}
 	of := func(o interface{ GetArtifact() *meta.Artifact }) func() string {
 		return func() string {
 			if o.GetArtifact() == nil {
@@ -99,8 +103,10 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 		}
 	}
 	all := []kept{
-		{"OCIRepository", "app", image, of(image)}, {"Bucket", "apps", bucket, of(bucket)}, {"HelmRepository", "charts", index, of(index)},
-		{"HelmChart", "app", chart, of(chart)}, {"ArtifactGenerator", "split", split, func() string { return split.Status.ObservedSourcesDigest }},
+		{"OCIRepository", "app", image, of(image)}, {"Bucket", "apps", bucket, of(bucket)},
+		{"HelmRepository", "charts", index, of(index)},
+		{"HelmChart", "app", chart, of(chart)},
+		{"ArtifactGenerator", "split", split, func() string { return split.Status.ObservedSourcesDigest }},
 	}
 	each := func(what string, check func(kept) error) {
 		t.Helper()
@@ -120,7 +126,8 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 	}
 	had := map[string]string{}
 	each("all are ready", func(k kept) error {
-		if had[k.kind] = k.revision(); had[k.kind] == "" || !reconcile.IsReady(k.object) || len(k.object.Held().Gates) != 1 {
+		if had[k.kind] = k.revision(); had[k.kind] == "" || !reconcile.IsReady(k.object) ||
+			len(k.object.Held().Gates) != 1 {
 			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
 		}
 		return nil
@@ -147,7 +154,8 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 	each("all are blocked, ready, and tell what waits", func(k kept) error {
 		held := k.object.Held().Pending
 		switch {
-		case !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") || !reconcile.IsReady(k.object):
+		case !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") ||
+			!reconcile.IsReady(k.object):
 			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
 		case k.revision() != had[k.kind]:
 			t.Fatalf("%s moved to %s", k.kind, k.revision())
@@ -161,7 +169,8 @@ func TestEveryKindOfSourceIsBlocked(t *testing.T) {
 
 	s.turn("freeze", gatingv1.Opened)
 	each("all move on", func(k kept) error {
-		if k.revision() == had[k.kind] || apimeta.FindStatusCondition(k.object.CommonStatus().Conditions, "Blocked") != nil || k.object.Held().Pending != nil {
+		if k.revision() == had[k.kind] || apimeta.FindStatusCondition(k.object.CommonStatus().Conditions,
+			"Blocked") != nil || k.object.Held().Pending != nil {
 			return fmt.Errorf("%s, %+v", k.revision(), k.object.CommonStatus().Conditions)
 		}
 		return nil

@@ -27,7 +27,8 @@ import (
 // gate makes a gate that is closed.
 func (s *system) gate(name string, change ...func(*gatingv1.Gate)) {
 	s.Helper()
-	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: time.Minute}, Default: gatingv1.Closed}}
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: time.Minute}, Default: gatingv1.Closed}}
 	for _, c := range change {
 		c(g)
 	}
@@ -43,7 +44,8 @@ func (s *system) turn(name string, state gatingv1.State, revision ...string) {
 		verb, status = gatingv1.OpenPrefix, metav1.ConditionTrue
 	}
 	at := time.Now().UTC()
-	asked := map[string]any{verb + gatingv1.RequestedAtSuffix: at.Format(time.RFC3339Nano), gatingv1.OpenRevisionAnnotation: nil}
+	asked := map[string]any{verb + gatingv1.RequestedAtSuffix: at.Format(time.RFC3339Nano),
+		gatingv1.OpenRevisionAnnotation: nil}
 	if len(revision) > 0 {
 		asked[gatingv1.OpenRevisionAnnotation] = revision[0]
 	}
@@ -53,7 +55,8 @@ func (s *system) turn(name string, state gatingv1.State, revision ...string) {
 		if err := s.get(g, name); err != nil {
 			return err
 		}
-		if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, status) || !slices.Equal(g.Status.ApprovedRevisions, revision) {
+		if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, status) ||
+			!slices.Equal(g.Status.ApprovedRevisions, revision) {
 			return fmt.Errorf("%+v", g.Status)
 		}
 		return nil
@@ -74,7 +77,8 @@ func (s *system) ask(name string, annotations map[string]any) {
 }
 
 // says waits until a condition of an object has a status, a reason and a message; no status: until it is not there.
-func (s *system) says(o reconcile.Object, name, condition string, status metav1.ConditionStatus, reason, message string) {
+func (s *system) says(o reconcile.Object, name, condition string, status metav1.ConditionStatus, reason,
+	message string) {
 	s.Helper()
 	testenv.Eventually(s, fmt.Sprintf("%s is %s %s", name, condition, status), func() error {
 		if err := s.get(o, name); err != nil {
@@ -130,7 +134,8 @@ func TestSyncWaitsForApproval(t *testing.T) {
 	third := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "3")})
 	s.turn("approval", gatingv1.Opened, "main@sha1:"+third)
 	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed",
-		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' lets only revision 'main@sha1:%s' through.", s.namespace, third))
+		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' lets only revision 'main@sha1:%s' through.",
+			s.namespace, third))
 	s.pull("app")
 	s.ready("app", third)
 	s.configMap("a", "3")
@@ -154,7 +159,8 @@ func (s *system) pending(name, commit string, created, configured, deleted int32
 			return err
 		}
 		p := k.Status.Pending
-		if p == nil || !strings.HasSuffix(p.Revision, commit) || p.Created != created || p.Configured != configured || p.Deleted != deleted {
+		if p == nil || !strings.HasSuffix(p.Revision, commit) || p.Created != created || p.Configured != configured ||
+			p.Deleted != deleted {
 			return fmt.Errorf("%+v", p)
 		}
 		return nil
@@ -167,7 +173,8 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 	first := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.turn("freeze", gatingv1.Opened)
 	s.source("app", func(g *sourcev1.GitRepository) {
-		g.Spec.Gates, g.Spec.Interval = behind("freeze"), metav1.Duration{Duration: time.Second} // at which it looks what waits
+		// at which it looks what waits
+		g.Spec.Gates, g.Spec.Interval = behind("freeze"), metav1.Duration{Duration: time.Second}
 	})
 	s.sync("app", "app", "")
 	s.ready("app", first)
@@ -194,7 +201,8 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 
 	t.Log("drift is corrected all the same")
 	edited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}}
-	if err := s.client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
+	if err := s.client.Patch(t.Context(), edited,
+		client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	s.configMap("a", "1")
@@ -208,7 +216,8 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 			return err
 		}
 		a := g.Status.Artifact
-		if !a.HasRevision("main@sha1:"+first) || apimeta.IsStatusConditionTrue(g.Status.Conditions, "StorageOperationFailed") {
+		if !a.HasRevision("main@sha1:"+first) ||
+			apimeta.IsStatusConditionTrue(g.Status.Conditions, "StorageOperationFailed") {
 			return fmt.Errorf("%+v %+v", a, g.Status.Conditions)
 		}
 		return answered(a.URL, http.StatusOK)
@@ -225,10 +234,12 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
 
 	t.Log("a gate that is gone still holds who names it")
-	if err := s.client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "freeze"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "freeze"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateNotFound", fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is not found.", s.namespace))
+	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateNotFound",
+		fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is not found.", s.namespace))
 }
 
 func TestGatesSelect(t *testing.T) {
@@ -239,7 +250,8 @@ func TestGatesSelect(t *testing.T) {
 	s.ready("free", first)
 	s.gate("tiers", func(g *gatingv1.Gate) {
 		g.Spec.Selector = &gatingv1.Selector{
-			Kinds: []gatingv1.SelectedKind{"Kustomization"}, Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "1"}},
+			Kinds:   []gatingv1.SelectedKind{"Kustomization"},
+			Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "1"}},
 		}
 	})
 
@@ -264,7 +276,8 @@ func TestGatesSelect(t *testing.T) {
 	s.says(k, "free", "Approved", metav1.ConditionFalse, "GateClosed", waits)
 
 	t.Log("a gate that is deleted lets go of what it selected")
-	if err := s.client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "tiers"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "tiers"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.says(k, "free", "Approved", "", "", "")
@@ -274,7 +287,8 @@ func TestGatesSelect(t *testing.T) {
 		k.Spec.Gates = []meta.GateReference{{Name: "g", Namespace: "default"}}
 	})
 	s.says(k, "denied", "Approved", metav1.ConditionFalse, "AccessDenied",
-		"Reconciliation is waiting approval, gate 'default/g' is in another namespace: cross-namespace references have been blocked.")
+		"Reconciliation is waiting approval, gate 'default/g' is in another namespace: cross-namespace references "+
+			"have been blocked.")
 	s.sync("absent", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.Gates = behind("g") })
 	s.says(k, "absent", "Approved", metav1.ConditionFalse, "GateNotFound",
 		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/g' is not found.", s.namespace))

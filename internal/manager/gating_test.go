@@ -42,7 +42,8 @@ func (s *system) gateIs(name string, open bool, reason, says string) *gatingv1.G
 			return err
 		}
 		c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
-		if c == nil || (c.Status == metav1.ConditionTrue) != open || c.Reason != reason || !strings.Contains(c.Message, says) {
+		if c == nil || (c.Status == metav1.ConditionTrue) != open || c.Reason != reason ||
+			!strings.Contains(c.Message, says) {
 			return fmt.Errorf("%+v %+v", c, g.Status)
 		}
 		return nil
@@ -63,12 +64,14 @@ func TestGateOpensForAWindow(t *testing.T) {
 	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &metav1.Duration{Duration: time.Hour}})
 	s.newGate("freeze", gatingv1.GateSpec{Default: gatingv1.Opened, Window: &metav1.Duration{Duration: 24 * time.Hour}})
 	s.newGate("fridays", gatingv1.GateSpec{Default: gatingv1.Opened, Schedule: []gatingv1.ScheduleEntry{{
-		Name: "no deploy Fridays", State: gatingv1.Closed, Cron: "0 0 * * 5", Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
+		Name: "no deploy Fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
+		Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
 	}}})
 	s.gateIs("window", false, "ReconciliationSucceeded", "Gate closed by default")
 	s.gateIs("freeze", true, "ReconciliationSucceeded", "Gate opened by default")
 	fridays := s.gateIs("fridays", false, "ReconciliationSucceeded", "Gate closed by schedule")
-	if next := fridays.Status.NextTransition; next == nil || stamp(next.At.Time) != "2026-11-20T23:00:00Z" || next.State != gatingv1.Opened || fridays.Status.Why.Reason != "Scheduled" {
+	if next := fridays.Status.NextTransition; next == nil || stamp(next.At.Time) != "2026-11-20T23:00:00Z" ||
+		next.State != gatingv1.Opened || fridays.Status.Why.Reason != "Scheduled" {
 		t.Errorf("fridays has the status %+v", fridays.Status)
 	}
 
@@ -76,7 +79,8 @@ func TestGateOpensForAWindow(t *testing.T) {
 	s.ask("window", map[string]any{gatingv1.OpenRequestedAtAnnotation: stamp(clock.Now())})
 	s.ask("freeze", map[string]any{gatingv1.CloseRequestedAtAnnotation: stamp(clock.Now())})
 	g := s.gateIs("window", true, "ReconciliationSucceeded", "Gate scheduled for closing at 2026-11-20T11:00:00Z")
-	if openBy(g.Status.RequestedAt) != "2026-11-20T10:00:00Z" || openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:00:00Z" {
+	if openBy(g.Status.RequestedAt) != "2026-11-20T10:00:00Z" ||
+		openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:00:00Z" {
 		t.Errorf("status is %+v", g.Status)
 	}
 	s.gateIs("freeze", false, "ReconciliationSucceeded", "Gate scheduled for opening at 2026-11-21T10:00:00Z")
@@ -85,7 +89,8 @@ func TestGateOpensForAWindow(t *testing.T) {
 	s.gateIs("window", true, "ReconciliationSucceeded", "Gate scheduled for closing at")
 	clock.Step(time.Second)
 	g = s.gateIs("window", false, "ReconciliationSucceeded", "Gate closed by default")
-	if openBy(g.Status.RequestedAt) != "2026-11-20T10:00:00Z" || openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:00:00Z" {
+	if openBy(g.Status.RequestedAt) != "2026-11-20T10:00:00Z" ||
+		openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:00:00Z" {
 		t.Errorf("status is %+v", g.Status)
 	}
 
@@ -95,7 +100,8 @@ func TestGateOpensForAWindow(t *testing.T) {
 	clock.Step(10 * time.Minute)
 	s.ask("window", map[string]any{gatingv1.CloseRequestedAtAnnotation: stamp(clock.Now())})
 	g = s.gateIs("window", false, "ReconciliationSucceeded", "Gate close requested")
-	if openBy(g.Status.RequestedAt) != "2026-11-20T11:10:00Z" || openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:10:00Z" {
+	if openBy(g.Status.RequestedAt) != "2026-11-20T11:10:00Z" ||
+		openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:10:00Z" {
 		t.Errorf("status is %+v", g.Status)
 	}
 	var turns []string
@@ -105,7 +111,8 @@ func TestGateOpensForAWindow(t *testing.T) {
 			t.Errorf("nobody knows from where it was %s", h.State)
 		}
 	}
-	if want := []string{"closed Requested", "opened Requested", "closed Default", "opened Requested", "closed Default"}; !slices.Equal(turns, want) {
+	if want := []string{"closed Requested", "opened Requested", "closed Default", "opened Requested",
+		"closed Default"}; !slices.Equal(turns, want) {
 		t.Errorf("the history is %q, want %q", turns, want)
 	}
 
@@ -144,20 +151,24 @@ func (s *system) recorded(reason, says string) {
 func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
 	s := newSystem(t)
 	spec := gatingv1.GateSpec{Default: gatingv1.Opened}
-	entry := gatingv1.ScheduleEntry{State: gatingv1.Opened, Cron: "0 0 31 2 *", Duration: &metav1.Duration{Duration: time.Hour}}
+	entry := gatingv1.ScheduleEntry{State: gatingv1.Opened, Cron: "0 0 31 2 *",
+		Duration: &metav1.Duration{Duration: time.Hour}}
 	never, mars := spec, spec
 	never.Schedule = []gatingv1.ScheduleEntry{entry}
 	entry.Cron, entry.TimeZone = "0 0 * * *", "Mars/Olympus"
 	mars.Schedule = []gatingv1.ScheduleEntry{entry}
 	bad := spec
-	bad.Checks = []gatingv1.Check{{Name: "bad", Object: &gatingv1.ObjectCheck{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Expression: "object."}}}
-	for name, spec := range map[string]gatingv1.GateSpec{"never": never, "mars": mars, "bad": bad, "asked": spec, "twice": spec} {
+	bad.Checks = []gatingv1.Check{{Name: "bad",
+		Object: &gatingv1.ObjectCheck{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Expression: "object."}}}
+	for name, spec := range map[string]gatingv1.GateSpec{"never": never, "mars": mars, "bad": bad, "asked": spec,
+		"twice": spec} {
 		s.newGate(name, spec)
 	}
 	for _, other := range []string{"one", "two"} {
 		circle := spec
 		circle.Checks = []gatingv1.Check{{Name: "other", Object: &gatingv1.ObjectCheck{
-			APIVersion: gatingv1.GroupVersion.String(), Kind: "Gate", Name: map[string]string{"one": "two", "two": "one"}[other],
+			APIVersion: gatingv1.GroupVersion.String(), Kind: "Gate",
+			Name:       map[string]string{"one": "two", "two": "one"}[other],
 			Expression: "object.status.conditions.exists(c, c.type == 'Opened' && c.status == 'True')",
 		}}}
 		s.newGate(other, circle)
@@ -208,7 +219,8 @@ func TestChecksOfGates(t *testing.T) {
 	hangs := web("/hangs")
 	hangs.Timeout = &metav1.Duration{Duration: 500 * time.Millisecond}
 	object := func(namespace, kind, name string) gatingv1.Check {
-		return gatingv1.Check{Object: &gatingv1.ObjectCheck{APIVersion: "v1", Kind: kind, Name: name, Namespace: namespace, Expression: "object.data.k == '1'"}}
+		return gatingv1.Check{Object: &gatingv1.ObjectCheck{APIVersion: "v1", Kind: kind, Name: name,
+			Namespace: namespace, Expression: "object.data.k == '1'"}}
 	}
 	for name, c := range map[string]gatingv1.Check{
 		"web": web("/"), "metadata": web("/metadata"), "hangs": hangs, "object": object("", "ConfigMap", "state"),
@@ -222,7 +234,8 @@ func TestChecksOfGates(t *testing.T) {
 	s.newGate("slow", slow)
 
 	for name, says := range map[string]string{
-		"web": "status 503", "metadata": "link-local", "hangs": "", "object": "may not get ConfigMap 'state'", "other": "cross-namespace references have been blocked",
+		"web": "status 503", "metadata": "link-local", "hangs": "", "object": "may not get ConfigMap 'state'",
+		"other":    "cross-namespace references have been blocked",
 		"kindless": "no kind Spaceship", "numbers": "gives 0.5, which is not below 0.4", "slow": "status 503",
 	} {
 		testenv.Eventually(t, name+" is closed", func() error {
@@ -231,7 +244,8 @@ func TestChecksOfGates(t *testing.T) {
 				return err
 			}
 			c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
-			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "CheckFailed" || len(g.Status.Checks) != 1 ||
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "CheckFailed" ||
+				len(g.Status.Checks) != 1 ||
 				!strings.Contains(g.Status.Checks[0].Message, says) || !strings.Contains(g.Status.Why.Message, says) {
 				return fmt.Errorf("%+v", g.Status)
 			}
@@ -243,7 +257,8 @@ func TestChecksOfGates(t *testing.T) {
 	status.Store(http.StatusNoContent)
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "reader"}})
 	s.grant("default")
-	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "state"}, Data: map[string]string{"k": "1"}})
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "state"},
+		Data: map[string]string{"k": "1"}})
 	for _, name := range []string{"web", "object", "numbers"} {
 		s.gateIs(name, true, "ReconciliationSucceeded", "Gate opened by default")
 	}
@@ -252,7 +267,8 @@ func TestChecksOfGates(t *testing.T) {
 		if err := s.get(g, "slow"); err != nil {
 			return err
 		}
-		if c := g.Status.Checks; len(c) != 1 || !c[0].Passed || c[0].Holds || !strings.Contains(c[0].Message, "not for long enough") {
+		if c := g.Status.Checks; len(c) != 1 || !c[0].Passed || c[0].Holds ||
+			!strings.Contains(c[0].Message, "not for long enough") {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil

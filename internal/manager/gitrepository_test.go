@@ -114,7 +114,8 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	s.secret("signers", map[string]string{"a.pub": golden("key.pub"), "b.asc": golden("key.asc")})
 	s.git.Commit("app", map[string]string{"a.yaml": "1"})
 	s.source("app", func(g *sourcev1.GitRepository) {
-		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "head", SecretRef: meta.LocalObjectReference{Name: "signers"}}
+		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "head",
+			SecretRef: meta.LocalObjectReference{Name: "signers"}}
 	})
 	g := &sourcev1.GitRepository{}
 	s.fails(g, "app", "InvalidCommitSignature", "not signed")
@@ -129,7 +130,8 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	s.pull("app")
 	g = s.cloned("app", signed)
 	s.told("app", "NewArtifact")
-	if c := condition(g, "SourceVerified"); c.Status != metav1.ConditionTrue || c.Reason != "Succeeded" || !strings.Contains(c.Message, "SHA256:") {
+	if c := condition(g, "SourceVerified"); c.Status != metav1.ConditionTrue || c.Reason != "Succeeded" ||
+		!strings.Contains(c.Message, "SHA256:") {
 		t.Errorf("%+v", c)
 	}
 	if m := g.Status.SourceVerificationMode; m == nil || *m != "HEAD" {
@@ -140,7 +142,8 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	s.git.Commit("app", map[string]string{"a.yaml": "2"})
 	s.pull("app")
 	s.fails(g, "app", "InvalidCommitSignature", "not signed")
-	if !strings.HasSuffix(g.Status.Artifact.Revision, signed) || condition(g, "ArtifactOutdated").Reason != "NewRevision" || condition(g, "FetchFailed").Status != "True" {
+	if !strings.HasSuffix(g.Status.Artifact.Revision, signed) || condition(g, "ArtifactOutdated").
+		Reason != "NewRevision" || condition(g, "FetchFailed").Status != "True" {
 		t.Errorf("%+v", g.Status)
 	}
 	if _, err := download(g.Status.Artifact.URL); err != nil {
@@ -150,7 +153,8 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	t.Log("tags need a reference that leads to one, and keys")
 	s.source("tag", func(g *sourcev1.GitRepository) {
 		g.Spec.URL = s.git.URL + "/app"
-		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "Tag", SecretRef: meta.LocalObjectReference{Name: "signers"}}
+		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "Tag",
+			SecretRef: meta.LocalObjectReference{Name: "signers"}}
 	})
 	s.fails(g, "tag", "InvalidVerificationMode", "does not lead to a tag")
 	s.source("keyless", func(g *sourcev1.GitRepository) {
@@ -162,9 +166,11 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	s.git.SetRef("app", "refs/tags/v1-ssh", tag)
 	s.source("release", func(g *sourcev1.GitRepository) {
 		g.Spec.URL, g.Spec.Reference = s.git.URL+"/app", &sourcev1.GitRepositoryRef{Tag: "v1-ssh"}
-		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "TagAndHEAD", SecretRef: meta.LocalObjectReference{Name: "signers"}}
+		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "TagAndHEAD",
+			SecretRef: meta.LocalObjectReference{Name: "signers"}}
 	})
-	if c := condition(s.cloned("release", signed), "SourceVerified"); !strings.Contains(c.Message, "tag 'v1-ssh@sha1:"+signed) || !strings.Contains(c.Message, "commit 'sha1:"+signed) {
+	if c := condition(s.cloned("release", signed), "SourceVerified"); !strings.Contains(c.Message, "tag 'v1-ssh@sha1:"+
+		signed) || !strings.Contains(c.Message, "commit 'sha1:"+signed) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -175,7 +181,8 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 	include := func(names ...string) func(*sourcev1.GitRepository) {
 		return func(g *sourcev1.GitRepository) {
 			for _, n := range names {
-				g.Spec.Include = append(g.Spec.Include, sourcev1.GitRepositoryInclude{GitRepositoryRef: meta.LocalObjectReference{Name: n}})
+				g.Spec.Include = append(g.Spec.Include,
+					sourcev1.GitRepositoryInclude{GitRepositoryRef: meta.LocalObjectReference{Name: n}})
 			}
 		}
 	}
@@ -194,14 +201,17 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 	s.source("base")
 	s.cloned("base", base)
 	g = s.cloned("app", commit)
-	s.holds("app", map[string]string{"a.yaml": "1", "base/x.yaml": "over", "base/deploy/y.yaml": "y", "some/where/y.yaml": "y"})
-	if len(g.Status.IncludedArtifacts) != 2 || len(g.Status.ObservedInclude) != 2 || !strings.HasSuffix(g.Status.IncludedArtifacts[0].Revision, base) {
+	s.holds("app", map[string]string{"a.yaml": "1", "base/x.yaml": "over", "base/deploy/y.yaml": "y",
+		"some/where/y.yaml": "y"})
+	if len(g.Status.IncludedArtifacts) != 2 || len(g.Status.ObservedInclude) != 2 ||
+		!strings.HasSuffix(g.Status.IncludedArtifacts[0].Revision, base) {
 		t.Errorf("%+v", g.Status)
 	}
 	t.Log("and follows its changes")
 	s.git.Commit("base", map[string]string{"deploy/y.yaml": "changed"})
 	s.pull("base")
-	s.holds("app", map[string]string{"a.yaml": "1", "base/x.yaml": "over", "base/deploy/y.yaml": "changed", "some/where/y.yaml": "changed"})
+	s.holds("app", map[string]string{"a.yaml": "1", "base/x.yaml": "over", "base/deploy/y.yaml": "changed",
+		"some/where/y.yaml": "changed"})
 
 	t.Log("what cannot be included is told")
 	s.source("self", include("self"), func(g *sourcev1.GitRepository) { g.Spec.URL = s.git.URL + "/app" })
@@ -220,14 +230,16 @@ func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
 	s := newSystem(t)
 	lib := s.git.Commit("lib", map[string]string{"l.yaml": "lib"})
 	commit := s.git.Commit("app", map[string]string{
-		"a.yaml": "1", "deploy/b.yaml": "2", "deploy/lib": testenv.Submodule(lib), ".gitmodules": "[submodule \"lib\"]\n\tpath = deploy/lib\n\turl = ../lib\n",
+		"a.yaml": "1", "deploy/b.yaml": "2", "deploy/lib": testenv.Submodule(lib),
+		".gitmodules": "[submodule \"lib\"]\n\tpath = deploy/lib\n\turl = ../lib\n",
 	})
 	url := s.git.URL + "/app"
 	s.source("one", func(g *sourcev1.GitRepository) { g.Spec.URL = url })
 	s.cloned("one", commit)
 	s.holds("one", map[string]string{"a.yaml": "1", "deploy/b.yaml": "2"})
 	s.source("two", func(g *sourcev1.GitRepository) {
-		g.Spec.URL, g.Spec.SparseCheckout, g.Spec.RecurseSubmodules, g.Spec.GitImplementation = url, []string{"deploy"}, true, "libgit2"
+		g.Spec.URL, g.Spec.SparseCheckout, g.Spec.RecurseSubmodules, g.Spec.GitImplementation = url, []string{"deploy"},
+			true, "libgit2"
 	})
 	g := s.cloned("two", commit)
 	s.holds("two", map[string]string{"deploy/b.yaml": "2", "deploy/lib/l.yaml": "lib"})
@@ -283,7 +295,8 @@ func TestLoginAsAGitHubApp(t *testing.T) {
 	var asked atomic.Int64
 	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		if r.URL.Path != "/app/installations/7/access_tokens" || !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ey") {
+		if r.URL.Path != "/app/installations/7/access_tokens" ||
+			!strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ey") {
 			http.NotFound(w, r)
 			return
 		}
@@ -297,11 +310,13 @@ func TestLoginAsAGitHubApp(t *testing.T) {
 	}
 	s.secret("app", map[string]string{
 		"githubAppID": "1", "githubAppInstallationID": "7", "githubAppBaseURL": github.URL,
-		"githubAppPrivateKey": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+		"githubAppPrivateKey": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
+			Bytes: x509.MarshalPKCS1PrivateKey(key)})),
 	})
 	asApp := func(provider string) func(*sourcev1.GitRepository) {
 		return func(g *sourcev1.GitRepository) {
-			g.Spec.URL, g.Spec.Provider, g.Spec.SecretRef = private.URL+"/app", provider, &meta.LocalObjectReference{Name: "app"}
+			g.Spec.URL, g.Spec.Provider, g.Spec.SecretRef = private.URL+"/app", provider,
+				&meta.LocalObjectReference{Name: "app"}
 		}
 	}
 	s.source("app", asApp("github"))
@@ -366,7 +381,8 @@ func TestProxiesAndLegacyFields(t *testing.T) {
 		t.Errorf("the status tells the password: %s", text)
 	}
 	s.source("legacy", func(g *sourcev1.GitRepository) {
-		g.Spec.AccessFrom = &meta.AccessFrom{NamespaceSelectors: []meta.NamespaceSelector{{MatchLabels: map[string]string{"a": "b"}}}}
+		g.Spec.AccessFrom = &meta.AccessFrom{
+			NamespaceSelectors: []meta.NamespaceSelector{{MatchLabels: map[string]string{"a": "b"}}}}
 	})
 	s.fails(g, "legacy", "AccessDenied", "spec.accessFrom")
 	if condition(g, "Stalled").Status != metav1.ConditionTrue {

@@ -106,7 +106,8 @@ func TestWhatFailedIsNotWaitedFor(t *testing.T) {
 func TestJobsThatExpireRunOnce(t *testing.T) {
 	s := newSystem(t)
 	expiring := func(image, fail string) string {
-		return strings.NewReplacer("spec:\n  backoffLimit", "spec:\n  ttlSecondsAfterFinished: 0\n  backoffLimit", "job-failed", fail, "image: i", "image: "+image).Replace(brokenJob)
+		return strings.NewReplacer("spec:\n  backoffLimit", "spec:\n  ttlSecondsAfterFinished: 0\n  backoffLimit",
+			"job-failed", fail, "image: i", "image: "+image).Replace(brokenJob)
 	}
 	first := s.git.Commit("app", map[string]string{"job.yaml": expiring("i:1", ""), "a.yaml": cm("a", "1")})
 	s.source("app")
@@ -159,7 +160,8 @@ func TestExpressionsDecideOverHealth(t *testing.T) {
 	s := newSystem(t)
 	expressions := func(k *kustomizev1.Kustomization) {
 		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{
-			APIVersion: "v1", Kind: "ConfigMap", InProgress: "data.k == 'begun'", Failed: "data.k == 'bad'", Current: "data.k == 'good'",
+			APIVersion: "v1", Kind: "ConfigMap", InProgress: "data.k == 'begun'", Failed: "data.k == 'bad'",
+			Current: "data.k == 'good'",
 		}}
 	}
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "begun")})
@@ -176,7 +178,8 @@ func TestExpressionsDecideOverHealth(t *testing.T) {
 
 func TestHealthOfOtherObjects(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"), "top/a.yaml": cm("top", "1")})
+	commit := s.git.Commit("app", map[string]string{"base/d.yaml": webDeployment("web:1", "not-ready"),
+		"top/a.yaml": cm("top", "1")})
 	s.source("app")
 	s.sync("base", "app", "base", waits(forever))
 	s.sync("top", "app", "top", func(k *kustomizev1.Kustomization) {
@@ -202,7 +205,9 @@ func TestObjectsThatAreMissedAreNamedAtTheTimeOut(t *testing.T) {
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
-		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", Namespace: s.namespace}}
+		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone",
+			Namespace: s.namespace}}
 	})
-	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ConfigMap/"+s.namespace+"/gone NotFound: there is no such object")
+	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ConfigMap/"+s.namespace+
+		"/gone NotFound: there is no such object")
 }

@@ -34,7 +34,8 @@ func (s *system) helmRepository(h *testenv.Helm, change ...func(*sourcev1.HelmRe
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "charts"},
 		Spec: sourcev1.HelmRepositorySpec{
 			URL: h.URL, Interval: metav1.Duration{Duration: time.Hour},
-			SecretRef: &meta.LocalObjectReference{Name: "login"}, CertSecretRef: &meta.LocalObjectReference{Name: "authority"},
+			SecretRef:     &meta.LocalObjectReference{Name: "login"},
+			CertSecretRef: &meta.LocalObjectReference{Name: "authority"},
 		},
 	}
 	for _, c := range change {
@@ -113,7 +114,8 @@ func (s *system) handled(o reconcile.Object, name string) {
 		if err := s.get(o, name); err != nil {
 			return err
 		}
-		if want := o.GetAnnotations()[meta.ReconcileRequestAnnotation]; o.CommonStatus().LastHandledReconcileAt != want {
+		if want := o.GetAnnotations()[meta.ReconcileRequestAnnotation]; o.CommonStatus().
+			LastHandledReconcileAt != want {
 			return fmt.Errorf("%s, not %s", o.CommonStatus().LastHandledReconcileAt, want)
 		}
 		return nil
@@ -163,10 +165,13 @@ func TestHelmChartsOfARepository(t *testing.T) {
 	}
 
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
-		c.Version, c.ValuesFiles, c.IgnoreMissingValuesFiles = "1.0.0", []string{"values.yaml", "missing.yaml", "values-prod.yaml"}, true
+		c.Version, c.ValuesFiles, c.IgnoreMissingValuesFiles = "1.0.0",
+			[]string{"values.yaml", "missing.yaml", "values-prod.yaml"}, true
 	})
-	c, files := s.chartReady("app", "1.0.0+2", "packaged 'app' chart with version '1.0.0+2' and merged values files [values.yaml, values-prod.yaml]")
-	if files["app/values.yaml"] != "color: red\nsize:\n  h: 2\n  w: 9\n" || !slices.Equal(c.Status.ObservedValuesFiles, []string{"values.yaml", "values-prod.yaml"}) {
+	c, files := s.chartReady("app", "1.0.0+2",
+		"packaged 'app' chart with version '1.0.0+2' and merged values files [values.yaml, values-prod.yaml]")
+	if files["app/values.yaml"] != "color: red\nsize:\n  h: 2\n  w: 9\n" ||
+		!slices.Equal(c.Status.ObservedValuesFiles, []string{"values.yaml", "values-prod.yaml"}) {
 		t.Errorf("%q, %q", files["app/values.yaml"], c.Status.ObservedValuesFiles)
 	}
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.IgnoreMissingValuesFiles = false })
@@ -174,7 +179,8 @@ func TestHelmChartsOfARepository(t *testing.T) {
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.ValuesFiles, c.Version = nil, "9.x" })
 	failed := &sourcev1.HelmChart{}
 	s.fails(failed, "app", "InvalidChartReference", `no version of chart "app" matches "9.x"`)
-	if !apimeta.IsStatusConditionTrue(failed.Status.Conditions, sourcev1.FetchFailedCondition) || failed.Status.Artifact == nil {
+	if !apimeta.IsStatusConditionTrue(failed.Status.Conditions, sourcev1.FetchFailedCondition) ||
+		failed.Status.Artifact == nil {
 		t.Errorf("%+v", failed.Status)
 	}
 }
@@ -260,12 +266,14 @@ func TestHelmChartsAreVerifiedByProvenance(t *testing.T) {
 	h.Write("app-1.0.0.tgz.prov", []byte(prov))
 	s.annotate(&sourcev1.HelmChart{}, "app")
 	c, _ = s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
-	if v := apimeta.FindStatusCondition(c.Status.Conditions, sourcev1.SourceVerifiedCondition); v == nil || v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, "signed by OpenPGP key") {
+	if v := apimeta.FindStatusCondition(c.Status.Conditions, sourcev1.SourceVerifiedCondition); v == nil ||
+		v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, "signed by OpenPGP key") {
 		t.Errorf("%+v", v)
 	}
 	s.updateChart("app", by("stranger"))
 	s.fails(c, "app", "ChartVerificationError", "not among the trusted")
-	if !apimeta.IsStatusConditionFalse(c.Status.Conditions, sourcev1.SourceVerifiedCondition) || c.Status.Artifact == nil {
+	if !apimeta.IsStatusConditionFalse(c.Status.Conditions, sourcev1.SourceVerifiedCondition) ||
+		c.Status.Artifact == nil {
 		t.Errorf("%+v", c.Status)
 	}
 	s.updateChart("app", by("other"))
@@ -282,14 +290,17 @@ func TestHelmChartsOfGit(t *testing.T) {
 	h.Publish(testenv.NewChart("db", "1.0.0"), testenv.NewChart("db", "1.4.0"))
 	s.helmRepository(h)
 	chartYAML := func(version string) string {
-		return fmt.Sprintf("apiVersion: v2\nname: app\nversion: %s\ndependencies:\n- {name: db, version: 1.x, repository: %q}\n", version, h.URL+"/")
+		return fmt.Sprintf("apiVersion: v2\nname: app\nversion: %s\ndependencies:\n"+
+			"- {name: db, version: 1.x, repository: %q}\n", version, h.URL+"/")
 	}
-	files := map[string]string{"charts/app/Chart.yaml": chartYAML("1.0.0"), "charts/app/values.yaml": "a: 1\n", "prod.yaml": "a: 2\n"}
+	files := map[string]string{"charts/app/Chart.yaml": chartYAML("1.0.0"), "charts/app/values.yaml": "a: 1\n",
+		"prod.yaml": "a: 2\n"}
 	s.git.Init("repo")
 	first := s.git.Commit("repo", files)
 	s.source("repo")
 	ofGit := func(c *sourcev1.HelmChartSpec) {
-		c.Chart, c.SourceRef = "./charts/app", sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.GitRepositoryKind, Name: "repo"}
+		c.Chart, c.SourceRef = "./charts/app",
+			sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.GitRepositoryKind, Name: "repo"}
 	}
 	s.helmChart("by-version", ofGit)
 	s.helmChart("by-revision", ofGit, func(c *sourcev1.HelmChartSpec) {
@@ -304,7 +315,8 @@ func TestHelmChartsOfGit(t *testing.T) {
 		t.Errorf("%+v", c.Status)
 	}
 	version := "1.0.0+" + first[:12] + ".1"
-	_, got = s.chartReady("by-revision", version, "packaged 'app' chart with version '"+version+"' and merged values files [prod.yaml]")
+	_, got = s.chartReady("by-revision", version, "packaged 'app' chart with version '"+version+
+		"' and merged values files [prod.yaml]")
 	if got["app/values.yaml"] != "a: 2\n" {
 		t.Errorf("%q", got)
 	}
@@ -313,7 +325,8 @@ func TestHelmChartsOfGit(t *testing.T) {
 	second := s.git.Commit("repo", files)
 	s.pull("repo")
 	version = "1.0.0+" + second[:12] + ".1"
-	s.chartReady("by-revision", version, "packaged 'app' chart with version '"+version+"' and merged values files [prod.yaml]")
+	s.chartReady("by-revision", version, "packaged 'app' chart with version '"+version+
+		"' and merged values files [prod.yaml]")
 	s.stop()
 	s.start() // a restart does not package anew what has the version already
 	s.handled(&sourcev1.HelmChart{}, "by-version")
@@ -324,7 +337,8 @@ func TestHelmChartsOfGit(t *testing.T) {
 	files["charts/app/Chart.yaml"] = chartYAML("1.1.0")
 	s.git.Commit("repo", files)
 	s.pull("repo")
-	if _, got := s.chartReady("by-version", "1.1.0", "packaged 'app' chart with version '1.1.0'"); got["app/values.yaml"] != "a: 3\n" {
+	if _, got := s.chartReady("by-version", "1.1.0",
+		"packaged 'app' chart with version '1.1.0'"); got["app/values.yaml"] != "a: 3\n" {
 		t.Errorf("%q", got)
 	}
 
@@ -333,7 +347,8 @@ func TestHelmChartsOfGit(t *testing.T) {
 	s.pull("repo")
 	failed := &sourcev1.HelmChart{}
 	s.fails(failed, "by-version", "DependencyBuildError", `no version of chart "db" matches "7.x"`)
-	if !apimeta.IsStatusConditionTrue(failed.Status.Conditions, sourcev1.BuildFailedCondition) || !failed.Status.Artifact.HasRevision("1.1.0") {
+	if !apimeta.IsStatusConditionTrue(failed.Status.Conditions, sourcev1.BuildFailedCondition) ||
+		!failed.Status.Artifact.HasRevision("1.1.0") {
 		t.Errorf("%+v", failed.Status)
 	}
 	s.updateChart("by-version", func(c *sourcev1.HelmChartSpec) { c.Chart = "charts/none" })
@@ -346,12 +361,18 @@ func TestHelmRepositoriesThatCannotBeUsed(t *testing.T) {
 		name, reason, says string
 		spec               sourcev1.HelmRepositorySpec
 	}{
-		{"scheme", "URLInvalid", "a registry needs spec.type: oci", sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
-		{"web", "URLInvalid", "oci://", sourcev1.HelmRepositorySpec{URL: "https://h.example/x", Type: sourcev1.HelmRepositoryTypeOCI}},
-		{"secret", "AuthenticationFailed", "Secret", sourcev1.HelmRepositorySpec{URL: "https://h.example/x", SecretRef: &meta.LocalObjectReference{Name: "none"}}},
-		{"access", "AccessDenied", "spec.accessFrom", sourcev1.HelmRepositorySpec{URL: "https://h.example/x", AccessFrom: &meta.AccessFrom{NamespaceSelectors: []meta.NamespaceSelector{{}}}}},
+		{"scheme", "URLInvalid", "a registry needs spec.type: oci",
+			sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
+		{"web", "URLInvalid", "oci://", sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
+			Type: sourcev1.HelmRepositoryTypeOCI}},
+		{"secret", "AuthenticationFailed", "Secret",
+			sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
+				SecretRef: &meta.LocalObjectReference{Name: "none"}}},
+		{"access", "AccessDenied", "spec.accessFrom", sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
+			AccessFrom: &meta.AccessFrom{NamespaceSelectors: []meta.NamespaceSelector{{}}}}},
 	} {
-		s.create(&sourcev1.HelmRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: test.name}, Spec: test.spec})
+		s.create(&sourcev1.HelmRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: test.name},
+			Spec: test.spec})
 		s.fails(&sourcev1.HelmRepository{}, test.name, test.reason, test.says)
 	}
 }

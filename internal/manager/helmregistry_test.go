@@ -25,7 +25,8 @@ import (
 // pushChart pushes a chart to a registry as Helm does.
 func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...v1.Layer) signing.Target {
 	t.Helper()
-	chart := static.NewLayer(testenv.Package(t, testenv.NewChart(name, version)), "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+	chart := static.NewLayer(testenv.Package(t, testenv.NewChart(name, version)),
+		"application/vnd.cncf.helm.chart.content.v1.tar+gzip")
 	image := r.Push("charts/"+name, strings.ReplaceAll(version, "+", "_"), nil, append([]v1.Layer{chart}, more...)...)
 	return signing.Target{TB: t, Image: image, Access: r.Access()}
 }
@@ -35,7 +36,8 @@ func TestHelmChartsOfARegistry(t *testing.T) {
 	pushChart(t, r, "app", "1.0.0")
 	s.create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "charts"},
-		Spec:       sourcev1.HelmRepositorySpec{URL: r.OCI + "/charts", Type: sourcev1.HelmRepositoryTypeOCI, Insecure: true},
+		Spec: sourcev1.HelmRepositorySpec{URL: r.OCI + "/charts", Type: sourcev1.HelmRepositoryTypeOCI,
+			Insecure: true},
 	})
 	s.helmChart("app", func(c *sourcev1.HelmChartSpec) { c.Version = "1.x" })
 	s.helmChart("exact", func(c *sourcev1.HelmChartSpec) { c.Version = "1.0.0" })
@@ -46,7 +48,8 @@ func TestHelmChartsOfARegistry(t *testing.T) {
 		if err := s.get(repository, "charts"); err != nil {
 			return err
 		}
-		if !reconcile.IsReady(repository) || repository.Status.Artifact != nil || len(repository.Status.Conditions) != 1 {
+		if !reconcile.IsReady(repository) || repository.Status.Artifact != nil ||
+			len(repository.Status.Conditions) != 1 {
 			return fmt.Errorf("%+v", repository.Status)
 		}
 		return nil
@@ -78,11 +81,13 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 	s, r := newSystem(t), testenv.NewRegistry(t)
 	s.create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "charts"},
-		Spec:       sourcev1.HelmRepositorySpec{URL: r.OCI + "/charts", Type: sourcev1.HelmRepositoryTypeOCI, Insecure: true},
+		Spec: sourcev1.HelmRepositorySpec{URL: r.OCI + "/charts", Type: sourcev1.HelmRepositoryTypeOCI,
+			Insecure: true},
 	})
 	key, stranger, notary := signing.NewKey(t), signing.NewKey(t), signing.NewNotary(t, time.Now().Add(time.Hour))
 	s.secret("cosign", map[string]string{"cosign.pub": string(key.Public)})
-	s.secret("notation", map[string]string{"trustpolicy.json": string(notary.Policy("strict")), "ca.crt": string(notary.CA)})
+	s.secret("notation", map[string]string{"trustpolicy.json": string(notary.Policy("strict")),
+		"ca.crt": string(notary.CA)})
 	pgp, err := openpgp.NewEntity("team", "", "team@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +97,8 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.secret("keyring", map[string]string{"pubring.gpg": public.String()})
-	prov, err := (&provenance.Signatory{Entity: pgp}).ClearSign(testenv.Package(t, testenv.NewChart("pgp", "1.0.0")), "pgp-1.0.0.tgz", []byte("name: pgp\n"))
+	prov, err := (&provenance.Signatory{Entity: pgp}).
+		ClearSign(testenv.Package(t, testenv.NewChart("pgp", "1.0.0")), "pgp-1.0.0.tgz", []byte("name: pgp\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +110,8 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 	pushChart(t, r, "unsigned", "1.0.0")
 	verified := func(name, provider, secret string) {
 		s.helmChart(name+"-"+secret, func(c *sourcev1.HelmChartSpec) {
-			c.Chart, c.Verify = name, &sourcev1.Verification{Provider: provider, SecretRef: &meta.LocalObjectReference{Name: secret}}
+			c.Chart, c.Verify = name, &sourcev1.Verification{Provider: provider,
+				SecretRef: &meta.LocalObjectReference{Name: secret}}
 		})
 	}
 	for _, good := range []struct{ chart, provider, secret, by string }{
@@ -114,7 +121,8 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 	} {
 		verified(good.chart, good.provider, good.secret)
 		c, _ := s.chartReady(good.chart+"-"+good.secret, "1.0.0", "pulled '"+good.chart+"' chart with version '1.0.0'")
-		if v := apimeta.FindStatusCondition(c.Status.Conditions, sourcev1.SourceVerifiedCondition); v == nil || v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, good.by) {
+		if v := apimeta.FindStatusCondition(c.Status.Conditions, sourcev1.SourceVerifiedCondition); v == nil ||
+			v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, good.by) {
 			t.Errorf("%s: %+v", good.chart, v)
 		}
 	}
@@ -128,7 +136,8 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 		verified(bad.chart, bad.provider, bad.secret)
 		c := &sourcev1.HelmChart{}
 		s.fails(c, bad.chart+"-"+bad.secret, "ChartVerificationError", bad.says)
-		if c.Status.Artifact != nil || !apimeta.IsStatusConditionFalse(c.Status.Conditions, sourcev1.SourceVerifiedCondition) {
+		if c.Status.Artifact != nil || !apimeta.IsStatusConditionFalse(c.Status.Conditions,
+			sourcev1.SourceVerifiedCondition) {
 			t.Errorf("%+v: %+v", bad, c.Status)
 		}
 	}

@@ -68,8 +68,9 @@ func documented(t *testing.T, path string, resp *http.Response, body []byte) {
 		t.Fatalf("%s is not documented: %v", path, err)
 	}
 	input := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: parameters, Route: route},
-		Status:                 resp.StatusCode, Header: resp.Header,
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: parameters,
+			Route: route},
+		Status: resp.StatusCode, Header: resp.Header,
 		Options: &openapi3filter.Options{IncludeResponseStatus: true},
 	}
 	if resp.StatusCode != http.StatusNotModified {
@@ -104,13 +105,14 @@ func imagesRouter(t *testing.T) routers.Router {
 func (s *images) workload(called, image string) {
 	s.Helper()
 	labels := map[string]string{"app": called}
-	s.create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: called}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "init", Image: "busybox"}},
-			Containers:     []corev1.Container{{Name: "web", Image: image}},
-		}},
-	}})
+	s.create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: called},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: "init", Image: "busybox"}},
+				Containers:     []corev1.Container{{Name: "web", Image: image}},
+			}},
+		}})
 }
 
 func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
@@ -123,7 +125,8 @@ func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
 	if status != 200 || header.Get("ETag") == "" {
 		t.Fatalf("%d %v %s", status, header, body)
 	}
-	if status, _, body := s.askFull(path, "If-None-Match", `"x", W/`+header.Get("ETag")); status != 304 || len(body) > 0 {
+	if status, _, body := s.askFull(path, "If-None-Match", `"x", W/`+header.Get("ETag")); status != 304 ||
+		len(body) > 0 {
 		t.Errorf("%d %s, want 304", status, body)
 	}
 	s.push("app", time.Now(), "1.1.0")
@@ -175,13 +178,17 @@ func TestTagsAreServed(t *testing.T) {
 	first, list := s.names(base + "/imagepolicies/app/candidates?limit=2")
 	rest, last := s.names(base + "/imagepolicies/app/candidates?limit=2&continue=" + list.Continue)
 	want := [][]string{{"1.0.0", "1.1.0", "1.2.0", "dev"}, {"1.0.0", "1.1.0"}, {"1.2.0", "1.1.0"}, {"1.0.0"}}
-	if diff := cmp.Diff(want, [][]string{all, some, first, rest}); diff != "" || last.Continue != "" || list.Total != 3 {
+	if diff := cmp.Diff(want, [][]string{all, some, first, rest}); diff != "" || last.Continue != "" ||
+		list.Total != 3 {
 		t.Errorf("%s; %+v, %+v", diff, list, last)
 	}
 	for path, want := range map[string]int{
-		"/imagerepositories/app/tags?match=(": 400, "/imagerepositories/app/tags?limit=0": 400, "/imagerepositories/app/tags?limit=1001": 400,
-		"/imagerepositories/app/tags?continue=x": 400, "/imagerepositories/none/tags": 404, "/imagerepositories/none": 404,
-		"/imagepolicies/none/candidates": 404, "/workloads/secret/x/images": 404, "/workloads/deployment/x/images": 404, "/imagerepositories/app": 200,
+		"/imagerepositories/app/tags?match=(": 400, "/imagerepositories/app/tags?limit=0": 400,
+		"/imagerepositories/app/tags?limit=1001": 400,
+		"/imagerepositories/app/tags?continue=x": 400, "/imagerepositories/none/tags": 404,
+		"/imagerepositories/none":        404,
+		"/imagepolicies/none/candidates": 404, "/workloads/secret/x/images": 404, "/workloads/deployment/x/images": 404,
+		"/imagerepositories/app": 200,
 	} {
 		if status, body := s.ask(base + path); status != want {
 			t.Errorf("%s: %d %s, want %d", path, status, body, want)
@@ -195,7 +202,8 @@ func TestTagsAreServed(t *testing.T) {
 		t.Errorf("%d %s, want 410", status, body)
 	}
 	s.workload("web", s.registry.Host+"/app:1.1.0")
-	if status, body := s.ask(base + "/workloads/deployment/web/images"); status != 200 || !strings.Contains(string(body), `"newer":2`) {
+	if status, body := s.ask(base + "/workloads/deployment/web/images"); status != 200 ||
+		!strings.Contains(string(body), `"newer":2`) {
 		t.Errorf("%d %s, want two that are newer", status, body)
 	}
 }
@@ -217,16 +225,19 @@ func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
 		status           int
 	}{
 		{"nobody", "", "/imagerepositories/app/tags", 401}, {"nonsense", "Bearer x.y.z", "/imagerepositories/app", 401},
-		{"a reader", reader, "/imagerepositories/app/tags", 200}, {"a reader of another kind", reader, "/imagepolicies/app/candidates", 403},
+		{"a reader", reader, "/imagerepositories/app/tags", 200},
+		{"a reader of another kind", reader, "/imagepolicies/app/candidates", 403},
 		{"a reader of nothing that is there", reader, "/imagerepositories/none/tags", 403},
-		{"a reader", reader, "/workloads/deployment/web/images", 403}, {"an operator", operator, "/workloads/deployment/web/images", 200},
+		{"a reader", reader, "/workloads/deployment/web/images", 403},
+		{"an operator", operator, "/workloads/deployment/web/images", 200},
 		{"an operator", operator, "/imagerepositories/app/tags", 403},
 	} {
 		var headers []string
 		if c.token != "" {
 			headers = []string{"Authorization", c.token}
 		}
-		if status, body := s.ask(base+c.path, headers...); status != c.status || strings.Contains(string(body), `"latest"`) {
+		if status, body := s.ask(base+c.path, headers...); status != c.status ||
+			strings.Contains(string(body), `"latest"`) {
 			t.Errorf("%s: %s: %d %s, want %d and no policy that he may not read", c.who, c.path, status, body, c.status)
 		}
 	}

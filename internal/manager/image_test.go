@@ -63,7 +63,8 @@ func (s *images) repository(called string, change ...func(*imagev1.ImageReposito
 	s.Helper()
 	r := &imagev1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: called},
-		Spec:       imagev1.ImageRepositorySpec{Image: s.registry.Host + "/" + called, Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
+		Spec: imagev1.ImageRepositorySpec{Image: s.registry.Host + "/" + called,
+			Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
 	}
 	for _, c := range change {
 		c(&r.Spec)
@@ -126,7 +127,8 @@ func TestScansMovePolicies(t *testing.T) {
 	if got := strings.Join(r.Status.LastScanResult.LatestTags, " "); got != "main-a1-100 2.0.0-rc.1 1.1.0 1.0.0" {
 		t.Errorf("latest tags: %s", got)
 	}
-	if r.Status.CanonicalImageName != s.registry.Host+"/app" || r.Status.LastScanResult.Revision == "" || len(r.Status.ObservedExclusionList) != 1 {
+	if r.Status.CanonicalImageName != s.registry.Host+"/app" || r.Status.LastScanResult.Revision == "" ||
+		len(r.Status.ObservedExclusionList) != 1 {
 		t.Errorf("status is %+v", r.Status)
 	}
 	s.policy("stable", "app", bySemVer(">=1.0.0"))
@@ -157,7 +159,8 @@ func TestScansMovePolicies(t *testing.T) {
 	s.latest("stable", "1.1.0")
 
 	t.Log("deleted, nothing is left of it")
-	if err := s.client.Delete(t.Context(), &imagev1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &imagev1.ImageRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(&imagev1.ImageRepository{}, "app")
@@ -232,7 +235,8 @@ func TestDigestsAreReflected(t *testing.T) {
 	s.push("app", time.Unix(1800000000, 0), "1.0.0")
 	s.annotate(&imagev1.ImagePolicy{}, "always")
 	testenv.Eventually(t, "the new digest is told", func() error {
-		if now := s.latest("always", "1.0.0"); now.Status.LatestRef.Digest == first["always"] || now.Status.ObservedPreviousRef == nil {
+		if now := s.latest("always", "1.0.0"); now.Status.LatestRef.Digest == first["always"] ||
+			now.Status.ObservedPreviousRef == nil {
 			return fmt.Errorf("%+v", now.Status)
 		}
 		return nil
@@ -256,12 +260,15 @@ func TestAccessFromOtherNamespaces(t *testing.T) {
 	s.push("app", time.Now(), "1.0.0")
 	s.create(&imagev1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app", Labels: labels},
-		Spec:       imagev1.ImageRepositorySpec{Image: s.registry.Host + "/app", Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
+		Spec: imagev1.ImageRepositorySpec{Image: s.registry.Host + "/app",
+			Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
 	})
 	other := testenv.Namespace(t)
-	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "app", Labels: labels}, Spec: imagev1.ImagePolicySpec{
-		ImageRepositoryRef: meta.NamespacedName{Name: "app", Namespace: s.namespace}, Policy: imagev1.ImagePolicyChoice{Alphabetical: &imagev1.OrderPolicy{}},
-	}}
+	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "app", Labels: labels},
+		Spec: imagev1.ImagePolicySpec{
+			ImageRepositoryRef: meta.NamespacedName{Name: "app", Namespace: s.namespace},
+			Policy:             imagev1.ImagePolicyChoice{Alphabetical: &imagev1.OrderPolicy{}},
+		}}
 	s.create(p)
 	until := func(what string, status metav1.ConditionStatus, reason string) {
 		t.Helper()
@@ -269,7 +276,8 @@ func TestAccessFromOtherNamespaces(t *testing.T) {
 			if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 				return err
 			}
-			if c := apimeta.FindStatusCondition(p.Status.Conditions, "Ready"); c == nil || c.Status != status || c.Reason != reason {
+			if c := apimeta.FindStatusCondition(p.Status.Conditions, "Ready"); c == nil || c.Status != status ||
+				c.Reason != reason {
 				return fmt.Errorf("%+v", p.Status.Conditions)
 			}
 			return nil
@@ -288,7 +296,9 @@ func TestImagesThatCannotBe(t *testing.T) {
 	s.push("app", time.Now(), "latest")
 	s.repository("with-tag", func(r *imagev1.ImageRepositorySpec) { r.Image = "example.com/app:1.0" })
 	s.repository("nowhere", func(r *imagev1.ImageRepositorySpec) { r.Image = s.registry.Host + "/nowhere" })
-	s.repository("secret", func(r *imagev1.ImageRepositorySpec) { r.SecretRef = &meta.LocalObjectReference{Name: "none"} })
+	s.repository("secret", func(r *imagev1.ImageRepositorySpec) {
+		r.SecretRef = &meta.LocalObjectReference{Name: "none"}
+	})
 	s.repository("secure", func(r *imagev1.ImageRepositorySpec) { r.Insecure = false })
 	s.repository("excluded", func(r *imagev1.ImageRepositorySpec) { r.ExclusionList = []string{"("} })
 	s.fails(&imagev1.ImageRepository{}, "with-tag", "ImageURLInvalid", "a tag or a digest")
@@ -318,7 +328,8 @@ func TestWebhookWakesImageRepository(t *testing.T) {
 	s.policy("app", "app", bySemVer("*"))
 	s.latest("app", "1.0.0")
 	s.push("app", time.Now(), "1.1.0")
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"}, StringData: map[string]string{"token": webhookToken}})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"},
+		StringData: map[string]string{"token": webhookToken}})
 	r := h.receiver("registry", notificationv1.GenericReceiver, func(spec *notificationv1.ReceiverSpec) {
 		spec.Resources = []notificationv1.ReceiverResource{{Kind: imagev1.ImageRepositoryKind, Name: "app"}}
 	}, "Succeeded")

@@ -43,9 +43,10 @@ func (p *process) runImageAutomations(ctx context.Context) error {
 		Concurrent: p.Concurrent,
 		Sort:       reconcile.Sync,
 		Step:       &release.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.clock()},
-	}), reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{}, func(before, after *imagev1.ImageUpdateAutomation) bool {
-		return before.Generation != after.Generation
-	}), reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageUpdateAutomation]{
+	}), reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{},
+		func(before, after *imagev1.ImageUpdateAutomation) bool {
+			return before.Generation != after.Generation
+		}), reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageUpdateAutomation]{
 		GroupKind:  automate.GroupKind,
 		New:        func() *imagev1.ImageUpdateAutomation { return &imagev1.ImageUpdateAutomation{} },
 		Concurrent: p.Concurrent,
@@ -54,7 +55,8 @@ func (p *process) runImageAutomations(ctx context.Context) error {
 	}))
 }
 
-// fetchNow makes a GitRepository look at its remote: in this process by its edge, which gates see as any other pass, else by the annotation.
+// fetchNow makes a GitRepository look at its remote: in this process by its edge, which gates see as any
+// other pass, else by the annotation.
 func (p *process) fetchNow() func(context.Context, types.NamespacedName) error {
 	if p.runs(SourceController) {
 		return func(_ context.Context, repository types.NamespacedName) error {
@@ -66,10 +68,12 @@ func (p *process) fetchNow() func(context.Context, types.NamespacedName) error {
 		g := &sourcev1.GitRepository{}
 		g.Namespace, g.Name = repository.Namespace, repository.Name
 		at := p.clock().Now().UTC().Format(time.RFC3339Nano)
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{meta.ReconcileRequestAnnotation: at}}})
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]string{meta.ReconcileRequestAnnotation: at}}})
 		if err != nil {
 			return err
 		}
-		return p.mgr.GetClient().Patch(ctx, g, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("sluice-image-automation"))
+		return p.mgr.GetClient().Patch(ctx, g, client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner("sluice-image-automation"))
 	}
 }

@@ -31,7 +31,8 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 		return func(a *imagev1.ImageUpdateAutomation) {
 			a.Spec.Batch = &imagev1.Batch{PerPolicy: perPolicy}
 			if quiet > 0 {
-				a.Spec.Batch.Quiet, a.Spec.Batch.AtMost = &metav1.Duration{Duration: quiet}, &metav1.Duration{Duration: 25 * time.Second}
+				a.Spec.Batch.Quiet, a.Spec.Batch.AtMost = &metav1.Duration{Duration: quiet},
+					&metav1.Duration{Duration: 25 * time.Second}
 			}
 		}
 	}
@@ -49,7 +50,8 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 				return err
 			}
 			c := apimeta.FindStatusCondition(a.Status.Conditions, reconcile.TypeReady)
-			if c == nil || c.Reason != "Progressing" || !strings.Contains(c.Message, "waits "+left) || a.Status.ObservedPolicies[policy].Tag != tag {
+			if c == nil || c.Reason != "Progressing" || !strings.Contains(c.Message, "waits "+left) ||
+				a.Status.ObservedPolicies[policy].Tag != tag {
 				return fmt.Errorf("%+v", a.Status)
 			}
 			return nil
@@ -76,7 +78,8 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 	s.has("each", "main", "web.yaml", s.mark("web:3", "web"))
 	s.has("each", "main", "api.yaml", s.mark("api:3", "api"))
 	for _, commit := range strings.Fields(s.git.Run("each", "rev-list", "main")) {
-		if files := strings.Fields(s.git.Run("each", "show", "--format=", "--name-only", commit)); len(files) > 1 && commit != s.git.Run("each", "rev-list", "--max-parents=0", "main") {
+		if files := strings.Fields(s.git.Run("each", "show", "--format=", "--name-only", commit)); len(files) > 1 &&
+			commit != s.git.Run("each", "rev-list", "--max-parents=0", "main") {
 			t.Errorf("%s changed %v", commit, files)
 		}
 	}
@@ -142,7 +145,8 @@ func TestTwoAutomationsOfOneValueDoNotCommitForEver(t *testing.T) {
 	for i, policy := range []string{"one", "two"} {
 		s.choose(policy, fmt.Sprintf("app:%s", policy), policy)
 		s.automate(fmt.Sprintf("a%d", i), "app", func(a *imagev1.ImageUpdateAutomation) {
-			a.Spec.Bindings = []imagev1.Binding{{PolicyRef: meta.LocalObjectReference{Name: policy}, ValuesFile: &imagev1.ValuesFile{File: "values.yaml", Tag: "image.tag"}}}
+			a.Spec.Bindings = []imagev1.Binding{{PolicyRef: meta.LocalObjectReference{Name: policy},
+				ValuesFile: &imagev1.ValuesFile{File: "values.yaml", Tag: "image.tag"}}}
 		})
 	}
 	testenv.Eventually(s, "one of them gives up", func() error {
@@ -151,7 +155,9 @@ func TestTwoAutomationsOfOneValueDoNotCommitForEver(t *testing.T) {
 			return err
 		}
 		for i := range all.Items {
-			if c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady); c != nil && c.Reason == "UpdateFailed" && strings.Contains(c.Message, "set it back") && strings.HasPrefix(c.Message, "values.yaml:2") {
+			if c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady); c != nil &&
+				c.Reason == "UpdateFailed" && strings.Contains(c.Message, "set it back") &&
+				strings.HasPrefix(c.Message, "values.yaml:2") {
 				return nil
 			}
 		}

@@ -11,20 +11,26 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 )
 
-// TestAWorkloadThatAsksForUpdatesIsBound: what discovery made of a workload that is automated needs neither a marker nor a binding.
+// TestAWorkloadThatAsksForUpdatesIsBound: what discovery made of a workload that is automated needs neither a
+// marker nor a binding.
 func TestAWorkloadThatAsksForUpdatesIsBound(t *testing.T) {
 	s := newSystem(t, automating)
 	of := func(namespace string) string {
-		return strings.Replace(deploymentOf("web", "nginx:1", "nginx:1", "redis:1"), "name: web\n", fmt.Sprintf("name: web\n  namespace: %s\n", namespace), 1)
+		return strings.Replace(deploymentOf("web", "nginx:1", "nginx:1", "redis:1"), "name: web\n",
+			fmt.Sprintf("name: web\n  namespace: %s\n", namespace), 1)
 	}
 	s.git.Commit("app", map[string]string{
-		"base/web.yaml": deploymentOf("web", "nginx:1", "nginx:1"), "mine/web.yaml": of(s.namespace), "theirs/web.yaml": of("theirs"),
-		"other/web.yaml": deploymentOf("web", "mirror/nginx:1"), "db/db.yaml": deploymentOf("db", "nginx:1"),
+		"base/web.yaml": deploymentOf("web", "nginx:1", "nginx:1"), "mine/web.yaml": of(s.namespace),
+		"theirs/web.yaml": of("theirs"),
+		"other/web.yaml":  deploymentOf("web", "mirror/nginx:1"), "db/db.yaml": deploymentOf("db", "nginx:1"),
 	})
 	s.source("app")
-	for name, labels := range map[string]map[string]string{"asked": {plan.Automated: "true"}, "view": nil, "lost": {plan.Automated: "true"}} {
-		p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: labels, Annotations: map[string]string{
-			plan.Of: map[bool]string{true: "StatefulSet/none", false: "Deployment/web"}[name == "lost"], plan.Container: map[bool]string{true: "c1", false: "c0"}[name == "view"]}}}
+	for name, labels := range map[string]map[string]string{"asked": {plan.Automated: "true"}, "view": nil,
+		"lost": {plan.Automated: "true"}} {
+		p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: labels,
+			Annotations: map[string]string{
+				plan.Of:        map[bool]string{true: "StatefulSet/none", false: "Deployment/web"}[name == "lost"],
+				plan.Container: map[bool]string{true: "c1", false: "c0"}[name == "view"]}}}
 		p.Spec.ImageRepositoryRef.Name, p.Spec.Policy.SemVer = "nginx", &imagev1.SemVerPolicy{Range: ">=1.0.0"}
 		s.create(p)
 		s.choose(name, "nginx:2")
@@ -32,12 +38,14 @@ func TestAWorkloadThatAsksForUpdatesIsBound(t *testing.T) {
 	s.automate("update", "app")
 	s.has("app", "main", "base/web.yaml", deploymentOf("web", "nginx:2", "nginx:1"))
 	s.has("app", "main", "mine/web.yaml", strings.Replace(of(s.namespace), "nginx:1", "nginx:2", 1))
-	for file, want := range map[string]string{"theirs/web.yaml": of("theirs"), "other/web.yaml": deploymentOf("web", "mirror/nginx:1"), "db/db.yaml": deploymentOf("db", "nginx:1")} {
+	for file, want := range map[string]string{"theirs/web.yaml": of("theirs"),
+		"other/web.yaml": deploymentOf("web", "mirror/nginx:1"), "db/db.yaml": deploymentOf("db", "nginx:1")} {
 		if got := s.git.Run("app", "show", "main:"+file) + "\n"; got != want {
 			t.Errorf("%s is\n%s", file, got)
 		}
 	}
-	a := s.automated("update", metav1.ConditionTrue, "Succeeded", "no file has the container 'c0' of the StatefulSet 'none', which ImagePolicy 'lost' is for")
+	a := s.automated("update", metav1.ConditionTrue, "Succeeded",
+		"no file has the container 'c0' of the StatefulSet 'none', which ImagePolicy 'lost' is for")
 	if len(a.Status.ObservedPolicies) != 3 || s.commits("app", "main") != 2 {
 		t.Errorf("there are %d commits; %+v", s.commits("app", "main"), a.Status)
 	}

@@ -23,7 +23,8 @@ import (
 
 // deploymentOf is a Deployment with containers by name, in the order of their images.
 func deploymentOf(name string, images ...string) string {
-	text := "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: " + name + "\nspec:\n  template:\n    spec:\n      containers:\n"
+	text := "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: " + name +
+		"\nspec:\n  template:\n    spec:\n      containers:\n"
 	for i, image := range images {
 		text += fmt.Sprintf("        - name: c%d\n          image: %s # as it runs\n", i, image)
 	}
@@ -34,7 +35,8 @@ func deploymentOf(name string, images ...string) string {
 func (s *system) release(name string, spec imagev1alpha1.ImageUpdateJobSpec) {
 	s.Helper()
 	spec.AutomationRef.Name = "update"
-	s.create(&imagev1alpha1.ImageUpdateJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: spec})
+	s.create(&imagev1alpha1.ImageUpdateJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: spec})
 }
 
 // released waits until a job says something, being Ready or not.
@@ -65,35 +67,43 @@ func of(names ...string) (all []imagev1.WorkloadContainer) {
 
 func TestAReleaseIsCommittedOnce(t *testing.T) {
 	s := newSystem(t, automating)
-	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1.0.0", "ghcr.io/org/side:1"), "db.yaml": deploymentOf("db", "nginx:1.0.0")})
+	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1.0.0", "ghcr.io/org/side:1"),
+		"db.yaml": deploymentOf("db", "nginx:1.0.0")})
 	s.source("app")
 	s.automate("update", "app")
 	s.automated("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
 
-	s.release("dry", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web"), Images: []string{"nginx:1.1.0"}, DryRun: true})
+	s.release("dry", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web"), Images: []string{"nginx:1.1.0"},
+		DryRun: true})
 	dry := s.released("dry", metav1.ConditionTrue, "1 values would be changed")
-	if dry.Status.Commit != "" || dry.Status.CompletionTime == nil || !strings.Contains(dry.Status.Diff, "-nginx:1.0.0\n+nginx:1.1.0") || s.commits("app", "main") != 1 {
+	if dry.Status.Commit != "" || dry.Status.CompletionTime == nil ||
+		!strings.Contains(dry.Status.Diff, "-nginx:1.0.0\n+nginx:1.1.0") || s.commits("app", "main") != 1 {
 		t.Errorf("a dry run says %+v", dry.Status)
 	}
 
 	s.release("web", imagev1alpha1.ImageUpdateJobSpec{
-		Workloads: of("web"), Images: []string{"nginx:1.1.0"}, Author: "Ada <ada@example.com>", Reason: "fixes the login",
+		Workloads: of("web"), Images: []string{"nginx:1.1.0"}, Author: "Ada <ada@example.com>",
+		Reason: "fixes the login",
 	})
 	j := s.released("web", metav1.ConditionTrue, "pushed commit")
-	if got := s.git.Run("app", "show", "main:web.yaml") + "\n"; got != deploymentOf("web", "nginx:1.1.0", "ghcr.io/org/side:1") {
+	if got := s.git.Run("app", "show", "main:web.yaml") +
+		"\n"; got != deploymentOf("web", "nginx:1.1.0", "ghcr.io/org/side:1") {
 		t.Errorf("web.yaml is\n%s", got)
 	}
 	if got := s.git.Run("app", "show", "main:db.yaml") + "\n"; got != deploymentOf("db", "nginx:1.0.0") {
 		t.Errorf("db.yaml is\n%s", got)
 	}
-	if got := s.git.Run("app", "log", "-1", "--format=%H %an <%ae> %cn|%B", "main"); got != j.Status.Commit+" Ada <ada@example.com> Robot|Update from image update automation\n\nfixes the login" {
+	if got := s.git.Run("app", "log", "-1", "--format=%H %an <%ae> %cn|%B", "main"); got != j.Status.Commit+
+		" Ada <ada@example.com> Robot|Update from image update automation\n\nfixes the login" {
 		t.Errorf("the commit is %q, the status has %s", got, j.Status.Commit)
 	}
 	note, err := record.Parse(s.git.Run("app", "notes", "--ref", git.NotesRef, "show", "main"))
-	if err != nil || note.By != "ImageUpdateJob "+s.namespace+"/web" || note.Author != "Ada <ada@example.com>" || note.Reason != "fixes the login" || len(note.Updated) != 1 || note.Updated[0].Image != "nginx:1.1.0" {
+	if err != nil || note.By != "ImageUpdateJob "+s.namespace+"/web" || note.Author != "Ada <ada@example.com>" ||
+		note.Reason != "fixes the login" || len(note.Updated) != 1 || note.Updated[0].Image != "nginx:1.1.0" {
 		t.Errorf("the note is %+v, %v", note, err)
 	}
-	if c := j.Status.Changes; len(c) != 1 || c[0].File != "web.yaml" || c[0].Container != "c0" || c[0].Old != "nginx:1.0.0" || c[0].New != "nginx:1.1.0" {
+	if c := j.Status.Changes; len(c) != 1 || c[0].File != "web.yaml" || c[0].Container != "c0" ||
+		c[0].Old != "nginx:1.0.0" || c[0].New != "nginx:1.1.0" {
 		t.Errorf("the changes are %+v", c)
 	}
 
@@ -113,7 +123,8 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	if got := s.commits("app", "main"); got != before+1 {
 		t.Errorf("there are %d commits, want %d", got, before+1)
 	}
-	for file, want := range map[string]string{"web.yaml": deploymentOf("web", "nginx:2.0.0"), "db.yaml": deploymentOf("db", "nginx:2.0.0")} {
+	for file, want := range map[string]string{"web.yaml": deploymentOf("web", "nginx:2.0.0"),
+		"db.yaml": deploymentOf("db", "nginx:2.0.0")} {
 		if got := s.git.Run("app", "show", "main:"+file) + "\n"; got != want {
 			t.Errorf("%s is\n%s", file, got)
 		}
@@ -121,7 +132,8 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	s.release("again", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:2.0.0"}})
 	s.released("again", metav1.ConditionTrue, "nothing was to be changed")
 	s.release("nowhere", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web", "api"), Images: []string{"nginx:2.0.0"}})
-	if j := s.released("nowhere", metav1.ConditionFalse, "no file has the Deployment 'api'"); j.Status.CompletionTime == nil {
+	if j := s.released("nowhere", metav1.ConditionFalse,
+		"no file has the Deployment 'api'"); j.Status.CompletionTime == nil {
 		t.Error("a job that cannot be done goes on")
 	}
 	s.release("unused", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"redis:7"}})
@@ -132,7 +144,8 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.release("declined", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:3.0.0"}})
-	if j := s.released("declined", metav1.ConditionFalse, "main is protected"); j.Status.CompletionTime == nil || j.Status.Commit != "" || len(j.Status.Changes) == 0 {
+	if j := s.released("declined", metav1.ConditionFalse, "main is protected"); j.Status.CompletionTime == nil ||
+		j.Status.Commit != "" || len(j.Status.Changes) == 0 {
 		t.Errorf("what was declined has the status %+v", j.Status)
 	}
 }
@@ -140,7 +153,8 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 	s := newSystem(t, automating)
 	s.gate("freeze")
-	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1", "nginx:1", "redis:1"), "db.yaml": deploymentOf("db", "redis:1")})
+	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1", "nginx:1", "redis:1"),
+		"db.yaml": deploymentOf("db", "redis:1")})
 	s.source("app")
 	s.choose("nginx", "nginx:2")
 	s.choose("redis", "redis:2")
@@ -151,7 +165,8 @@ func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 		if err := s.get(held, "one"); err != nil {
 			return err
 		}
-		if p := held.Status.Pending; p == nil || !strings.Contains(p.Revision, "nginx:2") || held.Status.CompletionTime != nil {
+		if p := held.Status.Pending; p == nil || !strings.Contains(p.Revision, "nginx:2") ||
+			held.Status.CompletionTime != nil {
 			return fmt.Errorf("%+v", held.Status)
 		}
 		return nil
@@ -161,12 +176,14 @@ func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 	}
 	s.turn("freeze", gatingv1.Opened)
 	s.released("one", metav1.ConditionTrue, "pushed commit")
-	if got := s.git.Run("app", "show", "main:web.yaml") + "\n"; got != deploymentOf("web", "nginx:1", "nginx:2", "redis:1") {
+	if got := s.git.Run("app", "show", "main:web.yaml") +
+		"\n"; got != deploymentOf("web", "nginx:1", "nginx:2", "redis:1") {
 		t.Errorf("web.yaml is\n%s", got)
 	}
 	s.release("rest", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("web"), Latest: true})
 	s.released("rest", metav1.ConditionTrue, "pushed commit")
-	if got := s.git.Run("app", "show", "main:web.yaml") + "\n"; got != deploymentOf("web", "nginx:2", "nginx:2", "redis:2") {
+	if got := s.git.Run("app", "show", "main:web.yaml") +
+		"\n"; got != deploymentOf("web", "nginx:2", "nginx:2", "redis:2") {
 		t.Errorf("web.yaml is\n%s", got)
 	}
 	if got := s.git.Run("app", "show", "main:db.yaml") + "\n"; got != deploymentOf("db", "redis:1") {
@@ -174,7 +191,8 @@ func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of that, and others push before the next one starts.
+// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of
+// that, and others push before the next one starts.
 func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 	s := newSystem(t, automating)
 	s.git.Commit("app", map[string]string{"web.yaml": deploymentOf("web", "nginx:1")})
@@ -208,7 +226,8 @@ func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 		before := s.commits("app", "main")
 		s.start()
 		j = s.released(name, metav1.ConditionTrue, fmt.Sprintf("pushed commit '%.7s' to branch 'main'", commit))
-		if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 || j.Status.Changes[0].New != image {
+		if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 ||
+			j.Status.Changes[0].New != image {
 			t.Errorf("the status is %+v", j.Status)
 		}
 		if got := s.commits("app", "main"); got != before {

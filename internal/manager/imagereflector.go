@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// runImages reconciles ImageRepositories and ImagePolicies, serves what they found, and makes those that workloads call for.
+// runImages reconciles ImageRepositories and ImagePolicies, serves what they found, and makes those that
+// workloads call for.
 func (p *process) runImages(ctx context.Context) error {
 	tags, err := store.Open(filepath.Join(p.StoragePath, "images"))
 	if err != nil {
@@ -27,12 +28,14 @@ func (p *process) runImages(ctx context.Context) error {
 		Registries: p.registries, Store: tags, Objects: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.clock(),
 	}
 	policies := &reflector.Policies{
-		Objects: p.mgr.GetClient(), Namespaces: p.mgr.GetAPIReader(), Repositories: repositories, Views: &reflector.Views{Store: tags},
+		Objects: p.mgr.GetClient(), Namespaces: p.mgr.GetAPIReader(), Repositories: repositories,
+		Views:                &reflector.Views{Store: tags},
 		NoCrossNamespaceRefs: p.noCrossNamespaceRefs(),
 	}
 	return errors.Join(
 		reflector.IndexPolicies(ctx, p.mgr.GetFieldIndexer()),
-		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind, &imagev1.ImageRepository{}, reflector.RepositoryMoved),
+		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind,
+			&imagev1.ImageRepository{}, reflector.RepositoryMoved),
 		reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageRepository]{
 			GroupKind:  reflector.RepositoryGroupKind,
 			New:        func() *imagev1.ImageRepository { return &imagev1.ImageRepository{} },
@@ -68,7 +71,8 @@ func (p *process) serveImages(policies *reflector.Policies) error {
 	if listener, err = p.Artifacts.secure(p.mgr, listener); err != nil {
 		return err
 	}
-	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies, Access: access}
+	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,
+		Access: access}
 	return p.mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflector.NewServer(server)})
 }
 
@@ -96,10 +100,14 @@ func (c *tagCollector) Start(ctx context.Context) error {
 		for _, r := range list.Items {
 			live[store.Key{Namespace: r.Namespace, Name: r.Name}] = true
 		}
-		_, err = c.store.Collect(func(key store.Key) bool { return live[key] || namespace != "" && key.Namespace != namespace })
+		_, err = c.store.Collect(func(key store.Key) bool {
+			return live[key] ||
+				namespace != "" && key.Namespace != namespace
+		})
 	}
 	if err != nil && ctx.Err() == nil {
-		logger.Info("tags of repositories that are gone may be left: they are collected at the next start", "reason", err.Error())
+		logger.Info("tags of repositories that are gone may be left: they are collected at the next start", "reason",
+			err.Error())
 	}
 	return nil
 }

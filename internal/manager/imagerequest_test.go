@@ -98,7 +98,8 @@ func (g *gitea) open(w http.ResponseWriter, r *http.Request) {
 		return map[string]any{"ref": name, "repo": map[string]any{"full_name": "org/app"}}
 	}
 	number := len(g.pulls) + 1
-	g.pulls = append(g.pulls, map[string]any{"number": number, "state": "open", "title": asked.Title, "body": asked.Body, "head": ref(asked.Head), "base": ref(asked.Base),
+	g.pulls = append(g.pulls, map[string]any{"number": number, "state": "open", "title": asked.Title,
+		"body": asked.Body, "head": ref(asked.Head), "base": ref(asked.Base),
 		"html_url": fmt.Sprintf("https://gitea.example.com/org/app/pulls/%d", number)})
 	w.WriteHeader(http.StatusCreated)
 	g.answer(w, g.pulls[number-1])
@@ -135,12 +136,14 @@ func (g *gitea) says() string {
 	for _, p := range g.pulls {
 		head, _ := p["head"].(map[string]any)
 		base, _ := p["base"].(map[string]any)
-		all = append(all, fmt.Sprintf("%v %v: %v | %v, %v into %v", p["number"], p["state"], p["title"], p["body"], head["ref"], base["ref"]))
+		all = append(all, fmt.Sprintf("%v %v: %v | %v, %v into %v", p["number"], p["state"], p["title"], p["body"],
+			head["ref"], base["ref"]))
 	}
 	return strings.Join(all, "\n")
 }
 
-// TestUpdatesByPullRequest: an update is a branch and a pull request, which a newer image changes in place, and which is opened once the host is back.
+// TestUpdatesByPullRequest: an update is a branch and a pull request, which a newer image changes in place,
+// and which is opened once the host is back.
 func TestUpdatesByPullRequest(t *testing.T) {
 	s := newSystem(t, func(o *Options) { o.Controllers = []string{SourceController, "image-automation-controller"} })
 	host := newGitea(t, s.git)
@@ -149,8 +152,10 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	}
 	first := s.git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0")})
 	s.create(&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app"},
-		Spec: sourcev1.GitRepositorySpec{URL: host.URL + "/org/app", Interval: metav1.Duration{Duration: time.Hour}, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}})
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "gitea"}, StringData: map[string]string{"token": "s3cret-token"}})
+		Spec: sourcev1.GitRepositorySpec{URL: host.URL + "/org/app", Interval: metav1.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "gitea"},
+		StringData: map[string]string{"token": "s3cret-token"}})
 	policy := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}}
 	policy.Spec.ImageRepositoryRef.Name, policy.Spec.Policy.SemVer = "web", &imagev1.SemVerPolicy{Range: ">=1.0.0"}
 	s.create(policy)
@@ -162,11 +167,16 @@ func TestUpdatesByPullRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	automation := &imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}, Spec: imagev1.ImageUpdateAutomationSpec{
-		Interval: metav1.Duration{Duration: time.Hour}, SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: "app"},
-		GitSpec:     &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Email: "robot@example.com"}, MessageTemplate: "Update web\n\n{{ range .Changed.Changes }}to {{ .NewValue }}{{ end }}"}},
-		PullRequest: &imagev1.PullRequest{Provider: "gitea", Branch: "update/{{ .AutomationObject.Name }}", Body: "{{ range .Changed.Changes }}{{ .OldValue }} to {{ .NewValue }}{{ end }}", SecretRef: &meta.LocalObjectReference{Name: "gitea"}},
-	}}
+	automation := &imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"},
+		Spec: imagev1.ImageUpdateAutomationSpec{
+			Interval:  metav1.Duration{Duration: time.Hour},
+			SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: "app"},
+			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Email: "robot@example.com"},
+				MessageTemplate: "Update web\n\n{{ range .Changed.Changes }}to {{ .NewValue }}{{ end }}"}},
+			PullRequest: &imagev1.PullRequest{Provider: "gitea", Branch: "update/{{ .AutomationObject.Name }}",
+				Body:      "{{ range .Changed.Changes }}{{ .OldValue }} to {{ .NewValue }}{{ end }}",
+				SecretRef: &meta.LocalObjectReference{Name: "gitea"}},
+		}}
 	release("1.1.0")
 	s.create(automation)
 	becomes := func(what, pulls, image string) {
@@ -197,7 +207,8 @@ func TestUpdatesByPullRequest(t *testing.T) {
 			return err
 		}
 		for _, c := range automation.Status.Conditions {
-			if c.Type == "Ready" && strings.Contains(c.Message, "the change request of 'update/web' was not opened") && strings.Contains(c.Message, "503") {
+			if c.Type == "Ready" && strings.Contains(c.Message, "the change request of 'update/web' was not opened") &&
+				strings.Contains(c.Message, "503") {
 				if strings.Contains(c.Message, "s3cret") {
 					t.Error(c.Message)
 				}
@@ -207,7 +218,8 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		return fmt.Errorf("%+v", automation.Status.Conditions)
 	})
 	host.set(func() { host.down = false })
-	becomes("it is brought up to date", "1 open: Update web | web:1.0.0 to web:1.2.0, update/web into main", "web:1.2.0")
+	becomes("it is brought up to date", "1 open: Update web | web:1.0.0 to web:1.2.0, update/web into main",
+		"web:1.2.0")
 	testenv.Eventually(t, "the status has its address", func() error {
 		if err := s.get(automation, "web"); err != nil {
 			return err
@@ -238,7 +250,8 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		t.Errorf("the branch builds upon %s", got)
 	}
 	release("1.3.0")
-	becomes("another request is opened", closed+"\n2 open: Update web | web:1.0.0 to web:1.3.0, update/web into main", "web:1.3.0")
+	becomes("another request is opened", closed+"\n2 open: Update web | web:1.0.0 to web:1.3.0, update/web into main",
+		"web:1.3.0")
 
 	t.Log("once it is merged, there is nothing to ask for")
 	s.git.Run("app", "update-ref", "refs/heads/main", "refs/heads/update/web")
@@ -259,17 +272,21 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	}
 }
 
-// TestAReleaseByPullRequest: a release has a branch and a request of its own, which those of the automation do not touch.
+// TestAReleaseByPullRequest: a release has a branch and a request of its own, which those of the automation
+// do not touch.
 func TestAReleaseByPullRequest(t *testing.T) {
 	s := newSystem(t, automating)
 	host := newGitea(t, s.git)
-	first := s.git.Commit("app", map[string]string{"web.yaml": s.mark("web:1.0.0", "web"), "db.yaml": deploymentOf("db", "nginx:1")})
+	first := s.git.Commit("app", map[string]string{"web.yaml": s.mark("web:1.0.0", "web"),
+		"db.yaml": deploymentOf("db", "nginx:1")})
 	s.source("app", func(g *sourcev1.GitRepository) { g.Spec.URL = host.URL + "/org/app" })
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "gitea"}, StringData: map[string]string{"token": "s3cret-token"}})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "gitea"},
+		StringData: map[string]string{"token": "s3cret-token"}})
 	s.choose("web", "web:1.1.0")
 	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.GitSpec.Commit.MessageTemplate = "Update{{ range .Changed.Changes }} to {{ .NewValue }}{{ end }}"
-		a.Spec.PullRequest = &imagev1.PullRequest{Provider: "gitea", Branch: "update/{{ .AutomationObject.Name }}", SecretRef: &meta.LocalObjectReference{Name: "gitea"}}
+		a.Spec.PullRequest = &imagev1.PullRequest{Provider: "gitea", Branch: "update/{{ .AutomationObject.Name }}",
+			SecretRef: &meta.LocalObjectReference{Name: "gitea"}}
 	})
 	s.has("app", "update/update", "web.yaml", s.mark("web:1.1.0", "web"))
 	opened := func(want string) {
@@ -285,15 +302,19 @@ func TestAReleaseByPullRequest(t *testing.T) {
 	opened(automatic)
 
 	host.set(func() { host.down = true })
-	s.release("db-2", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("db"), Images: []string{"nginx:2"}, Reason: "fixes the login"})
+	s.release("db-2", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("db"), Images: []string{"nginx:2"},
+		Reason: "fixes the login"})
 	waits := s.released("db-2", metav1.ConditionFalse, "the change request of 'update/update-db-2' was not opened")
-	if tip := s.git.Run("app", "rev-parse", "update/update-db-2"); waits.Status.Commit != tip || waits.Status.CompletionTime != nil || len(waits.Status.Changes) != 1 {
+	if tip := s.git.Run("app", "rev-parse", "update/update-db-2"); waits.Status.Commit != tip ||
+		waits.Status.CompletionTime != nil || len(waits.Status.Changes) != 1 {
 		t.Errorf("while the host is down the status of a release at %s is %+v", tip, waits.Status)
 	}
 	host.set(func() { host.down = false })
 	j := s.released("db-2", metav1.ConditionTrue, "change request: https://gitea.example.com/org/app/pulls/2")
-	opened(automatic + "\n2 open: Update to nginx:2 | Update to nginx:2\n\nfixes the login, update/update-db-2 into main")
-	if j.Status.PullRequest != "https://gitea.example.com/org/app/pulls/2" || j.Status.Commit != waits.Status.Commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 {
+	opened(automatic + "\n2 open: Update to nginx:2 | Update to nginx:2\n\n" +
+		"fixes the login, update/update-db-2 into main")
+	if j.Status.PullRequest != "https://gitea.example.com/org/app/pulls/2" || j.Status.Commit != waits.Status.Commit ||
+		j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 {
 		t.Errorf("the status is %+v", j.Status)
 	}
 	if got := s.git.Run("app", "rev-parse", "main"); got != first {
@@ -306,7 +327,8 @@ func TestAReleaseByPullRequest(t *testing.T) {
 	t.Log("a branch that holds something else is not overwritten")
 	theirs := s.git.CommitTo("app", "refs/heads/update/update-db-3", map[string]string{"theirs.yaml": "a: 1\n"})
 	s.release("db-3", imagev1alpha1.ImageUpdateJobSpec{Workloads: of("db"), Images: []string{"nginx:3"}})
-	if j := s.released("db-3", metav1.ConditionFalse, "the branch 'update/update-db-3' is there already"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
+	if j := s.released("db-3", metav1.ConditionFalse,
+		"the branch 'update/update-db-3' is there already"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
 		t.Errorf("the status is %+v", j.Status)
 	}
 	if got := s.git.Run("app", "rev-parse", "update/update-db-3"); got != theirs {

@@ -56,7 +56,8 @@ func TestCommitsAreSignedAndPushedOverSSH(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "authorized"), public, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.git = testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	s.git = testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
+		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))
 	hostKey, err := os.ReadFile(filepath.Join(dir, "host"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,11 +80,13 @@ func TestCommitsAreSignedAndPushedOverSSH(t *testing.T) {
 		s.git.Commit(kind, map[string]string{"web.yaml": s.mark("web:1", "web")})
 		s.source(kind, func(g *sourcev1.GitRepository) {
 			g.Spec.URL, g.Spec.SecretRef = s.git.SSHURL+"/"+kind, &meta.LocalObjectReference{Name: "login"}
-			g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "head", SecretRef: meta.LocalObjectReference{Name: "signers"}}
+			g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "head",
+				SecretRef: meta.LocalObjectReference{Name: "signers"}}
 		})
 		s.fails(&sourcev1.GitRepository{}, kind, "InvalidCommitSignature", "not signed")
 		s.automate(kind, kind, func(a *imagev1.ImageUpdateAutomation) {
-			a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{Type: kind, SecretRef: meta.LocalObjectReference{Name: secret}}
+			a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{Type: kind,
+				SecretRef: meta.LocalObjectReference{Name: secret}}
 		})
 	}
 	s.choose("web", "web:2")

@@ -55,8 +55,10 @@ func (s *system) automate(name, source string, change ...func(*imagev1.ImageUpda
 	a := &imagev1.ImageUpdateAutomation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: imagev1.ImageUpdateAutomationSpec{
-			Interval: metav1.Duration{Duration: time.Hour}, SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: source},
-			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Name: "Robot", Email: "robot@example.com"}}},
+			Interval:  metav1.Duration{Duration: time.Hour},
+			SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: source},
+			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Name: "Robot",
+				Email: "robot@example.com"}}},
 		},
 	}
 	for _, c := range change {
@@ -74,7 +76,8 @@ func (s *system) mark(image, policy string, more ...string) string {
 func (s *system) has(repo, branch, file, want string) {
 	s.Helper()
 	testenv.Eventually(s, fmt.Sprintf("%s of %s is as wanted", file, branch), func() error {
-		if s.git.Run(repo, "for-each-ref", "refs/heads/"+branch) == "" || s.git.Run(repo, "ls-tree", branch, "--", file) == "" {
+		if s.git.Run(repo, "for-each-ref", "refs/heads/"+branch) == "" ||
+			s.git.Run(repo, "ls-tree", branch, "--", file) == "" {
 			return errors.New("not there")
 		}
 		if got := s.git.Run(repo, "show", branch+":"+file) + "\n"; got != want {
@@ -91,7 +94,8 @@ func (s *system) has(repo, branch, file, want string) {
 }
 
 // automated waits until an automation says something, being Ready or not.
-func (s *system) automated(name string, status metav1.ConditionStatus, reason, says string) *imagev1.ImageUpdateAutomation {
+func (s *system) automated(name string, status metav1.ConditionStatus, reason,
+	says string) *imagev1.ImageUpdateAutomation {
 	s.Helper()
 	a := &imagev1.ImageUpdateAutomation{}
 	testenv.Eventually(s, fmt.Sprintf("%s says %s", name, says), func() error {
@@ -127,12 +131,14 @@ func (s *system) commits(repo, branch string) int {
 
 func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	s := newSystem(t, automating)
-	s.git.Commit("app", map[string]string{"apps/web.yaml": s.mark("web:1.0.0", "web"), "other/web.yaml": s.mark("web:1.0.0", "web"), "apps/none.yaml": "a: 1\n"})
+	s.git.Commit("app", map[string]string{"apps/web.yaml": s.mark("web:1.0.0", "web"),
+		"other/web.yaml": s.mark("web:1.0.0", "web"), "apps/none.yaml": "a: 1\n"})
 	s.source("app")
 	s.choose("web", "web:1.0.0")
 	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.Update = &imagev1.UpdateStrategy{Strategy: imagev1.UpdateSetters, Path: "./apps"}
-		a.Spec.GitSpec.Commit.MessageTemplate = "Update for {{ .Values.team }}\n\n{{ range .Changed.Changes }}{{ .OldValue }} -> {{ .NewValue }}\n{{ end }}"
+		a.Spec.GitSpec.Commit.MessageTemplate = "Update for {{ .Values.team }}\n\n{{ range .Changed.Changes }}{{ " +
+			".OldValue }} -> {{ .NewValue }}\n{{ end }}"
 		a.Spec.GitSpec.Commit.MessageTemplateValues = map[string]string{"team": "shop"}
 	})
 	a := s.automated("update", metav1.ConditionTrue, "Succeeded", "repository up-to-date")
@@ -145,7 +151,8 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	s.has("app", "main", "other/web.yaml", s.mark("web:1.0.0", "web"))
 	commit := s.git.Run("app", "rev-parse", "main")
 	s.pushed("update", commit)
-	if got, want := s.git.Run("app", "log", "-1", "--format=%an <%ae>|%cn|%B", "main"), "Robot <robot@example.com>|Robot|Update for shop\n\nweb:1.0.0 -> web:2.0.0"; strings.TrimSpace(got) != want {
+	if got, want := s.git.Run("app", "log", "-1", "--format=%an <%ae>|%cn|%B", "main"),
+		"Robot <robot@example.com>|Robot|Update for shop\n\nweb:1.0.0 -> web:2.0.0"; strings.TrimSpace(got) != want {
 		t.Errorf("the commit says %q, want %q", got, want)
 	}
 	if got := s.git.Run("app", "log", "-1", "--format=", "--name-only", "main"); got != "apps/web.yaml" {
@@ -155,7 +162,9 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	if err != nil || note.By != "ImageUpdateAutomation "+s.namespace+"/update" || len(note.Updated) != 1 {
 		t.Fatalf("the note is %+v, %v", note, err)
 	}
-	if u := note.Updated[0]; u.Image != "web:2.0.0" || u.Policy != s.namespace+"/web" || !strings.Contains(u.Why, ">=1.0.0") || len(u.Places) != 1 || u.Places[0].File != "apps/web.yaml:1" || u.Places[0].From != "web:1.0.0" {
+	if u := note.Updated[0]; u.Image != "web:2.0.0" || u.Policy != s.namespace+"/web" ||
+		!strings.Contains(u.Why, ">=1.0.0") || len(u.Places) != 1 || u.Places[0].File != "apps/web.yaml:1" ||
+		u.Places[0].From != "web:1.0.0" {
 		t.Errorf("the note says %+v", u)
 	}
 	app := s.cloned("app", commit) // without being asked, and its interval is an hour
@@ -167,7 +176,8 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		if err := s.get(a, "update"); err != nil {
 			return err
 		}
-		if st := a.Status; st.LastPushTime == nil || st.ObservedSourceRevision != "main@sha1:"+commit || st.ObservedPolicies["web"].Tag != "2.0.0" || !reconcile.IsReady(a) {
+		if st := a.Status; st.LastPushTime == nil || st.ObservedSourceRevision != "main@sha1:"+commit ||
+			st.ObservedPolicies["web"].Tag != "2.0.0" || !reconcile.IsReady(a) {
 			return fmt.Errorf("%+v", st)
 		}
 		return nil
@@ -239,7 +249,8 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		testenv.Eventually(s, "the request is handled", func() error {
-			if err := s.get(a, "update"); err != nil || a.Status.LastHandledReconcileAt != asked || !reconcile.IsReady(a) {
+			if err := s.get(a, "update"); err != nil || a.Status.LastHandledReconcileAt != asked ||
+				!reconcile.IsReady(a) {
 				return fmt.Errorf("%+v, %w", a.Status, err)
 			}
 			return nil
@@ -269,11 +280,15 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 
 // TestAPushBranchIsBuiltUpon with the feature gate off: nothing is forced, and what others pushed there stays.
 func TestAPushBranchIsBuiltUpon(t *testing.T) {
-	s := newSystem(t, automating, func(o *Options) { o.FeatureGates = map[string]string{"GitForcePushBranch": "false"} })
+	s := newSystem(t, automating, func(o *Options) {
+		o.FeatureGates = map[string]string{"GitForcePushBranch": "false"}
+	})
 	s.git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web")})
 	s.source("app")
 	s.choose("web", "web:2")
-	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) { a.Spec.GitSpec.Push = &imagev1.PushSpec{Branch: "auto"} })
+	s.automate("update", "app", func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Push = &imagev1.PushSpec{Branch: "auto"}
+	})
 	s.has("app", "auto", "web.yaml", s.mark("web:2", "web"))
 	s.git.Run("app", "config", "receive.denyNonFastForwards", "true")
 	theirs := s.git.CommitTo("app", "refs/heads/auto", map[string]string{"theirs.yaml": "a: 1\n"})
@@ -292,8 +307,10 @@ func TestAPushBranchIsBuiltUpon(t *testing.T) {
 func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 	s := newSystem(t, automating)
 	s.git.Commit("app", map[string]string{
-		"web.yaml": s.mark("web:1", "web"), "bad.yaml": "image: x # {\"$imagepolicy\": oops}\n", "unknown.yaml": s.mark("x:1", "gone"),
-		"foreign.yaml": "image: x:1 # {\"$imagepolicy\": \"elsewhere:x\"}\n", "templates/a.yaml": "image: {{ .Values.image }}:1\n",
+		"web.yaml": s.mark("web:1", "web"), "bad.yaml": "image: x # {\"$imagepolicy\": oops}\n",
+		"unknown.yaml":     s.mark("x:1", "gone"),
+		"foreign.yaml":     "image: x:1 # {\"$imagepolicy\": \"elsewhere:x\"}\n",
+		"templates/a.yaml": "image: {{ .Values.image }}:1\n",
 	})
 	s.git.Commit("protected", map[string]string{"web.yaml": s.mark("web:1", "web")})
 	hook := "#!/bin/sh\necho 'main is protected'\nexit 1\n"
@@ -325,9 +342,13 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 		"legacy": {"app", func(a *automation) {
 			a.Spec.GitSpec.Commit.MessageTemplate = "{{ range .Updated.Images }}{{ . }}{{ end }}"
 		}, "RemovedTemplateField", ".Changed"},
-		"template": {"app", func(a *automation) { a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}" }, "UpdateFailed", "messageTemplate"},
-		"no-dir":   {"app", func(a *automation) { a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"} }, "UpdateFailed", "no directory 'none'"},
-		"refspec":  {"app", func(a *automation) { a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"} }, "InvalidSourceConfiguration", "refspec"},
+		"template": {"app", func(a *automation) { a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}" }, "UpdateFailed",
+			"messageTemplate"},
+		"no-dir": {"app", func(a *automation) { a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"} },
+			"UpdateFailed", "no directory 'none'"},
+		"refspec": {"app", func(a *automation) {
+			a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"}
+		}, "InvalidSourceConfiguration", "refspec"},
 		"no-key": {"app", func(a *automation) {
 			a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{SecretRef: meta.LocalObjectReference{Name: "none"}}
 		}, "AuthenticationFailed", "not found"},
@@ -348,7 +369,8 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 
 	t.Log("what is wrong in the files is told with its place, and the rest is updated")
 	s.automate("update", "app", func(a *automation) {
-		a.Spec.Bindings = []imagev1.Binding{{PolicyRef: meta.LocalObjectReference{Name: "web"}, Workload: &imagev1.WorkloadContainer{Kind: "Deployment", Name: "none"}}}
+		a.Spec.Bindings = []imagev1.Binding{{PolicyRef: meta.LocalObjectReference{Name: "web"},
+			Workload: &imagev1.WorkloadContainer{Kind: "Deployment", Name: "none"}}}
 	})
 	s.has("app", "main", "web.yaml", s.mark("web:2", "web"))
 	a := s.automated("update", metav1.ConditionTrue, "Succeeded", "bad.yaml:1: malformed marker")

@@ -39,8 +39,10 @@ func (s *system) patch(o client.Object, name, patch string) {
 func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 	s := newSystem(t)
 	commit := s.git.Commit("app", map[string]string{
-		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${one} ${two} ${three} ${four:=default} $five $${six}'}\n",
-		"b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: {kustomize.toolkit.fluxcd.io/substitute: disabled}}\ndata: {k: '${one}'}\n",
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n" +
+			"data: {k: '${one} ${two} ${three} ${four:=default} $five $${six}'}\n",
+		"b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: " +
+			"{kustomize.toolkit.fluxcd.io/substitute: disabled}}\ndata: {k: '${one}'}\n",
 		"c.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: c}\nspec: {ports: [{port: '${port}'}]}\n",
 	})
 	s.put(&corev1.ConfigMap{Data: map[string]string{"one": "cm", "two": "cm", "three": "cm", "port": "8080"}}, "vars")
@@ -48,8 +50,9 @@ func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.PostBuild = &kustomizev1.PostBuild{
-			Substitute:     map[string]string{"three": "spec"},
-			SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"}, {Kind: "Secret", Name: "vars"}, {Kind: "Secret", Name: "none", Optional: true}},
+			Substitute: map[string]string{"three": "spec"},
+			SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"},
+				{Kind: "Secret", Name: "vars"}, {Kind: "Secret", Name: "none", Optional: true}},
 		}
 	})
 	s.ready("app", commit)
@@ -63,7 +66,8 @@ func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 
 	t.Log("what is missing is named with its place, and no value of a Secret is told")
 	s.patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":null}}`)
-	s.fails(&kustomizev1.Kustomization{}, "app", "BuildFailed", "variables are not set: one (data.k of ConfigMap/"+s.namespace+"/a in a.yaml)")
+	s.fails(&kustomizev1.Kustomization{}, "app", "BuildFailed", "variables are not set: one (data.k of ConfigMap/"+
+		s.namespace+"/a in a.yaml)")
 	s.patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":"x"}}`)
 	s.patch(&corev1.Secret{}, "vars", `{"stringData":{"port":"hunter2hunter2"}}`)
 	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "***")
@@ -78,20 +82,24 @@ func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 
 func TestVariablesThatCannotBeReadAreNamed(t *testing.T) {
 	s := newSystem(t)
-	commit := s.git.Commit("app", map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${x:=default}'}\n"})
+	commit := s.git.Commit("app", map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${x:=default}'}\n"})
 	s.source("app")
 	from := func(kind, name string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
-			k.Spec.PostBuild = &kustomizev1.PostBuild{SubstituteFrom: []meta.SubstituteReference{{Kind: kind, Name: name}}}
+			k.Spec.PostBuild = &kustomizev1.PostBuild{
+				SubstituteFrom: []meta.SubstituteReference{{Kind: kind, Name: name}}}
 		}
 	}
 	s.put(&corev1.Secret{StringData: map[string]string{"tls.crt": "hunter2hunter2"}}, "tls")
 	s.sync("none", "app", "", from("ConfigMap", "none"))
 	s.sync("name", "app", "", from("Secret", "tls"))
-	s.fails(&kustomizev1.Kustomization{}, "none", "BuildFailed", "ConfigMap '"+s.namespace+"/none' of spec.postBuild.substituteFrom not found")
+	s.fails(&kustomizev1.Kustomization{}, "none", "BuildFailed", "ConfigMap '"+s.namespace+
+		"/none' of spec.postBuild.substituteFrom not found")
 	s.fails(&kustomizev1.Kustomization{}, "name", "BuildFailed", `key "tls.crt" of Secret`)
 
-	t.Log("the ConfigMap that was missing wakes it; without variables the text stays, unless the strategy says otherwise")
+	t.Log("the ConfigMap that was missing wakes it; without variables the text stays, unless the strategy says " +
+		"otherwise")
 	s.put(&corev1.ConfigMap{}, "none")
 	s.ready("none", commit)
 	s.configMap("a", "${x:=default}")
@@ -108,7 +116,8 @@ func TestFeatureGateDecidesOverTheFlag(t *testing.T) {
 	}
 	for gate, says := range map[string]string{"StrictPostBuildSubstitutions": "true or false", "Some": "not known"} {
 		o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{gate: "maybe"}}
-		if err := o.validate(); err == nil || !strings.Contains(err.Error(), gate) || !strings.Contains(err.Error(), says) {
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), gate) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", gate, err)
 		}
 	}
@@ -118,11 +127,14 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	s := newSystem(t)
 	team, all := testenv.NewSOPS(t), testenv.NewSOPS(t)
 	secret := func(by *testenv.SOPS, name, value string) string {
-		return by.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: "+name+"\nstringData:\n  password: "+value+"\n")
+		return by.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: "+name+
+			"\nstringData:\n  password: "+value+"\n")
 	}
-	commit := s.git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter2"), "all/s.yaml": secret(all, "all", "hunter2")})
+	commit := s.git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter2"),
+		"all/s.yaml": secret(all, "all", "hunter2")})
 	s.source("app")
-	s.put(&corev1.Secret{StringData: map[string]string{"all.agekey": all.PrivateKey}}, "sops-age") // of --sops-age-secret
+	// of --sops-age-secret
+	s.put(&corev1.Secret{StringData: map[string]string{"all.agekey": all.PrivateKey}}, "sops-age")
 	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": testenv.NewSOPS(t).PrivateKey}}, "keys")
 	decryption := func(secretRef string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
@@ -150,7 +162,8 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	}
 	s.ready("all", commit)
 	holds("all", "hunter2")
-	s.fails(&kustomizev1.Kustomization{}, "none", "BuildFailed", "Secret/"+s.namespace+"/team in team/s.yaml is encrypted with SOPS. Set spec.decryption")
+	s.fails(&kustomizev1.Kustomization{}, "none", "BuildFailed", "Secret/"+s.namespace+
+		"/team in team/s.yaml is encrypted with SOPS. Set spec.decryption")
 
 	t.Log("the key that is missing is named; a change of the Secret brings it")
 	s.fails(&kustomizev1.Kustomization{}, "team", "BuildFailed", "age "+team.Recipient)
@@ -200,15 +213,20 @@ func TestABuildWithoutObjectsPrunesOnlyWhenTheSourceSaysSo(t *testing.T) {
 func TestEveryRefusedObjectIsNamedWithItsFile(t *testing.T) {
 	s := newSystem(t)
 	s.git.Commit("app", map[string]string{
-		"ok.yaml":      cm("fine", "1"),
-		"dir/svc.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: svc}\nspec: {ports: [{port: 99999}], typo: x}\n",
-		"dep.yaml":     "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: dep}\nspec: {replicas: many, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a}]}}}\n",
-		"port.yaml":    "apiVersion: v1\nkind: Service\nmetadata: {name: port}\nspec: {ports: [{port: 99999}, {port: -1}]}\n",
+		"ok.yaml": cm("fine", "1"),
+		"dir/svc.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: svc}\n" +
+			"spec: {ports: [{port: 99999}], typo: x}\n",
+		"dep.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: dep}\n" +
+			"spec: {replicas: many, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+			"{containers: [{name: a}]}}}\n",
+		"port.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: port}\n" +
+			"spec: {ports: [{port: 99999}, {port: -1}]}\n",
 	})
 	s.source("app")
 	s.sync("app", "app", "")
 	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "3 objects refused, nothing was changed")
-	for _, says := range []string{"/svc in dir/svc.yaml", ".spec.typo", "/dep in dep.yaml", "replicas", "/port in port.yaml", "spec.ports[0].port", "spec.ports[1].port"} {
+	for _, says := range []string{"/svc in dir/svc.yaml", ".spec.typo", "/dep in dep.yaml", "replicas",
+		"/port in port.yaml", "spec.ports[0].port", "spec.ports[1].port"} {
 		s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", says)
 	}
 	if err := s.get(&corev1.ConfigMap{}, "fine"); !apierrors.IsNotFound(err) {
@@ -237,7 +255,8 @@ func TestRemoteBasesAreFetchedWithinBounds(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	for path, says := range map[string]string{"/large.yaml": "larger than 10 MiB", "/none.yaml?token=hunter2": "404"} {
-		if _, err := fetch(t.Context(), server.URL+path); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := fetch(t.Context(), server.URL+path); err == nil || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

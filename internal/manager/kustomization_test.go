@@ -30,7 +30,8 @@ func TestRemoteClustersAreAppliedTo(t *testing.T) {
 	s.source("app")
 	via := func(name, key string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
-			k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: name, Key: key}}
+			k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: name,
+				Key: key}}
 		}
 	}
 	s.sync("app", "app", "", via("remote", "config"))
@@ -38,18 +39,21 @@ func TestRemoteClustersAreAppliedTo(t *testing.T) {
 	s.configMap("far", "1")
 
 	t.Log("what is wrong with the access is told, without telling the access")
-	s.secret("exec", map[string]string{"value": "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {exec: {command: /bin/true, apiVersion: client.authentication.k8s.io/v1}}}]\n"})
+	s.secret("exec", map[string]string{"value": "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {exec: " +
+		"{command: /bin/true, apiVersion: client.authentication.k8s.io/v1}}}]\n"})
 	s.sync("absent", "app", "", via("absent", ""))
 	s.sync("keyless", "app", "", via("remote", ""))
 	s.sync("runs", "app", "", via("exec", ""))
-	s.sync("denied", "app", "", via("remote", "config"), func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "nobody" })
+	s.sync("denied", "app", "", via("remote", "config"),
+		func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "nobody" })
 	s.fails(&kustomizev1.Kustomization{}, "absent", "AuthenticationFailed", "not found")
 	s.fails(&kustomizev1.Kustomization{}, "keyless", "AuthenticationFailed", "has no key value or value.yaml")
 	s.fails(&kustomizev1.Kustomization{}, "runs", "AuthenticationFailed", "runs a program")
 	s.fails(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", "nobody")
 
 	t.Log("it goes although the way to its cluster is gone")
-	if err := s.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "remote"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "remote"}}); err != nil {
 		t.Fatal(err)
 	}
 	k := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app"}}
@@ -66,13 +70,16 @@ func TestRemoteClustersByTokensOfTheirOwn(t *testing.T) {
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("far", "1")})
 	s.source("app")
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "deployer"}})
-	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "oidc"}, Data: map[string]string{
-		"provider": "generic", "address": cfg.Host, "ca.crt": string(cfg.CAData), "serviceAccountName": "deployer", "audiences": "https://kubernetes.default.svc.cluster.local",
-	}})
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "oidc"},
+		Data: map[string]string{
+			"provider": "generic", "address": cfg.Host, "ca.crt": string(cfg.CAData), "serviceAccountName": "deployer",
+			"audiences": "https://kubernetes.default.svc.cluster.local",
+		}})
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: "oidc"}}
 	})
-	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "system:serviceaccount:"+s.namespace+":deployer")
+	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "system:serviceaccount:"+s.namespace+
+		":deployer")
 	s.grant("deployer")
 	s.annotate(&kustomizev1.Kustomization{}, "app")
 	s.ready("app", commit)
@@ -85,7 +92,8 @@ func TestReadyExpressionsDecideInPlaceOfReady(t *testing.T) {
 	depend := func(expr string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
 			k.Labels = map[string]string{"wants": "2"}
-			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "base"}, ReadyExpr: expr}}
+			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "base"},
+				ReadyExpr: expr}}
 		}
 	}
 	s.sync("top", "app", "top", depend(`self.metadata.labels.wants == dep.metadata.labels.version && dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')`))
@@ -104,7 +112,8 @@ func TestHealthExpressionsThatCannotBeReadAreTold(t *testing.T) {
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.Wait = true
-		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap", Current: "data.k =="}}
+		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap",
+			Current: "data.k =="}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "InvalidCELExpression", "for ConfigMap of v1")
 }
@@ -121,7 +130,8 @@ func TestAChainDoesNotWaitForWhatARevisionLeavesAlone(t *testing.T) {
 	for i := range length {
 		s.sync(fmt.Sprintf("p%d", i), "app", fmt.Sprintf("p%d", i), func(k *kustomizev1.Kustomization) {
 			if i > 0 {
-				k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: fmt.Sprintf("p%d", i-1)}}}
+				k.Spec.DependsOn = []kustomizev1.DependencyReference{
+					{NamespacedName: meta.NamespacedName{Name: fmt.Sprintf("p%d", i-1)}}}
 			}
 		})
 	}

@@ -18,7 +18,8 @@ import (
 
 // runKustomizations reconciles Kustomizations.
 func (p *process) runKustomizations(ctx context.Context) error {
-	clusters := &kustomization.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remote(), Apply: p.apply()}
+	clusters := &kustomization.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remote(),
+		Apply: p.apply()}
 	p.ends = append(p.ends, clusters.Close)
 	if err := kustomization.ObserveDependencies(ctx, p.kernel.Edges, p.mgr.GetCache()); err != nil {
 		return err
@@ -54,15 +55,18 @@ func (p *process) remote() *kustomization.Remote {
 	reach := kustomization.NewReach(p.out.Egress.Dialer())
 	reach.QPS, reach.Burst = p.KubeAPIQPS, p.KubeAPIBurst
 	return &kustomization.Remote{
-		Reader: p.mgr.GetAPIReader(), Identities: p.out.Identities, Token: accountTokens(p.mgr.GetClient()), Self: self(p.mgr.GetClient()),
-		DefaultAccount: p.KubeConfigAccount, AllowExec: p.KubeConfigExec, AllowInsecureTLS: p.KubeConfigTLS, Reach: reach,
+		Reader: p.mgr.GetAPIReader(), Identities: p.out.Identities, Token: accountTokens(p.mgr.GetClient()),
+		Self:           self(p.mgr.GetClient()),
+		DefaultAccount: p.KubeConfigAccount, AllowExec: p.KubeConfigExec, AllowInsecureTLS: p.KubeConfigTLS,
+		Reach: reach,
 	}
 }
 
 // apply are the options by which clusters are applied to.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Clock: o.clock(), Fights: o.Fights, CustomStage: kinds, OverrideManagers: o.OverrideManagers}
+	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Clock: o.clock(), Fights: o.Fights, CustomStage: kinds,
+		OverrideManagers: o.OverrideManagers}
 }
 
 // decryption is what the controller brings to the decryption of all.

@@ -110,9 +110,11 @@ func newManager(cfg *rest.Config, o Options) (ctrlmanager.Manager, error) {
 	}
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
-		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{}, &kustomizev1.Kustomization{},
+		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{},
+		&kustomizev1.Kustomization{},
 		&notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
-		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{}, &imagev1alpha1.ImageUpdateJob{},
+		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
+		&imagev1alpha1.ImageUpdateJob{},
 	} {
 		options.Cache.ByObject[obj] = cache.ByObject{Label: ours}
 	}
@@ -136,7 +138,8 @@ func configMetadata(kind string) *metav1.PartialObjectMetadata {
 }
 
 func setLogger(o Options) error {
-	levels := map[string]zapcore.Level{"trace": -2, "debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "error": zapcore.ErrorLevel}
+	levels := map[string]zapcore.Level{"trace": -2, "debug": zapcore.DebugLevel, "info": zapcore.InfoLevel,
+		"error": zapcore.ErrorLevel}
 	level, ok := levels[o.LogLevel]
 	if !ok {
 		return fmt.Errorf("--log-level %q: choose trace, debug, info or error", o.LogLevel)

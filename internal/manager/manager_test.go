@@ -94,7 +94,8 @@ func prepareSystem(t *testing.T, configure ...func(*Options)) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &system{T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t), storage: t.TempDir(), requests: &requests{}, configure: configure}
+	return &system{T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t), storage: t.TempDir(),
+		requests: &requests{}, configure: configure}
 }
 
 // start runs the controllers in this process.
@@ -124,7 +125,8 @@ func (s *system) start() {
 	s.Cleanup(func() { s.stop() })
 }
 
-// freeAddress is one of this machine that nothing listens at, or comes to use before the test does: all of 127.0.0.0/8 is this machine.
+// freeAddress is one of this machine that nothing listens at, or comes to use before the test does: all of
+// 127.0.0.0/8 is this machine.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ip := net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))
@@ -140,9 +142,12 @@ func freeAddress(t *testing.T) string {
 
 func (s *system) options() Options {
 	o := Options{
-		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute, RetentionCount: 2, HelmLimits: helm.DefaultLimits,
-		Backend: s.backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4, KubeAPIQPS: 1000, KubeAPIBurst: 1000,
-		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour, StrictSubstitutions: true, SOPSAgeSecret: "sops-age", ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
+		Controllers: AllControllers, StoragePath: s.storage, StorageAddr: "127.0.0.1:0", RetentionTTL: time.Minute,
+		RetentionCount: 2, HelmLimits: helm.DefaultLimits,
+		Backend: s.backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.namespace, Concurrent: 4,
+		KubeAPIQPS: 1000, KubeAPIBurst: 1000,
+		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour,
+		StrictSubstitutions: true, SOPSAgeSecret: "sops-age", ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
 		LogLevel: "error", LogEncoding: "console",
 	}
 	for _, c := range s.configure {
@@ -162,8 +167,10 @@ func installDefinitions(t *testing.T, cfg *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the definitions are established", func() error { // which apply waits for, though not for long
-		_, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "crds"}, Objects: objects})
+	// which apply waits for, though not for long
+	testenv.Eventually(t, "the definitions are established", func() error {
+		_, err := cluster.Apply(context.Background(),
+			apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "crds"}, Objects: objects})
 		return err
 	})
 }
@@ -173,7 +180,8 @@ func (s *system) source(name string, change ...func(*sourcev1.GitRepository)) {
 	g := &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: s.git.URL + "/" + name, Interval: metav1.Duration{Duration: time.Hour}, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+			URL: s.git.URL + "/" + name, Interval: metav1.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
 	}
 	for _, c := range change {
@@ -188,8 +196,9 @@ func (s *system) sync(name, source, path string, change ...func(*kustomizev1.Kus
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: kustomizev1.KustomizationSpec{
 			Interval: metav1.Duration{Duration: time.Hour}, Path: path, Prune: true, TargetNamespace: s.namespace,
-			SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: source}},
-			Timeout:   &metav1.Duration{Duration: 2 * time.Minute},
+			SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
+				NamespacedName: meta.NamespacedName{Name: source}},
+			Timeout: &metav1.Duration{Duration: 2 * time.Minute},
 		},
 	}
 	for _, c := range change {
@@ -233,7 +242,8 @@ func (s *system) annotate(o client.Object, name string) {
 	s.Helper()
 	o.SetNamespace(s.namespace)
 	o.SetName(name)
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestAnnotation, time.Now().Format(time.RFC3339Nano))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestAnnotation, time.Now().
+		Format(time.RFC3339Nano))
 	if err := s.client.Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		s.Fatal(err)
 	}

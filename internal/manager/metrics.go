@@ -12,12 +12,17 @@ import (
 
 // Metrics of caches, by their documented names.
 var (
-	tokenEvents    = prometheus.NewDesc("gotk_token_cache_events_total", "Questions for a credential of workload identity, by whether it was kept.", []string{"event_type"}, nil)
-	tokenRequests  = prometheus.NewDesc("gotk_token_cache_requests_total", "Credentials of workload identity that were asked of a cloud, by what came of it.", []string{"status"}, nil)
-	tokenEvictions = prometheus.NewDesc("gotk_token_cache_evictions_total", "Credentials of workload identity that are no longer kept.", nil, nil)
-	tokensKept     = prometheus.NewDesc("gotk_token_cached_items", "Credentials of workload identity that are kept.", nil, nil)
-	indexEvents    = prometheus.NewDesc("gotk_cache_events_total", "Questions for the index of a Helm repository, by whether it was kept.", []string{"event_type"}, nil)
-	indexesKept    = prometheus.NewDesc("gotk_cached_items", "Indexes of Helm repositories that are kept.", nil, nil)
+	tokenEvents = prometheus.NewDesc("gotk_token_cache_events_total",
+		"Questions for a credential of workload identity, by whether it was kept.", []string{"event_type"}, nil)
+	tokenRequests = prometheus.NewDesc("gotk_token_cache_requests_total",
+		"Credentials of workload identity that were asked of a cloud, by what came of it.", []string{"status"}, nil)
+	tokenEvictions = prometheus.NewDesc("gotk_token_cache_evictions_total",
+		"Credentials of workload identity that are no longer kept.", nil, nil)
+	tokensKept = prometheus.NewDesc("gotk_token_cached_items", "Credentials of workload identity that are kept.",
+		nil, nil)
+	indexEvents = prometheus.NewDesc("gotk_cache_events_total",
+		"Questions for the index of a Helm repository, by whether it was kept.", []string{"event_type"}, nil)
+	indexesKept = prometheus.NewDesc("gotk_cached_items", "Indexes of Helm repositories that are kept.", nil, nil)
 )
 
 const (

@@ -38,7 +38,8 @@ func observed(t *testing.T, metric, kind, namespace, name string) float64 {
 func TestCachesShowTheDocumentedMetrics(t *testing.T) {
 	var indexes helm.Indexes
 	for range 2 {
-		if _, err := indexes.Get(t.Context(), "sha256:a", func() (*helm.Index, error) { return &helm.Index{}, nil }); err != nil {
+		if _, err := indexes.Get(t.Context(), "sha256:a",
+			func() (*helm.Index, error) { return &helm.Index{}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,7 +53,8 @@ func TestCachesShowTheDocumentedMetrics(t *testing.T) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			shown[f.GetName()] += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
-			if f.GetName() == "gotk_cache_events_total" && !has(m, "event_type", cacheHit) && !has(m, "event_type", cacheMiss) {
+			if f.GetName() == "gotk_cache_events_total" && !has(m, "event_type", cacheHit) &&
+				!has(m, "event_type", cacheMiss) {
 				t.Errorf("%v", m)
 			}
 		}

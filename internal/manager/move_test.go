@@ -28,7 +28,8 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSystem(t)
-			commit := s.git.Commit("app", map[string]string{"one/a.yaml": cm("a", "1"), "one/b.yaml": cm("b", "1"), "two/c.yaml": cm("c", "1")})
+			commit := s.git.Commit("app", map[string]string{"one/a.yaml": cm("a", "1"), "one/b.yaml": cm("b", "1"),
+				"two/c.yaml": cm("c", "1")})
 			s.source("app")
 			s.sync("giver", "app", "one", c.giver)
 			s.sync("taker", "app", "two", c.taker)
@@ -53,7 +54,8 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 				t.Errorf("it belongs to %s, and holds %v", owner, is.Data)
 			}
 			testenv.Eventually(t, "the inventories", func() error {
-				if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") || !strings.Contains(taker, "_a_") {
+				if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
+					!strings.Contains(taker, "_a_") {
 					return fmt.Errorf("%s and %s", giver, taker)
 				}
 				return nil

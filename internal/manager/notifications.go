@@ -28,7 +28,8 @@ import (
 // defaultEventsAddr is not the documented one, :9090, which is that of artifacts when one process runs all.
 const defaultEventsAddr = ":9293"
 
-// runNotifications lets events of this process, and those that others post to it, come to where --events-addr and the alerts want them.
+// runNotifications lets events of this process, and those that others post to it, come to where --events-addr
+// and the alerts want them.
 func (p *process) runNotifications(ctx context.Context) error {
 	var n *notifications
 	var err error
@@ -56,7 +57,8 @@ func (p *process) runNotifications(ctx context.Context) error {
 
 // bus are the options that do not depend on where events go.
 func (o *Options) bus() delivery.Options {
-	return delivery.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(), RateLimit: cmp.Or(o.RateLimit, -1)}
+	return delivery.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(),
+		RateLimit: cmp.Or(o.RateLimit, -1)}
 }
 
 // forward posts all events to the process that has the alerts, and the rate limit.
@@ -68,8 +70,8 @@ func (p *process) forward() *notifications {
 	return &notifications{Bus: delivery.New(options)}
 }
 
-// notifications are the bus, with the endpoint for others where it has one. Both are with the replica that leads: what another one took up would wait
-// until it does.
+// notifications are the bus, with the endpoint for others where it has one. Both are with the replica that
+// leads: what another one took up would wait until it does.
 type notifications struct {
 	*delivery.Bus
 	address string                         // of the endpoint; none if empty or 0
@@ -96,7 +98,8 @@ func (n *notifications) Start(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: delivery.NewServer(n.Bus)}).Start(ctx)
+		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: delivery.NewServer(n.Bus)}).
+			Start(ctx)
 	}()
 	err = n.Bus.Start(ctx)
 	cancel()
@@ -117,17 +120,19 @@ func (o *Options) checkEvents() error {
 	case !o.runs(NotificationController) || o.EventsAddr == "" || o.EventsAddr == "0":
 		return nil
 	case o.runs(SourceController) && o.EventsAddr == o.StorageAddr:
-		return fmt.Errorf("--events-addr and --storage-addr are both %s: choose another one, such as %s", o.EventsAddr, defaultEventsAddr)
+		return fmt.Errorf("--events-addr and --storage-addr are both %s: choose another one, such as %s", o.EventsAddr,
+			defaultEventsAddr)
 	}
 	if _, _, err := net.SplitHostPort(o.EventsAddr); err != nil || strings.Contains(o.EventsAddr, "/") {
-		return fmt.Errorf("--events-addr is %s, but this process runs %s, to which others post events: choose an address to listen on, such as %s",
+		return fmt.Errorf("--events-addr is %s, but this process runs %s, to which others post events: choose an "+
+			"address to listen on, such as %s",
 			fault.RedactURL(o.EventsAddr), NotificationController, defaultEventsAddr)
 	}
 	return nil
 }
 
-// teller writes what went wrong with notifications into events of their Alert; its Provider tells by its condition whether it gets through. They are for
-// the cluster only: nobody is notified of notifications.
+// teller writes what went wrong with notifications into events of their Alert; its Provider tells by its
+// condition whether it gets through. They are for the cluster only: nobody is notified of notifications.
 type teller struct {
 	alerts   client.Reader // of the cache
 	recorder reconcile.Recorder
@@ -139,5 +144,6 @@ func (t *teller) Tell(alert, provider types.NamespacedName, reason, message stri
 	if err := t.alerts.Get(context.Background(), alert, a); err != nil {
 		return // it is gone
 	}
-	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider '%s': %s", provider, message)
+	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider '%s': %s", provider,
+		message)
 }

@@ -73,7 +73,8 @@ func (in *inbox) turn(down bool) {
 	in.down = down
 }
 
-// A process without the notification controller posts its events to that of another one, and keeps those that it could not.
+// A process without the notification controller posts its events to that of another one, and keeps those that
+// it could not.
 func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)
@@ -96,7 +97,8 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 	in.turn(false)
 	s.start()
 	testenv.Eventually(t, "the events are posted", func() error {
-		for _, want := range [][3]string{{"GitRepository", "app", "NewArtifact"}, {"Kustomization", "app", "ReconciliationSucceeded"}} {
+		for _, want := range [][3]string{{"GitRepository", "app", "NewArtifact"},
+			{"Kustomization", "app", "ReconciliationSucceeded"}} {
 			if _, _, n := in.find(want[0], want[1], want[2]); n == 0 {
 				return errNotYet(want)
 			}
@@ -104,11 +106,13 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 		return nil
 	})
 	e, raw, n := in.find("Kustomization", "app", "ReconciliationSucceeded")
-	if n != 1 || e.Severity != event.Info || e.ReportingController != "kustomize-controller" || e.ReportingInstance == "" || e.Timestamp.IsZero() || e.InvolvedObject.UID == "" {
+	if n != 1 || e.Severity != event.Info || e.ReportingController != "kustomize-controller" ||
+		e.ReportingInstance == "" || e.Timestamp.IsZero() || e.InvolvedObject.UID == "" {
 		t.Errorf("%d events: %+v", n, e)
 	}
 	for key, want := range map[string]string{
-		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup + "/env": "prod",
+		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup +
+			"/env": "prod",
 	} {
 		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
 			t.Errorf("the metadata %s is %q", key, got)
@@ -126,7 +130,8 @@ type errNotYet [3]string
 
 func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
 
-// What happens in this process and what others post comes to the providers of alerts, also to one that is down for a while.
+// What happens in this process and what others post comes to the providers of alerts, also to one that is
+// down for a while.
 func TestAlertsAreSent(t *testing.T) {
 	t.Parallel()
 	in, address := newInbox(t), freeAddress(t)
@@ -184,7 +189,8 @@ func TestAlertsAreSent(t *testing.T) {
 	in.turn(true)
 	post("dropped")
 	s.fails(&v1beta3.Provider{}, "team", "SendFailed", "503")
-	if err := s.client.Delete(s.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "team"}}); err != nil {
+	if err := s.client.Delete(s.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "team"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(&v1beta3.Provider{}, "team")

@@ -36,7 +36,8 @@ func (s *system) ociSource(r *testenv.Registry, name string, change ...func(*sou
 	s.Helper()
 	o := &sourcev1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		Spec:       sourcev1.OCIRepositorySpec{URL: r.OCI + "/" + name, Interval: metav1.Duration{Duration: time.Hour}, Insecure: r.CA == nil},
+		Spec: sourcev1.OCIRepositorySpec{URL: r.OCI + "/" + name, Interval: metav1.Duration{Duration: time.Hour},
+			Insecure: r.CA == nil},
 	}
 	for _, c := range change {
 		c(&o.Spec)
@@ -53,7 +54,8 @@ func (s *system) ociReady(name string, digest name.Digest) *sourcev1.OCIReposito
 			return err
 		}
 		asked := o.Annotations[meta.ReconcileRequestAnnotation]
-		if !reconcile.IsReady(o) || !o.Status.Artifact.HasRevision("latest@"+digest.DigestStr()) || asked != o.Status.LastHandledReconcileAt {
+		if !reconcile.IsReady(o) || !o.Status.Artifact.HasRevision("latest@"+digest.DigestStr()) ||
+			asked != o.Status.LastHandledReconcileAt {
 			return fmt.Errorf("%+v %+v", o.Status.Artifact, o.Status.Conditions)
 		}
 		return nil
@@ -89,8 +91,10 @@ func asked(r *testenv.Registry, before map[string]int64) map[string]int64 {
 
 func TestOCIRepositoriesAreFollowed(t *testing.T) {
 	s, r := newSystem(t), testenv.NewRegistry(t)
-	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc", "org.opencontainers.image.source": "https://git.example/app"}
-	first := r.Push("app", "latest", annotations, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "1"), "pic.jpg": "-"}), ociContent))
+	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc",
+		"org.opencontainers.image.source": "https://git.example/app"}
+	first := r.Push("app", "latest", annotations,
+		static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "1"), "pic.jpg": "-"}), ociContent))
 	s.ociSource(r, "app")
 	o := s.ociReady("app", first)
 	if diff := cmp.Diff(annotations, o.Status.Artifact.Metadata); diff != "" {
@@ -124,7 +128,8 @@ func TestOCIRepositoriesAreFollowed(t *testing.T) {
 	}
 
 	t.Log("what moves the tag moves the cluster")
-	second := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "2")}), ociContent))
+	second := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "2")}),
+		ociContent))
 	s.annotate(&sourcev1.OCIRepository{}, "app")
 	s.ociReady("app", second)
 	s.configMap("oci", "2")
@@ -144,7 +149,8 @@ func TestOCILayersAreCopied(t *testing.T) {
 	s, r := newSystem(t), testenv.NewRegistry(t)
 	chart := archive(t, map[string]string{"app/Chart.yaml": "name: app\n"})
 	const chartType = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
-	digest := r.Push("app", "latest", nil, static.NewLayer([]byte("other"), ociContent), static.NewLayer(chart, chartType))
+	digest := r.Push("app", "latest", nil, static.NewLayer([]byte("other"), ociContent),
+		static.NewLayer(chart, chartType))
 	s.ociSource(r, "app", func(o *sourcev1.OCIRepositorySpec) {
 		o.LayerSelector = &sourcev1.OCILayerSelector{MediaType: string(chartType), Operation: sourcev1.LayerCopy}
 	})
@@ -159,7 +165,8 @@ func TestOCIRepositoriesAreVerified(t *testing.T) {
 	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
 	s.secret("keys", map[string]string{"cosign.pub": string(key.Public)})
 	s.secret("root", map[string]string{"trusted_root.json": string(root.Root)})
-	s.secret("policy", map[string]string{"trustpolicy.json": string(notary.Policy("strict")), "ca.crt": string(notary.CA)})
+	s.secret("policy", map[string]string{"trustpolicy.json": string(notary.Policy("strict")),
+		"ca.crt": string(notary.CA)})
 	for name, c := range map[string]struct {
 		verify sourcev1.Verification
 		sign   func(signing.Target)
@@ -231,8 +238,10 @@ func (s *system) verified(name string, status metav1.ConditionStatus, says strin
 
 func TestOCILogins(t *testing.T) {
 	s := newSystem(t)
-	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password", "secret")
-	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}), ociContent))
+	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
+		"secret")
+	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}),
+		ociContent))
 	config := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.Host, base64.StdEncoding.EncodeToString([]byte("me:secret")))
 	s.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "login"}, Type: corev1.SecretTypeDockerConfigJson,
@@ -246,22 +255,30 @@ func TestOCILogins(t *testing.T) {
 	delete(noClient, "tls.key")
 	s.secret("no-client", noClient)
 	s.create(&corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "puller"}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}},
+		ObjectMeta:       metav1.ObjectMeta{Namespace: s.namespace, Name: "puller"},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}},
 	})
 	named := func(n string) *meta.LocalObjectReference { return &meta.LocalObjectReference{Name: n} }
 	cases := map[string]struct {
 		spec         func(*sourcev1.OCIRepositorySpec)
 		reason, says string
 	}{
-		"a-secret":       {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }, "", ""},
-		"an-account":     {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }, "", ""},
-		"no-login":       {func(*sourcev1.OCIRepositorySpec) {}, "AuthenticationFailed", "Check the login"},
-		"a-wrong-login":  {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("wrong") }, "AuthenticationFailed", "Check the login"},
-		"no-secret":      {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("none") }, "AuthenticationFailed", "not found"},
-		"no-account":     {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" }, "AuthenticationFailed", "ServiceAccount"},
-		"no-certificate": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef, o.CertSecretRef = named("login"), named("no-client") }, "OCIArtifactPullFailed", ""},
-		"no-authority":   {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef, o.CertSecretRef = named("login"), nil }, "OCIArtifactPullFailed", "certificate"},
-		"a-tag-in-url":   {func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, "URLInvalid", "oci://host/path"},
+		"a-secret":   {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }, "", ""},
+		"an-account": {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }, "", ""},
+		"no-login":   {func(*sourcev1.OCIRepositorySpec) {}, "AuthenticationFailed", "Check the login"},
+		"a-wrong-login": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("wrong") }, "AuthenticationFailed",
+			"Check the login"},
+		"no-secret": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("none") }, "AuthenticationFailed",
+			"not found"},
+		"no-account": {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" },
+			"AuthenticationFailed", "ServiceAccount"},
+		"no-certificate": {func(o *sourcev1.OCIRepositorySpec) {
+			o.SecretRef, o.CertSecretRef = named("login"),
+				named("no-client")
+		}, "OCIArtifactPullFailed", ""},
+		"no-authority": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef, o.CertSecretRef = named("login"), nil },
+			"OCIArtifactPullFailed", "certificate"},
+		"a-tag-in-url": {func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, "URLInvalid", "oci://host/path"},
 		"notation-no-key": {func(o *sourcev1.OCIRepositorySpec) {
 			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "notation"}
 		}, "VerificationError", "trust policy"},
@@ -286,16 +303,20 @@ func TestOCILogins(t *testing.T) {
 
 func TestOCIThroughAProxy(t *testing.T) {
 	s, r := newSystem(t), testenv.NewRegistry(t)
-	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}), ociContent))
+	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}),
+		ociContent))
 	var passed atomic.Int64
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
-		if p.In.Header.Get("Proxy-Authorization") == "Basic "+base64.StdEncoding.EncodeToString([]byte("me:secret")) && p.In.URL.Host == r.Host {
+		if p.In.Header.Get("Proxy-Authorization") == "Basic "+base64.StdEncoding.EncodeToString([]byte("me:secret")) &&
+			p.In.URL.Host == r.Host {
 			passed.Add(1)
 		}
 	}})
 	t.Cleanup(proxy.Close)
 	s.secret("proxy", map[string]string{"address": proxy.URL, "username": "me", "password": "secret"})
-	s.ociSource(r, "app", func(o *sourcev1.OCIRepositorySpec) { o.ProxySecretRef = &meta.LocalObjectReference{Name: "proxy"} })
+	s.ociSource(r, "app", func(o *sourcev1.OCIRepositorySpec) {
+		o.ProxySecretRef = &meta.LocalObjectReference{Name: "proxy"}
+	})
 	s.ociReady("app", digest)
 	if got, all := passed.Load(), r.Stats()["GET ping"]+r.Stats()["HEAD manifests"]+r.Stats()["GET manifests"]+r.Stats()["GET blobs"]; got == 0 || got > all {
 		t.Errorf("%d requests went through the proxy, of %d", got, all)
@@ -309,7 +330,8 @@ func TestOCIBadLayersLeaveTheLastArtifact(t *testing.T) {
 	s.ociSource(r, "app")
 	kept := s.ociReady("app", first).Status.Artifact
 	for what, layer := range map[string][]byte{
-		"truncated": good[:len(good)-20], "leads out": archive(t, map[string]string{"../a.yaml": "a"}), "no archive": []byte("text"),
+		"truncated": good[:len(good)-20], "leads out": archive(t, map[string]string{"../a.yaml": "a"}),
+		"no archive": []byte("text"),
 	} {
 		t.Log(what)
 		r.Push("app", "latest", map[string]string{"what": what}, static.NewLayer(layer, ociContent))
@@ -328,14 +350,16 @@ func TestOCIBadLayersLeaveTheLastArtifact(t *testing.T) {
 
 func TestOCIOutageKeepsTheLastArtifactServed(t *testing.T) {
 	s, r := newSystem(t), testenv.NewRegistry(t)
-	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}), ociContent))
+	digest := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("a", "1")}),
+		ociContent))
 	s.ociSource(r, "app")
 	kept := s.ociReady("app", digest).Status.Artifact
 	r.Stop()
 	s.annotate(&sourcev1.OCIRepository{}, "app")
 	o := &sourcev1.OCIRepository{}
 	s.fails(o, "app", "OCIArtifactPullFailed", "cannot find")
-	if c := apimeta.FindStatusCondition(o.Status.Conditions, "FetchFailed"); c == nil || c.Status != metav1.ConditionTrue {
+	if c := apimeta.FindStatusCondition(o.Status.Conditions, "FetchFailed"); c == nil ||
+		c.Status != metav1.ConditionTrue {
 		t.Errorf("FetchFailed: %+v", c)
 	}
 	if diff := cmp.Diff(kept, o.Status.Artifact); diff != "" {

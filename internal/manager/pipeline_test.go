@@ -27,7 +27,8 @@ import (
 
 func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
 	s := newSystem(t)
-	first := s.git.Commit("app", map[string]string{"deploy/a.yaml": cm("a", "1"), "deploy/b.yaml": cm("b", "1"), "other.md": "x"})
+	first := s.git.Commit("app", map[string]string{"deploy/a.yaml": cm("a", "1"), "deploy/b.yaml": cm("b", "1"),
+		"other.md": "x"})
 	s.source("app")
 	s.sync("app", "app", "deploy")
 	k := s.ready("app", first)
@@ -44,7 +45,8 @@ func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
 
 	t.Log("an edited object is put back, a deleted one returns, whatever the interval")
 	edited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}}
-	if err := s.client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
+	if err := s.client.Patch(t.Context(), edited,
+		client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	s.configMap("a", "2")
@@ -78,7 +80,8 @@ func TestDeletedWhileSuspendedKeepsWhatItMade(t *testing.T) {
 	s.source("app")
 	s.sync("app", "app", "")
 	k := s.ready("app", commit)
-	if err := s.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))); err != nil {
+	if err := s.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"suspend":true}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.client.Delete(t.Context(), k); err != nil {
@@ -131,7 +134,8 @@ func TestChainOfDependentsComesUpByEdges(t *testing.T) {
 	for i := range 10 {
 		s.sync(fmt.Sprintf("k%d", i), "app", fmt.Sprintf("d%d", i), func(k *kustomizev1.Kustomization) {
 			if i > 0 {
-				k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: fmt.Sprintf("k%d", i-1)}}}
+				k.Spec.DependsOn = []kustomizev1.DependencyReference{
+					{NamespacedName: meta.NamespacedName{Name: fmt.Sprintf("k%d", i-1)}}}
 			}
 		})
 	}
@@ -167,7 +171,9 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"yaml/bad.yaml":           "a: b\nc: [\n",
 		"out/kustomization.yaml":  "resources: [../../../etc]\n",
 		"link/kustomization.yaml": "resources: [x.yaml]\n", "link/x.yaml": "symlink:../../../etc/passwd",
-		"refused/a.yaml": cm("refused-a", "1"), "refused/b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: refused-b}\nspec: {ports: [{port: 99999}]}\n",
+		"refused/a.yaml": cm("refused-a", "1"),
+		"refused/b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: refused-b}\n" +
+			"spec: {ports: [{port: 99999}]}\n",
 		"unknown/a.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\nmetadata: {name: x}\n",
 	})
 	s.source("app")
@@ -176,7 +182,8 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 	}
 	s.source("missing-branch", branch("mian"))
 	s.source("missing-repository")
-	s.source("missing-secret", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
+	s.source("missing-secret", branch("main"),
+		func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
 	s.source("unknown-host", func(g *sourcev1.GitRepository) { g.Spec.URL = "http://host.invalid/x" })
 	s.source("no-version", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.Reference.SemVer = ">=1" })
 	depends := func(on string) func(*kustomizev1.Kustomization) {
@@ -225,7 +232,8 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 func TestImmutableFieldsNeedForce(t *testing.T) {
 	s := newSystem(t)
 	secret := func(v string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: fixed}\nimmutable: true\nstringData: {token: %q}\n", v)
+		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: fixed}\nimmutable: true\n"+
+			"stringData: {token: %q}\n", v)
 	}
 	commit := s.git.Commit("app", map[string]string{"s.yaml": secret("first-value")})
 	s.source("app")
@@ -238,7 +246,8 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 	if err := s.get(k, "app"); err != nil || strings.Contains(fmt.Sprint(k.Status), "second-value") {
 		t.Errorf("the status tells the value: %v", err)
 	}
-	if err := s.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"force":true}}`))); err != nil {
+	if err := s.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"force":true}}`))); err != nil {
 		t.Fatal(err)
 	}
 	s.ready("app", commit)
@@ -258,7 +267,8 @@ func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
 	s.pull("app")
 	g := &sourcev1.GitRepository{}
 	s.fails(g, "app", "GitOperationFailed", "refuses the connection")
-	if c := apimeta.FindStatusCondition(g.Status.Conditions, "FetchFailed"); c == nil || c.Status != metav1.ConditionTrue {
+	if c := apimeta.FindStatusCondition(g.Status.Conditions, "FetchFailed"); c == nil ||
+		c.Status != metav1.ConditionTrue {
 		t.Errorf("FetchFailed: %+v", c)
 	}
 	resp, err := http.Get(g.Status.Artifact.URL)
@@ -266,17 +276,20 @@ func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || int64(len(b)) != *g.Status.Artifact.Size {
+	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
+		int64(len(b)) != *g.Status.Artifact.Size {
 		t.Errorf("served %d bytes, status %d, %v", len(b), resp.StatusCode, err)
 	}
-	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "served"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "served"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.configMap("served", "1")
 
 	t.Log("a restart during the outage changes nothing, and drift is still corrected")
 	s.stop()
-	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "served"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "served"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.start()
@@ -287,11 +300,15 @@ func TestLegacyManifestsAreServed(t *testing.T) {
 	s := newSystem(t)
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("legacy", "1")})
 	for _, text := range []string{
-		"apiVersion: source.toolkit.fluxcd.io/v1beta1\nkind: GitRepository\nmetadata: {name: app}\nspec: {interval: 1m, url: URL/app, ref: {branch: main}, gitImplementation: libgit2}\n",
-		"apiVersion: kustomize.toolkit.fluxcd.io/v1beta1\nkind: Kustomization\nmetadata: {name: app}\nspec: {interval: 5m, path: ./, prune: true, targetNamespace: NS, sourceRef: {kind: GitRepository, name: app}, validation: client, healthChecks: [{kind: ConfigMap, name: legacy}]}\n",
+		"apiVersion: source.toolkit.fluxcd.io/v1beta1\nkind: GitRepository\nmetadata: {name: app}\n" +
+			"spec: {interval: 1m, url: URL/app, ref: {branch: main}, gitImplementation: libgit2}\n",
+		"apiVersion: kustomize.toolkit.fluxcd.io/v1beta1\nkind: Kustomization\nmetadata: {name: app}\n" +
+			"spec: {interval: 5m, path: ./, prune: true, targetNamespace: NS, sourceRef: {kind: GitRepository, " +
+			"name: app}, validation: client, healthChecks: [{kind: ConfigMap, name: legacy}]}\n",
 	} {
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(strings.NewReplacer("URL", s.git.URL, "NS", s.namespace).Replace(text)), &o.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer("URL", s.git.URL, "NS", s.namespace).Replace(text)),
+			&o.Object); err != nil {
 			t.Fatal(err)
 		}
 		o.SetNamespace(s.namespace)

@@ -59,7 +59,8 @@ func newProcess(ctx context.Context, cfg *rest.Config, o Options) (p *process, e
 	return p, nil
 }
 
-// definitionsPatience is how long the cluster may take to serve our kinds: they are often installed together with the controllers.
+// definitionsPatience is how long the cluster may take to serve our kinds: they are often installed together
+// with the controllers.
 const definitionsPatience = time.Minute
 
 // connect makes the manager once the cluster serves our kinds.
@@ -70,7 +71,8 @@ func connect(ctx context.Context, cfg *rest.Config, o Options) (mgr ctrlmanager.
 	}) // err says what it waited for
 	switch {
 	case apimeta.IsNoMatchError(err):
-		return nil, fmt.Errorf("the cluster does not serve all kinds of Sluice: %w. Run sluice install, or sluice install --crds-only", err)
+		return nil, fmt.Errorf("the cluster does not serve all kinds of Sluice: %w. Run sluice install, or sluice "+
+			"install --crds-only", err)
 	case err != nil:
 		return nil, fmt.Errorf("cannot reach the cluster: %w", err)
 	}
@@ -79,7 +81,8 @@ func connect(ctx context.Context, cfg *rest.Config, o Options) (mgr ctrlmanager.
 
 // runControllers starts what the chosen controllers share, and then each of them.
 func (p *process) runControllers(ctx context.Context) error {
-	for _, run := range []func(context.Context) error{p.serveArtifacts, p.observeSources, p.keepBook, p.runNotifications} {
+	for _, run := range []func(context.Context) error{p.serveArtifacts, p.observeSources, p.keepBook,
+		p.runNotifications} {
 		if err := run(ctx); err != nil {
 			return err
 		}
@@ -124,7 +127,8 @@ func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *rec
 	}
 }
 
-// observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are watched, by metadata alone.
+// observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are
+// watched, by metadata alone.
 func (p *process) observeConfigs(ctx context.Context) error {
 	if p.ConfigsSelector == "" {
 		return nil
@@ -133,7 +137,8 @@ func (p *process) observeConfigs(ctx context.Context) error {
 		changed := func(before, after *metav1.PartialObjectMetadata) bool {
 			return before.ResourceVersion != after.ResourceVersion
 		}
-		if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), schema.GroupKind{Kind: kind}, configMetadata(kind), changed); err != nil {
+		if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), schema.GroupKind{Kind: kind},
+			configMetadata(kind), changed); err != nil {
 			return err
 		}
 	}

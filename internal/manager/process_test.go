@@ -49,7 +49,8 @@ func TestDefinitionsThatAreMissingAreNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nothing waits for a process that is told to stop
 	err := start(ctx)
-	if !apimeta.IsNoMatchError(err) || !strings.Contains(err.Error(), `"Kustomization"`) || !strings.Contains(err.Error(), "sluice install") {
+	if !apimeta.IsNoMatchError(err) || !strings.Contains(err.Error(), `"Kustomization"`) ||
+		!strings.Contains(err.Error(), "sluice install") {
 		t.Error(err)
 	}
 }

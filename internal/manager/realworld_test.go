@@ -19,7 +19,8 @@ import (
 func TestRealRepositoriesRun(t *testing.T) {
 	root := os.Getenv("SLUICE_REALWORLD")
 	if root == "" {
-		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; nothing was checked")
+		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; nothing " +
+			"was checked")
 		return
 	}
 	s := newSystem(t)
@@ -44,7 +45,8 @@ func TestRealRepositoriesRun(t *testing.T) {
 		}
 		commits[repo] = s.git.CommitTo(repo, "refs/heads/master", files)
 	}
-	for _, text := range strings.Split(strings.ReplaceAll(document, "https://github.com/stefanprodan", s.git.URL), "---\n") {
+	for _, text := range strings.Split(strings.ReplaceAll(document, "https://github.com/stefanprodan", s.git.URL),
+		"---\n") {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 			t.Fatal(err)
@@ -56,8 +58,10 @@ func TestRealRepositoriesRun(t *testing.T) {
 	istiod.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "istiod"}}
 	istiod.Spec.Template.Labels = istiod.Spec.Selector.MatchLabels
 	istiod.Spec.Template.Spec.Containers = []corev1.Container{{Name: "d", Image: "istio"}}
-	testenv.Eventually(t, "the namespace for istiod is there", func() error { return s.client.Create(t.Context(), istiod) })
-	for name, repo := range map[string]string{"istio": "gitops-istio", "webapp-common": "podinfo-deploy", "webapp-backend": "podinfo-deploy", "webapp-frontend": "podinfo-deploy"} {
+	testenv.Eventually(t, "the namespace for istiod is there",
+		func() error { return s.client.Create(t.Context(), istiod) })
+	for name, repo := range map[string]string{"istio": "gitops-istio", "webapp-common": "podinfo-deploy",
+		"webapp-backend": "podinfo-deploy", "webapp-frontend": "podinfo-deploy"} {
 		s.ready(name, commits[repo])
 	}
 }

@@ -102,11 +102,14 @@ func TestWebhooksWithBodiesOf100MB(t *testing.T) {
 		body io.Reader
 		most int64 // bytes that may be sent before the server has had enough; the system's buffers hold some
 	}{
-		"with its length":    {fmt.Sprintf("Content-Length: %d", size), &endless{text: strings.Repeat("x", 1<<10)}, 8 << 20},
-		"without its length": {"Transfer-Encoding: chunked", &endless{text: "400\r\n" + strings.Repeat("x", 1<<10) + "\r\n"}, hook.MaxBody + 16<<20},
+		"with its length": {fmt.Sprintf("Content-Length: %d", size), &endless{text: strings.Repeat("x", 1<<10)},
+			8 << 20},
+		"without its length": {"Transfer-Encoding: chunked",
+			&endless{text: "400\r\n" + strings.Repeat("x", 1<<10) + "\r\n"}, hook.MaxBody + 16<<20},
 	} {
 		body := &counted{Reader: io.LimitReader(c.body, size)}
-		if code := h.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+c.head, body); code != http.StatusRequestEntityTooLarge {
+		if code := h.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+c.head,
+			body); code != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s: %d", what, code)
 		}
 		if body.bytes > c.most {
@@ -185,7 +188,8 @@ func TestWebhooksWithBrokenHeaders(t *testing.T) {
 		headers string
 		codes   string
 	}{
-		"a signature over two lines":     {"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=\r\n " + strings.TrimPrefix(signature(pushed), "sha256="), "400 401"},
+		"a signature over two lines": {"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=\r\n " +
+			strings.TrimPrefix(signature(pushed), "sha256="), "400 401"},
 		"an event over two lines":        {signed + "\r\nX-GitHub-Event: pu\r\n\tsh", "200 400"},
 		"a carriage return in a header":  {signed + "\r\nX-GitHub-Event: star\rX-GitHub-Event: push", "200 400"},
 		"a zero byte in a header":        {signed + "\r\nX-GitHub-Event: push\x00", "400"},
@@ -195,7 +199,8 @@ func TestWebhooksWithBrokenHeaders(t *testing.T) {
 		"headers of 100 KB":              {signed + "\r\nX-GitHub-Event: " + strings.Repeat("push", 25<<10), "431"},
 		"a signature with a line at end": {"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=00\\r\\n", "401"},
 	} {
-		code := h.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s", path, len(pushed), c.headers), strings.NewReader(pushed))
+		code := h.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s", path, len(pushed),
+			c.headers), strings.NewReader(pushed))
 		if !strings.Contains(c.codes, fmt.Sprint(code)) {
 			t.Errorf("%s: %d", what, code)
 		}
@@ -208,7 +213,9 @@ func TestWebhooksWithBrokenHeaders(t *testing.T) {
 func TestWebhooksWhoseBodyAFilterCannotRead(t *testing.T) {
 	h := newHooks(t)
 	h.source("app")
-	path := h.ofApp("generic", "generic", func(s *notificationv1.ReceiverSpec) { s.ResourceFilter = "req.name == res.metadata.name" })
+	path := h.ofApp("generic", "generic", func(s *notificationv1.ReceiverSpec) {
+		s.ResourceFilter = "req.name == res.metadata.name"
+	})
 	for body, want := range map[string]int{
 		`{"name":`:                   http.StatusBadRequest,
 		"\xff\xfe":                   http.StatusBadRequest,
@@ -235,7 +242,8 @@ func TestReplayedWebhook(t *testing.T) {
 	path := h.ofApp("github", "github")
 	last := ""
 	for range 3 {
-		if code, answer := h.post(path, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed), "X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958"); code != http.StatusOK {
+		if code, answer := h.post(path, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed),
+			"X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958"); code != http.StatusOK {
 			t.Fatalf("%d %s", code, answer)
 		}
 		app := &sourcev1.GitRepository{}
@@ -253,23 +261,29 @@ func TestReplayedWebhook(t *testing.T) {
 	}
 }
 
-// TestWebhookOnReplicaThatDoesNotLead wakes an object by way of a replica that waits for the lease, as an Ingress chooses any of them.
+// TestWebhookOnReplicaThatDoesNotLead wakes an object by way of a replica that waits for the lease, as an
+// Ingress chooses any of them.
 func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 	address := freeAddress(t)
 	s := prepareSystem(t, func(o *Options) {
 		o.ReceiverAddr, o.LeaderElection = address, true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = time.Hour, time.Minute, time.Second
 	})
-	s.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sluice-leader-election"}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro()), AcquireTime: ptr.To(metav1.NowMicro()),
+	s.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "sluice-leader-election"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](3600),
+		RenewTime: ptr.To(metav1.NowMicro()), AcquireTime: ptr.To(metav1.NowMicro()),
 	}})
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"}, StringData: map[string]string{"token": webhookToken}})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"},
+		StringData: map[string]string{"token": webhookToken}})
 	s.start()
 	h := &hooks{s, "http://" + address}
 	h.source("app")
-	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "github"}, Spec: notificationv1.ReceiverSpec{
-		Type: "github", SecretRef: &meta.LocalObjectReference{Name: "webhook-token"}, Resources: []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "app"}},
-	}}
+	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "github"},
+		Spec: notificationv1.ReceiverSpec{
+			Type: "github", SecretRef: &meta.LocalObjectReference{Name: "webhook-token"},
+			Resources: []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "app"}},
+		}}
 	h.create(r)
 	before := r.DeepCopy()
 	r.SetWebhookPath(hook.Path(webhookToken, "github", h.namespace)) // as the leader does
@@ -279,7 +293,8 @@ func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 	testenv.Eventually(t, "the replica knows the Receivers", func() error {
 		return answered(h.url+"/hook/0", http.StatusNotFound)
 	})
-	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed)); code != http.StatusOK {
+	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
+		signature(pushed)); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
 	if got := h.asked(); got != "app" {

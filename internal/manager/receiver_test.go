@@ -36,16 +36,19 @@ func newHooks(t *testing.T, configure ...func(*Options)) *hooks {
 	t.Helper()
 	address := freeAddress(t)
 	s := newSystem(t, append(configure, func(o *Options) { o.ReceiverAddr = address })...)
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"}, StringData: map[string]string{"token": webhookToken}})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook-token"},
+		StringData: map[string]string{"token": webhookToken}})
 	return &hooks{s, "http://" + address}
 }
 
 // receiver makes a Receiver, and waits for what becomes of it.
-func (h *hooks) receiver(name, kind string, change func(*notificationv1.ReceiverSpec), reason string) *notificationv1.Receiver {
+func (h *hooks) receiver(name, kind string, change func(*notificationv1.ReceiverSpec),
+	reason string) *notificationv1.Receiver {
 	h.Helper()
-	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}, Spec: notificationv1.ReceiverSpec{
-		Type: kind, SecretRef: &meta.LocalObjectReference{Name: "webhook-token"},
-	}}
+	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name},
+		Spec: notificationv1.ReceiverSpec{
+			Type: kind, SecretRef: &meta.LocalObjectReference{Name: "webhook-token"},
+		}}
 	change(&r.Spec)
 	h.create(r)
 	testenv.Eventually(h, name+" is "+reason, func() error {
@@ -138,7 +141,8 @@ func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
 	h.source("other")
 	r := h.receiver("github", "github", func(s *notificationv1.ReceiverSpec) {
 		s.Events = []string{"ping", "push"}
-		s.Resources = []notificationv1.ReceiverResource{{APIVersion: "source.toolkit.fluxcd.io/v1beta2", Kind: "GitRepository", Name: "app"}}
+		s.Resources = []notificationv1.ReceiverResource{{APIVersion: "source.toolkit.fluxcd.io/v1beta2",
+			Kind: "GitRepository", Name: "app"}}
 	}, "Succeeded")
 	if want := hook.Path(webhookToken, "github", h.namespace); r.Status.WebhookPath != want || r.Status.URL != want {
 		t.Errorf("path is %q, want %q", r.Status.WebhookPath, want)
@@ -160,28 +164,32 @@ func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
 
 	second := h.git.Commit("app", map[string]string{"a.yaml": cm("a", "2")})
 	for what, headers := range map[string][]string{
-		"unsigned":              {"X-GitHub-Event", "push"},
-		"signed by another key": {"X-GitHub-Event", "push", "X-Hub-Signature-256", "sha256=" + strings.Repeat("00", 32)},
-		"of another body":       {"X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed + " ")},
+		"unsigned": {"X-GitHub-Event", "push"},
+		"signed by another key": {"X-GitHub-Event", "push", "X-Hub-Signature-256", "sha256=" +
+			strings.Repeat("00", 32)},
+		"of another body": {"X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed + " ")},
 	} {
 		if code, answer := h.post(r.Status.WebhookPath, pushed, headers...); code != http.StatusUnauthorized {
 			t.Errorf("%s: %d %s", what, code, answer)
 		}
 	}
-	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "star", "X-Hub-Signature-256", signature(pushed)); code != http.StatusOK || !strings.Contains(answer, "spec.events") {
+	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "star", "X-Hub-Signature-256",
+		signature(pushed)); code != http.StatusOK || !strings.Contains(answer, "spec.events") {
 		t.Errorf("an event that nobody asked for: %d %s", code, answer)
 	}
 	if code, _ := h.post("/hook/0", pushed); code != http.StatusNotFound {
 		t.Errorf("a path that is none: %d", code)
 	}
-	if code, answer := h.post(r.Status.WebhookPath, strings.Repeat("x", hook.MaxBody+1)); code != http.StatusRequestEntityTooLarge {
+	if code, answer := h.post(r.Status.WebhookPath,
+		strings.Repeat("x", hook.MaxBody+1)); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large body: %d %s", code, answer)
 	}
 	if got := h.asked(); got != "" {
 		t.Fatalf("%s was woken", got)
 	}
 
-	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed)); code != http.StatusOK {
+	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
+		signature(pushed)); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
 	if got := h.asked(); got != "app" {
@@ -190,7 +198,8 @@ func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
 	fetched(second)
 }
 
-// TestGenericWebhookByAnyMethod: who calls such a path may know no other way than to get it; no other receiver is called by that.
+// TestGenericWebhookByAnyMethod: who calls such a path may know no other way than to get it; no other
+// receiver is called by that.
 func TestGenericWebhookByAnyMethod(t *testing.T) {
 	h := newHooks(t)
 	h.source("app")
@@ -203,7 +212,10 @@ func TestGenericWebhookByAnyMethod(t *testing.T) {
 		"opener": {"generic", notificationv1.OpenAction, http.StatusMethodNotAllowed},
 		"plain":  {"generic", "", http.StatusOK},
 	} {
-		r := h.receiver(name, c.kind, func(s *notificationv1.ReceiverSpec) { s.Resources, s.Action = resources, c.action }, "Succeeded")
+		r := h.receiver(name, c.kind, func(s *notificationv1.ReceiverSpec) {
+			s.Resources, s.Action = resources,
+				c.action
+		}, "Succeeded")
 		for _, method := range []string{http.MethodGet, http.MethodPut} {
 			if code, answer := h.send(method, r.Status.WebhookPath, ""); code != c.want {
 				t.Errorf("%s of %s: %d %s", method, name, code, answer)
@@ -217,7 +229,8 @@ func TestGenericWebhookByAnyMethod(t *testing.T) {
 
 func TestReceiverSelects(t *testing.T) {
 	h := newHooks(t)
-	for name, labels := range map[string]map[string]string{"app": {"team": "shop"}, "lib": {"team": "shop"}, "other": {"team": "x"}} {
+	for name, labels := range map[string]map[string]string{"app": {"team": "shop"}, "lib": {"team": "shop"},
+		"other": {"team": "x"}} {
 		h.source(name, withLabels(labels))
 	}
 	for name, c := range map[string]struct {
@@ -226,19 +239,23 @@ func TestReceiverSelects(t *testing.T) {
 		code        int
 		want        string
 	}{
-		"all":     {code: 200, want: "app lib other"},
-		"labels":  {labels: map[string]string{"team": "shop"}, code: 200, want: "app lib"},
-		"filter":  {filter: "res.metadata.name == req.repository.name", code: 200, want: "app"},
-		"both":    {filter: "res.metadata.labels.team == 'shop'", own: "res.metadata.name != 'app'", code: 200, want: "lib"},
+		"all":    {code: 200, want: "app lib other"},
+		"labels": {labels: map[string]string{"team": "shop"}, code: 200, want: "app lib"},
+		"filter": {filter: "res.metadata.name == req.repository.name", code: 200, want: "app"},
+		"both": {filter: "res.metadata.labels.team == 'shop'", own: "res.metadata.name != 'app'", code: 200,
+			want: "lib"},
 		"fails":   {filter: "req.nothing.at.all == 1", code: 422},
 		"nothing": {filter: "false", code: 200},
-		"endless": {filter: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))", code: 422},
+		"endless": {filter: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, " +
+			"[1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, " +
+			"[1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))", code: 422},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hooks{&system{T: t, client: h.client, namespace: h.namespace}, h.url}
 			r := h.receiver(name, "generic", func(s *notificationv1.ReceiverSpec) {
 				s.ResourceFilter = c.filter
-				s.Resources = []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "*", MatchLabels: c.labels, Filter: c.own}}
+				s.Resources = []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "*",
+					MatchLabels: c.labels, Filter: c.own}}
 			}, "Succeeded")
 			before := time.Now()
 			if code, answer := h.post(r.Status.WebhookPath, pushed); code != c.code {
@@ -276,7 +293,8 @@ func TestWebhookTurnsGate(t *testing.T) {
 	for _, step := range []struct {
 		action string
 		status metav1.ConditionStatus
-	}{{notificationv1.OpenAction, metav1.ConditionTrue}, {notificationv1.CloseAction, metav1.ConditionFalse}, {notificationv1.OpenAction, metav1.ConditionTrue}} {
+	}{{notificationv1.OpenAction, metav1.ConditionTrue}, {notificationv1.CloseAction, metav1.ConditionFalse},
+		{notificationv1.OpenAction, metav1.ConditionTrue}} {
 		if code, answer := h.post(hook.Path(webhookToken, step.action, h.namespace), ""); code != http.StatusOK {
 			t.Fatalf("%s: %d %s", step.action, code, answer)
 		}
@@ -285,7 +303,8 @@ func TestWebhookTurnsGate(t *testing.T) {
 			if err := h.get(g, "release"); err != nil {
 				return err
 			}
-			if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, step.status) || len(g.Status.ApprovedRevisions) > 0 {
+			if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, step.status) ||
+				len(g.Status.ApprovedRevisions) > 0 {
 				return fmt.Errorf("%+v", g.Status)
 			}
 			return nil
@@ -306,12 +325,14 @@ func TestReceiversThatCannotBe(t *testing.T) {
 	}{
 		"no-secret": {func(s *notificationv1.ReceiverSpec) { s.SecretRef.Name = "none" }, "TokenNotFound"},
 		"gcr":       {func(s *notificationv1.ReceiverSpec) { s.Type = "gcr" }, "TokenNotFound"},
-		"far":       {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Namespace = "kube-system" }, "AccessDenied"},
-		"filter":    {func(s *notificationv1.ReceiverSpec) { s.ResourceFilter = "1 +" }, "InvalidCELExpression"},
-		"number":    {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Filter = "1 + 1" }, "InvalidCELExpression"},
-		"gate":      {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Kind = "Gate" }, "Failed"},
-		"group":     {func(s *notificationv1.ReceiverSpec) { s.Resources[0].APIVersion = "apps/v1" }, "Failed"},
-		"both":      {func(s *notificationv1.ReceiverSpec) { s.Resources[0].MatchLabels = map[string]string{"a": "b"} }, "Failed"},
+		"far": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Namespace = "kube-system" },
+			"AccessDenied"},
+		"filter": {func(s *notificationv1.ReceiverSpec) { s.ResourceFilter = "1 +" }, "InvalidCELExpression"},
+		"number": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Filter = "1 + 1" }, "InvalidCELExpression"},
+		"gate":   {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Kind = "Gate" }, "Failed"},
+		"group":  {func(s *notificationv1.ReceiverSpec) { s.Resources[0].APIVersion = "apps/v1" }, "Failed"},
+		"both": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].MatchLabels = map[string]string{"a": "b"} },
+			"Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hooks{&system{T: t, client: h.client, namespace: h.namespace}, h.url}

@@ -23,7 +23,8 @@ type sources struct {
 }
 
 func (p *process) runSources(context.Context) error {
-	r := &sources{p, &source.Signatures{Connector: p.out.Connector, Public: &cosign.PublicRoot{Egress: p.out.Egress, Clock: p.clock()}}}
+	r := &sources{p, &source.Signatures{Connector: p.out.Connector,
+		Public: &cosign.PublicRoot{Egress: p.out.Egress, Clock: p.clock()}}}
 	return errors.Join(
 		r.gitRepositories(),
 		r.ociRepositories(),
@@ -34,7 +35,8 @@ func (p *process) runSources(context.Context) error {
 }
 
 func (r *sources) gitRepositories() error {
-	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, r.repositories)
+	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
+		r.repositories)
 }
 
 func (p *process) newRepositories() *source.GitRepository {
@@ -50,11 +52,12 @@ func (p *process) newRepositories() *source.GitRepository {
 }
 
 func (r *sources) ociRepositories() error {
-	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} }, &source.OCIRepository{
-		Registries: r.registries,
-		Signatures: r.signatures,
-		Store:      r.storage.store,
-	})
+	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} },
+		&source.OCIRepository{
+			Registries: r.registries,
+			Signatures: r.signatures,
+			Store:      r.storage.store,
+		})
 }
 
 func (r *sources) buckets() error {

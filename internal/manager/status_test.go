@@ -42,7 +42,8 @@ func (s *system) annotated(kind, name, key, value string) {
 func TestTheRevisionOfTheOriginIsTold(t *testing.T) {
 	s, r := newSystem(t), testenv.NewRegistry(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}
-	first := r.Push("app", "latest", annotations, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "1")}), ociContent))
+	first := r.Push("app", "latest", annotations,
+		static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "1")}), ociContent))
 	s.ociSource(r, "app")
 	s.ociReady("app", first)
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Kind = sourcev1.OCIRepositoryKind })
@@ -59,7 +60,8 @@ func TestTheRevisionOfTheOriginIsTold(t *testing.T) {
 	s.annotated("OCIRepository", "app", "source.toolkit.fluxcd.io/originRevision", "main@sha1:abc")
 
 	t.Log("one that tells of no origin has none")
-	second := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "2")}), ociContent))
+	second := r.Push("app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a.yaml": cm("oci", "2")}),
+		ociContent))
 	s.annotate(&sourcev1.OCIRepository{}, "app")
 	if k := s.ready("app", second.DigestStr()); k.Status.LastAppliedOriginRevision != "" {
 		t.Errorf("the origin's revision is %q", k.Status.LastAppliedOriginRevision)
@@ -77,8 +79,10 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	h := first[0]
-	if !strings.HasPrefix(h.Digest, "sha256:") || h.LastReconciledStatus != "ReconciliationSucceeded" || h.TotalReconciliations != 1 ||
-		h.FirstReconciled.Time.Before(start) || h.LastReconciled.Before(&h.FirstReconciled) || h.LastReconciledDuration.Duration <= 0 ||
+	if !strings.HasPrefix(h.Digest, "sha256:") || h.LastReconciledStatus != "ReconciliationSucceeded" ||
+		h.TotalReconciliations != 1 ||
+		h.FirstReconciled.Time.Before(start) || h.LastReconciled.Before(&h.FirstReconciled) ||
+		h.LastReconciledDuration.Duration <= 0 ||
 		h.Metadata["revision"] != "main@sha1:"+commit {
 		t.Errorf("%+v", h)
 	}
@@ -90,7 +94,8 @@ func TestHistory(t *testing.T) {
 	commit = s.git.Commit("app", map[string]string{"a.yaml": cm("a", "0")})
 	s.pull("app")
 	again := s.ready("app", commit).Status.History
-	if len(again) != 2 || again[0].Digest != h.Digest || again[0].TotalReconciliations != 2 || !again[0].FirstReconciled.Equal(&h.FirstReconciled) ||
+	if len(again) != 2 || again[0].Digest != h.Digest || again[0].TotalReconciliations != 2 ||
+		!again[0].FirstReconciled.Equal(&h.FirstReconciled) ||
 		again[0].Metadata["revision"] != "main@sha1:"+commit {
 		t.Errorf("%+v", again)
 	}
@@ -101,7 +106,8 @@ func TestHistory(t *testing.T) {
 	s.pull("app")
 	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "Not_A_Name")
 	k := &kustomizev1.Kustomization{}
-	if err := s.get(k, "app"); err != nil || len(k.Status.History) != 3 || k.Status.History[0].LastReconciledStatus != "ReconciliationFailed" {
+	if err := s.get(k, "app"); err != nil || len(k.Status.History) != 3 ||
+		k.Status.History[0].LastReconciledStatus != "ReconciliationFailed" {
 		t.Errorf("%v: %+v", err, k.Status.History)
 	}
 	for n := range 6 {
@@ -116,7 +122,9 @@ func TestHistory(t *testing.T) {
 
 func TestStatusOfAKustomization(t *testing.T) {
 	s := newSystem(t)
-	first := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "role.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: 'system:reader'}\nrules: []\n"})
+	first := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"),
+		"role.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: 'system:reader'}\n" +
+			"rules: []\n"})
 	s.source("app")
 	s.sync("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.Wait = true })
 	k := s.ready("app", first)
@@ -129,21 +137,26 @@ func TestStatusOfAKustomization(t *testing.T) {
 		t.Error(diff)
 	}
 	s.conditions("app", map[string]string{
-		"Ready": "True ReconciliationSucceeded Applied revision: " + revision, "Healthy": "True Succeeded Health check passed",
+		"Ready":   "True ReconciliationSucceeded Applied revision: " + revision,
+		"Healthy": "True Succeeded Health check passed",
 	})
-	if k.Status.LastAppliedRevision != revision || k.Status.LastAttemptedRevision != revision || k.Status.ObservedGeneration != k.Generation {
+	if k.Status.LastAppliedRevision != revision || k.Status.LastAttemptedRevision != revision ||
+		k.Status.ObservedGeneration != k.Generation {
 		t.Errorf("%+v", k.Status)
 	}
 
 	t.Log("one that fails was attempted, not applied")
-	second := s.git.Commit("app", map[string]string{"bad.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"})
+	second := s.git.Commit("app", map[string]string{
+		"bad.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"})
 	s.pull("app")
 	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "Not_A_Name")
-	if err := s.get(k, "app"); err != nil || k.Status.LastAppliedRevision != revision || k.Status.LastAttemptedRevision != "main@sha1:"+second {
+	if err := s.get(k, "app"); err != nil || k.Status.LastAppliedRevision != revision ||
+		k.Status.LastAttemptedRevision != "main@sha1:"+second {
 		t.Errorf("%v: applied %s, attempted %s", err, k.Status.LastAppliedRevision, k.Status.LastAttemptedRevision)
 	}
 	s.conditions("app", map[string]string{
-		"Ready": "False ReconciliationFailed ConfigMap/", "Reconciling": "True ProgressingWithRetry ConfigMap/", "Healthy": "True Succeeded",
+		"Ready": "False ReconciliationFailed ConfigMap/", "Reconciling": "True ProgressingWithRetry ConfigMap/",
+		"Healthy": "True Succeeded",
 	})
 
 	t.Log("what only a change of the spec helps is stalled")
@@ -151,7 +164,8 @@ func TestStatusOfAKustomization(t *testing.T) {
 	s.git.Commit("app", map[string]string{"bad.yaml": ""})
 	s.pull("app")
 	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "spec.ignore")
-	s.conditions("app", map[string]string{"Ready": "False ReconciliationFailed", "Stalled": "True ReconciliationFailed", "Healthy": "True Succeeded"})
+	s.conditions("app", map[string]string{"Ready": "False ReconciliationFailed", "Stalled": "True ReconciliationFailed",
+		"Healthy": "True Succeeded"})
 
 	t.Log("the generation and the request that were handled are told")
 	s.patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"ignore":null}}`)
@@ -161,7 +175,8 @@ func TestStatusOfAKustomization(t *testing.T) {
 	}
 }
 
-// conditions waits until a Kustomization has these conditions and no others; each begins with status, reason and message.
+// conditions waits until a Kustomization has these conditions and no others; each begins with status, reason
+// and message.
 func (s *system) conditions(name string, want map[string]string) {
 	s.Helper()
 	testenv.Eventually(s, "conditions of "+name, func() error {
@@ -196,10 +211,12 @@ func TestAnEventSumsUpWhatWasApplied(t *testing.T) {
 	s.sync("app", "app", "")
 	s.ready("app", commit)
 	s.told("app", "Progressing", "30 created\n", "ConfigMap/"+s.namespace+"/c19 created", "and 10 more")
-	commit = s.git.Commit("app", map[string]string{"c00.yaml": "", "c01.yaml": cm("c01", "2"), "new.yaml": cm("new", "1")})
+	commit = s.git.Commit("app", map[string]string{"c00.yaml": "", "c01.yaml": cm("c01", "2"),
+		"new.yaml": cm("new", "1")})
 	s.pull("app")
 	s.ready("app", commit)
-	s.told("app", "Progressing", "1 created, 1 configured, 1 deleted\n", "ConfigMap/"+s.namespace+"/new created", "ConfigMap/"+s.namespace+"/c00 deleted", `data.k: "1" → "2"`)
+	s.told("app", "Progressing", "1 created, 1 configured, 1 deleted\n", "ConfigMap/"+s.namespace+"/new created",
+		"ConfigMap/"+s.namespace+"/c00 deleted", `data.k: "1" → "2"`)
 
 	t.Log("what changes nothing is told by the transition alone")
 	count := s.told("app", "Progressing")

@@ -34,13 +34,19 @@ type ArtifactOptions struct {
 }
 
 func (o *ArtifactOptions) bindFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.TLSCertFile, "storage-tls-cert-file", "", "certificate of the artifact server, read again when it changes; artifacts are served over HTTP without one")
+	f.StringVar(&o.TLSCertFile, "storage-tls-cert-file", "",
+		"certificate of the artifact server, read again when it changes; artifacts are served over HTTP without one")
 	f.StringVar(&o.TLSKeyFile, "storage-tls-key-file", "", "private key of --storage-tls-cert-file")
-	f.BoolVar(&o.CheckAccess, "storage-check-access", false, "serve an artifact only to ServiceAccounts that may get its source, by their token")
-	f.StringVar(&o.Audience, "storage-audience", "", "audience that tokens for --storage-check-access must have (default: that of the API server)")
-	f.StringVar(&o.CAFile, "artifact-ca-file", "", "authorities of the artifact servers that this process reads from, in PEM")
-	f.StringVar(&o.TokenFile, "artifact-token-file", "/var/run/secrets/kubernetes.io/serviceaccount/token", "token for the servers of --artifact-token-hosts")
-	f.StringSliceVar(&o.TokenHosts, "artifact-token-hosts", nil, "artifact servers that this process sends its token to, as host or host:port")
+	f.BoolVar(&o.CheckAccess, "storage-check-access", false,
+		"serve an artifact only to ServiceAccounts that may get its source, by their token")
+	f.StringVar(&o.Audience, "storage-audience", "",
+		"audience that tokens for --storage-check-access must have (default: that of the API server)")
+	f.StringVar(&o.CAFile, "artifact-ca-file", "",
+		"authorities of the artifact servers that this process reads from, in PEM")
+	f.StringVar(&o.TokenFile, "artifact-token-file", "/var/run/secrets/kubernetes.io/serviceaccount/token",
+		"token for the servers of --artifact-token-hosts")
+	f.StringSliceVar(&o.TokenHosts, "artifact-token-hosts", nil,
+		"artifact servers that this process sends its token to, as host or host:port")
 }
 
 // access decides who may read; nil when everybody may.
@@ -120,7 +126,8 @@ func newFetcher(o ArtifactOptions) (*artifact.Fetcher, error) {
 	return &artifact.Fetcher{Client: c}, nil
 }
 
-// serveArtifacts adds the artifact server to the manager, and what looks after the store once. It serves whether or not this replica leads.
+// serveArtifacts adds the artifact server to the manager, and what looks after the store once. It serves
+// whether or not this replica leads.
 func (p *process) serveArtifacts(ctx context.Context) error {
 	if p.storage.store == nil {
 		return nil
@@ -137,7 +144,8 @@ func (p *process) serveArtifacts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: listener, Server: artifact.NewServer(server)}); err != nil {
+	if err := p.mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: listener,
+		Server: artifact.NewServer(server)}); err != nil {
 		return err
 	}
 	return p.mgr.Add(&caretaker{p.storage.store, p.mgr.GetAPIReader(), p.Options})
@@ -153,7 +161,8 @@ type caretaker struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has a store of its own.
 func (c *caretaker) NeedLeaderElection() bool { return false }
 
-// Start removes what belongs to nobody and what is damaged. Nothing waits for it, and the process goes on when it fails.
+// Start removes what belongs to nobody and what is damaged. Nothing waits for it, and the process goes on
+// when it fails.
 func (c *caretaker) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("artifacts")
 	for _, kind := range []string{
@@ -162,7 +171,8 @@ func (c *caretaker) Start(ctx context.Context) error {
 	} {
 		removed, err := c.collect(ctx, kind)
 		if err != nil && ctx.Err() == nil {
-			logger.Info("artifacts of objects that are gone may be left: they are collected at the next start", "kind", kind, "reason", err.Error())
+			logger.Info("artifacts of objects that are gone may be left: they are collected at the next start", "kind",
+				kind, "reason", err.Error())
 		}
 		for _, dir := range removed {
 			logger.Info("removed the artifacts of an object that is gone", "path", dir)

@@ -79,14 +79,17 @@ func (s *system) grantGet(account, group, resource, object string) {
 	s.Helper()
 	name := metav1.ObjectMeta{Namespace: s.namespace, Name: account}
 	s.create(&rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: []string{object}, Verbs: []string{"get"}},
+		{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: []string{object},
+			Verbs: []string{"get"}},
 	}})
-	s.create(&rbacv1.RoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
+	s.create(&rbacv1.RoleBinding{ObjectMeta: name,
+		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.namespace, Name: account}}})
 	testenv.Eventually(s, account+" may get it", func() error { // the API server's authorizer lags behind
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + s.namespace + ":" + account,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource, Namespace: s.namespace, Name: object},
+			User: "system:serviceaccount:" + s.namespace + ":" + account,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
+				Namespace: s.namespace, Name: object},
 		}}
 		if err := s.client.Create(s.Context(), review); err != nil || !review.Status.Allowed {
 			return fmt.Errorf("%+v, %w", review.Status, err)
@@ -129,13 +132,16 @@ func TestArtifactsAreServedToThoseWhoMayGetTheSource(t *testing.T) {
 			app, other := s.stored("app", commit), s.stored("other", commit)
 			s.mayGet("reader", "app")
 			reader, stranger := s.account("reader", c.good...), s.account("stranger", c.good...)
-			elsewhere := s.token(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "reader"}}, c.wrong...)
+			elsewhere := s.token(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+				Name: "reader"}}, c.wrong...)
 			for _, c := range []struct {
 				who, token, url string
 				status          int
 			}{
-				{"nobody", "", app.URL, 401}, {"nonsense", "x.y.z", app.URL, 401}, {"a token for something else", elsewhere, app.URL, 401},
-				{"a reader", reader, app.URL, 200}, {"a reader of another", reader, other.URL, 403}, {"a stranger", stranger, app.URL, 403},
+				{"nobody", "", app.URL, 401}, {"nonsense", "x.y.z", app.URL, 401},
+				{"a token for something else", elsewhere, app.URL, 401},
+				{"a reader", reader, app.URL, 200}, {"a reader of another", reader, other.URL, 403},
+				{"a stranger", stranger, app.URL, 403},
 				{"a reader again", reader, app.URL, 200},
 			} {
 				if got := status(t, c.url, c.token); got != c.status {
@@ -207,7 +213,8 @@ func writeCertificate(t *testing.T, cert, key string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "artifacts"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "artifacts"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
 		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -236,7 +243,8 @@ func TestThirdPartiesHearWhatBecomesOfSources(t *testing.T) {
 	host, _, _ := strings.Cut(strings.TrimPrefix(s.stored("first", first).URL, "http://"), "/")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/events?kind=GitRepository&name=app&namespace="+s.namespace, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+
+		"/events?kind=GitRepository&name=app&namespace="+s.namespace, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +283,8 @@ func TestThirdPartiesHearWhatBecomesOfSources(t *testing.T) {
 	hears("failing")
 	point("main")
 	hears("recovered")
-	if err := s.client.Delete(t.Context(), &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "app"}}); err != nil {
+	if err := s.client.Delete(t.Context(), &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
+		Name: "app"}}); err != nil {
 		t.Fatal(err)
 	}
 	hears("removed")
@@ -288,7 +297,8 @@ func TestTheStoreIsPutInOrderAtStart(t *testing.T) {
 	a := s.stored("app", commit)
 	s.stop()
 	store := filepath.Join(s.storage, "artifacts")
-	gone, damaged := filepath.Join(store, "bucket", s.namespace, "gone"), filepath.Join(store, filepath.Dir(a.Path), "older.tar.gz")
+	gone, damaged := filepath.Join(store, "bucket", s.namespace, "gone"),
+		filepath.Join(store, filepath.Dir(a.Path), "older.tar.gz")
 	elsewhere := filepath.Join(store, "bucket", "elsewhere", "theirs")
 	for _, dir := range []string{gone, elsewhere} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -70,7 +70,8 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	s.ready("app", commit)
 	s.gone(&corev1.ConfigMap{}, "a")
 	for _, request := range s.requests.about("/") {
-		if _, path, _ := strings.Cut(request, " "); strings.Contains(path, "watch=") && !strings.Contains(path, "/namespaces/"+s.namespace+"/") && !strings.Contains(path, "labelSelector") {
+		if _, path, _ := strings.Cut(request, " "); strings.Contains(path, "watch=") &&
+			!strings.Contains(path, "/namespaces/"+s.namespace+"/") && !strings.Contains(path, "labelSelector") {
 			t.Errorf("a watch outside of the namespace: %s", request)
 		}
 	}
@@ -79,7 +80,8 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
 	s := newSystem(t)
 	user := "system:serviceaccount:" + s.namespace + ":"
-	commit := s.git.Commit("app", map[string]string{"both/a.yaml": cm("a", "1"), "both/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "one/a.yaml": cm("b", "1")})
+	commit := s.git.Commit("app", map[string]string{"both/a.yaml": cm("a", "1"),
+		"both/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "one/a.yaml": cm("b", "1")})
 	s.source("app")
 	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
 	s.may("reader", rule("", "configmaps", "get", "list", "watch"))
@@ -90,10 +92,12 @@ func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
 	s.gone(&corev1.ConfigMap{}, "a")
 
 	s.sync("reader", "app", "one", as("reader"))
-	s.fails(&kustomizev1.Kustomization{}, "reader", "ReconciliationFailed", `User "`+user+`reader" cannot patch resource "configmaps"`)
+	s.fails(&kustomizev1.Kustomization{}, "reader", "ReconciliationFailed", `User "`+user+
+		`reader" cannot patch resource "configmaps"`)
 
 	s.sync("nobody", "app", "one", as("nobody"))
-	s.fails(&kustomizev1.Kustomization{}, "nobody", "ReconciliationFailed", "ServiceAccount '"+s.namespace+"/nobody' not found")
+	s.fails(&kustomizev1.Kustomization{}, "nobody", "ReconciliationFailed", "ServiceAccount '"+s.namespace+
+		"/nobody' not found")
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "nobody"}})
 	s.grant("nobody")
 	s.annotate(&kustomizev1.Kustomization{}, "nobody")
@@ -103,7 +107,8 @@ func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
 	s.sync("pruner", "app", "one", as("configs"), func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "x-" })
 	s.ready("pruner", commit)
 	s.patch(&kustomizev1.Kustomization{}, "pruner", `{"spec":{"namePrefix":"y-"}}`)
-	s.fails(&kustomizev1.Kustomization{}, "pruner", "PruneFailed", `User "`+user+`configs" cannot delete resource "configmaps"`)
+	s.fails(&kustomizev1.Kustomization{}, "pruner", "PruneFailed", `User "`+user+
+		`configs" cannot delete resource "configmaps"`)
 	s.configMap("x-b", "1")
 }
 
@@ -114,9 +119,11 @@ func TestHealthIsReadAsTheAccount(t *testing.T) {
 	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
 	s.sync("app", "app", "", as("configs"), func(k *kustomizev1.Kustomization) {
 		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
-		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "Secret", Name: "sops-age", Namespace: s.namespace}}
+		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "Secret", Name: "sops-age",
+			Namespace: s.namespace}}
 	})
-	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", `User "system:serviceaccount:`+s.namespace+`:configs" cannot`)
+	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", `User "system:serviceaccount:`+s.namespace+
+		`:configs" cannot`)
 }
 
 func TestTheDefaultAccountStandsInForNone(t *testing.T) {
@@ -124,12 +131,14 @@ func TestTheDefaultAccountStandsInForNone(t *testing.T) {
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1")})
 	s.source("app")
 	s.sync("app", "app", "")
-	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "ServiceAccount '"+s.namespace+"/tenant' not found")
+	s.fails(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "ServiceAccount '"+s.namespace+
+		"/tenant' not found")
 	s.may("tenant", rule("", "configmaps", "*"))
 	s.annotate(&kustomizev1.Kustomization{}, "app")
 	s.ready("app", commit)
 	s.sync("own", "app", "", as("own"))
-	s.fails(&kustomizev1.Kustomization{}, "own", "ReconciliationFailed", "ServiceAccount '"+s.namespace+"/own' not found")
+	s.fails(&kustomizev1.Kustomization{}, "own", "ReconciliationFailed", "ServiceAccount '"+s.namespace+
+		"/own' not found")
 }
 
 func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
@@ -141,12 +150,17 @@ func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
 	s.sync("source", "app", "", other)
 	s.sync("dependency", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Labels = labels
-		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Namespace: "kube-system", Name: "x"}}}
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{
+			{NamespacedName: meta.NamespacedName{Namespace: "kube-system", Name: "x"}}}
 	})
-	s.sync("own", "app", "", func(k *kustomizev1.Kustomization) { k.Labels, k.Spec.SourceRef.Namespace = labels, s.namespace })
+	s.sync("own", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Labels, k.Spec.SourceRef.Namespace = labels,
+			s.namespace
+	})
 	s.ready("own", commit)
 	s.fails(&kustomizev1.Kustomization{}, "source", "AccessDenied", "spec.sourceRef refers to namespace 'kube-system'")
-	s.fails(&kustomizev1.Kustomization{}, "dependency", "AccessDenied", "spec.dependsOn refers to namespace 'kube-system'")
+	s.fails(&kustomizev1.Kustomization{}, "dependency", "AccessDenied",
+		"spec.dependsOn refers to namespace 'kube-system'")
 }
 
 func TestTheAccountIsImpersonatedInTheOtherCluster(t *testing.T) {
@@ -171,7 +185,8 @@ func TestTheAccountIsImpersonatedInTheOtherCluster(t *testing.T) {
 		t.Error("it was not applied as " + user)
 	}
 	s.sync("denied", "app", "", remote, as("nothing"))
-	s.fails(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", `User "system:serviceaccount:`+s.namespace+`:nothing" cannot`)
+	s.fails(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", `User "system:serviceaccount:`+s.namespace+
+		`:nothing" cannot`)
 }
 
 // A kubeconfig that is refused, or whose token ended, is corrected by a new one and nothing else.
@@ -195,6 +210,7 @@ func TestExpiredCredentialsAreToldAndRecoveredFrom(t *testing.T) {
 	if strings.Contains(fmt.Sprint(k.Status), "s3cret") {
 		t.Errorf("the status tells the token: %+v", k.Status)
 	}
-	s.patch(&corev1.Secret{}, "remote", fmt.Sprintf(`{"stringData":{"value":%q}}`, kubeconfig(s.loginAs(cfg, "deployer").BearerToken)))
+	s.patch(&corev1.Secret{}, "remote", fmt.Sprintf(`{"stringData":{"value":%q}}`,
+		kubeconfig(s.loginAs(cfg, "deployer").BearerToken)))
 	s.ready("app", commit)
 }

@@ -49,7 +49,8 @@ func (m *Plans) of(ctx context.Context, r *notificationv1.Receiver) (*plan, erro
 			return nil, err
 		}
 		for _, f := range []struct{ field, source string }{
-			{"spec.resourceFilter", r.Spec.ResourceFilter}, {fmt.Sprintf("spec.resources[%d].filter", i), resource.Filter},
+			{"spec.resourceFilter", r.Spec.ResourceFilter},
+			{fmt.Sprintf("spec.resources[%d].filter", i), resource.Filter},
 		} {
 			if f.source == "" {
 				continue
@@ -83,9 +84,11 @@ func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.Recei
 		return t, fault.New(meta.AccessDeniedReason, "%s is in another namespace, which is not allowed here", named).
 			WithHint("Move the Receiver there, or run the controllers without --no-cross-namespace-refs").Final()
 	case t.name != notificationv1.AnyName && len(t.labels) > 0:
-		return t, fault.New(meta.FailedReason, "%s has both a name and matchLabels", named).WithHint("Set the name to * to select by label").Final()
+		return t, fault.New(meta.FailedReason, "%s has both a name and matchLabels", named).
+			WithHint("Set the name to * to select by label").Final()
 	case resource.Kind == gateKind && r.Spec.Action == "":
-		return t, fault.New(meta.FailedReason, "%s is a gate, and spec.action is not set", named).WithHint("Set spec.action to open or close").Final()
+		return t, fault.New(meta.FailedReason, "%s is a gate, and spec.action is not set", named).
+			WithHint("Set spec.action to open or close").Final()
 	}
 	return t, nil
 }
@@ -109,7 +112,8 @@ func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 			p.Validations = append(p.Validations, hook.Validation{Holds: e, Message: v.Message})
 		}
 		if len(p.Validations) == 0 { // whoever has a token of the issuer would be let in
-			return nil, fault.New(meta.FailedReason, "spec.oidcProviders[%d] has no validations", i).WithHint("Say whose tokens are accepted").Final()
+			return nil, fault.New(meta.FailedReason, "spec.oidcProviders[%d] has no validations", i).
+				WithHint("Say whose tokens are accepted").Final()
 		}
 		all = append(all, p)
 	}
@@ -117,5 +121,6 @@ func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 }
 
 func invalid(field string, err error) error {
-	return fault.New(notificationv1.InvalidCELExpressionReason, "%s is no valid CEL expression", field).Because(err).WithHint("Correct it").Final()
+	return fault.New(notificationv1.InvalidCELExpressionReason, "%s is no valid CEL expression", field).Because(err).
+		WithHint("Correct it").Final()
 }

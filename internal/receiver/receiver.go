@@ -85,16 +85,20 @@ func (m *Plans) trust(ctx context.Context, r *notificationv1.Receiver) (hook.Tru
 			WithHint("Create it with the key token, or correct spec.secretRef")
 	}
 	if err != nil {
-		return t, fault.New(notificationv1.TokenNotFoundReason, "cannot read Secret '%s/%s' of spec.secretRef", r.Namespace, name).Because(err)
+		return t, fault.New(notificationv1.TokenNotFoundReason, "cannot read Secret '%s/%s' of spec.secretRef",
+			r.Namespace, name).Because(err)
 	}
-	t.Token, t.Email, t.Audience = string(secret.Data["token"]), string(secret.Data["email"]), string(secret.Data["audience"])
+	t.Token, t.Email, t.Audience = string(secret.Data["token"]), string(secret.Data["email"]),
+		string(secret.Data["audience"])
 	if t.Token == "" {
 		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has no key token", r.Namespace, name).
 			WithHint("Set it to a random text, and tell it to the sender of the webhook")
 	}
 	if r.Spec.Type == notificationv1.GCRReceiver && (t.Email == "" || t.Audience == "") {
-		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has not both keys email and audience", r.Namespace, name).
-			WithHint("Set them to the service account and the audience of the Pub/Sub subscription's push authentication")
+		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has not both keys email and audience",
+			r.Namespace, name).
+			WithHint("Set them to the service account and the audience of the Pub/Sub subscription's push " +
+				"authentication")
 	}
 	return t, nil
 }

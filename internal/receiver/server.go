@@ -67,7 +67,8 @@ func NewServer(s *Server) *http.Server {
 	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.take)
 	return &http.Server{
 		Handler: measured(mux), MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: readTime + handleTime, IdleTimeout: time.Minute,
+		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: readTime + handleTime,
+		IdleTimeout: time.Minute,
 	}
 }
 
@@ -85,11 +86,13 @@ func (s *Server) take(w http.ResponseWriter, req *http.Request) {
 	}
 	var refusal *hook.Refusal
 	if !errors.As(err, &refusal) {
-		refusal = &hook.Refusal{Status: http.StatusInternalServerError, Why: "not all that the receiver names could be woken: see the controller's log"}
+		refusal = &hook.Refusal{Status: http.StatusInternalServerError,
+			Why: "not all that the receiver names could be woken: see the controller's log"}
 	}
 	if r != nil && refusal.Status != http.StatusOK {
-		log.FromContext(ctx).WithName(notificationv1.ReceiverKind).Info("a webhook failed", "namespace", r.Namespace, "name", r.Name,
-			"status", refusal.Status, "reason", err.Error())
+		log.FromContext(ctx).WithName(notificationv1.ReceiverKind).
+			Info("a webhook failed", "namespace", r.Namespace, "name", r.Name,
+				"status", refusal.Status, "reason", err.Error())
 	}
 	if refusal.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
@@ -113,16 +116,19 @@ func (s *Server) find(ctx context.Context, path string) (*notificationv1.Receive
 	return nil, unknown
 }
 
-func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Request, r *notificationv1.Receiver) (int64, error) {
+func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Request,
+	r *notificationv1.Receiver) (int64, error) {
 	if r.Spec.Suspend {
 		return 0, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "the receiver is suspended"}
 	}
 	if req.Method != http.MethodPost && (r.Spec.Type != notificationv1.GenericReceiver || r.Spec.Action != "") {
-		return 0, &hook.Refusal{Status: http.StatusMethodNotAllowed, Why: "send the webhook by POST"} // whoever follows a link must open no gate
+		// whoever follows a link must open no gate
+		return 0, &hook.Refusal{Status: http.StatusMethodNotAllowed, Why: "send the webhook by POST"}
 	}
 	p, err := s.Plans.of(ctx, r)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "the receiver is not ready"}, err)
+		return 0, fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable,
+			Why: "the receiver is not ready"}, err)
 	}
 	if p.path != req.URL.Path { // the token is another one now, and with it the path
 		return 0, unknown
@@ -149,7 +155,8 @@ func (s *Server) body(w http.ResponseWriter, req *http.Request) (body []byte, re
 	if req.ContentLength < 0 {
 		size = hook.MaxBody // it does not tell
 	}
-	tooLarge := &hook.Refusal{Status: http.StatusRequestEntityTooLarge, Why: fmt.Sprintf("the body has more than %d bytes", hook.MaxBody)}
+	tooLarge := &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
+		Why: fmt.Sprintf("the body has more than %d bytes", hook.MaxBody)}
 	if size > hook.MaxBody {
 		return nil, func() {}, tooLarge
 	}

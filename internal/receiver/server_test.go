@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestReplicaThatStarts answers what a sender tries again, and not that there is no such receiver, before it knows them all.
+// TestReplicaThatStarts answers what a sender tries again, and not that there is no such receiver, before it
+// knows them all.
 func TestReplicaThatStarts(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := notificationv1.AddToScheme(scheme); err != nil {
@@ -27,7 +28,8 @@ func TestReplicaThatStarts(t *testing.T) {
 	}
 	server := NewServer(&Server{Cache: unstarted, Check: &hook.Checker{}, Clock: clock.RealClock{}})
 	w := httptest.NewRecorder()
-	server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, hook.Path("token", "name", "namespace"), strings.NewReader("{}")))
+	server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, hook.Path("token", "name", "namespace"),
+		strings.NewReader("{}")))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s, retry after %q", w.Code, w.Body, w.Header().Get("Retry-After"))
 	}

@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	atOnce    = 8       // objects that a request patches at once
-	page      = 500     // objects that are listed at once
-	maxValues = 500_000 // of a body that a filter reads, of which each takes up to a hundred bytes of memory: a push of a thousand commits has some ten thousand
+	atOnce = 8   // objects that a request patches at once
+	page   = 500 // objects that are listed at once
+	// of a body that a filter reads, of which each takes up to a hundred bytes of memory: a push of a
+	// thousand commits has some ten thousand
+	maxValues = 500_000
 	owner     = "sluice-receiver"
 )
 
@@ -70,16 +72,19 @@ func read(body []byte) (any, error) {
 		}
 	}
 	if values > maxValues {
-		return nil, &hook.Refusal{Status: http.StatusRequestEntityTooLarge, Why: fmt.Sprintf("the body has more than %d values, which the receiver's filter reads", maxValues)}
+		return nil, &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
+			Why: fmt.Sprintf("the body has more than %d values, which the receiver's filter reads", maxValues)}
 	}
 	var req any
 	if err := json.Unmarshal(body, &req); err != nil {
-		return nil, &hook.Refusal{Status: http.StatusBadRequest, Why: "the body is no JSON, which the receiver's filter reads"}
+		return nil, &hook.Refusal{Status: http.StatusBadRequest,
+			Why: "the body is no JSON, which the receiver's filter reads"}
 	}
 	return req, nil
 }
 
-// wake annotates what the call selects, and returns how many objects that were. Every object is tried, whatever becomes of the others.
+// wake annotates what the call selects, and returns how many objects that were. Every object is tried,
+// whatever becomes of the others.
 func (w *waker) wake(ctx context.Context, c *call) (int64, error) {
 	var woken atomic.Int64
 	var group errgroup.Group
@@ -134,7 +139,8 @@ func (w *waker) each(ctx context.Context, t target, visit func(*metav1.PartialOb
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(t.Kind + "List"))
 	for {
-		err := w.reader.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(t.labels), client.Limit(page), client.Continue(list.Continue))
+		err := w.reader.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(t.labels),
+			client.Limit(page), client.Continue(list.Continue))
 		if err != nil {
 			return err
 		}
@@ -164,7 +170,8 @@ func (c *call) selects(ctx context.Context, t target, o *metav1.PartialObjectMet
 	for _, f := range t.filters {
 		holds, err := f.Holds(ctx, variables)
 		if err != nil {
-			return false, &hook.Refusal{Status: http.StatusUnprocessableEntity, Why: "a filter of the receiver cannot be evaluated on this request"}
+			return false, &hook.Refusal{Status: http.StatusUnprocessableEntity,
+				Why: "a filter of the receiver cannot be evaluated on this request"}
 		}
 		if !holds {
 			return false, nil
@@ -186,7 +193,8 @@ func (c *call) patch(t target) ([]byte, error) {
 			verb + gatingv1.RequestedAtSuffix: at,
 			verb + gatingv1.ReasonSuffix:      fmt.Sprintf("webhook of Receiver '%s/%s'", c.by.Namespace, c.by.Name),
 			// Those of an earlier request say nothing of this one.
-			verb + gatingv1.RequestedBySuffix: nil, verb + gatingv1.WindowSuffix: nil, verb + gatingv1.RevisionSuffix: nil,
+			verb + gatingv1.RequestedBySuffix: nil, verb + gatingv1.WindowSuffix: nil,
+			verb + gatingv1.RevisionSuffix: nil,
 		}
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})

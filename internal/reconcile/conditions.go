@@ -70,12 +70,14 @@ func conclude(obj Object, o Outcome) {
 	}
 }
 
-// rest leaves an object that a gate holds as it is: what is Ready stays so, and so does a failure. A spec that waits is not observed,
-// so that nobody takes it for applied. An object that was never brought to an end, or waited for something else, is Unknown.
+// rest leaves an object that a gate holds as it is: what is Ready stays so, and so does a failure. A spec
+// that waits is not observed, so that nobody takes it for applied. An object that was never brought to an
+// end, or waited for something else, is Unknown.
 func rest(obj Object, o Outcome) {
 	Unmark(obj, TypeReconciling)
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
-	if c == nil || c.Status == metav1.ConditionUnknown || c.Reason == ReasonDependencyNotReady || c.Reason == meta.ArtifactFailedReason {
+	if c == nil || c.Status == metav1.ConditionUnknown || c.Reason == ReasonDependencyNotReady ||
+		c.Reason == meta.ArtifactFailedReason {
 		Mark(obj, TypeReady, metav1.ConditionUnknown, o.reason, o.message)
 	}
 }

@@ -94,13 +94,16 @@ func (e *Edges) Attach(gk schema.GroupKind, q queue) {
 	e.queues[gk] = q
 }
 
-// Observe fires the edges of a kind from its informer: when an object appears, goes, or changes so that changed says so.
-func Observe[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, gk schema.GroupKind, obj T, changed func(before, after T) bool) error {
+// Observe fires the edges of a kind from its informer: when an object appears, goes, or changes so that
+// changed says so.
+func Observe[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, gk schema.GroupKind, obj T,
+	changed func(before, after T) bool) error {
 	return ObserveAs(ctx, e, c, obj, func(o T) Ref { return RefTo(gk, o.GetNamespace(), o.GetName()) }, changed)
 }
 
 // ObserveAs is Observe for edges that stand for more than one object each.
-func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, obj T, edge func(T) Ref, changed func(before, after T) bool) error {
+func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, obj T, edge func(T) Ref,
+	changed func(before, after T) bool) error {
 	informer, err := c.GetInformer(ctx, obj)
 	if err != nil {
 		return err

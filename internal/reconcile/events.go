@@ -45,7 +45,8 @@ func (a allEvents) Emit(group string, obj Object, e Event) {
 
 // Recorder writes Kubernetes events, as client-go's recorders do.
 type Recorder interface {
-	AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, kind, reason, action, note string, args ...any)
+	AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, kind, reason, action, note string,
+		args ...any)
 }
 
 // ToCluster returns Events that become Kubernetes events, but for minor ones.
@@ -66,5 +67,6 @@ func (c clusterEvents) Emit(group string, obj Object, e Event) {
 			annotations[k] = v
 		}
 	}
-	c.recorder.AnnotatedEventf(obj, nil, annotations, e.Type, e.Reason, "Reconcile", "%s", excerpt.Bytes(e.Message, maxNote))
+	c.recorder.AnnotatedEventf(obj, nil, annotations, e.Type, e.Reason, "Reconcile", "%s",
+		excerpt.Bytes(e.Message, maxNote))
 }

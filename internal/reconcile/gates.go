@@ -95,8 +95,8 @@ func (p *permit) admit(revision string) error {
 	return &heldError{revision, p.states()}
 }
 
-// again tells whether a pass is to follow at once, since the gates say something else to it: what was under way is finished, or the pass
-// was let through because it was asked for.
+// again tells whether a pass is to follow at once, since the gates say something else to it: what was under
+// way is finished, or the pass was let through because it was asked for.
 func (p *permit) again(s Sort, o Outcome) bool {
 	return p != nil && (p.manual || s == Sync && o.state == ready && len(p.shut()) > 0)
 }
@@ -218,9 +218,12 @@ func (l *loop[T]) emitGates(obj, before T, o Outcome) {
 		is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, t)
 		switch {
 		case is == nil && was != nil:
-			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: meta.GateOpenReason, Message: "No gate holds the reconciliation.", Metadata: metadata})
+			l.Events.Emit(l.GroupKind.Group, obj,
+				Event{Type: normal, Reason: meta.GateOpenReason, Message: "No gate holds the reconciliation.",
+					Metadata: metadata})
 		case is != nil && (was == nil || was.Status != is.Status || was.Message != is.Message):
-			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: is.Reason, Message: is.Message, Metadata: metadata})
+			l.Events.Emit(l.GroupKind.Group, obj,
+				Event{Type: normal, Reason: is.Reason, Message: is.Message, Metadata: metadata})
 		}
 	}
 }
@@ -228,5 +231,6 @@ func (l *loop[T]) emitGates(obj, before T, o Outcome) {
 // underWay tells whether the pass before left work that goes on, by the spec as it is.
 func underWay(obj Object) bool {
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReconciling)
-	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == ReasonProgressing && c.ObservedGeneration == obj.GetGeneration()
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == ReasonProgressing &&
+		c.ObservedGeneration == obj.GetGeneration()
 }

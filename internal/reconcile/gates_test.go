@@ -126,7 +126,8 @@ func TestClosedGateHoldsWhatIsReady(t *testing.T) {
 		open   func(*sourcev1.GitRepository) error
 	}{
 		"a source": {reconcile.Source, has("Blocked", metav1.ConditionTrue, "GateClosed"), without("Blocked")},
-		"a sync":   {reconcile.Sync, has("Approved", metav1.ConditionFalse, "GateClosed"), has("Approved", metav1.ConditionTrue, "GateOpen")},
+		"a sync": {reconcile.Sync, has("Approved", metav1.ConditionFalse, "GateClosed"),
+			has("Approved", metav1.ConditionTrue, "GateOpen")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gates := &keeper{}
@@ -164,8 +165,10 @@ func TestClosedGateHoldsWhatIsReady(t *testing.T) {
 			b.until("an event tells of it", func(*sourcev1.GitRepository) error {
 				b.events.mu.Lock()
 				defer b.events.mu.Unlock()
-				if !slices.ContainsFunc(b.events.events, func(e reconcile.Event) bool { return e.Message == "took up 2" }) ||
-					!slices.ContainsFunc(b.events.events, func(e reconcile.Event) bool { return e.Reason == meta.GateOpenReason }) {
+				if !slices.ContainsFunc(b.events.events,
+					func(e reconcile.Event) bool { return e.Message == "took up 2" }) ||
+					!slices.ContainsFunc(b.events.events,
+						func(e reconcile.Event) bool { return e.Reason == meta.GateOpenReason }) {
 					return fmt.Errorf("%+v", b.events.events)
 				}
 				return nil
@@ -173,12 +176,13 @@ func TestClosedGateHoldsWhatIsReady(t *testing.T) {
 
 			gates.set(false)
 			b.edges.Fire(gateRef)
-			b.until("no gate is left", both(without("Approved"), without("Blocked"), func(o *sourcev1.GitRepository) error {
-				if len(o.Status.Gates) > 0 || o.Status.Pending != nil {
-					return fmt.Errorf("%+v", o.Status.Held)
-				}
-				return nil
-			}))
+			b.until("no gate is left", both(without("Approved"), without("Blocked"),
+				func(o *sourcev1.GitRepository) error {
+					if len(o.Status.Gates) > 0 || o.Status.Pending != nil {
+						return fmt.Errorf("%+v", o.Status.Held)
+					}
+					return nil
+				}))
 		})
 	}
 }
@@ -215,11 +219,14 @@ func TestWhatIsUnderWayIsFinished(t *testing.T) {
 
 	gates.set(true, shut())
 	b.edges.Fire(gateRef)
-	b.until("it goes on behind the closed gate", both(has("Approved", metav1.ConditionFalse, "GateClosed"), has("Reconciling", metav1.ConditionTrue, "Progressing")))
+	b.until("it goes on behind the closed gate",
+		both(has("Approved", metav1.ConditionFalse, "GateClosed"),
+			has("Reconciling", metav1.ConditionTrue, "Progressing")))
 
 	gates.set(true, shut(func(c *reconcile.Closed) { c.Stop = true }))
 	b.edges.Fire(gateRef)
-	b.until("a gate that stops it stops it", both(without("Reconciling"), has("Ready", metav1.ConditionUnknown, "GateClosed"), waitsWith("1")))
+	b.until("a gate that stops it stops it", both(without("Reconciling"),
+		has("Ready", metav1.ConditionUnknown, "GateClosed"), waitsWith("1")))
 	mu.Lock()
 	defer mu.Unlock()
 	if underWay[0] || !slices.Contains(underWay, true) || underWay[len(underWay)-1] {

@@ -61,18 +61,20 @@ type Pass[T Object] struct {
 	Object T
 	// Requested tells that a person or a tool asked for this pass by annotation.
 	Requested bool
-	// UnderWay tells that the pass before left work that goes on, by the same spec, and that no gate stops it: a step that is not
-	// admitted may bring that to its end.
+	// UnderWay tells that the pass before left work that goes on, by the same spec, and that no gate stops
+	// it: a step that is not admitted may bring that to its end.
 	UnderWay bool
-	// Stands is the revision that the object has, by the same spec, if the step says so: gates let it pass, as it is no change.
+	// Stands is the revision that the object has, by the same spec, if the step says so: gates let it pass,
+	// as it is no change.
 	Stands string
 
 	save   func(ctx context.Context, message string) error
 	permit *permit
 }
 
-// Admit asks the gates whether the object may take up a revision. A step of a kind that gates hold asks before it takes up anything; an
-// error ends its pass, by [Held] or [Failed]. A step asks once a pass, or again if the revision is another.
+// Admit asks the gates whether the object may take up a revision. A step of a kind that gates hold asks
+// before it takes up anything; an error ends its pass, by [Held] or [Failed]. A step asks once a pass, or
+// again if the revision is another.
 func (p *Pass[T]) Admit(revision string) error {
 	err := p.permit.admit(revision)
 	if err != nil && revision != "" && revision == p.Stands {
@@ -140,8 +142,9 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{}, asked))
 }
 
-// asked passes the events that ask for a reconcile: a new generation, a new request, a deletion, other labels, by which gates may
-// select it, or another schedule or request of its own, which some kinds have in annotations. Our own status patches don't.
+// asked passes the events that ask for a reconcile: a new generation, a new request, a deletion, other
+// labels, by which gates may select it, or another schedule or request of its own, which some kinds have in
+// annotations. Our own status patches don't.
 var asked = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		request(e.ObjectOld) != request(e.ObjectNew) ||
@@ -244,7 +247,8 @@ func (l *loop[T]) step(ctx context.Context, pass *Pass[T]) (o Outcome) {
 		if p := recover(); p != nil {
 			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "the step panicked", "stack", string(debug.Stack()))
 			o = Failed(fault.New(ReasonFailed, "internal error while reconciling").
-				WithHint("This is a bug in Sluice: please report it with the controller's log. The object is retried").Final())
+				WithHint("This is a bug in Sluice: please report it with the controller's log. The object is retried").
+				Final())
 			o.err = errPanic
 		}
 	}()
@@ -320,11 +324,13 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 // emit records one event per transition of Ready or piece of news, and the outcome's notes.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	for _, n := range o.notes {
-		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.kind, Reason: n.reason, Message: n.message, Metadata: o.metadata})
+		l.Events.Emit(l.GroupKind.Group, obj,
+			Event{Type: n.kind, Reason: n.reason, Message: n.message, Metadata: o.metadata})
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
-	if is == nil || o.news == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
+	if is == nil || o.news == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason &&
+		was.Message == is.Message {
 		return
 	}
 	t := normal

@@ -118,8 +118,10 @@ func newBench(t *testing.T, s *step) *bench {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
-		testenv.Eventually(t, "the definitions are established", func() error { // which apply waits for, though not for long
-			_, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
+		// which apply waits for, though not for long
+		testenv.Eventually(t, "the definitions are established", func() error {
+			_, err := cluster.Apply(context.Background(),
+				apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
 			return err
 		})
 	})
@@ -129,20 +131,23 @@ func newBench(t *testing.T, s *step) *bench {
 	}
 	namespace := testenv.Namespace(t)
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: ptr.To(3 * time.Minute),
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		GracefulShutdownTimeout: ptr.To(3 * time.Minute),
+		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Controller:              ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, client: mgr.GetClient(), namespace: namespace, step: s, events: &recorder{}, edges: reconcile.NewEdges()}
+	b := &bench{T: t, client: mgr.GetClient(), namespace: namespace, step: s, events: &recorder{},
+		edges: reconcile.NewEdges()}
 	kernel := &reconcile.Kernel{
 		Client: mgr.GetClient(), Edges: b.edges, Events: b.events, Clock: clock.RealClock{},
 		Retry: reconcile.Retry{Min: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Gates: s.gates,
 	}
 	if err := reconcile.Register(mgr, kernel, reconcile.Kind[*sourcev1.GitRepository]{
-		GroupKind: kind, New: func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, Step: s, Concurrent: 2, Sort: s.sort,
+		GroupKind: kind, New: func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, Step: s,
+		Concurrent: 2, Sort: s.sort,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +165,8 @@ func newBench(t *testing.T, s *step) *bench {
 	}
 	obj := &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "it"},
-		Spec:       sourcev1.GitRepositorySpec{URL: "https://example.com/x", Interval: metav1.Duration{Duration: time.Hour}},
+		Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/x",
+			Interval: metav1.Duration{Duration: time.Hour}},
 	}
 	if err := b.client.Create(context.Background(), obj); err != nil {
 		t.Fatal(err)
@@ -173,7 +179,8 @@ func (b *bench) until(what string, check func(*sourcev1.GitRepository) error) {
 	b.Helper()
 	testenv.Eventually(b, what, func() error {
 		var obj sourcev1.GitRepository
-		if err := b.client.Get(context.Background(), types.NamespacedName{Namespace: b.namespace, Name: "it"}, &obj); err != nil {
+		if err := b.client.Get(context.Background(), types.NamespacedName{Namespace: b.namespace, Name: "it"},
+			&obj); err != nil {
 			return err
 		}
 		return check(&obj)
@@ -183,14 +190,16 @@ func (b *bench) until(what string, check func(*sourcev1.GitRepository) error) {
 func (b *bench) patch(json string) {
 	b.Helper()
 	obj := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "it"}}
-	if err := b.client.Patch(context.Background(), obj, client.RawPatch(types.MergePatchType, []byte(json))); err != nil {
+	if err := b.client.Patch(context.Background(), obj,
+		client.RawPatch(types.MergePatchType, []byte(json))); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func (b *bench) delete() {
 	b.Helper()
-	if err := b.client.Delete(context.Background(), &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "it"}}); err != nil {
+	if err := b.client.Delete(context.Background(),
+		&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "it"}}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -198,7 +207,8 @@ func (b *bench) delete() {
 func (b *bench) untilGone() {
 	b.Helper()
 	testenv.Eventually(b, "it is gone", func() error {
-		err := b.client.Get(context.Background(), types.NamespacedName{Namespace: b.namespace, Name: "it"}, &sourcev1.GitRepository{})
+		err := b.client.Get(context.Background(), types.NamespacedName{Namespace: b.namespace, Name: "it"},
+			&sourcev1.GitRepository{})
 		return errors.Join(client.IgnoreNotFound(err), map[bool]error{true: errors.New("still there")}[err == nil])
 	})
 }
@@ -227,12 +237,17 @@ func TestOutcomesBecomeConditions(t *testing.T) {
 		beside   string // the condition that stands beside Ready
 		besideIs string
 	}{
-		"ready":                     {reconcile.Ready("Succeeded", "fine"), metav1.ConditionTrue, "Succeeded", "", ""},
-		"progressing":               {reconcile.Progressing(time.Hour, "rolling out"), metav1.ConditionUnknown, "Progressing", "Reconciling", "Progressing"},
-		"waiting":                   {reconcile.Waiting("DependencyNotReady", "for x"), metav1.ConditionFalse, "DependencyNotReady", "Reconciling", "ProgressingWithRetry"},
-		"failed":                    {reconcile.Failed(errors.New("broken")), metav1.ConditionFalse, "Failed", "Reconciling", "ProgressingWithRetry"},
-		"failed with a reason":      {reconcile.Failed(fault.New("BuildFailed", "broken")), metav1.ConditionFalse, "BuildFailed", "Reconciling", "ProgressingWithRetry"},
-		"failed, no retry can help": {reconcile.Failed(fault.New("URLInvalid", "broken").Final()), metav1.ConditionFalse, "URLInvalid", "Stalled", "URLInvalid"},
+		"ready": {reconcile.Ready("Succeeded", "fine"), metav1.ConditionTrue, "Succeeded", "", ""},
+		"progressing": {reconcile.Progressing(time.Hour, "rolling out"), metav1.ConditionUnknown,
+			"Progressing", "Reconciling", "Progressing"},
+		"waiting": {reconcile.Waiting("DependencyNotReady", "for x"), metav1.ConditionFalse,
+			"DependencyNotReady", "Reconciling", "ProgressingWithRetry"},
+		"failed": {reconcile.Failed(errors.New("broken")), metav1.ConditionFalse, "Failed",
+			"Reconciling", "ProgressingWithRetry"},
+		"failed with a reason": {reconcile.Failed(fault.New("BuildFailed", "broken")), metav1.ConditionFalse,
+			"BuildFailed", "Reconciling", "ProgressingWithRetry"},
+		"failed, no retry can help": {reconcile.Failed(fault.New("URLInvalid", "broken").Final()),
+			metav1.ConditionFalse, "URLInvalid", "Stalled", "URLInvalid"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			b := newBench(t, &step{reconcile: answer(c.outcome)})
@@ -379,7 +394,8 @@ func TestSuspendedIsLeftAlone(t *testing.T) {
 
 func TestEdgesWakeWhatRefers(t *testing.T) {
 	other := reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, "ns", "s")
-	s := &step{reconcile: answer(reconcile.Waiting("DependencyNotReady", "for a secret")), references: []reconcile.Ref{other}}
+	s := &step{reconcile: answer(reconcile.Waiting("DependencyNotReady", "for a secret")),
+		references: []reconcile.Ref{other}}
 	b := newBench(t, s)
 	b.until("it waits", has("Ready", metav1.ConditionFalse, "DependencyNotReady"))
 	s.set(answer(reconcile.Ready("Succeeded", "there it is")))

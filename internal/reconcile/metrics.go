@@ -57,7 +57,8 @@ func observeResource(gk schema.GroupKind, obj Object) {
 	shown.set(RefTo(gk, obj.GetNamespace(), obj.GetName()), shownState{ready, yes})
 }
 
-// infos knows what resource shows of each object, since finding its series by a part of their labels means looking at all.
+// infos knows what resource shows of each object, since finding its series by a part of their labels means
+// looking at all.
 type infos struct {
 	mu    sync.Mutex
 	state map[Ref]shownState

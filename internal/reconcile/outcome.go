@@ -54,9 +54,11 @@ func Ready(reason, format string, args ...any) Outcome {
 	return Outcome{state: ready, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Progressing says that work goes on outside of the process, such as a rollout: an edge or the end of left wakes the object.
+// Progressing says that work goes on outside of the process, such as a rollout: an edge or the end of left
+// wakes the object.
 func Progressing(left time.Duration, format string, args ...any) Outcome {
-	return Outcome{state: progressing, reason: ReasonProgressing, message: fmt.Sprintf(format, args...), after: max(left, time.Millisecond)}
+	return Outcome{state: progressing, reason: ReasonProgressing, message: fmt.Sprintf(format, args...),
+		after: max(left, time.Millisecond)}
 }
 
 // Waiting says that the object cannot go on before something that it refers to changes; that edge wakes it.
@@ -64,13 +66,14 @@ func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{state: waiting, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Held says that gates hold the object back: it stays as it is, and the change waits; nothing does when pending is zero.
+// Held says that gates hold the object back: it stays as it is, and the change waits; nothing does when
+// pending is zero.
 func Held(pending meta.Pending) Outcome {
 	return Outcome{state: held, pending: &pending} // the kernel knows by which
 }
 
-// Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a retry can help.
-// The error of [Pass.Admit] is no failure: the object is held.
+// Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a
+// retry can help. The error of [Pass.Admit] is no failure: the object is held.
 func Failed(err error) Outcome {
 	if waits := new(heldError); errors.As(err, &waits) {
 		return Held(meta.Pending{Revision: waits.revision})
@@ -110,7 +113,8 @@ func (o Outcome) Quietly() Outcome {
 	return o
 }
 
-// News says that something new is there, though the object was Ready before and is still: the event has this reason, not the condition's.
+// News says that something new is there, though the object was Ready before and is still: the event has this
+// reason, not the condition's.
 func (o Outcome) News(reason string) Outcome {
 	o.news = reason
 	return o
@@ -120,9 +124,10 @@ func (o Outcome) News(reason string) Outcome {
 func (o Outcome) Of(a *meta.Artifact) Outcome {
 	for key, value := range map[string]string{
 		event.Revision: a.Revision, event.OriginRevision: a.OriginRevision(),
-		event.OriginURL:    cmp.Or(a.Metadata[sourcev1.URLMetadata], a.Metadata[meta.OriginURLKey]),
-		event.CommitAuthor: a.Metadata[sourcev1.CommitAuthorMetadata], event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
-		event.Note: a.Metadata[sourcev1.CommitNoteMetadata],
+		event.OriginURL:     cmp.Or(a.Metadata[sourcev1.URLMetadata], a.Metadata[meta.OriginURLKey]),
+		event.CommitAuthor:  a.Metadata[sourcev1.CommitAuthorMetadata],
+		event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
+		event.Note:          a.Metadata[sourcev1.CommitNoteMetadata],
 	} {
 		if value != "" {
 			o = o.About(key, value)

@@ -16,7 +16,8 @@ func TestWhenAnObjectIsDueAgain(t *testing.T) {
 	plain, impatient := &kustomizev1.Kustomization{}, &kustomizev1.Kustomization{}
 	plain.Name, impatient.Name = "plain", "impatient"
 	plain.Spec.Interval = metav1.Duration{Duration: 3 * time.Second}
-	impatient.Spec.Interval, impatient.Spec.RetryInterval = metav1.Duration{Duration: time.Hour}, &metav1.Duration{Duration: time.Minute}
+	impatient.Spec.Interval, impatient.Spec.RetryInterval = metav1.Duration{Duration: time.Hour},
+		&metav1.Duration{Duration: time.Minute}
 	failure := Failed(errors.New("it failed"))
 	for n, c := range []struct {
 		of   *kustomizev1.Kustomization
@@ -25,7 +26,8 @@ func TestWhenAnObjectIsDueAgain(t *testing.T) {
 	}{
 		{plain, Ready("Ready", ""), 3 * time.Second},
 		{plain, Waiting("Waiting", ""), 3 * time.Second},
-		{plain, failure, time.Second}, {plain, failure, 2 * time.Second}, {plain, failure, 3 * time.Second}, // twice as long each time, up to the interval
+		// twice as long each time, up to the interval
+		{plain, failure, time.Second}, {plain, failure, 2 * time.Second}, {plain, failure, 3 * time.Second},
 		{plain, Ready("Ready", ""), 3 * time.Second},
 		{plain, failure, time.Second}, // counted anew
 		{plain, Failed(fault.New("Busy", "it is busy").After(time.Minute)), time.Minute},

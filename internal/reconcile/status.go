@@ -21,8 +21,9 @@ type writer[T Object] struct {
 // writeTime is how long a status may take to be written.
 const writeTime = 10 * time.Second
 
-// write patches what changed of the status since it was last written; nothing when nothing did. A request that is under way when the process is
-// told to stop comes to its end: what was written is told, as no later process would.
+// write patches what changed of the status since it was last written; nothing when nothing did. A request
+// that is under way when the process is told to stop comes to its end: what was written is told, as no later
+// process would.
 func (w *writer[T]) write(ctx context.Context, obj T) error {
 	if equality.Semantic.DeepEqual(obj, w.base) {
 		return nil
@@ -48,7 +49,8 @@ func (l *loop[T]) patchFinalizers(ctx context.Context, obj T, before []string) e
 	base := obj.DeepCopyObject().(T)
 	base.SetFinalizers(before)
 	sent := obj.DeepCopyObject().(T)
-	if err := l.Client.Patch(ctx, sent, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := l.Client.Patch(ctx, sent, client.MergeFromWithOptions(base,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	obj.SetResourceVersion(sent.GetResourceVersion())

@@ -24,7 +24,8 @@ import (
 )
 
 // ArtifactGeneratorGroupKind identifies the kind to the kernel.
-var ArtifactGeneratorGroupKind = schema.GroupKind{Group: extensionsv1beta1.GroupVersion.Group, Kind: extensionsv1beta1.ArtifactGeneratorKind}
+var ArtifactGeneratorGroupKind = schema.GroupKind{Group: extensionsv1beta1.GroupVersion.Group,
+	Kind: extensionsv1beta1.ArtifactGeneratorKind}
 
 // +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators/status,verbs=get;update;patch
@@ -34,7 +35,8 @@ var ArtifactGeneratorGroupKind = schema.GroupKind{Group: extensionsv1beta1.Group
 // maxFailures bounds how many outputs that fail a message names.
 const maxFailures = 5
 
-// ArtifactGenerator is the domain step of the kind: fetch the sources' trees, compose the outputs, publish what changed.
+// ArtifactGenerator is the domain step of the kind: fetch the sources' trees, compose the outputs, publish
+// what changed.
 type ArtifactGenerator struct {
 	Client               client.Client // reads sources from the cache
 	Store                *artifact.Store
@@ -47,7 +49,8 @@ type ArtifactGenerator struct {
 func (g *ArtifactGenerator) References(obj *extensionsv1beta1.ArtifactGenerator) []reconcile.Ref {
 	var refs []reconcile.Ref
 	for _, s := range obj.Spec.Sources {
-		refs = append(refs, reconcile.RefTo(schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: s.Kind}, namespaceOf(obj, s), s.Name))
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: s.Kind},
+			namespaceOf(obj, s), s.Name))
 	}
 	for _, e := range obj.Status.Inventory {
 		refs = append(refs, reconcile.RefTo(ExternalArtifactGroupKind, e.Namespace, e.Name))
@@ -67,16 +70,18 @@ func namespaceOf(obj *extensionsv1beta1.ArtifactGenerator, s extensionsv1beta1.S
 	return s.Namespace
 }
 
-// Reconcile publishes the outputs that the sources give. An output whose content did not change keeps its artifact, whatever
-// revision its sources are at.
-func (g *ArtifactGenerator) Reconcile(ctx context.Context, pass *reconcile.Pass[*extensionsv1beta1.ArtifactGenerator]) reconcile.Outcome {
+// Reconcile publishes the outputs that the sources give. An output whose content did not change keeps its
+// artifact, whatever revision its sources are at.
+func (g *ArtifactGenerator) Reconcile(ctx context.Context,
+	pass *reconcile.Pass[*extensionsv1beta1.ArtifactGenerator]) reconcile.Outcome {
 	obj := pass.Object
 	declared := outputsOf(obj)
 	if err := compose.Check(aliasesOf(obj), obj.Spec.PathPattern, declared); err != nil {
 		return reconcile.Failed(err)
 	}
 	if cycle := g.cycle(ctx, obj); cycle != nil {
-		return reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason, "artifacts are made of themselves: %s", strings.Join(cycle, " → ")).
+		return reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason,
+			"artifacts are made of themselves: %s", strings.Join(cycle, " → ")).
 			WithHint("Remove one of these from spec.sources").Final())
 	}
 	sources, waiting := g.sources(ctx, obj)
@@ -97,7 +102,8 @@ func (g *ArtifactGenerator) Reconcile(ctx context.Context, pass *reconcile.Pass[
 	if pass.Held() && g.stand(ctx, obj, owned) {
 		return reconcile.Held(meta.Pending{})
 	}
-	if !pass.Requested && reconcile.IsReady(obj) && obj.Status.ObservedSourcesDigest == digest && g.stand(ctx, obj, owned) {
+	if !pass.Requested && reconcile.IsReady(obj) && obj.Status.ObservedSourcesDigest == digest &&
+		g.stand(ctx, obj, owned) {
 		return ready(obj)
 	}
 	changes, err := g.publish(ctx, obj, declared, sources, owned)
@@ -120,7 +126,8 @@ func noted(o reconcile.Outcome, changes []string) reconcile.Outcome {
 }
 
 // stand tells whether all outputs are published as this generator last published them.
-func (g *ArtifactGenerator) stand(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator, owned map[string]*sourcev1.ExternalArtifact) bool {
+func (g *ArtifactGenerator) stand(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
+	owned map[string]*sourcev1.ExternalArtifact) bool {
 	for _, e := range obj.Status.Inventory {
 		o := owned[e.Name]
 		if o == nil || o.Status.Artifact == nil || o.Status.Artifact.Digest != e.Digest ||
@@ -132,8 +139,10 @@ func (g *ArtifactGenerator) stand(ctx context.Context, obj *extensionsv1beta1.Ar
 	return len(owned) == len(obj.Status.Inventory)
 }
 
-// publish composes the outputs, publishes them, and removes those that are no longer declared. It returns what it changed.
-func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator, outputs []compose.Output, sources sourceSet,
+// publish composes the outputs, publishes them, and removes those that are no longer declared. It returns
+// what it changed.
+func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
+	outputs []compose.Output, sources sourceSet,
 	owned map[string]*sourcev1.ExternalArtifact) (changes []string, err error) {
 	trees, err := g.trees(ctx, sources)
 	if err != nil {
@@ -181,12 +190,15 @@ func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.
 	return changes, errors.Join(failures[:min(len(failures), maxFailures)]...)
 }
 
-func without(inventory []extensionsv1beta1.ExternalArtifactReference, name string) []extensionsv1beta1.ExternalArtifactReference {
-	return slices.DeleteFunc(slices.Clone(inventory), func(e extensionsv1beta1.ExternalArtifactReference) bool { return e.Name == name })
+func without(inventory []extensionsv1beta1.ExternalArtifactReference,
+	name string) []extensionsv1beta1.ExternalArtifactReference {
+	return slices.DeleteFunc(slices.Clone(inventory),
+		func(e extensionsv1beta1.ExternalArtifactReference) bool { return e.Name == name })
 }
 
 // output brings one output to what the sources give.
-func (g *ArtifactGenerator) output(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator, o compose.Output, sources sourceSet,
+func (g *ArtifactGenerator) output(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator, o compose.Output,
+	sources sourceSet,
 	trees map[string]*artifact.Tree, live *sourcev1.ExternalArtifact) (*meta.Artifact, bool, error) {
 	tree, err := compose.Build(o.Copies, trees)
 	if err != nil {
@@ -244,18 +256,23 @@ func externalKey(namespace, name string) artifact.Key {
 type sourceSet map[string]*meta.Artifact
 
 // sources returns the artifacts to compose, or what the generator waits for.
-func (g *ArtifactGenerator) sources(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) (sourceSet, *reconcile.Outcome) {
+func (g *ArtifactGenerator) sources(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) (sourceSet,
+	*reconcile.Outcome) {
 	set := sourceSet{}
 	for _, ref := range obj.Spec.Sources {
 		namespace := namespaceOf(obj, ref)
 		if g.NoCrossNamespaceRefs && namespace != obj.Namespace {
-			o := reconcile.Failed(fault.New(meta.AccessDeniedReason, "source '@%s' is in namespace '%s': cross-namespace references have been blocked", ref.Alias, namespace).
-				WithHint("Move it to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false", obj.Namespace).Final())
+			o := reconcile.Failed(fault.New(meta.AccessDeniedReason,
+				"source '@%s' is in namespace '%s': cross-namespace references have been blocked", ref.Alias,
+				namespace).
+				WithHint("Move it to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or "+
+					"--watch-all-namespaces=false", obj.Namespace).Final())
 			return nil, &o
 		}
 		source := sourcev1.NewSource(ref.Kind)
 		if source == nil {
-			o := reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason, "source '@%s' is of kind %s, which has no artifact of files", ref.Alias, ref.Kind).Final())
+			o := reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason,
+				"source '@%s' is of kind %s, which has no artifact of files", ref.Alias, ref.Kind).Final())
 			return nil, &o
 		}
 		err := g.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, source)
@@ -267,20 +284,23 @@ func (g *ArtifactGenerator) sources(ctx context.Context, obj *extensionsv1beta1.
 		switch {
 		case err == nil:
 			o = reconcile.Waiting(extensionsv1beta1.SourceFetchFailedReason,
-				"source '@%s', %s '%s/%s', has no artifact yet. Its own conditions say why", ref.Alias, ref.Kind, namespace, ref.Name)
+				"source '@%s', %s '%s/%s', has no artifact yet. Its own conditions say why", ref.Alias, ref.Kind,
+				namespace, ref.Name)
 		case apierrors.IsNotFound(err):
 			o = reconcile.Waiting(extensionsv1beta1.SourceFetchFailedReason,
-				"source '@%s', %s '%s/%s', not found. Create it, or correct spec.sources", ref.Alias, ref.Kind, namespace, ref.Name)
+				"source '@%s', %s '%s/%s', not found. Create it, or correct spec.sources", ref.Alias, ref.Kind,
+				namespace, ref.Name)
 		default:
-			o = reconcile.Failed(fault.New(extensionsv1beta1.SourceFetchFailedReason, "cannot read source '@%s', %s '%s/%s'", ref.Alias, ref.Kind, namespace, ref.Name).Because(err))
+			o = reconcile.Failed(fault.New(extensionsv1beta1.SourceFetchFailedReason,
+				"cannot read source '@%s', %s '%s/%s'", ref.Alias, ref.Kind, namespace, ref.Name).Because(err))
 		}
 		return nil, &o
 	}
 	return set, nil
 }
 
-// cycle returns the generators along a cycle of ExternalArtifacts that this one is part of, or nil: its outputs would never
-// come to rest.
+// cycle returns the generators along a cycle of ExternalArtifacts that this one is part of, or nil: its
+// outputs would never come to rest.
 func (g *ArtifactGenerator) cycle(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) []string {
 	self := client.ObjectKeyFromObject(obj)
 	seen := map[types.NamespacedName]bool{}
@@ -318,7 +338,8 @@ func (g *ArtifactGenerator) trees(ctx context.Context, sources sourceSet) (map[s
 	for alias, a := range sources {
 		tree, err := g.Artifacts.Fetch(ctx, *a)
 		if err != nil {
-			return nil, fault.New(extensionsv1beta1.SourceFetchFailedReason, "cannot fetch source '@%s'", alias).Because(err)
+			return nil, fault.New(extensionsv1beta1.SourceFetchFailedReason, "cannot fetch source '@%s'", alias).
+				Because(err)
 		}
 		trees[alias] = tree
 	}

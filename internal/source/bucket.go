@@ -96,7 +96,8 @@ func (b *Bucket) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.Bucke
 
 // again returns the tree of the artifact that the object has, after a restart: nothing is fetched for it, even if the
 // contents that were kept are lost.
-func (b *Bucket) again(ctx context.Context, kept *keptBucket, l *bucket.Listing, current *meta.Artifact) (*artifact.Tree, error) {
+func (b *Bucket) again(ctx context.Context, kept *keptBucket, l *bucket.Listing,
+	current *meta.Artifact) (*artifact.Tree, error) {
 	if kept.cache.Holds(kept.remote, l) {
 		return kept.cache.Tree(ctx, kept.remote, l)
 	}

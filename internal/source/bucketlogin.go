@@ -71,14 +71,17 @@ func (l BucketLogin) access(ctx context.Context, obj *sourcev1.Bucket) (access, 
 func checkProvider(spec sourcev1.BucketSpec) error {
 	provider := cmp.Or(spec.Provider, sourcev1.ProviderGeneric)
 	if sts := spec.STS; sts != nil {
-		want := map[string]string{sourcev1.ProviderGeneric: sourcev1.STSProviderLDAP, sourcev1.ProviderAWS: sourcev1.STSProviderAWS}[provider]
+		want := map[string]string{sourcev1.ProviderGeneric: sourcev1.STSProviderLDAP,
+			sourcev1.ProviderAWS: sourcev1.STSProviderAWS}[provider]
 		if sts.Provider != want {
-			return fault.New(sourcev1.InvalidSTSConfigurationReason, "the provider '%s' does not go with the STS provider '%s'", provider, sts.Provider).
+			return fault.New(sourcev1.InvalidSTSConfigurationReason,
+				"the provider '%s' does not go with the STS provider '%s'", provider, sts.Provider).
 				WithHint("'aws' goes with 'aws', 'generic' with 'ldap'; other providers have no STS").Final()
 		}
 	}
 	if spec.ServiceAccountName != "" && (provider == sourcev1.ProviderGeneric || spec.SecretRef != nil) {
-		return fault.New(sourcev1.InvalidProviderConfigurationReason, "spec.serviceAccountName goes neither with the provider 'generic' nor with spec.secretRef").
+		return fault.New(sourcev1.InvalidProviderConfigurationReason,
+			"spec.serviceAccountName goes neither with the provider 'generic' nor with spec.secretRef").
 			WithHint("Remove one of them").Final()
 	}
 	return nil
@@ -87,7 +90,8 @@ func checkProvider(spec sourcev1.BucketSpec) error {
 // key is the same for what makes the same way.
 func (a access) key() string {
 	s := a.Spec // without what makes no difference to it
-	s.Interval, s.Timeout, s.Ignore, s.Prefix, s.Suspend, s.AccessFrom = sourcev1.BucketSpec{}.Interval, nil, nil, "", false, nil
+	s.Interval, s.Timeout, s.Ignore, s.Prefix, s.Suspend, s.AccessFrom = sourcev1.BucketSpec{}.Interval, nil, nil, "",
+		false, nil
 	a.Spec = s
 	return fingerprint(a)
 }
@@ -105,7 +109,8 @@ func (l BucketLogin) remote(ctx context.Context, a access) (bucket.Remote, error
 			return nil, err
 		}
 		return bucket.NewS3(bucket.S3{
-			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Region: a.Spec.Region, Insecure: a.Spec.Insecure, Keys: keys, Transport: transport,
+			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Region: a.Spec.Region, Insecure: a.Spec.Insecure,
+			Keys: keys, Transport: transport,
 		})
 	case sourcev1.ProviderGCP:
 		tokens, err := l.googleTokens(a, transport)
@@ -113,14 +118,16 @@ func (l BucketLogin) remote(ctx context.Context, a access) (bucket.Remote, error
 			return nil, err
 		}
 		return bucket.NewGCS(bucket.GCS{
-			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Insecure: a.Spec.Insecure, Tokens: tokens, Transport: transport,
+			Endpoint: a.Spec.Endpoint, Bucket: a.Spec.BucketName, Insecure: a.Spec.Insecure, Tokens: tokens,
+			Transport: transport,
 		})
 	case sourcev1.ProviderAzure:
 		login, err := l.azureLogin(ctx, a, transport)
 		if err != nil {
 			return nil, err
 		}
-		return bucket.NewAzure(bucket.Azure{Endpoint: a.Spec.Endpoint, Container: a.Spec.BucketName, Login: login, Transport: transport})
+		return bucket.NewAzure(bucket.Azure{Endpoint: a.Spec.Endpoint, Container: a.Spec.BucketName, Login: login,
+			Transport: transport})
 	}
 	return nil, fault.New(sourcev1.InvalidProviderConfigurationReason, "there is no provider '%s'", a.Spec.Provider).
 		WithHint("Set spec.provider to generic, aws, gcp or azure").Final()
@@ -155,7 +162,8 @@ func (l BucketLogin) keys(ctx context.Context, a access) (*credentials.Credentia
 				return bucket.Key{}, err
 			}
 			c, err := provider.Retrieve(ctx)
-			return bucket.Key{Access: c.AccessKeyID, Secret: c.SecretAccessKey, Session: c.SessionToken, Expires: c.Expires}, err
+			return bucket.Key{Access: c.AccessKeyID, Secret: c.SecretAccessKey, Session: c.SessionToken,
+				Expires: c.Expires}, err
 		}), nil
 	}
 	return bucket.NoKeys(), nil
@@ -176,7 +184,8 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 		return bucket.LDAPKeys(sts.Endpoint, login, transport), nil
 	}
 	if err := auth.CheckEndpoint(auth.AWS, sts.Endpoint, false); err != nil {
-		return nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts.endpoint cannot be used").Because(err).Final()
+		return nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts.endpoint cannot be used").
+			Because(err).Final()
 	}
 	role, token, err := l.webIdentity(ctx, a.Account)
 	if err != nil {
@@ -185,15 +194,18 @@ func (l BucketLogin) temporaryKeys(ctx context.Context, a access) (*credentials.
 	return bucket.WebIdentityKeys(sts.Endpoint, role, token, transport), nil
 }
 
-// webIdentity is the role on AWS that a service account has by its annotation, or this process by its environment, and the
-// token to show for it.
-func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName) (role string, token func(context.Context) (string, error), err error) {
+// webIdentity is the role on AWS that a service account has by its annotation, or this process by its
+// environment, and the token to show for it.
+func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedName) (role string,
+	token func(context.Context) (string, error), err error) {
 	const annotation, audience = "eks.amazonaws.com/role-arn", "sts.amazonaws.com"
 	if account == nil {
 		role, file := os.Getenv("AWS_ROLE_ARN"), os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")
 		if role == "" || file == "" {
-			return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts is set, but this process has no identity to show to it").
-				WithHint("Give the controller's ServiceAccount the annotation %s, or set spec.serviceAccountName", annotation)
+			return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason,
+				"spec.sts is set, but this process has no identity to show to it").
+				WithHint("Give the controller's ServiceAccount the annotation %s, or set spec.serviceAccountName",
+					annotation)
 		}
 		return role, func(context.Context) (string, error) {
 			b, err := os.ReadFile(file)
@@ -201,14 +213,17 @@ func (l BucketLogin) webIdentity(ctx context.Context, account *types.NamespacedN
 		}, nil
 	}
 	if l.Identities == nil || l.Identities.Accounts == nil {
-		return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "identities of ServiceAccounts are not enabled").Final()
+		return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason,
+			"identities of ServiceAccounts are not enabled").Final()
 	}
 	annotations, err := l.Identities.Accounts.Annotations(ctx, *account)
 	if err != nil {
-		return "", nil, fault.New(meta.AuthenticationFailedReason, "cannot read ServiceAccount '%s'", account).Because(err)
+		return "", nil, fault.New(meta.AuthenticationFailedReason, "cannot read ServiceAccount '%s'", account).
+			Because(err)
 	}
 	if role = annotations[annotation]; role == "" {
-		return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "ServiceAccount '%s' has no annotation %s", account, annotation).
+		return "", nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "ServiceAccount '%s' has no annotation %s",
+			account, annotation).
 			WithHint("Set it to the role that may read the bucket")
 	}
 	return role, func(ctx context.Context) (string, error) {
@@ -233,7 +248,8 @@ func (l BucketLogin) googleTokens(a access, transport http.RoundTripper) (bucket
 	}, nil
 }
 
-// azureLogin is that of the Secret, else that of the identity. Where the object names none and there is none, the container is taken to be public.
+// azureLogin is that of the Secret, else that of the identity. Where the object names none and there is none,
+// the container is taken to be public.
 func (l BucketLogin) azureLogin(ctx context.Context, a access, transport http.RoundTripper) (bucket.AzureLogin, error) {
 	if a.Login != nil {
 		login, err := bucket.AzureLoginFrom(a.Login, a.Spec.Endpoint, transport)

@@ -24,7 +24,8 @@ type Connector struct {
 }
 
 // way says how to get to a remote, by the Secrets with its certificates and its proxy; nil names none.
-func (c Connector) way(ctx context.Context, namespace string, cert, proxy *meta.LocalObjectReference) (egress.Options, error) {
+func (c Connector) way(ctx context.Context, namespace string, cert, proxy *meta.LocalObjectReference) (egress.Options,
+	error) {
 	var o egress.Options
 	data, err := c.Secrets.Data(ctx, namespace, cert, "spec.certSecretRef")
 	if err != nil {
@@ -53,8 +54,10 @@ type Secrets struct {
 	Reader client.Reader // past the cache: Secrets are not kept in memory
 }
 
-// Data returns the data of the Secret that a field of an object names; nil when it names none, which an empty Secret is not.
-func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObjectReference, field string) (map[string][]byte, error) {
+// Data returns the data of the Secret that a field of an object names; nil when it names none, which an empty
+// Secret is not.
+func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObjectReference,
+	field string) (map[string][]byte, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -65,7 +68,8 @@ func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObje
 			WithHint("Create it, or correct %s", field)
 	}
 	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "cannot read Secret '%s/%s' of %s", namespace, ref.Name, field).Because(err)
+		return nil, fault.New(meta.AuthenticationFailedReason, "cannot read Secret '%s/%s' of %s", namespace, ref.Name,
+			field).Because(err)
 	}
 	if secret.Data == nil {
 		return map[string][]byte{}, nil

@@ -21,7 +21,8 @@ import (
 
 // ExternalArtifactGroupKind identifies the kind, which has no controller: whoever makes an artifact publishes it in the
 // object's status, and consumers fetch it from the address there and compare it with the digest.
-var ExternalArtifactGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: sourcev1.ExternalArtifactKind}
+var ExternalArtifactGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group,
+	Kind: sourcev1.ExternalArtifactKind}
 
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts/status,verbs=get;update;patch
@@ -38,11 +39,14 @@ type Published struct {
 }
 
 // Of returns the ExternalArtifacts of a generator, by name.
-func (p Published) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator) (map[string]*sourcev1.ExternalArtifact, error) {
+func (p Published) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator) (
+	map[string]*sourcev1.ExternalArtifact, error) {
 	var list sourcev1.ExternalArtifactList
-	err := p.Reader.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels{extensionsv1beta1.GeneratorLabel: string(g.UID)})
+	err := p.Reader.List(ctx, &list, client.InNamespace(g.Namespace),
+		client.MatchingLabels{extensionsv1beta1.GeneratorLabel: string(g.UID)})
 	if err != nil {
-		return nil, fault.New(meta.ReconciliationFailedReason, "cannot list the ExternalArtifacts of this generator").Because(err)
+		return nil, fault.New(meta.ReconciliationFailedReason, "cannot list the ExternalArtifacts of this generator").
+			Because(err)
 	}
 	owned := map[string]*sourcev1.ExternalArtifact{}
 	for i := range list.Items {
@@ -53,8 +57,10 @@ func (p Published) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerato
 	return owned, nil
 }
 
-// Ensure makes the object of an output as it must be, but for its status. Live is the one that there is, nil if none is known.
-func (p Published) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, name string, labels map[string]string, live *sourcev1.ExternalArtifact) (*sourcev1.ExternalArtifact, bool, error) {
+// Ensure makes the object of an output as it must be, but for its status. Live is the one that there is, nil
+// if none is known.
+func (p Published) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, name string,
+	labels map[string]string, live *sourcev1.ExternalArtifact) (*sourcev1.ExternalArtifact, bool, error) {
 	if live == nil {
 		created := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: name}}
 		if err := p.shape(g, labels, created); err != nil {
@@ -78,14 +84,16 @@ func (p Published) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGene
 	if equality.Semantic.DeepEqual(desired, live) {
 		return live, false, nil
 	}
-	if err := p.Client.Patch(ctx, desired, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Patch(ctx, desired, client.MergeFromWithOptions(live,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, false, failedOn(name, err)
 	}
 	return desired, true, nil
 }
 
 // shape sets what a generator says of an ExternalArtifact.
-func (p Published) shape(g *extensionsv1beta1.ArtifactGenerator, captured map[string]string, o *sourcev1.ExternalArtifact) error {
+func (p Published) shape(g *extensionsv1beta1.ArtifactGenerator, captured map[string]string,
+	o *sourcev1.ExternalArtifact) error {
 	if o.Labels == nil {
 		o.Labels = map[string]string{}
 	}
@@ -99,7 +107,8 @@ func (p Published) shape(g *extensionsv1beta1.ArtifactGenerator, captured map[st
 	}
 	o.Labels[managedByLabel], o.Labels[extensionsv1beta1.GeneratorLabel] = managedBy, string(g.UID)
 	o.Spec.SourceRef = &meta.ObjectReference{
-		APIVersion: extensionsv1beta1.GroupVersion.String(), Kind: extensionsv1beta1.ArtifactGeneratorKind, Name: g.Name, Namespace: g.Namespace,
+		APIVersion: extensionsv1beta1.GroupVersion.String(), Kind: extensionsv1beta1.ArtifactGeneratorKind,
+		Name: g.Name, Namespace: g.Namespace,
 	}
 	o.OwnerReferences = nil
 	if err := controllerutil.SetControllerReference(g, o, p.Client.Scheme()); err != nil {
@@ -115,12 +124,14 @@ func (p Published) stands(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1.Ex
 }
 
 // takeOver returns an ExternalArtifact of a generator that is gone. One of anybody else's stays theirs.
-func (p Published) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, name string) (*sourcev1.ExternalArtifact, error) {
+func (p Published) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator,
+	name string) (*sourcev1.ExternalArtifact, error) {
 	var o sourcev1.ExternalArtifact
 	if err := p.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: name}, &o); err != nil {
 		return nil, failedOn(name, err)
 	}
-	theirs := fault.New(meta.ReconciliationFailedReason, "ExternalArtifact '%s/%s' exists already, and this generator did not make it", g.Namespace, name).
+	theirs := fault.New(meta.ReconciliationFailedReason,
+		"ExternalArtifact '%s/%s' exists already, and this generator did not make it", g.Namespace, name).
 		WithHint("Delete it, or choose another name in spec.artifacts")
 	uid, ref := o.Labels[extensionsv1beta1.GeneratorLabel], o.Spec.SourceRef
 	if uid == "" || ref == nil || ref.Kind != extensionsv1beta1.ArtifactGeneratorKind || !o.DeletionTimestamp.IsZero() {
@@ -135,7 +146,8 @@ func (p Published) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGe
 }
 
 // Publish writes the artifact into the status, if it is not there.
-func (p Published) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *meta.Artifact) (changed bool, err error) {
+func (p Published) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *meta.Artifact) (changed bool,
+	err error) {
 	desired := o.DeepCopy()
 	desired.Status.Artifact = a
 	desired.Status.ObservedGeneration = desired.Generation

@@ -33,7 +33,8 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
-// GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and completes it by what it includes.
+// GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and
+// completes it by what it includes.
 type GitRepository struct {
 	Connector
 	Objects    client.Reader // the cache: other GitRepositories
@@ -101,7 +102,8 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 			return nil, In(sourcev1.FetchFailedCondition, err)
 		}
 		a.Metadata = map[string]string{
-			sourcev1.URLMetadata: fault.RedactURL(obj.Spec.URL), sourcev1.CommitAuthorMetadata: commit.Author, sourcev1.CommitSubjectMetadata: commit.Subject,
+			sourcev1.URLMetadata: fault.RedactURL(obj.Spec.URL), sourcev1.CommitAuthorMetadata: commit.Author,
+			sourcev1.CommitSubjectMetadata: commit.Subject,
 		}
 		if note := g.note(ctx, view, revision); note != "" {
 			a.Metadata[sourcev1.CommitNoteMetadata] = note
@@ -115,7 +117,8 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 // maxNote bounds, in bytes, the note of a commit that the status keeps.
 const maxNote = 4 << 10
 
-// note is what refs/notes/sluice says of a commit. It comes with the commit; one that cannot be read is no reason to hold the commit back.
+// note is what refs/notes/sluice says of a commit. It comes with the commit; one that cannot be read is no
+// reason to hold the commit back.
 func (g *GitRepository) note(ctx context.Context, view *git.View, revision git.Revision) string {
 	note, err := view.Note(ctx, plumbing.NewHash(revision.Commit))
 	if err != nil {
@@ -125,7 +128,8 @@ func (g *GitRepository) note(ctx context.Context, view *git.View, revision git.R
 }
 
 // update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
-func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository], view *git.View) (git.Revision, error) {
+func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository],
+	view *git.View) (git.Revision, error) {
 	obj := pass.Object
 	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return git.Revision{}, err
@@ -153,7 +157,8 @@ func (g *GitRepository) Forget(_ context.Context, obj *sourcev1.GitRepository) e
 	return g.Mirrors.Forget(string(obj.UID))
 }
 
-// removeOrphans removes, once after the start, the mirrors of objects that were deleted while no one was there to see it.
+// removeOrphans removes, once after the start, the mirrors of objects that were deleted while no one was
+// there to see it.
 func (g *GitRepository) removeOrphans(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,8 +173,12 @@ func (g *GitRepository) removeOrphans(ctx context.Context) error {
 	for i := range all.Items {
 		alive[string(all.Items[i].UID)] = true
 	}
-	if err := g.Mirrors.Collect(func(owner string) bool { return alive[owner] || strings.HasPrefix(owner, git.WriterPrefix) }); err != nil {
-		return fault.New(meta.StorageOperationFailedReason, "cannot remove the mirrors of deleted repositories").Because(err)
+	if err := g.Mirrors.Collect(func(owner string) bool {
+		return alive[owner] ||
+			strings.HasPrefix(owner, git.WriterPrefix)
+	}); err != nil {
+		return fault.New(meta.StorageOperationFailedReason, "cannot remove the mirrors of deleted repositories").
+			Because(err)
 	}
 	g.tidy = true
 	return nil
@@ -177,7 +186,8 @@ func (g *GitRepository) removeOrphans(ctx context.Context) error {
 
 // options say what the artifact is made of.
 func options(obj *sourcev1.GitRepository) git.Options {
-	return git.Options{Ignore: obj.Spec.Ignore, Directories: obj.Spec.SparseCheckout, Submodules: obj.Spec.RecurseSubmodules}
+	return git.Options{Ignore: obj.Spec.Ignore, Directories: obj.Spec.SparseCheckout,
+		Submodules: obj.Spec.RecurseSubmodules}
 }
 
 // contentKey tells artifacts of one revision apart.

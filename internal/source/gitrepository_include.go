@@ -34,7 +34,8 @@ func (g *GitRepository) included(ctx context.Context, obj *sourcev1.GitRepositor
 			return nil, err
 		}
 		if other.Status.Artifact == nil {
-			return nil, fault.New(reasonNoArtifact, "GitRepository '%s/%s', which is included, has no artifact yet", other.Namespace, other.Name).
+			return nil, fault.New(reasonNoArtifact, "GitRepository '%s/%s', which is included, has no artifact yet",
+				other.Namespace, other.Name).
 				WithHint("This one goes on as soon as it has")
 		}
 		artifacts = append(artifacts, other.Status.Artifact)
@@ -50,7 +51,8 @@ func (g *GitRepository) other(ctx context.Context, namespace, name string) (*sou
 			WithHint("Create it, or correct spec.include. This one goes on as soon as it is there")
 	}
 	if err != nil {
-		return nil, fault.New(reasonNotFound, "cannot read GitRepository '%s/%s', which is included", namespace, name).Because(err)
+		return nil, fault.New(reasonNotFound, "cannot read GitRepository '%s/%s', which is included", namespace, name).
+			Because(err)
 	}
 	return other, nil
 }
@@ -58,7 +60,8 @@ func (g *GitRepository) other(ctx context.Context, namespace, name string) (*sou
 // acyclic refuses repositories that include each other: each would grow by the other for ever.
 func (g *GitRepository) acyclic(ctx context.Context, obj, other *sourcev1.GitRepository, seen map[string]bool) error {
 	if other.Name == obj.Name {
-		return fault.New(reasonCopyFailure, "GitRepository '%s/%s' includes itself, by way of others or directly", obj.Namespace, obj.Name).
+		return fault.New(reasonCopyFailure, "GitRepository '%s/%s' includes itself, by way of others or directly",
+			obj.Namespace, obj.Name).
 			WithHint("Remove one of the inclusions")
 	}
 	if seen[other.Name] {
@@ -78,7 +81,8 @@ func (g *GitRepository) acyclic(ctx context.Context, obj, other *sourcev1.GitRep
 }
 
 // compose puts the included artifacts into the tree.
-func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree, included []*meta.Artifact) (*artifact.Tree, error) {
+func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree,
+	included []*meta.Artifact) (*artifact.Tree, error) {
 	if len(included) == 0 {
 		return tree, nil
 	}
@@ -87,7 +91,8 @@ func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree
 		i := obj.Spec.Include[n]
 		other, err := g.Store.Tree(*a)
 		if err != nil {
-			return nil, fault.New(reasonNoArtifact, "cannot read the artifact of GitRepository '%s'", i.GitRepositoryRef.Name).Because(err).
+			return nil, fault.New(reasonNoArtifact, "cannot read the artifact of GitRepository '%s'",
+				i.GitRepositoryRef.Name).Because(err).
 				WithHint("This one goes on as soon as it is stored again")
 		}
 		layers = append(layers, artifact.Layer{Tree: other, From: relative(i.FromPath), To: relative(includeTo(i))})

@@ -31,7 +31,8 @@ func (g *GitRepository) Remote(ctx context.Context, obj *sourcev1.GitRepository)
 	remote.ProxyURL = proxyURL(way)
 	provider := obj.Spec.Provider
 	if _, isApp := data[githubAppID]; isApp != (provider == sourcev1.ProviderGitHub) {
-		return remote, fault.New(sourcev1.InvalidProviderConfigurationReason, "the provider github and the key %s of the Secret belong together", githubAppID).
+		return remote, fault.New(sourcev1.InvalidProviderConfigurationReason,
+			"the provider github and the key %s of the Secret belong together", githubAppID).
 			WithHint("Set spec.provider to github and spec.secretRef to the Secret of a GitHub App, or neither").Final()
 	}
 	if provider == "" || provider == sourcev1.ProviderGeneric {
@@ -47,13 +48,15 @@ func (g *GitRepository) Remote(ctx context.Context, obj *sourcev1.GitRepository)
 	} else {
 		remote.Credentials, err = g.Identities.Git(ctx, provider, obj.Spec.URL, account)
 	}
-	remote.Credentials.CA, remote.Credentials.ClientCert, remote.Credentials.ClientKey = way.TLS.CA, way.TLS.Cert, way.TLS.Key
+	remote.Credentials.CA, remote.Credentials.ClientCert, remote.Credentials.ClientKey = way.TLS.CA, way.TLS.Cert,
+		way.TLS.Key
 	remote.Identity = fmt.Sprintf("%s\x00%v\x00%x", provider, account, digest(data)) // its tokens come and go
 	return remote, err
 }
 
 // githubApp logs in as an installation of a GitHub App.
-func (g *GitRepository) githubApp(ctx context.Context, data map[string][]byte, way egress.Options) (git.Credentials, error) {
+func (g *GitRepository) githubApp(ctx context.Context, data map[string][]byte, way egress.Options) (git.Credentials,
+	error) {
 	app, err := auth.GitHubAppFrom(data)
 	if err != nil {
 		return git.Credentials{}, err

@@ -21,8 +21,10 @@ const (
 	verifyTagAndHead = "TagAndHEAD"
 )
 
-// verify checks the signatures that the object asks for, on every pass: a key may have been revoked or have expired since the last.
-func (g *GitRepository) verify(ctx context.Context, obj *sourcev1.GitRepository, view *git.View, revision git.Revision) error {
+// verify checks the signatures that the object asks for, on every pass: a key may have been revoked or have
+// expired since the last.
+func (g *GitRepository) verify(ctx context.Context, obj *sourcev1.GitRepository, view *git.View,
+	revision git.Revision) error {
 	if obj.Spec.Verification == nil {
 		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
 		obj.Status.SourceVerificationMode = nil
@@ -30,7 +32,8 @@ func (g *GitRepository) verify(ctx context.Context, obj *sourcev1.GitRepository,
 	}
 	mode, message, err := g.signatures(ctx, obj, view, revision)
 	if err != nil {
-		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, fault.Reason(err, sourcev1.VerificationErrorReason), err.Error())
+		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse,
+			fault.Reason(err, sourcev1.VerificationErrorReason), err.Error())
 		return err
 	}
 	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionTrue, meta.SucceededReason, message)
@@ -38,14 +41,16 @@ func (g *GitRepository) verify(ctx context.Context, obj *sourcev1.GitRepository,
 	return nil
 }
 
-func (g *GitRepository) signatures(ctx context.Context, obj *sourcev1.GitRepository, view *git.View, revision git.Revision) (mode, message string, err error) {
+func (g *GitRepository) signatures(ctx context.Context, obj *sourcev1.GitRepository, view *git.View,
+	revision git.Revision) (mode, message string, err error) {
 	v := obj.Spec.Verification
 	mode = v.Mode
 	if mode == "" || strings.EqualFold(mode, verifyHead) {
 		mode = verifyHead
 	}
 	if mode != verifyHead && !Reference(obj.Spec.Reference).LeadsToTag() {
-		return mode, "", fault.New(sourcev1.InvalidVerificationModeReason, "spec.verify.mode is %s, but spec.ref does not lead to a tag", mode).
+		return mode, "", fault.New(sourcev1.InvalidVerificationModeReason,
+			"spec.verify.mode is %s, but spec.ref does not lead to a tag", mode).
 			WithHint("Set spec.ref.tag, semver or a name below refs/tags/, or the mode HEAD").Final()
 	}
 	data, err := g.Secrets.Data(ctx, obj.Namespace, &v.SecretRef, "spec.verify.secretRef")

@@ -16,15 +16,18 @@ type pinner[T Object] interface {
 	Pin(obj T, revision string) string
 }
 
-// held ends the pass of a source that gates hold. Its artifact is served on. One that is lost from the store is made again of the
-// revision that it had, which was let through before; so a restart in the middle of a freeze costs nobody his artifacts.
-func (k *Keeper[T]) held(ctx context.Context, pass *reconcile.Pass[T], had *meta.Artifact, found *Revision, err error) reconcile.Outcome {
+// held ends the pass of a source that gates hold. Its artifact is served on. One that is lost from the store
+// is made again of the revision that it had, which was let through before; so a restart in the middle of a
+// freeze costs nobody his artifacts.
+func (k *Keeper[T]) held(ctx context.Context, pass *reconcile.Pass[T], had *meta.Artifact, found *Revision,
+	err error) reconcile.Outcome {
 	obj := pass.Object
 	if had != nil && obj.GetArtifact() == nil {
 		if err := k.restore(ctx, pass, had, found); err != nil {
 			obj.SetArtifact(had) // so that the next pass knows what to restore
 			return failed(obj, sourcev1.StorageOperationFailedCondition, fault.New(meta.StorageOperationFailedReason,
-				"the artifact of revision '%s' was lost and cannot be made again while gates hold the source", had.Revision).Because(err))
+				"the artifact of revision '%s' was lost and cannot be made again while gates hold the source",
+				had.Revision).Because(err))
 		}
 		reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
 		markStored(obj, had.Revision)

@@ -28,7 +28,8 @@ var HelmChartGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group, Ki
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts/finalizers,verbs=get;create;update;patch;delete
 
-// HelmChart fetches the kind: a packaged chart of a repository, or one that it packages from the artifact of another source.
+// HelmChart fetches the kind: a packaged chart of a repository, or one that it packages from the artifact of
+// another source.
 type HelmChart struct {
 	Objects    client.Reader // the cache
 	Secrets    Secrets
@@ -132,7 +133,8 @@ func (h *HelmChart) fromTree(ctx context.Context, obj *sourcev1.HelmChart) (*Rev
 	}
 	a := source.GetArtifact()
 	if a == nil {
-		return nil, fault.New(sourcev1.NoSourceArtifactReason, "%s '%s/%s' has no artifact", obj.Spec.SourceRef.Kind, obj.Namespace, source.GetName()).
+		return nil, fault.New(sourcev1.NoSourceArtifactReason, "%s '%s/%s' has no artifact", obj.Spec.SourceRef.Kind,
+			obj.Namespace, source.GetName()).
 			WithHint("It goes on as soon as there is one: see the conditions of the source")
 	}
 	tree, err := h.Artifacts.Fetch(ctx, *a)
@@ -146,7 +148,8 @@ func (h *HelmChart) fromTree(ctx context.Context, obj *sourcev1.HelmChart) (*Rev
 	metadata, content := valuesMetadata(obj), []string(nil)
 	byRevision := obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision
 	if byRevision {
-		metadata = strings.Join(slices.DeleteFunc([]string{short(a.Revision), metadata}, func(s string) bool { return s == "" }), ".")
+		metadata = strings.Join(slices.DeleteFunc([]string{short(a.Revision), metadata},
+			func(s string) bool { return s == "" }), ".")
 		content = []string{a.Revision, a.Digest}
 	}
 	wasReady := reconcile.IsReady(obj)
@@ -168,7 +171,8 @@ type built struct {
 	content       []string
 	pulled        bool // it stays as it was pulled
 	build         func(context.Context, helm.Options) (*helm.Package, error)
-	same          func(current *meta.Artifact) bool // whether the artifact of this version at hand is what would be built
+	// whether the artifact of this version at hand is what would be built
+	same func(current *meta.Artifact) bool
 }
 
 func (h *HelmChart) revision(obj *sourcev1.HelmChart, b built) (*Revision, error) {
@@ -183,14 +187,16 @@ func (h *HelmChart) revision(obj *sourcev1.HelmChart, b built) (*Revision, error
 		Message: packagedMessage(b.name, version, obj.Status.ObservedValuesFiles),
 	}
 	if b.pulled {
-		r.Reason, r.Message = sourcev1.ChartPullSucceededReason, fmt.Sprintf("pulled '%s' chart with version '%s'", b.name, version)
+		r.Reason, r.Message = sourcev1.ChartPullSucceededReason,
+			fmt.Sprintf("pulled '%s' chart with version '%s'", b.name, version)
 	}
 	r.Put = func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error) {
 		if current.HasRevision(version) && b.same(current) {
 			return current, nil
 		}
 		p, err := b.build(ctx, helm.Options{
-			Metadata: b.metadata, ValuesFiles: obj.GetValuesFiles(), IgnoreMissing: obj.Spec.IgnoreMissingValuesFiles, Limits: h.Charts.Limits,
+			Metadata: b.metadata, ValuesFiles: obj.GetValuesFiles(), IgnoreMissing: obj.Spec.IgnoreMissingValuesFiles,
+			Limits: h.Charts.Limits,
 			Repository: func(ctx context.Context, at string) (helm.Repository, error) {
 				return h.Charts.Dependency(ctx, obj.Namespace, at)
 			},
@@ -237,7 +243,8 @@ func short(revision string) string {
 // chartCondition tells failures to build a chart from failures to get it.
 func chartCondition(err error) string {
 	switch fault.Reason(err, "") {
-	case sourcev1.ValuesFilesErrorReason, sourcev1.DependencyBuildErrorReason, sourcev1.ChartPackageErrorReason, sourcev1.ChartVerificationErrorReason:
+	case sourcev1.ValuesFilesErrorReason, sourcev1.DependencyBuildErrorReason, sourcev1.ChartPackageErrorReason,
+		sourcev1.ChartVerificationErrorReason:
 		return sourcev1.BuildFailedCondition
 	}
 	return sourcev1.FetchFailedCondition

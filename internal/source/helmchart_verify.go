@@ -20,7 +20,8 @@ type trust struct {
 	key        string // differs when what is trusted does; empty when nothing is verified
 }
 
-// trust reads what is trusted. Where the Secret has a keyring, charts must come with a provenance file, from whichever repository.
+// trust reads what is trusted. Where the Secret has a keyring, charts must come with a provenance file, from
+// whichever repository.
 func (h *HelmChart) trust(ctx context.Context, obj *sourcev1.HelmChart) (trust, error) {
 	v := obj.Spec.Verify
 	if v == nil {
@@ -39,7 +40,8 @@ func (h *HelmChart) trust(ctx context.Context, obj *sourcev1.HelmChart) (trust, 
 }
 
 // verify checks the chart, and says so in the condition SourceVerified.
-func (h *HelmChart) verify(ctx context.Context, obj *sourcev1.HelmChart, t trust, repository helm.Repository, o helm.Offer, data []byte) error {
+func (h *HelmChart) verify(ctx context.Context, obj *sourcev1.HelmChart, t trust, repository helm.Repository,
+	o helm.Offer, data []byte) error {
 	if t.key == "" {
 		return nil
 	}
@@ -57,7 +59,8 @@ func (h *HelmChart) verify(ctx context.Context, obj *sourcev1.HelmChart, t trust
 
 // unverified says in the condition SourceVerified why nobody vouches for the chart.
 func unverified(obj *sourcev1.HelmChart, err error) error {
-	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, sourcev1.VerificationErrorReason, err.Error())
+	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, sourcev1.VerificationErrorReason,
+		err.Error())
 	f := fault.New(sourcev1.ChartVerificationErrorReason, "chart '%s' is not verified", obj.Spec.Chart).Because(err)
 	if cause := fault.As(err); cause != nil {
 		f.Terminal, f.RetryAfter = cause.Terminal, cause.RetryAfter
@@ -66,7 +69,8 @@ func unverified(obj *sourcev1.HelmChart, err error) error {
 }
 
 // signer returns who signed the chart.
-func (h *HelmChart) signer(ctx context.Context, t trust, repository helm.Repository, o helm.Offer, data []byte) (string, error) {
+func (h *HelmChart) signer(ctx context.Context, t trust, repository helm.Repository, o helm.Offer, data []byte) (string,
+	error) {
 	if t.signatures == nil {
 		prov, err := repository.Provenance(ctx, o)
 		if err != nil {
@@ -78,7 +82,8 @@ func (h *HelmChart) signer(ctx context.Context, t trust, repository helm.Reposit
 	registry, ok := repository.(*helm.Registry)
 	if !ok {
 		return "", fault.New(sourcev1.VerificationErrorReason,
-			"charts of a repository over HTTP are signed by provenance files, and the Secret of spec.verify.secretRef has no keyring").
+			"charts of a repository over HTTP are signed by provenance files, and the Secret of "+
+				"spec.verify.secretRef has no keyring").
 			WithHint("Add the key %s to it, made by: gpg --export KEY", helm.KeyringKey).Final()
 	}
 	image, access, err := registry.Signed(ctx, o)

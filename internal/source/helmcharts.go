@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// HelmCharts opens the repositories that HelmRepositories name, with their credentials. Repositories share what they read: an
-// index is read once for each digest, and a registry stays logged in.
+// HelmCharts opens the repositories that HelmRepositories name, with their credentials. Repositories share
+// what they read: an index is read once for each digest, and a registry stays logged in.
 type HelmCharts struct {
 	Connector
 	Objects    client.Reader // the cache
@@ -48,13 +48,15 @@ func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (he
 	}
 	a := obj.Status.Artifact
 	if a == nil {
-		return nil, fault.New(sourcev1.NoSourceArtifactReason, "HelmRepository '%s/%s' has no artifact", obj.Namespace, obj.Name).
+		return nil, fault.New(sourcev1.NoSourceArtifactReason, "HelmRepository '%s/%s' has no artifact", obj.Namespace,
+			obj.Name).
 			WithHint("It goes on as soon as there is one: see the HelmRepository's conditions")
 	}
 	repository.Index, err = c.Indexes.Get(ctx, a.Digest, func() (*helm.Index, error) {
 		file, err := c.Store.Open(*a)
 		if err != nil {
-			return nil, fault.New(sourcev1.SourceUnavailableReason, "the index of HelmRepository '%s/%s' is not in the storage", obj.Namespace, obj.Name).
+			return nil, fault.New(sourcev1.SourceUnavailableReason,
+				"the index of HelmRepository '%s/%s' is not in the storage", obj.Namespace, obj.Name).
 				Because(err).WithHint("The HelmRepository fetches it anew")
 		}
 		defer file.Close() // only read
@@ -63,8 +65,8 @@ func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (he
 	return repository, err
 }
 
-// Dependency returns the repository of a dependency's URL: that of a HelmRepository of the namespace with this URL, with its
-// credentials, or else as anybody may see it.
+// Dependency returns the repository of a dependency's URL: that of a HelmRepository of the namespace with
+// this URL, with its credentials, or else as anybody may see it.
 func (c *HelmCharts) Dependency(ctx context.Context, namespace, at string) (helm.Repository, error) {
 	var all sourcev1.HelmRepositoryList
 	if err := c.Objects.List(ctx, &all, client.InNamespace(namespace)); err != nil {
@@ -96,12 +98,14 @@ func (c *HelmCharts) Dependency(ctx context.Context, namespace, at string) (helm
 func sameRepository(a, b string) bool {
 	parsedA, errA := url.Parse(a)
 	parsedB, errB := url.Parse(b)
-	return errA == nil && errB == nil && parsedA.Scheme == parsedB.Scheme && strings.EqualFold(parsedA.Host, parsedB.Host) &&
-		strings.TrimSuffix(parsedA.Path, "/") == strings.TrimSuffix(parsedB.Path, "/") && parsedA.RawQuery == parsedB.RawQuery
+	return errA == nil && errB == nil && parsedA.Scheme == parsedB.Scheme &&
+		strings.EqualFold(parsedA.Host, parsedB.Host) &&
+		strings.TrimSuffix(parsedA.Path, "/") == strings.TrimSuffix(parsedB.Path, "/") &&
+		parsedA.RawQuery == parsedB.RawQuery
 }
 
-// http returns the client of a repository over HTTP(S), without an index. The certificates may stand in the Secret with the
-// login too, as they did before spec.certSecretRef.
+// http returns the client of a repository over HTTP(S), without an index. The certificates may stand in the
+// Secret with the login too, as they did before spec.certSecretRef.
 func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*helm.HTTP, error) {
 	login, err := c.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef")
 	if err != nil {
@@ -109,7 +113,8 @@ func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*h
 	}
 	certificates := login
 	if obj.Spec.CertSecretRef != nil {
-		if certificates, err = c.Secrets.Data(ctx, obj.Namespace, obj.Spec.CertSecretRef, "spec.certSecretRef"); err != nil {
+		if certificates, err = c.Secrets.Data(ctx, obj.Namespace, obj.Spec.CertSecretRef,
+			"spec.certSecretRef"); err != nil {
 			return nil, err
 		}
 	}
@@ -126,20 +131,23 @@ func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*h
 		return nil, err
 	}
 	return &helm.HTTP{
-		URL: obj.Spec.URL, Username: basic.Username, Password: basic.Password, PassCredentials: obj.Spec.PassCredentials,
-		Transport: transport, Limits: c.Limits,
+		URL: obj.Spec.URL, Username: basic.Username, Password: basic.Password,
+		PassCredentials: obj.Spec.PassCredentials,
+		Transport:       transport, Limits: c.Limits,
 	}, nil
 }
 
 // registry returns the registry of a repository of type oci.
 func (c *HelmCharts) registry(obj *sourcev1.HelmRepository) *helm.Registry {
-	return &helm.Registry{URL: obj.Spec.URL, Limits: c.Limits, Open: func(ctx context.Context, url string) (*oci.Repository, error) {
-		return c.openRegistry(ctx, obj, url)
-	}}
+	return &helm.Registry{URL: obj.Spec.URL, Limits: c.Limits,
+		Open: func(ctx context.Context, url string) (*oci.Repository, error) {
+			return c.openRegistry(ctx, obj, url)
+		}}
 }
 
 // openRegistry returns the repository of a chart: the one that was opened before, if the access to it is as it was.
-func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmRepository, url string) (*oci.Repository, error) {
+func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmRepository, url string) (*oci.Repository,
+	error) {
 	certificates := obj.Spec.CertSecretRef
 	if certificates == nil {
 		certificates = obj.Spec.SecretRef

@@ -24,8 +24,8 @@ var HelmRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Grou
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmrepositories/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmrepositories/finalizers,verbs=get;create;update;patch;delete
 
-// HelmRepository is the domain step of the kind. One over HTTP keeps its index as artifact; one in a registry has nothing to
-// fetch, and is checked only.
+// HelmRepository is the domain step of the kind. One over HTTP keeps its index as artifact; one in a registry
+// has nothing to fetch, and is checked only.
 type HelmRepository struct {
 	Keeper[*sourcev1.HelmRepository]
 	charts *HelmCharts
@@ -34,13 +34,15 @@ type HelmRepository struct {
 // NewHelmRepository returns the step, whose charts are looked for by way of charts.
 func NewHelmRepository(store *artifact.Store, charts *HelmCharts) *HelmRepository {
 	return &HelmRepository{
-		Keeper: Keeper[*sourcev1.HelmRepository]{Kind: HelmRepositoryGroupKind, Store: store, Fetcher: &helmIndex{Store: store, Charts: charts}},
+		Keeper: Keeper[*sourcev1.HelmRepository]{Kind: HelmRepositoryGroupKind, Store: store,
+			Fetcher: &helmIndex{Store: store, Charts: charts}},
 		charts: charts,
 	}
 }
 
 // Reconcile implements [reconcile.Step].
-func (h *HelmRepository) Reconcile(ctx context.Context, pass *reconcile.Pass[*sourcev1.HelmRepository]) reconcile.Outcome {
+func (h *HelmRepository) Reconcile(ctx context.Context,
+	pass *reconcile.Pass[*sourcev1.HelmRepository]) reconcile.Outcome {
 	if pass.Object.Spec.Type != sourcev1.HelmRepositoryTypeOCI {
 		return h.Keeper.Reconcile(ctx, pass)
 	}
@@ -75,7 +77,8 @@ func (h *HelmRepository) withoutArtifact(ctx context.Context, obj *sourcev1.Helm
 		return err
 	}
 	obj.SetArtifact(nil)
-	for _, c := range []string{sourcev1.ArtifactInStorageCondition, sourcev1.ArtifactOutdatedCondition, sourcev1.StorageOperationFailedCondition} {
+	for _, c := range []string{sourcev1.ArtifactInStorageCondition, sourcev1.ArtifactOutdatedCondition,
+		sourcev1.StorageOperationFailedCondition} {
 		reconcile.Unmark(obj, c)
 	}
 	return nil
@@ -131,7 +134,8 @@ func (h *helmIndex) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.He
 		return h.unchanged(name, obj), nil
 	}
 	context.AfterFunc(ctx, func() { _ = file.Close() }) // with the pass; it was read
-	if _, err := h.Charts.Indexes.Get(ctx, file.Digest, func() (*helm.Index, error) { return file.Parse(repository.Limits) }); err != nil {
+	if _, err := h.Charts.Indexes.Get(ctx, file.Digest,
+		func() (*helm.Index, error) { return file.Parse(repository.Limits) }); err != nil {
 		return nil, err
 	}
 	h.seen.Store(name, seenIndex{obj.Spec.URL, file.Digest, file.Validators})
@@ -144,9 +148,10 @@ func (h *helmIndex) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.He
 	return &Revision{Name: file.Digest, Put: put}, nil
 }
 
-// known returns what was said of the index that is stored; or of the one that gates hold back, with the error that says so, which
-// is not fetched over and over either.
-func (h *helmIndex) known(name types.NamespacedName, pass *reconcile.Pass[*sourcev1.HelmRepository]) (helm.Validators, error) {
+// known returns what was said of the index that is stored; or of the one that gates hold back, with the error
+// that says so, which is not fetched over and over either.
+func (h *helmIndex) known(name types.NamespacedName, pass *reconcile.Pass[*sourcev1.HelmRepository]) (helm.Validators,
+	error) {
 	last, _ := h.seen.Load(name)
 	seen, ok := last.(seenIndex)
 	if !ok || seen.url != pass.Object.Spec.URL {
@@ -163,10 +168,11 @@ func (h *helmIndex) known(name types.NamespacedName, pass *reconcile.Pass[*sourc
 
 // unchanged is the revision that is stored already.
 func (h *helmIndex) unchanged(name types.NamespacedName, obj *sourcev1.HelmRepository) *Revision {
-	return &Revision{Name: obj.Status.Artifact.Revision, Put: func(context.Context, artifact.Key, *meta.Artifact) (*meta.Artifact, error) {
-		h.seen.Delete(name)
-		return nil, errors.New("the index has to be fetched anew")
-	}}
+	return &Revision{Name: obj.Status.Artifact.Revision,
+		Put: func(context.Context, artifact.Key, *meta.Artifact) (*meta.Artifact, error) {
+			h.seen.Delete(name)
+			return nil, errors.New("the index has to be fetched anew")
+		}}
 }
 
 // Forget forgets what the server said.

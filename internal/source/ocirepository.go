@@ -30,7 +30,8 @@ const layerExt = ".tar.gz"
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=ocirepositories/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=ocirepositories/finalizers,verbs=get;create;update;patch;delete
 
-// OCIRepository fetches the kind: it resolves the reference to a digest, verifies who signed it, and stores one of its layers.
+// OCIRepository fetches the kind: it resolves the reference to a digest, verifies who signed it, and stores
+// one of its layers.
 type OCIRepository struct {
 	Registries *Registries
 	Signatures *Signatures
@@ -57,7 +58,8 @@ func (o *OCIRepository) References(obj *sourcev1.OCIRepository) []reconcile.Ref 
 	return secretRefs(obj.Namespace, names...)
 }
 
-// Fetch asks what the reference stands for, and verifies it. Only if it is not what the artifact was made of, something is pulled.
+// Fetch asks what the reference stands for, and verifies it. Only if it is not what the artifact was made of,
+// something is pulled.
 func (o *OCIRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.OCIRepository]) (*Revision, error) {
 	obj := pass.Object
 	repo, err := o.open(ctx, obj)
@@ -81,7 +83,8 @@ func (o *OCIRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		}
 		return o.store(ctx, obj, key, repo, revision, current)
 	}
-	return &Revision{Name: revision.String(), Content: fingerprint(obj.Spec.Ignore, obj.Spec.LayerSelector), Put: put}, nil
+	return &Revision{Name: revision.String(), Content: fingerprint(obj.Spec.Ignore, obj.Spec.LayerSelector),
+		Put: put}, nil
 }
 
 // Pin makes the digest of a revision the one that counts.
@@ -92,7 +95,8 @@ func (o *OCIRepository) Pin(obj *sourcev1.OCIRepository, revision string) string
 }
 
 // store pulls the layer that is selected, and stores what is in it or the layer itself.
-func (o *OCIRepository) store(ctx context.Context, obj *sourcev1.OCIRepository, key artifact.Key, repo *keptRepository, revision oci.Revision, current *meta.Artifact) (*meta.Artifact, error) {
+func (o *OCIRepository) store(ctx context.Context, obj *sourcev1.OCIRepository, key artifact.Key, repo *keptRepository,
+	revision oci.Revision, current *meta.Artifact) (*meta.Artifact, error) {
 	selector := ptr.Deref(obj.Spec.LayerSelector, sourcev1.OCILayerSelector{})
 	image, err := repo.Pull(ctx, revision.Digest)
 	if err != nil {
@@ -116,7 +120,8 @@ func (o *OCIRepository) store(ctx context.Context, obj *sourcev1.OCIRepository, 
 	return a, nil
 }
 
-func (o *OCIRepository) copy(ctx context.Context, key artifact.Key, layer *oci.Layer, revision oci.Revision, current *meta.Artifact) (*meta.Artifact, error) {
+func (o *OCIRepository) copy(ctx context.Context, key artifact.Key, layer *oci.Layer, revision oci.Revision,
+	current *meta.Artifact) (*meta.Artifact, error) {
 	blob, err := layer.Open(ctx)
 	if err != nil {
 		return nil, In(sourcev1.FetchFailedCondition, err)
@@ -129,7 +134,8 @@ func (o *OCIRepository) copy(ctx context.Context, key artifact.Key, layer *oci.L
 	return a, err
 }
 
-func (o *OCIRepository) extract(ctx context.Context, obj *sourcev1.OCIRepository, key artifact.Key, layer *oci.Layer, revision oci.Revision, current *meta.Artifact) (*meta.Artifact, error) {
+func (o *OCIRepository) extract(ctx context.Context, obj *sourcev1.OCIRepository, key artifact.Key, layer *oci.Layer,
+	revision oci.Revision, current *meta.Artifact) (*meta.Artifact, error) {
 	tree, err := layer.Tree(ctx, obj.Spec.Ignore)
 	if err != nil {
 		return nil, In(sourcev1.FetchFailedCondition, err)
@@ -138,7 +144,8 @@ func (o *OCIRepository) extract(ctx context.Context, obj *sourcev1.OCIRepository
 }
 
 // verify checks the signatures that the object asks for.
-func (o *OCIRepository) verify(ctx context.Context, pass *reconcile.Pass[*sourcev1.OCIRepository], repo *keptRepository, revision oci.Revision) error {
+func (o *OCIRepository) verify(ctx context.Context, pass *reconcile.Pass[*sourcev1.OCIRepository], repo *keptRepository,
+	revision oci.Revision) error {
 	obj := pass.Object
 	if obj.Spec.Verify == nil {
 		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
@@ -148,7 +155,8 @@ func (o *OCIRepository) verify(ctx context.Context, pass *reconcile.Pass[*source
 		repo.verified = "" // a certificate may have been revoked
 	}
 	if err := o.findSigner(ctx, obj, repo, revision); err != nil {
-		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, fault.Reason(err, sourcev1.VerificationErrorReason), err.Error())
+		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse,
+			fault.Reason(err, sourcev1.VerificationErrorReason), err.Error())
 		return err
 	}
 	message := fmt.Sprintf("verified the signature of revision '%s' by %s", revision, repo.signer)
@@ -160,7 +168,8 @@ func (o *OCIRepository) verify(ctx context.Context, pass *reconcile.Pass[*source
 }
 
 // findSigner asks the registry only when the digest is another than before, or what is trusted.
-func (o *OCIRepository) findSigner(ctx context.Context, obj *sourcev1.OCIRepository, repo *keptRepository, revision oci.Revision) error {
+func (o *OCIRepository) findSigner(ctx context.Context, obj *sourcev1.OCIRepository, repo *keptRepository,
+	revision oci.Revision) error {
 	v, key, err := o.Signatures.verifier(ctx, obj.Namespace, obj.Spec.Verify)
 	if err != nil {
 		return err

@@ -38,8 +38,8 @@ func (a RegistryAccess) References() []reconcile.Ref {
 	return secretRefs(a.Namespace, a.Secret, a.Cert, a.Proxy)
 }
 
-// Reach returns the access that is declared, and a key that differs when the access does. Nothing is sent but for the login of a
-// cloud's provider.
+// Reach returns the access that is declared, and a key that differs when the access does. Nothing is sent but
+// for the login of a cloud's provider.
 func (r *Registries) Reach(ctx context.Context, a RegistryAccess) (access oci.Access, key string, err error) {
 	repo, err := oci.ParseURL(a.URL, a.Insecure)
 	if err != nil {
@@ -62,7 +62,8 @@ func (r *Registries) Reach(ctx context.Context, a RegistryAccess) (access oci.Ac
 }
 
 // open returns the repository with the access that is declared, and a key that differs when the access does.
-func (r *Registries) open(ctx context.Context, a RegistryAccess) (open func() (*oci.Repository, error), key string, err error) {
+func (r *Registries) open(ctx context.Context, a RegistryAccess) (open func() (*oci.Repository, error), key string,
+	err error) {
 	access, key, err := r.Reach(ctx, a)
 	return func() (*oci.Repository, error) { return oci.Open(a.URL, access) }, key, err
 }
@@ -98,12 +99,14 @@ func (r *Registries) login(ctx context.Context, a RegistryAccess, repo name.Repo
 	}
 	who, err := authn.NewMultiKeychain(keychains...).Resolve(repo)
 	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the Secrets give no login to '%s'", repo.Name()).Because(err)
+		return nil, fault.New(meta.AuthenticationFailedReason, "the Secrets give no login to '%s'", repo.Name()).
+			Because(err)
 	}
 	return who.Authorization()
 }
 
-func (r *Registries) pullSecrets(ctx context.Context, account types.NamespacedName) ([]*meta.LocalObjectReference, error) {
+func (r *Registries) pullSecrets(ctx context.Context, account types.NamespacedName) ([]*meta.LocalObjectReference,
+	error) {
 	var found corev1.ServiceAccount
 	err := r.Secrets.Reader.Get(ctx, account, &found)
 	if apierrors.IsNotFound(err) {

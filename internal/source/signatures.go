@@ -29,7 +29,8 @@ type verifier interface {
 }
 
 // verifier returns the one that is declared, and a key that differs when what it trusts does.
-func (s *Signatures) verifier(ctx context.Context, namespace string, v *sourcev1.Verification) (verifier, string, error) {
+func (s *Signatures) verifier(ctx context.Context, namespace string, v *sourcev1.Verification) (verifier, string,
+	error) {
 	secret, err := s.Secrets.Data(ctx, namespace, v.SecretRef, "spec.verify.secretRef")
 	if err != nil {
 		return nil, "", untrusted(err)
@@ -56,7 +57,8 @@ func (s *Signatures) verifier(ctx context.Context, namespace string, v *sourcev1
 		return nil, "", untrusted(err)
 	}
 	if v.TrustedRootSecretRef != nil && root[trustedRootKey] == nil {
-		return nil, "", fault.New(sourcev1.VerificationErrorReason, "the Secret of spec.verify.trustedRootSecretRef has no key %s", trustedRootKey).
+		return nil, "", fault.New(sourcev1.VerificationErrorReason,
+			"the Secret of spec.verify.trustedRootSecretRef has no key %s", trustedRootKey).
 			WithHint("Add the trusted root of your Sigstore").Final()
 	}
 	var identities []cosign.Identity

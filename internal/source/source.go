@@ -40,8 +40,9 @@ type Revision struct {
 	Name string
 	// Content tells artifacts of one revision apart, such as by the ignore rules.
 	Content string
-	// Put stores the artifact and then notes in the status what it was made of. It is called only when the revision or its
-	// content is not the one that the object has. An error becomes the condition StorageOperationFailed, unless [In] says another.
+	// Put stores the artifact and then notes in the status what it was made of. It is called only when the
+	// revision or its content is not the one that the object has. An error becomes the condition
+	// StorageOperationFailed, unless [In] says another.
 	Put func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error)
 	// Message of the condition Ready; it says that the artifact was stored when empty.
 	Message string
@@ -79,7 +80,8 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
 	}
-	for _, c := range []string{sourcev1.FetchFailedCondition, sourcev1.BuildFailedCondition, sourcev1.IncludeUnavailableCondition} {
+	for _, c := range []string{sourcev1.FetchFailedCondition, sourcev1.BuildFailedCondition,
+		sourcev1.IncludeUnavailableCondition} {
 		reconcile.Unmark(obj, c)
 	}
 	if err := k.store(ctx, obj, key, revision); err != nil {
@@ -120,7 +122,8 @@ func (k *Keeper[T]) store(ctx context.Context, obj T, key artifact.Key, revision
 	return err
 }
 
-// markOutdated says that there is a newer revision than that of the artifact, if that is so, for as long as it is not stored.
+// markOutdated says that there is a newer revision than that of the artifact, if that is so, for as long as
+// it is not stored.
 func markOutdated(obj Object, revision string) {
 	if a := obj.GetArtifact(); a != nil && revision != "" && !a.HasRevision(revision) {
 		reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, sourcev1.NewRevisionReason,
@@ -189,11 +192,13 @@ func failed(obj reconcile.Object, condition string, err error) reconcile.Outcome
 	return reconcile.Failed(err)
 }
 
-// refuseAccessFrom fails closed on what the legacy versions define and nobody honours: it is meant to guard the artifact.
+// refuseAccessFrom fails closed on what the legacy versions define and nobody honours: it is meant to guard
+// the artifact.
 func refuseAccessFrom(from *meta.AccessFrom) error {
 	if from == nil {
 		return nil
 	}
 	return fault.New(meta.AccessDeniedReason, "spec.accessFrom is set, which is not honoured").
-		WithHint("Nothing was fetched. Remove the field; --no-cross-namespace-refs keeps other namespaces from the artifact").Final()
+		WithHint("Nothing was fetched. Remove the field; --no-cross-namespace-refs keeps other namespaces from " +
+			"the artifact").Final()
 }

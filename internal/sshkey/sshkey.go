@@ -47,7 +47,8 @@ func (s Spec) Check() error {
 	case s.Algorithm == "ecdsa" && !slices.Contains(Curves, s.Curve):
 		return fmt.Errorf("there is no curve %q: choose from %s", s.Curve, strings.Join(Curves, ", "))
 	case s.Algorithm == "rsa" && (s.Bits < minRSABits || s.Bits > maxRSABits || s.Bits%8 != 0):
-		return fmt.Errorf("an RSA key cannot have %d bits: choose a multiple of 8 from %d to %d", s.Bits, minRSABits, maxRSABits)
+		return fmt.Errorf("an RSA key cannot have %d bits: choose a multiple of 8 from %d to %d", s.Bits, minRSABits,
+			maxRSABits)
 	}
 	return nil
 }
@@ -65,7 +66,8 @@ func Generate(s Spec) ([]byte, error) {
 	case "rsa":
 		key, err = rsa.GenerateKey(rand.Reader, s.Bits)
 	default:
-		curve := map[string]elliptic.Curve{"p256": elliptic.P256(), "p384": elliptic.P384(), "p521": elliptic.P521()}[s.Curve]
+		curve := map[string]elliptic.Curve{"p256": elliptic.P256(), "p384": elliptic.P384(),
+			"p521": elliptic.P521()}[s.Curve]
 		key, err = ecdsa.GenerateKey(curve, rand.Reader)
 	}
 	if err != nil {
@@ -78,8 +80,8 @@ func Generate(s Spec) ([]byte, error) {
 	return pem.EncodeToMemory(block), nil
 }
 
-// Public returns the public half of a private key in PEM, as a line of authorized_keys. The passphrase is empty for a key
-// that has none. The error holds nothing of the key.
+// Public returns the public half of a private key in PEM, as a line of authorized_keys. The passphrase is
+// empty for a key that has none. The error holds nothing of the key.
 func Public(private []byte, passphrase string) ([]byte, error) {
 	var signer ssh.Signer
 	var err error
@@ -130,7 +132,8 @@ func Scan(ctx context.Context, address string) (HostKeys, error) {
 		found.Fingerprints = append(found.Fingerprints, key.Type()+" "+ssh.FingerprintSHA256(key))
 	}
 	if len(found.KnownHosts) == 0 {
-		return HostKeys{}, fmt.Errorf("%s shows no host key: it does not speak SSH, or none of ed25519, ecdsa and rsa", address)
+		return HostKeys{}, fmt.Errorf("%s shows no host key: it does not speak SSH, or none of ed25519, ecdsa and rsa",
+			address)
 	}
 	return found, nil
 }

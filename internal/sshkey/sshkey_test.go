@@ -105,7 +105,8 @@ func TestScan(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "authorized"), authorized, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	git := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	git := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
+		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))
 	u, err := url.Parse(git.SSHURL)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package substitute replaces ${variables} in Kubernetes objects, with the string functions of bash. It reads no cluster,
-// and no value of a variable ever stands in its errors.
+// Package substitute replaces ${variables} in Kubernetes objects, with the string functions of bash. It reads
+// no cluster, and no value of a variable ever stands in its errors.
 package substitute
 
 import (
@@ -97,7 +97,8 @@ func (e *expander) text(s string, depth int) (string, error) {
 
 var errTooLong = fmt.Errorf("the text would grow beyond %d MiB", maxText>>20)
 
-// closing returns where the brace closes that s, which starts with ${, opens. A backslash takes the meaning of what follows.
+// closing returns where the brace closes that s, which starts with ${, opens. A backslash takes the meaning
+// of what follows.
 func closing(s string) (int, bool) {
 	open := 0
 	for i := 0; i < len(s); i++ {
@@ -265,7 +266,8 @@ func (e *expander) strip(value, operation string, depth int) (string, error) {
 	return value, nil
 }
 
-// replace puts a text in place of what a pattern matches: of the first match, of all (/), at the start (#) or the end (%).
+// replace puts a text in place of what a pattern matches: of the first match, of all (/), at the start (#) or
+// the end (%).
 func (e *expander) replace(value, arguments string, depth int) (string, error) {
 	mode := byte(0)
 	if arguments != "" && strings.IndexByte("/#%", arguments[0]) >= 0 {

@@ -158,7 +158,8 @@ func TestWhatGrowsWithoutEndIsRefused(t *testing.T) {
 
 func TestErrorsHoldNoValues(t *testing.T) {
 	secret := map[string]string{"password": "hunter2", "position": "hunter2"}
-	for _, text := range []string{"${password:${position}}", "${password[${position}]}", "${password:0:${position}}", "${password${position}}"} {
+	for _, text := range []string{"${password:${position}}", "${password[${position}]}", "${password:0:${position}}",
+		"${password${position}}"} {
 		if _, err := Expand(text, secret, true); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -166,7 +167,8 @@ func TestErrorsHoldNoValues(t *testing.T) {
 }
 
 func TestValidName(t *testing.T) {
-	for name, want := range map[string]bool{"a": true, "_A1": true, "": false, "1a": false, "a-b": false, "tls.crt": false, "ä": false, "a\n": false} {
+	for name, want := range map[string]bool{"a": true, "_A1": true, "": false, "1a": false, "a-b": false,
+		"tls.crt": false, "ä": false, "a\n": false} {
 		if ValidName(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
@@ -174,7 +176,8 @@ func TestValidName(t *testing.T) {
 }
 
 func FuzzExpand(f *testing.F) {
-	for _, seed := range []string{"${a}", "${a:=${b}}", "$${a}", "${a//[a-c]*/x}", "${a:1:-1}", "${#a}", `${a/\//}`, "${a##*[!"} {
+	for _, seed := range []string{"${a}", "${a:=${b}}", "$${a}", "${a//[a-c]*/x}", "${a:1:-1}", "${#a}", `${a/\//}`,
+		"${a##*[!"} {
 		f.Add(seed, "value", true)
 	}
 	f.Fuzz(func(t *testing.T, text, value string, strict bool) {

@@ -23,9 +23,9 @@ func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 // Object replaces the variables in all keys and values of an object, and returns what is wrong with it.
 //
 // A value is what it would be if its text stood in a YAML file: ${replicas} becomes a number if it holds one, and
-// "${quote}${replicas}${quote}" with a double quote as the variable quote stays text. What is no YAML, spans lines, or would be
-// cut by a comment is text as it is. What is put in place is taken off room, in bytes, which all objects of a build share:
-// variables are small, but may stand in many places.
+// "${quote}${replicas}${quote}" with a double quote as the variable quote stays text. What is no YAML, spans
+// lines, or would be cut by a comment is text as it is. What is put in place is taken off room, in bytes,
+// which all objects of a build share: variables are small, but may stand in many places.
 func Object(object map[string]any, variables map[string]string, strict bool, room *int) []Problem {
 	w := &walker{variables: variables, strict: strict, room: room}
 	for _, key := range slices.Sorted(maps.Keys(object)) {

@@ -25,8 +25,10 @@ func object(t *testing.T, text string) map[string]any {
 
 func TestObjectGivesValuesTheTypesOfYAML(t *testing.T) {
 	variables := map[string]string{
-		"quote": `"`, "id": "123", "on": "true", "pi": "3.5", "list": `["a", 1]`, "map": "{a: 1}", "empty": "", "text": "a: b", "half": "x # y",
-		"lines": "one\ntwo", "star": "*x", "image": "nginx", "tag": "1.10", "date": "2026-01-01", "bad": "[a", "string": `"7"`, "single": "'7'", "null": "null",
+		"quote": `"`, "id": "123", "on": "true", "pi": "3.5", "list": `["a", 1]`, "map": "{a: 1}", "empty": "",
+		"text": "a: b", "half": "x # y",
+		"lines": "one\ntwo", "star": "*x", "image": "nginx", "tag": "1.10", "date": "2026-01-01", "bad": "[a",
+		"string": `"7"`, "single": "'7'", "null": "null",
 	}
 	got := object(t, `
 plain: untouched
@@ -64,10 +66,14 @@ nested: {"${image}-${id}": [{deep: "${id}"}, "${on}"]}
 		t.Fatal(problems)
 	}
 	want := map[string]any{
-		"plain": "untouched", "number": int64(7), "id": int64(123), "quoted": int64(123), "text": "123", "enabled": true, "onText": "true", "pi": 3.5,
-		"string": "7", "single": "7", "list": []any{"a", int64(1)}, "map": map[string]any{"a": int64(1)}, "empty": nil, "null": nil,
-		"colon": "a: b", "comment": "x # y", "lines": "one\ntwo", "block": "first one\ntwo\n123\n", "star": "*x", "image": "nginx:1.10", "version": "v1.10",
-		"date": "2026-01-01", "bad": "[a", "default": "false", "spaced": " 123", "colonDefault": "a: b", "script": "echo $HOME ${HOME}",
+		"plain": "untouched", "number": int64(7), "id": int64(123), "quoted": int64(123), "text": "123",
+		"enabled": true, "onText": "true", "pi": 3.5,
+		"string": "7", "single": "7", "list": []any{"a", int64(1)}, "map": map[string]any{"a": int64(1)}, "empty": nil,
+		"null":  nil,
+		"colon": "a: b", "comment": "x # y", "lines": "one\ntwo", "block": "first one\ntwo\n123\n", "star": "*x",
+		"image": "nginx:1.10", "version": "v1.10",
+		"date": "2026-01-01", "bad": "[a", "default": "false", "spaced": " 123", "colonDefault": "a: b",
+		"script": "echo $HOME ${HOME}",
 		"nested": map[string]any{"nginx-123": []any{map[string]any{"deep": int64(123)}, true}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -97,7 +103,8 @@ spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
 }
 
 func TestAliasBombInAVariableIsText(t *testing.T) {
-	bomb := "[&a [x,x,x,x,x,x,x,x,x],&b [*a,*a,*a,*a,*a,*a,*a,*a,*a],&c [*b,*b,*b,*b,*b,*b,*b,*b,*b],&d [*c,*c,*c,*c,*c,*c,*c,*c,*c],&e [*d,*d,*d,*d,*d,*d,*d,*d,*d],[*e,*e,*e,*e,*e,*e,*e,*e,*e]]"
+	bomb := "[&a [x,x,x,x,x,x,x,x,x],&b [*a,*a,*a,*a,*a,*a,*a,*a,*a],&c [*b,*b,*b,*b,*b,*b,*b,*b,*b],&d " +
+		"[*c,*c,*c,*c,*c,*c,*c,*c,*c],&e [*d,*d,*d,*d,*d,*d,*d,*d,*d],[*e,*e,*e,*e,*e,*e,*e,*e,*e]]"
 	o := map[string]any{"v": "${bomb}"}
 	if problems := Object(o, map[string]string{"bomb": bomb}, true, room()); len(problems) > 0 || o["v"] != bomb {
 		t.Errorf("%v, %T", problems, o["v"])
@@ -115,7 +122,8 @@ func TestAllObjectsShareTheirRoom(t *testing.T) {
 	for i, want := range []bool{true, true, false} {
 		o := map[string]any{"a": "${big}", "b": "plain"}
 		problems := Object(o, big, true, &left)
-		if ok := len(problems) == 0; ok != want || !want && !strings.Contains(problems[0].String(), "a: the values of variables would take more room") {
+		if ok := len(problems) == 0; ok != want ||
+			!want && !strings.Contains(problems[0].String(), "a: the values of variables would take more room") {
 			t.Errorf("object %d: %v", i, problems)
 		}
 	}
@@ -132,7 +140,8 @@ func FuzzObject(f *testing.F) {
 			return
 		}
 		for _, p := range Object(o, map[string]string{"v": value}, true, room()) {
-			if value != "" && len(value) > 8 && strings.Contains(p.Err.Error(), value) && !strings.Contains(manifest, value) {
+			if value != "" && len(value) > 8 && strings.Contains(p.Err.Error(), value) &&
+				!strings.Contains(manifest, value) {
 				t.Errorf("a value was told: %s", p)
 			}
 		}

@@ -92,8 +92,8 @@ func (p part) matches(r rune) bool {
 	return p.not
 }
 
-// ends returns, for a match that starts where s does, every offset at which it may end. It takes one step a character and
-// part, whatever the pattern.
+// ends returns, for a match that starts where s does, every offset at which it may end. It takes one step a
+// character and part, whatever the pattern.
 func (p *pattern) ends(s string, visit func(end int)) {
 	at := make([]bool, len(p.parts)+1) // which parts may come next
 	p.reach(at, 0)

@@ -42,7 +42,8 @@ func (a *AuditLog) Count(tb testing.TB, filter Request) int {
 	return len(a.Requests(tb, filter))
 }
 
-// Requests returns those that match the filter, in the order in which they were answered. A watch is answered when it begins.
+// Requests returns those that match the filter, in the order in which they were answered. A watch is answered
+// when it begins.
 func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
 	tb.Helper()
 	var found []Request
@@ -118,12 +119,14 @@ func parse(line []byte) (Request, bool, error) {
 	}
 	began := e.Stage == "ResponseStarted"
 	own := r.User == "system:apiserver" || strings.HasPrefix(r.UserAgent, "playground-")
-	return r, !own && began == (r.Verb == "watch") && (began || e.Stage == "ResponseComplete" || e.Stage == "Panic"), nil
+	return r, !own && began == (r.Verb == "watch") &&
+		(began || e.Stage == "ResponseComplete" || e.Stage == "Panic"), nil
 }
 
 func (f Request) matches(r Request) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(f.Verb, r.Verb) && is(f.Group, r.Group) && is(f.Resource, r.Resource) && is(f.Subresource, r.Subresource) &&
+	return is(f.Verb, r.Verb) && is(f.Group, r.Group) && is(f.Resource, r.Resource) &&
+		is(f.Subresource, r.Subresource) &&
 		is(f.Namespace, r.Namespace) && is(f.Name, r.Name) && is(f.User, r.User) && (f.Code == 0 || f.Code == r.Code) &&
 		strings.Contains(r.UserAgent, f.UserAgent) && strings.Contains(r.URI, f.URI)
 }

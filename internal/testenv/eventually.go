@@ -10,7 +10,8 @@ const (
 	interval = 20 * time.Millisecond
 )
 
-// Eventually waits until check returns nil, and fails the test with its last error after three minutes: a test machine may stand still for long.
+// Eventually waits until check returns nil, and fails the test with its last error after three minutes: a
+// test machine may stand still for long.
 func Eventually(tb testing.TB, what string, check func() error) {
 	tb.Helper()
 	end := time.NewTimer(deadline)

@@ -148,7 +148,8 @@ func (g *Git) Stats() map[string]int64 {
 // stream is a commit in the format of git fast-import: a process a commit, however many files it has.
 func stream(ref, parent string, files map[string]string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "feature done\ncommit %s\nmark :1\ncommitter Test <test@example.com> %d +0000\ndata 6\nchange\n", ref, time.Now().Unix())
+	fmt.Fprintf(&s, "feature done\ncommit %s\nmark :1\ncommitter Test <test@example.com> %d +0000\ndata 6\nchange\n",
+		ref, time.Now().Unix())
 	if parent != "" {
 		fmt.Fprintf(&s, "from %s\n", parent)
 	}
@@ -187,7 +188,8 @@ func (g *Git) git(repo, stdin string, args ...string) string {
 func (g *Git) try(repo, stdin string, args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"--git-dir", g.dir(repo)}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-		"GIT_AUTHOR_NAME=Test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=Test", "GIT_COMMITTER_EMAIL=test@example.com")
+		"GIT_AUTHOR_NAME=Test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=Test",
+		"GIT_COMMITTER_EMAIL=test@example.com")
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err

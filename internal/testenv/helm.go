@@ -27,7 +27,8 @@ const (
 	HelmPassword = "pa55"
 )
 
-// Helm is a chart repository over HTTPS that wants a login. Its index is made by Helm, and its files are served with validators.
+// Helm is a chart repository over HTTPS that wants a login. Its index is made by Helm, and its files are
+// served with validators.
 type Helm struct {
 	tb     testing.TB
 	URL    string

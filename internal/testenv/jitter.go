@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// jitterEnv is a duration, such as 500ms, by up to which some of the cluster's answers and events are late. A whole run with
-// it finds tests that look at what the server has and take it for what a controller knows.
+// jitterEnv is a duration, such as 500ms, by up to which some of the cluster's answers and events are late. A
+// whole run with it finds tests that look at what the server has and take it for what a controller knows.
 const jitterEnv = "SLUICE_TEST_JITTER"
 
 // late delays one in four answers, and one in four reads of a watch.

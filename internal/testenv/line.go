@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Line is the network to a server. It can be cut, and lead to the one that takes its place: the address that it has stays.
+// Line is the network to a server. It can be cut, and lead to the one that takes its place: the address that
+// it has stays.
 type Line struct {
 	listener net.Listener
 

@@ -43,8 +43,9 @@ func Namespace(tb testing.TB) string {
 	return ns.Name
 }
 
-// letGo takes the finalizers from objects of our kinds in a namespace that is deleted, as the controllers that heed them ended with the test. Else the
-// namespace would stay, and the cluster be busy until its end with trying to empty it.
+// letGo takes the finalizers from objects of our kinds in a namespace that is deleted, as the controllers
+// that heed them ended with the test. Else the namespace would stay, and the cluster be busy until its end
+// with trying to empty it.
 func letGo(kinds discovery.DiscoveryInterface, objects metadata.Interface, namespace string) error {
 	lists, err := kinds.ServerPreferredNamespacedResources()
 	if err != nil && len(lists) == 0 { // of some groups nothing may be known
@@ -69,7 +70,8 @@ func letGo(kinds discovery.DiscoveryInterface, objects metadata.Interface, names
 		}
 		for i := range all.Items {
 			if o := &all.Items[i]; len(o.Finalizers) > 0 {
-				_, err := of.Patch(context.Background(), o.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+				_, err := of.Patch(context.Background(), o.Name, types.MergePatchType,
+					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				if err != nil && !apierrors.IsNotFound(err) {
 					return err
 				}

@@ -43,7 +43,8 @@ func NewRegistry(tb testing.TB, args ...string) *Registry {
 	_, host, _ := strings.Cut(c.printed[0], "://")
 	r := &Registry{tb: tb, Host: host, URL: c.printed[0], OCI: "oci://" + host, stop: c.stop}
 	if i := slices.Index(args, "--tls-dir"); i >= 0 {
-		for name, to := range map[string]*[]byte{"ca.crt": &r.CA, "client.crt": &r.ClientCert, "client.key": &r.ClientKey} {
+		for name, to := range map[string]*[]byte{"ca.crt": &r.CA, "client.crt": &r.ClientCert,
+			"client.key": &r.ClientKey} {
 			if *to, err = os.ReadFile(filepath.Join(args[i+1], name)); err != nil && !os.IsNotExist(err) {
 				tb.Fatal(err)
 			}

@@ -63,7 +63,8 @@ func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
 	scheme, endpoint, _ := strings.Cut(s.URL, "://")
 	s.Endpoint = endpoint
 	s.Client, err = minio.New(endpoint, &minio.Options{
-		Creds: credentials.NewStaticV4(S3AccessKey, S3SecretKey, ""), Secure: scheme == "https", Transport: transport, Region: "us-east-1",
+		Creds: credentials.NewStaticV4(S3AccessKey, S3SecretKey, ""), Secure: scheme == "https", Transport: transport,
+		Region: "us-east-1",
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -103,7 +104,8 @@ func (s *S3) put(ctx context.Context, bucket, name, content string) error {
 	if content == Delete {
 		return s.Client.RemoveObject(ctx, bucket, name, minio.RemoveObjectOptions{})
 	}
-	_, err := s.Client.PutObject(ctx, bucket, name, bytes.NewReader([]byte(content)), int64(len(content)), minio.PutObjectOptions{})
+	_, err := s.Client.PutObject(ctx, bucket, name, bytes.NewReader([]byte(content)), int64(len(content)),
+		minio.PutObjectOptions{})
 	return err
 }
 

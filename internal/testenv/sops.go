@@ -44,8 +44,9 @@ func (s *SOPS) Encrypt(format, plain string) string {
 		LoadPlainFile(in []byte) (sops.TreeBranches, error)
 		EmitEncryptedFile(in sops.Tree) ([]byte, error)
 	}{
-		"yaml": yaml.NewStore(&stores.YAML), "json": json.NewStore(&stores.JSON), "dotenv": dotenv.NewStore(&stores.Dotenv),
-		"ini": ini.NewStore(&stores.INI), "binary": json.NewBinaryStore(&stores.JSONBinary),
+		"yaml": yaml.NewStore(&stores.YAML), "json": json.NewStore(&stores.JSON),
+		"dotenv": dotenv.NewStore(&stores.Dotenv),
+		"ini":    ini.NewStore(&stores.INI), "binary": json.NewBinaryStore(&stores.JSONBinary),
 	}[format]
 	branches, err := store.LoadPlainFile([]byte(plain))
 	s.must(err)
@@ -64,7 +65,8 @@ func (s *SOPS) Encrypt(format, plain string) string {
 	cipher := aes.NewCipher()
 	mac, err := tree.Encrypt(key, cipher)
 	s.must(err)
-	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key,
+		tree.Metadata.LastModified.Format(time.RFC3339))
 	s.must(err)
 	b, err := store.EmitEncryptedFile(tree)
 	s.must(err)

@@ -41,7 +41,8 @@ func TestAuditLogCountsWhatIsAsked(t *testing.T) {
 		filter Request
 		want   int
 	}{
-		"a verb on a resource":          {Request{Verb: "create", Resource: "configmaps", Namespace: ns, UserAgent: "the-test"}, 2},
+		"a verb on a resource": {Request{Verb: "create", Resource: "configmaps", Namespace: ns,
+			UserAgent: "the-test"}, 2},
 		"a dry-run":                     {Request{URI: "dryRun=All", Namespace: ns}, 1},
 		"a name and a status":           {Request{Name: "none", Code: 404, Namespace: ns}, 1},
 		"a watch that goes on":          {Request{Verb: "watch", Namespace: ns, User: "admin"}, 1},
@@ -65,7 +66,8 @@ func TestAuditLogCountsWhatIsAsked(t *testing.T) {
 
 func TestGitHelpersMakeWhatTheySay(t *testing.T) {
 	g := NewGit(t, "--tls-dir", t.TempDir(), "--username", "me", "--password", "secret")
-	first := g.Commit("app", map[string]string{"a file": "1\n", "dir/b": "2", "link": Symlink("dir/b"), "run": Executable("#!/bin/sh\n")})
+	first := g.Commit("app", map[string]string{"a file": "1\n", "dir/b": "2", "link": Symlink("dir/b"),
+		"run": Executable("#!/bin/sh\n")})
 	second := g.Commit("app", map[string]string{"dir/b": Delete, "c": "no newline at its end"})
 	pull := g.CommitTo("app", "refs/pull/1/head", map[string]string{"d": "4"})
 	g.SetRef("app", "refs/tags/v1", first)
@@ -93,7 +95,8 @@ func TestGitHelpersMakeWhatTheySay(t *testing.T) {
 	if again == other {
 		t.Error("the force push made the commit that was there")
 	}
-	if modes := g.Run("app", "ls-tree", "main"); !strings.Contains(modes, "120000 blob") || !strings.Contains(modes, "100755 blob") {
+	if modes := g.Run("app", "ls-tree", "main"); !strings.Contains(modes, "120000 blob") ||
+		!strings.Contains(modes, "100755 blob") {
 		t.Errorf("no link or no program:\n%s", modes)
 	}
 	clone(t, g)
@@ -108,7 +111,8 @@ func clone(t *testing.T, g *Git) {
 		t.Fatal(err)
 	}
 	before := g.Stats()
-	cmd := exec.Command("git", "clone", "-q", strings.Replace(g.URL, "://", "://me:secret@", 1)+"/app", filepath.Join(dir, "app"))
+	cmd := exec.Command("git", "clone", "-q", strings.Replace(g.URL, "://", "://me:secret@", 1)+"/app",
+		filepath.Join(dir, "app"))
 	cmd.Env = append(os.Environ(), "GIT_SSL_CAINFO="+ca)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -37,7 +37,8 @@ type apiServer struct {
 }
 
 // startAPIServer serves until the context ends; an end that nobody asked for is sent to failed.
-func startAPIServer(ctx context.Context, c certs, etcd string, o Options, failed chan<- error) (_ *apiServer, err error) {
+func startAPIServer(ctx context.Context, c certs, etcd string, o Options, failed chan<- error) (_ *apiServer,
+	err error) {
 	listener, err := loopback(o.Port)
 	if err != nil {
 		return nil, err
@@ -104,8 +105,10 @@ func apiServerArgs(c certs, etcd string, o Options) ([]string, error) {
 		return args, nil
 	}
 	policy := c.file("audit-policy.yaml")
-	// Blocking: what was answered is in the log. A size in MB that is not reached: it is never rotated away from its readers.
-	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking", "--audit-log-maxsize=100000"),
+	// Blocking: what was answered is in the log. A size in MB that is not reached: it is never rotated away
+	// from its readers.
+	return append(args, "--audit-policy-file="+policy, "--audit-log-path="+o.AuditLog, "--audit-log-mode=blocking",
+			"--audit-log-maxsize=100000"),
 		os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 
@@ -135,7 +138,8 @@ func apiServerConfig(ctx context.Context, args []string, listener net.Listener) 
 		return nil, err
 	}
 	for _, c := range []*genericserver.Config{
-		&config.Aggregator.GenericConfig.Config, config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config,
+		&config.Aggregator.GenericConfig.Config, config.KubeAPIs.ControlPlane.Generic,
+		&config.ApiExtensions.GenericConfig.Config,
 	} {
 		c.EffectiveVersion = stated{c.EffectiveVersion}
 	}
@@ -148,16 +152,17 @@ func (s *apiServer) waitReady(ctx context.Context, failed <-chan error) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTime, true, func(ctx context.Context) (bool, error) {
-		select {
-		case err := <-failed:
-			return false, err
-		default:
-		}
-		var status int
-		client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
-		return status == http.StatusOK, nil
-	})
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTime, true,
+		func(ctx context.Context) (bool, error) {
+			select {
+			case err := <-failed:
+				return false, err
+			default:
+			}
+			var status int
+			client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
+			return status == http.StatusOK, nil
+		})
 }
 
 // loopback listens on a port of the loopback address; 0 picks a free one.

@@ -43,11 +43,13 @@ func makeCerts(dir string) error {
 		return err
 	}
 	server, err1 := ca.Server("kube-apiserver", "127.0.0.1", "::1", firstService,
-		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local")
 	admin, err2 := ca.Client("admin", "system:masters")
 	accounts, err3 := ca.Client("service-account") // its key signs tokens
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	return errors.Join(ca.Write(dir, "ca"), server.Write(dir, "server"), admin.Write(dir, "admin"), accounts.Write(dir, "service-account"))
+	return errors.Join(ca.Write(dir, "ca"), server.Write(dir, "server"), admin.Write(dir, "admin"),
+		accounts.Write(dir, "service-account"))
 }

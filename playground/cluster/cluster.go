@@ -1,5 +1,5 @@
-// Package cluster is a Kubernetes control plane in one process: etcd, the real kube-apiserver, the controllers that make
-// a cluster feel alive, and simulated nodes on which pods become Running and Ready.
+// Package cluster is a Kubernetes control plane in one process: etcd, the real kube-apiserver, the
+// controllers that make a cluster feel alive, and simulated nodes on which pods become Running and Ready.
 //
 // Nothing is ever run in a pod. A pod behaves as its annotations ask:
 //
@@ -110,10 +110,11 @@ func (c *Cluster) waitDefaults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTime, true, func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return err == nil, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTime, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+			return err == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("the default service account was not made: %w", err)
 	}
@@ -134,7 +135,8 @@ func lock(dir string) (func(), error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is in use by another playground: stop it, or give another directory", dir), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is in use by another playground: stop it, or give another directory",
+			dir), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // closing gives it up
 }

@@ -82,8 +82,9 @@ func startControllers(ctx context.Context, cfg *rest.Config, c certs) error {
 	shared := informers.NewSharedInformerFactory(client, resync)
 	m := &manager{
 		config: cfg, client: client, meta: metadataClient, shared: shared,
-		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
-		any:     informerfactory.NewInformerFactory(shared, metadatainformer.NewSharedInformerFactory(metadataClient, resync)),
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+		any: informerfactory.NewInformerFactory(shared,
+			metadatainformer.NewSharedInformerFactory(metadataClient, resync)),
 		started: make(chan struct{}),
 	}
 	m.workloads(ctx)
@@ -116,9 +117,11 @@ func (m *manager) workloads(ctx context.Context) {
 	core, apps, batch := m.shared.Core().V1(), m.shared.Apps().V1(), m.shared.Batch().V1()
 	m.add(replicaset.NewReplicaSetController(ctx, apps.ReplicaSets(), core.Pods(), m.client, burst), nil)
 	m.add(replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), m.client, burst), nil)
-	m.add(statefulset.NewStatefulSetController(ctx, core.Pods(), apps.StatefulSets(), core.PersistentVolumeClaims(), apps.ControllerRevisions(), m.client), nil)
+	m.add(statefulset.NewStatefulSetController(ctx, core.Pods(), apps.StatefulSets(), core.PersistentVolumeClaims(),
+		apps.ControllerRevisions(), m.client), nil)
 	m.add(deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), core.Pods(), m.client))
-	m.add(daemon.NewDaemonSetsController(ctx, apps.DaemonSets(), apps.ControllerRevisions(), core.Pods(), core.Nodes(), m.client,
+	m.add(daemon.NewDaemonSetsController(ctx, apps.DaemonSets(), apps.ControllerRevisions(), core.Pods(), core.Nodes(),
+		m.client,
 		flowcontrol.NewBackOff(time.Second, dsBackoff)))
 	m.add(job.NewController(ctx, core.Pods(), batch.Jobs(), m.client))
 	m.add(cronjob.NewControllerV2(ctx, batch.Jobs(), batch.CronJobs(), m.client))
@@ -128,14 +131,16 @@ func (m *manager) workloads(ctx context.Context) {
 func (m *manager) networkAndStorage(ctx context.Context) {
 	logger, core := klog.FromContext(ctx), m.shared.Core().V1()
 	m.add(endpoint.NewEndpointController(ctx, core.Pods(), core.Services(), core.Endpoints(), m.client, 0), nil)
-	m.add(endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), m.shared.Discovery().V1().EndpointSlices(), perSlice, m.client, 0), nil)
+	m.add(endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), m.shared.Discovery().V1().
+		EndpointSlices(), perSlice, m.client, 0), nil)
 	m.add(pvcprotection.NewPVCProtectionController(logger, core.PersistentVolumeClaims(), core.Pods(), m.client))
 	m.add(pvprotection.NewPVProtectionController(logger, core.PersistentVolumes(), m.client), nil)
 }
 
 func (m *manager) serviceAccounts(ctx context.Context, c certs) {
 	logger, core := klog.FromContext(ctx), m.shared.Core().V1()
-	m.add(accounts.NewServiceAccountsController(logger, core.ServiceAccounts(), core.Namespaces(), m.client, accounts.DefaultServiceAccountsControllerOptions()))
+	m.add(accounts.NewServiceAccountsController(logger, core.ServiceAccounts(), core.Namespaces(), m.client,
+		accounts.DefaultServiceAccountsControllerOptions()))
 	m.add(rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), m.client, c.ca))
 	m.add(clusterroleaggregation.NewClusterRoleAggregation(m.shared.Rbac().V1().ClusterRoles(), m.client.RbacV1()), nil)
 	key, err := keyutil.PrivateKeyFromFile(c.file("service-account.key"))
@@ -160,13 +165,15 @@ func (m *manager) disruptions(ctx context.Context) {
 		return
 	}
 	core, apps := m.shared.Core().V1(), m.shared.Apps().V1()
-	m.runs = append(m.runs, disruption.NewDisruptionController(ctx, core.Pods(), m.shared.Policy().V1().PodDisruptionBudgets(),
+	m.runs = append(m.runs, disruption.NewDisruptionController(ctx, core.Pods(), m.shared.Policy().V1().
+		PodDisruptionBudgets(),
 		core.ReplicationControllers(), apps.ReplicaSets(), apps.Deployments(), apps.StatefulSets(),
 		m.client, m.mapper, scales, m.client.Discovery()).Run)
 }
 
 func (m *manager) quotas(ctx context.Context) {
-	config := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(m.shared.ForResource), m.shared)
+	config := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(m.shared.ForResource),
+		m.shared)
 	kinds := m.client.Discovery().ServerPreferredNamespacedResources
 	c, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
 		QuotaClient:               m.client.CoreV1(),
@@ -185,7 +192,8 @@ func (m *manager) quotas(ctx context.Context) {
 }
 
 func (m *manager) garbage(ctx context.Context) {
-	ignored := map[schema.GroupResource]struct{}{{Resource: "events"}: {}, {Group: "events.k8s.io", Resource: "events"}: {}}
+	ignored := map[schema.GroupResource]struct{}{{Resource: "events"}: {},
+		{Group: "events.k8s.io", Resource: "events"}: {}}
 	gc, err := garbagecollector.NewGarbageCollector(ctx, m.client, m.meta, m.mapper, ignored, m.any, m.started)
 	m.errs = append(m.errs, err)
 	m.runs = append(m.runs,

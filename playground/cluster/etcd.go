@@ -36,7 +36,8 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 		return nil, err
 	}
 	client := url.URL{Scheme: "unix", Path: socket}
-	named := []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}} // a name only: a single member has no peers, and one client
+	// a name only: a single member has no peers, and one client
+	named := []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
 	cfg := embed.NewConfig()
 	cfg.Name = "playground"
 	cfg.Dir = dir
@@ -73,8 +74,8 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	return nil, err
 }
 
-// socketPath is a path for a socket in the first of dir and the temporary directories that is short enough. The returned
-// function removes what was made; what it cannot remove is an empty directory.
+// socketPath is a path for a socket in the first of dir and the temporary directories that is short enough.
+// The returned function removes what was made; what it cannot remove is an empty directory.
 func socketPath(dir string) (string, func(), error) {
 	const name = "etcd.sock"
 	if path := filepath.Join(dir, name); len(path) <= socketLength {

@@ -23,14 +23,16 @@ func (k kubelet) running(ready bool) view {
 
 // ended is a pod that ran to its end.
 func (k kubelet) ended(phase corev1.PodPhase, code int32, reason string) view {
-	return view{status: k.status(phase, false, func(s *corev1.ContainerStatus) { s.State.Terminated = k.exit(code, reason) })}
+	return view{status: k.status(phase, false,
+		func(s *corev1.ContainerStatus) { s.State.Terminated = k.exit(code, reason) })}
 }
 
 // imagePull is a pod whose images cannot be had.
 func (k kubelet) imagePull() view {
 	image := k.pod.Spec.Containers[0].Image
 	return view{
-		status:  k.status(corev1.PodPending, false, func(s *corev1.ContainerStatus) { k.waiting(s, "ImagePullBackOff", pullMessage(s.Image)) }),
+		status: k.status(corev1.PodPending, false,
+			func(s *corev1.ContainerStatus) { k.waiting(s, "ImagePullBackOff", pullMessage(s.Image)) }),
 		reason:  "Failed",
 		message: pullMessage(image),
 	}
@@ -43,7 +45,8 @@ func pullMessage(image string) string {
 // crashLoop is a pod whose containers end as soon as they start.
 func (k kubelet) crashLoop() view {
 	message := func(container string) string {
-		return fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", container, k.pod.Name, k.pod.Namespace, k.pod.UID)
+		return fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", container, k.pod.Name,
+			k.pod.Namespace, k.pod.UID)
 	}
 	return view{
 		status: k.status(corev1.PodRunning, false, func(s *corev1.ContainerStatus) {
@@ -60,7 +63,8 @@ func (k kubelet) crashLoop() view {
 func (k kubelet) refused(annotation, value, want string) view {
 	message := fmt.Sprintf("annotation %s: %q is not known: give %s", annotation, value, want)
 	return view{
-		status:  k.status(corev1.PodPending, false, func(s *corev1.ContainerStatus) { k.waiting(s, "CreateContainerConfigError", message) }),
+		status: k.status(corev1.PodPending, false,
+			func(s *corev1.ContainerStatus) { k.waiting(s, "CreateContainerConfigError", message) }),
 		reason:  "Failed",
 		message: message,
 	}
@@ -72,11 +76,13 @@ func (k kubelet) waiting(s *corev1.ContainerStatus, reason, message string) {
 
 func (k kubelet) exit(code int32, reason string) *corev1.ContainerStateTerminated {
 	return &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, StartedAt: k.started, FinishedAt: metav1.NewTime(k.started.Add(jobTime)).Rfc3339Copy(),
+		ExitCode: code, Reason: reason, StartedAt: k.started, FinishedAt: metav1.NewTime(k.started.Add(jobTime)).
+				Rfc3339Copy(),
 	}
 }
 
-// status is a pod's, with the state of its containers as set says. Init containers have ended well, unless they are sidecars.
+// status is a pod's, with the state of its containers as set says. Init containers have ended well, unless
+// they are sidecars.
 func (k kubelet) status(phase corev1.PodPhase, ready bool, set func(*corev1.ContainerStatus)) corev1.PodStatus {
 	ip := podIP(k.pod, k.host)
 	started := k.started
@@ -89,9 +95,10 @@ func (k kubelet) status(phase corev1.PodPhase, ready bool, set func(*corev1.Cont
 			status.InitContainerStatuses = append(status.InitContainerStatuses, k.container(c, ready, set))
 			continue
 		}
-		status.InitContainerStatuses = append(status.InitContainerStatuses, k.container(c, true, func(s *corev1.ContainerStatus) {
-			s.State.Terminated = k.exit(0, "Completed")
-		}))
+		status.InitContainerStatuses = append(status.InitContainerStatuses,
+			k.container(c, true, func(s *corev1.ContainerStatus) {
+				s.State.Terminated = k.exit(0, "Completed")
+			}))
 	}
 	for _, c := range k.pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, k.container(c, ready, set))
@@ -99,7 +106,8 @@ func (k kubelet) status(phase corev1.PodPhase, ready bool, set func(*corev1.Cont
 	for _, c := range []struct {
 		of   corev1.PodConditionType
 		true bool
-	}{{corev1.PodScheduled, true}, {corev1.PodInitialized, true}, {corev1.ContainersReady, ready}, {corev1.PodReady, ready}} {
+	}{{corev1.PodScheduled, true}, {corev1.PodInitialized, true}, {corev1.ContainersReady, ready},
+		{corev1.PodReady, ready}} {
 		status.Conditions = append(status.Conditions, k.condition(c.of, c.true, phase))
 	}
 	return status

@@ -11,16 +11,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A step that failed is tried again so soon; the first time, and at the latest. Whoever waits for it waits for minutes, not for more.
+// A step that failed is tried again so soon; the first time, and at the latest. Whoever waits for it waits
+// for minutes, not for more.
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = time.Second
 )
 
-// loop calls step, by so many workers, for each object that an informer sees, when it changes and after the time that step returned;
-// 0 is for when it changes. A step must not change the object that it is given. It runs until the context ends.
-func loop[T runtime.Object](ctx context.Context, informer cache.SharedIndexInformer, workers int, step func(context.Context, T) (time.Duration, error)) error {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
+// loop calls step, by so many workers, for each object that an informer sees, when it changes and after the
+// time that step returned; 0 is for when it changes. A step must not change the object that it is given. It
+// runs until the context ends.
+func loop[T runtime.Object](ctx context.Context, informer cache.SharedIndexInformer, workers int,
+	step func(context.Context, T) (time.Duration, error)) error {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry,
+		lastRetry))
 	enqueue := func(obj any) {
 		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
 			queue.Add(key)

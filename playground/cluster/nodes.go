@@ -86,20 +86,24 @@ func registerNode(ctx context.Context, client kubernetes.Interface, i int) error
 		return err
 	}
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("1000"),
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods: resource.MustParse("1000"),
 	}
 	now := metav1.Now()
 	node.Status = corev1.NodeStatus{
 		Capacity: room, Allocatable: room,
 		Conditions: []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated node is ready",
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+			Message:           "simulated node is ready",
 			LastHeartbeatTime: now, LastTransitionTime: now,
 		}},
 		Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: fmt.Sprint(nodeSubnet, i+2)}, {Type: corev1.NodeHostName, Address: name},
+			{Type: corev1.NodeInternalIP, Address: fmt.Sprint(nodeSubnet, i+2)},
+			{Type: corev1.NodeHostName, Address: name},
 		},
 		NodeInfo: corev1.NodeSystemInfo{
-			KubeletVersion: kubernetesVersion(), OSImage: "simulated", OperatingSystem: "linux", Architecture: "amd64", ContainerRuntimeVersion: "simulated://1",
+			KubeletVersion: kubernetesVersion(), OSImage: "simulated", OperatingSystem: "linux", Architecture: "amd64",
+			ContainerRuntimeVersion: "simulated://1",
 		},
 	}
 	_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})

@@ -11,7 +11,8 @@ import (
 
 // claim marks a claim as bound, as the storage of a cloud would make it; not one that is to stay pending.
 func (s *simulator) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	if claim.Status.Phase == corev1.ClaimBound || claim.DeletionTimestamp != nil || claim.Annotations[FailAnnotation] == failPending {
+	if claim.Status.Phase == corev1.ClaimBound || claim.DeletionTimestamp != nil ||
+		claim.Annotations[FailAnnotation] == failPending {
 		return 0, nil
 	}
 	claim = claim.DeepCopy()
@@ -29,7 +30,8 @@ func (s *simulator) service(ctx context.Context, service *corev1.Service) (time.
 	}
 	v := number(service.UID)
 	service = service.DeepCopy()
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("172.19.%d.%d", (v>>8)&0xff, 1+v%253)}}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+		{IP: fmt.Sprintf("172.19.%d.%d", (v>>8)&0xff, 1+v%253)}}
 	_, err := s.client.CoreV1().Services(service.Namespace).UpdateStatus(ctx, service, metav1.UpdateOptions{})
 	return 0, err
 }

@@ -118,7 +118,8 @@ func run(pod *corev1.Pod, host string, age time.Duration, now time.Time) (view, 
 	case fail == failJob && !finite:
 		return k.refused(FailAnnotation, fail, "another value: this pod does not run to an end"), 0
 	case fail != "" && fail != failNotReady && fail != failJob:
-		return k.refused(FailAnnotation, fail, strings.Join([]string{failImagePull, failCrashLoop, failPending, failNotReady, failJob}, ", ")), 0
+		return k.refused(FailAnnotation, fail,
+			strings.Join([]string{failImagePull, failCrashLoop, failPending, failNotReady, failJob}, ", ")), 0
 	case fail == failNotReady || left > 0:
 		return k.running(false), max(left, 0)
 	case fail == failJob:
@@ -138,7 +139,8 @@ func unschedulable(pod *corev1.Pod) view {
 	}
 	c.LastTransitionTime = transition(pod, c)
 	return view{
-		status:  corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{c}, ObservedGeneration: pod.Generation},
+		status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{c},
+			ObservedGeneration: pod.Generation},
 		reason:  "FailedScheduling",
 		message: c.Message,
 	}

@@ -12,8 +12,10 @@ import (
 
 func pod(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "ns", UID: "1234", Generation: 3, Annotations: map[string]string{}},
-		Spec:       corev1.PodSpec{RestartPolicy: restart, Containers: []corev1.Container{{Name: "main", Image: "example/x:1"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "ns", UID: "1234", Generation: 3,
+			Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{RestartPolicy: restart,
+			Containers: []corev1.Container{{Name: "main", Image: "example/x:1"}}},
 	}
 	for i := 0; i < len(annotations); i += 2 {
 		p.Annotations[annotations[i]] = annotations[i+1]
@@ -32,26 +34,38 @@ func TestPodsBehaveAsTheyAsk(t *testing.T) {
 		again time.Duration
 		event string
 	}{
-		"a pod is ready at once":                  {pod(always), 0, "Running", true, "running", 0, ""},
-		"a delayed pod runs, and is not ready":    {pod(always, DelayAnnotation, "2s"), time.Second, "Running", false, "running", time.Second, ""},
-		"a delayed pod becomes ready":             {pod(always, DelayAnnotation, "2s"), 2 * time.Second, "Running", true, "running", 0, ""},
-		"a pod that ends runs first":              {pod(never), 0, "Running", false, "running", jobTime, ""},
-		"a pod that ends succeeds":                {pod(never), jobTime, "Succeeded", false, "Completed", 0, ""},
-		"a longer one takes its time":             {pod(never, DelayAnnotation, "5s"), jobTime, "Running", false, "running", 5*time.Second - jobTime, ""},
-		"a pod that ends fails on request":        {pod(never, FailAnnotation, "job-failed"), jobTime, "Failed", false, "Error", 0, ""},
-		"a pod that does not end cannot fail so":  {pod(always, FailAnnotation, "job-failed"), 0, "Pending", false, "CreateContainerConfigError", 0, "Failed"},
-		"an image cannot be pulled":               {pod(always, FailAnnotation, "image-pull"), 0, "Pending", false, "ImagePullBackOff", 0, "Failed"},
-		"a container ends again and again":        {pod(always, FailAnnotation, "crash-loop"), 0, "Running", false, "CrashLoopBackOff", 0, "BackOff"},
-		"a pod is never ready":                    {pod(always, FailAnnotation, "not-ready"), time.Hour, "Running", false, "running", 0, ""},
-		"a failure that is not known is told":     {pod(always, FailAnnotation, "bad-luck"), 0, "Pending", false, "CreateContainerConfigError", 0, "Failed"},
-		"a delay that is no duration is told":     {pod(always, DelayAnnotation, "soon"), 0, "Pending", false, "CreateContainerConfigError", 0, "Failed"},
-		"a delay that is negative is none at all": {pod(always, DelayAnnotation, "-1s"), 0, "Running", true, "running", 0, ""},
+		"a pod is ready at once": {pod(always), 0, "Running", true, "running", 0, ""},
+		"a delayed pod runs, and is not ready": {pod(always, DelayAnnotation, "2s"), time.Second, "Running", false,
+			"running", time.Second, ""},
+		"a delayed pod becomes ready": {pod(always, DelayAnnotation, "2s"), 2 * time.Second, "Running",
+			true, "running", 0, ""},
+		"a pod that ends runs first": {pod(never), 0, "Running", false, "running", jobTime, ""},
+		"a pod that ends succeeds":   {pod(never), jobTime, "Succeeded", false, "Completed", 0, ""},
+		"a longer one takes its time": {pod(never, DelayAnnotation, "5s"), jobTime, "Running", false,
+			"running", 5*time.Second - jobTime, ""},
+		"a pod that ends fails on request": {pod(never, FailAnnotation, "job-failed"), jobTime, "Failed", false,
+			"Error", 0, ""},
+		"a pod that does not end cannot fail so": {pod(always, FailAnnotation, "job-failed"), 0, "Pending", false,
+			"CreateContainerConfigError", 0, "Failed"},
+		"an image cannot be pulled": {pod(always, FailAnnotation, "image-pull"), 0, "Pending", false,
+			"ImagePullBackOff", 0, "Failed"},
+		"a container ends again and again": {pod(always, FailAnnotation, "crash-loop"), 0, "Running", false,
+			"CrashLoopBackOff", 0, "BackOff"},
+		"a pod is never ready": {pod(always, FailAnnotation, "not-ready"), time.Hour, "Running",
+			false, "running", 0, ""},
+		"a failure that is not known is told": {pod(always, FailAnnotation, "bad-luck"), 0, "Pending", false,
+			"CreateContainerConfigError", 0, "Failed"},
+		"a delay that is no duration is told": {pod(always, DelayAnnotation, "soon"), 0, "Pending", false,
+			"CreateContainerConfigError", 0, "Failed"},
+		"a delay that is negative is none at all": {pod(always, DelayAnnotation, "-1s"), 0, "Running", true,
+			"running", 0, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got, again := run(c.pod, "172.18.0.2", c.age, time.Now())
 			container := got.status.ContainerStatuses[0]
 			if got.status.Phase != c.phase || container.Ready != c.ready || again != c.again || got.reason != c.event {
-				t.Errorf("phase %s, ready %t, again %s, event %q; want %+v", got.status.Phase, container.Ready, again, got.reason, c)
+				t.Errorf("phase %s, ready %t, again %s, event %q; want %+v", got.status.Phase, container.Ready, again,
+					got.reason, c)
 			}
 			if state := word(container.State); state != c.state {
 				t.Errorf("its container is %s, want %s", state, c.state)
@@ -99,14 +113,16 @@ func TestInitContainersHaveEndedAndSidecarsRun(t *testing.T) {
 	p := pod(corev1.RestartPolicyAlways)
 	p.Spec.InitContainers = []corev1.Container{{Name: "once"}, {Name: "beside", RestartPolicy: &sidecar}}
 	got, _ := run(p, "172.18.0.2", 0, time.Now())
-	if s := got.status.InitContainerStatuses; len(s) != 2 || word(s[0].State) != "Completed" || word(s[1].State) != "running" {
+	if s := got.status.InitContainerStatuses; len(s) != 2 || word(s[0].State) != "Completed" ||
+		word(s[1].State) != "running" {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestConditionsOfOthersAreKept(t *testing.T) {
 	p := pod(corev1.RestartPolicyAlways)
-	p.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue}, {Type: corev1.PodReady}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue},
+		{Type: corev1.PodReady}}
 	if kept := foreignConditions(p); len(kept) != 1 || kept[0].Type != "example.com/gate" {
 		t.Errorf("kept %+v", kept)
 	}

@@ -8,8 +8,8 @@ import (
 	base "k8s.io/component-base/version"
 )
 
-// kubernetesVersion is that of the module which this binary was built with. Kubernetes itself learns it from flags of its
-// own build only, and says v0.0.0 without them, which charts and clients refuse.
+// kubernetesVersion is that of the module which this binary was built with. Kubernetes itself learns it from
+// flags of its own build only, and says v0.0.0 without them, which charts and clients refuse.
 func kubernetesVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

@@ -16,8 +16,9 @@ import (
 
 var (
 	sources = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
-	syncs   = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
-	gates   = schema.GroupVersionResource{Group: "gating.toolkit.fluxcd.io", Version: "v1alpha1", Resource: "gates"}
+	syncs   = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1",
+		Resource: "kustomizations"}
+	gates = schema.GroupVersionResource{Group: "gating.toolkit.fluxcd.io", Version: "v1alpha1", Resource: "gates"}
 )
 
 // card is what is known of an object.
@@ -73,7 +74,8 @@ func read(o *unstructured.Unstructured) *card {
 	if conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions"); err == nil {
 		for _, x := range conditions {
 			if m, ok := x.(map[string]any); ok && m["type"] == verdict {
-				c.ready, c.reason, c.message = fmt.Sprint(m["status"]), fmt.Sprint(m["reason"]), fmt.Sprint(m["message"])
+				c.ready, c.reason, c.message = fmt.Sprint(m["status"]), fmt.Sprint(m["reason"]),
+					fmt.Sprint(m["message"])
 			}
 		}
 	}

@@ -1,5 +1,6 @@
 // Package demo shows the main job of Sluice on a control plane in a box: declarations in git become objects in a real
-// Kubernetes API, in order and healthy, past a gate that a person opens, and a team hears of it. It runs the built sluice binary as a user would.
+// Kubernetes API, in order and healthy, past a gate that a person opens, and a team hears of it. It runs the
+// built sluice binary as a user would.
 package demo
 
 import (
@@ -148,8 +149,10 @@ func (d *demo) startControllers(context.Context) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(d.Sluice, "controller", "--kubeconfig", d.kubeconfig, "--storage-path", filepath.Join(d.dir, "storage"),
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
+	cmd := exec.Command(d.Sluice, "controller", "--kubeconfig", d.kubeconfig, "--storage-path",
+		filepath.Join(d.dir, "storage"),
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0",
+		"--events-addr", "0", "--images-addr", "0",
 		"--allow-loopback-checks", "--log-encoding", "console") // the team is on loopback, and this may be a pod
 	cmd.Stdout, cmd.Stderr = logs, logs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the demo, which ends it in order
@@ -187,7 +190,8 @@ func (d *demo) pipeline(ctx context.Context) error {
 	defer cancel()
 	began := time.Now()
 	for _, o := range objects {
-		resource := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: o.GroupVersionKind().Version, Resource: plural(o.GetKind())}
+		resource := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: o.GroupVersionKind().
+			Version, Resource: plural(o.GetKind())}
 		target := dynamic.ResourceInterface(client.Resource(resource))
 		if o.GetNamespace() != "" {
 			target = client.Resource(resource).Namespace(o.GetNamespace())
@@ -199,14 +203,16 @@ func (d *demo) pipeline(ctx context.Context) error {
 	state := newBoard(objects)
 	if err := d.comeUp(ctx, client, state); err != nil {
 		d.screen.settle(state)
-		return fmt.Errorf("the pipeline is not Ready: %w\n%s%s", err, state.problems(), tail(filepath.Join(d.dir, "sluice.log")))
+		return fmt.Errorf("the pipeline is not Ready: %w\n%s%s", err, state.problems(),
+			tail(filepath.Join(d.dir, "sluice.log")))
 	}
 	d.screen.settle(state)
 	d.screen.allReady(time.Since(began))
 	return nil
 }
 
-// comeUp shows the board until what the gate holds is all that is left, opens the gate as a person would, and goes on until all is Ready.
+// comeUp shows the board until what the gate holds is all that is left, opens the gate as a person would, and
+// goes on until all is Ready.
 func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) error {
 	var held, gate *card
 	err := state.watch(ctx, client, func() bool {
@@ -219,8 +225,10 @@ func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *boar
 	}
 	d.screen.approval(held, gate)
 	opened := time.Now()
-	request := fmt.Sprintf(`{"metadata":{"annotations":{"open.gate.fluxcd.io/requestedAt":%q}}}`, opened.UTC().Format(time.RFC3339))
-	if _, err := client.Resource(gates).Namespace(namespace).Patch(ctx, gate.name, types.MergePatchType, []byte(request), metav1.PatchOptions{}); err != nil {
+	request := fmt.Sprintf(`{"metadata":{"annotations":{"open.gate.fluxcd.io/requestedAt":%q}}}`, opened.UTC().
+		Format(time.RFC3339))
+	if _, err := client.Resource(gates).Namespace(namespace).
+		Patch(ctx, gate.name, types.MergePatchType, []byte(request), metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("cannot open the gate %s: %w", gate.name, err)
 	}
 	err = state.watch(ctx, client, func() bool {
@@ -243,7 +251,8 @@ func (d *demo) readPipeline() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": namespace}}}
 	objects := []*unstructured.Unstructured{ns}
 	addressed := strings.NewReplacer(gitPlaceholder, d.gitURL, teamPlaceholder, d.team.url).Replace(string(b))
 	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(addressed), 4096); ; {

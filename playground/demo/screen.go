@@ -103,11 +103,13 @@ func (s *screen) tree(b *board) []string {
 		if c.kind == "Kustomization" {
 			indent = strings.Repeat("   ", b.depth(c)) + "└─ "
 		}
-		lines = append(lines, fmt.Sprintf(" %s%s %s %s", indent, s.mark(c), s.colour("1", c.name), s.colour("90", s.fit(s.message(c), len([]rune(indent))+len(c.name)+6))))
+		lines = append(lines, fmt.Sprintf(" %s%s %s %s", indent, s.mark(c), s.colour("1", c.name),
+			s.colour("90", s.fit(s.message(c), len([]rune(indent))+len(c.name)+6))))
 		below := strings.Repeat(" ", len([]rune(indent))+3)
 		for _, g := range b.cards {
 			if g.kind == "Gate" && slices.Contains(c.gates, g.name) {
-				lines = append(lines, fmt.Sprintf("%s%s gate %s %s", below, s.mark(g), s.colour("1", g.name), s.colour("90", s.fit(g.message, len(below)+len(g.name)+8))))
+				lines = append(lines, fmt.Sprintf("%s%s gate %s %s", below, s.mark(g), s.colour("1", g.name),
+					s.colour("90", s.fit(g.message, len(below)+len(g.name)+8))))
 			}
 		}
 		if c.ready == "True" {
@@ -167,17 +169,20 @@ func (s *screen) approval(held, gate *card) {
 }
 
 func (s *screen) approved(held, gate *card, took time.Duration) {
-	s.printf("%s gate %s opened, %s Ready %s\n", s.colour("32", "✔"), gate.name, held.name, s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
+	s.printf("%s gate %s opened, %s Ready %s\n", s.colour("32", "✔"), gate.name, held.name,
+		s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
 }
 
 // notified shows what a team was told.
 func (s *screen) notified(n notification) {
-	s.printf("%s the team of %s is notified: %s %s: %s\n", s.colour("32", "✔"), n.Metadata["summary"], n.InvolvedObject.Kind, n.InvolvedObject.Name,
+	s.printf("%s the team of %s is notified: %s %s: %s\n", s.colour("32", "✔"), n.Metadata["summary"],
+		n.InvolvedObject.Kind, n.InvolvedObject.Name,
 		s.colour("90", strings.ReplaceAll(n.Message, "\n", " ")))
 }
 
 func (s *screen) allReady(took time.Duration) {
-	s.printf("%s\n", s.colour("1;32", fmt.Sprintf("All Ready %.1f seconds after the pipeline was applied: system == declarations == git.", took.Seconds())))
+	s.printf("%s\n", s.colour("1;32", fmt.Sprintf(
+		"All Ready %.1f seconds after the pipeline was applied: system == declarations == git.", took.Seconds())))
 }
 
 func (s *screen) whatToTry(d *demo) {

@@ -32,17 +32,18 @@ func (d *demo) startTeam(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	d.team = team{"http://" + listener.Addr().String(), make(chan notification, 64)}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var n notification
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&n); err != nil {
-			http.Error(w, "this is no event", http.StatusBadRequest)
-			return
-		}
-		select {
-		case d.team.told <- n:
-		default: // nobody looks any more
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var n notification
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&n); err != nil {
+				http.Error(w, "this is no event", http.StatusBadRequest)
+				return
+			}
+			select {
+			case d.team.told <- n:
+			default: // nobody looks any more
+			}
+		})}
 	go func() { _ = server.Serve(listener) }() // until it is closed
 	return func() { _ = server.Close() }, nil
 }
@@ -58,7 +59,8 @@ func (d *demo) hear(ctx context.Context, deployed *card) (notification, error) {
 		case err := <-d.died:
 			return notification{}, fmt.Errorf("the controllers ended: %w", err)
 		case <-ctx.Done():
-			return notification{}, errors.Join(errors.New("nobody was notified that "+deployed.name+" was deployed"), ctx.Err())
+			return notification{}, errors.Join(errors.New("nobody was notified that "+deployed.name+" was deployed"),
+				ctx.Err())
 		}
 	}
 }

@@ -27,8 +27,8 @@ func resolve(dir string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// repository returns the directory of the bare repository that a client names; ".git" may be left out. A name that leads
-// out of the root, itself or by a symbolic link, is not found.
+// repository returns the directory of the bare repository that a client names; ".git" may be left out. A name
+// that leads out of the root, itself or by a symbolic link, is not found.
 func repository(root, name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("repository %q not found", name)

@@ -36,7 +36,8 @@ func serve(t *testing.T, o Options) *Server {
 }
 
 func try(dir string, env []string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"-c", "user.name=Test", "-c", "user.email=test@example.com"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "user.name=Test", "-c", "user.email=test@example.com"},
+		args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0")
 	cmd.Env = append(cmd.Env, env...)
@@ -86,13 +87,19 @@ func TestCloneAndPushOverHTTP(t *testing.T) {
 		url     func(string) string
 		env     []string
 	}{
-		"without credentials":                {Options{}, func(u string) string { return u + "/app" }, nil},
-		"with .git at the end":               {Options{}, func(u string) string { return u + "/app.git" }, nil},
-		"in a directory":                     {Options{}, func(u string) string { return u + "/team/api.git" }, nil},
-		"under version 0 of the protocol":    {Options{}, func(u string) string { return u + "/app" }, config("protocol.version=0")},
-		"with a user name and a password":    {secured, func(u string) string { return withCredentials(u, "me:secret") + "/app" }, nil},
-		"with a token":                       {secured, func(u string) string { return u + "/app" }, config("http.extraHeader=Authorization: Bearer t0ken")},
-		"encrypted, with a certificate made": {encrypted, func(u string) string { return withCredentials(u, "me:secret") + "/app" }, []string{"GIT_SSL_CAINFO=" + filepath.Join(tlsDir, "ca.crt")}},
+		"without credentials":  {Options{}, func(u string) string { return u + "/app" }, nil},
+		"with .git at the end": {Options{}, func(u string) string { return u + "/app.git" }, nil},
+		"in a directory":       {Options{}, func(u string) string { return u + "/team/api.git" }, nil},
+		"under version 0 of the protocol": {Options{}, func(u string) string { return u + "/app" },
+			config("protocol.version=0")},
+		"with a user name and a password": {secured,
+			func(u string) string { return withCredentials(u, "me:secret") + "/app" }, nil},
+		"with a token": {secured, func(u string) string { return u + "/app" },
+			config("http.extraHeader=Authorization: Bearer t0ken")},
+		"encrypted, with a certificate made": {encrypted, func(u string) string {
+			return withCredentials(u,
+				"me:secret") + "/app"
+		}, []string{"GIT_SSL_CAINFO=" + filepath.Join(tlsDir, "ca.crt")}},
 	} {
 		t.Run(what, func(t *testing.T) { roundTrip(t, c.url(serve(t, c.options).URL), c.env) })
 	}
@@ -148,7 +155,8 @@ func TestCountsMeanTheSameUnderEachVersion(t *testing.T) {
 			if listed["advertisements"]-before["advertisements"] != 1 || listed["fetches"] != before["fetches"] {
 				t.Errorf("a listing was counted as %v after %v", listed, before)
 			}
-			if cloned["advertisements"]-listed["advertisements"] != 1 || cloned["fetches"]-listed["fetches"] != 1 || cloned["pushes"] != 2 {
+			if cloned["advertisements"]-listed["advertisements"] != 1 || cloned["fetches"]-listed["fetches"] != 1 ||
+				cloned["pushes"] != 2 {
 				t.Errorf("a clone was counted as %v after %v", cloned, listed)
 			}
 		})
@@ -200,7 +208,8 @@ func TestCompressedRequestsAreUnderstood(t *testing.T) {
 	if status != http.StatusOK || !bytes.Contains(answer, []byte("refs/heads/main")) {
 		t.Errorf("%d: %s", status, answer)
 	}
-	if status, answer = request(t, http.MethodPost, s.URL+"/app/git-upload-pack", header, strings.NewReader("plain")); status != http.StatusBadRequest {
+	if status, answer = request(t, http.MethodPost, s.URL+"/app/git-upload-pack", header,
+		strings.NewReader("plain")); status != http.StatusBadRequest {
 		t.Errorf("%d: %s", status, answer)
 	}
 }
@@ -211,7 +220,8 @@ func TestOnlyRepositoriesUnderTheRootAreServed(t *testing.T) {
 	root := t.TempDir()
 	git(t, "", nil, "init", "-q", "--bare", filepath.Join(root, "inside.git"))
 	git(t, "", nil, "init", "-q", filepath.Join(root, "work"))
-	for name, target := range map[string]string{"out.git": outside, "up": filepath.Dir(outside), "in.git": "inside.git"} {
+	for name, target := range map[string]string{"out.git": outside, "up": filepath.Dir(outside),
+		"in.git": "inside.git"} {
 		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +262,8 @@ func TestOnlyRepositoriesUnderTheRootAreServed(t *testing.T) {
 				if c.want == http.StatusOK {
 					continue
 				}
-				if status, body = request(t, http.MethodPost, s.URL+"/"+c.path+"/"+service, nil, strings.NewReader("0000")); status != c.want {
+				if status, body = request(t, http.MethodPost, s.URL+"/"+c.path+"/"+service, nil,
+					strings.NewReader("0000")); status != c.want {
 					t.Errorf("%s: %d, want %d: %s", service, status, c.want, body)
 				}
 			}
@@ -280,7 +291,8 @@ func FuzzRepositoryStaysUnderTheRoot(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{"a", "/a.git", "../outside.git", "link", "a/../../outside", "a\x00", "", "//", "a.git/../../outside.git"} {
+	for _, seed := range []string{"a", "/a.git", "../outside.git", "link", "a/../../outside", "a\x00", "", "//",
+		"a.git/../../outside.git"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

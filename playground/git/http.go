@@ -118,7 +118,8 @@ func listsReferences(body *bufio.Reader) bool {
 }
 
 // run answers with what git prints. Once a part of it is out, a failure can only cut the answer short.
-func (h *httpServer) run(w http.ResponseWriter, r *http.Request, body io.Reader, service, dir, kind, banner string, args ...string) {
+func (h *httpServer) run(w http.ResponseWriter, r *http.Request, body io.Reader, service, dir, kind, banner string,
+	args ...string) {
 	var trouble bytes.Buffer
 	out := &answer{w: w, body: sent{w, &h.stats}, kind: kind, banner: banner}
 	cmd := command(r.Context(), service, dir, r.Header.Get("Git-Protocol"), args...)

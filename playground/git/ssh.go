@@ -26,7 +26,8 @@ type sshServer struct {
 
 // serve accepts connections until the listener closes. Connections end with the context.
 func (s *sshServer) serve(ctx context.Context, l net.Listener) error {
-	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
+		error) {
 		for _, k := range s.authorized {
 			if bytes.Equal(k.Marshal(), key.Marshal()) {
 				return nil, nil
@@ -137,7 +138,8 @@ func refuse(channel ssh.Channel, why string) uint32 {
 }
 
 func exit(channel ssh.Channel, status uint32) {
-	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status})) // the client may be gone
+	// the client may be gone
+	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }
 
 func reply(req *ssh.Request, ok bool) {

@@ -26,7 +26,8 @@ type marker struct {
 // always come first, and a client that wants no more says so with an empty packet.
 func newReceived(channel io.Reader, service, protocol string, s *stats) *received {
 	r := &received{counted: counted{channel, s}}
-	references, fetch, push := func() { s.advertisements.Add(1) }, func() { s.fetches.Add(1) }, func() { s.pushes.Add(1) }
+	references, fetch, push := func() { s.advertisements.Add(1) }, func() { s.fetches.Add(1) },
+		func() { s.pushes.Add(1) }
 	if service == uploadPack && strings.Contains(protocol, "version=2") {
 		r.markers = []marker{{text: "command=ls-refs", count: references}, {text: "command=fetch", count: fetch}}
 		return r

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// identityEnv makes this test binary an SSH client for git, which need not be installed: it holds the private key's file.
+// identityEnv makes this test binary an SSH client for git, which need not be installed: it holds the private
+// key's file.
 const identityEnv = "PLAYGROUND_TEST_IDENTITY"
 
 func TestMain(m *testing.M) {
@@ -87,7 +88,8 @@ func serveOverSSH(t *testing.T) (s *Server, known, unknown []string) {
 	mine, line := newIdentity(t, dir, "mine")
 	other, _ := newIdentity(t, dir, "other")
 	keys := filepath.Join(dir, "authorized_keys")
-	if err := os.WriteFile(keys, append([]byte("# who may log in\n\n"), append(line, "\n# nobody else\n"...)...), 0o600); err != nil {
+	if err := os.WriteFile(keys, append([]byte("# who may log in\n\n"), append(line, "\n# nobody else\n"...)...),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()
@@ -112,7 +114,8 @@ func TestCloneAndPushOverSSH(t *testing.T) {
 			}
 			before := counts(t, s)
 			git(t, "", env, "ls-remote", s.SSHURL+"/app")
-			if after := counts(t, s); after["advertisements"]-before["advertisements"] != 1 || after["fetches"] != before["fetches"] {
+			if after := counts(t, s); after["advertisements"]-before["advertisements"] != 1 ||
+				after["fetches"] != before["fetches"] {
 				t.Errorf("a listing was counted as %v after %v", after, before)
 			}
 		})
@@ -130,8 +133,10 @@ func TestSSHRefuses(t *testing.T) {
 		"a key that is not authorized":   {s.SSHURL + "/app", unknown, nil, "unable to authenticate"},
 		"a repository that is not there": {s.SSHURL + "/none", known, nil, `repository "/none" not found`},
 		"a path that goes up":            {s.SSHURL + "/../../etc", known, nil, "not found"},
-		"another command":                {s.SSHURL + "/app", known, []string{"--upload-pack=cat"}, "only git-upload-pack and git-receive-pack"},
-		"a command after it":             {s.SSHURL + "/app", known, []string{"--upload-pack=git-upload-pack /app; cat"}, "only git-upload-pack and git-receive-pack"},
+		"another command": {s.SSHURL + "/app", known, []string{"--upload-pack=cat"},
+			"only git-upload-pack and git-receive-pack"},
+		"a command after it": {s.SSHURL + "/app", known,
+			[]string{"--upload-pack=git-upload-pack /app; cat"}, "only git-upload-pack and git-receive-pack"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			out, err := try("", c.env, append(append([]string{"ls-remote"}, c.args...), c.url)...)

@@ -24,8 +24,9 @@ var (
 // maxManifest is how large the distribution specification wants manifests to be at most.
 const maxManifest = 4 << 20
 
-// referrers serves the referrers API of the distribution specification over a registry that has none. It keeps what refers
-// to a digest in the index that clients keep where there is no such API: under the tag sha256-<digest>.
+// referrers serves the referrers API of the distribution specification over a registry that has none. It
+// keeps what refers to a digest in the index that clients keep where there is no such API: under the tag
+// sha256-<digest>.
 type referrers struct {
 	next http.Handler
 	mu   sync.Mutex // while an index is changed

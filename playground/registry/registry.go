@@ -27,9 +27,10 @@ type Options struct {
 	Dir                string // for the content
 	Addr               string // to serve on; port 0 picks a free one
 	Username, Password string
-	TLSDir             string // serve HTTPS with a certificate that is made, and write it, its ca.crt and a client's to this directory
-	ClientCertificates bool   // let in only those who show the client's certificate
-	NoReferrers        bool   // be a registry that has no referrers API, as many still are
+	// serve HTTPS with a certificate that is made, and write it, its ca.crt and a client's to this directory
+	TLSDir             string
+	ClientCertificates bool // let in only those who show the client's certificate
+	NoReferrers        bool // be a registry that has no referrers API, as many still are
 }
 
 // Server is a running registry.
@@ -89,7 +90,8 @@ func login(o Options, next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Basic realm="playground"`)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"wrong credentials"}]}`) // the reader may be gone
+			// the reader may be gone
+			_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"wrong credentials"}]}`)
 			return
 		}
 		next.ServeHTTP(w, r)

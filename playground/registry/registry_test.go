@@ -69,11 +69,13 @@ func push(t *testing.T, s *Server, tag, kind string, subject *ocispec.Descriptor
 		t.Fatalf("no upload: %d", status)
 	}
 	to := header.Get("Location")
-	if status, _, b := ask(t, http.MethodPut, to+"&digest="+digestOf(config), "application/octet-stream", config); status != http.StatusCreated {
+	if status, _, b := ask(t, http.MethodPut, to+"&digest="+digestOf(config), "application/octet-stream",
+		config); status != http.StatusCreated {
 		t.Fatalf("no blob: %d %s", status, b)
 	}
 	manifest, err := json.Marshal(ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: kind, Layers: []ocispec.Descriptor{},
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: kind,
+		Layers: []ocispec.Descriptor{},
 		Config: ocispec.DescriptorEmptyJSON, Subject: subject, Annotations: map[string]string{"tag": tag},
 	})
 	if err != nil {
@@ -82,7 +84,8 @@ func push(t *testing.T, s *Server, tag, kind string, subject *ocispec.Descriptor
 	if tag == "" {
 		tag = digestOf(manifest)
 	}
-	status, header, b := ask(t, http.MethodPut, s.URL+"/v2/app/manifests/"+tag, ocispec.MediaTypeImageManifest, manifest)
+	status, header, b := ask(t, http.MethodPut, s.URL+"/v2/app/manifests/"+tag, ocispec.MediaTypeImageManifest,
+		manifest)
 	if status != http.StatusCreated {
 		t.Fatalf("no manifest: %d %s", status, b)
 	}
@@ -122,7 +125,8 @@ func TestReferrersAreListed(t *testing.T) {
 		for _, m := range index.Manifests {
 			got[m.Digest.String()] = m.ArtifactType
 		}
-		if len(index.Manifests) != 2 || got[signature] != "application/test.signature" || got[sbom] != "application/test.sbom" {
+		if len(index.Manifests) != 2 || got[signature] != "application/test.signature" ||
+			got[sbom] != "application/test.sbom" {
 			t.Errorf("start %d: %+v", again+1, index.Manifests)
 		}
 		s = start(t, Options{Dir: dir}) // another over the same content
@@ -148,7 +152,8 @@ func TestRequestsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, want := range map[string]int64{
-		"HEAD manifests": 1, "GET manifests": 1, "PUT manifests": 1, "POST blobs": 1, "PUT blobs": 1, "requests": 5, "bytesSent": int64(len(manifest)),
+		"HEAD manifests": 1, "GET manifests": 1, "PUT manifests": 1, "POST blobs": 1, "PUT blobs": 1, "requests": 5,
+		"bytesSent": int64(len(manifest)),
 	} {
 		if counts[what] != want {
 			t.Errorf("%s: %d, want %d", what, counts[what], want)
@@ -158,8 +163,10 @@ func TestRequestsAreCounted(t *testing.T) {
 
 func TestLogin(t *testing.T) {
 	s := start(t, Options{Username: "me", Password: "secret"})
-	for login, want := range map[string]int{"me:secret@": http.StatusOK, "me:wrong@": http.StatusUnauthorized, "": http.StatusUnauthorized} {
-		if status, _, _ := ask(t, http.MethodGet, strings.Replace(s.URL, "://", "://"+login, 1)+"/v2/", "", nil); status != want {
+	for login, want := range map[string]int{"me:secret@": http.StatusOK, "me:wrong@": http.StatusUnauthorized,
+		"": http.StatusUnauthorized} {
+		if status, _, _ := ask(t, http.MethodGet, strings.Replace(s.URL, "://", "://"+login, 1)+"/v2/", "",
+			nil); status != want {
 			t.Errorf("%q: status %d, want %d", login, status, want)
 		}
 	}

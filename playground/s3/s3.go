@@ -106,8 +106,10 @@ func (s *Server) startGateway(o Options) (string, error) {
 	go func() {
 		err := embedgw.RunVersityGW(ctx, backend, &embedgw.Config{
 			RootUserAccess: o.AccessKey, RootUserSecret: o.SecretKey, Region: o.Region, Ports: []string{socket},
-			IAMService:     auth.NewIAMServiceSingle(auth.Account{Access: o.AccessKey, Secret: o.SecretKey, Role: auth.RoleAdmin}),
-			MaxConnections: connections, MaxRequests: connections, MultipartMaxParts: 10_000, Quiet: true, KeepAlive: true,
+			IAMService: auth.NewIAMServiceSingle(auth.Account{Access: o.AccessKey, Secret: o.SecretKey,
+				Role: auth.RoleAdmin}),
+			MaxConnections: connections, MaxRequests: connections, MultipartMaxParts: 10_000, Quiet: true,
+			KeepAlive: true,
 			S3Options: []s3api.Option{s3api.WithOnListen(func() { close(ready) })},
 		})
 		done <- err

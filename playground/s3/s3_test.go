@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// signed asks with version 4 of AWS's signatures, which a client of S3 makes; here it is made by the words of its specification.
+// signed asks with version 4 of AWS's signatures, which a client of S3 makes; here it is made by the words of
+// its specification.
 func signed(t *testing.T, s *Server, secret, method, path, query, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, s.URL+path+"?"+query, strings.NewReader(body))
@@ -32,14 +33,17 @@ func signed(t *testing.T, s *Server, secret, method, path, query, body string) (
 		"host;x-amz-content-sha256;x-amz-date", hash,
 	}, "\n")
 	scope := day + "/us-east-1/s3/aws4_request"
-	text := strings.Join([]string{"AWS4-HMAC-SHA256", req.Header.Get("X-Amz-Date"), scope, hex.EncodeToString(sum(canonical))}, "\n")
+	text := strings.Join([]string{"AWS4-HMAC-SHA256", req.Header.Get("X-Amz-Date"), scope,
+		hex.EncodeToString(sum(canonical))}, "\n")
 	key := []byte("AWS4" + secret)
 	for _, part := range []string{day, "us-east-1", "s3", "aws4_request", text} {
 		m := hmac.New(sha256.New, key)
 		m.Write([]byte(part))
 		key = m.Sum(nil)
 	}
-	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=me/%s,SignedHeaders=host;x-amz-content-sha256;x-amz-date,Signature=%x", scope, key))
+	req.Header.Set("Authorization", fmt.Sprintf(
+		"AWS4-HMAC-SHA256 Credential=me/%s,SignedHeaders=host;x-amz-content-sha256;x-amz-date,Signature=%x",
+		scope, key))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +63,8 @@ func sum(s string) []byte {
 
 func TestServer(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Start(Options{Dir: dir, Addr: "127.0.0.1:0", Region: "us-east-1", AccessKey: "me", SecretKey: "my-secret"})
+	s, err := Start(Options{Dir: dir, Addr: "127.0.0.1:0", Region: "us-east-1", AccessKey: "me",
+		SecretKey: "my-secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +85,8 @@ func TestServer(t *testing.T) {
 		{"wrong", "GET", "/apps/dev/a.yaml", "", "", 403, "SignatureDoesNotMatch"},
 		{"my-secret", "GET", "/none", "list-type=2", "", 404, "NoSuchBucket"},
 	} {
-		if status, body := signed(t, s, c.secret, c.method, c.path, c.query, c.body); status != c.status || !strings.Contains(body, c.holds) {
+		if status, body := signed(t, s, c.secret, c.method, c.path, c.query, c.body); status != c.status ||
+			!strings.Contains(body, c.holds) {
 			t.Errorf("%s %s?%s: got %d %s, want %d with %q", c.method, c.path, c.query, status, body, c.status, c.holds)
 		}
 	}

@@ -117,7 +117,8 @@ func signed(r *http.Request, body []byte) (string, error) {
 	if e.Severity != event.Error {
 		return "", fmt.Errorf("an event of severity %s", e.Severity)
 	}
-	return fmt.Sprintf("%s/%s/%s %s: %s %v", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message, e.Metadata), nil
+	return fmt.Sprintf("%s/%s/%s %s: %s %v", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name,
+		e.Reason, e.Message, e.Metadata), nil
 }
 
 // posted reads the message of an incoming webhook of Slack.
@@ -159,15 +160,18 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	kubeconfig := testenv.Kubeconfig(t)
-	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).
+		CombinedOutput(); err != nil {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "--storage-path", t.TempDir(), "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0",
-		"--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
+	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "--storage-path", t.TempDir(),
+		"--storage-addr", "127.0.0.1:0", "--metrics-addr", "0",
+		"--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--min-retry-delay",
+		"50ms", "--log-level", "error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -193,13 +197,17 @@ func (c *cluster) deploys(namespace, name string, labels map[string]string) {
 	c.Helper()
 	second := metav1.Duration{Duration: time.Second}
 	c.create(
-		&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: sourcev1.GitRepositorySpec{
-			URL: c.git.URL + "/" + name, Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
-		}},
-		&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: kustomizev1.KustomizationSpec{
-			Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: 3 * time.Minute}, Prune: true, Wait: true, TargetNamespace: namespace,
-			SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind, NamespacedName: meta.NamespacedName{Name: name}},
-		}},
+		&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: sourcev1.GitRepositorySpec{
+				URL: c.git.URL + "/" + name, Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+			}},
+		&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+			Spec: kustomizev1.KustomizationSpec{
+				Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: 3 * time.Minute},
+				Prune: true, Wait: true, TargetNamespace: namespace,
+				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
+					NamespacedName: meta.NamespacedName{Name: name}},
+			}},
 	)
 }
 
@@ -210,12 +218,14 @@ func (c *cluster) tells(namespace, name, kind string, secret map[string]string, 
 	spec.ProviderRef.Name = name
 	c.create(
 		&corev1.Secret{ObjectMeta: at, StringData: secret},
-		&v1beta3.Provider{ObjectMeta: at, Spec: v1beta3.ProviderSpec{Type: kind, SecretRef: &meta.LocalObjectReference{Name: name}}},
+		&v1beta3.Provider{ObjectMeta: at, Spec: v1beta3.ProviderSpec{Type: kind,
+			SecretRef: &meta.LocalObjectReference{Name: name}}},
 		&v1beta3.Alert{ObjectMeta: at, Spec: spec},
 	)
 	testenv.Eventually(c, "alert "+name+" is Ready", func() error {
 		var a v1beta3.Alert
-		if err := c.client.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name}, &a); err != nil {
+		if err := c.client.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name},
+			&a); err != nil {
 			return err
 		}
 		for _, condition := range a.Status.Conditions {
@@ -260,9 +270,11 @@ func TestStoryTheOnCallTeamHearsOfEveryFailureInProd(t *testing.T) {
 	for _, kind := range []string{kustomizev1.KustomizationKind, sourcev1.GitRepositoryKind} {
 		sources = append(sources, v1beta3.EventSource{Kind: kind, Name: v1beta3.Any, Namespace: prod})
 	}
-	c.tells(ops, "on-call", v1beta3.GenericHMACProvider, map[string]string{"address": onCall.URL, "token": onCallKey}, v1beta3.AlertSpec{
-		EventSeverity: v1beta3.ErrorSeverity, EventSources: sources, EventMetadata: map[string]string{"cluster": "prod-1"},
-	})
+	c.tells(ops, "on-call", v1beta3.GenericHMACProvider, map[string]string{"address": onCall.URL, "token": onCallKey},
+		v1beta3.AlertSpec{
+			EventSeverity: v1beta3.ErrorSeverity, EventSources: sources,
+			EventMetadata: map[string]string{"cluster": "prod-1"},
+		})
 	c.release("shop", "1.0.0", healthy)
 	c.git.Commit("broken", map[string]string{"app.yaml": "kind: ["})
 	c.deploys(prod, "shop", nil)
@@ -282,12 +294,14 @@ func TestStoryTheFrontendTeamHearsOfItsVersionsAnywhere(t *testing.T) {
 	c := newCluster(t)
 	one, two, team := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
 	channel := newPlace(t, posted)
-	c.tells(team, "frontend", v1beta3.SlackProvider, map[string]string{"address": channel.URL + "/services/T0/B0/x"}, v1beta3.AlertSpec{
-		EventSources: []v1beta3.EventSource{{
-			Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any, Namespace: v1beta3.Any, MatchLabels: map[string]string{"team": team},
-		}},
-		EventMetadata: map[string]string{"summary": "the shop's frontend"},
-	})
+	c.tells(team, "frontend", v1beta3.SlackProvider, map[string]string{"address": channel.URL + "/services/T0/B0/x"},
+		v1beta3.AlertSpec{
+			EventSources: []v1beta3.EventSource{{
+				Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any, Namespace: v1beta3.Any,
+				MatchLabels: map[string]string{"team": team},
+			}},
+			EventMetadata: map[string]string{"summary": "the shop's frontend"},
+		})
 	c.release("web", "1.0.0", healthy)
 	c.release("cart", "1.0.0", healthy)
 	c.release("stock", "1.0.0", healthy)

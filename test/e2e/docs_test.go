@@ -71,8 +71,10 @@ func installDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	testenv.Eventually(t, "the definitions are established", func() error { // which apply waits for, though not for long
-		_, err := cluster.Apply(context.Background(), apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
+	// which apply waits for, though not for long
+	testenv.Eventually(t, "the definitions are established", func() error {
+		_, err := cluster.Apply(context.Background(),
+			apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
 		return err
 	})
 }

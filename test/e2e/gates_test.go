@@ -50,7 +50,8 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	}
 	var o manager.Options
 	o.BindFlags(pflag.NewFlagSet("story", pflag.ContinueOnError))
-	o.StoragePath, o.StorageAddr, o.MetricsAddr, o.HealthAddr, o.ReceiverAddr, o.EventsAddr, o.ImagesAddr = t.TempDir(), "127.0.0.1:0", "0", "0", "0", "0", "0"
+	o.StoragePath, o.StorageAddr, o.MetricsAddr, o.HealthAddr, o.ReceiverAddr, o.EventsAddr, o.ImagesAddr = t.TempDir(),
+		"127.0.0.1:0", "0", "0", "0", "0", "0"
 	o.WatchAllNamespaces, o.RuntimeNamespace, o.LogLevel, o.Clock = false, s.namespace, "error", s.clock
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -82,7 +83,8 @@ func (s *story) app(overSource bool) {
 	s.Helper()
 	gates := meta.Gated{Gates: []meta.GateReference{{Name: "gate"}}}
 	source := &sourcev1.GitRepository{ObjectMeta: s.named("app"), Spec: sourcev1.GitRepositorySpec{
-		URL: s.git.URL + "/app", Interval: metav1.Duration{Duration: time.Second}, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+		URL: s.git.URL + "/app", Interval: metav1.Duration{Duration: time.Second},
+		Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 	}}
 	sync := &kustomizev1.Kustomization{ObjectMeta: s.named("app"), Spec: kustomizev1.KustomizationSpec{
 		Interval: metav1.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.namespace,
@@ -108,11 +110,13 @@ func (s *story) push(value string) string {
 // ask annotates the gate as `kubectl annotate` would.
 func (s *story) ask(annotation string, at time.Time) {
 	s.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation: at.Format(time.RFC3339)}}})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation: at.Format(time.RFC3339)}}})
 	if err != nil {
 		s.Fatal(err)
 	}
-	if err := s.client.Patch(s.Context(), &gatingv1.Gate{ObjectMeta: s.named("gate")}, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := s.client.Patch(s.Context(), &gatingv1.Gate{ObjectMeta: s.named("gate")},
+		client.RawPatch(types.MergePatchType, patch)); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -151,7 +155,8 @@ func (s *story) says(o reconcile.Object, condition string, status metav1.Conditi
 			return err
 		}
 		c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, condition)
-		if c == nil && status == "" || c != nil && c.Status == status && (message == "" || c.Reason == "GateClosed" && c.Message == message) {
+		if c == nil && status == "" || c != nil && c.Status == status &&
+			(message == "" || c.Reason == "GateClosed" && c.Message == message) {
 			return nil
 		}
 		return fmt.Errorf("%+v", c)
@@ -161,14 +166,16 @@ func (s *story) says(o reconcile.Object, condition string, status metav1.Conditi
 func (s *story) waitsForApproval() *kustomizev1.Kustomization {
 	s.Helper()
 	k := &kustomizev1.Kustomization{}
-	s.says(k, "Approved", metav1.ConditionFalse, fmt.Sprintf("Reconciliation is waiting approval, gate '%s/gate' is closed.", s.namespace))
+	s.says(k, "Approved", metav1.ConditionFalse,
+		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/gate' is closed.", s.namespace))
 	return k
 }
 
 func (s *story) isBlocked() *sourcev1.GitRepository {
 	s.Helper()
 	g := &sourcev1.GitRepository{}
-	s.says(g, "Blocked", metav1.ConditionTrue, fmt.Sprintf("Reconciliation is blocked as gate '%s/gate' is closed.", s.namespace))
+	s.says(g, "Blocked", metav1.ConditionTrue,
+		fmt.Sprintf("Reconciliation is blocked as gate '%s/gate' is closed.", s.namespace))
 	return g
 }
 
@@ -229,7 +236,8 @@ func TestStoryApprovalForAnHour(t *testing.T) {
 	t.Log("a person approves: for an hour from then on")
 	opened := s.clock.Now()
 	s.ask(openAnnotation, opened)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened, opened.Add(time.Hour))
+	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened,
+		opened.Add(time.Hour))
 	s.runs("1", first)
 	s.says(&kustomizev1.Kustomization{}, "Approved", metav1.ConditionTrue, "")
 
@@ -244,7 +252,8 @@ func TestStoryApprovalForAnHour(t *testing.T) {
 	third := s.push("3")
 	s.waits(third, "2")
 	testenv.Eventually(t, "the app says what it would change", func() error {
-		if k := s.waitsForApproval(); k.Status.Pending == nil || k.Status.Pending.Configured != 1 || !reconcile.IsReady(k) {
+		if k := s.waitsForApproval(); k.Status.Pending == nil || k.Status.Pending.Configured != 1 ||
+			!reconcile.IsReady(k) {
 			return fmt.Errorf("%+v", k.Status)
 		}
 		return nil
@@ -253,7 +262,8 @@ func TestStoryApprovalForAnHour(t *testing.T) {
 	t.Log("the next approval lets it through")
 	again := s.clock.Now()
 	s.ask(openAnnotation, again)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(again.Add(time.Hour)), again, again.Add(time.Hour))
+	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(again.Add(time.Hour)), again,
+		again.Add(time.Hour))
 	s.runs("3", third)
 }
 
@@ -263,7 +273,8 @@ func TestStoryClosedAheadOfSchedule(t *testing.T) {
 	s.app(false)
 	opened := s.clock.Now()
 	s.ask(openAnnotation, opened)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened, opened.Add(time.Hour))
+	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened,
+		opened.Add(time.Hour))
 	s.runs("1", first)
 
 	s.clock.Step(10 * time.Minute)
@@ -356,14 +367,16 @@ func TestStoryFreezeKeepsCorrectingDrift(t *testing.T) {
 	s.waits(second, "1")
 	for _, what := range []string{"edited", "edited again"} {
 		patch := fmt.Sprintf(`{"data":{"k":%q}}`, what)
-		if err := s.client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: s.named("app")}, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		if err := s.client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: s.named("app")},
+			client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			t.Fatal(err)
 		}
 		s.runs("1", first)
 	}
 	testenv.Eventually(t, "the source says what waits", func() error {
 		g := s.isBlocked()
-		if !g.Status.Artifact.HasRevision(first) || !reconcile.IsReady(g) || g.Status.Pending == nil || !strings.HasSuffix(g.Status.Pending.Revision, second) {
+		if !g.Status.Artifact.HasRevision(first) || !reconcile.IsReady(g) || g.Status.Pending == nil ||
+			!strings.HasSuffix(g.Status.Pending.Revision, second) {
 			return fmt.Errorf("%+v", g.Status)
 		}
 		return nil

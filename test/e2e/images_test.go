@@ -32,7 +32,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// imageStory is a registry, a repository whose Deployments run what the registry has, and a team that wants to hear of it.
+// imageStory is a registry, a repository whose Deployments run what the registry has, and a team that wants
+// to hear of it.
 type imageStory struct {
 	*testing.T
 	client            client.Client
@@ -62,7 +63,8 @@ func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 func (h *heard) of(commit string) []event.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(h.events), func(e event.Event) bool { return !strings.HasSuffix(e.Metadata[event.Revision], commit) })
+	return slices.DeleteFunc(slices.Clone(h.events),
+		func(e event.Event) bool { return !strings.HasSuffix(e.Metadata[event.Revision], commit) })
 }
 
 func newImageStory(t *testing.T) *imageStory {
@@ -72,7 +74,8 @@ func newImageStory(t *testing.T) *imageStory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &imageStory{T: t, client: c, git: testenv.NewGit(t), registry: testenv.NewRegistry(t), namespace: testenv.Namespace(t)}
+	s := &imageStory{T: t, client: c, git: testenv.NewGit(t), registry: testenv.NewRegistry(t),
+		namespace: testenv.Namespace(t)}
 	if s.sluice, err = testenv.Binary("sluice"); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,8 @@ func (s *imageStory) declare(team string) {
 		`{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: fleet},
   spec: {url: "` + s.git.URL + `/fleet", interval: 1h, ref: {branch: main}}}`,
 		`{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: fleet},
-  spec: {interval: 1h, prune: true, wait: true, targetNamespace: ` + s.namespace + `, sourceRef: {kind: GitRepository, name: fleet}}}`,
+  spec: {interval: 1h, prune: true, wait: true, targetNamespace: ` + s.namespace +
+			`, sourceRef: {kind: GitRepository, name: fleet}}}`,
 		`{apiVersion: image.toolkit.fluxcd.io/v1, kind: ImageRepository, metadata: {name: app},
   spec: {image: "` + s.registry.Host + `/app", insecure: true, interval: 1s}}`,
 		`{apiVersion: image.toolkit.fluxcd.io/v1, kind: ImagePolicy, metadata: {name: app},
@@ -171,7 +175,8 @@ func (s *imageStory) runs(name, tag string) {
 		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, d); err != nil {
 			return err
 		}
-		if image := d.Spec.Template.Spec.Containers[0].Image; image != s.image(name, tag) || d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != 1 {
+		if image := d.Spec.Template.Spec.Containers[0].Image; image != s.image(name, tag) ||
+			d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != 1 {
 			return fmt.Errorf("it runs %s, automation: %s", image, s.automation())
 		}
 		return nil
@@ -189,7 +194,8 @@ func (s *imageStory) automation() string {
 
 func (s *imageStory) head() string { return s.git.Run("fleet", "rev-parse", "main") }
 
-// committed checks that the head of the branch is a commit by the robot, signed by its key, and that its note names the image.
+// committed checks that the head of the branch is a commit by the robot, signed by its key, and that its note
+// names the image.
 func (s *imageStory) committed(image string) string {
 	s.Helper()
 	head := s.head()
@@ -244,10 +250,12 @@ func TestStoryATagBecomesARunningVersion(t *testing.T) {
 
 	// What no policy looks after is released by hand.
 	s.push("worker", "2.0.0")
-	s.cli("image", "release", "Deployment/worker", "--image", s.image("worker", "2.0.0"), "--reason", "the queue is long", "--author", "Ada <ada@example.com>")
+	s.cli("image", "release", "Deployment/worker", "--image", s.image("worker", "2.0.0"), "--reason",
+		"the queue is long", "--author", "Ada <ada@example.com>")
 	s.runs("worker", "2.0.0")
 	released := s.head()
-	if note := s.git.Run("fleet", "notes", "--ref", "refs/notes/sluice", "show", released); !strings.Contains(note, "the queue is long") || !strings.Contains(note, "Ada") {
+	if note := s.git.Run("fleet", "notes", "--ref", "refs/notes/sluice", "show", released); !strings.Contains(note,
+		"the queue is long") || !strings.Contains(note, "Ada") {
 		t.Errorf("the note tells neither who released nor why:\n%s", note)
 	}
 	s.toldOnce(released, s.image("worker", "2.0.0"))
@@ -280,7 +288,8 @@ func (s *imageStory) untilGate(approved metav1.ConditionStatus) {
 	s.Helper()
 	testenv.Eventually(s, "the automation knows of the gate", func() error {
 		a := &imagev1.ImageUpdateAutomation{}
-		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "fleet"}, a); err != nil {
+		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "fleet"},
+			a); err != nil {
 			return err
 		}
 		if c := apimeta.FindStatusCondition(a.Status.Conditions, "Approved"); c == nil || c.Status != approved {
@@ -294,7 +303,8 @@ func (s *imageStory) untilGate(approved metav1.ConditionStatus) {
 func (s *imageStory) cli(args ...string) {
 	s.Helper()
 	args = append(args, "--kubeconfig", testenv.Kubeconfig(s), "-n", s.namespace)
-	if out, err := exec.CommandContext(context.WithoutCancel(s.Context()), s.sluice, args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.WithoutCancel(s.Context()), s.sluice, args...).
+		CombinedOutput(); err != nil {
 		s.Fatalf("sluice %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }

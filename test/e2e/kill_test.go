@@ -30,15 +30,17 @@ const (
 	killing = 10 * time.Minute // for how long at the most, on a slow machine
 )
 
-// TestKilledAtAnyMomentNothingIsLost commits change after change while the controllers are killed at random moments, and
-// then compares what the cluster holds with what the last commit says: no object is missing, none is left behind.
+// TestKilledAtAnyMomentNothingIsLost commits change after change while the controllers are killed at random
+// moments, and then compares what the cluster holds with what the last commit says: no object is missing,
+// none is left behind.
 func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig := testenv.Kubeconfig(t)
-	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).
+		CombinedOutput(); err != nil {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
 	namespace, git, storage := testenv.Namespace(t), testenv.NewGit(t), t.TempDir()
@@ -114,7 +116,8 @@ func step(random *rand.Rand, wanted map[string]string) map[string]string {
 			continue
 		}
 		wanted[name] = fmt.Sprint(random.Uint32())
-		files[name+".yaml"] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {k: %q}\n", name, wanted[name])
+		files[name+".yaml"] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {k: %q}\n",
+			name, wanted[name])
 	}
 	return files
 }
@@ -124,13 +127,15 @@ func declarations(namespace, url string) []client.Object {
 	return []client.Object{
 		&sourcev1.GitRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
-			Spec:       sourcev1.GitRepositorySpec{URL: url + "/app", Interval: minute, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}},
+			Spec: sourcev1.GitRepositorySpec{URL: url + "/app", Interval: minute,
+				Reference: &sourcev1.GitRepositoryRef{Branch: "main"}},
 		},
 		&kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
 			Spec: kustomizev1.KustomizationSpec{
 				Interval: minute, Prune: true, TargetNamespace: namespace,
-				SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: "app"}},
+				SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
+					NamespacedName: meta.NamespacedName{Name: "app"}},
 			},
 		},
 	}
@@ -138,8 +143,11 @@ func declarations(namespace, url string) []client.Object {
 
 func controller(t *testing.T, sluice, kubeconfig, namespace, storage string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false",
-		"--storage-path", storage, "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--min-retry-delay", "50ms", "--log-level", "error")
+	cmd := exec.Command(sluice, "controller", "--kubeconfig", kubeconfig, "-n", namespace,
+		"--watch-all-namespaces=false",
+		"--storage-path", storage, "--storage-addr", "127.0.0.1:0", "--metrics-addr", "0", "--health-addr", "0",
+		"--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0", "--min-retry-delay", "50ms", "--log-level",
+		"error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -151,7 +159,8 @@ func controller(t *testing.T, sluice, kubeconfig, namespace, storage string) *ex
 func pull(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	o := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"}}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestAnnotation, time.Now().Format(time.RFC3339Nano))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestAnnotation, time.Now().
+		Format(time.RFC3339Nano))
 	if err := c.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}

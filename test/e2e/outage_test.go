@@ -55,7 +55,8 @@ func (c *charts) publish(t *testing.T, version string) {
 	t.Helper()
 	data := archive(t, "web/Chart.yaml", "apiVersion: v2\nname: web\nversion: "+version+"\n")
 	sum := sha256.Sum256(data)
-	index := fmt.Sprintf("apiVersion: v1\nentries:\n  web:\n  - {apiVersion: v2, name: web, version: %s, digest: %s, urls: [web-%s.tgz]}\n", version, hex.EncodeToString(sum[:]), version)
+	index := fmt.Sprintf("apiVersion: v1\nentries:\n  web:\n  - {apiVersion: v2, name: web, version: %s, digest: "+
+		"%s, urls: [web-%s.tgz]}\n", version, hex.EncodeToString(sum[:]), version)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files = map[string][]byte{"/index.yaml": []byte(index), "/web-" + version + ".tgz": data}
@@ -74,15 +75,16 @@ func archive(t *testing.T, name, content string) []byte {
 	return b.Bytes()
 }
 
-// TestSourcesOutliveTheirNetwork takes the network away from under each kind and gives it back: the artifact keeps being
-// served, the condition says what is wrong, and what came meanwhile is fetched by itself.
+// TestSourcesOutliveTheirNetwork takes the network away from under each kind and gives it back: the artifact
+// keeps being served, the condition says what is wrong, and what came meanwhile is fetched by itself.
 func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig, namespace := testenv.Kubeconfig(t), testenv.Namespace(t)
-	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).
+		CombinedOutput(); err != nil {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
@@ -110,15 +112,18 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	second := metav1.Duration{Duration: time.Second}
 	sources := []source.Object{
 		&sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
-			URL: "http://" + lines["git"].Address() + "/app", Interval: second, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
+			URL: "http://" + lines["git"].Address() + "/app", Interval: second,
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
 		&sourcev1.OCIRepository{ObjectMeta: object, Spec: sourcev1.OCIRepositorySpec{
 			URL: "oci://" + lines["registry"].Address() + "/app", Interval: second, Insecure: true}},
 		&sourcev1.HelmRepository{ObjectMeta: object, Spec: sourcev1.HelmRepositorySpec{
 			URL: "http://" + lines["helm"].Address(), Interval: second}},
 		&sourcev1.Bucket{ObjectMeta: object, Spec: sourcev1.BucketSpec{
-			BucketName: "app", Endpoint: lines["s3"].Address(), Insecure: true, Interval: second, SecretRef: &meta.LocalObjectReference{Name: "s3"}}},
+			BucketName: "app", Endpoint: lines["s3"].Address(), Insecure: true, Interval: second,
+			SecretRef: &meta.LocalObjectReference{Name: "s3"}}},
 		&sourcev1.HelmChart{ObjectMeta: object, Spec: sourcev1.HelmChartSpec{
-			Chart: "web", Interval: second, SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository", Name: "app"}}},
+			Chart: "web", Interval: second, SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository",
+				Name: "app"}}},
 	}
 	objects := []client.Object{&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s3"},
@@ -152,7 +157,8 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 				return err
 			}
 			conditions := o.CommonStatus().Conditions
-			if !apimeta.IsStatusConditionTrue(conditions, sourcev1.FetchFailedCondition) || !apimeta.IsStatusConditionFalse(conditions, reconcile.TypeReady) {
+			if !apimeta.IsStatusConditionTrue(conditions, sourcev1.FetchFailedCondition) ||
+				!apimeta.IsStatusConditionFalse(conditions, reconcile.TypeReady) {
 				return fmt.Errorf("%+v", conditions)
 			}
 			return nil

@@ -35,19 +35,30 @@ type repository struct {
 	wrong   map[string]string   // what is said of a directory that no API server takes
 }
 
-// similar is a repository of our own, of the shape of real ones: no kustomization.yaml, a definition with an object of it, a
-// namespace and what is in it, an overlay, versions that are no longer served, and a kind that nobody serves.
+// similar is a repository of our own, of the shape of real ones: no kustomization.yaml, a definition with an
+// object of it, a namespace and what is in it, an overlay, versions that are no longer served, and a kind
+// that nobody serves.
 var similar = repository{
 	files: map[string]string{
-		"operator/all.yaml":              "# An operator\n---\n" + definition("things", "similar.example.com", "v1", "Thing") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: similar}\n",
-		"operator/profile/thing.yaml":    "apiVersion: similar.example.com/v1\nkind: Thing\nmetadata: {name: a, namespace: similar}\nspec: {x: 1}\n",
-		"base/kustomization.yaml":        "resources: [web.yaml, hpa.yaml]\n",
-		"base/web.yaml":                  "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 0, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: nginx:1}]}}}\n",
-		"base/hpa.yaml":                  "apiVersion: autoscaling/v2beta1\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\nspec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, metrics: [{type: Resource, resource: {name: cpu, targetAverageUtilization: 99}}]}\n",
-		"overlay/kustomization.yaml":     "namespace: similar-prod\nresources: [../base, namespace.yaml]\ncommonLabels: {env: prod}\nimages: [{name: nginx, newTag: '2'}]\n",
-		"overlay/namespace.yaml":         "apiVersion: v1\nkind: Namespace\nmetadata: {name: similar-prod}\n",
-		"unknown/mesh.yaml":              "apiVersion: mesh.similar.example.com/v1alpha1\nkind: Mesh\nmetadata: {name: mesh, namespace: similar}\nspec: {}\n",
-		"unknown/config.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mesh, namespace: similar}\n",
+		"operator/all.yaml": "# An operator\n---\n" +
+			definition("things", "similar.example.com", "v1", "Thing") +
+			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: similar}\n",
+		"operator/profile/thing.yaml": "apiVersion: similar.example.com/v1\nkind: Thing\n" +
+			"metadata: {name: a, namespace: similar}\nspec: {x: 1}\n",
+		"base/kustomization.yaml": "resources: [web.yaml, hpa.yaml]\n",
+		"base/web.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+			"spec: {replicas: 0, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, " +
+			"spec: {containers: [{name: web, image: nginx:1}]}}}\n",
+		"base/hpa.yaml": "apiVersion: autoscaling/v2beta1\nkind: HorizontalPodAutoscaler\n" +
+			"metadata: {name: web}\nspec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, " +
+			"name: web}, metrics: [{type: Resource, resource: {name: cpu, targetAverageUtilization: 99}}]}\n",
+		"overlay/kustomization.yaml": "namespace: similar-prod\nresources: [../base, namespace.yaml]\n" +
+			"commonLabels: {env: prod}\nimages: [{name: nginx, newTag: '2'}]\n",
+		"overlay/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: similar-prod}\n",
+		"unknown/mesh.yaml": "apiVersion: mesh.similar.example.com/v1alpha1\nkind: Mesh\n" +
+			"metadata: {name: mesh, namespace: similar}\nspec: {}\n",
+		"unknown/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mesh, namespace: " +
+			"similar}\n",
 		"README.md":                      "# Similar\n",
 		"operator/profile/.sourceignore": "*.md\n",
 	},
@@ -62,10 +73,14 @@ var realOnes = map[string]repository{
 		"plain", "default", "base/podinfo", "base/backend", "base/frontend",
 	}, wrong: map[string]string{"webapp/test": `Service/webapp/test in webapp/test/service.yaml: spec.type: Unsupported value: "Ingress"`}},
 	"gitops-istio": {
-		dirs:    []string{"istio", "prod"},
-		unknown: map[string][]string{"prod": {"sidecars.networking.istio.io/v1alpha3/Sidecar", "canaries.flagger.app/v1beta1/Canary"}},
-		// Its definitions are of a version that Kubernetes ended in 1.22, and that says other things than the one that is left.
-		wrong: map[string]string{"flagger": "CustomResourceDefinition/canaries.flagger.app in flagger/flagger-crds.yaml: the cluster does not serve kind CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
+		dirs: []string{"istio", "prod"},
+		unknown: map[string][]string{"prod": {"sidecars.networking.istio.io/v1alpha3/Sidecar",
+			"canaries.flagger.app/v1beta1/Canary"}},
+		// Its definitions are of a version that Kubernetes ended in 1.22, and that says other things than the
+		// one that is left.
+		wrong: map[string]string{"flagger": "CustomResourceDefinition/canaries.flagger.app in " +
+			"flagger/flagger-crds.yaml: the cluster does not serve kind CustomResourceDefinition of " +
+			"apiextensions.k8s.io/v1beta1"},
 	},
 }
 
@@ -86,12 +101,13 @@ func realRoot(t *testing.T) string {
 	return ""
 }
 
-// TestRepositoriesApplyWhole applies every directory of the repositories with the built controllers. A kind that nobody serves is named
-// in the condition; once it is served, its directory is applied by itself.
+// TestRepositoriesApplyWhole applies every directory of the repositories with the built controllers. A kind
+// that nobody serves is named in the condition; once it is served, its directory is applied by itself.
 func TestRepositoriesApplyWhole(t *testing.T) {
 	repositories := map[string]repository{"similar": similar}
 	if root := realRoot(t); root == "" {
-		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; a similar repository is applied alone")
+		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; a similar " +
+			"repository is applied alone")
 	} else {
 		for name, r := range realOnes {
 			r.files = filesBelow(t, filepath.Join(root, name))
@@ -103,7 +119,8 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig := testenv.Kubeconfig(t)
-	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+	if out, err := exec.Command(sluice, "install", "--crds-only", "--kubeconfig", kubeconfig).
+		CombinedOutput(); err != nil {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
 	namespace, git := testenv.Namespace(t), testenv.NewGit(t)
@@ -126,11 +143,13 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 		for dir, kinds := range r.unknown {
 			for _, kind := range kinds {
 				says := "does not serve kind " + kind[strings.LastIndex(kind, "/")+1:]
-				testenv.Eventually(t, name+"/"+dir+" says that the cluster "+says, func() error { return refused(t, c, namespace, called(name, dir), says) })
+				testenv.Eventually(t, name+"/"+dir+" says that the cluster "+says,
+					func() error { return refused(t, c, namespace, called(name, dir), says) })
 			}
 		}
 		for dir, says := range r.wrong {
-			testenv.Eventually(t, name+"/"+dir+" is refused", func() error { return refused(t, c, namespace, called(name, dir), says) })
+			testenv.Eventually(t, name+"/"+dir+" is refused",
+				func() error { return refused(t, c, namespace, called(name, dir), says) })
 		}
 		for _, kinds := range r.unknown {
 			for _, kind := range kinds {
@@ -138,7 +157,8 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 			}
 		}
 		for _, dir := range r.dirs {
-			testenv.Eventually(t, name+"/"+dir+" is applied", func() error { return whole(t, c, namespace, called(name, dir), commit) })
+			testenv.Eventually(t, name+"/"+dir+" is applied",
+				func() error { return whole(t, c, namespace, called(name, dir), commit) })
 		}
 	}
 }
@@ -150,14 +170,16 @@ func (r repository) declarations(namespace, url, name string) []client.Object {
 	hour := metav1.Duration{Duration: time.Hour}
 	out := []client.Object{&sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       sourcev1.GitRepositorySpec{URL: url + "/" + name, Interval: hour, Reference: &sourcev1.GitRepositoryRef{Branch: "main"}},
+		Spec: sourcev1.GitRepositorySpec{URL: url + "/" + name, Interval: hour,
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}},
 	}}
 	for _, dir := range slices.Concat(r.dirs, slices.Collect(maps.Keys(r.wrong))) {
 		k := &kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: called(name, dir)},
 			Spec: kustomizev1.KustomizationSpec{
 				Interval: hour, RetryInterval: &metav1.Duration{Duration: time.Second}, Path: dir, Prune: true,
-				SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: name}},
+				SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
+					NamespacedName: meta.NamespacedName{Name: name}},
 			},
 		}
 		if strings.HasPrefix(dir, "base") { // what stands in no namespace
@@ -175,7 +197,8 @@ func refused(t *testing.T, c client.Client, namespace, name, says string) error 
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, k); err != nil {
 		return err
 	}
-	if ready := apimeta.FindStatusCondition(k.Status.Conditions, "Ready"); ready == nil || !strings.Contains(ready.Message, says) {
+	if ready := apimeta.FindStatusCondition(k.Status.Conditions, "Ready"); ready == nil ||
+		!strings.Contains(ready.Message, says) {
 		return fmt.Errorf("%+v", ready)
 	}
 	return nil
@@ -188,7 +211,8 @@ func whole(t *testing.T, c client.Client, namespace, name, commit string) error 
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, k); err != nil {
 		return err
 	}
-	if !apimeta.IsStatusConditionTrue(k.Status.Conditions, "Ready") || !strings.HasSuffix(k.Status.LastAppliedRevision, commit) || k.Status.Inventory == nil {
+	if !apimeta.IsStatusConditionTrue(k.Status.Conditions, "Ready") ||
+		!strings.HasSuffix(k.Status.LastAppliedRevision, commit) || k.Status.Inventory == nil {
 		return fmt.Errorf("%+v", apimeta.FindStatusCondition(k.Status.Conditions, "Ready"))
 	}
 	return nil
@@ -213,7 +237,8 @@ func definition(plural, group, version, kind string) string {
 	return strings.NewReplacer("PLURAL", plural, "GROUP", group, "VERSION", version, "KIND", kind).Replace(
 		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: PLURAL.GROUP}\nspec:\n" +
 			"  group: GROUP\n  names: {plural: PLURAL, kind: KIND}\n  scope: Namespaced\n  versions:\n" +
-			"  - {name: VERSION, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n")
+			"  - {name: VERSION, served: true, storage: true, schema: {openAPIV3Schema: {type: object, " +
+			"x-kubernetes-preserve-unknown-fields: true}}}\n")
 }
 
 // filesBelow reads a folder.

@@ -16,8 +16,8 @@ import (
 
 var topicRow = regexp.MustCompile("(?m)^\\| (.+) \\| (`.+`) \\|$")
 
-// TestTopicsOfTheKustomizationHaveTests compares docs/kustomization-topics.md with the tests that there are, and, where it is at
-// hand, with the list of topics.
+// TestTopicsOfTheKustomizationHaveTests compares docs/kustomization-topics.md with the tests that there are,
+// and, where it is at hand, with the list of topics.
 func TestTopicsOfTheKustomizationHaveTests(t *testing.T) {
 	root, err := testenv.Root()
 	if err != nil {

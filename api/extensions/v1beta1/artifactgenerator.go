@@ -12,8 +12,9 @@ import (
 // ArtifactGeneratorKind is the kind's name.
 const ArtifactGeneratorKind = "ArtifactGenerator"
 
-// ReconcileAnnotation with the value ReconcileDisabled, in whatever case, suspends a generator, and ReconcileEveryAnnotation
-// says how often it is reconciled although nothing moved; the kind has no fields for these.
+// ReconcileAnnotation with the value ReconcileDisabled, in whatever case, suspends a generator, and
+// ReconcileEveryAnnotation says how often it is reconciled although nothing moved; the kind has no fields for
+// these.
 const (
 	ReconcileAnnotation      = "source.extensions.fluxcd.io/reconcile"
 	ReconcileDisabled        = "disabled"
@@ -150,8 +151,8 @@ type CopyOperation struct {
 	// +optional
 	Exclude []string `json:"exclude,omitempty"`
 
-	// Strategy for what is there already: Overwrite replaces files, Merge merges YAML; Extract unpacks archives. Overwrite
-	// when unset.
+	// Strategy for what is there already: Overwrite replaces files, Merge merges YAML; Extract unpacks
+	// archives. Overwrite when unset.
 	// +kubebuilder:validation:Enum=Overwrite;Merge;Extract
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
@@ -190,7 +191,8 @@ type ExternalArtifactReference struct {
 	Filename string `json:"filename"`
 }
 
-// ArtifactGenerator makes ExternalArtifacts of the content of sources, so that sources are composed, and a monorepo is split.
+// ArtifactGenerator makes ExternalArtifacts of the content of sources, so that sources are composed, and a
+// monorepo is split.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status

@@ -30,7 +30,8 @@ const (
 	OverrunStop   = "stop"
 )
 
-// DefaultInterval is how often a gate is looked at that sets no interval. Transitions come on time whatever the interval is.
+// DefaultInterval is how often a gate is looked at that sets no interval. Transitions come on time whatever
+// the interval is.
 const DefaultInterval = 30 * time.Second
 
 // GateSpec says when a gate is open, and for whom.
@@ -75,7 +76,8 @@ type GateSpec struct {
 	// +optional
 	AllowManual bool `json:"allowManual,omitempty"`
 
-	// Overrun says what becomes of a change that is under way when the gate closes: it may finish, or is stopped; finish when unset.
+	// Overrun says what becomes of a change that is under way when the gate closes: it may finish, or is
+	// stopped; finish when unset.
 	// +kubebuilder:validation:Enum=finish;stop
 	// +kubebuilder:default=finish
 	// +optional
@@ -105,7 +107,8 @@ type Selector struct {
 	// +optional
 	Kinds []SelectedKind `json:"kinds,omitempty"`
 
-	// Namespaces of the objects; the gate's own when unset. To select others takes the right to `select` gates in all namespaces.
+	// Namespaces of the objects; the gate's own when unset. To select others takes the right to `select`
+	// gates in all namespaces.
 	// +optional
 	Namespaces *NamespaceSelector `json:"namespaces,omitempty"`
 
@@ -167,8 +170,9 @@ type ScheduleEntry struct {
 	// +required
 	State State `json:"state"`
 
-	// Cron says when the entry comes into force: minute, hour, day of the month, month, day of the week. A time that a daylight saving
-	// change skips is the first one after it, one that comes twice is the first of the two.
+	// Cron says when the entry comes into force: minute, hour, day of the month, month, day of the week. A
+	// time that a daylight saving change skips is the first one after it, one that comes twice is the first
+	// of the two.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
@@ -181,8 +185,8 @@ type ScheduleEntry struct {
 	// +optional
 	Dates []string `json:"dates,omitempty"`
 
-	// Duration for which the entry is in force. Each 24h of it are a day by the calendar, which daylight saving makes longer or
-	// shorter. With dates: a day when unset.
+	// Duration for which the entry is in force. Each 24h of it are a day by the calendar, which daylight
+	// saving makes longer or shorter. With dates: a day when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
@@ -204,7 +208,8 @@ type Approvals struct {
 	// +required
 	Required int32 `json:"required"`
 
-	// Groups whose members may approve. Where neither groups nor users are set, everybody may who may create GateApprovals.
+	// Groups whose members may approve. Where neither groups nor users are set, everybody may who may create
+	// GateApprovals.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Groups []string `json:"groups,omitempty"`
@@ -214,7 +219,8 @@ type Approvals struct {
 	// +optional
 	Users []string `json:"users,omitempty"`
 
-	// ValidFor is how long an approval counts that sets no end; spec.window when unset, and without one until it is withdrawn.
+	// ValidFor is how long an approval counts that sets no end; spec.window when unset, and without one until
+	// it is withdrawn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
@@ -312,7 +318,8 @@ type HTTPCheck struct {
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 }
 
-// PrometheusCheck is an instant query whose values must all be below a threshold; a query that gives none does not hold.
+// PrometheusCheck is an instant query whose values must all be below a threshold; a query that gives none
+// does not hold.
 type PrometheusCheck struct {
 	// Address of Prometheus, to which /api/v1/query is added.
 	// +kubebuilder:validation:Pattern="^https?://.+$"

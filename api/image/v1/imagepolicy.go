@@ -32,8 +32,8 @@ type ImagePolicySpec struct {
 	// +optional
 	FilterTags *TagFilter `json:"filterTags,omitempty"`
 
-	// DigestReflectionPolicy says whether the digest of the latest image is told: read again at every interval (Always), read once a tag
-	// (IfNotPresent), or not (Never).
+	// DigestReflectionPolicy says whether the digest of the latest image is told: read again at every
+	// interval (Always), read once a tag (IfNotPresent), or not (Never).
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	// +kubebuilder:default:=Never
 	// +optional
@@ -50,8 +50,8 @@ type ImagePolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
-// ImagePolicyChoice is one order of tags. If several are set, the first of semver, alphabetical, numerical, createdAt and cel.order counts.
-// A cel.filter goes with any of them.
+// ImagePolicyChoice is one order of tags. If several are set, the first of semver, alphabetical, numerical,
+// createdAt and cel.order counts. A cel.filter goes with any of them.
 type ImagePolicyChoice struct {
 	// SemVer takes the highest version within a range.
 	// +optional
@@ -99,7 +99,8 @@ type CreatedAtPolicy struct {
 	Order string `json:"order,omitempty"`
 }
 
-// CELPolicy holds expressions over the variables tag, extracted (what filterTags.extract gives), digest, labels, platforms and created.
+// CELPolicy holds expressions over the variables tag, extracted (what filterTags.extract gives), digest,
+// labels, platforms and created.
 type CELPolicy struct {
 	// Filter is true for tags that count; all when unset.
 	// +kubebuilder:validation:MaxLength=4096
@@ -176,8 +177,8 @@ type ImagePolicyList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (p *ImagePolicy) CommonStatus() *meta.Status { return &p.Status.Status }
 
-// Schedule returns when the policy is reconciled by itself: at its interval where its digest is to be read again, else when the repository
-// was scanned.
+// Schedule returns when the policy is reconciled by itself: at its interval where its digest is to be read
+// again, else when the repository was scanned.
 func (p *ImagePolicy) Schedule() meta.Schedule {
 	s := meta.Schedule{Suspended: p.Spec.Suspend}
 	if p.Spec.Interval != nil {

@@ -139,7 +139,8 @@ type CommitUser struct {
 
 // SigningKey names the key that commits are signed by.
 type SigningKey struct {
-	// SecretRef names the Secret with the key: git.asc and maybe passphrase of an OpenPGP key, identity and maybe password of an SSH key.
+	// SecretRef names the Secret with the key: git.asc and maybe passphrase of an OpenPGP key, identity and
+	// maybe password of an SSH key.
 	// +required
 	SecretRef meta.LocalObjectReference `json:"secretRef"`
 
@@ -203,7 +204,8 @@ type PullRequest struct {
 	// +required
 	Provider string `json:"provider"`
 
-	// Branch that an update is pushed to, as a Go template with the values of the commit's message; one of the automation's name when unset.
+	// Branch that an update is pushed to, as a Go template with the values of the commit's message; one of
+	// the automation's name when unset.
 	// +optional
 	Branch string `json:"branch,omitempty"`
 

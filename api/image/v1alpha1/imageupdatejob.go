@@ -84,7 +84,8 @@ type ImageUpdateJobStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// Commit that was pushed, and, as long as completionTime is not set, that is about to be; unset after a dry run, and when nothing was to be changed.
+	// Commit that was pushed, and, as long as completionTime is not set, that is about to be; unset after a
+	// dry run, and when nothing was to be changed.
 	// +optional
 	Commit string `json:"commit,omitempty"`
 

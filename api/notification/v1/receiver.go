@@ -79,13 +79,13 @@ type ReceiverSpec struct {
 	// +required
 	Resources []ReceiverResource `json:"resources"`
 
-	// ResourceFilter is a CEL expression over res, the metadata of a resource, req, the body of the request, and for generic-oidc
-	// claims, those of the token. A resource for which it is false is left alone.
+	// ResourceFilter is a CEL expression over res, the metadata of a resource, req, the body of the request,
+	// and for generic-oidc claims, those of the token. A resource for which it is false is left alone.
 	// +optional
 	ResourceFilter string `json:"resourceFilter,omitempty"`
 
-	// SecretRef names the Secret with the token, in the Receiver's namespace. The type gcr also needs the email of the service account
-	// and the audience that the Pub/Sub subscription pushes with.
+	// SecretRef names the Secret with the token, in the Receiver's namespace. The type gcr also needs the
+	// email of the service account and the audience that the Pub/Sub subscription pushes with.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 

@@ -22,7 +22,8 @@ type AlertSpec struct {
 	// +required
 	EventSources []ReceiverResource `json:"eventSources"`
 
-	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message matches one of them.
+	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message
+	// matches one of them.
 	// +optional
 	ExclusionList []string `json:"exclusionList,omitempty"`
 

@@ -35,7 +35,8 @@ type ProviderSpec struct {
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// SecretRef names the Secret with what the type asks for, such as token, username and password, address and headers.
+	// SecretRef names the Secret with what the type asks for, such as token, username and password, address
+	// and headers.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 

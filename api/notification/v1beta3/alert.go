@@ -51,7 +51,8 @@ type AlertSpec struct {
 	// +optional
 	EventMetadata map[string]string `json:"eventMetadata,omitempty"`
 
-	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message matches one of them.
+	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message
+	// matches one of them.
 	// +optional
 	ExclusionList []string `json:"exclusionList,omitempty"`
 

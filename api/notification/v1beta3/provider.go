@@ -97,11 +97,13 @@ type ProviderSpec struct {
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// ProxySecretRef names the Secret with the proxy: the keys address, and username and password where it asks for them.
+	// ProxySecretRef names the Secret with the proxy: the keys address, and username and password where it
+	// asks for them.
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// SecretRef names the Secret with what the type asks for, such as token, username and password, address and headers.
+	// SecretRef names the Secret with what the type asks for, such as token, username and password, address
+	// and headers.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 

@@ -11,9 +11,10 @@ const GitRepositoryKind = "GitRepository"
 
 // Keys of the metadata of a GitRepository's artifact.
 const (
-	URLMetadata           = "source.toolkit.fluxcd.io/url"            // of the repository, without a login
-	CommitAuthorMetadata  = "source.toolkit.fluxcd.io/commit-author"  // name and address
-	CommitNoteMetadata    = "source.toolkit.fluxcd.io/commit-note"    // the git note in refs/notes/sluice, of 4 KiB at most
+	URLMetadata          = "source.toolkit.fluxcd.io/url"           // of the repository, without a login
+	CommitAuthorMetadata = "source.toolkit.fluxcd.io/commit-author" // name and address
+	// the git note in refs/notes/sluice, of 4 KiB at most
+	CommitNoteMetadata    = "source.toolkit.fluxcd.io/commit-note"
 	CommitSubjectMetadata = "source.toolkit.fluxcd.io/commit-subject" // first paragraph of the message, on one line
 )
 
@@ -25,8 +26,8 @@ type GitRepositorySpec struct {
 	// +required
 	URL string `json:"url"`
 
-	// SecretRef names the Secret with credentials: username and password, bearerToken, or identity and known_hosts; ca.crt
-	// for a private certificate authority.
+	// SecretRef names the Secret with credentials: username and password, bearerToken, or identity and
+	// known_hosts; ca.crt for a private certificate authority.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 

@@ -43,8 +43,8 @@ type HelmChartSpec struct {
 	// +optional
 	ReconcileStrategy string `json:"reconcileStrategy,omitempty"`
 
-	// ValuesFiles are merged, later ones win, and replace values.yaml; paths relative to the source's root, or to the chart
-	// when the source is a HelmRepository.
+	// ValuesFiles are merged, later ones win, and replace values.yaml; paths relative to the source's root,
+	// or to the chart when the source is a HelmRepository.
 	// +optional
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
 

@@ -134,8 +134,8 @@ func (r *HelmRepository) SetArtifact(a *meta.Artifact) {
 	r.Status.Artifact, r.Status.URL = a, a.LatestURL()
 }
 
-// Schedule returns when and for how long the repository is reconciled. One in an OCI registry has no interval: nothing is
-// fetched of it but by its charts.
+// Schedule returns when and for how long the repository is reconciled. One in an OCI registry has no
+// interval: nothing is fetched of it but by its charts.
 func (r *HelmRepository) Schedule() meta.Schedule {
 	s := schedule(r.Spec.Interval, r.Spec.Timeout, r.Spec.Suspend)
 	switch {

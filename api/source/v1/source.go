@@ -38,8 +38,8 @@ func NewSource(kind string) Source {
 	}
 }
 
-// Condition types of sources, beside Ready, Reconciling and Stalled. Those that end in Failed, Outdated or Unavailable are
-// there only while they are true.
+// Condition types of sources, beside Ready, Reconciling and Stalled. Those that end in Failed, Outdated or
+// Unavailable are there only while they are true.
 const (
 	ArtifactInStorageCondition      = "ArtifactInStorage"
 	ArtifactOutdatedCondition       = "ArtifactOutdated"
@@ -114,8 +114,8 @@ type Verification struct {
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// MatchOIDCIdentity lists the identities of keyless signers; any one suffices. Any signer that the trust root vouches
-	// for when empty.
+	// MatchOIDCIdentity lists the identities of keyless signers; any one suffices. Any signer that the trust
+	// root vouches for when empty.
 	// +optional
 	MatchOIDCIdentity []OIDCIdentityMatch `json:"matchOIDCIdentity,omitempty"`
 

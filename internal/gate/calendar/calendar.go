@@ -1,5 +1,5 @@
-// Package calendar tells when a schedule of windows is in force, and when that changes. A look at it costs microseconds however far it
-// spans: nothing is counted minute by minute.
+// Package calendar tells when a schedule of windows is in force, and when that changes. A look at it costs
+// microseconds however far it spans: nothing is counted minute by minute.
 package calendar
 
 import (
@@ -116,7 +116,8 @@ func (c *Calendar) At(t time.Time) (State, string) {
 	return state, name
 }
 
-// Next returns the first time after t at which the state is another one; zero when that is further away than it is worth searching.
+// Next returns the first time after t at which the state is another one; zero when that is further away than
+// it is worth searching.
 func (c *Calendar) Next(t time.Time) time.Time {
 	was, _ := c.At(t)
 	for range maxSteps {
@@ -131,8 +132,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// boundary returns the first time after t at which the state may be another one: when a window begins that wins over it, or all windows
-// that make it have ended.
+// boundary returns the first time after t at which the state may be another one: when a window begins that
+// wins over it, or all windows that make it have ended.
 func (c *Calendar) boundary(t time.Time, state State) time.Time {
 	var begins, ends time.Time
 	for _, w := range c.windows {

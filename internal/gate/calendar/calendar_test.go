@@ -30,31 +30,46 @@ func TestCalendar(t *testing.T) {
 		want    State
 		next    string // empty: none
 	}{
-		"before a Friday":           {fridays, "2026-11-26T22:59:59Z", None, "2026-11-26T23:00:00Z"},
-		"a Friday begins":           {fridays, "2026-11-26T23:00:00Z", Closed, "2026-11-27T23:00:00Z"},
-		"a Friday ends":             {fridays, "2026-11-27T23:00:00Z", None, "2026-12-03T23:00:00Z"},
-		"in summer":                 {fridays, "2026-07-02T22:00:00Z", Closed, "2026-07-03T22:00:00Z"},
-		"a weekend of 49 hours":     {weekend, "2026-10-24T00:00:00Z", Closed, "2026-10-25T23:00:00Z"},
-		"a weekend of 47 hours":     {weekend, "2026-03-28T12:00:00Z", Closed, "2026-03-29T22:00:00Z"},
-		"hours are hours":           {closed("0 22 * * *", 8*time.Hour, "Europe/Berlin"), "2026-10-24T21:00:00Z", Closed, "2026-10-25T04:00:00Z"},
-		"a time that is skipped":    {closed("30 2 29 3 *", time.Hour, "Europe/Berlin"), "2026-03-29T01:00:00Z", Closed, "2026-03-29T02:00:00Z"},
-		"a time that comes twice":   {closed("30 2 25 10 *", time.Hour, "Europe/Berlin"), "2026-10-25T00:30:00Z", Closed, "2026-10-25T01:30:00Z"},
-		"and not a second time":     {closed("30 2 25 10 *", 10*time.Minute, "Europe/Berlin"), "2026-10-25T01:30:00Z", None, "2027-10-25T00:30:00Z"},
-		"a half hour's change":      {closed("15 2 * 10 0", time.Hour, "Australia/Lord_Howe"), "2026-10-03T15:30:00Z", Closed, "2026-10-03T16:30:00Z"},
-		"a day that never was":      {closed("0 12 30 12 *", time.Hour, "Pacific/Apia"), "2011-12-30T10:00:00Z", Closed, "2011-12-30T11:00:00Z"},
-		"a leap day":                {closed("0 0 29 2 *", 24*time.Hour, ""), "2027-01-01T00:00:00Z", None, "2028-02-29T00:00:00Z"},
-		"a holiday of every year":   {[]Entry{{Dates: []string{"12-24", "2026-12-26"}, Duration: 24 * time.Hour}}, "2031-12-24T12:00:00Z", Closed, "2031-12-25T00:00:00Z"},
-		"a holiday of one year":     {[]Entry{{Dates: []string{"2026-12-26"}, Duration: 24 * time.Hour}}, "2027-12-26T12:00:00Z", None, ""},
-		"holidays in a row":         {[]Entry{{Dates: []string{"12-24", "12-25"}, Duration: 24 * time.Hour}}, "2026-12-24T12:00:00Z", Closed, "2026-12-26T00:00:00Z"},
-		"a leap day of every year":  {[]Entry{{Dates: []string{"02-29"}, Duration: 24 * time.Hour}}, "2027-02-28T12:00:00Z", None, "2028-02-29T00:00:00Z"},
-		"windows without a gap":     {closed("0 0 * * 1-5", 24*time.Hour, ""), "2026-11-23T00:00:00Z", Closed, "2026-11-28T00:00:00Z"},
-		"windows without an end":    {closed("* * * * *", time.Hour, ""), "2026-11-23T00:00:00Z", Closed, ""},
-		"a minute":                  {closed("* * * * *", time.Minute, ""), "2026-11-23T00:00:30Z", Closed, ""},
-		"the clock is asked early":  {fridays, "1970-01-01T00:00:00Z", None, "1970-01-01T23:00:00Z"},
-		"nothing is scheduled":      {nil, "2026-11-23T00:00:00Z", None, ""},
-		"closed wins over opened":   {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour}, {Cron: "0 0 * * 5", Duration: 24 * time.Hour}}, "2026-11-27T09:00:00Z", Closed, "2026-11-28T00:00:00Z"},
-		"opened until closed wins":  {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour}, {Cron: "0 12 * * *", Duration: time.Hour}}, "2026-11-27T09:00:00Z", Opened, "2026-11-27T12:00:00Z"},
-		"opened again after closed": {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour}, {Cron: "0 12 * * *", Duration: time.Hour}}, "2026-11-27T13:00:00Z", Opened, "2026-11-27T16:00:00Z"},
+		"before a Friday":       {fridays, "2026-11-26T22:59:59Z", None, "2026-11-26T23:00:00Z"},
+		"a Friday begins":       {fridays, "2026-11-26T23:00:00Z", Closed, "2026-11-27T23:00:00Z"},
+		"a Friday ends":         {fridays, "2026-11-27T23:00:00Z", None, "2026-12-03T23:00:00Z"},
+		"in summer":             {fridays, "2026-07-02T22:00:00Z", Closed, "2026-07-03T22:00:00Z"},
+		"a weekend of 49 hours": {weekend, "2026-10-24T00:00:00Z", Closed, "2026-10-25T23:00:00Z"},
+		"a weekend of 47 hours": {weekend, "2026-03-28T12:00:00Z", Closed, "2026-03-29T22:00:00Z"},
+		"hours are hours": {closed("0 22 * * *", 8*time.Hour, "Europe/Berlin"), "2026-10-24T21:00:00Z",
+			Closed, "2026-10-25T04:00:00Z"},
+		"a time that is skipped": {closed("30 2 29 3 *", time.Hour, "Europe/Berlin"), "2026-03-29T01:00:00Z", Closed,
+			"2026-03-29T02:00:00Z"},
+		"a time that comes twice": {closed("30 2 25 10 *", time.Hour, "Europe/Berlin"), "2026-10-25T00:30:00Z",
+			Closed, "2026-10-25T01:30:00Z"},
+		"and not a second time": {closed("30 2 25 10 *", 10*time.Minute, "Europe/Berlin"), "2026-10-25T01:30:00Z",
+			None, "2027-10-25T00:30:00Z"},
+		"a half hour's change": {closed("15 2 * 10 0", time.Hour, "Australia/Lord_Howe"), "2026-10-03T15:30:00Z",
+			Closed, "2026-10-03T16:30:00Z"},
+		"a day that never was": {closed("0 12 30 12 *", time.Hour, "Pacific/Apia"), "2011-12-30T10:00:00Z", Closed,
+			"2011-12-30T11:00:00Z"},
+		"a leap day": {closed("0 0 29 2 *", 24*time.Hour, ""), "2027-01-01T00:00:00Z", None,
+			"2028-02-29T00:00:00Z"},
+		"a holiday of every year": {[]Entry{{Dates: []string{"12-24", "2026-12-26"}, Duration: 24 * time.Hour}},
+			"2031-12-24T12:00:00Z", Closed, "2031-12-25T00:00:00Z"},
+		"a holiday of one year": {[]Entry{{Dates: []string{"2026-12-26"}, Duration: 24 * time.Hour}},
+			"2027-12-26T12:00:00Z", None, ""},
+		"holidays in a row": {[]Entry{{Dates: []string{"12-24", "12-25"}, Duration: 24 * time.Hour}},
+			"2026-12-24T12:00:00Z", Closed, "2026-12-26T00:00:00Z"},
+		"a leap day of every year": {[]Entry{{Dates: []string{"02-29"}, Duration: 24 * time.Hour}},
+			"2027-02-28T12:00:00Z", None, "2028-02-29T00:00:00Z"},
+		"windows without a gap": {closed("0 0 * * 1-5", 24*time.Hour, ""), "2026-11-23T00:00:00Z", Closed,
+			"2026-11-28T00:00:00Z"},
+		"windows without an end":   {closed("* * * * *", time.Hour, ""), "2026-11-23T00:00:00Z", Closed, ""},
+		"a minute":                 {closed("* * * * *", time.Minute, ""), "2026-11-23T00:00:30Z", Closed, ""},
+		"the clock is asked early": {fridays, "1970-01-01T00:00:00Z", None, "1970-01-01T23:00:00Z"},
+		"nothing is scheduled":     {nil, "2026-11-23T00:00:00Z", None, ""},
+		"closed wins over opened": {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
+			{Cron: "0 0 * * 5", Duration: 24 * time.Hour}}, "2026-11-27T09:00:00Z", Closed, "2026-11-28T00:00:00Z"},
+		"opened until closed wins": {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
+			{Cron: "0 12 * * *", Duration: time.Hour}}, "2026-11-27T09:00:00Z", Opened, "2026-11-27T12:00:00Z"},
+		"opened again after closed": {[]Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
+			{Cron: "0 12 * * *", Duration: time.Hour}}, "2026-11-27T13:00:00Z", Opened, "2026-11-27T16:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calendar, err := New(c.entries)
@@ -79,7 +94,8 @@ func TestCalendar(t *testing.T) {
 // TestSundays: a week may end on a Sunday, by the number 7 or by name.
 func TestSundays(t *testing.T) {
 	for given, want := range map[string]string{
-		"7": "0", "5-7": "0,5,6", "1-7/2": "0,1,3,5", "FRI-SUN": "0,5,6", "0-7": "0-6", "2,7": "0,2", "sun-tue": "0-2", "7-7": "0",
+		"7": "0", "5-7": "0,5,6", "1-7/2": "0,1,3,5", "FRI-SUN": "0,5,6", "0-7": "0-6", "2,7": "0,2", "sun-tue": "0-2",
+		"7-7": "0",
 	} {
 		var changes [2][]time.Time
 		for i, days := range []string{given, want} {
@@ -123,7 +139,8 @@ func TestRefused(t *testing.T) {
 	} {
 		e.Name = "freeze"
 		_, err := New([]Entry{good, e})
-		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "schedule[1] (freeze)") {
+		if err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "schedule[1] (freeze)") {
 			t.Errorf("got %v, want an error of schedule[1] that says %q", err, says)
 		}
 	}
@@ -166,8 +183,10 @@ func randomRule(r *rand.Rand) rule {
 		}
 		return numbers
 	}
-	c := rule{minute: pick(0, 0, 59), hour: pick(2, 0, 5), dom: pick(6, 1, 31), month: pick(7, 1, 12), dow: pick(5, 0, 6)}
-	c.Duration = []time.Duration{time.Minute, 7 * time.Minute, time.Hour, 90 * time.Minute, 8 * time.Hour, day, 2*day + time.Hour, 9 * day}[r.IntN(8)]
+	c := rule{minute: pick(0, 0, 59), hour: pick(2, 0, 5), dom: pick(6, 1, 31), month: pick(7, 1, 12),
+		dow: pick(5, 0, 6)}
+	c.Duration = []time.Duration{time.Minute, 7 * time.Minute, time.Hour, 90 * time.Minute, 8 * time.Hour, day,
+		2*day + time.Hour, 9 * day}[r.IntN(8)]
 	if c.hour == nil {
 		c.Duration = min(c.Duration, 7*time.Minute) // else it rarely ends
 	}
@@ -194,7 +213,8 @@ func brute(rules []rule, zone *time.Location, from, to time.Time) (State, []time
 		for i, r := range rules {
 			for skipped := shown.Add(time.Minute); !skipped.After(f); skipped = skipped.Add(time.Minute) {
 				if r.matches(skipped) {
-					open[i] = append(open[i], running{until: f.AddDate(0, 0, int(r.Duration/day)), rest: r.Duration % day})
+					open[i] = append(open[i],
+						running{until: f.AddDate(0, 0, int(r.Duration/day)), rest: r.Duration % day})
 				}
 			}
 			for j := range open[i] {
@@ -228,10 +248,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// TestAgainstEveryMinute compares the calendar with a walk over every minute of years, in zones with all sorts of changes.
+// TestAgainstEveryMinute compares the calendar with a walk over every minute of years, in zones with all
+// sorts of changes.
 func TestAgainstEveryMinute(t *testing.T) {
-	zones := []string{"UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/St_Johns", "America/Asuncion", "Africa/Cairo",
-		"Africa/Casablanca", "Asia/Tehran", "Asia/Kolkata", "Australia/Lord_Howe", "Antarctica/Troll", "Pacific/Apia", "America/Santiago"}
+	zones := []string{"UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/St_Johns",
+		"America/Asuncion", "Africa/Cairo",
+		"Africa/Casablanca", "Asia/Tehran", "Asia/Kolkata", "Australia/Lord_Howe", "Antarctica/Troll", "Pacific/Apia",
+		"America/Santiago"}
 	r := rand.New(rand.NewPCG(5, 5))
 	for i := range 3 * len(zones) {
 		name := zones[i%len(zones)]

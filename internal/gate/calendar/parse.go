@@ -40,7 +40,8 @@ func parseCron(expression string) (starts, error) {
 
 // weekdays of crontab(5), in which a week may end on a Sunday as well.
 var weekdays = map[string]int{
-	"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6,
+	"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4,
+	"fri": 5, "sat": 6,
 }
 
 // sundays writes the 7 as a day of the week, and a range up to a Sunday, in days that the library knows.
@@ -111,8 +112,8 @@ func (d date) last(shown, since time.Time) time.Time {
 	return time.Time{}
 }
 
-// recurrence is a cron expression as the library reads it: a set of numbers a field, in the bits. The library's own search knows no way
-// back and is slow, since it minds daylight saving.
+// recurrence is a cron expression as the library reads it: a set of numbers a field, in the bits. The
+// library's own search knows no way back and is slow, since it minds daylight saving.
 type recurrence cron.SpecSchedule
 
 // star is a field of days of the week that was *: the bit that says so, beside all numbers.
@@ -154,7 +155,8 @@ func (r recurrence) last(shown, since time.Time) time.Time {
 	return time.Time{}
 }
 
-// on tells whether there are starts on a day. A day of the month and one of the week add up if neither is *, as in crontab(5).
+// on tells whether there are starts on a day. A day of the month and one of the week add up if neither is *,
+// as in crontab(5).
 func (r recurrence) on(d time.Time) bool {
 	month, week := r.Dom&(1<<d.Day()) != 0, r.Dow&(1<<d.Weekday()) != 0
 	if r.Dom>>63 == 1 || r.Dow>>63 == 1 {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// The clock on the wall is what cron and dates are about. Its face is held as a time in UTC, in which every day has 24 hours, and is then
-// mapped to the time at which the clock shows it.
+// The clock on the wall is what cron and dates are about. Its face is held as a time in UTC, in which every
+// day has 24 hours, and is then mapped to the time at which the clock shows it.
 
 // window is an entry that can be asked.
 type window struct {
@@ -25,7 +25,8 @@ type starts interface {
 	last(shown, since time.Time) time.Time
 }
 
-// end returns when the window that began last at or before t ends, which may be before t; zero when none began that could matter.
+// end returns when the window that began last at or before t ends, which may be before t; zero when none
+// began that could matter.
 func (w window) end(t time.Time) time.Time {
 	shown := latest(t, w.zone)
 	var began time.Time
@@ -62,7 +63,8 @@ func (w window) next(t time.Time) time.Time {
 // face returns what a clock in t's zone shows, as a time in UTC.
 func face(t time.Time) time.Time { return t.Add(offset(t)).UTC() }
 
-// latest returns the latest face that a clock in the zone has shown by t: what it shows, or what it did before it was put back.
+// latest returns the latest face that a clock in the zone has shown by t: what it shows, or what it did
+// before it was put back.
 func latest(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	shown := face(t)
@@ -74,9 +76,11 @@ func latest(t time.Time, zone *time.Location) time.Time {
 	return shown
 }
 
-// instant returns when a clock in the zone shows a face: the first time of two, and the first one after it when it is skipped.
+// instant returns when a clock in the zone shows a face: the first time of two, and the first one after it
+// when it is skipped.
 func instant(shown time.Time, zone *time.Location) time.Time {
-	t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), shown.Nanosecond(), zone)
+	t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(),
+		shown.Nanosecond(), zone)
 	begin, end := t.ZoneBounds()
 	switch f := face(t); {
 	case f.Equal(shown):

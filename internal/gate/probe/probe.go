@@ -1,5 +1,6 @@
-// Package probe asks once whether what a gate's check is about holds: an endpoint, a query, an object. A probe fails closed: what cannot be
-// asked, or answers with nonsense, does not hold. It opens connections by the transport that it is given, and no others.
+// Package probe asks once whether what a gate's check is about holds: an endpoint, a query, an object. A
+// probe fails closed: what cannot be asked, or answers with nonsense, does not hold. It opens connections by
+// the transport that it is given, and no others.
 package probe
 
 import (
@@ -43,7 +44,8 @@ func (l Login) to(req *http.Request) {
 	}
 }
 
-// HTTP returns what it found, and an error unless the endpoint answers with a 2xx status. Neither holds anything of the answer's content.
+// HTTP returns what it found, and an error unless the endpoint answers with a 2xx status. Neither holds
+// anything of the answer's content.
 func HTTP(ctx context.Context, via http.RoundTripper, address string, login Login) (string, error) {
 	resp, err := get(ctx, via, address, login)
 	if err != nil {
@@ -79,9 +81,10 @@ func get(ctx context.Context, via http.RoundTripper, address string, login Login
 	return resp, nil
 }
 
-// Prometheus returns what it found, and an error unless an instant query gives values, and all of them are below a number.
-// The API is documented at https://prometheus.io/docs/prometheus/latest/querying/api/.
-func Prometheus(ctx context.Context, via http.RoundTripper, address, query string, below float64, login Login) (string, error) {
+// Prometheus returns what it found, and an error unless an instant query gives values, and all of them are
+// below a number. The API is documented at https://prometheus.io/docs/prometheus/latest/querying/api/.
+func Prometheus(ctx context.Context, via http.RoundTripper, address, query string, below float64, login Login) (string,
+	error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", errors.New("the address is no HTTP URL")

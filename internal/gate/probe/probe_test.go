@@ -42,16 +42,17 @@ func TestHTTP(t *testing.T) {
 		url    string
 		says   string // of the error; empty: it holds
 	}{
-		"200":           {open, serve(t, status(200)), ""},
-		"299":           {open, serve(t, status(299)), ""},
-		"404":           {open, serve(t, status(404)), "status 404"},
-		"metadata":      {open, "http://169.254.169.254/", "link-local"},
-		"by a redirect": {open, serve(t, http.RedirectHandler("http://[::ffff:169.254.169.254]/", http.StatusFound).ServeHTTP), "link-local"},
-		"loopback":      {&egress.Policy{RefuseLoopback: true}, serve(t, status(200)), "loopback"},
-		"by a name":     {&egress.Policy{RefuseLoopback: true}, "http://localhost:1/", "loopback"},
-		"unspecified":   {&egress.Policy{RefuseLoopback: true}, "http://0.0.0.0:1/", "loopback"},
-		"a file":        {open, "file:///etc/passwd", "no HTTP URL"},
-		"a login":       {open, "http://me:s3cret@example.com/", "secretRef"},
+		"200":      {open, serve(t, status(200)), ""},
+		"299":      {open, serve(t, status(299)), ""},
+		"404":      {open, serve(t, status(404)), "status 404"},
+		"metadata": {open, "http://169.254.169.254/", "link-local"},
+		"by a redirect": {open, serve(t, http.RedirectHandler("http://[::ffff:169.254.169.254]/", http.StatusFound).
+			ServeHTTP), "link-local"},
+		"loopback":    {&egress.Policy{RefuseLoopback: true}, serve(t, status(200)), "loopback"},
+		"by a name":   {&egress.Policy{RefuseLoopback: true}, "http://localhost:1/", "loopback"},
+		"unspecified": {&egress.Policy{RefuseLoopback: true}, "http://0.0.0.0:1/", "loopback"},
+		"a file":      {open, "file:///etc/passwd", "no HTTP URL"},
+		"a login":     {open, "http://me:s3cret@example.com/", "secretRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := HTTP(t.Context(), via(t, c.policy), c.url, Login{})
@@ -83,7 +84,8 @@ func TestHTTP(t *testing.T) {
 			}
 			http.Redirect(w, r, elsewhere, http.StatusFound)
 		})
-		if _, err := HTTP(t.Context(), via(t, open), here, Login{Bearer: "t0ken", Basic: auth.Basic{Username: "me", Password: "x"}}); err != nil {
+		if _, err := HTTP(t.Context(), via(t, open), here,
+			Login{Bearer: "t0ken", Basic: auth.Basic{Username: "me", Password: "x"}}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -98,18 +100,20 @@ func TestPrometheus(t *testing.T) {
 		return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(samples, ",") + `]}}`
 	}
 	for name, c := range map[string]struct{ answer, says string }{
-		"below":           {vector("0.1", "-3"), ""},
-		"a scalar":        {`{"status":"success","data":{"resultType":"scalar","result":[1,"0.1"]}}`, ""},
-		"equal":           {vector("0.5"), "not below"},
-		"one above":       {vector("0.1", "7"), "gives 7, which is not below 0.5"},
-		"not a number":    {vector("NaN"), "not below"},
-		"without end":     {vector("+Inf"), "not below"},
-		"no value":        {vector(), "no value"},
-		"a matrix":        {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, "no numbers of one time"},
+		"below":        {vector("0.1", "-3"), ""},
+		"a scalar":     {`{"status":"success","data":{"resultType":"scalar","result":[1,"0.1"]}}`, ""},
+		"equal":        {vector("0.5"), "not below"},
+		"one above":    {vector("0.1", "7"), "gives 7, which is not below 0.5"},
+		"not a number": {vector("NaN"), "not below"},
+		"without end":  {vector("+Inf"), "not below"},
+		"no value":     {vector(), "no value"},
+		"a matrix": {`{"status":"success","data":{"resultType":"matrix","result":[]}}`,
+			"no numbers of one time"},
 		"another service": {`<html>`, "not one of Prometheus"},
 		"a failure":       {`{"status":"error"}`, "not one of Prometheus"},
-		"nonsense":        {`{"status":"success","data":{"resultType":"vector","result":[{"value":["1",2]}]}}`, "not one of Prometheus"},
-		"too much":        {strings.Repeat(" ", maxAnswer+1), "larger than"},
+		"nonsense": {`{"status":"success","data":{"resultType":"vector","result":[{"value":["1",2]}]}}`,
+			"not one of Prometheus"},
+		"too much": {strings.Repeat(" ", maxAnswer+1), "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +122,8 @@ func TestPrometheus(t *testing.T) {
 				}
 				fmt.Fprint(w, c.answer)
 			})
-			_, err := Prometheus(t.Context(), via(t, &egress.Policy{}), url+"/prometheus/", `sum(a{b="c"})`, 0.5, Login{})
+			_, err := Prometheus(t.Context(), via(t, &egress.Policy{}), url+"/prometheus/", `sum(a{b="c"})`, 0.5,
+				Login{})
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}

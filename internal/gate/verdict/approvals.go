@@ -40,7 +40,8 @@ func (r Rule) until(a Approval) time.Time {
 	}
 }
 
-// objection says why an approval does not count at t; empty when it does. An earlier close took back what was approved before it.
+// objection says why an approval does not count at t; empty when it does. An earlier close took back what was
+// approved before it.
 func (r Rule) objection(a Approval, closed, t time.Time) string {
 	until := r.until(a)
 	switch {
@@ -83,7 +84,8 @@ func (r Rule) count(approvals []Approval, closed, t time.Time) tally {
 			authors[a.Revision][a.User], everyone[a.User] = true, true
 		}
 	}
-	result := tally{users: slices.Sorted(maps.Keys(everyone)), most: len(authors[""]), all: len(authors[""]) >= r.Required}
+	result := tally{users: slices.Sorted(maps.Keys(everyone)), most: len(authors[""]),
+		all: len(authors[""]) >= r.Required}
 	for revision, users := range authors {
 		maps.Copy(users, authors[""])
 		result.most = max(result.most, len(users))
@@ -109,7 +111,8 @@ func (r Rule) observe(approvals []Approval, closed, t time.Time) []gatingv1.Obse
 	})
 	var all []gatingv1.ObservedApproval
 	for _, a := range approvals[:min(len(approvals), gatingv1.MaxApprovals)] {
-		o := gatingv1.ObservedApproval{Name: a.Name, User: clip(a.User), At: at(a.At), Revision: a.Revision, Message: r.objection(a, closed, t)}
+		o := gatingv1.ObservedApproval{Name: a.Name, User: clip(a.User), At: at(a.At), Revision: a.Revision,
+			Message: r.objection(a, closed, t)}
 		o.Counts = o.Message == ""
 		if until := r.until(a); !until.IsZero() {
 			u := at(until)

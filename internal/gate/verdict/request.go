@@ -43,12 +43,15 @@ func ReadRequests(annotations map[string]string) (Requests, error) {
 		return Requests{}, err
 	}
 	if o := r.Override; o != nil && (o.Reason == "" || o.By == "") {
-		return Requests{}, invalid("annotation %s takes a reason, and the name of who asks for this very time", gatingv1.OverrideRequestedAtAnnotation).
-			WithHint("Set %s and %s with it, as `sluice gate open --override --reason` does", gatingv1.OverridePrefix+gatingv1.ReasonSuffix, gatingv1.OverridePrefix+gatingv1.RequestedBySuffix)
+		return Requests{}, invalid("annotation %s takes a reason, and the name of who asks for this very time",
+			gatingv1.OverrideRequestedAtAnnotation).
+			WithHint("Set %s and %s with it, as `sluice gate open --override --reason` does",
+				gatingv1.OverridePrefix+gatingv1.ReasonSuffix, gatingv1.OverridePrefix+gatingv1.RequestedBySuffix)
 	}
 	for _, opening := range []*Request{r.Open, r.Override} {
 		if opening != nil && r.Close != nil && opening.At.Equal(r.Close.At) {
-			return Requests{}, invalid("the gate is asked to open and to close at the same time, %s", stamp(r.Close.At)).
+			return Requests{}, invalid("the gate is asked to open and to close at the same time, %s",
+				stamp(r.Close.At)).
 				WithHint("Set one of the annotations to a later time")
 		}
 	}
@@ -65,13 +68,15 @@ func readRequest(annotations map[string]string, prefix string) (*Request, error)
 		return nil, invalid("annotation %s%s is %q, which is no time", prefix, gatingv1.RequestedAtSuffix, clip(raw)).
 			WithHint("Write it as 2006-01-02T15:04:05Z (RFC 3339)")
 	}
-	r := &Request{At: at.UTC(), Reason: clip(annotations[prefix+gatingv1.ReasonSuffix]), Revision: annotations[prefix+gatingv1.RevisionSuffix]}
+	r := &Request{At: at.UTC(), Reason: clip(annotations[prefix+gatingv1.ReasonSuffix]),
+		Revision: annotations[prefix+gatingv1.RevisionSuffix]}
 	if when, by, ok := strings.Cut(annotations[prefix+gatingv1.RequestedBySuffix], " "); ok && when == raw {
 		r.By = clip(by)
 	}
 	if window, ok := annotations[prefix+gatingv1.WindowSuffix]; ok {
 		if r.Window, err = time.ParseDuration(window); err != nil || r.Window <= 0 || r.Window > MaxWindow {
-			return nil, invalid("annotation %s%s is %q, which is no window", prefix, gatingv1.WindowSuffix, clip(window)).
+			return nil, invalid("annotation %s%s is %q, which is no window", prefix, gatingv1.WindowSuffix,
+				clip(window)).
 				WithHint("Write it as 2h, and no longer than %s", MaxWindow)
 		}
 	}

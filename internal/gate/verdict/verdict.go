@@ -1,5 +1,6 @@
-// Package verdict says whether a gate is open: by its default, what was asked of it, its calendar, approvals and checks, at a time. It
-// remembers nothing: a gate that nobody looked at for a while is as it would be had somebody.
+// Package verdict says whether a gate is open: by its default, what was asked of it, its calendar, approvals
+// and checks, at a time. It remembers nothing: a gate that nobody looked at for a while is as it would be had
+// somebody.
 package verdict
 
 import (
@@ -94,7 +95,8 @@ func (c Case) at(t time.Time) Verdict {
 	return v
 }
 
-// approvable tells whether approvals open the gate at t by themselves: where the calendar neither closes it nor opens it at times.
+// approvable tells whether approvals open the gate at t by themselves: where the calendar neither closes it
+// nor opens it at times.
 func (c Case) approvable(t time.Time) bool {
 	scheduled, _ := c.Calendar.At(t)
 	return scheduled == calendar.None && !c.Calendar.Opens()
@@ -102,7 +104,8 @@ func (c Case) approvable(t time.Time) bool {
 
 // limit closes a gate that lacks approvals, or has them for other revisions.
 func (v *Verdict) limit(rule *Rule, approved tally) {
-	if !approved.enough() || !approved.all && len(v.Revisions) > 0 && !slices.Contains(approved.revisions, v.Revisions[0]) {
+	if !approved.enough() || !approved.all && len(v.Revisions) > 0 &&
+		!slices.Contains(approved.revisions, v.Revisions[0]) {
 		v.Open, v.Revisions, v.Reason = false, nil, gatingv1.WhyApprovalRequired
 		v.Message = "Gate closed: it has " + rule.missing(approved)
 		v.Why = v.Message
@@ -184,7 +187,8 @@ func (c Case) requested(r *Request, opens, otherwise bool, t time.Time) Verdict 
 	return v
 }
 
-// ends returns when a request in force ends: with its window, or when the opposite one takes effect that was made for a time to come.
+// ends returns when a request in force ends: with its window, or when the opposite one takes effect that was
+// made for a time to come.
 func (c Case) ends(r *Request, opens bool, t time.Time) time.Time {
 	end, opposite := r.end(c.Window), c.Requests.Open
 	if opens {

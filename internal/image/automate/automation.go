@@ -83,14 +83,16 @@ type memory struct {
 
 const maxTries = 5 // of a push that races
 
-// References implements [reconcile.Step]. A policy that changes is told by the namespace's edge, since which are selected is not known by name.
+// References implements [reconcile.Step]. A policy that changes is told by the namespace's edge, since which
+// are selected is not known by name.
 func (a *Automation) References(obj *imagev1.ImageUpdateAutomation) []reconcile.Ref {
 	refs := []reconcile.Ref{
 		reconcile.RefTo(repositoryGroupKind, sourceOf(obj).Namespace, sourceOf(obj).Name),
 		reconcile.RefTo(policyGroupKind, obj.Namespace, ""),
 	}
 	if git := obj.Spec.GitSpec; git != nil && git.Commit.SigningKey != nil {
-		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, git.Commit.SigningKey.SecretRef.Name))
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace,
+			git.Commit.SigningKey.SecretRef.Name))
 	}
 	if r := obj.Spec.PullRequest; r != nil && r.SecretRef != nil {
 		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, r.SecretRef.Name))
@@ -116,7 +118,8 @@ func sourceOf(obj *imagev1.ImageUpdateAutomation) types.NamespacedName {
 }
 
 // Reconcile brings the repository to the images that policies choose.
-func (a *Automation) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.ImageUpdateAutomation]) reconcile.Outcome {
+func (a *Automation) Reconcile(ctx context.Context,
+	pass *reconcile.Pass[*imagev1.ImageUpdateAutomation]) reconcile.Outcome {
 	obj := pass.Object
 	obj.Status.LastAutomationRunTime = &metav1.Time{Time: a.Clock.Now()}
 	j, err := a.prepare(ctx, obj)
@@ -184,7 +187,8 @@ func (a *Automation) run(ctx context.Context, j *job) error {
 func (a *Automation) look(ctx context.Context, j *job, base *base) (scan.Result, error) {
 	result, err := j.memory.survey.Look(ctx, base.files, base.files.Root, j.path, j.plan)
 	if err != nil {
-		return result, fault.New(imagev1.UpdateFailedReason, "cannot update the files of '%s'", base.revision).Because(err).
+		return result, fault.New(imagev1.UpdateFailedReason, "cannot update the files of '%s'", base.revision).
+			Because(err).
 			WithHint("Check spec.update.path")
 	}
 	return result, nil
@@ -197,9 +201,11 @@ func (j *job) outcome(err error) reconcile.Outcome {
 	case err != nil:
 		o = failed(err)
 	case j.waits > 0:
-		o = reconcile.Progressing(j.waits, "waits %s for further images that belong to the same commit", j.waits.Round(time.Second))
+		o = reconcile.Progressing(j.waits, "waits %s for further images that belong to the same commit",
+			j.waits.Round(time.Second))
 	default:
-		o = reconcile.Ready(meta.SucceededReason, "%s", strings.Join(append([]string{"repository up-to-date"}, j.told...), "; "))
+		o = reconcile.Ready(meta.SucceededReason, "%s",
+			strings.Join(append([]string{"repository up-to-date"}, j.told...), "; "))
 		if len(j.pushed) == 0 {
 			o = o.Quietly()
 		}

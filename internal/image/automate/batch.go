@@ -57,7 +57,8 @@ func digestOf(changes []edit.Change) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// maxUndone is how often a value that was set may be set back before it is left alone: two automations would else commit for ever.
+// maxUndone is how often a value that was set may be set back before it is left alone: two automations would
+// else commit for ever.
 const maxUndone = 2
 
 // undone knows what was set to what, and how often in a row.
@@ -82,8 +83,11 @@ func placeOf(c edit.Change) place { return place{c.File, c.Container, c.Setter, 
 func (u *undone) check(changes []edit.Change) error {
 	for _, c := range changes {
 		if s := u.set[placeOf(c)]; s.value == c.New && s.times > maxUndone {
-			return fault.New(imagev1.UpdateFailedReason, "%s:%d: '%s' was set %d times, and each time somebody set it back to '%s'", c.File, c.Line, c.New, s.times, c.Old).
-				WithHint("Let one automation have it: correct the marker, the bindings or spec.policySelector. Then ask for a reconcile").Final()
+			return fault.New(imagev1.UpdateFailedReason,
+				"%s:%d: '%s' was set %d times, and each time somebody set it back to '%s'", c.File, c.Line, c.New,
+				s.times, c.Old).
+				WithHint("Let one automation have it: correct the marker, the bindings or spec.policySelector. Then " +
+					"ask for a reconcile").Final()
 		}
 	}
 	return nil

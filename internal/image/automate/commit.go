@@ -64,14 +64,17 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part scan.Resu
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	committer := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email), Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
-	what := record.Of(record.By(imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes, j.images(), j.why)
+	committer := git.Signature{Name: cmp.Or(obj.Spec.GitSpec.Commit.Author.Name, obj.Spec.GitSpec.Commit.Author.Email),
+		Email: obj.Spec.GitSpec.Commit.Author.Email, When: a.Clock.Now()}
+	what := record.Of(record.By(imagev1.ImageUpdateAutomationKind, obj.Namespace, obj.Name), part.Changes,
+		j.images(), j.why)
 	author := committer
 	if j.asked != nil {
 		author = j.asked.author(committer)
 		j.asked.record(&what)
 	}
-	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author, Committer: committer, Message: text, Sign: j.sign})
+	commit, err := j.view.Commit(ctx, git.NewCommit{Parent: b.commit, Edits: part.Edits, Author: author,
+		Committer: committer, Message: text, Sign: j.sign})
 	if err != nil {
 		return commit, err
 	}
@@ -131,9 +134,11 @@ func listed(changes []edit.Change) string {
 	return b.String()
 }
 
-// push moves the branch, and what the refspec names, to a commit, with its note. Not everyone may write notes everywhere: then the commit goes alone.
+// push moves the branch, and what the refspec names, to a commit, with its note. Not everyone may write notes
+// everywhere: then the commit goes alone.
 func (j *job) push(ctx context.Context, b *base, commit plumbing.Hash, note git.RefUpdate) error {
-	updates := []git.RefUpdate{{Name: j.target.branch, Old: b.tip, New: commit, Force: j.target.apart && !j.target.keep && !b.tip.IsZero()}}
+	updates := []git.RefUpdate{{Name: j.target.branch, Old: b.tip, New: commit, Force: j.target.apart &&
+		!j.target.keep && !b.tip.IsZero()}}
 	if j.target.also != "" {
 		there, err := j.view.Lookup(ctx, j.target.also)
 		if err != nil {

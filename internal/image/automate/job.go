@@ -74,12 +74,15 @@ func (a *Automation) prepare(ctx context.Context, obj *imagev1.ImageUpdateAutoma
 	}
 	key := sourceOf(obj)
 	if a.NoCrossNamespaceRefs && key.Namespace != obj.Namespace {
-		return nil, fault.New(meta.AccessDeniedReason, "spec.sourceRef names GitRepository '%s' of another namespace", key).
-			WithHint("References into other namespaces are off (--no-cross-namespace-refs): use a GitRepository of the namespace '%s'", obj.Namespace).Final()
+		return nil, fault.New(meta.AccessDeniedReason,
+			"spec.sourceRef names GitRepository '%s' of another namespace", key).
+			WithHint("References into other namespaces are off (--no-cross-namespace-refs): use a GitRepository of "+
+				"the namespace '%s'", obj.Namespace).Final()
 	}
 	j.source = &sourcev1.GitRepository{}
 	if err := a.Objects.Get(ctx, key, j.source); apierrors.IsNotFound(err) {
-		return nil, &waitsFor{imagev1.SourceManagerFailedReason, fmt.Sprintf("GitRepository '%s' not found. Create it, or correct spec.sourceRef", key)}
+		return nil, &waitsFor{imagev1.SourceManagerFailedReason,
+			fmt.Sprintf("GitRepository '%s' not found. Create it, or correct spec.sourceRef", key)}
 	} else if err != nil {
 		return nil, fault.New(imagev1.SourceManagerFailedReason, "cannot read GitRepository '%s'", key).Because(err)
 	}
@@ -115,11 +118,13 @@ func (a *Automation) prepare(ctx context.Context, obj *imagev1.ImageUpdateAutoma
 // declared reads what stands in the object alone.
 func (j *job) declared(obj *imagev1.ImageUpdateAutomation) error {
 	if obj.Spec.GitSpec == nil {
-		return fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git is not set").WithHint("Say who commits: set spec.git.commit.author").Final()
+		return fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git is not set").
+			WithHint("Say who commits: set spec.git.commit.author").Final()
 	}
 	if u := obj.Spec.Update; u != nil {
 		if u.Strategy != "" && u.Strategy != imagev1.UpdateSetters {
-			return fault.New(imagev1.InvalidUpdateStrategyReason, "spec.update.strategy '%s' is not known", u.Strategy).WithHint("Set it to %s", imagev1.UpdateSetters).Final()
+			return fault.New(imagev1.InvalidUpdateStrategyReason, "spec.update.strategy '%s' is not known", u.Strategy).
+				WithHint("Set it to %s", imagev1.UpdateSetters).Final()
 		}
 		j.path = u.Path
 	}
@@ -135,7 +140,8 @@ func templateFault(field string, err error) error {
 	case errors.Is(err, message.ErrRemoved):
 		return fault.New(imagev1.RemovedTemplateFieldReason, "%s cannot be used", field).Because(err).Final()
 	}
-	return fault.New(imagev1.UpdateFailedReason, "%s cannot be used", field).Because(err).WithHint("Correct the template").Final()
+	return fault.New(imagev1.UpdateFailedReason, "%s cannot be used", field).Because(err).
+		WithHint("Correct the template").Final()
 }
 
 // choose lists the policies that count, and makes of them and the bindings what is wanted.
@@ -144,7 +150,8 @@ func (a *Automation) choose(ctx context.Context, j *job, obj *imagev1.ImageUpdat
 	if obj.Spec.PolicySelector != nil {
 		var err error
 		if selector, err = metav1.LabelSelectorAsSelector(obj.Spec.PolicySelector); err != nil {
-			return fault.New(imagev1.InvalidPolicySelectorReason, "spec.policySelector is no selector of labels").Because(err).Final()
+			return fault.New(imagev1.InvalidPolicySelectorReason, "spec.policySelector is no selector of labels").
+				Because(err).Final()
 		}
 	}
 	var all imagev1.ImagePolicyList
@@ -165,7 +172,8 @@ func (a *Automation) choose(ctx context.Context, j *job, obj *imagev1.ImageUpdat
 		p := policies[b.PolicyRef.Name]
 		bound[b.PolicyRef.Name] = true
 		if p == nil {
-			j.unknown = append(j.unknown, fmt.Sprintf("ImagePolicy '%s' of binding %d not found", b.PolicyRef.Name, i+1))
+			j.unknown = append(j.unknown, fmt.Sprintf("ImagePolicy '%s' of binding %d not found",
+				b.PolicyRef.Name, i+1))
 			continue
 		}
 		if image := refOf(p); image.Name != "" {
@@ -195,13 +203,15 @@ func (j *job) imply(p *imagev1.ImagePolicy) {
 	}
 	w := &edit.Workload{Kind: kind, Name: name, Namespace: p.Namespace, Container: container, Implied: true}
 	j.bind(edit.Binding{Policy: policyName(p), Image: j.plan.Images[policyName(p)], Workload: w},
-		fmt.Sprintf("no file has the container '%s' of the %s '%s', which ImagePolicy '%s' is for", container, kind, name, p.Name))
+		fmt.Sprintf("no file has the container '%s' of the %s '%s', which ImagePolicy '%s' is for", container, kind,
+			name, p.Name))
 }
 
 // missing says that the place of a binding is nowhere.
 func missing(number int, b imagev1.Binding) string {
 	if b.Workload != nil {
-		return fmt.Sprintf("no file has the container of binding %d, of the %s '%s'", number, b.Workload.Kind, b.Workload.Name)
+		return fmt.Sprintf("no file has the container of binding %d, of the %s '%s'", number, b.Workload.Kind,
+			b.Workload.Name)
 	}
 	return fmt.Sprintf("the file '%s' of binding %d is not there", b.ValuesFile.File, number)
 }
@@ -245,12 +255,14 @@ func binding(policy string, image edit.Ref, b imagev1.Binding) edit.Binding {
 		out.Workload = &edit.Workload{Kind: w.Kind, Name: w.Name, Namespace: w.Namespace, Container: w.Container}
 	}
 	if v := b.ValuesFile; v != nil {
-		out.Values = &edit.Values{File: v.File, Path: v.Path, Registry: v.Registry, Repository: v.Repository, Tag: v.Tag, Digest: v.Digest}
+		out.Values = &edit.Values{File: v.File, Path: v.Path, Registry: v.Registry, Repository: v.Repository,
+			Tag: v.Tag, Digest: v.Digest}
 	}
 	return out
 }
 
-// problems tells what could not be followed. Markers of other namespaces, and of policies that are not selected, are the business of other automations.
+// problems tells what could not be followed. Markers of other namespaces, and of policies that are not
+// selected, are the business of other automations.
 func (j *job) problems(result scan.Result) {
 	all := slices.Clone(j.unknown)
 	namespace := j.pass.Object.Namespace + ":"
@@ -261,7 +273,8 @@ func (j *job) problems(result scan.Result) {
 	}
 	for _, i := range result.Missing {
 		b := j.plan.Bindings[i]
-		if implied := b.Workload != nil && b.Workload.Implied; !implied || !slices.Contains(result.Policies, b.Policy) { // else a marker does
+		// else a marker does
+		if implied := b.Workload != nil && b.Workload.Implied; !implied || !slices.Contains(result.Policies, b.Policy) {
 			all = append(all, j.bound[i])
 		}
 	}

@@ -51,9 +51,11 @@ type Release struct {
 
 const maxDiff = 64 << 10 // bytes
 
-// Release commits what was asked for as the automation would: to its repository, with its message, signature and note, and by a change request of
-// its own if the automation opens them. The error is a fault, or that of Admit or Save; what was done before stands in the release.
-func (a *Automation) Release(ctx context.Context, automation *imagev1.ImageUpdateAutomation, r Request) (Release, error) {
+// Release commits what was asked for as the automation would: to its repository, with its message, signature
+// and note, and by a change request of its own if the automation opens them. The error is a fault, or that of
+// Admit or Save; what was done before stands in the release.
+func (a *Automation) Release(ctx context.Context, automation *imagev1.ImageUpdateAutomation, r Request) (Release,
+	error) {
 	obj := automation.DeepCopy()
 	obj.UID = r.UID // so that it has a view of its own, which the automation's passes do not share
 	obj.Status = imagev1.ImageUpdateAutomationStatus{}
@@ -103,7 +105,8 @@ func (a *Automation) release(ctx context.Context, j *job) (Release, error) {
 		return j.asks(ctx, out)
 	}
 	if j.request != nil && !b.tip.IsZero() {
-		return out, fault.New(imagev1.UpdateFailedReason, "the branch '%s' is there already, with other changes", j.target.name()).
+		return out, fault.New(imagev1.UpdateFailedReason, "the branch '%s' is there already, with other changes",
+			j.target.name()).
 			WithHint("Merge it or remove it, or give the release another name").Final()
 	}
 	if err := j.asked.Admit(named(result.Changes)); err != nil {
@@ -145,7 +148,8 @@ func (j *job) pushedBefore(b *base) bool {
 	return !j.asked.Pushing.IsZero() && follows(j.view, b.tip, j.asked.Pushing)
 }
 
-// earlier finds the commit that an earlier try was about to push: as the branch has it, or by its note if too many others pushed since.
+// earlier finds the commit that an earlier try was about to push: as the branch has it, or by its note if too
+// many others pushed since.
 func (j *job) earlier(ctx context.Context, pushed bool, out *Release) error {
 	commit := j.asked.Pushing
 	if commit.IsZero() {
@@ -213,7 +217,8 @@ func (r *Request) plan(chosen map[string]edit.Ref) scan.Plan {
 	for _, policy := range slices.Sorted(maps.Keys(images)) {
 		for _, w := range workloads {
 			plan.Bindings = append(plan.Bindings, edit.Binding{
-				Policy: policy, Image: images[policy], Workload: &edit.Workload{Kind: w.Kind, Name: w.Name, Namespace: w.Namespace},
+				Policy: policy, Image: images[policy],
+				Workload: &edit.Workload{Kind: w.Kind, Name: w.Name, Namespace: w.Namespace},
 			})
 		}
 	}
@@ -229,7 +234,8 @@ func (r *Request) found(plan scan.Plan, result scan.Result) error {
 		}
 	}
 	fail := func(format string, args ...any) error {
-		return fault.New(imagev1.UpdateFailedReason, format, args...).WithHint("Check the names, and that the files are below spec.update.path of the automation").Final()
+		return fault.New(imagev1.UpdateFailedReason, format, args...).
+			WithHint("Check the names, and that the files are below spec.update.path of the automation").Final()
 	}
 	for _, w := range r.Workloads {
 		if !seen[w.Kind+"/"+w.Name] {
@@ -253,7 +259,8 @@ func (r *Request) narrow(bindings []edit.Binding, changes []edit.Change) []edit.
 				continue
 			}
 			has := slices.ContainsFunc(changes, func(c edit.Change) bool {
-				return c.Policy == b.Policy && c.Object.Kind == w.Kind && c.Object.Name == w.Name && (w.Container == "" || c.Container == w.Container)
+				return c.Policy == b.Policy && c.Object.Kind == w.Kind && c.Object.Name == w.Name &&
+					(w.Container == "" || c.Container == w.Container)
 			})
 			if has {
 				with := *b.Workload
@@ -299,7 +306,8 @@ func Diff(changes []edit.Change) string {
 			file = c.File
 			fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n", file, file)
 		}
-		fmt.Fprintf(&b, "@@ -%d +%d @@ %s\n-%s\n+%s\n", c.Line, c.Line, strings.TrimSpace(c.Object.String()+" "+c.Container), c.Old, c.New)
+		fmt.Fprintf(&b, "@@ -%d +%d @@ %s\n-%s\n+%s\n", c.Line, c.Line,
+			strings.TrimSpace(c.Object.String()+" "+c.Container), c.Old, c.New)
 	}
 	return diff.Cut(b.String(), maxDiff)
 }

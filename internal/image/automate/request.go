@@ -35,7 +35,8 @@ func (a *Automation) requestOf(ctx context.Context, j *job, obj *imagev1.ImageUp
 	j.target.keep = false // the branch is made anew of what is checked out, so that it holds this update and no other
 	r := &request{spec: spec, into: branchOf(j.target.checkout)}
 	if r.into == "" {
-		return nil, fault.New(imagev1.InvalidSourceConfigurationReason, "there is no branch that a change request could be merged into").
+		return nil, fault.New(imagev1.InvalidSourceConfigurationReason,
+			"there is no branch that a change request could be merged into").
 			WithHint("What is checked out is no branch: set spec.git.checkout.ref.branch").Final()
 	}
 	for _, t := range []struct {
@@ -55,7 +56,8 @@ func (a *Automation) requestOf(ctx context.Context, j *job, obj *imagev1.ImageUp
 	return r, err
 }
 
-// hostOf is the client of the host of the source's repository, by the login of spec.pullRequest.secretRef, else by that of the source.
+// hostOf is the client of the host of the source's repository, by the login of spec.pullRequest.secretRef,
+// else by that of the source.
 func (a *Automation) hostOf(ctx context.Context, j *job, obj *imagev1.ImageUpdateAutomation) (*githost.Client, error) {
 	spec, login := obj.Spec.PullRequest, j.remote.Credentials
 	repository, err := githost.Parse(githost.Kind(spec.Provider), j.remote.URL)
@@ -82,7 +84,8 @@ func (a *Automation) hostOf(ctx context.Context, j *job, obj *imagev1.ImageUpdat
 	if err != nil {
 		return nil, err
 	}
-	host, err := githost.New(githost.Options{Repository: repository, Secret: data, Git: login, Apps: &a.apps, Transport: transport, Clock: a.Clock})
+	host, err := githost.New(githost.Options{Repository: repository, Secret: data, Git: login, Apps: &a.apps,
+		Transport: transport, Clock: a.Clock})
 	if err != nil {
 		return nil, requestFault("'%s' cannot be asked for change requests", repository.Base.Host, err)
 	}
@@ -117,17 +120,20 @@ func (j *job) aim(ctx context.Context, b *base, obj *imagev1.ImageUpdateAutomati
 		branch += "-" + j.asked.Name // else the automation would take it for its own, and make it anew
 	}
 	if branch == r.into {
-		return fault.New(imagev1.InvalidSourceConfigurationReason, "spec.pullRequest.branch is the branch that it is to be merged into").
+		return fault.New(imagev1.InvalidSourceConfigurationReason,
+			"spec.pullRequest.branch is the branch that it is to be merged into").
 			WithHint("Give it another name than '%s'", r.into).Final()
 	}
 	if err := git.CheckRef(branchPrefix + branch); err != nil {
-		return fault.New(imagev1.InvalidSourceConfigurationReason, "spec.pullRequest.branch cannot be used").Because(err).Final()
+		return fault.New(imagev1.InvalidSourceConfigurationReason, "spec.pullRequest.branch cannot be used").
+			Because(err).Final()
 	}
 	j.target.branch, j.target.apart = branchPrefix+branch, true
 	return j.tip(ctx, b)
 }
 
-// ask opens the change request of what was pushed, or brings the open one up to date. It is asked once for the same images, so that people may close it.
+// ask opens the change request of what was pushed, or brings the open one up to date. It is asked once for
+// the same images, so that people may close it.
 func (j *job) ask(ctx context.Context, obj *imagev1.ImageUpdateAutomation, changes []edit.Change) error {
 	r := j.request
 	if r == nil || obj.Status.PullRequest != "" && obj.Status.ObservedGeneration == obj.Generation {
@@ -152,7 +158,8 @@ func (j *job) ask(ctx context.Context, obj *imagev1.ImageUpdateAutomation, chang
 			return templateFault("spec.pullRequest."+t.field, err)
 		}
 	}
-	address, err := r.host.OpenRequest(ctx, githost.Request{Head: j.target.name(), Base: r.into, Title: title, Body: body, Labels: r.spec.Labels})
+	address, err := r.host.OpenRequest(ctx, githost.Request{Head: j.target.name(), Base: r.into, Title: title,
+		Body: body, Labels: r.spec.Labels})
 	if err != nil {
 		return requestFault("the change request of '%s' was not opened", j.target.name(), err)
 	}

@@ -52,18 +52,21 @@ func targetOf(obj *imagev1.ImageUpdateAutomation, repository *sourcev1.GitReposi
 	}
 	t.branch, t.apart = branchPrefix+push, push != from
 	if err := git.CheckRef(t.branch); err != nil {
-		return t, fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git.push.branch cannot be used").Because(err).Final()
+		return t, fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git.push.branch cannot be used").
+			Because(err).Final()
 	}
 	if spec.Push == nil || spec.Push.Refspec == "" {
 		return t, nil
 	}
 	src, dst, found := strings.Cut(spec.Push.Refspec, ":")
 	if !found || src == "" || strings.HasPrefix(src, "+") || git.CheckRef(dst) != nil {
-		return t, fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git.push.refspec '%.100s' cannot be used", spec.Push.Refspec).
+		return t, fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git.push.refspec '%.100s' cannot be used",
+			spec.Push.Refspec).
 			WithHint("Write it as refs/heads/%s:refs/heads/OTHER; nothing is deleted or forced by it", push).Final()
 	}
 	if src != "HEAD" && src != t.branch && src != push {
-		return t, fault.New(imagev1.InvalidSourceConfigurationReason, "spec.git.push.refspec pushes '%.100s', and commits are made on '%s'", src, t.branch).
+		return t, fault.New(imagev1.InvalidSourceConfigurationReason,
+			"spec.git.push.refspec pushes '%.100s', and commits are made on '%s'", src, t.branch).
 			WithHint("Let it begin with %s", t.branch).Final()
 	}
 	if dst != t.branch {
@@ -131,7 +134,8 @@ func (j *job) tip(ctx context.Context, b *base) error {
 	return nil
 }
 
-// counts tells whether a push branch has the changes already: it builds upon what is checked out, and nothing is left to change there.
+// counts tells whether a push branch has the changes already: it builds upon what is checked out, and nothing
+// is left to change there.
 func (b *base) counts(ctx context.Context, j *job) bool {
 	if !j.target.apart || b.tip.IsZero() || b.tip == b.commit || !follows(j.view, b.tip, b.commit) {
 		return false

@@ -1,5 +1,5 @@
-// Package discover keeps the repositories and policies of images that the workloads of a namespace call for: those of namespaces that ask for it by a
-// label. What people made is left as it is.
+// Package discover keeps the repositories and policies of images that the workloads of a namespace call for:
+// those of namespaces that ask for it by a label. What people made is left as it is.
 package discover
 
 import (
@@ -33,9 +33,10 @@ import (
 
 // How a namespace asks.
 const (
-	Label    = "image.toolkit.fluxcd.io/discovery"     // label of a namespace; the value "enabled" asks for it
-	Enabled  = "enabled"                               //
-	Interval = "image.toolkit.fluxcd.io/scan-interval" // annotation of a namespace: how often its repositories are scanned
+	Label   = "image.toolkit.fluxcd.io/discovery" // label of a namespace; the value "enabled" asks for it
+	Enabled = "enabled"                           //
+	// annotation of a namespace: how often its repositories are scanned
+	Interval = "image.toolkit.fluxcd.io/scan-interval"
 )
 
 const (
@@ -52,7 +53,8 @@ type Discovery struct {
 	Again     time.Duration // after which a namespace that is not watched is read again; zero if it is
 	Workloads client.Reader // past the cache, which has no pod templates
 	Recorder  events.EventRecorder
-	Watch     func(kind schema.GroupVersionKind) error // begins to watch workloads; called once a kind, when a namespace asks
+	// begins to watch workloads; called once a kind, when a namespace asks
+	Watch func(kind schema.GroupVersionKind) error
 
 	watching sync.Mutex
 	watched  map[schema.GroupVersionKind]bool
@@ -70,7 +72,8 @@ func (d *Discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		return ctrl.Result{}, nil // its objects go with it
 	}
 	if apierrors.IsForbidden(err) {
-		return ctrl.Result{RequeueAfter: d.Again}, nil // who may not read its namespace was not meant to act on its label
+		// who may not read its namespace was not meant to act on its label
+		return ctrl.Result{RequeueAfter: d.Again}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -124,7 +127,8 @@ func intervalOf(namespace *metav1.PartialObjectMetadata) (interval time.Duration
 	}
 	interval, err := time.ParseDuration(said)
 	if err != nil || interval < leastInterval {
-		return defaultInterval, fmt.Sprintf("annotation %s: write a time of %s or more, such as 10m", Interval, leastInterval)
+		return defaultInterval, fmt.Sprintf("annotation %s: write a time of %s or more, such as 10m", Interval,
+			leastInterval)
 	}
 	return interval, ""
 }
@@ -139,7 +143,8 @@ func (d *Discovery) objects(ctx context.Context, namespace string) (existing, er
 	had := existing{map[string]*imagev1.ImageRepository{}, map[string]*imagev1.ImagePolicy{}}
 	var repositories imagev1.ImageRepositoryList
 	var policies imagev1.ImagePolicyList
-	if err := errors.Join(d.Client.List(ctx, &repositories, client.InNamespace(namespace)), d.Client.List(ctx, &policies, client.InNamespace(namespace))); err != nil {
+	if err := errors.Join(d.Client.List(ctx, &repositories, client.InNamespace(namespace)),
+		d.Client.List(ctx, &policies, client.InNamespace(namespace))); err != nil {
 		return had, err
 	}
 	for i := range repositories.Items {
@@ -164,8 +169,8 @@ func (e existing) ofPeople() map[string]string {
 
 func ours(o client.Object) bool { return o.GetLabels()[plan.Discovered] == "true" }
 
-// apply writes what differs: repositories before the policies that refer to them, and away in the other order. One object that is refused keeps
-// no other from being written.
+// apply writes what differs: repositories before the policies that refer to them, and away in the other
+// order. One object that is refused keeps no other from being written.
 func (d *Discovery) apply(ctx context.Context, had existing, wanted plan.Plan) error {
 	var errs []error
 	write := func(err error) { errs = append(errs, err) }
@@ -182,7 +187,9 @@ func (d *Discovery) apply(ctx context.Context, had existing, wanted plan.Plan) e
 		w, is := wanted.Policies[name], had.policies[name]
 		if is == nil {
 			write(d.Client.Create(ctx, w))
-		} else if ours(is) && (!reflect.DeepEqual(is.Spec, w.Spec) || is.Labels[plan.Automated] != w.Labels[plan.Automated] || !reflect.DeepEqual(is.OwnerReferences, w.OwnerReferences)) {
+		} else if ours(is) && (!reflect.DeepEqual(is.Spec, w.Spec) ||
+			is.Labels[plan.Automated] != w.Labels[plan.Automated] ||
+			!reflect.DeepEqual(is.OwnerReferences, w.OwnerReferences)) {
 			is.Spec, is.OwnerReferences = w.Spec, w.OwnerReferences
 			delete(is.Labels, plan.Automated)
 			maps.Copy(is.Labels, w.Labels)

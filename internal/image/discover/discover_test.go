@@ -42,11 +42,14 @@ func newWorld(t *testing.T) *world {
 	}
 	cfg := testenv.Cluster(t)
 	cfg.UserAgent = "discovery-" + t.Name()
-	if _, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true, MaxTime: 3 * time.Minute}); err != nil {
+	if _, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd"},
+		ErrorIfPathMissing: true, MaxTime: 3 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{T: t, namespace: testenv.Namespace(t)}
-	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(3 * time.Minute), Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
+	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(3 * time.Minute),
+		Controller:              ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
 	if err == nil {
 		err = Register(mgr, w.namespace)
 	}
@@ -95,7 +98,8 @@ func (w *world) has(what string, want ...string) {
 	testenv.Eventually(w.T, what, func() error {
 		var repositories imagev1.ImageRepositoryList
 		var policies imagev1.ImagePolicyList
-		err := errors.Join(w.List(w.Context(), &repositories, client.InNamespace(w.namespace)), w.List(w.Context(), &policies, client.InNamespace(w.namespace)))
+		err := errors.Join(w.List(w.Context(), &repositories, client.InNamespace(w.namespace)),
+			w.List(w.Context(), &policies, client.InNamespace(w.namespace)))
 		if err != nil {
 			return err
 		}
@@ -131,27 +135,37 @@ var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 
 func TestDiscovery(t *testing.T) {
 	w := newWorld(t)
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"fluxcd.io/automated": "true", "filter.fluxcd.io/app": "semver:~1.0"}},
-		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: selector, Template: pods("app", "ghcr.io/org/web:1.0.0")}}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web",
+		Annotations: map[string]string{"fluxcd.io/automated": "true", "filter.fluxcd.io/app": "semver:~1.0"}},
+		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: selector,
+			Template: pods("app", "ghcr.io/org/web:1.0.0")}}
 	w.create(web)
-	w.create(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0)), Selector: selector, Template: pods("db", "ghcr.io/org/db:3")}})
-	w.create(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", Annotations: map[string]string{"filter.fluxcd.io/agent": "glob:v*"}},
+	w.create(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0)), Selector: selector,
+			Template: pods("db", "ghcr.io/org/db:3")}})
+	w.create(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent",
+		Annotations: map[string]string{"filter.fluxcd.io/agent": "glob:v*"}},
 		Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pods("agent", "ghcr.io/org/agent:v1")}})
 	job := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pods("backup", "ghcr.io/org/backup:1")}}
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	w.create(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "backup"}, Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(true), JobTemplate: job}})
-	byHand := &imagev1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}, Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: metav1.Duration{Duration: 3600e9}}}
+	w.create(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "backup"},
+		Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(true), JobTemplate: job}})
+	byHand := &imagev1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
+		Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: metav1.Duration{Duration: 3600e9}}}
 	w.create(byHand)
 
 	t.Log("the namespace asks")
 	made := testenv.NewAuditLog(t)
 	w.ask("")
-	agent, webPolicy := "policy daemonset.agent.agent of ghcr-io-org-agent automated=", "policy deployment.web.app of ghcr-io-org-web automated=true"
-	w.has("everything is found", agent, webPolicy, "repository ghcr.io/org/agent every 5m0s", "repository ghcr.io/org/backup every 5m0s",
+	agent, webPolicy := "policy daemonset.agent.agent of ghcr-io-org-agent automated=",
+		"policy deployment.web.app of ghcr-io-org-web automated=true"
+	w.has("everything is found", agent, webPolicy, "repository ghcr.io/org/agent every 5m0s",
+		"repository ghcr.io/org/backup every 5m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 5m0s")
 
 	testenv.Eventually(t, "all was answered", func() error {
-		if n := made.Count(t, testenv.Request{Verb: "create", Namespace: w.namespace, Group: imagev1.GroupVersion.Group, UserAgent: "discovery-", Code: 201}); n < 5 {
+		if n := made.Count(t, testenv.Request{Verb: "create", Namespace: w.namespace, Group: imagev1.GroupVersion.Group,
+			UserAgent: "discovery-", Code: 201}); n < 5 {
 			return fmt.Errorf("%d of 3 repositories and 2 policies", n)
 		}
 		return nil
@@ -161,7 +175,8 @@ func TestDiscovery(t *testing.T) {
 	log := testenv.NewAuditLog(t)
 	w.patch(web, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"ghcr.io/org/web:1.0.1"}]}}}}`)
 	testenv.Eventually(t, "the workloads are looked at", func() error {
-		if log.Count(t, testenv.Request{Verb: "list", Resource: "cronjobs", Namespace: w.namespace, UserAgent: "discovery-"}) == 0 {
+		if log.Count(t, testenv.Request{Verb: "list", Resource: "cronjobs", Namespace: w.namespace,
+			UserAgent: "discovery-"}) == 0 {
 			return errors.New("not yet")
 		}
 		return nil
@@ -169,7 +184,8 @@ func TestDiscovery(t *testing.T) {
 	w.patch(web, `{"metadata":{"annotations":{"filter.fluxcd.io/app":"semver:~1.1"}}}`)
 	testenv.Eventually(t, "the policy follows the annotation", func() error {
 		p := &imagev1.ImagePolicy{}
-		if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "deployment.web.app"}, p); err != nil {
+		if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "deployment.web.app"},
+			p); err != nil {
 			return err
 		}
 		if p.Spec.Policy.SemVer.Range != "~1.1" {
@@ -178,7 +194,8 @@ func TestDiscovery(t *testing.T) {
 		return nil
 	})
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
-		for _, r := range log.Requests(t, testenv.Request{Verb: verb, Namespace: w.namespace, Group: imagev1.GroupVersion.Group, UserAgent: "discovery-"}) {
+		for _, r := range log.Requests(t, testenv.Request{Verb: verb, Namespace: w.namespace,
+			Group: imagev1.GroupVersion.Group, UserAgent: "discovery-"}) {
 			if r.Verb != "update" || r.Name != "deployment.web.app" {
 				t.Errorf("needless: %+v", r)
 			}
@@ -188,16 +205,19 @@ func TestDiscovery(t *testing.T) {
 	t.Log("what people change of it is put back, and what they take over is theirs")
 	w.patch(&imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "daemonset.agent.agent"}},
 		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovered":null}}}`)
-	if err := w.DeleteAllOf(t.Context(), &imagev1.ImagePolicy{}, client.InNamespace(w.namespace), client.MatchingLabels{plan.Discovered: "true"}); err != nil {
+	if err := w.DeleteAllOf(t.Context(), &imagev1.ImagePolicy{}, client.InNamespace(w.namespace),
+		client.MatchingLabels{plan.Discovered: "true"}); err != nil {
 		t.Fatal(err)
 	}
 	w.ask(`"image.toolkit.fluxcd.io/scan-interval":"10m"`)
-	w.has("the deleted policy is back", agent, webPolicy, "repository ghcr.io/org/agent every 10m0s", "repository ghcr.io/org/backup every 10m0s",
+	w.has("the deleted policy is back", agent, webPolicy, "repository ghcr.io/org/agent every 10m0s",
+		"repository ghcr.io/org/backup every 10m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
 
 	t.Log("what is wrong is told by an event of the namespace")
 	w.patch(web, `{"metadata":{"annotations":{"filter.fluxcd.io/app":"semver:newest"}}}`)
-	w.has("there is no policy for it", agent, "repository ghcr.io/org/agent every 10m0s", "repository ghcr.io/org/backup every 10m0s",
+	w.has("there is no policy for it", agent, "repository ghcr.io/org/agent every 10m0s",
+		"repository ghcr.io/org/backup every 10m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
 	testenv.Eventually(t, "the event", func() error {
 		var events eventsv1.EventList
@@ -205,7 +225,8 @@ func TestDiscovery(t *testing.T) {
 			return err
 		}
 		for _, e := range events.Items {
-			if e.Regarding.Kind == "Namespace" && e.Regarding.Name == w.namespace && e.Reason == "InvalidPolicy" && strings.Contains(e.Note, "Deployment/web: annotation filter.fluxcd.io/app") {
+			if e.Regarding.Kind == "Namespace" && e.Regarding.Name == w.namespace && e.Reason == "InvalidPolicy" &&
+				strings.Contains(e.Note, "Deployment/web: annotation filter.fluxcd.io/app") {
 				return nil
 			}
 		}
@@ -216,7 +237,9 @@ func TestDiscovery(t *testing.T) {
 	if err := w.Delete(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
-	w.has("those of the workload are gone", agent, "repository ghcr.io/org/agent every 10m0s", "repository ghcr.io/org/backup every 10m0s", "repository ghcr.io/org/db every 1h0m0s")
-	w.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, `{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovery":null}}}`)
+	w.has("those of the workload are gone", agent, "repository ghcr.io/org/agent every 10m0s",
+		"repository ghcr.io/org/backup every 10m0s", "repository ghcr.io/org/db every 1h0m0s")
+	w.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovery":null}}}`)
 	w.has("only theirs are left", agent, "repository ghcr.io/org/db every 1h0m0s")
 }

@@ -29,13 +29,18 @@ const reread = time.Minute
 
 // Register runs discovery under the manager. Only names a namespace that alone may ask; all may when it is empty.
 func Register(mgr manager.Manager, only string) error {
-	d := &Discovery{Client: mgr.GetClient(), Asking: mgr.GetCache(), Workloads: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("image-discovery")}
+	d := &Discovery{Client: mgr.GetClient(), Asking: mgr.GetCache(), Workloads: mgr.GetAPIReader(),
+		Recorder: mgr.GetEventRecorder("image-discovery")}
 	c, err := controller.New("Discovery", mgr, controller.Options{MaxConcurrentReconciles: 1, Reconciler: d})
 	if err != nil {
 		return err
 	}
-	allowed := predicate.NewPredicateFuncs(func(o client.Object) bool { return only == "" || o.GetName() == only || o.GetNamespace() == only })
-	asking := source.Source(source.Kind(mgr.GetCache(), client.Object(metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))), byNamespace, allowed, changed))
+	allowed := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return only == "" || o.GetName() == only ||
+			o.GetNamespace() == only
+	})
+	asking := source.Source(source.Kind(mgr.GetCache(),
+		client.Object(metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))), byNamespace, allowed, changed))
 	if only != "" { // a Role may let its own namespace be read, but none be watched
 		d.Asking, d.Again = mgr.GetAPIReader(), reread
 		asking = source.Func(func(_ context.Context, q queue) error {
@@ -79,5 +84,6 @@ func wake(o client.Object, q queue) {
 var changed = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld, e.ObjectNew
 	return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetLabels(), after.GetLabels()) ||
-		!maps.Equal(before.GetAnnotations(), after.GetAnnotations()) || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
+		!maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
 }}

@@ -30,7 +30,8 @@ func (d *Discovery) workloads(ctx context.Context, namespace string) ([]plan.Wor
 	for gvk, list := range kinds {
 		for next := ""; ; {
 			found := list()
-			if err := d.Workloads.List(ctx, found, client.InNamespace(namespace), client.Limit(page), client.Continue(next)); err != nil {
+			if err := d.Workloads.List(ctx, found, client.InNamespace(namespace), client.Limit(page),
+				client.Continue(next)); err != nil {
 				return nil, err
 			}
 			all = append(all, of(gvk, found)...)
@@ -47,7 +48,8 @@ func of(gvk schema.GroupVersionKind, list client.ObjectList) []plan.Workload {
 	var all []plan.Workload
 	add := func(o metav1.ObjectMeta, pod corev1.PodSpec) {
 		if o.DeletionTimestamp.IsZero() {
-			owner := metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: o.Name, UID: o.UID}
+			owner := metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: o.Name,
+				UID: o.UID}
 			all = append(all, plan.Workload{Owner: owner, Annotations: o.Annotations, Pod: pod})
 		}
 	}

@@ -23,7 +23,8 @@ type Workload struct {
 	Kind, Name string // empty: any
 	Namespace  string // as the files have it; empty: any
 	Container  string // empty: all that have the image
-	// Implied says that nobody wrote the binding: what has no namespace in the files counts, and a container with another image does not.
+	// Implied says that nobody wrote the binding: what has no namespace in the files counts, and a container
+	// with another image does not.
 	Implied bool
 }
 
@@ -147,7 +148,8 @@ func (e *editing) followContainer(b *Binding, c *yaml.Node) bool {
 
 // followOverride sets the tag or the digest that a kustomization gives to the image.
 func (e *editing) followOverride(b *Binding, root *yaml.Node) {
-	if namespace := at(root, "namespace"); b.Workload.Namespace != "" && namespace != "" && namespace != b.Workload.Namespace {
+	if namespace := at(root, "namespace"); b.Workload.Namespace != "" && namespace != "" &&
+		namespace != b.Workload.Namespace {
 		return // of another workload of that name
 	}
 	images := get(root, "images")
@@ -165,7 +167,8 @@ func (e *editing) followOverride(b *Binding, root *yaml.Node) {
 		}
 		e.names(b.Policy)
 		if digest != nil && b.Image.Digest == "" {
-			e.problem(digest.Line, "pins a digest, and the image of the policy %s has none: set its spec.digestReflectionPolicy", b.Policy)
+			e.problem(digest.Line, "pins a digest, and the image of the policy %s has none: set its "+
+				"spec.digestReflectionPolicy", b.Policy)
 			continue
 		}
 		change := Change{Policy: b.Policy, Setter: b.Policy}

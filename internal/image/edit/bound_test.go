@@ -56,22 +56,37 @@ func TestABoundContainerIsFoundByTheIdentityOfItsObject(t *testing.T) {
 		replace  []string // old, new, in order of the file
 		found    bool
 	}{
-		"a container":           {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"}, []string{"image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
-		"an init container":     {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "migrate"}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`}, true},
-		"all with the image":    {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`, "image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
-		"in a list":             {web, Workload{Kind: "Deployment", Name: "web", Namespace: "staging"}, []string{`main, image: "ghcr.io/org/web:1.0.0"`, `main, image: "ghcr.io/org/web:2.0.0"`}, true},
-		"of another kind":       {web, Workload{Kind: "CronJob", Name: "web", Container: "main"}, []string{"image: ghcr.io/org/web}", "image: ghcr.io/org/web:2.0.0}"}, true},
-		"a moved image":         {Ref{Name: "quay.io/org/web", Tag: "2"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"}, []string{"image: ghcr.io/org/web:1.0.0 #", "image: quay.io/org/web:2 #"}, true},
-		"a short name":          {Ref{Name: "docker.io/library/envoy", Tag: "2"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "proxy"}, []string{"'envoy:1'", "'envoy:2'"}, true},
-		"a placeholder":         {Ref{Name: "quay.io/org/web", Tag: "2"}, Workload{Kind: "CronJob", Name: "web", Namespace: "prod", Container: "main"}, nil, true},
-		"another namespace":     {web, Workload{Kind: "Deployment", Name: "web", Namespace: "other"}, nil, false},
-		"another name":          {web, Workload{Kind: "Deployment", Name: "w"}, nil, false},
-		"no such container":     {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "sidecar"}, nil, false},
-		"no container of it":    {Ref{Name: "quay.io/x", Tag: "1"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, nil, false},
-		"an image that is none": {Ref{Name: "x y", Tag: "1"}, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, nil, true},
+		"a container": {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"},
+			[]string{"image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, true},
+		"an init container": {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
+			Container: "migrate"}, []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`}, true},
+		"all with the image": {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod"},
+			[]string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`, "image: ghcr.io/org/web:1.0.0 #",
+				"image: ghcr.io/org/web:2.0.0 #"}, true},
+		"in a list": {web, Workload{Kind: "Deployment", Name: "web", Namespace: "staging"},
+			[]string{`main, image: "ghcr.io/org/web:1.0.0"`, `main, image: "ghcr.io/org/web:2.0.0"`}, true},
+		"of another kind": {web, Workload{Kind: "CronJob", Name: "web", Container: "main"},
+			[]string{"image: ghcr.io/org/web}", "image: ghcr.io/org/web:2.0.0}"}, true},
+		"a moved image": {Ref{Name: "quay.io/org/web", Tag: "2"},
+			Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"},
+			[]string{"image: ghcr.io/org/web:1.0.0 #", "image: quay.io/org/web:2 #"}, true},
+		"a short name": {Ref{Name: "docker.io/library/envoy", Tag: "2"},
+			Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "proxy"},
+			[]string{"'envoy:1'", "'envoy:2'"}, true},
+		"a placeholder": {Ref{Name: "quay.io/org/web", Tag: "2"},
+			Workload{Kind: "CronJob", Name: "web", Namespace: "prod", Container: "main"}, nil, true},
+		"another namespace": {web, Workload{Kind: "Deployment", Name: "web", Namespace: "other"}, nil, false},
+		"another name":      {web, Workload{Kind: "Deployment", Name: "w"}, nil, false},
+		"no such container": {web, Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
+			Container: "sidecar"}, nil, false},
+		"no container of it": {Ref{Name: "quay.io/x", Tag: "1"},
+			Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, nil, false},
+		"an image that is none": {Ref{Name: "x y", Tag: "1"},
+			Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Bound("apps/web.yaml", []byte(workloads), []Binding{{Policy: "apps:web", Image: c.image, Workload: &c.workload}})
+			got := Bound("apps/web.yaml", []byte(workloads),
+				[]Binding{{Policy: "apps:web", Image: c.image, Workload: &c.workload}})
 			want := workloads
 			for i := 0; i < len(c.replace); i += 2 {
 				want = strings.Replace(want, c.replace[i], c.replace[i+1], 1)
@@ -92,23 +107,34 @@ func TestAKustomizationThatOverridesTheImageIsSet(t *testing.T) {
 		in, want string
 		problems int
 	}{
-		"a tag":                {"images:\n- name: ghcr.io/org/web\n  newTag: 1.0.0 # now\n- name: other\n  newTag: '1'\n", "images:\n- name: ghcr.io/org/web\n  newTag: 2.0.0 # now\n- name: other\n  newTag: '1'\n", 0},
-		"a new name":           {"images: [{name: web, newName: ghcr.io/org/web, newTag: '1'}]", "images: [{name: web, newName: ghcr.io/org/web, newTag: '2.0.0'}]", 0},
-		"renamed away":         {"images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]", "images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]", 0},
-		"a digest":             {"images:\n- name: ghcr.io/org/web\n  digest: sha256:1\n", "images:\n- name: ghcr.io/org/web\n  digest: " + digest + "\n", 0},
-		"its own namespace":    {"namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '1'}]", "namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '2.0.0'}]", 0},
-		"another namespace":    {"namespace: staging\nimages: [{name: ghcr.io/org/web, newTag: '1'}]", "namespace: staging\nimages: [{name: ghcr.io/org/web, newTag: '1'}]", 0},
-		"no tag and no digest": {"images: [{name: ghcr.io/org/web, newName: ghcr.io/org/web}]", "images: [{name: ghcr.io/org/web, newName: ghcr.io/org/web}]", 0},
+		"a tag": {"images:\n- name: ghcr.io/org/web\n  newTag: 1.0.0 # now\n- name: other\n" +
+			"  newTag: '1'\n", "images:\n- name: ghcr.io/org/web\n  newTag: 2.0.0 # now\n- name: other\n" +
+			"  newTag: '1'\n", 0},
+		"a new name": {"images: [{name: web, newName: ghcr.io/org/web, newTag: '1'}]",
+			"images: [{name: web, newName: ghcr.io/org/web, newTag: '2.0.0'}]", 0},
+		"renamed away": {"images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]",
+			"images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]", 0},
+		"a digest": {"images:\n- name: ghcr.io/org/web\n  digest: sha256:1\n",
+			"images:\n- name: ghcr.io/org/web\n  digest: " + digest + "\n", 0},
+		"its own namespace": {"namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '1'}]",
+			"namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '2.0.0'}]", 0},
+		"another namespace": {"namespace: staging\nimages: [{name: ghcr.io/org/web, newTag: '1'}]",
+			"namespace: staging\nimages: [{name: ghcr.io/org/web, newTag: '1'}]", 0},
+		"no tag and no digest": {"images: [{name: ghcr.io/org/web, newName: ghcr.io/org/web}]",
+			"images: [{name: ghcr.io/org/web, newName: ghcr.io/org/web}]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Bound("overlays/prod/kustomization.yaml", []byte(c.in), []Binding{{Policy: "apps:web", Image: pinned, Workload: &Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}}})
+			got := Bound("overlays/prod/kustomization.yaml", []byte(c.in),
+				[]Binding{{Policy: "apps:web", Image: pinned,
+					Workload: &Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}}})
 			if string(got.Content) != c.want || len(got.Problems) != c.problems {
 				t.Errorf("became\n%s\nwant\n%s\nproblems %v", got.Content, c.want, got.Problems)
 			}
 		})
 	}
 	got := Bound("kustomization.yaml", []byte("images:\n- name: ghcr.io/org/web\n  newTag: '1'\n  digest: sha256:1\n"),
-		[]Binding{{Policy: "apps:web", Image: Ref{Name: "ghcr.io/org/web", Tag: "2"}, Workload: &Workload{Kind: "Deployment", Name: "web"}}})
+		[]Binding{{Policy: "apps:web", Image: Ref{Name: "ghcr.io/org/web", Tag: "2"},
+			Workload: &Workload{Kind: "Deployment", Name: "web"}}})
 	if len(got.Changes) > 0 || len(got.Problems) != 1 || got.Problems[0].Line != 4 {
 		t.Errorf("a digest that would pin the old image: %v, %v", got.Changes, got.Problems)
 	}
@@ -133,9 +159,12 @@ alias: *image
 		replace  []string
 		problems int
 	}{
-		"whole":      {Values{Path: "app.image"}, []string{"ghcr.io/org/web:1.0.0", pinned.String()}, 0},
-		"split":      {Values{Registry: "split.registry", Repository: "split.repository", Tag: "split.tag", Digest: "split.digest"}, []string{"quay.io", "ghcr.io", "org/web   #", "team/web   #", "1.9", `"1.10"`, "digest:\n", "digest: " + digest + "\n"}, 0},
-		"the name":   {Values{Repository: "split.repository"}, []string{"repository: org/web ", "repository: ghcr.io/team/web "}, 0},
+		"whole": {Values{Path: "app.image"}, []string{"ghcr.io/org/web:1.0.0", pinned.String()}, 0},
+		"split": {Values{Registry: "split.registry", Repository: "split.repository", Tag: "split.tag",
+			Digest: "split.digest"}, []string{"quay.io", "ghcr.io", "org/web   #", "team/web   #", "1.9", `"1.10"`,
+			"digest:\n", "digest: " + digest + "\n"}, 0},
+		"the name": {Values{Repository: "split.repository"},
+			[]string{"repository: org/web ", "repository: ghcr.io/team/web "}, 0},
 		"in a list":  {Values{Tag: "list.0.image.tag"}, []string{"tag: b", `tag: "1.10"`}, 0},
 		"not there":  {Values{Path: "app.none", Tag: "split.tag"}, []string{"1.9", `"1.10"`}, 1},
 		"not a text": {Values{Path: "split"}, nil, 1},
@@ -143,7 +172,8 @@ alias: *image
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.values.File = "charts/values.yaml"
-			got := Bound("charts/values.yaml", []byte(in), []Binding{{Policy: "apps:web", Image: pinned, Values: &c.values}})
+			got := Bound("charts/values.yaml", []byte(in),
+				[]Binding{{Policy: "apps:web", Image: pinned, Values: &c.values}})
 			want := in
 			for i := 0; i < len(c.replace); i += 2 {
 				want = strings.Replace(want, c.replace[i], c.replace[i+1], 1)
@@ -154,7 +184,8 @@ alias: *image
 			if len(got.Problems) != c.problems || len(got.Found) != 1 {
 				t.Errorf("problems %v, found %v", got.Problems, got.Found)
 			}
-			if elsewhere := Bound("other/values.yaml", []byte(in), []Binding{{Policy: "apps:web", Image: pinned, Values: &c.values}}); len(elsewhere.Changes) > 0 {
+			if elsewhere := Bound("other/values.yaml", []byte(in),
+				[]Binding{{Policy: "apps:web", Image: pinned, Values: &c.values}}); len(elsewhere.Changes) > 0 {
 				t.Errorf("another file was changed: %v", elsewhere.Changes)
 			}
 		})
@@ -173,7 +204,8 @@ func TestTwoPoliciesOfOneContainerAreToldOf(t *testing.T) {
 }
 
 func FuzzBound(f *testing.F) {
-	for _, seed := range []string{workloads, "images: [{name: ghcr.io/org/web, newTag: '1', digest: x}]", "app: {image: &a b, tag: *a}\n---\n", "kind: List\nitems: [{kind: List, items: []}]"} {
+	for _, seed := range []string{workloads, "images: [{name: ghcr.io/org/web, newTag: '1', digest: x}]",
+		"app: {image: &a b, tag: *a}\n---\n", "kind: List\nitems: [{kind: List, items: []}]"} {
 		f.Add([]byte(seed), "a.yaml")
 		f.Add([]byte(seed), "kustomization.yaml")
 	}
@@ -181,7 +213,8 @@ func FuzzBound(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, file string) {
 		got := Bound(file, in, []Binding{
 			{Policy: "apps:web", Image: image, Workload: &Workload{Kind: "Deployment", Name: "web"}},
-			{Policy: "apps:web", Image: image, Values: &Values{File: file, Path: "app.image", Tag: "app.tag", Registry: "app.0", Repository: "app.r"}},
+			{Policy: "apps:web", Image: image,
+				Values: &Values{File: file, Path: "app.image", Tag: "app.tag", Registry: "app.0", Repository: "app.r"}},
 		})
 		if len(got.Changes) == 0 {
 			if string(got.Content) != string(in) {
@@ -212,7 +245,8 @@ func TestReferencesAreTakenApart(t *testing.T) {
 			t.Errorf("%s is %+v", in, got)
 		}
 	}
-	if canonical("nginx") != canonical("index.docker.io/library/nginx") || canonical("org/nginx") == canonical("ghcr.io/org/nginx") {
+	if canonical("nginx") != canonical("index.docker.io/library/nginx") ||
+		canonical("org/nginx") == canonical("ghcr.io/org/nginx") {
 		t.Error("equal images have different names, or different ones equal names")
 	}
 }

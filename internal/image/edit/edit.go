@@ -1,7 +1,8 @@
-// Package edit sets images in YAML files byte for byte: but for the values that are set, a file stays as it is, with its comments,
-// order, anchors, quotes, indentation and line ends. Bytes in, bytes out.
+// Package edit sets images in YAML files byte for byte: but for the values that are set, a file stays as it
+// is, with its comments, order, anchors, quotes, indentation and line ends. Bytes in, bytes out.
 //
-// Where an image is set, a marker comment says ([Markers]), or a binding to a container or to a place in Helm values ([Bound]).
+// Where an image is set, a marker comment says ([Markers]), or a binding to a container or to a place in Helm
+// values ([Bound]).
 package edit
 
 import (
@@ -36,7 +37,8 @@ func (r Ref) String() string {
 	return s
 }
 
-// Parts of a reference by the grammar of the distribution specification: no byte of them means anything to YAML inside a text.
+// Parts of a reference by the grammar of the distribution specification: no byte of them means anything to
+// YAML inside a text.
 var (
 	nameForm   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?$`)
 	tagForm    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
@@ -46,7 +48,8 @@ var (
 // Valid tells whether the reference is of the form that references have. No other is ever written.
 func (r Ref) Valid() bool {
 	return len(r.Name) <= 512 && nameForm.MatchString(r.Name) &&
-		(r.Tag == "" || tagForm.MatchString(r.Tag)) && (r.Digest == "" || len(r.Digest) <= 256 && digestForm.MatchString(r.Digest))
+		(r.Tag == "" || tagForm.MatchString(r.Tag)) &&
+		(r.Digest == "" || len(r.Digest) <= 256 && digestForm.MatchString(r.Digest))
 }
 
 // ParseRef takes a reference apart. It does not check the parts.
@@ -185,7 +188,8 @@ func (e *editing) finish() Result {
 	slices.SortFunc(e.edits, func(a, b splice) int { return a.from - b.from })
 	out := e.text.splice(e.edits)
 	if err := e.text.same(out, e.edits); err != nil {
-		e.problem(e.edits[0].change.Line, "cannot be set without changing more than the value, and the file is left alone: %s", oneLine(err.Error()))
+		e.problem(e.edits[0].change.Line, "cannot be set without changing more than the value, and the file is left "+
+			"alone: %s", oneLine(err.Error()))
 		return e.result
 	}
 	e.result.Content = out

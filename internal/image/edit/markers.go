@@ -13,9 +13,9 @@ import (
 
 const setterKey = "$imagepolicy"
 
-// Markers sets the values that comments mark: # {"$imagepolicy": "namespace:name"} at the end of a line marks the value before it; with
-// :name, :tag or :digest at its end, a part of the image goes there. Images are by "namespace:name" of their policy.
-// What is wrong with a marker is told, and all others are followed.
+// Markers sets the values that comments mark: # {"$imagepolicy": "namespace:name"} at the end of a line marks
+// the value before it; with :name, :tag or :digest at its end, a part of the image goes there. Images are by
+// "namespace:name" of their policy. What is wrong with a marker is told, and all others are followed.
 func Markers(file string, content []byte, images map[string]Ref) Result {
 	e := &editing{file: file, result: Result{Content: content}}
 	if !bytes.Contains(content, []byte(setterKey)) || !e.parse(content) {
@@ -84,7 +84,8 @@ func (e *editing) mark(n int, line []byte, start int, byLine map[int][]*yaml.Nod
 	image, known := images[marker.policy]
 	switch {
 	case !known:
-		e.report(Problem{Line: n, Policy: marker.policy, Message: fmt.Sprintf("the marker names the policy %s, of which there is no image", marker.policy)})
+		e.report(Problem{Line: n, Policy: marker.policy,
+			Message: fmt.Sprintf("the marker names the policy %s, of which there is no image", marker.policy)})
 	case !image.Valid():
 		e.problem(n, "the image of the policy %s is no reference", marker.policy)
 	case node.Kind == yaml.AliasNode && e.becomes(node.Alias) != marker.value(image):
@@ -99,7 +100,8 @@ func (e *editing) mark(n int, line []byte, start int, byLine map[int][]*yaml.Nod
 // commentAfter is the comment behind a value, of which nothing but what ends flow style may stand before it.
 func commentAfter(rest []byte) (string, bool) {
 	before, comment, found := bytes.Cut(rest, []byte("#"))
-	if !found || len(before) == 0 || !bytes.ContainsAny(before[len(before)-1:], " \t") || len(bytes.Trim(before, " \t,]}")) > 0 {
+	if !found || len(before) == 0 || !bytes.ContainsAny(before[len(before)-1:], " \t") ||
+		len(bytes.Trim(before, " \t,]}")) > 0 {
 		return "", false
 	}
 	return string(comment), true
@@ -135,7 +137,8 @@ func parseMarker(comment string) (marker, error) {
 	parts := strings.Split(content[setterKey], ":")
 	switch {
 	case len(parts) < 2 || len(parts) > 3 || !isName(parts[0]) || !isName(parts[1]):
-		return marker{}, fmt.Errorf("%q is not of the form namespace:name, namespace:name:tag, …:name or …:digest", oneLine(content[setterKey]))
+		return marker{}, fmt.Errorf("%q is not of the form namespace:name, namespace:name:tag, …:name or …:digest",
+			oneLine(content[setterKey]))
 	case len(parts) == 2:
 		return marker{policy: content[setterKey]}, nil
 	case parts[2] != "name" && parts[2] != "tag" && parts[2] != "digest":
@@ -146,7 +149,8 @@ func parseMarker(comment string) (marker, error) {
 
 // isName tells whether s may be the name of an object.
 func isName(s string) bool {
-	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.-") == "" && s[0] != '-' && s[0] != '.'
+	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.-") == "" && s[0] != '-' &&
+		s[0] != '.'
 }
 
 // set writes a value over a scalar, unless it is there already.
@@ -154,12 +158,14 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	from, to, ok := e.text.span(node)
 	switch {
 	case want == "":
-		e.problem(node.Line, "the image of the policy %s has no such part (%s); for a digest set spec.digestReflectionPolicy", c.Policy, c.Setter)
+		e.problem(node.Line, "the image of the policy %s has no such part (%s); for a digest set "+
+			"spec.digestReflectionPolicy", c.Policy, c.Setter)
 		return
 	case node.Kind == yaml.AliasNode && e.becomes(node.Alias) == want:
 		return
 	case node.Kind == yaml.AliasNode:
-		e.problem(node.Line, "is an alias, and others may share its value: bind or mark the value that &%s names", node.Value)
+		e.problem(node.Line, "is an alias, and others may share its value: bind or mark the value that &%s names",
+			node.Value)
 		return
 	case !ok:
 		e.problem(node.Line, "is no text of one line, and cannot be set")
@@ -206,7 +212,8 @@ func (t *text) place(node *yaml.Node) (object Object, container string) {
 		if isObject(n) {
 			return identity(n), container
 		}
-		if list := t.parents[n]; container == "" && list != nil && list.Kind == yaml.SequenceNode && isContainers(t.keyOf(list)) {
+		if list := t.parents[n]; container == "" && list != nil && list.Kind == yaml.SequenceNode &&
+			isContainers(t.keyOf(list)) {
 			container = at(n, "name")
 		}
 	}

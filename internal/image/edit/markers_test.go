@@ -23,30 +23,47 @@ func m(setter string) string { return fmt.Sprintf(`# {"$imagepolicy": "%s"}`, se
 func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
 	web, tag := m("apps:web"), m("apps:web:tag")
 	for name, c := range map[string]struct{ in, want string }{
-		"a plain value":        {"image: ghcr.io/org/web:1.0.0 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
-		"double quotes":        {`image: "ghcr.io/org/web:1.0.0"   ` + web, `image: "ghcr.io/org/web:2.0.0"   ` + web},
-		"single quotes":        {`image: 'it''s' ` + web, `image: 'ghcr.io/org/web:2.0.0' ` + web},
-		"escapes":              {`image: "\"\u00e9" ` + web, `image: "ghcr.io/org/web:2.0.0" ` + web},
-		"a digest":             {"image: x " + m("apps:pinned"), "image: ghcr.io/org/pinned:v2@" + digest + " " + m("apps:pinned")},
-		"the parts":            {"n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " + m("apps:pinned:digest"), "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " + m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
-		"an item of a list":    {"- a\n- b:1 " + web + "\n-   - c:1 " + web, "- a\n- ghcr.io/org/web:2.0.0 " + web + "\n-   - ghcr.io/org/web:2.0.0 " + web},
-		"flow on several rows": {"image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " + tag + "\n}", "image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
-		"flow on one row":      {"images: [{name: web, newTag: b}] " + tag, "images: [{name: web, newTag: 2.0.0}] " + tag},
-		"an anchor and a tag":  {"a: &img !!str w:1 " + web + "\nb: *img", "a: &img !!str ghcr.io/org/web:2.0.0 " + web + "\nb: *img"},
-		"line ends of Windows": {"a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n", "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " + web + "\r\nb: 2\r\n"},
-		"a byte order mark":    {"\ufeffimage: w:1 " + web + "\n", "\ufeffimage: ghcr.io/org/web:2.0.0 " + web + "\n"},
-		"tabs":                 {"image:\tw:1\t" + web + "\t\n", "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
-		"several documents":    {"%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n", "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web + "\n---\n"},
+		"a plain value": {"image: ghcr.io/org/web:1.0.0 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
+		"double quotes": {`image: "ghcr.io/org/web:1.0.0"   ` + web, `image: "ghcr.io/org/web:2.0.0"   ` + web},
+		"single quotes": {`image: 'it''s' ` + web, `image: 'ghcr.io/org/web:2.0.0' ` + web},
+		"escapes":       {`image: "\"\u00e9" ` + web, `image: "ghcr.io/org/web:2.0.0" ` + web},
+		"a digest": {"image: x " + m("apps:pinned"), "image: ghcr.io/org/pinned:v2@" + digest + " " +
+			m("apps:pinned")},
+		"the parts": {"n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
+			m("apps:pinned:digest"), "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " +
+			m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
+		"an item of a list": {"- a\n- b:1 " + web + "\n-   - c:1 " + web, "- a\n- ghcr.io/org/web:2.0.0 " + web +
+			"\n-   - ghcr.io/org/web:2.0.0 " + web},
+		"flow on several rows": {"image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " + tag + "\n}",
+			"image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
+		"flow on one row": {"images: [{name: web, newTag: b}] " + tag,
+			"images: [{name: web, newTag: 2.0.0}] " + tag},
+		"an anchor and a tag": {"a: &img !!str w:1 " + web + "\nb: *img", "a: &img !!str ghcr.io/org/web:2.0.0 " +
+			web + "\nb: *img"},
+		"line ends of Windows": {"a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n", "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
+			web + "\r\nb: 2\r\n"},
+		"a byte order mark": {"\ufeffimage: w:1 " + web + "\n", "\ufeffimage: ghcr.io/org/web:2.0.0 " + web + "\n"},
+		"tabs":              {"image:\tw:1\t" + web + "\t\n", "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
+		"several documents": {"%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n",
+			"%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web +
+				"\n---\n"},
 		"letters of two bytes": {"é: {ü: ö, image: w:1} " + web, "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
-		"odd line ends":        {"a: b\u2028c: d\rimage: w:1 " + web, "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
-		"no value yet":         {"tag: " + tag + "\nlist:\n  - " + tag, "tag: 2.0.0 " + tag + "\nlist:\n  - 2.0.0 " + tag},
-		"a tag like a number":  {"tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") + "\nsha: abc " + m("apps:sha:tag"), `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " + m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
-		"words around it":      {`image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`, `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
-		"a text beside":        {"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web, "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"what is commented":    {"#image: w:1 " + web + "\nimage: w:1 " + web, "#image: w:1 " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"a quoted marker":      {`note: 'x ` + web + `'`, `note: 'x ` + web + `'`},
-		"what is set already":  {"tag: 2.0.0 " + tag, "tag: 2.0.0 " + tag},
-		"no line end":          {"image: w:1 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
+		"odd line ends": {"a: b\u2028c: d\rimage: w:1 " + web,
+			"a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
+		"no value yet": {"tag: " + tag + "\nlist:\n  - " + tag, "tag: 2.0.0 " + tag +
+			"\nlist:\n  - 2.0.0 " + tag},
+		"a tag like a number": {"tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") +
+			"\nsha: abc " + m("apps:sha:tag"), `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " +
+			m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
+		"words around it": {`image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
+			`image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
+		"a text beside": {"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web,
+			"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
+		"what is commented": {"#image: w:1 " + web + "\nimage: w:1 " + web, "#image: w:1 " + web +
+			"\nimage: ghcr.io/org/web:2.0.0 " + web},
+		"a quoted marker":     {`note: 'x ` + web + `'`, `note: 'x ` + web + `'`},
+		"what is set already": {"tag: 2.0.0 " + tag, "tag: 2.0.0 " + tag},
+		"no line end":         {"image: w:1 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Markers("a.yaml", []byte(c.in), images)
@@ -85,13 +102,16 @@ func TestAWrongMarkerIsToldAndTheOthersAreFollowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := "anchor: &v x\n" + c.line + "\nother: w:1 " + m("apps:web") + "\n"
 			got := Markers("dir/a.yaml", []byte(in), images)
-			if want := strings.Replace(in, "other: w:1", "other: ghcr.io/org/web:2.0.0", 1); string(got.Content) != want {
+			if want := strings.Replace(in, "other: w:1", "other: ghcr.io/org/web:2.0.0",
+				1); string(got.Content) != want {
 				t.Errorf("the file became\n%s", got.Content)
 			}
 			if c.problem == "" {
 				return
 			}
-			if len(got.Problems) != 1 || got.Problems[0].Policy != c.policy || !strings.Contains(got.Problems[0].String(), c.problem) || !strings.HasPrefix(got.Problems[0].String(), "dir/a.yaml:2: ") {
+			if len(got.Problems) != 1 || got.Problems[0].Policy != c.policy ||
+				!strings.Contains(got.Problems[0].String(), c.problem) ||
+				!strings.HasPrefix(got.Problems[0].String(), "dir/a.yaml:2: ") {
 				t.Errorf("the problems are %v", got.Problems)
 			}
 		})
@@ -137,7 +157,8 @@ image:
   tag: 1 ` + m("apps:web:tag") + "\n"
 	got := Markers("a.yaml", []byte(in), images)
 	want := []Change{
-		{File: "a.yaml", Line: 12, Object: Object{"apps/v1", "Deployment", "prod", "web"}, Container: "main", Policy: "apps:web", Setter: "apps:web", Old: "w:1", New: "ghcr.io/org/web:2.0.0"},
+		{File: "a.yaml", Line: 12, Object: Object{"apps/v1", "Deployment", "prod", "web"}, Container: "main",
+			Policy: "apps:web", Setter: "apps:web", Old: "w:1", New: "ghcr.io/org/web:2.0.0"},
 		{File: "a.yaml", Line: 15, Policy: "apps:web", Setter: "apps:web:tag", Old: "1", New: "2.0.0"},
 	}
 	if diff := cmp.Diff(want, got.Changes); diff != "" {
@@ -148,12 +169,15 @@ image:
 	}
 }
 
-// Whatever the file is: what comes out is the same documents but for the values that were told, and setting them again changes nothing.
+// Whatever the file is: what comes out is the same documents but for the values that were told, and setting
+// them again changes nothing.
 func FuzzMarkers(f *testing.F) {
 	for _, seed := range []string{
 		"image: a:1 " + m("apps:web"), "a: &x 'b' " + m("apps:web:tag") + "\r\nc: *x\n---\n- |\n  " + m("apps:web"),
-		"\ufeff{a: [b, c] " + m("apps:number:tag") + "\n}", "a: " + m("apps:pinned") + "\n- ? k " + m("apps:web") + "\n  : v",
-		"a: !!int 1 " + m("apps:number:tag"), "- &a " + m("apps:web") + "\n- *a " + m("apps:web"), "<<: {a: b " + m("apps:web") + "}",
+		"\ufeff{a: [b, c] " + m("apps:number:tag") + "\n}", "a: " + m("apps:pinned") + "\n- ? k " + m("apps:web") +
+			"\n  : v",
+		"a: !!int 1 " + m("apps:number:tag"), "- &a " + m("apps:web") + "\n- *a " + m("apps:web"), "<<: {a: b " +
+			m("apps:web") + "}",
 	} {
 		f.Add([]byte(seed))
 	}

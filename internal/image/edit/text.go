@@ -186,7 +186,8 @@ func readsAsText(s string) bool {
 	return n.ShortTag() == "!!str"
 }
 
-// write is the scalar's new text in the style of the old one. A plain scalar gets quotes where it would not be a text without.
+// write is the scalar's new text in the style of the old one. A plain scalar gets quotes where it would not
+// be a text without.
 func write(n *yaml.Node, want string) string {
 	switch n.Style &^ yaml.TaggedStyle {
 	case yaml.DoubleQuotedStyle:

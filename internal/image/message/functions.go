@@ -15,16 +15,23 @@ const (
 	maxCount = 10_000    // that a function takes for a length
 )
 
-// offered are the functions of the documented library that templates get: those on texts, numbers, lists and times. None reads the machine, opens
-// a connection, makes keys, or nests lists, which would let the work grow without bound.
+// offered are the functions of the documented library that templates get: those on texts, numbers, lists and
+// times. None reads the machine, opens a connection, makes keys, or nests lists, which would let the work
+// grow without bound.
 var offered = []string{
-	"abbrev", "abbrevboth", "camelcase", "cat", "contains", "hasPrefix", "hasSuffix", "indent", "initials", "kebabcase", "lower", "nindent", "nospace", "plural", "quote",
-	"repeat", "replace", "snakecase", "squote", "substr", "swapcase", "title", "trim", "trimAll", "trimPrefix", "trimSuffix", "trimall", "trunc", "untitle", "upper", "wrap", "wrapWith",
-	"regexFind", "regexFindAll", "regexMatch", "regexQuoteMeta", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit",
+	"abbrev", "abbrevboth", "camelcase", "cat", "contains", "hasPrefix", "hasSuffix", "indent", "initials", "kebabcase",
+	"lower", "nindent", "nospace", "plural", "quote",
+	"repeat", "replace", "snakecase", "squote", "substr", "swapcase", "title", "trim", "trimAll", "trimPrefix",
+	"trimSuffix", "trimall", "trunc", "untitle", "upper", "wrap", "wrapWith",
+	"regexFind", "regexFindAll", "regexMatch", "regexQuoteMeta", "regexReplaceAll", "regexReplaceAllLiteral",
+	"regexSplit",
 	"adler32sum", "b32dec", "b32enc", "b64dec", "b64enc", "sha1sum", "sha256sum", "sha512sum",
-	"add", "add1", "atoi", "ceil", "div", "float64", "floor", "int", "int64", "max", "min", "mod", "mul", "round", "sub",
-	"compact", "first", "has", "initial", "join", "keys", "last", "rest", "reverse", "sortAlpha", "split", "splitList", "splitn", "toStrings", "uniq", "values", "without",
-	"all", "any", "coalesce", "default", "empty", "fail", "get", "hasKey", "ternary", "toJson", "toPrettyJson", "toString", "kindIs", "kindOf", "typeOf",
+	"add", "add1", "atoi", "ceil", "div", "float64", "floor", "int", "int64", "max", "min", "mod", "mul",
+	"round", "sub",
+	"compact", "first", "has", "initial", "join", "keys", "last", "rest", "reverse", "sortAlpha", "split", "splitList",
+	"splitn", "toStrings", "uniq", "values", "without",
+	"all", "any", "coalesce", "default", "empty", "fail", "get", "hasKey", "ternary", "toJson", "toPrettyJson",
+	"toString", "kindIs", "kindOf", "typeOf",
 	"base", "clean", "dir", "ext", "isAbs", "semver", "semverCompare", "urlParse",
 	"ago", "date", "dateInZone", "date_in_zone", "duration", "durationRound", "htmlDate", "now", "toDate", "unixEpoch",
 }
@@ -41,7 +48,8 @@ func functions(rounds *int) template.FuncMap {
 		},
 		"list": flat, "tuple": flat,
 		"print": bound(fmt.Sprint), "println": bound(fmt.Sprintln), "printf": bound(fmt.Sprintf),
-		"html": bound(template.HTMLEscaper), "js": bound(template.JSEscaper), "urlquery": bound(template.URLQueryEscaper),
+		"html": bound(template.HTMLEscaper), "js": bound(template.JSEscaper),
+		"urlquery": bound(template.URLQueryEscaper),
 	}
 	for _, name := range offered {
 		funcs[name] = bound(library[name])
@@ -77,24 +85,25 @@ func bound(function any) any {
 		}
 		return []reflect.Value{out, failure}
 	}
-	return reflect.MakeFunc(reflect.FuncOf(in, []reflect.Type{t.Out(0), errorType}, t.IsVariadic()), func(args []reflect.Value) []reflect.Value {
-		for _, a := range args {
-			if a.Kind() == reflect.Int && (a.Int() > maxCount || a.Int() < -maxCount) {
-				return answer(a, fmt.Errorf("%d is too large for a template", a.Int()))
+	return reflect.MakeFunc(reflect.FuncOf(in, []reflect.Type{t.Out(0), errorType}, t.IsVariadic()),
+		func(args []reflect.Value) []reflect.Value {
+			for _, a := range args {
+				if a.Kind() == reflect.Int && (a.Int() > maxCount || a.Int() < -maxCount) {
+					return answer(a, fmt.Errorf("%d is too large for a template", a.Int()))
+				}
 			}
-		}
-		var results []reflect.Value
-		if t.IsVariadic() {
-			results = f.CallSlice(args)
-		} else {
-			results = f.Call(args)
-		}
-		if len(results) > 1 && !results[1].IsNil() {
-			err, _ := results[1].Interface().(error)
-			return answer(results[0], err)
-		}
-		return answer(results[0], small(results[0]))
-	}).Interface()
+			var results []reflect.Value
+			if t.IsVariadic() {
+				results = f.CallSlice(args)
+			} else {
+				results = f.Call(args)
+			}
+			if len(results) > 1 && !results[1].IsNil() {
+				err, _ := results[1].Interface().(error)
+				return answer(results[0], err)
+			}
+			return answer(results[0], small(results[0]))
+		}).Interface()
 }
 
 func small(v reflect.Value) error {

@@ -1,5 +1,5 @@
-// Package message makes the text of a commit from a template that users write. A template can read what was changed, and nothing else; its work
-// and its output are bounded.
+// Package message makes the text of a commit from a template that users write. A template can read what was
+// changed, and nothing else; its work and its output are bounded.
 package message
 
 import (
@@ -43,7 +43,8 @@ type Changed struct {
 	inOrder     []Change
 }
 
-// ObjectChanges are changes by the object that they are in. What is in no object, such as Helm values, has the zero identifier.
+// ObjectChanges are changes by the object that they are in. What is in no object, such as Helm values, has
+// the zero identifier.
 type ObjectChanges map[ObjectIdentifier][]Change
 
 // ObjectIdentifier is an object as the file has it. A kustomization has no name.
@@ -73,7 +74,8 @@ func DataOf(automation types.NamespacedName, changes []edit.Change, values map[s
 		if d.Changed.FileChanges[c.File] == nil {
 			d.Changed.FileChanges[c.File] = ObjectChanges{}
 		}
-		o := ObjectIdentifier{Name: c.Object.Name, Namespace: c.Object.Namespace, APIVersion: c.Object.APIVersion, Kind: c.Object.Kind}
+		o := ObjectIdentifier{Name: c.Object.Name, Namespace: c.Object.Namespace, APIVersion: c.Object.APIVersion,
+			Kind: c.Object.Kind}
 		change := Change{OldValue: c.Old, NewValue: c.New, Setter: c.Setter}
 		d.Changed.FileChanges[c.File][o] = append(d.Changed.FileChanges[c.File][o], change)
 		d.Changed.inOrder = append(d.Changed.inOrder, change)
@@ -143,7 +145,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 // tick is the function that counts the rounds of loops, and the calls of templates.
 const tick = "sluiceCountsRounds"
 
-// count puts a call of tick at the start of every list that may run more than once: nothing else ends a template that runs long.
+// count puts a call of tick at the start of every list that may run more than once: nothing else ends a
+// template that runs long.
 func count(list *parse.ListNode) error {
 	if list == nil {
 		return nil

@@ -12,18 +12,25 @@ import (
 )
 
 var data = DataOf(types.NamespacedName{Namespace: "apps", Name: "update"}, []edit.Change{
-	{File: "b.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"}, Setter: "apps:web", Old: "web:1", New: "web:2"},
-	{File: "a.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"}, Setter: "apps:web:tag", Old: "1", New: "2"},
+	{File: "b.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"},
+		Setter: "apps:web", Old: "web:1", New: "web:2"},
+	{File: "a.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"},
+		Setter: "apps:web:tag", Old: "1", New: "2"},
 	{File: "a.yaml", Setter: "apps:api:tag", Old: "5", New: "5.0.3"},
 }, map[string]string{"cluster": "prod"})
 
 func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"the automation": {"for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ .AutomationObject.Namespace }}", "for apps/update: update in apps"},
-		"files":          {"{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}", "- a.yaml\n- b.yaml"},
-		"objects": {"{{ range $resource, $changes := .Changed.Objects -}}\n- {{ $resource.Kind | lower }} {{ $resource.Name }}:{{ range $_, $change := $changes }} {{ $change.OldValue }} -> {{ $change.NewValue }}{{ end }}\n{{ end -}}",
+		"the automation": {"for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ " +
+			".AutomationObject.Namespace }}", "for apps/update: update in apps"},
+		"files": {"{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}",
+			"- a.yaml\n- b.yaml"},
+		"objects": {"{{ range $resource, $changes := .Changed.Objects -}}\n" +
+			"- {{ $resource.Kind | lower }} {{ $resource.Name }}:{{ range $_, $change := $changes }} {{ " +
+			"$change.OldValue }} -> {{ $change.NewValue }}{{ end }}\n{{ end -}}",
 			"-  : 5 -> 5.0.3\n- deployment web:"},
-		"changes":         {"{{range .Changed.Changes}}{{print .OldValue}} -> {{println .NewValue}}{{end}}", "web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
+		"changes": {"{{range .Changed.Changes}}{{print .OldValue}} -> {{println .NewValue}}{{end}}",
+			"web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
 		"setters":         {"{{range .Changed.Changes}}{{ .Setter }} {{end}}", "apps:web apps:web:tag apps:api:tag"},
 		"values":          {"{{ .Values.cluster }}{{ .Values.none }}", "prod"},
 		"functions":       {`{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} {{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
@@ -45,7 +52,8 @@ func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
 }
 
 func TestTheRemovedFieldIsTold(t *testing.T) {
-	for _, in := range []string{"{{ range .Updated.Images }}{{ . }}{{ end }}", "{{ .Updated }}", "{{ range $.Updated.Files }}x{{ end }}"} {
+	for _, in := range []string{"{{ range .Updated.Images }}{{ . }}{{ end }}", "{{ .Updated }}",
+		"{{ range $.Updated.Files }}x{{ end }}"} {
 		if _, err := Parse(in); !errors.Is(err, ErrRemoved) {
 			t.Errorf("%s: %v", in, err)
 		}

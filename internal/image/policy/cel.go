@@ -21,7 +21,8 @@ var (
 	detailVariables = append([]string{"digest", "labels", "platforms", "created"}, nameVariables...)
 )
 
-// condition is an expression over a tag. A tag for which it cannot be evaluated, as it has no such label, does not count.
+// condition is an expression over a tag. A tag for which it cannot be evaluated, as it has no such label,
+// does not count.
 type condition struct {
 	field   string
 	of      *expression.Expression
@@ -122,7 +123,8 @@ func (c *condition) order(ctx context.Context, candidates []candidate) ([]candid
 	case err != nil:
 		return nil, err
 	case mixed != nil:
-		return nil, fault.New(imagev1.InvalidPolicyReason, "%s gives values that have no order", c.field).Because(mixed).
+		return nil, fault.New(imagev1.InvalidPolicyReason, "%s gives values that have no order", c.field).
+			Because(mixed).
 			WithHint("Let it give a number, a string or a time for every tag")
 	case len(ranked) == 0 && len(candidates) > 0:
 		return nil, c.explain()

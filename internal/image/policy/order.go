@@ -11,8 +11,8 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 )
 
-// bySemVer takes the highest version within a range. Of versions that differ by build metadata alone, the last one in the order of bytes
-// comes first.
+// bySemVer takes the highest version within a range. Of versions that differ by build metadata alone, the
+// last one in the order of bytes comes first.
 func bySemVer(versions string) (order, error) {
 	within, err := semver.NewConstraint(versions)
 	if err != nil {
@@ -28,8 +28,8 @@ func bySemVer(versions string) (order, error) {
 	}, nil
 }
 
-// parseVersion reads a version, which may be short as 1.2 is. Most are whole, and most of what is none does not begin as one: only the rest pays for
-// a regular expression.
+// parseVersion reads a version, which may be short as 1.2 is. Most are whole, and most of what is none does
+// not begin as one: only the rest pays for a regular expression.
 func parseVersion(s string) (*semver.Version, error) {
 	number := strings.TrimPrefix(s, "v")
 	if number == "" || !digits(number[:1]) {
@@ -50,7 +50,8 @@ func byText(order string) order {
 }
 
 func byNumber(order string) order {
-	return directed(order, func(_ context.Context, c candidate) (number, bool) { return parseNumber(c.text) }, number.compare)
+	return directed(order, func(_ context.Context, c candidate) (number, bool) { return parseNumber(c.text) },
+		number.compare)
 }
 
 // byCreation takes the image that was made last, or first. One that does not say when has no place.
@@ -58,7 +59,10 @@ func byCreation(order string) order {
 	if order == imagev1.OrderOldest {
 		order = imagev1.OrderDescending
 	}
-	return directed(order, func(_ context.Context, c candidate) (time.Time, bool) { return c.Created, !c.Created.IsZero() }, time.Time.Compare)
+	return directed(order, func(_ context.Context, c candidate) (time.Time, bool) {
+		return c.Created,
+			!c.Created.IsZero()
+	}, time.Time.Compare)
 }
 
 // directed takes the greatest, or with desc the least.
@@ -80,8 +84,8 @@ type number struct {
 	whole, decimal string // without zeros that mean nothing
 }
 
-// parseNumber reads a decimal number, such as 20261121, -1 or 1.25. What else stands for numbers elsewhere, as 1e5, is part of a hash more
-// often than not.
+// parseNumber reads a decimal number, such as 20261121, -1 or 1.25. What else stands for numbers elsewhere,
+// as 1e5, is part of a hash more often than not.
 func parseNumber(s string) (number, bool) {
 	var n number
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
@@ -117,7 +121,8 @@ func (n number) compare(other number) int {
 		}
 		return 1
 	}
-	order := cmp.Or(cmp.Compare(len(n.whole), len(other.whole)), strings.Compare(n.whole, other.whole), strings.Compare(n.decimal, other.decimal))
+	order := cmp.Or(cmp.Compare(len(n.whole), len(other.whole)), strings.Compare(n.whole, other.whole),
+		strings.Compare(n.decimal, other.decimal))
 	if n.negative {
 		return -order
 	}

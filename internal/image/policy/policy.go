@@ -1,5 +1,5 @@
-// Package policy orders the tags of a repository of images, best first, as an ImagePolicy says. A policy is a view: it changes nothing,
-// and needs neither a cluster nor a registry.
+// Package policy orders the tags of a repository of images, best first, as an ImagePolicy says. A policy is a
+// view: it changes nothing, and needs neither a cluster nor a registry.
 package policy
 
 import (
@@ -104,7 +104,8 @@ func (p *Policy) setOrder(choice imagev1.ImagePolicyChoice) (err error) {
 			p.order, p.details = value.order, p.details || value.details
 		}
 	default:
-		return invalid("spec.policy names no order of tags").WithHint("Set one of semver, alphabetical, numerical, createdAt and cel.order")
+		return invalid("spec.policy names no order of tags").
+			WithHint("Set one of semver, alphabetical, numerical, createdAt and cel.order")
 	}
 	return err
 }
@@ -115,8 +116,8 @@ func (p *Policy) NeedsDetails() bool { return p.details }
 // Counts tells whether a tag of that name may count, as far as the name says.
 func (p *Policy) Counts(name string) bool { return p.matches == nil || p.matches.MatchString(name) }
 
-// Order returns the tags that count, best first. Tags that have no place in the order, such as those that are no versions, are left out;
-// there may be none left. The error is a fault.
+// Order returns the tags that count, best first. Tags that have no place in the order, such as those that are
+// no versions, are left out; there may be none left. The error is a fault.
 func (p *Policy) Order(ctx context.Context, tags iter.Seq[*Tag]) ([]Tag, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxOrder)
 	defer cancel()
@@ -166,7 +167,8 @@ func (p *Policy) text(tag string) (string, bool) {
 	return string(text), len(text) <= maxExpanded
 }
 
-// each calls do for every value, some at once, and returns what it gave in the order of the values; what is not ok is left out.
+// each calls do for every value, some at once, and returns what it gave in the order of the values; what is
+// not ok is left out.
 func each[A, B any](ctx context.Context, values []A, do func(context.Context, A) (B, bool)) ([]B, error) {
 	parts := slices.Collect(slices.Chunk(values, chunk))
 	found := make([][]B, len(parts))
@@ -187,8 +189,10 @@ func each[A, B any](ctx context.Context, values []A, do func(context.Context, A)
 	return slices.Concat(found...), err
 }
 
-// rank sorts candidates by a key, the greatest first; those without a key are left out. Equal ones are in the reverse order of their names.
-func rank[K any](ctx context.Context, candidates []candidate, key func(context.Context, candidate) (K, bool), compare func(a, b K) int) ([]candidate, error) {
+// rank sorts candidates by a key, the greatest first; those without a key are left out. Equal ones are in the
+// reverse order of their names.
+func rank[K any](ctx context.Context, candidates []candidate, key func(context.Context, candidate) (K, bool),
+	compare func(a, b K) int) ([]candidate, error) {
 	type keyed struct {
 		candidate
 		key K

@@ -74,28 +74,39 @@ func TestOrder(t *testing.T) {
 		tags   string
 		want   string
 	}{
-		"versions, the highest first":                {nil, semver(">=1.0.0"), "1.9.0 latest 1.10.0 v1.2.0 0.9.0 main-abc", "1.10.0 1.9.0 v1.2.0"},
-		"versions of a range":                        {nil, semver("5.0.x"), "5.0.1 5.1.0 5.0.9 4.0.0", "5.0.9 5.0.1"},
-		"prereleases only if the range names one":    {nil, semver(">=1.0.0"), "1.0.0 1.1.0-rc.1", "1.0.0"},
-		"prereleases":                                {nil, semver(">=1.0.0-0"), "1.0.0-rc.2 1.0.0 1.0.0-rc.10 1.1.0-alpha", "1.1.0-alpha 1.0.0 1.0.0-rc.10 1.0.0-rc.2"},
-		"prereleases of a form":                      {filter(`^\d+\.\d+\.\d+-rc`, ""), semver("^1.x-0"), "1.2.0 1.1.0-rc.1 1.1.0-beta 1.1.0-rc.2", "1.1.0-rc.2 1.1.0-rc.1"},
-		"versions within tags":                       {filter(`^app-(?P<v>.*)$`, "$v"), semver("*"), "app-1.2.0 app-1.10.0 2.0.0 app-x", "app-1.10.0 app-1.2.0"},
-		"equal versions by their text":               {nil, semver("*"), "1.0.0 v1.0.0 1.0", "v1.0.0 1.0.0 1.0"},
-		"the last letter":                            {nil, alphabetical("asc"), "b c a", "c b a"},
-		"the last letter is the default":             {nil, alphabetical(""), "b c a", "c b a"},
-		"the first letter":                           {nil, alphabetical("desc"), "b c a", "a b c"},
-		"part of the tag, of a named group":          {filter(`^RELEASE\.(?P<timestamp>.*)Z$`, "$timestamp"), alphabetical("asc"), "RELEASE.2026-01Z RELEASE.2026-11Z x", "RELEASE.2026-11Z RELEASE.2026-01Z"},
-		"part of the tag, of a numbered group":       {filter(`^(\w+)-(\d+)$`, "${2}"), numerical("asc"), "b-1 a-2", "a-2 b-1"},
-		"a pattern alone filters":                    {filter(`^main-`, ""), alphabetical("asc"), "main-a dev-z main-b", "main-b main-a"},
-		"numbers, the greatest first":                {nil, numerical("asc"), "9 10 abc 1e5 -3 0x1", "10 9 -3"},
-		"numbers, the least first":                   {nil, numerical("desc"), "9 10 -3 -20", "-20 -3 9 10"},
-		"numbers too long for a float":               {nil, numerical("asc"), "20261121120000123456 20261121120000123457", "20261121120000123457 20261121120000123456"},
-		"numbers with decimals and zeros":            {nil, numerical("asc"), "1.5 01.25 1.250 -0 .5 5.", "1.5 1.250 01.25 -0"},
-		"the tag and the time of a build in one tag": {filter(`^main-[a-f0-9]+-(?P<ts>[0-9]+)`, "$ts"), numerical("asc"), "main-abc-100 main-def-99 main-x-200", "main-abc-100 main-def-99"},
+		"versions, the highest first": {nil, semver(">=1.0.0"),
+			"1.9.0 latest 1.10.0 v1.2.0 0.9.0 main-abc", "1.10.0 1.9.0 v1.2.0"},
+		"versions of a range":                     {nil, semver("5.0.x"), "5.0.1 5.1.0 5.0.9 4.0.0", "5.0.9 5.0.1"},
+		"prereleases only if the range names one": {nil, semver(">=1.0.0"), "1.0.0 1.1.0-rc.1", "1.0.0"},
+		"prereleases": {nil, semver(">=1.0.0-0"),
+			"1.0.0-rc.2 1.0.0 1.0.0-rc.10 1.1.0-alpha", "1.1.0-alpha 1.0.0 1.0.0-rc.10 1.0.0-rc.2"},
+		"prereleases of a form": {filter(`^\d+\.\d+\.\d+-rc`, ""), semver("^1.x-0"),
+			"1.2.0 1.1.0-rc.1 1.1.0-beta 1.1.0-rc.2", "1.1.0-rc.2 1.1.0-rc.1"},
+		"versions within tags": {filter(`^app-(?P<v>.*)$`, "$v"), semver("*"),
+			"app-1.2.0 app-1.10.0 2.0.0 app-x", "app-1.10.0 app-1.2.0"},
+		"equal versions by their text":   {nil, semver("*"), "1.0.0 v1.0.0 1.0", "v1.0.0 1.0.0 1.0"},
+		"the last letter":                {nil, alphabetical("asc"), "b c a", "c b a"},
+		"the last letter is the default": {nil, alphabetical(""), "b c a", "c b a"},
+		"the first letter":               {nil, alphabetical("desc"), "b c a", "a b c"},
+		"part of the tag, of a named group": {filter(`^RELEASE\.(?P<timestamp>.*)Z$`, "$timestamp"),
+			alphabetical("asc"), "RELEASE.2026-01Z RELEASE.2026-11Z x", "RELEASE.2026-11Z RELEASE.2026-01Z"},
+		"part of the tag, of a numbered group": {filter(`^(\w+)-(\d+)$`, "${2}"), numerical("asc"), "b-1 a-2",
+			"a-2 b-1"},
+		"a pattern alone filters": {filter(`^main-`, ""), alphabetical("asc"), "main-a dev-z main-b",
+			"main-b main-a"},
+		"numbers, the greatest first": {nil, numerical("asc"), "9 10 abc 1e5 -3 0x1", "10 9 -3"},
+		"numbers, the least first":    {nil, numerical("desc"), "9 10 -3 -20", "-20 -3 9 10"},
+		"numbers too long for a float": {nil, numerical("asc"),
+			"20261121120000123456 20261121120000123457", "20261121120000123457 20261121120000123456"},
+		"numbers with decimals and zeros": {nil, numerical("asc"), "1.5 01.25 1.250 -0 .5 5.",
+			"1.5 1.250 01.25 -0"},
+		"the tag and the time of a build in one tag": {filter(`^main-[a-f0-9]+-(?P<ts>[0-9]+)`, "$ts"),
+			numerical("asc"), "main-abc-100 main-def-99 main-x-200", "main-abc-100 main-def-99"},
 		"no tag": {nil, semver("*"), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := strings.Join(order(t, imagev1.ImagePolicySpec{FilterTags: c.filter, Policy: c.policy}, named(strings.Fields(c.tags)...)), " ")
+			got := strings.Join(order(t, imagev1.ImagePolicySpec{FilterTags: c.filter, Policy: c.policy},
+				named(strings.Fields(c.tags)...)), " ")
 			if got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -107,9 +118,12 @@ var built = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func detailed() []policy.Tag {
 	return []policy.Tag{
-		{Name: "a", Digest: "sha256:1", Created: built, Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64", "linux/arm64"}},
-		{Name: "b", Digest: "sha256:2", Created: built.Add(time.Hour), Labels: map[string]string{}, Platforms: []string{"linux/amd64"}},
-		{Name: "c", Digest: "sha256:3", Created: built.Add(-time.Hour), Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/arm64"}},
+		{Name: "a", Digest: "sha256:1", Created: built, Labels: map[string]string{"team": "shop"},
+			Platforms: []string{"linux/amd64", "linux/arm64"}},
+		{Name: "b", Digest: "sha256:2", Created: built.Add(time.Hour), Labels: map[string]string{},
+			Platforms: []string{"linux/amd64"}},
+		{Name: "c", Digest: "sha256:3", Created: built.Add(-time.Hour), Labels: map[string]string{"team": "shop"},
+			Platforms: []string{"linux/arm64"}},
 		{Name: "d"},
 	}
 }
@@ -128,17 +142,19 @@ func TestOrderByWhatImagesSay(t *testing.T) {
 		want    string
 		details bool
 	}{
-		"the newest first":            {created("newest"), "b a c", true},
-		"the newest is the default":   {created(""), "b a c", true},
-		"the oldest first":            {created("oldest"), "c a b", true},
-		"of a platform":               {filtered, "c a", true},
-		"of a label":                  {cel(`labels.?team.orValue("") == "shop"`, "created"), "a c", true},
-		"of a label that some have":   {cel(`labels.team == "shop"`, "created"), "a c", true},
-		"of a digest":                 {cel(`digest == "sha256:2"`, "tag"), "b", true},
-		"built after a time":          {cel(`created > timestamp("2026-11-21T11:30:00Z")`, "size(platforms)"), "a b", true},
-		"by the name alone":           {cel(`tag != "d"`, `tag == "b" ? 2 : 1`), "b c a", false},
-		"by a number or another":      {cel(``, `tag == "b" ? 2.5 : double(1)`), "b d c a", false},
-		"a version goes before a cel": {imagev1.ImagePolicyChoice{Numerical: &imagev1.OrderPolicy{}, CEL: &imagev1.CELPolicy{Order: "tag"}}, "", false},
+		"the newest first":          {created("newest"), "b a c", true},
+		"the newest is the default": {created(""), "b a c", true},
+		"the oldest first":          {created("oldest"), "c a b", true},
+		"of a platform":             {filtered, "c a", true},
+		"of a label":                {cel(`labels.?team.orValue("") == "shop"`, "created"), "a c", true},
+		"of a label that some have": {cel(`labels.team == "shop"`, "created"), "a c", true},
+		"of a digest":               {cel(`digest == "sha256:2"`, "tag"), "b", true},
+		"built after a time": {cel(`created > timestamp("2026-11-21T11:30:00Z")`, "size(platforms)"),
+			"a b", true},
+		"by the name alone":      {cel(`tag != "d"`, `tag == "b" ? 2 : 1`), "b c a", false},
+		"by a number or another": {cel(``, `tag == "b" ? 2.5 : double(1)`), "b d c a", false},
+		"a version goes before a cel": {imagev1.ImagePolicyChoice{Numerical: &imagev1.OrderPolicy{},
+			CEL: &imagev1.CELPolicy{Order: "tag"}}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := imagev1.ImagePolicySpec{Policy: c.policy}
@@ -173,13 +189,16 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"no range":                      {with(semver("latest")), "InvalidPolicy", "spec.policy.semver.range 'latest'"},
 		"no regular expression":         {filter("(a"), "InvalidPolicy", "spec.filterTags.pattern"},
 		"a regular expression too long": {filter(strings.Repeat("a", 5000)), "InvalidPolicy", "longer than"},
-		"one that would take for ever":  {filter("((a{1000}){1000}){1000}"), "InvalidPolicy", "spec.filterTags.pattern"},
-		"no expression":                 {cel("tag ==", "tag"), "InvalidCELExpression", "spec.policy.cel.filter"},
-		"an expression of nothing":      {cel("name == 'a'", "tag"), "InvalidCELExpression", "undeclared reference to 'name'"},
+		"one that would take for ever": {filter("((a{1000}){1000}){1000}"), "InvalidPolicy",
+			"spec.filterTags.pattern"},
+		"no expression": {cel("tag ==", "tag"), "InvalidCELExpression", "spec.policy.cel.filter"},
+		"an expression of nothing": {cel("name == 'a'", "tag"), "InvalidCELExpression",
+			"undeclared reference to 'name'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := policy.New(c.spec)
-			if f := fault.As(err); f == nil || f.Reason != c.reason || !f.Terminal || !strings.Contains(err.Error(), c.says) {
+			if f := fault.As(err); f == nil || f.Reason != c.reason || !f.Terminal ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want a terminal %s that says %q", err, c.reason, c.says)
 			}
 		})
@@ -213,13 +232,15 @@ func TestOrderEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// FuzzFilterTags checks that no pattern and no template does more than fail: what is left are tags that were given, each once.
+// FuzzFilterTags checks that no pattern and no template does more than fail: what is left are tags that were
+// given, each once.
 func FuzzFilterTags(f *testing.F) {
 	f.Add(`^main-(?P<ts>[0-9]+)$`, "$ts", "main-1", "dev-2")
 	f.Add(`(a*)*b`, "${1}$0$9", strings.Repeat("a", 128), "b")
 	f.Add(`\`, "$", "", "x")
 	f.Fuzz(func(t *testing.T, pattern, extract, one, two string) {
-		p, err := policy.New(imagev1.ImagePolicySpec{FilterTags: &imagev1.TagFilter{Pattern: pattern, Extract: extract}, Policy: numerical("asc")})
+		p, err := policy.New(imagev1.ImagePolicySpec{FilterTags: &imagev1.TagFilter{Pattern: pattern, Extract: extract},
+			Policy: numerical("asc")})
 		if err != nil {
 			if f := fault.As(err); f == nil || !f.Terminal {
 				t.Fatalf("not told: %v", err)
@@ -270,10 +291,12 @@ func many(n int) []policy.Tag {
 func BenchmarkOrder(b *testing.B) {
 	tags := many(50_000)
 	for name, spec := range map[string]imagev1.ImagePolicySpec{
-		"semver":    {Policy: semver(">=1.0.0-0")},
-		"numerical": {Policy: numerical("asc"), FilterTags: &imagev1.TagFilter{Pattern: `^main-[a-f0-9]+-(?P<ts>[0-9]+)$`, Extract: "$ts"}},
+		"semver": {Policy: semver(">=1.0.0-0")},
+		"numerical": {Policy: numerical("asc"),
+			FilterTags: &imagev1.TagFilter{Pattern: `^main-[a-f0-9]+-(?P<ts>[0-9]+)$`, Extract: "$ts"}},
 		"createdAt": {Policy: imagev1.ImagePolicyChoice{CreatedAt: &imagev1.CreatedAtPolicy{}}},
-		"cel":       {Policy: imagev1.ImagePolicyChoice{CEL: &imagev1.CELPolicy{Filter: `"linux/arm64" in platforms && labels.team == "shop"`, Order: "created"}}},
+		"cel": {Policy: imagev1.ImagePolicyChoice{
+			CEL: &imagev1.CELPolicy{Filter: `"linux/arm64" in platforms && labels.team == "shop"`, Order: "created"}}},
 	} {
 		p, err := policy.New(spec)
 		if err != nil {

@@ -1,4 +1,5 @@
-// Package record is what the git note of a commit says of the images that it updates: what, by which policy, why, and by whom.
+// Package record is what the git note of a commit says of the images that it updates: what, by which policy,
+// why, and by whom.
 package record
 
 import (
@@ -66,7 +67,8 @@ func Of(by string, changes []edit.Change, images map[string]edit.Ref, why map[st
 			u.More++
 			continue
 		}
-		u.Places = append(u.Places, Place{File: fmt.Sprintf("%s:%d", c.File, c.Line), Object: c.Object.String(), Container: c.Container, From: c.Old, To: c.New})
+		u.Places = append(u.Places, Place{File: fmt.Sprintf("%s:%d", c.File, c.Line), Object: c.Object.String(),
+			Container: c.Container, From: c.Old, To: c.New})
 	}
 	return r
 }
@@ -87,7 +89,8 @@ func (r Record) String() string {
 	}
 }
 
-// Parse reads a record, or the last of several that a note holds one after the other. Of one that was cut it reads the whole lines.
+// Parse reads a record, or the last of several that a note holds one after the other. Of one that was cut it
+// reads the whole lines.
 func Parse(text string) (Record, error) {
 	if i := strings.LastIndex(text, "\n\nby: "); i >= 0 {
 		text = text[i+2:]

@@ -11,18 +11,22 @@ import (
 
 func changes(n int) (all []edit.Change) {
 	for i := range n {
-		all = append(all, edit.Change{File: "a.yaml", Line: i + 1, Policy: fmt.Sprintf("apps:p%d", i%150), Object: edit.Object{Kind: "Deployment", Name: "web"}, Container: "main", Old: "x:1", New: "x:2"})
+		all = append(all, edit.Change{File: "a.yaml", Line: i + 1, Policy: fmt.Sprintf("apps:p%d", i%150),
+			Object: edit.Object{Kind: "Deployment", Name: "web"}, Container: "main", Old: "x:1", New: "x:2"})
 	}
 	return all
 }
 
 func TestARecordReadsAsItWasWritten(t *testing.T) {
-	r := Of("ImageUpdateAutomation apps/update", changes(2), map[string]edit.Ref{"apps:p0": {Name: "x", Tag: "2"}}, map[string]string{"apps:p0": "the highest version"})
-	want := Update{Image: "x:2", Policy: "apps/p0", Why: "the highest version", Places: []Place{{File: "a.yaml:1", Object: "Deployment/web", Container: "main", From: "x:1", To: "x:2"}}}
+	r := Of("ImageUpdateAutomation apps/update", changes(2), map[string]edit.Ref{"apps:p0": {Name: "x", Tag: "2"}},
+		map[string]string{"apps:p0": "the highest version"})
+	want := Update{Image: "x:2", Policy: "apps/p0", Why: "the highest version",
+		Places: []Place{{File: "a.yaml:1", Object: "Deployment/web", Container: "main", From: "x:1", To: "x:2"}}}
 	if diff := cmp.Diff(want, r.Updated[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for name, text := range map[string]string{"alone": r.String(), "after another": "by: somebody\nupdated: []\n\n" + r.String()} {
+	for name, text := range map[string]string{"alone": r.String(), "after another": "by: somebody\nupdated: []\n\n" +
+		r.String()} {
 		if got, err := Parse(text); err != nil || cmp.Diff(r, got) != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, cmp.Diff(r, got))
 		}
@@ -42,7 +46,8 @@ func TestARecordThatWasCut(t *testing.T) {
 func TestARecordIsBounded(t *testing.T) {
 	r := Of("x", changes(20_000), nil, nil)
 	got, err := Parse(r.String())
-	if err != nil || len(r.String()) > maxText || len(r.Updated) != maxImages || got.More+len(got.Updated) != r.More+len(r.Updated) || got.Updated[0].More == 0 {
+	if err != nil || len(r.String()) > maxText || len(r.Updated) != maxImages ||
+		got.More+len(got.Updated) != r.More+len(r.Updated) || got.Updated[0].More == 0 {
 		t.Errorf("%d bytes, %d images and %d more: %v", len(r.String()), len(got.Updated), got.More, err)
 	}
 }

@@ -31,9 +31,11 @@ func IndexPolicies(ctx context.Context, fields client.FieldIndexer) error {
 	})
 }
 
-// look reads what tags point to, if there is a policy that asks for it, and returns how many are left to read. Of tags that are known some
-// are looked at again, in turns. It changes pages, which are this pass's own.
-func (r *Repositories) look(ctx context.Context, obj *imagev1.ImageRepository, repo *keptRepository, found *store.Repository) (left int, err error) {
+// look reads what tags point to, if there is a policy that asks for it, and returns how many are left to
+// read. Of tags that are known some are looked at again, in turns. It changes pages, which are this pass's
+// own.
+func (r *Repositories) look(ctx context.Context, obj *imagev1.ImageRepository, repo *keptRepository,
+	found *store.Repository) (left int, err error) {
 	asking, err := r.asking(ctx, obj)
 	if err != nil || len(asking) == 0 {
 		return 0, err
@@ -63,7 +65,8 @@ func (r *Repositories) look(ctx context.Context, obj *imagev1.ImageRepository, r
 func (r *Repositories) asking(ctx context.Context, obj *imagev1.ImageRepository) ([]*policy.Policy, error) {
 	var list imagev1.ImagePolicyList
 	if err := r.Objects.List(ctx, &list, client.MatchingFields{policiesOfRepository: keyOf(obj).String()}); err != nil {
-		return nil, fault.New(imagev1.ReadOperationFailedReason, "cannot list the policies of the repository").Because(err)
+		return nil, fault.New(imagev1.ReadOperationFailedReason, "cannot list the policies of the repository").
+			Because(err)
 	}
 	var asking []*policy.Policy
 	for i := range list.Items {
@@ -98,7 +101,8 @@ func (k *keptRepository) turn(known []*policy.Tag) []*policy.Tag {
 }
 
 // lookAt reads what tags point to, until half of the time of the pass is over, and returns at how many it looked.
-func (r *Repositories) lookAt(ctx context.Context, repo *keptRepository, tags []*policy.Tag, known func(string) (policy.Tag, bool)) (int, error) {
+func (r *Repositories) lookAt(ctx context.Context, repo *keptRepository, tags []*policy.Tag,
+	known func(string) (policy.Tag, bool)) (int, error) {
 	deadline, bounded := ctx.Deadline()
 	half := time.Until(deadline) / 2
 	var mu sync.Mutex

@@ -54,9 +54,12 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 		return reconcile.Failed(err)
 	case view.Unknown > 0:
 		p.Repositories.Edges.Wake(refOf(repo))
-		return reconcile.Waiting(meta.DependencyNotReadyReason, "what %d of the tags of ImageRepository '%s' point to is yet to be read", view.Unknown, keyOf(repo))
+		return reconcile.Waiting(meta.DependencyNotReadyReason,
+			"what %d of the tags of ImageRepository '%s' point to is yet to be read", view.Unknown, keyOf(repo))
 	case len(view.Tags) == 0:
-		return reconcile.Waiting(meta.FailedReason, "none of the %d tags of ImageRepository '%s' counts by spec.filterTags and spec.policy", view.Of, keyOf(repo))
+		return reconcile.Waiting(meta.FailedReason,
+			"none of the %d tags of ImageRepository '%s' counts by spec.filterTags and spec.policy", view.Of,
+			keyOf(repo))
 	}
 	latest := imagev1.ImageRef{Name: repo.Spec.Image, Tag: view.Tags[0].Name}
 	if latest.Digest, err = p.digest(ctx, obj, repo, latest); err != nil {
@@ -64,31 +67,35 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 	}
 	before := obj.Status.LatestRef
 	obj.SetLatest(latest)
-	o := reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image, latest).About("revision", latest.String())
+	o := reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image, latest).
+		About("revision", latest.String())
 	if before != nil && *before == latest {
 		return o.Quietly()
 	}
 	return o
 }
 
-// unscanned says that nothing is known of the repository: it was not scanned yet, or not since what was known was lost. What was the latest
-// image stays so until it is known again.
+// unscanned says that nothing is known of the repository: it was not scanned yet, or not since what was known
+// was lost. What was the latest image stays so until it is known again.
 func (p *Policies) unscanned(obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository) reconcile.Outcome {
 	if revisionOf(repo) == "" || obj.Status.LatestRef == nil {
 		return reconcile.Waiting(meta.DependencyNotReadyReason, "ImageRepository '%s' was not scanned yet", keyOf(repo))
 	}
 	p.Repositories.Edges.Wake(refOf(repo))
-	return reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image, *obj.Status.LatestRef).Quietly()
+	return reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image,
+		*obj.Status.LatestRef).Quietly()
 }
 
 // Finalize implements [reconcile.Step]: views go by themselves.
 func (p *Policies) Finalize(context.Context, *imagev1.ImagePolicy) error { return nil }
 
 // digest returns the digest of the latest image as the policy wants it told.
-func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository, latest imagev1.ImageRef) (string, error) {
+func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository,
+	latest imagev1.ImageRef) (string, error) {
 	switch obj.Spec.DigestReflectionPolicy {
 	case imagev1.ReflectIfNotPresent:
-		if before := obj.Status.LatestRef; before != nil && before.Digest != "" && before.Name == latest.Name && before.Tag == latest.Tag {
+		if before := obj.Status.LatestRef; before != nil && before.Digest != "" && before.Name == latest.Name &&
+			before.Tag == latest.Tag {
 			return before.Digest, nil
 		}
 	case imagev1.ReflectAlways:
@@ -106,11 +113,13 @@ func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *i
 	return opened.Current(ctx, latest.Tag)
 }
 
-// repository returns the repository of a policy; nil if it is not there. The error is a fault if the policy may not use it.
+// repository returns the repository of a policy; nil if it is not there. The error is a fault if the policy
+// may not use it.
 func (p *Policies) repository(ctx context.Context, obj *imagev1.ImagePolicy) (*imagev1.ImageRepository, error) {
 	key := repositoryOf(obj)
 	if key.Namespace != obj.Namespace && p.NoCrossNamespaceRefs {
-		return nil, fault.New(meta.AccessDeniedReason, "ImageRepository '%s' is in another namespace, and --no-cross-namespace-refs is set", key).Final()
+		return nil, fault.New(meta.AccessDeniedReason,
+			"ImageRepository '%s' is in another namespace, and --no-cross-namespace-refs is set", key).Final()
 	}
 	repo := &imagev1.ImageRepository{}
 	err := p.Objects.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, repo)
@@ -128,7 +137,8 @@ func (p *Policies) admits(ctx context.Context, namespace string, repo *imagev1.I
 	if namespace == repo.Namespace {
 		return nil
 	}
-	denied := fault.New(meta.AccessDeniedReason, "ImageRepository '%s' does not let namespace '%s' use it", keyOf(repo), namespace).
+	denied := fault.New(meta.AccessDeniedReason, "ImageRepository '%s' does not let namespace '%s' use it", keyOf(repo),
+		namespace).
 		WithHint("Select the namespace by spec.accessFrom of the repository")
 	if repo.Spec.AccessFrom == nil {
 		return denied

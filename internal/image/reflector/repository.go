@@ -1,5 +1,5 @@
-// Package reflector reconciles ImageRepositories and ImagePolicies: it scans registries, keeps what it finds, and tells which image is the
-// latest. What it keeps can be read over HTTP.
+// Package reflector reconciles ImageRepositories and ImagePolicies: it scans registries, keeps what it finds,
+// and tells which image is the latest. What it keeps can be read over HTTP.
 package reflector
 
 import (
@@ -66,7 +66,8 @@ func (r *Repositories) References(obj *imagev1.ImageRepository) []reconcile.Ref 
 }
 
 // Reconcile scans the repository. What a scan finds is kept as soon as it is known, however the pass ends.
-func (r *Repositories) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.ImageRepository]) reconcile.Outcome {
+func (r *Repositories) Reconcile(ctx context.Context,
+	pass *reconcile.Pass[*imagev1.ImageRepository]) reconcile.Outcome {
 	obj := pass.Object
 	if last := obj.Status.LastScanResult; last != nil && obj.Status.ObservedGeneration == obj.Generation {
 		pass.Stands = last.Revision
@@ -95,7 +96,8 @@ func (r *Repositories) Reconcile(ctx context.Context, pass *reconcile.Pass[*imag
 	}
 	if left > 0 { // the next pass goes on: other objects get their turn
 		r.Edges.Wake(refOf(obj))
-		return reconcile.Ready(meta.SucceededReason, "successful scan: found %d tags. What %d of them point to is yet to be read", found.Len(), left)
+		return reconcile.Ready(meta.SucceededReason,
+			"successful scan: found %d tags. What %d of them point to is yet to be read", found.Len(), left)
 	}
 	o := reconcile.Ready(meta.SucceededReason, "successful scan: found %d tags", found.Len())
 	if before != nil && before.Revision == revision {
@@ -133,7 +135,8 @@ func (r *Repositories) open(ctx context.Context, obj *imagev1.ImageRepository) (
 }
 
 // scan lists the tags. It returns what was known before, if that is of the same image, and what is known now.
-func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, repo *keptRepository) (before, now *store.Repository, err error) {
+func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, repo *keptRepository) (before,
+	now *store.Repository, err error) {
 	excluded, err := registry.CompileExclusions(obj.Spec.ExclusionList)
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +153,8 @@ func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, r
 	if err != nil {
 		return nil, nil, err
 	}
-	return before, &store.Repository{Image: image, Excluded: obj.Spec.ExclusionList, Scanned: r.Clock.Now().UTC(), Pages: scan.Pages}, nil
+	return before, &store.Repository{Image: image, Excluded: obj.Spec.ExclusionList, Scanned: r.Clock.Now().UTC(),
+		Pages: scan.Pages}, nil
 }
 
 // keep stores what was found if it is not what was there, tells it in the status, and wakes the policies.
@@ -175,14 +179,16 @@ func (r *Repositories) keep(obj *imagev1.ImageRepository, before, found *store.R
 // same tells whether nothing is to be written: neither tags nor what is to be asked to have them again.
 func same(before, found *store.Repository, revision string) bool {
 	return before.Revision == revision && slices.Equal(before.Excluded, found.Excluded) &&
-		slices.EqualFunc(before.Pages, found.Pages, func(a, b store.Page) bool { return a.URL == b.URL && a.ETag == b.ETag && a.Sum == b.Sum })
+		slices.EqualFunc(before.Pages, found.Pages,
+			func(a, b store.Page) bool { return a.URL == b.URL && a.ETag == b.ETag && a.Sum == b.Sum })
 }
 
 // latest returns the last tags in reverse alphabetical order.
 func latest(r *store.Repository) []string {
 	var last []string
 	for t := range r.Tags() {
-		at, _ := slices.BinarySearchFunc(last, t.Name, func(have, name string) int { return strings.Compare(name, have) })
+		at, _ := slices.BinarySearchFunc(last, t.Name,
+			func(have, name string) int { return strings.Compare(name, have) })
 		if at < latestTags {
 			last = slices.Insert(last, at, t.Name)
 			last = last[:min(len(last), latestTags)]

@@ -197,7 +197,8 @@ func (s *Server) repository(r *http.Request, c caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return RepositorySummary{Image: found.Image, Revision: found.Revision, Total: found.Len(), Changed: found.Scanned}, nil
+	return RepositorySummary{Image: found.Image, Revision: found.Revision, Total: found.Len(),
+		Changed: found.Scanned}, nil
 }
 
 func (s *Server) tags(r *http.Request, c caller) (any, error) {
@@ -277,7 +278,8 @@ func cut(r *http.Request, view *View, tags []policy.Tag) (any, error) {
 	at := place{Revision: view.Revision}
 	if token := r.URL.Query().Get("continue"); token != "" {
 		plain, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil || json.Unmarshal(plain, &at) != nil || at.Offset < 0 || at.Offset > len(tags) && at.Revision == view.Revision {
+		if err != nil || json.Unmarshal(plain, &at) != nil || at.Offset < 0 ||
+			at.Offset > len(tags) && at.Revision == view.Revision {
 			return nil, refused(http.StatusBadRequest, "continue is not what an answer had")
 		}
 		if at.Revision != view.Revision {

@@ -20,9 +20,10 @@ const maxViewed = 200_000
 type View struct {
 	Image    string
 	Revision string
-	Of       int          // tags in the repository
-	Unknown  int          // tags that count, and of which it is not known yet what they point to though the policy asks for it
-	Tags     []policy.Tag // the ones that count, best first
+	Of       int // tags in the repository
+	// tags that count, and of which it is not known yet what they point to though the policy asks for it
+	Unknown int
+	Tags    []policy.Tag // the ones that count, best first
 }
 
 // Views orders the tags of repositories, and keeps the result until they change. It is safe for concurrent use.
@@ -39,7 +40,8 @@ type viewKey struct {
 	policy     string // what of its spec counts
 }
 
-// Of returns the tags of a repository as a policy orders them. The error is [store.ErrNotFound] if the repository was not scanned.
+// Of returns the tags of a repository as a policy orders them. The error is [store.ErrNotFound] if the
+// repository was not scanned.
 func (v *Views) Of(ctx context.Context, key store.Key, spec imagev1.ImagePolicySpec, p *policy.Policy) (*View, error) {
 	which, err := json.Marshal([]any{spec.Policy, spec.FilterTags})
 	if err != nil {
@@ -71,7 +73,8 @@ func (v *Views) All(ctx context.Context, key store.Key) (*View, error) {
 	})
 }
 
-func (v *Views) of(ctx context.Context, key viewKey, order func(context.Context, *store.Repository, *View) error) (*View, error) {
+func (v *Views) of(ctx context.Context, key viewKey,
+	order func(context.Context, *store.Repository, *View) error) (*View, error) {
 	r, err := v.Store.Load(key.repository)
 	if err != nil {
 		return nil, err

@@ -20,13 +20,19 @@ var workloads = map[string]struct {
 	kind schema.GroupVersionKind
 	spec []string
 }{
-	"deployment":  {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, []string{"spec", "template", "spec"}},
-	"statefulset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}, []string{"spec", "template", "spec"}},
-	"daemonset":   {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}, []string{"spec", "template", "spec"}},
-	"replicaset":  {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, []string{"spec", "template", "spec"}},
-	"job":         {schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, []string{"spec", "template", "spec"}},
-	"cronjob":     {schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}, []string{"spec", "jobTemplate", "spec", "template", "spec"}},
-	"pod":         {schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, []string{"spec"}},
+	"deployment": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		[]string{"spec", "template", "spec"}},
+	"statefulset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		[]string{"spec", "template", "spec"}},
+	"daemonset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+		[]string{"spec", "template", "spec"}},
+	"replicaset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+		[]string{"spec", "template", "spec"}},
+	"job": {schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
+		[]string{"spec", "template", "spec"}},
+	"cronjob": {schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"},
+		[]string{"spec", "jobTemplate", "spec", "template", "spec"}},
+	"pod": {schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, []string{"spec"}},
 }
 
 // WorkloadImages are the images of a workload.
@@ -79,7 +85,8 @@ func (s *Server) images(r *http.Request, c caller) (any, error) {
 			container, _ := entry.(map[string]any)
 			image, _ := container["image"].(string)
 			called, _ := container["name"].(string)
-			found.Containers = append(found.Containers, ContainerImage{called, list == "initContainers", image, opinions(image)})
+			found.Containers = append(found.Containers,
+				ContainerImage{called, list == "initContainers", image, opinions(image)})
 		}
 	}
 	return found, nil
@@ -100,7 +107,8 @@ func (s *Server) opinions(ctx context.Context, c caller) (func(image string) []P
 		for i := range list.Items {
 			p := &list.Items[i]
 			repo, err := s.Policies.repository(ctx, p)
-			if err != nil || repo == nil || repo.Status.CanonicalImageName != ref.Context().Name() || c.may(ctx, imagev1.ImagePolicyKind, p.Namespace, p.Name) != nil {
+			if err != nil || repo == nil || repo.Status.CanonicalImageName != ref.Context().Name() ||
+				c.may(ctx, imagev1.ImagePolicyKind, p.Namespace, p.Name) != nil {
 				continue
 			}
 			opinion := PolicyOpinion{Namespace: p.Namespace, Name: p.Name}

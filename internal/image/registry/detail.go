@@ -28,11 +28,12 @@ const (
 	createdAnnotation = "org.opencontainers.image.created" // https://specs.opencontainers.org/image-spec/annotations/
 )
 
-// earliest is before any container image: tools that build the same bytes every time say that they did so in 1970, or 1980.
+// earliest is before any container image: tools that build the same bytes every time say that they did so in
+// 1970, or 1980.
 var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ErrUnreadable says that what a tag points to cannot be read, and that asking again would not help: it is gone, it is no image, or it is
-// not what the registry says it is.
+// ErrUnreadable says that what a tag points to cannot be read, and that asking again would not help: it is
+// gone, it is no image, or it is not what the registry says it is.
 var ErrUnreadable = errors.New("the image cannot be read")
 
 // Current returns the digest that a tag points to now. It is that of the manifest itself, whatever the registry says.
@@ -45,7 +46,8 @@ func (r *Repository) Current(ctx context.Context, tag string) (string, error) {
 }
 
 // Look returns what a tag points to: by one request if that is as it was, or is known of another tag.
-func (r *Repository) Look(ctx context.Context, before policy.Tag, known func(digest string) (policy.Tag, bool)) (policy.Tag, error) {
+func (r *Repository) Look(ctx context.Context, before policy.Tag,
+	known func(digest string) (policy.Tag, bool)) (policy.Tag, error) {
 	hash, err := r.Digest(ctx, before.Name)
 	if err != nil {
 		return policy.Tag{}, r.unreadable(err, before.Name)
@@ -136,7 +138,8 @@ func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag 
 	return nil
 }
 
-// readImage takes the labels, the platform and the time of an image. What is no image, such as a chart, says only what its manifest does.
+// readImage takes the labels, the platform and the time of an image. What is no image, such as a chart, says
+// only what its manifest does.
 func (r *Repository) readImage(got *remote.Descriptor, tag *policy.Tag) error {
 	var manifest v1.Manifest
 	if err := json.Unmarshal(got.Manifest, &manifest); err != nil {
@@ -147,7 +150,8 @@ func (r *Repository) readImage(got *remote.Descriptor, tag *policy.Tag) error {
 		if err != nil {
 			return err
 		}
-		tag.Platforms = []string{platform(v1.Platform{OS: config.OS, Architecture: config.Architecture, Variant: config.Variant})}
+		tag.Platforms = []string{platform(v1.Platform{OS: config.OS, Architecture: config.Architecture,
+			Variant: config.Variant})}
 		if config.OS == "" {
 			tag.Platforms = nil
 		}
@@ -177,7 +181,8 @@ func (r *Repository) config(got *remote.Descriptor, at v1.Descriptor) (*v1.Confi
 	return config, err
 }
 
-// describe adds labels or annotations; those of the outermost manifest win. The time that they name is what a person meant.
+// describe adds labels or annotations; those of the outermost manifest win. The time that they name is what a
+// person meant.
 func describe(tag *policy.Tag, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[key]

@@ -10,7 +10,8 @@ import (
 // ParseList reads an answer to a request for the tags of shop/web.
 func ParseList(body []byte, link string) ([]policy.Tag, string, error) {
 	const at = "/v2/shop/web/tags/list"
-	next, err := nextPage(&url.URL{Scheme: "https", Host: "registry.example.com", Path: at}, at+"?n=1000", http.Header{"Link": {link}})
+	next, err := nextPage(&url.URL{Scheme: "https", Host: "registry.example.com", Path: at}, at+"?n=1000",
+		http.Header{"Link": {link}})
 	if err != nil {
 		return nil, "", err
 	}

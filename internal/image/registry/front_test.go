@@ -20,7 +20,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// front stands before a registry as a caching proxy does: pages are of ten tags, answers have an ETag, and it can be told to misbehave.
+// front stands before a registry as a caching proxy does: pages are of ten tags, answers have an ETag, and it
+// can be told to misbehave.
 type front struct {
 	*httptest.Server
 	etags  bool
@@ -133,7 +134,8 @@ func numbered(from, to int) []string {
 	return tags
 }
 
-func scan(t *testing.T, r *registry.Repository, known *store.Repository, excluded ...*regexp.Regexp) (*store.Repository, int) {
+func scan(t *testing.T, r *registry.Repository, known *store.Repository,
+	excluded ...*regexp.Regexp) (*store.Repository, int) {
 	t.Helper()
 	s, err := r.Scan(t.Context(), known, excluded)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// Repository is a repository of images. It stays logged in, so that a kept one asks for nothing but what is wanted. It is safe for
-// concurrent use.
+// Repository is a repository of images. It stays logged in, so that a kept one asks for nothing but what is
+// wanted. It is safe for concurrent use.
 type Repository struct {
 	*oci.Repository
 	name   name.Repository
@@ -32,8 +32,8 @@ type Repository struct {
 	begun    store.Repository // pages of a scan that was cut off, to go on from
 }
 
-// ParseName reads the name of a repository of images as containers have it: docker.io/library stands before a short one. It must have
-// neither a scheme nor a tag or digest.
+// ParseName reads the name of a repository of images as containers have it: docker.io/library stands before a
+// short one. It must have neither a scheme nor a tag or digest.
 func ParseName(image string, insecure bool) (name.Repository, error) {
 	bad := func(what string) (name.Repository, error) {
 		return name.Repository{}, fault.New(imagev1.ImageURLInvalidReason, "spec.image '%.300s' %s", image, what).
@@ -89,16 +89,19 @@ func (r *Repository) failed(err error, format string, args ...any) error {
 	return oci.Explain(imagev1.ReadOperationFailedReason, err, format, args...)
 }
 
-// CompileExclusions compiles the regular expressions of tags that are left out. The error is a terminal fault that names the expression.
+// CompileExclusions compiles the regular expressions of tags that are left out. The error is a terminal fault
+// that names the expression.
 func CompileExclusions(list []string) ([]*regexp.Regexp, error) {
 	var compiled []*regexp.Regexp
 	for _, expression := range list {
 		if len(expression) > maxExpression {
-			return nil, fault.New(imagev1.InvalidExclusionReason, "an expression of spec.exclusionList is longer than %d bytes", maxExpression).Final()
+			return nil, fault.New(imagev1.InvalidExclusionReason,
+				"an expression of spec.exclusionList is longer than %d bytes", maxExpression).Final()
 		}
 		re, err := regexp.Compile(expression)
 		if err != nil {
-			return nil, fault.New(imagev1.InvalidExclusionReason, "'%.100s' of spec.exclusionList is no regular expression", expression).Because(err).Final()
+			return nil, fault.New(imagev1.InvalidExclusionReason,
+				"'%.100s' of spec.exclusionList is no regular expression", expression).Because(err).Final()
 		}
 		compiled = append(compiled, re)
 	}

@@ -97,7 +97,8 @@ func TestExclusions(t *testing.T) {
 	if with.Len() != 14 {
 		t.Errorf("%d tags once nothing is excluded, though pages are as they were", with.Len())
 	}
-	if _, err := registry.CompileExclusions([]string{"("}); !fault.As(err).Terminal || !strings.Contains(err.Error(), "spec.exclusionList") {
+	if _, err := registry.CompileExclusions([]string{"("}); !fault.As(err).Terminal ||
+		!strings.Contains(err.Error(), "spec.exclusionList") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -124,10 +125,11 @@ func TestRegistriesThatMisbehave(t *testing.T) {
 		says string
 	}{
 		"a list that leads in a circle": {list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`), "in a circle"},
-		"a list that has no end":        {list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`), "goes on without any that is new"},
-		"a list that leads elsewhere":   {list("/v2/other/tags/list?n=1", `{"tags":["a"]}`), "leads to something else"},
-		"a list that is none":           {list("", `<html>`), "not the JSON of a list"},
-		"tags that are no texts":        {list("", `{"tags":[1]}`), "not the JSON of a list"},
+		"a list that has no end": {list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
+			"goes on without any that is new"},
+		"a list that leads elsewhere": {list("/v2/other/tags/list?n=1", `{"tags":["a"]}`), "leads to something else"},
+		"a list that is none":         {list("", `<html>`), "not the JSON of a list"},
+		"tags that are no texts":      {list("", `{"tags":[1]}`), "not the JSON of a list"},
 		"nothing new, never asked": {func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/tags/list") {
 				w.WriteHeader(http.StatusNotModified)
@@ -227,7 +229,8 @@ func TestPagesThatWereReadAreKeptForTheNextTry(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for image, want := range map[string]string{
-		"ghcr.io/org/app": "ghcr.io/org/app", "alpine": "index.docker.io/library/alpine", "org/app": "index.docker.io/org/app",
+		"ghcr.io/org/app": "ghcr.io/org/app", "alpine": "index.docker.io/library/alpine",
+		"org/app":            "index.docker.io/org/app",
 		"localhost:5000/app": "localhost:5000/app",
 	} {
 		if got, err := registry.ParseName(image, false); err != nil || got.Name() != want {
@@ -235,11 +238,13 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for image, says := range map[string]string{
-		"https://ghcr.io/org/app": "scheme", "ghcr.io/org/app:1.0": "a tag or a digest", "ghcr.io/org/App": "names no repository", "": "names no repository",
+		"https://ghcr.io/org/app": "scheme", "ghcr.io/org/app:1.0": "a tag or a digest",
+		"ghcr.io/org/App": "names no repository", "": "names no repository",
 		"oci://ghcr.io/org/app": "scheme", "ghcr.io/app@sha256:" + strings.Repeat("a", 64): "a tag or a digest",
 	} {
 		_, err := registry.ParseName(image, false)
-		if f := fault.As(err); f == nil || f.Reason != "ImageURLInvalid" || !f.Terminal || !strings.Contains(err.Error(), says) {
+		if f := fault.As(err); f == nil || f.Reason != "ImageURLInvalid" || !f.Terminal ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", image, err)
 		}
 	}
@@ -250,7 +255,8 @@ func TestWhatImagesSay(t *testing.T) {
 	built := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	image := func(os, arch, variant string, created time.Time, labels map[string]string) v1.Image {
 		i, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
-			OS: os, Architecture: arch, Variant: variant, Created: v1.Time{Time: created}, Config: v1.Config{Labels: labels}, RootFS: v1.RootFS{Type: "layers"},
+			OS: os, Architecture: arch, Variant: variant, Created: v1.Time{Time: created},
+			Config: v1.Config{Labels: labels}, RootFS: v1.RootFS{Type: "layers"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -267,12 +273,16 @@ func TestWhatImagesSay(t *testing.T) {
 		}
 	}
 	write("plain", image("linux", "amd64", "", built, map[string]string{"team": "shop"}))
-	write("reproducible", image("linux", "arm64", "v8", time.Unix(0, 0), map[string]string{"org.opencontainers.image.created": "2026-11-20T01:02:03Z"}))
+	write("reproducible", image("linux", "arm64", "v8", time.Unix(0, 0),
+		map[string]string{"org.opencontainers.image.created": "2026-11-20T01:02:03Z"}))
 	write("timeless", image("linux", "arm64", "v8", time.Unix(0, 0), nil))
 	index := mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: image("linux", "arm64", "", built.Add(time.Hour), map[string]string{"team": "shop"}), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
-		mutate.IndexAddendum{Add: image("linux", "amd64", "", built, nil), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
-		mutate.IndexAddendum{Add: image("unknown", "unknown", "", built, nil), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
+		mutate.IndexAddendum{Add: image("linux", "arm64", "", built.Add(time.Hour), map[string]string{"team": "shop"}),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
+		mutate.IndexAddendum{Add: image("linux", "amd64", "", built, nil),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
+		mutate.IndexAddendum{Add: image("unknown", "unknown", "", built, nil),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
 	)
 	ref, err := name.NewTag(origin.Host+"/"+repo+":both", name.Insecure)
 	if err != nil {
@@ -284,10 +294,13 @@ func TestWhatImagesSay(t *testing.T) {
 	r := open(t, origin.Host)
 	unknown := func(string) (policy.Tag, bool) { return policy.Tag{}, false }
 	for tag, want := range map[string]policy.Tag{
-		"plain":        {Created: built, Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64"}},
-		"reproducible": {Created: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC), Labels: map[string]string{"org.opencontainers.image.created": "2026-11-20T01:02:03Z"}, Platforms: []string{"linux/arm64/v8"}},
-		"timeless":     {Platforms: []string{"linux/arm64/v8"}},
-		"both":         {Created: built.Add(time.Hour), Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64", "linux/arm64"}},
+		"plain": {Created: built, Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64"}},
+		"reproducible": {Created: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC),
+			Labels:    map[string]string{"org.opencontainers.image.created": "2026-11-20T01:02:03Z"},
+			Platforms: []string{"linux/arm64/v8"}},
+		"timeless": {Platforms: []string{"linux/arm64/v8"}},
+		"both": {Created: built.Add(time.Hour), Labels: map[string]string{"team": "shop"},
+			Platforms: []string{"linux/amd64", "linux/arm64"}},
 	} {
 		got, err := r.Look(t.Context(), policy.Tag{Name: tag}, unknown)
 		if err != nil {
@@ -300,11 +313,13 @@ func TestWhatImagesSay(t *testing.T) {
 		if current, err := r.Current(t.Context(), tag); err != nil || current != got.Digest {
 			t.Errorf("%s is at %s, %v", tag, current, err)
 		}
-		again, err := r.Look(t.Context(), got, func(string) (policy.Tag, bool) { t.Error("asked for what did not change"); return policy.Tag{}, false })
+		again, err := r.Look(t.Context(), got,
+			func(string) (policy.Tag, bool) { t.Error("asked for what did not change"); return policy.Tag{}, false })
 		if diff := cmp.Diff(got, again); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", tag, err, diff)
 		}
-		other, err := r.Look(t.Context(), policy.Tag{Name: tag}, func(string) (policy.Tag, bool) { return policy.Tag{Name: "x", Digest: got.Digest}, true })
+		other, err := r.Look(t.Context(), policy.Tag{Name: tag},
+			func(string) (policy.Tag, bool) { return policy.Tag{Name: "x", Digest: got.Digest}, true })
 		if err != nil || other.Name != tag || other.Labels != nil {
 			t.Errorf("what is known of another tag is read again: %v, %v", other, err)
 		}
@@ -344,7 +359,8 @@ func TestRegistriesThatLieAboutDigests(t *testing.T) {
 	}
 }
 
-// FuzzList checks that no answer of a registry does more than fail: what is found are tags that the specification allows, each once.
+// FuzzList checks that no answer of a registry does more than fail: what is found are tags that the
+// specification allows, each once.
 func FuzzList(f *testing.F) {
 	f.Add([]byte(`{"name":"a","tags":["1.0","1.0","x y"]}`), `</v2/shop/web/tags/list?last=a>; rel="next"`)
 	f.Add([]byte(`{"tags":null}`), `<>;rel=next`)

@@ -43,12 +43,14 @@ type Scan struct {
 	Fetched int // pages that are not as they were
 }
 
-// Scan lists the tags, page by page. A page that is as it was is not read again: the registry says so by its ETag or, where it knows none,
-// the answer's digest does. What is known of tags stays known. A scan that is cut off, such as by the registry's limits, goes on where it was.
+// Scan lists the tags, page by page. A page that is as it was is not read again: the registry says so by its
+// ETag or, where it knows none, the answer's digest does. What is known of tags stays known. A scan that is
+// cut off, such as by the registry's limits, goes on where it was.
 func (r *Repository) Scan(ctx context.Context, known *store.Repository, excluded []*regexp.Regexp) (Scan, error) {
 	r.scanning.Lock()
 	defer r.scanning.Unlock()
-	s := &scanner{repository: r, before: map[string]store.Page{}, excluded: excluded, asked: map[string]bool{}, seen: map[string]bool{}}
+	s := &scanner{repository: r, before: map[string]store.Page{}, excluded: excluded, asked: map[string]bool{},
+		seen: map[string]bool{}}
 	list := make([]string, len(excluded))
 	for i, re := range excluded {
 		list[i] = re.String()
@@ -82,7 +84,8 @@ func (r *Repository) Scan(ctx context.Context, known *store.Repository, excluded
 	return s.Scan, nil
 }
 
-// goOnLater keeps the pages of a scan that was cut off. A page that cannot be had twice is no place to go on from: links to pages may end.
+// goOnLater keeps the pages of a scan that was cut off. A page that cannot be had twice is no place to go on
+// from: links to pages may end.
 func (r *Repository) goOnLater(pages []store.Page) {
 	if len(pages) == len(r.begun.Pages) {
 		pages = nil
@@ -150,10 +153,12 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 		return before, nil
 	}
 	if p.Next, err = nextPage(answer.Request.URL, at, answer.Header); err != nil {
-		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).Because(err)
+		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).
+			Because(err)
 	}
 	if p.Tags, err = parseTags(body); err != nil {
-		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).Because(err)
+		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).
+			Because(err)
 	}
 	p.Listed = len(p.Tags)
 	if p.Next != "" && !slices.ContainsFunc(p.Tags, func(t policy.Tag) bool { return !s.seen[t.Name] }) {
@@ -163,8 +168,8 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 	return p, nil
 }
 
-// full tells whether another page may follow the last one though its own tags stay as they are: where registries make the ETag of them alone,
-// it would never be found. Pages are of round numbers.
+// full tells whether another page may follow the last one though its own tags stay as they are: where
+// registries make the ETag of them alone, it would never be found. Pages are of round numbers.
 func full(p store.Page) bool { return p.Next == "" && p.Listed > 0 && p.Listed%10 == 0 }
 
 func (s *scanner) excludes(tag string) bool {
@@ -197,7 +202,8 @@ func (r *Repository) get(ctx context.Context, at, etag string) ([]byte, *http.Re
 		return nil, nil, err
 	}
 	registry := r.name.Registry
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, registry.Scheme()+"://"+registry.RegistryStr()+at, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, registry.Scheme()+"://"+
+		registry.RegistryStr()+at, nil)
 	if err != nil {
 		return nil, nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 	}
@@ -227,7 +233,8 @@ func (r *Repository) get(ctx context.Context, at, etag string) ([]byte, *http.Re
 	return body, answer, nil
 }
 
-// parseTags reads a page of the list. Tags that the specification does not allow are left out: nothing could be pulled by them.
+// parseTags reads a page of the list. Tags that the specification does not allow are left out: nothing could
+// be pulled by them.
 func parseTags(body []byte) ([]policy.Tag, error) {
 	var list struct {
 		Tags []string `json:"tags"`
@@ -244,8 +251,8 @@ func parseTags(body []byte) ([]policy.Tag, error) {
 	return tags, nil
 }
 
-// nextPage returns the path and query of the next page (RFC 8288); empty on the last. It must be of the same list; the host of a link is
-// what a registry behind a proxy takes for its own, and does not count.
+// nextPage returns the path and query of the next page (RFC 8288); empty on the last. It must be of the same
+// list; the host of a link is what a registry behind a proxy takes for its own, and does not count.
 func nextPage(from *url.URL, at string, header http.Header) (string, error) {
 	for _, link := range links(header.Values("Link")) {
 		if !link.next {
@@ -312,5 +319,6 @@ func sumOf(body []byte, link string) string {
 }
 
 func unbounded(format string, args ...any) error {
-	return fault.New(imagev1.ReadOperationFailedReason, format, args...).WithHint("What was found before counts on. Check the registry")
+	return fault.New(imagev1.ReadOperationFailedReason, format, args...).
+		WithHint("What was found before counts on. Check the registry")
 }

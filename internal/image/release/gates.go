@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Gates holds jobs by the gates of their automation, beside those that select the job itself: nobody gets around a gate by a job.
+// Gates holds jobs by the gates of their automation, beside those that select the job itself: nobody gets
+// around a gate by a job.
 type Gates struct {
 	reconcile.Gatekeeper
 	Objects client.Reader // the cache
@@ -46,7 +47,8 @@ func (g Gates) automation(obj reconcile.Gated) *imagev1.ImageUpdateAutomation {
 		return nil
 	}
 	a := &imagev1.ImageUpdateAutomation{}
-	if err := g.Objects.Get(context.Background(), client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.AutomationRef.Name}, a); err != nil {
+	if err := g.Objects.Get(context.Background(),
+		client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.AutomationRef.Name}, a); err != nil {
 		return nil // then the job waits for it
 	}
 	return a

@@ -1,5 +1,5 @@
-// Package release holds the controller of ImageUpdateJobs: a release that somebody asks for, once. What is committed, and how, is the business of the
-// automation that the job names.
+// Package release holds the controller of ImageUpdateJobs: a release that somebody asks for, once. What is
+// committed, and how, is the business of the automation that the job names.
 package release
 
 import (
@@ -38,7 +38,8 @@ const maxChanges = 100
 
 // Releaser commits what was asked for.
 type Releaser interface {
-	Release(ctx context.Context, automation *imagev1.ImageUpdateAutomation, r automate.Request) (automate.Release, error)
+	Release(ctx context.Context, automation *imagev1.ImageUpdateAutomation,
+		r automate.Request) (automate.Release, error)
 }
 
 // Jobs is the domain step of the kind.
@@ -68,9 +69,11 @@ func (j *Jobs) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1alpha
 	automation := &imagev1.ImageUpdateAutomation{}
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.AutomationRef.Name}
 	if err := j.Objects.Get(ctx, key, automation); apierrors.IsNotFound(err) {
-		return reconcile.Waiting(imagev1.InvalidSourceConfigurationReason, "ImageUpdateAutomation '%s' not found. Create it, or make a job that names another", key)
+		return reconcile.Waiting(imagev1.InvalidSourceConfigurationReason,
+			"ImageUpdateAutomation '%s' not found. Create it, or make a job that names another", key)
 	} else if err != nil {
-		return reconcile.Failed(fault.New(imagev1.UpdateFailedReason, "cannot read ImageUpdateAutomation '%s'", key).Because(err))
+		return reconcile.Failed(fault.New(imagev1.UpdateFailedReason, "cannot read ImageUpdateAutomation '%s'", key).
+			Because(err))
 	}
 	request, err := requestOf(obj)
 	if err != nil {
@@ -123,17 +126,20 @@ func ended(obj *imagev1alpha1.ImageUpdateJob) reconcile.Outcome {
 
 func requestOf(obj *imagev1alpha1.ImageUpdateJob) (automate.Request, error) {
 	r := automate.Request{
-		UID: obj.UID, Name: obj.Name, Pushing: plumbing.NewHash(obj.Status.Commit), By: record.By(imagev1alpha1.ImageUpdateJobKind, obj.Namespace, obj.Name),
+		UID: obj.UID, Name: obj.Name, Pushing: plumbing.NewHash(obj.Status.Commit),
+		By:     record.By(imagev1alpha1.ImageUpdateJobKind, obj.Namespace, obj.Name),
 		Author: obj.Spec.Author, Reason: obj.Spec.Reason, Workloads: obj.Spec.Workloads, DryRun: obj.Spec.DryRun,
 	}
 	seen := map[string]bool{}
 	for _, text := range obj.Spec.Images {
 		image := edit.ParseRef(text)
 		if !image.Valid() || image.Tag == "" && image.Digest == "" {
-			return r, fault.New(imagev1.UpdateFailedReason, "spec.images: '%s' is no image", text).WithHint("Write it as name:tag, name@digest or name:tag@digest").Final()
+			return r, fault.New(imagev1.UpdateFailedReason, "spec.images: '%s' is no image", text).
+				WithHint("Write it as name:tag, name@digest or name:tag@digest").Final()
 		}
 		if seen[image.Name] {
-			return r, fault.New(imagev1.UpdateFailedReason, "spec.images has two images of the name '%s'", image.Name).WithHint("Make a job of each").Final()
+			return r, fault.New(imagev1.UpdateFailedReason, "spec.images has two images of the name '%s'", image.Name).
+				WithHint("Make a job of each").Final()
 		}
 		seen[image.Name] = true
 		r.Images = append(r.Images, image)
@@ -157,7 +163,8 @@ func tellChanges(obj *imagev1alpha1.ImageUpdateJob, changes []edit.Change) {
 	for _, c := range changes[:min(len(changes), maxChanges)] {
 		obj.Status.Changes = append(obj.Status.Changes, imagev1alpha1.ImageChange{
 			File: c.File, Line: int32(c.Line), // of a file of two MiB at most
-			Object: c.Object.String(), Container: c.Container, Policy: strings.Replace(c.Policy, ":", "/", 1), Old: c.Old, New: c.New,
+			Object: c.Object.String(), Container: c.Container, Policy: strings.Replace(c.Policy, ":", "/", 1),
+			Old: c.Old, New: c.New,
 		})
 	}
 }

@@ -8,7 +8,8 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 )
 
-// TestNothingWakesAJobThatRan: each change of an automation would else cost a pass of every job that it ever had, and a line in the log.
+// TestNothingWakesAJobThatRan: each change of an automation would else cost a pass of every job that it ever
+// had, and a line in the log.
 func TestNothingWakesAJobThatRan(t *testing.T) {
 	j, obj := &Jobs{}, &imagev1alpha1.ImageUpdateJob{}
 	obj.Namespace, obj.Spec.AutomationRef.Name = "apps", "update"

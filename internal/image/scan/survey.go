@@ -1,5 +1,6 @@
-// Package scan finds what is to be changed in a repository, so that its images are those that policies choose. What it learned of files and
-// directories it keeps by their hash: the next look reads only what changed since, and what names a policy whose image changed.
+// Package scan finds what is to be changed in a repository, so that its images are those that policies
+// choose. What it learned of files and directories it keeps by their hash: the next look reads only what
+// changed since, and what names a policy whose image changed.
 package scan
 
 import (
@@ -152,7 +153,8 @@ func (l *look) list(dir plumbing.Hash) ([]git.File, error) {
 	return l.files.List(dir)
 }
 
-// visit looks at a directory and all below it. The problems of what it returns are told relative to the root of the repository.
+// visit looks at a directory and all below it. The problems of what it returns are told relative to the root
+// of the repository.
 func (l *look) visit(dir string, hash plumbing.Hash, depth int) (*finding, error) {
 	if f := l.recall(subject{hash: hash}); f != nil && !l.byPath[dir] {
 		return f.in(dir), nil
@@ -219,7 +221,8 @@ func (l *look) file(file string, hash plumbing.Hash) (*finding, error) {
 	was := content
 	content, changes, f := apply(file, content, l.plan)
 	if len(changes) > 0 && bytes.Equal(was, content) {
-		f.problems = append(f.problems, edit.Problem{File: file, Line: changes[0].Line, Message: "a marker and a binding set different images"})
+		f.problems = append(f.problems, edit.Problem{File: file, Line: changes[0].Line,
+			Message: "a marker and a binding set different images"})
 		changes = nil
 	}
 	if len(changes) > 0 {
@@ -244,7 +247,8 @@ func apply(file string, content []byte, plan Plan) ([]byte, []edit.Change, *find
 	marked := edit.Markers(file, content, plan.Images)
 	bound := edit.Bound(file, marked.Content, plan.Bindings)
 	return bound.Content, append(marked.Changes, bound.Changes...), &finding{
-		policies: union(marked.Policies, bound.Policies), found: bound.Found, problems: append(marked.Problems, bound.Problems...),
+		policies: union(marked.Policies, bound.Policies), found: bound.Found,
+		problems: append(marked.Problems, bound.Problems...),
 	}
 }
 

@@ -77,13 +77,17 @@ func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
 	}{
 		{"the first look reads all", func() {}, 60, map[string]string{}},
 		{"nothing changed", func() {}, 0, map[string]string{}},
-		{"a file changed", func() { r.git.Commit("app", map[string]string{"apps/team1/config1.yaml": "a: x"}) }, 4, map[string]string{}},
-		{"an image changed", func() { at["web"] = "web:2" }, 3, map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
-		{"it is not committed yet", func() {}, 3, map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
+		{"a file changed", func() { r.git.Commit("app", map[string]string{"apps/team1/config1.yaml": "a: x"}) }, 4,
+			map[string]string{}},
+		{"an image changed", func() { at["web"] = "web:2" }, 3,
+			map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
+		{"it is not committed yet", func() {}, 3,
+			map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
 		{"it is", func() {
 			r.git.Commit("app", map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"})
 		}, 3, map[string]string{}},
-		{"another image changed", func() { at["api"] = "api:2" }, 5, map[string]string{"infra/deep/api.yml": strings.Replace(files["infra/deep/api.yml"], "api:1", "api:2", 1)}},
+		{"another image changed", func() { at["api"] = "api:2" }, 5,
+			map[string]string{"infra/deep/api.yml": strings.Replace(files["infra/deep/api.yml"], "api:1", "api:2", 1)}},
 	} {
 		step.prepare()
 		before := s.Read
@@ -97,7 +101,8 @@ func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
 		if got := s.Read - before; got > step.most {
 			t.Errorf("%s: read %d files and directories, want %d at most", step.what, got, step.most)
 		}
-		if len(result.Problems) != 1 || !strings.HasPrefix(result.Problems[0].String(), "infra/deep/api.yml:2: malformed") {
+		if len(result.Problems) != 1 || !strings.HasPrefix(result.Problems[0].String(),
+			"infra/deep/api.yml:2: malformed") {
 			t.Errorf("%s: problems %v", step.what, result.Problems)
 		}
 	}
@@ -106,7 +111,8 @@ func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
 func TestOnlyFilesBelowThePathAreTouched(t *testing.T) {
 	r := newRepository(t)
 	file := "image: web:1 " + marker("web") + "\n"
-	r.git.Commit("app", map[string]string{"clusters/prod/a.yaml": file, "clusters/staging/a.yaml": file, "clusters/a.yaml": file})
+	r.git.Commit("app", map[string]string{"clusters/prod/a.yaml": file, "clusters/staging/a.yaml": file,
+		"clusters/a.yaml": file})
 	want := map[string]string{"clusters/prod/a.yaml": strings.Replace(file, ":1", ":2", 1)}
 	for _, dir := range []string{"clusters/prod", "./clusters/prod/", "/clusters/../clusters/prod"} {
 		result, _, err := r.look(&Survey{}, dir, plan(map[string]string{"web": "web:2"}))
@@ -123,15 +129,19 @@ func TestOnlyFilesBelowThePathAreTouched(t *testing.T) {
 
 func TestBindingsAreFoundWhereverTheyAre(t *testing.T) {
 	r, s := newRepository(t), &Survey{}
-	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: web, image: \"web:1\"}]}}}\n"
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+		"spec: {template: {spec: {containers: [{name: web, image: \"web:1\"}]}}}\n"
 	values := "image:\n  tag: '1'\n"
-	r.git.Commit("app", map[string]string{"base/web.yaml": deployment, "base/web.yaml.txt": deployment, "charts/a/values.yaml": values, "charts/b/values.yaml": values})
+	r.git.Commit("app", map[string]string{"base/web.yaml": deployment, "base/web.yaml.txt": deployment,
+		"charts/a/values.yaml": values, "charts/b/values.yaml": values})
 	bindings := []edit.Binding{
 		{Policy: "apps:web", Image: edit.ParseRef("web:2"), Workload: &edit.Workload{Kind: "Deployment", Name: "web"}},
-		{Policy: "apps:web", Image: edit.ParseRef("web:2"), Values: &edit.Values{File: "./charts/a/values.yaml", Tag: "image.tag"}},
+		{Policy: "apps:web", Image: edit.ParseRef("web:2"),
+			Values: &edit.Values{File: "./charts/a/values.yaml", Tag: "image.tag"}},
 		{Policy: "apps:web", Image: edit.ParseRef("web:2"), Workload: &edit.Workload{Kind: "Deployment", Name: "api"}},
 	}
-	want := map[string]string{"base/web.yaml": strings.Replace(deployment, "web:1", "web:2", 1), "charts/a/values.yaml": strings.Replace(values, "1", "2", 1)}
+	want := map[string]string{"base/web.yaml": strings.Replace(deployment, "web:1", "web:2", 1),
+		"charts/a/values.yaml": strings.Replace(values, "1", "2", 1)}
 	for range 2 {
 		result, _, err := r.look(s, "", plan(map[string]string{"web": "web:2"}, bindings...))
 		if diff := cmp.Diff(want, edited(result)); err != nil || diff != "" {
@@ -163,7 +173,8 @@ func TestTheChangesOfOnePolicyAreAPartOfAll(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	only, err := result.Only(files, p, "apps:web")
-	if diff := cmp.Diff(map[string]string{"both.yaml": strings.Replace(both, "web:1", "web:2", 1)}, edited(only)); err != nil || diff != "" {
+	if diff := cmp.Diff(map[string]string{"both.yaml": strings.Replace(both, "web:1", "web:2", 1)},
+		edited(only)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

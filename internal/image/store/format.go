@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
-// A file is a magic, and then records: a head, and the pages it counts. A record is its length, and a zstd frame with a checksum, of a gob.
-// Columns of tags are kept together, as that is what compresses: what is left of a tag is little more than its digest.
+// A file is a magic, and then records: a head, and the pages it counts. A record is its length, and a zstd
+// frame with a checksum, of a gob. Columns of tags are kept together, as that is what compresses: what is
+// left of a tag is little more than its digest.
 const (
 	magic     = "sluice-tags/1\n"
 	maxRecord = 64 << 20 // bytes of a record, unpacked
@@ -53,7 +54,8 @@ const (
 )
 
 var (
-	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(1<<20))
+	packer, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault),
+		zstd.WithWindowSize(1<<20))
 	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecord))
 )
 

@@ -1,5 +1,6 @@
-// Package store keeps the tags of repositories of images on disk: one file a repository, written whole or not at all. All of it can be
-// lost: a file that is damaged is as good as none, and the next scan writes it again.
+// Package store keeps the tags of repositories of images on disk: one file a repository, written whole or not
+// at all. All of it can be lost: a file that is damaged is as good as none, and the next scan writes it
+// again.
 package store
 
 import (
@@ -79,7 +80,8 @@ func (r *Repository) Tags() iter.Seq[*policy.Tag] {
 	}
 }
 
-// Identity is the revision that Put sets: a digest over the names of the tags and what they point to, whatever the order and the pages.
+// Identity is the revision that Put sets: a digest over the names of the tags and what they point to,
+// whatever the order and the pages.
 func (r *Repository) Identity() string {
 	lines := make([]string, 0, r.Len())
 	for t := range r.Tags() {
@@ -180,7 +182,8 @@ func (s *Store) Remove(key Key) error {
 	return nil
 }
 
-// Collect removes repositories that are not live, and what writes that were interrupted left, and returns what it removed.
+// Collect removes repositories that are not live, and what writes that were interrupted left, and returns
+// what it removed.
 func (s *Store) Collect(live func(Key) bool) ([]Key, error) {
 	files, err := fs.Glob(s.root.FS(), "*/*"+extension+"*")
 	if err != nil {

@@ -35,11 +35,13 @@ func open(tb testing.TB, dir string) *store.Store {
 
 // many returns a repository of n tags with all that can be known of them, in pages as registries make them.
 func many(n int) *store.Repository {
-	r := &store.Repository{Image: "registry.example.com/shop/web", Excluded: []string{`^.*\.sig$`}, Scanned: time.Unix(1763700000, 0).UTC()}
+	r := &store.Repository{Image: "registry.example.com/shop/web", Excluded: []string{`^.*\.sig$`},
+		Scanned: time.Unix(1763700000, 0).UTC()}
 	for i := range n {
 		if i%1000 == 0 {
 			r.Pages = append(r.Pages, store.Page{
-				URL: fmt.Sprintf("/v2/shop/web/tags/list?n=1000&last=%d", i), ETag: fmt.Sprintf(`"%d"`, i), Sum: fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i)})),
+				URL: fmt.Sprintf("/v2/shop/web/tags/list?n=1000&last=%d", i), ETag: fmt.Sprintf(`"%d"`, i),
+				Sum: fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i)})),
 			})
 		}
 		p := &r.Pages[len(r.Pages)-1]
@@ -50,7 +52,8 @@ func many(n int) *store.Repository {
 			Digest:  fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Appendf(nil, "image %d", i))),
 			Created: time.Unix(1763700000+int64(i)*61, 0).UTC(),
 			Labels: map[string]string{
-				"org.opencontainers.image.revision": fmt.Sprintf("%x", commit[:20]), "org.opencontainers.image.source": "https://git.example.com/shop/web",
+				"org.opencontainers.image.revision": fmt.Sprintf("%x", commit[:20]),
+				"org.opencontainers.image.source":   "https://git.example.com/shop/web",
 			},
 			Platforms: []string{"linux/amd64", "linux/arm64"},
 		})
@@ -120,7 +123,8 @@ func TestWhatIsDamagedIsAsGoodAsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	damage := map[string][]byte{"empty": {}, "cut": whole[:len(whole)/2], "cut by one": whole[:len(whole)-1], "of another program": []byte("PK\x03\x04 what is this?")}
+	damage := map[string][]byte{"empty": {}, "cut": whole[:len(whole)/2], "cut by one": whole[:len(whole)-1],
+		"of another program": []byte("PK\x03\x04 what is this?")}
 	for at := 0; at < len(whole); at += len(whole)/50 + 1 {
 		flipped := slices.Clone(whole)
 		flipped[at] ^= 0x55

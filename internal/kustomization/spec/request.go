@@ -1,5 +1,5 @@
-// Package spec says what a Kustomization declares in the words of the packages that do it. The controller and the command
-// line build and compare by it, so that both come to the same.
+// Package spec says what a Kustomization declares in the words of the packages that do it. The controller and
+// the command line build and compare by it, so that both come to the same.
 package spec
 
 import (
@@ -36,7 +36,8 @@ func Request(obj *kustomizev1.Kustomization) (build.Request, error) {
 		req.BuildMetadata = append(req.BuildMetadata, string(o))
 	}
 	for _, i := range obj.Spec.Images {
-		req.Images = append(req.Images, types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
+		req.Images = append(req.Images, types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag,
+			Digest: i.Digest})
 	}
 	for _, p := range obj.Spec.Patches {
 		req.Patches = append(req.Patches, types.Patch{Patch: p.Patch, Target: selector(p.Target)})
@@ -69,8 +70,8 @@ func selector(s *meta.Selector) *types.Selector {
 	}
 }
 
-// Ignored translates spec.ignore and spec.driftDetection.ignore: the latter hold as long as an object is declared as it was.
-// Errors are faults of reason ReconciliationFailed.
+// Ignored translates spec.ignore and spec.driftDetection.ignore: the latter hold as long as an object is
+// declared as it was. Errors are faults of reason ReconciliationFailed.
 func Ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
 	rules, err := ignored(obj.Spec.Ignore, "spec.ignore")
 	if err != nil || obj.Spec.DriftDetection == nil {
@@ -88,13 +89,15 @@ func ignored(rules []meta.IgnoreRule, field string) ([]apply.Ignored, error) {
 	for _, rule := range rules {
 		for _, p := range rule.Paths {
 			if !strings.HasPrefix(p, "/") || p == "/" {
-				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of %s is no JSON pointer", p, field).
+				return nil, fault.New(meta.ReconciliationFailedReason, "the path '%s' of %s is no JSON pointer",
+					p, field).
 					WithHint("Write it as /spec/replicas (RFC 6901)").Final()
 			}
 		}
 		matches, err := matcher(rule.Target)
 		if err != nil {
-			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s cannot be read", field).Because(err).Final()
+			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s cannot be read", field).
+				Because(err).Final()
 		}
 		out = append(out, apply.Ignored{Matches: matches, Paths: rule.Paths})
 	}

@@ -24,8 +24,9 @@ type Variables struct {
 	always bool     // whether to substitute even without any
 }
 
-// ReadVariables reads the variables of spec.postBuild: later references win over earlier ones, and what stands in the spec
-// wins over all. Without a reader references are left out. Errors are faults of reason BuildFailed.
+// ReadVariables reads the variables of spec.postBuild: later references win over earlier ones, and what
+// stands in the spec wins over all. Without a reader references are left out. Errors are faults of reason
+// BuildFailed.
 func ReadVariables(ctx context.Context, configs client.Reader, obj *kustomizev1.Kustomization) (*Variables, error) {
 	v := &Variables{Values: map[string]string{}}
 	post := obj.Spec.PostBuild
@@ -58,7 +59,8 @@ func (v *Variables) Substitution(strict bool) *build.Substitution {
 	return &build.Substitution{Variables: v.Values, Strict: strict}
 }
 
-func (v *Variables) add(ctx context.Context, configs client.Reader, namespace string, from meta.SubstituteReference) error {
+func (v *Variables) add(ctx context.Context, configs client.Reader, namespace string,
+	from meta.SubstituteReference) error {
 	values, err := valuesFrom(ctx, configs, namespace, from)
 	if err != nil {
 		return err
@@ -84,7 +86,8 @@ func invalidName(what string) *fault.Fault {
 }
 
 // valuesFrom reads the data of a ConfigMap or a Secret.
-func valuesFrom(ctx context.Context, configs client.Reader, namespace string, from meta.SubstituteReference) (map[string]string, error) {
+func valuesFrom(ctx context.Context, configs client.Reader, namespace string,
+	from meta.SubstituteReference) (map[string]string, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: from.Name}
 	values := map[string]string{}
 	var err error
@@ -105,9 +108,11 @@ func valuesFrom(ctx context.Context, configs client.Reader, namespace string, fr
 	case apierrors.IsNotFound(err) && from.Optional:
 		return nil, nil
 	case apierrors.IsNotFound(err):
-		return nil, fault.New(meta.BuildFailedReason, "%s '%s' of spec.postBuild.substituteFrom not found", from.Kind, key).
+		return nil, fault.New(meta.BuildFailedReason, "%s '%s' of spec.postBuild.substituteFrom not found",
+			from.Kind, key).
 			WithHint("Create it, or set optional: true")
 	default:
-		return nil, fault.New(meta.BuildFailedReason, "cannot read %s '%s' of spec.postBuild.substituteFrom", from.Kind, key).Because(err)
+		return nil, fault.New(meta.BuildFailedReason, "cannot read %s '%s' of spec.postBuild.substituteFrom", from.Kind,
+			key).Because(err)
 	}
 }

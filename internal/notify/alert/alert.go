@@ -1,5 +1,5 @@
-// Package alert decides which events go to whom, and sends them: it reconciles Alerts and Providers, finds the alerts that want an event, and makes
-// of a Provider and its Secrets what sends it.
+// Package alert decides which events go to whom, and sends them: it reconciles Alerts and Providers, finds
+// the alerts that want an event, and makes of a Provider and its Secrets what sends it.
 package alert
 
 import (
@@ -54,7 +54,8 @@ func (s *Alert) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Ale
 	key := types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.ProviderRef.Name}
 	err := s.Client.Get(ctx, key, &v1beta3.Provider{})
 	if apierrors.IsNotFound(err) {
-		return reconcile.Failed(fault.New(meta.DependencyNotReadyReason, "Provider '%s' not found, so no event is sent", key).
+		return reconcile.Failed(fault.New(meta.DependencyNotReadyReason,
+			"Provider '%s' not found, so no event is sent", key).
 			WithHint("Create it, or correct spec.providerRef"))
 	}
 	if err != nil {

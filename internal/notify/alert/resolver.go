@@ -22,8 +22,8 @@ const (
 	keepUnused = 5 * time.Minute  // what was made of the Secrets of one that is not
 )
 
-// Resolver makes of Provider objects and their Secrets what sends events. What it made is kept while it is in use, and made anew as soon as the
-// object or a Secret is another.
+// Resolver makes of Provider objects and their Secrets what sends events. What it made is kept while it is in
+// use, and made anew as soon as the object or a Secret is another.
 type Resolver struct {
 	Secrets    client.Reader // past the cache: Secrets are not kept in memory
 	Egress     *egress.Policy

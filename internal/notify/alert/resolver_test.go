@@ -119,14 +119,16 @@ func ref(name string) *meta.LocalObjectReference { return &meta.LocalObjectRefer
 func TestASecretSaysWhereAndHow(t *testing.T) {
 	b := newBench(t)
 	h := newHost(t, (*httptest.Server).Start)
-	b.secret("login", map[string]string{"address": h.URL + "/hidden\n", "username": "of-the-secret", "headers": "X-Team: front\nX-Other: end"})
+	b.secret("login", map[string]string{"address": h.URL + "/hidden\n", "username": "of-the-secret",
+		"headers": "X-Team: front\nX-Other: end"})
 	if err := b.send(b.object(func(s *v1beta3.ProviderSpec) {
 		s.SecretRef, s.Address, s.Username = ref("login"), "http://127.0.0.1:1/", "of-the-spec"
 	})); err != nil {
 		t.Fatal(err)
 	}
 	r, _ := h.last()
-	if r.URL.Path != "/hidden" || r.Header.Get("X-Team") != "front" || !strings.Contains(h.bodies[0], `"of-the-secret"`) {
+	if r.URL.Path != "/hidden" || r.Header.Get("X-Team") != "front" ||
+		!strings.Contains(h.bodies[0], `"of-the-secret"`) {
 		t.Errorf("%s with %v: %s", r.URL, r.Header, h.bodies[0])
 	}
 }
@@ -143,7 +145,8 @@ func TestMutualTLSWithAnAuthorityOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	crt := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}))
-	all := map[string]string{"ca.crt": crt, "tls.crt": crt, "tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}
+	all := map[string]string{"ca.crt": crt, "tls.crt": crt,
+		"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}
 	b.secret("all", all)
 	b.secret("authority", map[string]string{"ca.crt": crt})
 	for name, c := range map[string]struct {
@@ -152,12 +155,14 @@ func TestMutualTLSWithAnAuthorityOfItsOwn(t *testing.T) {
 	}{
 		"all":               {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("all") }, ""},
 		"all, by the login": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("all") }, ""},
-		"without a key":     {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("authority") }, "the event did not get to"},
-		"without anything":  {func(*v1beta3.ProviderSpec) {}, "certificate"},
+		"without a key": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("authority") },
+			"the event did not get to"},
+		"without anything": {func(*v1beta3.ProviderSpec) {}, "certificate"},
 	} {
 		p := b.object(c.change)
 		p.UID, p.Spec.Address = types.UID(name), h.URL
-		if err := b.send(p); c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+		if err := b.send(p); c.says == "" && err != nil ||
+			c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
@@ -172,9 +177,13 @@ func TestAProxyFromEveryPlace(t *testing.T) {
 		change func(*v1beta3.ProviderSpec)
 		login  string
 	}{
-		"its own Secret": {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef, s.Proxy = ref("proxy"), "http://127.0.0.1:1" }, "bWU6czNjcjN0LW9mLXByb3h5"},
-		"the login":      {func(s *v1beta3.ProviderSpec) { s.SecretRef, s.Proxy = ref("login"), "http://127.0.0.1:1" }, "bWU6czNjcjN0LW9mLWxvZ2lu"},
-		"the spec":       {func(s *v1beta3.ProviderSpec) { s.Proxy = proxy.URL }, ""},
+		"its own Secret": {func(s *v1beta3.ProviderSpec) {
+			s.ProxySecretRef, s.Proxy = ref("proxy"),
+				"http://127.0.0.1:1"
+		}, "bWU6czNjcjN0LW9mLXByb3h5"},
+		"the login": {func(s *v1beta3.ProviderSpec) { s.SecretRef, s.Proxy = ref("login"), "http://127.0.0.1:1" },
+			"bWU6czNjcjN0LW9mLWxvZ2lu"},
+		"the spec": {func(s *v1beta3.ProviderSpec) { s.Proxy = proxy.URL }, ""},
 	} {
 		p := b.object(c.change)
 		p.UID, p.Spec.Address = types.UID(name), "http://chat.example.com/hook"
@@ -183,7 +192,8 @@ func TestAProxyFromEveryPlace(t *testing.T) {
 			continue
 		}
 		r, _ := proxy.last()
-		if got := strings.TrimPrefix(r.Header.Get("Proxy-Authorization"), "Basic "); r.URL.String() != "http://chat.example.com/hook" || got != c.login {
+		if got := strings.TrimPrefix(r.Header.Get("Proxy-Authorization"),
+			"Basic "); r.URL.String() != "http://chat.example.com/hook" || got != c.login {
 			t.Errorf("%s: %s with login %q, want %q", name, r.URL, got, c.login)
 		}
 	}
@@ -203,19 +213,32 @@ func TestProvidersThatCannotBeUsed(t *testing.T) {
 		reason, says string
 		final        bool
 	}{
-		"a Secret that is not there":  {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }, "TokenNotFound", "none' not found. Create it, or correct spec.secretRef", false},
-		"a certificate that is not":   {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") }, "TokenNotFound", "correct spec.certSecretRef", false},
-		"a proxy that is not there":   {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") }, "TokenNotFound", "correct spec.proxySecretRef", false},
-		"headers that are none":       {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") }, "ValidationFailed", "no YAML of names and values", false},
-		"a header of two lines":       {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") }, "ValidationFailed", "header", true},
-		"half a certificate":          {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") }, "ValidationFailed", "only one of the keys tls.crt and tls.key", false},
-		"no certificate":              {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") }, "ValidationFailed", "no pair", false},
-		"no proxy":                    {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") }, "ValidationFailed", "is not the URL of a proxy", false},
-		"no proxy in the spec":        {func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }, "ValidationFailed", "the proxy cannot be used that spec.proxy names", false},
-		"no address":                  {func(s *v1beta3.ProviderSpec) { s.Address = "" }, "ValidationFailed", "no address", true},
-		"an address that is none":     {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") }, "ValidationFailed", "is no URL", true},
-		"a type from tomorrow":        {func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }, "ValidationFailed", "pigeon", true},
-		"the metadata of the machine": {func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" }, "SendFailed", "link-local", false},
+		"a Secret that is not there": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }, "TokenNotFound",
+			"none' not found. Create it, or correct spec.secretRef", false},
+		"a certificate that is not": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") },
+			"TokenNotFound", "correct spec.certSecretRef", false},
+		"a proxy that is not there": {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") },
+			"TokenNotFound", "correct spec.proxySecretRef", false},
+		"headers that are none": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") },
+			"ValidationFailed", "no YAML of names and values", false},
+		"a header of two lines": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") },
+			"ValidationFailed", "header", true},
+		"half a certificate": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") },
+			"ValidationFailed", "only one of the keys tls.crt and tls.key", false},
+		"no certificate": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") },
+			"ValidationFailed", "no pair", false},
+		"no proxy": {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") },
+			"ValidationFailed", "is not the URL of a proxy", false},
+		"no proxy in the spec": {func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }, "ValidationFailed",
+			"the proxy cannot be used that spec.proxy names", false},
+		"no address": {func(s *v1beta3.ProviderSpec) { s.Address = "" }, "ValidationFailed",
+			"no address", true},
+		"an address that is none": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") },
+			"ValidationFailed", "is no URL", true},
+		"a type from tomorrow": {func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }, "ValidationFailed",
+			"pigeon", true},
+		"the metadata of the machine": {func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" },
+			"SendFailed", "link-local", false},
 	} {
 		p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = "http://127.0.0.1:1/" })
 		p.UID = types.UID(name)
@@ -340,17 +363,20 @@ func TestNamesOfCommitStatusesMayTellTheAlert(t *testing.T) {
 	book := newBook()
 	p := b.object(func(s *v1beta3.ProviderSpec) {
 		s.Type, s.Address, s.SecretRef = v1beta3.GitHubProvider, h.URL+"/org/fleet", ref("login")
-		s.CommitStatusExpr = "alert.spec.eventMetadata.cluster + '/' + provider.metadata.name + '/' + event.involvedObject.name"
+		s.CommitStatusExpr = "alert.spec.eventMetadata.cluster + '/' + provider.metadata.name + '/' + " +
+			"event.involvedObject.name"
 	})
 	book.setProvider(client.ObjectKeyFromObject(p), p)
 	a := book.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
 	s := &Sender{Router: book.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
 	e := of("Kustomization", "apps", "web", with("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))
-	if err := s.Send(t.Context(), delivery.Delivery{Alert: client.ObjectKeyFromObject(a), Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
+	if err := s.Send(t.Context(), delivery.Delivery{Alert: client.ObjectKeyFromObject(a),
+		Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
 		t.Fatal(err)
 	}
 	r, n := h.last()
-	if !strings.HasSuffix(r.URL.Path, "/statuses/0123456789abcdef0123456789abcdef01234567") || !strings.Contains(h.bodies[n-1], `"prod-1/p/web"`) {
+	if !strings.HasSuffix(r.URL.Path, "/statuses/0123456789abcdef0123456789abcdef01234567") ||
+		!strings.Contains(h.bodies[n-1], `"prod-1/p/web"`) {
 		t.Errorf("%s: %s", r.URL, h.bodies)
 	}
 }

@@ -37,7 +37,8 @@ type Router struct {
 	mu        sync.RWMutex
 	rules     map[types.NamespacedName]*rule
 	providers map[types.NamespacedName]*v1beta3.Provider // of the cache: they are read only
-	index     map[target][]candidate                     // made of the rules by the next event after a change; nil until then
+	// made of the rules by the next event after a change; nil until then
+	index map[target][]candidate
 }
 
 // candidate is a source of a rule.
@@ -49,11 +50,13 @@ type candidate struct {
 // Observe keeps the router by the cache.
 func (r *Router) Observe(ctx context.Context, c ctrlcache.Cache) error {
 	r.rules, r.providers = map[types.NamespacedName]*rule{}, map[types.NamespacedName]*v1beta3.Provider{}
-	return errors.Join(observe(ctx, r, c, &v1beta3.Alert{}, r.setAlert), observe(ctx, r, c, &v1beta3.Provider{}, r.setProvider))
+	return errors.Join(observe(ctx, r, c, &v1beta3.Alert{}, r.setAlert),
+		observe(ctx, r, c, &v1beta3.Provider{}, r.setProvider))
 }
 
 // observe calls set with each object that is there or changes, and with nil when it goes.
-func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache, obj T, set func(key types.NamespacedName, obj T)) error {
+func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache, obj T,
+	set func(key types.NamespacedName, obj T)) error {
 	informer, err := c.GetInformer(ctx, obj)
 	if err != nil {
 		return err
@@ -169,7 +172,8 @@ func (r *Router) Ready(ctx context.Context) bool {
 	return r.ready.Load()
 }
 
-// Route implements [delivery.Router]. It waits until it knows all alerts there are: an event that comes first is none for nobody.
+// Route implements [delivery.Router]. It waits until it knows all alerts there are: an event that comes first
+// is none for nobody.
 func (r *Router) Route(ctx context.Context, e event.Event) []delivery.Delivery {
 	if !r.Ready(ctx) {
 		return nil
@@ -215,8 +219,10 @@ func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (delive
 	if untold := rule.news(conflicts); len(untold) > 0 {
 		keys := strings.Join(untold, ", ")
 		log.FromContext(ctx).Info("metadata of an event is set twice", "alert", rule.key(), "keys", keys)
-		r.Warn(rule.alert, "the metadata "+keys+" of events of "+e.InvolvedObject.Kind+" '"+e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name+
-			"' is set more than once: what the controller says counts before spec.summary, spec.eventMetadata and the object's annotations")
+		r.Warn(rule.alert, "the metadata "+keys+" of events of "+e.InvolvedObject.Kind+" '"+e.InvolvedObject.Namespace+
+			"/"+e.InvolvedObject.Name+
+			"' is set more than once: what the controller says counts before spec.summary, spec.eventMetadata and "+
+			"the object's annotations")
 	}
 	e.Metadata = metadata
 	return delivery.Delivery{Alert: rule.key(), Provider: rule.provider, Event: e}, true

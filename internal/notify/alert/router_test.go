@@ -48,7 +48,8 @@ func newBook() *book {
 }
 
 func (b *book) provider(name, kind string) *v1beta3.Provider {
-	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name}, Spec: v1beta3.ProviderSpec{Type: kind}}
+	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name},
+		Spec: v1beta3.ProviderSpec{Type: kind}}
 	b.setProvider(client.ObjectKeyFromObject(p), p)
 	return p
 }
@@ -57,7 +58,8 @@ func (b *book) alert(name string, spec v1beta3.AlertSpec) *v1beta3.Alert {
 	if spec.ProviderRef.Name == "" {
 		spec.ProviderRef = meta.LocalObjectReference{Name: "generic"}
 	}
-	a := &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name, UID: types.UID(name), Generation: 1}, Spec: spec}
+	a := &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name, UID: types.UID(name),
+		Generation: 1}, Spec: spec}
 	b.setAlert(client.ObjectKeyFromObject(a), a)
 	return a
 }
@@ -105,20 +107,28 @@ func TestWhoWantsAnEvent(t *testing.T) {
 		return []v1beta3.EventSource{s}
 	}
 	for name, spec := range map[string]v1beta3.AlertSpec{
-		"named":    {EventSources: kustomizations(v1beta3.EventSource{Name: "web"})},
-		"all":      {EventSources: kustomizations(v1beta3.EventSource{Name: "*"})},
-		"prod":     {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod"})},
-		"errors":   {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod"}), EventSeverity: "error"},
-		"labelled": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod", MatchLabels: map[string]string{"team": "frontend"}})},
-		"anywhere": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "*", MatchLabels: map[string]string{"team": "frontend"}})},
-		"grouped":  {EventSources: kustomizations(v1beta3.EventSource{Name: "web", APIVersion: "kustomize.toolkit.fluxcd.io/v1beta2"})},
-		"included": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"}), InclusionList: []string{"rolled out", "revision: main@.*"}},
-		"excluded": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"}), InclusionList: []string{"revision"}, ExclusionList: []string{"^Applied"}},
-		"asleep":   {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), Suspend: true},
-		"broken":   {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), InclusionList: []string{"("}},
-		"homeless": {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), ProviderRef: meta.LocalObjectReference{Name: "none"}},
-		"twice":    {EventSources: append(kustomizations(v1beta3.EventSource{Name: "*"}), v1beta3.EventSource{Kind: "Kustomization", Name: "web"})},
-		"gates":    {EventSources: []v1beta3.EventSource{{Kind: "Gate", Name: "*"}}},
+		"named": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"})},
+		"all":   {EventSources: kustomizations(v1beta3.EventSource{Name: "*"})},
+		"prod":  {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod"})},
+		"errors": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod"}),
+			EventSeverity: "error"},
+		"labelled": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod",
+			MatchLabels: map[string]string{"team": "frontend"}})},
+		"anywhere": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "*",
+			MatchLabels: map[string]string{"team": "frontend"}})},
+		"grouped": {EventSources: kustomizations(v1beta3.EventSource{Name: "web",
+			APIVersion: "kustomize.toolkit.fluxcd.io/v1beta2"})},
+		"included": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"}),
+			InclusionList: []string{"rolled out", "revision: main@.*"}},
+		"excluded": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"}),
+			InclusionList: []string{"revision"}, ExclusionList: []string{"^Applied"}},
+		"asleep": {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), Suspend: true},
+		"broken": {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), InclusionList: []string{"("}},
+		"homeless": {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}),
+			ProviderRef: meta.LocalObjectReference{Name: "none"}},
+		"twice": {EventSources: append(kustomizations(v1beta3.EventSource{Name: "*"}),
+			v1beta3.EventSource{Kind: "Kustomization", Name: "web"})},
+		"gates": {EventSources: []v1beta3.EventSource{{Kind: "Gate", Name: "*"}}},
 	} {
 		b.alert(name, spec)
 	}
@@ -126,16 +136,19 @@ func TestWhoWantsAnEvent(t *testing.T) {
 		event event.Event
 		want  string
 	}{
-		"by name":                   {of("Kustomization", "ops", "web"), "all grouped included named twice"},
-		"another of the namespace":  {of("Kustomization", "ops", "db"), "all twice"},
-		"a failure":                 {of("Kustomization", "prod", "db", failed), "errors prod"},
-		"by label":                  {of("Kustomization", "prod", "shop", failed), "anywhere errors labelled prod"},
-		"by label, anywhere":        {of("Kustomization", "elsewhere", "shop"), "anywhere"},
-		"of another kind":           {of("HelmRelease", "ops", "web"), ""},
-		"of a gate":                 {of("Gate", "ops", "freeze"), "gates"},
-		"of a kind of another name": {of("Kustomization", "ops", "web", func(e *event.Event) { e.InvolvedObject.APIVersion = "example.com/v1" }), ""},
-		"of the group":              {of("Gate", "ops", "a", func(e *event.Event) { e.InvolvedObject.APIVersion = "gating.toolkit.fluxcd.io/v1alpha1" }), "gates"},
-		"of no weight":              {of("Kustomization", "ops", "web", func(e *event.Event) { e.Severity = event.Trace }), ""},
+		"by name":                  {of("Kustomization", "ops", "web"), "all grouped included named twice"},
+		"another of the namespace": {of("Kustomization", "ops", "db"), "all twice"},
+		"a failure":                {of("Kustomization", "prod", "db", failed), "errors prod"},
+		"by label":                 {of("Kustomization", "prod", "shop", failed), "anywhere errors labelled prod"},
+		"by label, anywhere":       {of("Kustomization", "elsewhere", "shop"), "anywhere"},
+		"of another kind":          {of("HelmRelease", "ops", "web"), ""},
+		"of a gate":                {of("Gate", "ops", "freeze"), "gates"},
+		"of a kind of another name": {of("Kustomization", "ops", "web",
+			func(e *event.Event) { e.InvolvedObject.APIVersion = "example.com/v1" }), ""},
+		"of the group": {of("Gate", "ops", "a",
+			func(e *event.Event) { e.InvolvedObject.APIVersion = "gating.toolkit.fluxcd.io/v1alpha1" }), "gates"},
+		"of no weight": {of("Kustomization", "ops", "web",
+			func(e *event.Event) { e.Severity = event.Trace }), ""},
 	} {
 		if got := b.route(t, c.event); got != c.want {
 			t.Errorf("%s: %q want it, not %q", name, got, c.want)
@@ -206,17 +219,20 @@ func TestMetadataAndWhatCountsMost(t *testing.T) {
 	b := newBook()
 	b.alert("a", v1beta3.AlertSpec{
 		EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}}, Summary: "the shop",
-		EventMetadata: map[string]string{"cluster": "prod-1", "revision": "mine", "summary": "of the metadata", "env": "prod"},
+		EventMetadata: map[string]string{"cluster": "prod-1", "revision": "mine", "summary": "of the metadata",
+			"env": "prod"},
 	})
 	e := of("Kustomization", "ops", "web", with(
-		"revision", "main@sha1:abc", "event.toolkit.fluxcd.io/env", "of the object", "event.toolkit.fluxcd.io/owner", "anna",
+		"revision", "main@sha1:abc", "event.toolkit.fluxcd.io/env", "of the object",
+		"event.toolkit.fluxcd.io/owner", "anna",
 		"event.toolkit.fluxcd.io/revision", "of the object"))
 	before := maps.Clone(e.Metadata)
 	got := b.Route(t.Context(), e)
 	if len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}
-	want := map[string]string{"revision": "main@sha1:abc", "cluster": "prod-1", "summary": "the shop", "env": "prod", "owner": "anna"}
+	want := map[string]string{"revision": "main@sha1:abc", "cluster": "prod-1", "summary": "the shop", "env": "prod",
+		"owner": "anna"}
 	if diff := cmp.Diff(want, got[0].Event.Metadata); diff != "" {
 		t.Error(diff)
 	}
@@ -234,19 +250,23 @@ func TestWhatProvidersHaveToDoWith(t *testing.T) {
 	for _, kind := range []string{"generic", "slack", "github", "azuredevops", "gitlabmergerequestcomment"} {
 		b.provider(kind, kind)
 		b.alert(kind, v1beta3.AlertSpec{
-			EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}}, ProviderRef: meta.LocalObjectReference{Name: kind},
+			EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}},
+			ProviderRef:  meta.LocalObjectReference{Name: kind},
 		})
 	}
 	for name, c := range map[string]struct{ event, want string }{
-		"of nothing":                   {"", "generic slack"},
-		"of a revision":                {"revision=main@sha1:abc", "azuredevops generic github slack"},
-		"of an origin":                 {"originRevision=main@sha1:abc", "azuredevops generic github slack"},
-		"of a commit by annotation":    {"event.toolkit.fluxcd.io/commit=abc", "azuredevops generic github slack"},
-		"of a commit's status alone":   {"revision=main@sha1:abc commit_status=update", "azuredevops github"},
-		"of a request":                 {"event.toolkit.fluxcd.io/change_request=7", "generic gitlabmergerequestcomment slack"},
-		"of a request and its commit":  {"change_request=7 revision=main@sha1:abc", "azuredevops generic github gitlabmergerequestcomment slack"},
-		"of another word of a status":  {"commit_status=other", "generic slack"},
-		"of a request and status only": {"change_request=7 commit_status=update revision=main@sha1:abc", "azuredevops github"},
+		"of nothing":                 {"", "generic slack"},
+		"of a revision":              {"revision=main@sha1:abc", "azuredevops generic github slack"},
+		"of an origin":               {"originRevision=main@sha1:abc", "azuredevops generic github slack"},
+		"of a commit by annotation":  {"event.toolkit.fluxcd.io/commit=abc", "azuredevops generic github slack"},
+		"of a commit's status alone": {"revision=main@sha1:abc commit_status=update", "azuredevops github"},
+		"of a request": {"event.toolkit.fluxcd.io/change_request=7",
+			"generic gitlabmergerequestcomment slack"},
+		"of a request and its commit": {"change_request=7 revision=main@sha1:abc",
+			"azuredevops generic github gitlabmergerequestcomment slack"},
+		"of another word of a status": {"commit_status=other", "generic slack"},
+		"of a request and status only": {"change_request=7 commit_status=update revision=main@sha1:abc",
+			"azuredevops github"},
 	} {
 		e := of("Kustomization", "ops", "web")
 		for pair := range strings.FieldsSeq(c.event) {
@@ -269,17 +289,30 @@ func TestAlertsThatCannotBeUsed(t *testing.T) {
 		spec         v1beta3.AlertSpec
 		reason, says string
 	}{
-		"a kind unheard of":    {source(func(s *v1beta3.EventSource) { s.Kind = "Secret" }), "ValidationFailed", "spec.eventSources[0] is of no known kind"},
-		"a group that is not":  {source(func(s *v1beta3.EventSource) { s.APIVersion = "apps/v1" }), "ValidationFailed", "The group of Kustomization is kustomize.toolkit.fluxcd.io"},
-		"another namespace":    {source(func(s *v1beta3.EventSource) { s.Namespace = "prod" }), "AccessDenied", "--no-cross-namespace-refs"},
-		"all namespaces":       {source(func(s *v1beta3.EventSource) { s.Namespace = "*" }), "AccessDenied", "--no-cross-namespace-refs"},
-		"a name and labels":    {source(func(s *v1beta3.EventSource) { s.Name, s.MatchLabels = "a", map[string]string{"a": "b"} }), "ValidationFailed", "both a name and matchLabels"},
-		"what is no label":     {source(func(s *v1beta3.EventSource) { s.MatchLabels = map[string]string{"a b": "c"} }), "ValidationFailed", "spec.eventSources[0].matchLabels"},
-		"an expression":        {v1beta3.AlertSpec{ExclusionList: []string{"a", "[a"}}, "ValidationFailed", "spec.exclusionList[1] is no regular expression: error parsing regexp: missing closing ]"},
-		"one that is too long": {v1beta3.AlertSpec{InclusionList: []string{strings.Repeat("a", maxExpression+1)}}, "ValidationFailed", "spec.inclusionList[0] is longer"},
-		"one that multiplies":  {v1beta3.AlertSpec{InclusionList: []string{"((a{1000}){1000}){1000}"}}, "ValidationFailed", "spec.inclusionList[0] is no regular expression"},
-		"too many":             {v1beta3.AlertSpec{InclusionList: make([]string, maxExpressions+1)}, "ValidationFailed", "spec.inclusionList has more than"},
-		"too many sources":     {v1beta3.AlertSpec{EventSources: make([]v1beta3.EventSource, maxSources+1)}, "ValidationFailed", "spec.eventSources has more than"},
+		"a kind unheard of": {source(func(s *v1beta3.EventSource) { s.Kind = "Secret" }), "ValidationFailed",
+			"spec.eventSources[0] is of no known kind"},
+		"a group that is not": {source(func(s *v1beta3.EventSource) { s.APIVersion = "apps/v1" }), "ValidationFailed",
+			"The group of Kustomization is kustomize.toolkit.fluxcd.io"},
+		"another namespace": {source(func(s *v1beta3.EventSource) { s.Namespace = "prod" }), "AccessDenied",
+			"--no-cross-namespace-refs"},
+		"all namespaces": {source(func(s *v1beta3.EventSource) { s.Namespace = "*" }), "AccessDenied",
+			"--no-cross-namespace-refs"},
+		"a name and labels": {source(func(s *v1beta3.EventSource) {
+			s.Name, s.MatchLabels = "a",
+				map[string]string{"a": "b"}
+		}), "ValidationFailed", "both a name and matchLabels"},
+		"what is no label": {source(func(s *v1beta3.EventSource) { s.MatchLabels = map[string]string{"a b": "c"} }),
+			"ValidationFailed", "spec.eventSources[0].matchLabels"},
+		"an expression": {v1beta3.AlertSpec{ExclusionList: []string{"a", "[a"}}, "ValidationFailed",
+			"spec.exclusionList[1] is no regular expression: error parsing regexp: missing closing ]"},
+		"one that is too long": {v1beta3.AlertSpec{InclusionList: []string{strings.Repeat("a", maxExpression+1)}},
+			"ValidationFailed", "spec.inclusionList[0] is longer"},
+		"one that multiplies": {v1beta3.AlertSpec{InclusionList: []string{"((a{1000}){1000}){1000}"}},
+			"ValidationFailed", "spec.inclusionList[0] is no regular expression"},
+		"too many": {v1beta3.AlertSpec{InclusionList: make([]string, maxExpressions+1)}, "ValidationFailed",
+			"spec.inclusionList has more than"},
+		"too many sources": {v1beta3.AlertSpec{EventSources: make([]v1beta3.EventSource, maxSources+1)},
+			"ValidationFailed", "spec.eventSources has more than"},
 	} {
 		_, err := compile(&v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops"}, Spec: c.spec}, true)
 		expectFault(t, name, err, c.reason, c.says, true)
@@ -296,7 +329,8 @@ func BenchmarkRoute(bench *testing.B) {
 		}
 		b.alert(fmt.Sprint("a", i), v1beta3.AlertSpec{
 			EventSources: []v1beta3.EventSource{s}, EventMetadata: map[string]string{"cluster": "prod-1"},
-			InclusionList: []string{".*(succeeded|Applied).*"}, ExclusionList: []string{"waiting.*socket", "dependency .* not ready"},
+			InclusionList: []string{".*(succeeded|Applied).*"},
+			ExclusionList: []string{"waiting.*socket", "dependency .* not ready"},
 		})
 	}
 	e := of("Kustomization", "prod", "shop", with("revision", "main@sha1:abc"))

@@ -54,7 +54,8 @@ type target struct{ kind, namespace string }
 func compile(a *v1beta3.Alert, noCrossNamespaceRefs bool) (*rule, error) {
 	r := &rule{alert: a, provider: types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.ProviderRef.Name}}
 	if len(a.Spec.EventSources) > maxSources {
-		return nil, invalid("spec.eventSources has more than %d entries", maxSources).WithHint("Select by label, or write two Alerts")
+		return nil, invalid("spec.eventSources has more than %d entries", maxSources).
+			WithHint("Select by label, or write two Alerts")
 	}
 	if len(a.Spec.EventMetadata) > maxMetadata {
 		return nil, invalid("spec.eventMetadata has more than %d entries", maxMetadata).WithHint("Leave some out")
@@ -83,7 +84,8 @@ func compileSource(a *v1beta3.Alert, i int, noCrossNamespaceRefs bool) (source, 
 	case group == "":
 		return s, invalid("%s is of no known kind", field).WithHint("Correct its kind")
 	case err != nil || gv.Group != "" && gv.Group != group:
-		return s, invalid("%s is of another group than its apiVersion", field).WithHint("The group of %s is %s; apiVersion may be left out", spec.Kind, group)
+		return s, invalid("%s is of another group than its apiVersion", field).
+			WithHint("The group of %s is %s; apiVersion may be left out", spec.Kind, group)
 	case noCrossNamespaceRefs && s.namespace != a.Namespace:
 		return s, fault.New(meta.AccessDeniedReason, "%s is about another namespace, which is not allowed here", field).
 			WithHint("Move the Alert there, or run the controllers without --no-cross-namespace-refs").Final()
@@ -136,8 +138,9 @@ func (r *rule) wants(e *event.Event) bool {
 // annotated marks the keys of metadata that come of the object's annotations.
 const annotated = event.AnnotationGroup + "/"
 
-// metadata returns what goes on with the event, and the keys that are set to something else where it does not count. What counts most comes last:
-// the object's annotations, spec.eventMetadata, spec.summary, what the controller says.
+// metadata returns what goes on with the event, and the keys that are set to something else where it does not
+// count. What counts most comes last: the object's annotations, spec.eventMetadata, spec.summary, what the
+// controller says.
 func (r *rule) metadata(e *event.Event) (metadata map[string]string, conflicts []string) {
 	metadata = map[string]string{}
 	set := func(key, value string) {
@@ -192,11 +195,13 @@ func (r *rule) news(conflicts []string) []string {
 // Types of Providers by what of an event they need.
 var (
 	statusTypes = []string{
-		v1beta3.GitHubProvider, v1beta3.GitLabProvider, v1beta3.GiteaProvider, v1beta3.BitbucketProvider, v1beta3.BitbucketServerProvider,
+		v1beta3.GitHubProvider, v1beta3.GitLabProvider, v1beta3.GiteaProvider, v1beta3.BitbucketProvider,
+		v1beta3.BitbucketServerProvider,
 		v1beta3.AzureDevOpsProvider,
 	}
 	commentTypes = []string{
-		v1beta3.GitHubPullRequestCommentProvider, v1beta3.GitLabMergeRequestCommentProvider, v1beta3.GiteaPullRequestCommentProvider,
+		v1beta3.GitHubPullRequestCommentProvider, v1beta3.GitLabMergeRequestCommentProvider,
+		v1beta3.GiteaPullRequestCommentProvider,
 	}
 )
 

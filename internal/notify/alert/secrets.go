@@ -51,7 +51,8 @@ func (r *Resolver) read(ctx context.Context, p *v1beta3.Provider) (secrets, erro
 				WithHint("Create it, or correct %s", ref.field)
 		}
 		if err != nil {
-			return s, fault.New(v1beta3.TokenNotFoundReason, "cannot read Secret '%s/%s' of %s", p.Namespace, ref.ref.Name, ref.field).Because(err)
+			return s, fault.New(v1beta3.TokenNotFoundReason, "cannot read Secret '%s/%s' of %s", p.Namespace,
+				ref.ref.Name, ref.field).Because(err)
 		}
 		*ref.into = secret.Data
 		s.versions += fmt.Sprintf("%s/%s ", secret.UID, secret.ResourceVersion)
@@ -63,8 +64,9 @@ func (r *Resolver) read(ctx context.Context, p *v1beta3.Provider) (secrets, erro
 func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, error) {
 	o := provider.Options{
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
-		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock, Identity: r.identity(p),
-		Dial: r.Egress.Dialer().DialContext,
+		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock,
+		Identity: r.identity(p),
+		Dial:     r.Egress.Dialer().DialContext,
 	}
 	if name := strings.TrimSpace(string(s.login["username"])); name != "" {
 		o.Username = name
@@ -88,7 +90,8 @@ func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, er
 		return o, err
 	}
 	// What a host says to one Provider is not held against another that sends to it.
-	o.Transport, err = r.Egress.Transport(egress.Options{TLS: o.TLS, Proxy: proxy, Caller: "provider " + string(p.UID) + " " + s.versions})
+	o.Transport, err = r.Egress.Transport(egress.Options{TLS: o.TLS, Proxy: proxy, Caller: "provider " + string(p.UID) +
+		" " + s.versions})
 	if err != nil {
 		return o, unusable(err)
 	}
@@ -111,7 +114,8 @@ func proxyOf(p *v1beta3.Provider, s secrets) (*url.URL, error) {
 	}
 	u, err := auth.ProxyFrom(data)
 	if err != nil {
-		return nil, fault.New(v1beta3.ValidationFailedReason, "the proxy cannot be used that %s names", from).Because(err)
+		return nil, fault.New(v1beta3.ValidationFailedReason, "the proxy cannot be used that %s names", from).
+			Because(err)
 	}
 	return u, nil
 }
@@ -123,11 +127,13 @@ func headers(text []byte) (http.Header, error) {
 	}
 	var all map[string]string
 	if yaml.UnmarshalStrict(text, &all) != nil { // the error would quote them
-		return nil, fault.New(v1beta3.ValidationFailedReason, "the key headers of the Secret is no YAML of names and values").
+		return nil, fault.New(v1beta3.ValidationFailedReason,
+			"the key headers of the Secret is no YAML of names and values").
 			WithHint("Write each header in a line, as NAME: VALUE")
 	}
 	if len(all) > maxHeaders {
-		return nil, fault.New(v1beta3.ValidationFailedReason, "the key headers of the Secret has more than %d headers", maxHeaders).WithHint("Leave some out")
+		return nil, fault.New(v1beta3.ValidationFailedReason, "the key headers of the Secret has more than %d headers",
+			maxHeaders).WithHint("Leave some out")
 	}
 	h := http.Header{}
 	for name, value := range all {

@@ -60,7 +60,8 @@ func (s *Sender) send(ctx context.Context, p *v1beta3.Provider, d delivery.Deliv
 	return nil
 }
 
-// Health knows which Providers could not send the last event they had to. The controller of Providers tells it, once for each time that it changes.
+// Health knows which Providers could not send the last event they had to. The controller of Providers tells
+// it, once for each time that it changes.
 type Health struct {
 	Edges *reconcile.Edges
 

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/queue"
 )
 
-// behind are the queues of which not all is on the disk. They are written together, a little later, so that nobody waits for a disk.
+// behind are the queues of which not all is on the disk. They are written together, a little later, so that
+// nobody waits for a disk.
 type behind struct {
 	mu     sync.Mutex
 	queues map[*queue.Queue]bool
@@ -48,7 +49,8 @@ func (d *behind) run(ctx context.Context, c clock.Clock, every time.Duration) {
 		d.mu.Unlock()
 		for q := range queues {
 			if err := q.Sync(); err != nil {
-				log.FromContext(ctx).Error(err, "cannot write to disk what is to be delivered: it is lost if the machine fails")
+				log.FromContext(ctx).Error(err,
+					"cannot write to disk what is to be delivered: it is lost if the machine fails")
 			}
 		}
 	}

@@ -1,8 +1,10 @@
 // Package delivery brings events to those who want to hear of them, and loses none on the way.
 //
-// An event that is taken up is on disk before anybody is told so. It goes from the intake to a queue of each provider that an alert names, and from there,
-// by one worker a provider that has a few tries under way at once, to the outside; it leaves each of them once it is in the next. So a provider that is slow or down holds up no other, what
-// waits needs no memory, and a process that is killed goes on where it was: some events then come twice.
+// An event that is taken up is on disk before anybody is told so. It goes from the intake to a queue of each
+// provider that an alert names, and from there, by one worker a provider that has a few tries under way at
+// once, to the outside; it leaves each of them once it is in the next. So a provider that is slow or down
+// holds up no other, what waits needs no memory, and a process that is killed goes on where it was: some
+// events then come twice.
 package delivery
 
 import (
@@ -36,7 +38,8 @@ type Delivery struct {
 	Event    event.Event          `json:"event"`
 }
 
-// Sender tries once to bring an event to the outside. Of its errors those that are faults tell whether a retry helps, and when.
+// Sender tries once to bring an event to the outside. Of its errors those that are faults tell whether a
+// retry helps, and when.
 type Sender interface {
 	Send(ctx context.Context, d Delivery) error
 }
@@ -67,8 +70,9 @@ type Options struct {
 	GiveUp      time.Duration // age from which on a delivery that fails is given up
 	SendTimeout time.Duration // of one try
 	Idle        time.Duration // after which a worker without work ends
-	SyncEvery   time.Duration // how long what was taken up may be in the care of the kernel, which outlives us, but not the machine
-	Grace       time.Duration // that a try under way has when the process ends
+	// how long what was taken up may be in the care of the kernel, which outlives us, but not the machine
+	SyncEvery time.Duration
+	Grace     time.Duration // that a try under way has when the process ends
 }
 
 // Backoff is how long to wait after failures in a row: from Min to Max, twice as long each time.
@@ -88,8 +92,10 @@ func (o *Options) setDefaults() {
 		value    *time.Duration
 		standard time.Duration
 	}{
-		{&o.RateLimit, DefaultRateLimit}, {&o.Backoff.Min, 5 * time.Second}, {&o.Backoff.Max, 5 * time.Minute}, {&o.GiveUp, 24 * time.Hour},
-		{&o.SendTimeout, 2 * time.Minute}, {&o.Idle, time.Minute}, {&o.SyncEvery, 200 * time.Millisecond}, {&o.Grace, 10 * time.Second},
+		{&o.RateLimit, DefaultRateLimit}, {&o.Backoff.Min, 5 * time.Second}, {&o.Backoff.Max, 5 * time.Minute},
+		{&o.GiveUp, 24 * time.Hour},
+		{&o.SendTimeout, 2 * time.Minute}, {&o.Idle, time.Minute}, {&o.SyncEvery, 200 * time.Millisecond},
+		{&o.Grace, 10 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.standard
@@ -110,11 +116,16 @@ type Bus struct {
 	workers sync.WaitGroup
 }
 
-// New returns a bus. Nothing is opened before an event comes or the bus is started: a replica that does not lead leaves the disk alone.
+// New returns a bus. Nothing is opened before an event comes or the bus is started: a replica that does not
+// lead leaves the disk alone.
 func New(o Options) *Bus {
 	o.setDefaults()
-	b := &Bus{Options: o, seen: newSeen(o.RateLimit), arrived: make(chan struct{}, 1), lines: map[types.NamespacedName]*line{}, behind: newBehind()}
-	b.intake = sync.OnceValues(func() (*queue.Queue, error) { return queue.Open(filepath.Join(o.Dir, "intake"), o.Limits) })
+	b := &Bus{Options: o, seen: newSeen(o.RateLimit), arrived: make(chan struct{}, 1),
+		lines: map[types.NamespacedName]*line{}, behind: newBehind()}
+	b.intake = sync.OnceValues(func() (*queue.Queue,
+		error) {
+		return queue.Open(filepath.Join(o.Dir, "intake"), o.Limits)
+	})
 	return b
 }
 
@@ -196,7 +207,8 @@ func (b *Bus) route(ctx, sends context.Context, in *queue.Queue) {
 		r, ok := in.Next()
 		if n := in.Lost(); n > 0 {
 			taken.WithLabelValues("lost").Add(float64(n))
-			log.FromContext(ctx).Error(errors.New("the queue is full or damaged"), "events were dropped before anybody was asked who wants them", "events", n)
+			log.FromContext(ctx).Error(errors.New("the queue is full or damaged"),
+				"events were dropped before anybody was asked who wants them", "events", n)
 		}
 		if !ok {
 			select {
@@ -240,7 +252,8 @@ func (b *Bus) enqueue(ctx, sends context.Context, d Delivery, at time.Time) {
 	}
 	if err != nil {
 		count(d.Provider, "dropped", 1)
-		log.FromContext(ctx).Error(err, "a notification is lost", "alert", d.Alert.String(), "provider", d.Provider.String())
+		log.FromContext(ctx).Error(err, "a notification is lost", "alert", d.Alert.String(), "provider",
+			d.Provider.String())
 	}
 }
 
@@ -288,7 +301,8 @@ func (b *Bus) Forget(provider types.NamespacedName) {
 	defer b.mu.Unlock()
 	if l := b.lines[provider]; l != nil {
 		if err := l.queue.Clear(); err != nil {
-			log.Log.WithName("notifications").Error(err, "cannot drop what waits for a provider that is gone", "provider", provider.String())
+			log.Log.WithName("notifications").
+				Error(err, "cannot drop what waits for a provider that is gone", "provider", provider.String())
 		}
 		signal(l.again)
 	}

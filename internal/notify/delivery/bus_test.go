@@ -174,7 +174,9 @@ func TestWhatNoRetryHelpsIsGivenUp(t *testing.T) {
 		post(t, b, about1("x", m, "a"))
 	}
 	eventually(t, "the good one comes", func() bool { return slices.Equal(o.of("a"), []string{"good"}) })
-	if o.tried("bad") != 1 || o.tried("panic ") != 1 || !o.tells("a NotificationFailed A notification about Kustomization/apps/x was given up: the provider answered with 401") {
+	if o.tried("bad") != 1 || o.tried("panic ") != 1 ||
+		!o.tells("a NotificationFailed A notification about Kustomization/apps/x was given up: the provider "+
+			"answered with 401") {
 		t.Errorf("tried %v, told %v", o.tries, o.told)
 	}
 }
@@ -196,7 +198,8 @@ func TestOneThatIsNotLikedLetsOthersPass(t *testing.T) {
 		}
 	}
 	eventually(t, "the others pass", func() bool { return len(o.of("a")) == 20 })
-	eventually(t, "they alone wait, and their owner is told", func() bool { return b.Waiting()[provider("a")] == 4 && o.tells("NotificationDelayed") })
+	eventually(t, "they alone wait, and their owner is told",
+		func() bool { return b.Waiting()[provider("a")] == 4 && o.tells("NotificationDelayed") })
 }
 
 func TestWhatIsOldIsGivenUpOnceItFails(t *testing.T) {
@@ -248,7 +251,11 @@ func TestTheOldestGoWhenAProviderIsDownForLong(t *testing.T) {
 	for i := range 400 {
 		post(t, b, about1("x", fmt.Sprint(i), "a"))
 		if i%20 == 0 { // the intake has the same bound
-			eventually(t, "it is taken in", func() bool { in, err := b.intake(); return err == nil && in.Waiting() == 0 })
+			eventually(t, "it is taken in", func() bool {
+				in, err := b.intake()
+				return err == nil &&
+					in.Waiting() == 0
+			})
 		}
 	}
 	eventually(t, "its owner is told", func() bool { return o.tells("NotificationDropped") })

@@ -31,7 +31,8 @@ func (f *Forward) Route(_ context.Context, e event.Event) []Delivery {
 	return []Delivery{{Provider: forwarded, Event: e}}
 }
 
-// Send implements [Sender]: it posts the event as documented, with the group of the object before the keys of its metadata.
+// Send implements [Sender]: it posts the event as documented, with the group of the object before the keys of
+// its metadata.
 func (f *Forward) Send(ctx context.Context, d Delivery) error {
 	e := d.Event
 	e.Metadata = make(map[string]string, len(d.Event.Metadata))
@@ -52,7 +53,8 @@ func (f *Forward) Send(ctx context.Context, d Delivery) error {
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := f.Client.Do(req)
 	if err != nil {
-		return fault.New(ReasonFailed, "cannot reach the URL of --events-addr").Because(errors.Unwrap(err)) // without the URL
+		// without the URL
+		return fault.New(ReasonFailed, "cannot reach the URL of --events-addr").Because(errors.Unwrap(err))
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is of further use
@@ -64,11 +66,13 @@ func answer(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code < 300, code == http.StatusTooManyRequests:
 		return nil
-	case code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusNotFound: // not found: something else listens there yet
+	case code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusNotFound:
+		// not found: something else listens there yet
 		return fault.New(ReasonFailed, "the process at --events-addr answered with %s", resp.Status).Final()
 	default:
 		wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		return fault.New(ReasonFailed, "the process at --events-addr answered with %s", resp.Status).After(time.Duration(max(0, wait)) * time.Second)
+		return fault.New(ReasonFailed, "the process at --events-addr answered with %s", resp.Status).
+			After(time.Duration(max(0, wait)) * time.Second)
 	}
 }
 

@@ -43,7 +43,8 @@ func TestWhatAnAnswerToAForwardedEventMeans(t *testing.T) {
 		}
 	}
 	server.Close()
-	if err := f.Send(t.Context(), d); err == nil || fault.As(err).Terminal || strings.Contains(err.Error(), "secret-path") {
+	if err := f.Send(t.Context(), d); err == nil || fault.As(err).Terminal ||
+		strings.Contains(err.Error(), "secret-path") {
 		t.Errorf("nobody listens: %v", err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// FromKernel returns what takes up the events of our own controllers, but for minor ones. The instance is the name of this process.
+// FromKernel returns what takes up the events of our own controllers, but for minor ones. The instance is the
+// name of this process.
 func (b *Bus) FromKernel(scheme *runtime.Scheme, instance string) reconcile.Events {
 	return &kernelEvents{b, scheme, instance}
 }
@@ -35,8 +36,9 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 	if err == nil {
 		err = k.bus.Post(event.Event{
 			InvolvedObject: corev1.ObjectReference{
-				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
-				UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(),
+				Name: obj.GetName(),
+				UID:  obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 			},
 			Severity:            severity(e.Type),
 			Timestamp:           metav1.NewTime(k.bus.Clock.Now().UTC()),
@@ -48,7 +50,8 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 		}.Clean())
 	}
 	if err != nil && !errors.As(err, new(*RepeatedError)) {
-		log.Log.WithName("notifications").Error(err, "nobody is notified of an event", "kind", gvk.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName())
+		log.Log.WithName("notifications").Error(err, "nobody is notified of an event", "kind", gvk.Kind, "namespace",
+			obj.GetNamespace(), "name", obj.GetName())
 	}
 }
 

@@ -22,8 +22,9 @@ const (
 	sentAtOnce  = 8         // tries that are made at the same time, each for another object
 )
 
-// line is the queue of one provider and its worker, the only one that takes from it. As long as the provider takes what it is sent, several
-// deliveries are under way at once, so that one that is slow is not the slower for it; after a failure one follows the other.
+// line is the queue of one provider and its worker, the only one that takes from it. As long as the provider
+// takes what it is sent, several deliveries are under way at once, so that one that is slow is not the slower
+// for it; after a failure one follows the other.
 type line struct {
 	*Bus
 	provider types.NamespacedName
@@ -52,7 +53,8 @@ func (l *line) add(p parcel, at time.Time) error {
 	if n := l.queue.Lost(); n > 0 {
 		count(l.provider, "dropped", n)
 		l.Teller.Tell(p.Alert, l.provider, ReasonDropped,
-			fmt.Sprintf("The oldest notifications that waited for the provider were dropped, as there are more than are kept: %d. Correct or suspend the provider", n))
+			fmt.Sprintf("The oldest notifications that waited for the provider were dropped, as there are more than "+
+				"are kept: %d. Correct or suspend the provider", n))
 	}
 	l.behind.add(l.queue)
 	signal(l.wake)
@@ -137,7 +139,8 @@ func (l *line) send(ctx context.Context, d Delivery) (err error) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "the provider panicked", "stack", string(debug.Stack()))
+			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "the provider panicked", "stack",
+				string(debug.Stack()))
 			err = fault.New(ReasonFailed, "internal error while sending a notification").
 				WithHint("This is a bug in Sluice: please report it with the controller's log").Final()
 		}
@@ -148,7 +151,8 @@ func (l *line) send(ctx context.Context, d Delivery) (err error) {
 	return err
 }
 
-// handle deals with the outcomes of tries. Of those that are to be made again it minds the oldest: it is the next one, alone.
+// handle deals with the outcomes of tries. Of those that are to be made again it minds the oldest: it is the
+// next one, alone.
 func (l *line) handle(ctx context.Context, under []*try) {
 	var failed *try
 	for _, t := range under {
@@ -178,7 +182,8 @@ func (l *line) retry(ctx context.Context, t *try) {
 	} else {
 		l.tries++
 		if l.failures == 1 {
-			l.Teller.Tell(t.Alert, l.provider, ReasonDelayed, fmt.Sprintf("A notification about %s failed, and is tried again: %s", about(t.Delivery), t.err))
+			l.Teller.Tell(t.Alert, l.provider, ReasonDelayed,
+				fmt.Sprintf("A notification about %s failed, and is tried again: %s", about(t.Delivery), t.err))
 		}
 		if (t.Aside || l.tries >= tries) && !l.passed && l.queue.Waiting() > 1 {
 			l.putAside(ctx, t)
@@ -189,7 +194,8 @@ func (l *line) retry(ctx context.Context, t *try) {
 
 func (l *line) giveUp(ctx context.Context, t *try) {
 	count(l.provider, "failed", 1)
-	l.Teller.Tell(t.Alert, l.provider, ReasonFailed, fmt.Sprintf("A notification about %s was given up: %s", about(t.Delivery), t.err))
+	l.Teller.Tell(t.Alert, l.provider, ReasonFailed,
+		fmt.Sprintf("A notification about %s was given up: %s", about(t.Delivery), t.err))
 	l.done(ctx, t.record)
 }
 
@@ -198,8 +204,8 @@ func (l *line) done(ctx context.Context, r queue.Record) {
 	l.tries = 0
 }
 
-// putAside lets the next delivery pass: if it comes through, it is this one that the provider does not like. Only one is put aside until then, so
-// that a provider which is down gets all others in their order.
+// putAside lets the next delivery pass: if it comes through, it is this one that the provider does not like.
+// Only one is put aside until then, so that a provider which is down gets all others in their order.
 func (l *line) putAside(ctx context.Context, t *try) {
 	t.Aside = true
 	if err := l.add(t.parcel, t.record.Time); err != nil {

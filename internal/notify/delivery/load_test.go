@@ -28,7 +28,8 @@ type alerts struct{}
 
 func (alerts) Route(_ context.Context, e event.Event) (all []Delivery) {
 	for _, alert := range wantedBy(e.InvolvedObject.Name) {
-		all = append(all, Delivery{Alert: provider(fmt.Sprint("alert-", alert)), Provider: provider(fmt.Sprint(alert % loadProviders)), Event: e})
+		all = append(all, Delivery{Alert: provider(fmt.Sprint("alert-", alert)),
+			Provider: provider(fmt.Sprint(alert % loadProviders)), Event: e})
 	}
 	return all
 }
@@ -73,8 +74,8 @@ func loadOptions(dir string, o *outside) Options {
 	return opts
 }
 
-// Events go through 20 alerts to 10 providers, one of which is down and one of which does not answer: the others have all, what waits is on the disk and not
-// in memory, and none is lost.
+// Events go through 20 alerts to 10 providers, one of which is down and one of which does not answer: the
+// others have all, what waits is on the disk and not in memory, and none is lost.
 func TestManyEvents(t *testing.T) {
 	const events = 5000
 	answers := make(chan struct{})
@@ -135,7 +136,8 @@ func heap() int {
 
 const killedBus = "SLUICE_TEST_BUS"
 
-// A process that is killed in the midst loses nothing of what it took up: each provider has it, by this process or the next.
+// A process that is killed in the midst loses nothing of what it took up: each provider has it, by this
+// process or the next.
 func TestKilledInTheMidst(t *testing.T) {
 	if dir := os.Getenv(killedBus); dir != "" {
 		untilKilled(t, dir)
@@ -172,7 +174,8 @@ func TestKilledInTheMidst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(raw)) {
-		if name, number, whole := strings.Cut(strings.TrimSuffix(line, "\n"), " "); whole && strings.HasSuffix(line, "\n") {
+		if name, number, whole := strings.Cut(strings.TrimSuffix(line, "\n"), " "); whole &&
+			strings.HasSuffix(line, "\n") {
 			o.got[name] = append(o.got[name], number)
 		}
 	}

@@ -24,12 +24,14 @@ var (
 
 	delivered = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_notifications_total",
-		Help: "Notifications by provider and what became of them: delivered, failed (given up), or dropped (the queue was full or damaged).",
+		Help: "Notifications by provider and what became of them: delivered, failed (given up), or dropped (the " +
+			"queue was full or damaged).",
 	}, []string{"provider_namespace", "provider", "result"})
 
 	took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "sluice_notification_duration_seconds",
-		Help:    "The duration in seconds of a try to deliver a notification, by its outcome: delivered, failed, or retried.",
+		Name: "sluice_notification_duration_seconds",
+		Help: "The duration in seconds of a try to deliver a notification, by its outcome: delivered, failed, " +
+			"or retried.",
 		Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
 	}, []string{"result"})
 
@@ -65,6 +67,7 @@ func (b *Bus) Describe(c chan<- *prometheus.Desc) { c <- waiting }
 // Collect implements [prometheus.Collector].
 func (b *Bus) Collect(c chan<- prometheus.Metric) {
 	for provider, n := range b.Waiting() {
-		c <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(n), provider.Namespace, provider.Name)
+		c <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(n), provider.Namespace,
+			provider.Name)
 	}
 }

@@ -90,15 +90,17 @@ func (o *outside) tells(text string) bool {
 
 func about1(object, message, to string) event.Event {
 	return event.Event{
-		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization", Namespace: "apps", Name: object},
-		Severity:       event.Info, Reason: "Progressing", Message: message, Metadata: map[string]string{"to": to},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization",
+			Namespace: "apps", Name: object},
+		Severity: event.Info, Reason: "Progressing", Message: message, Metadata: map[string]string{"to": to},
 	}
 }
 
 func options(dir string, o *outside) Options {
 	return Options{
 		Dir: dir, Router: router{}, Sender: o, Teller: o,
-		Backoff: Backoff{time.Millisecond, 4 * time.Millisecond}, Idle: 20 * time.Millisecond, SyncEvery: time.Millisecond, Grace: time.Millisecond,
+		Backoff: Backoff{time.Millisecond, 4 * time.Millisecond}, Idle: 20 * time.Millisecond,
+		SyncEvery: time.Millisecond, Grace: time.Millisecond,
 	}
 }
 

@@ -16,8 +16,9 @@ const (
 	keptEvents  = 32 // of an object
 )
 
-// seen knows what was told lately, so that it is told once: the same object, severity, message, revision and token of change. Once an object tells that it
-// got over its errors, the next one counts again: who is on call was told that all is well.
+// seen knows what was told lately, so that it is told once: the same object, severity, message, revision and
+// token of change. Once an object tells that it got over its errors, the next one counts again: who is on
+// call was told that all is well.
 type seen struct {
 	interval time.Duration
 
@@ -94,5 +95,6 @@ func objectOf(e event.Event) string {
 }
 
 func digest(e event.Event) [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.Join([]string{e.Severity, e.Metadata[event.Revision], e.Metadata[event.Token], e.Message}, "\x00")))
+	return sha256.Sum256([]byte(strings.Join([]string{e.Severity, e.Metadata[event.Revision], e.Metadata[event.Token],
+		e.Message}, "\x00")))
 }

@@ -21,7 +21,8 @@ const (
 	readTime  = 10 * time.Second
 )
 
-// NewServer returns the server that others post events to, such as Flagger. Who may is for the network to say: as documented, nobody proves who he is.
+// NewServer returns the server that others post events to, such as Flagger. Who may is for the network to
+// say: as documented, nobody proves who he is.
 func NewServer(b *Bus) *http.Server {
 	s := &server{b, make(chan struct{}, atOnce)}
 	mux := http.NewServeMux()

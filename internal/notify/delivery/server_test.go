@@ -42,7 +42,8 @@ func TestWhatOthersPost(t *testing.T) {
 		}
 		return resp.StatusCode, string(text), resp.Header
 	}
-	if code, text, _ := call(http.MethodPost, "/", strings.NewReader(posted)); code != http.StatusAccepted || text != "" {
+	if code, text, _ := call(http.MethodPost, "/", strings.NewReader(posted)); code != http.StatusAccepted ||
+		text != "" {
 		t.Errorf("the answer is %d %s", code, text)
 	}
 	eventually(t, "it is delivered", func() bool { return len(o.of("a")) == 1 })
@@ -51,7 +52,8 @@ func TestWhatOthersPost(t *testing.T) {
 	}
 	code, text, header := call(http.MethodPost, "/", strings.NewReader(posted))
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
-	if code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 300 || !strings.Contains(text, "the same was told") {
+	if code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 300 ||
+		!strings.Contains(text, "the same was told") {
 		t.Errorf("the answer to a repetition is %d %s %v", code, text, header)
 	}
 	for name, c := range map[string]struct {
@@ -59,13 +61,16 @@ func TestWhatOthersPost(t *testing.T) {
 		code               int
 		says               string
 	}{
-		"not JSON":     {http.MethodPost, "/", "{", http.StatusBadRequest, "not the JSON of an event"},
-		"of no object": {http.MethodPost, "/", `{"severity":"info"}`, http.StatusBadRequest, "involvedObject.kind is not set"},
-		"too large":    {http.MethodPost, "/", strings.Repeat(" ", event.MaxSize+1), http.StatusRequestEntityTooLarge, "more than"},
-		"to be read":   {http.MethodGet, "/", "", http.StatusMethodNotAllowed, ""},
-		"elsewhere":    {http.MethodPost, "/hook", posted, http.StatusNotFound, ""},
+		"not JSON": {http.MethodPost, "/", "{", http.StatusBadRequest, "not the JSON of an event"},
+		"of no object": {http.MethodPost, "/", `{"severity":"info"}`, http.StatusBadRequest,
+			"involvedObject.kind is not set"},
+		"too large": {http.MethodPost, "/", strings.Repeat(" ", event.MaxSize+1), http.StatusRequestEntityTooLarge,
+			"more than"},
+		"to be read": {http.MethodGet, "/", "", http.StatusMethodNotAllowed, ""},
+		"elsewhere":  {http.MethodPost, "/hook", posted, http.StatusNotFound, ""},
 	} {
-		if code, text, _ := call(c.method, c.path, strings.NewReader(c.body)); code != c.code || !strings.Contains(text, c.says) {
+		if code, text, _ := call(c.method, c.path, strings.NewReader(c.body)); code != c.code ||
+			!strings.Contains(text, c.says) {
 			t.Errorf("%s: the answer is %d %s", name, code, text)
 		}
 	}
@@ -116,7 +121,8 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestADiskThatDoesNotTakeWhatIsPosted(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	NewServer(New(options("/dev/null", newOutside(nil)))).Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(posted)))
+	NewServer(New(options("/dev/null", newOutside(nil)))).
+		Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(posted)))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("the answer is %d %s", w.Code, w.Body)
 	}

@@ -1,5 +1,5 @@
-// Package event is the documented event: what controllers tell of objects, what third parties post, and what generic providers get.
-// It is plain data, and knows neither who sends it nor who wants it.
+// Package event is the documented event: what controllers tell of objects, what third parties post, and what
+// generic providers get. It is plain data, and knows neither who sends it nor who wants it.
 package event
 
 import (
@@ -55,17 +55,19 @@ const (
 
 // Event is something that happened to an object.
 type Event struct {
-	InvolvedObject      corev1.ObjectReference `json:"involvedObject"`
-	Severity            string                 `json:"severity"`
-	Timestamp           metav1.Time            `json:"timestamp"`
-	Message             string                 `json:"message"`
-	Reason              string                 `json:"reason"`
-	Metadata            map[string]string      `json:"metadata,omitempty"` // keys stand without the group of the object; an alert takes [AnnotationGroup] off
-	ReportingController string                 `json:"reportingController"`
-	ReportingInstance   string                 `json:"reportingInstance,omitempty"`
+	InvolvedObject corev1.ObjectReference `json:"involvedObject"`
+	Severity       string                 `json:"severity"`
+	Timestamp      metav1.Time            `json:"timestamp"`
+	Message        string                 `json:"message"`
+	Reason         string                 `json:"reason"`
+	// keys stand without the group of the object; an alert takes [AnnotationGroup] off
+	Metadata            map[string]string `json:"metadata,omitempty"`
+	ReportingController string            `json:"reportingController"`
+	ReportingInstance   string            `json:"reportingInstance,omitempty"`
 }
 
-// Parse reads an event that was posted. An unknown field is left out, as later versions may have more. The error is for whoever posted it.
+// Parse reads an event that was posted. An unknown field is left out, as later versions may have more. The
+// error is for whoever posted it.
 func Parse(body []byte) (Event, error) {
 	if len(body) > MaxSize {
 		return Event{}, fmt.Errorf("the event has more than %d bytes", MaxSize)
@@ -93,7 +95,8 @@ func (e *Event) check() error {
 		}
 	}
 	for _, f := range []struct{ field, value string }{
-		{"involvedObject.apiVersion", o.APIVersion}, {"involvedObject.kind", o.Kind}, {"involvedObject.namespace", o.Namespace},
+		{"involvedObject.apiVersion", o.APIVersion}, {"involvedObject.kind", o.Kind},
+		{"involvedObject.namespace", o.Namespace},
 		{"involvedObject.name", o.Name}, {"involvedObject.uid", string(o.UID)}, {"reason", e.Reason},
 		{"reportingController", e.ReportingController}, {"reportingInstance", e.ReportingInstance},
 	} {
@@ -122,12 +125,14 @@ func checkName(field, value string) error {
 	return nil
 }
 
-// Clean returns the event as it is taken up: credentials are masked, texts cut to their bounds, and metadata is what belongs to the object
-// (keys of its group, which are left without it, keys without a group, and those of [AnnotationGroup], which count less than what an alert says).
+// Clean returns the event as it is taken up: credentials are masked, texts cut to their bounds, and metadata
+// is what belongs to the object (keys of its group, which are left without it, keys without a group, and
+// those of [AnnotationGroup], which count less than what an alert says).
 func (e Event) Clean() Event {
 	e.Message = excerpt.Bytes(Mask(printable(e.Message)), MaxMessage)
 	metadata := make(map[string]string, len(e.Metadata))
-	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) { // those without a group last, if two come to the same key: sorted, so always the same
+	// those without a group last, if two come to the same key: sorted, so always the same
+	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
 		group, key, grouped := cutLast(k, "/")
 		if grouped && group != AnnotationGroup && group != e.Group() || key == "" {
 			continue

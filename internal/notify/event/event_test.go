@@ -22,10 +22,12 @@ func TestAPostedEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.InvolvedObject.Name != "webapp" || e.Severity != Error || e.Reason != "ValidationFailed" || e.Timestamp.Unix() == 0 || e.Group() != "kustomize.toolkit.fluxcd.io" {
+	if e.InvolvedObject.Name != "webapp" || e.Severity != Error || e.Reason != "ValidationFailed" ||
+		e.Timestamp.Unix() == 0 || e.Group() != "kustomize.toolkit.fluxcd.io" {
 		t.Errorf("it is %+v", e)
 	}
-	if want := map[string]string{Revision: "main@sha1:abc", AnnotationGroup + "/env": "prod", "plain": "y"}; !maps.Equal(e.Metadata, want) {
+	if want := map[string]string{Revision: "main@sha1:abc", AnnotationGroup + "/env": "prod",
+		"plain": "y"}; !maps.Equal(e.Metadata, want) {
 		t.Errorf("metadata is %v, want %v", e.Metadata, want)
 	}
 }
@@ -37,18 +39,21 @@ func TestWhatIsNoEvent(t *testing.T) {
 		many += `,"k` + strings.Repeat("x", i) + `":""`
 	}
 	for name, c := range map[string]struct{ body, want string }{
-		"nothing":              {``, "not the JSON of an event"},
-		"malformed":            {`{"severity": "info"`, "not the JSON of an event"},
-		"of another shape":     {`{"involvedObject":"x"}`, "not the JSON of an event"},
-		"two":                  {`{` + object + `}{}`, "not the JSON of an event"},
-		"of no object":         {`{}`, "involvedObject.kind is not set"},
-		"of no namespace":      {`{"involvedObject":{"kind":"K","name":"n"}}`, "involvedObject.namespace is not set"},
-		"of another severity":  {`{` + object + `,"severity":"fatal"}`, `severity is "fatal": choose info or error`},
-		"with a header in it":  {`{"involvedObject":{"kind":"K","name":"n\r\nX: y","namespace":"s"}}`, "involvedObject.name has a line break"},
-		"with a long reason":   {`{` + object + `,"reason":"` + strings.Repeat("x", 400) + `"}`, "reason has more than"},
+		"nothing":             {``, "not the JSON of an event"},
+		"malformed":           {`{"severity": "info"`, "not the JSON of an event"},
+		"of another shape":    {`{"involvedObject":"x"}`, "not the JSON of an event"},
+		"two":                 {`{` + object + `}{}`, "not the JSON of an event"},
+		"of no object":        {`{}`, "involvedObject.kind is not set"},
+		"of no namespace":     {`{"involvedObject":{"kind":"K","name":"n"}}`, "involvedObject.namespace is not set"},
+		"of another severity": {`{` + object + `,"severity":"fatal"}`, `severity is "fatal": choose info or error`},
+		"with a header in it": {`{"involvedObject":{"kind":"K","name":"n\r\nX: y","namespace":"s"}}`,
+			"involvedObject.name has a line break"},
+		"with a long reason": {`{` + object + `,"reason":"` + strings.Repeat("x", 400) + `"}`,
+			"reason has more than"},
 		"with a key of breaks": {`{` + object + `,"metadata":{"a\nb":"c"}}`, "a key of metadata has a line break"},
 		"with much metadata":   {many + `}}`, "metadata has more than"},
-		"too large":            {`{` + object + `,"message":"` + strings.Repeat("x", MaxSize) + `"}`, "the event has more than"},
+		"too large": {`{` + object + `,"message":"` + strings.Repeat("x", MaxSize) + `"}`,
+			"the event has more than"},
 	} {
 		if _, err := Parse([]byte(c.body)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
@@ -57,13 +62,15 @@ func TestWhatIsNoEvent(t *testing.T) {
 }
 
 func TestTextsAreCutToWholeCharacters(t *testing.T) {
-	e := Event{Message: strings.Repeat("é", MaxMessage), Metadata: map[string]string{"k": strings.Repeat("€", maxValue)}}.Clean()
+	e := Event{Message: strings.Repeat("é", MaxMessage),
+		Metadata: map[string]string{"k": strings.Repeat("€", maxValue)}}.Clean()
 	for text, most := range map[string]int{e.Message: MaxMessage, e.Metadata["k"]: maxValue} {
 		if len(text) > most || len(text) < most-8 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…") {
 			t.Errorf("a text has %d bytes, valid: %v", len(text), utf8.ValidString(text))
 		}
 	}
-	if e := (Event{Message: "red \x1b[31m and\x00 line\none\tmore"}).Clean(); e.Message != "red [31m and line\none\tmore" {
+	if e := (Event{Message: "red \x1b[31m and\x00 line\none\tmore"}).
+		Clean(); e.Message != "red [31m and line\none\tmore" {
 		t.Errorf("control characters stay: %q", e.Message)
 	}
 }
@@ -91,7 +98,8 @@ func secrets() map[string]string {
 		"Secret 'apps/login' has no key token: create it":          "Secret 'apps/login' has no key token: create it",
 		"Applied revision: main@sha1:0123456789abcdef0123456789ab": "Applied revision: main@sha1:0123456789abcdef0123456789ab",
 		"Basic auth failed for user@example.com":                   "Basic auth failed for user@example.com",
-		"Secret/apps/password configured, ServiceAccount/x-token":  "Secret/apps/password configured, ServiceAccount/x-token",
+		"Secret/apps/password configured, ServiceAccount/x-token": "Secret/apps/password configured, " +
+			"ServiceAccount/x-token",
 	}
 }
 
@@ -104,8 +112,10 @@ func TestMask(t *testing.T) {
 			t.Errorf("%q is masked again: %q", want, again)
 		}
 	}
-	e := Event{Metadata: map[string]string{"password": "hunter22", Token: "0123456789abcdef", "link": "https://a:b@c.d"}}.Clean()
-	if want := map[string]string{"password": "***", Token: "0123456789abcdef", "link": "https://***@c.d"}; !maps.Equal(e.Metadata, want) {
+	e := Event{Metadata: map[string]string{"password": "hunter22", Token: "0123456789abcdef",
+		"link": "https://a:b@c.d"}}.Clean()
+	if want := map[string]string{"password": "***", Token: "0123456789abcdef",
+		"link": "https://***@c.d"}; !maps.Equal(e.Metadata, want) {
 		t.Errorf("metadata is %v, want %v", e.Metadata, want)
 	}
 }
@@ -118,7 +128,8 @@ func FuzzSigns(f *testing.F) {
 		f.Add(strings.ToLower(text))
 		f.Add(strings.NewReplacer("s", "ſ", "k", "\u212a").Replace(text))
 	}
-	for _, prefix := range []string{"gho_", "github_pat_", "glpat-", "gldt-", "glrt-", "dckr_pat_", "xapp-", "hvs.", "sk-", "npm_", "pypi-", "AIza", "ya29."} {
+	for _, prefix := range []string{"gho_", "github_pat_", "glpat-", "gldt-", "glrt-", "dckr_pat_", "xapp-", "hvs.",
+		"sk-", "npm_", "pypi-", "AIza", "ya29."} {
 		f.Add(prefix + strings.Repeat("x", 16))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -139,7 +150,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(e.Message) > MaxMessage || !utf8.ValidString(e.Message) || len(e.Metadata) > MaxMetadata || e.InvolvedObject.Name == "" {
+		if len(e.Message) > MaxMessage || !utf8.ValidString(e.Message) || len(e.Metadata) > MaxMetadata ||
+			e.InvolvedObject.Name == "" {
 			t.Fatalf("out of bounds: %+v", e)
 		}
 		again, err := json.Marshal(e)

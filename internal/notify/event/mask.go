@@ -9,22 +9,25 @@ import (
 
 const masked = "***"
 
-// pattern finds what looks like a credential. What it finds has one of its signs, in capital letters; most texts have none, and looking for those takes a
-// hundredth of the time.
+// pattern finds what looks like a credential. What it finds has one of its signs, in capital letters; most
+// texts have none, and looking for those takes a hundredth of the time.
 type pattern struct {
 	*regexp.Regexp
 	signs []string
 }
 
-// patterns are of credentials that are known by themselves. The first group, if there is one, is kept, as it says what was masked.
+// patterns are of credentials that are known by themselves. The first group, if there is one, is kept, as it
+// says what was masked.
 var patterns = []pattern{
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|$)`), []string{"-----BEGIN "}},
 	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>?#]+@`), []string{"://"}}, // user and password of a URL
 	{regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[a-z0-9._~+/=-]{8,}`), []string{"BEARER", "BASIC"}},
-	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), []string{"EYJ"}}, // a JSON Web Token
+	// a JSON Web Token
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), []string{"EYJ"}},
 	{
 		regexp.MustCompile(`\b(?:gh[oprsu]_|github_pat_|glpat-|gldt-|glrt-|dckr_pat_|xox[a-z]-|xapp-|hvs\.|sk-|npm_|pypi-|AIza|ya29\.)[A-Za-z0-9_-]{16,}`),
-		[]string{"GH", "GITHUB_PAT_", "GL", "DCKR_PAT_", "XOX", "XAPP-", "HVS.", "SK-", "NPM_", "PYPI-", "AIZA", "YA29."},
+		[]string{"GH", "GITHUB_PAT_", "GL", "DCKR_PAT_", "XOX", "XAPP-", "HVS.", "SK-", "NPM_", "PYPI-", "AIZA",
+			"YA29."},
 	},
 	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), []string{"AKIA", "ASIA"}},
 	{regexp.MustCompile(`\bAGE-SECRET-KEY-[A-Z0-9-]+`), []string{"AGE-SECRET-KEY-"}},
@@ -44,7 +47,8 @@ var named = pattern{
 	[]string{"PASSW", "SECRET", "TOKEN", "KEY", "CREDENTIAL"},
 }
 
-// replace gives what the pattern finds in a text to a function. The text in capital letters has what is to be found, or may have: what is masked goes.
+// replace gives what the pattern finds in a text to a function. The text in capital letters has what is to be
+// found, or may have: what is masked goes.
 func (p pattern) replace(text, capitals string, by func(found []string) string) string {
 	if !slices.ContainsFunc(p.signs, func(sign string) bool { return strings.Contains(capitals, sign) }) {
 		return text
@@ -55,8 +59,8 @@ func (p pattern) replace(text, capitals string, by func(found []string) string) 
 // inCapitals returns text in capital letters, those included that (?i) takes for another one: ſ is s, and K is k.
 func inCapitals(text string) string { return strings.ToUpper(strings.ToLower(text)) }
 
-// Mask returns text with *** for what looks like a credential. It is the last of several bounds: our own texts hold none to begin with, those of
-// third parties may.
+// Mask returns text with *** for what looks like a credential. It is the last of several bounds: our own
+// texts hold none to begin with, those of third parties may.
 func Mask(text string) string {
 	capitals := inCapitals(text)
 	for _, p := range patterns {

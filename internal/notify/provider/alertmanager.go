@@ -41,7 +41,8 @@ var prose = []string{event.Summary, event.CommitAuthor, event.CommitMessage, eve
 // Send implements [Provider].
 func (p *alertmanager) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	a := alertmanagerAlert{Labels: map[string]string{}, Annotations: map[string]string{"message": m.Text}, StartsAt: e.Timestamp.UTC(), GeneratorURL: m.RevisionURL}
+	a := alertmanagerAlert{Labels: map[string]string{}, Annotations: map[string]string{"message": m.Text},
+		StartsAt: e.Timestamp.UTC(), GeneratorURL: m.RevisionURL}
 	for key, value := range details(e, event.MaxMetadata, maxField) {
 		if slices.Contains(prose, key) {
 			a.Annotations[labelName(key)] = value
@@ -68,8 +69,8 @@ func (p *alertmanager) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// over are the failures of the object that Alertmanager knows, each with its end. An alert is told by all its labels, so who ends one must know
-// the reason and the revision that it was fired with.
+// over are the failures of the object that Alertmanager knows, each with its end. An alert is told by all its
+// labels, so who ends one must know the reason and the revision that it was fired with.
 func (p *alertmanager) over(ctx context.Context, e event.Event) ([]alertmanagerAlert, error) {
 	to := *p.client.address
 	query := to.Query()
@@ -90,8 +91,10 @@ func (p *alertmanager) over(ctx context.Context, e event.Event) ([]alertmanagerA
 	end := e.Timestamp.UTC()
 	var over []alertmanagerAlert
 	for _, a := range firing {
-		if a.Labels["severity"] == event.Error && strings.HasPrefix(a.Labels["alertname"], "Flux") && a.StartsAt.Before(end) {
-			over = append(over, alertmanagerAlert{Labels: a.Labels, Annotations: a.Annotations, StartsAt: a.StartsAt, EndsAt: &end})
+		if a.Labels["severity"] == event.Error && strings.HasPrefix(a.Labels["alertname"], "Flux") &&
+			a.StartsAt.Before(end) {
+			over = append(over, alertmanagerAlert{Labels: a.Labels, Annotations: a.Annotations, StartsAt: a.StartsAt,
+				EndsAt: &end})
 		}
 	}
 	return over, nil

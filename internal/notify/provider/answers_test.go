@@ -27,7 +27,8 @@ func mustHoldNoSecret(t *testing.T, err error) {
 	}
 }
 
-// TestAnswersBecomeFaults sends with every type to a host that answers each way, and echoes what it was sent: headers, path and body.
+// TestAnswersBecomeFaults sends with every type to a host that answers each way, and echoes what it was sent:
+// headers, path and body.
 func TestAnswersBecomeFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		status   int
@@ -38,7 +39,8 @@ func TestAnswersBecomeFaults(t *testing.T) {
 		reason   string
 		say      string
 	}{
-		"bad request":           {status: 400, terminal: true, reason: SendFailed, body: `{"message":"invalid_blocks"}`, say: "invalid_blocks"},
+		"bad request": {status: 400, terminal: true, reason: SendFailed, body: `{"message":"invalid_blocks"}`,
+			say: "invalid_blocks"},
 		"unauthorized":          {status: 401, terminal: true, reason: meta.AuthenticationFailedReason, say: "Renew"},
 		"forbidden":             {status: 403, terminal: true, reason: meta.AuthenticationFailedReason},
 		"forbidden for a while": {status: 403, header: "30", wait: 30 * time.Second, reason: SendFailed},
@@ -46,13 +48,16 @@ func TestAnswersBecomeFaults(t *testing.T) {
 		"gone":                  {status: 410, terminal: true, reason: SendFailed},
 		"too large":             {status: 413, terminal: true, reason: SendFailed},
 		"too many":              {status: 429, header: "120", wait: 2 * time.Minute, reason: SendFailed},
-		"too many, in the body": {status: 429, header: "1", body: `{"message":"slow down","retry_after":90.5}`, wait: 90500 * time.Millisecond, reason: SendFailed},
-		"too many, Telegram's":  {status: 429, header: "1", body: `{"ok":false,"description":"flood","parameters":{"retry_after":77}}`, wait: 77 * time.Second, reason: SendFailed, say: "flood"},
-		"too many, Matrix's":    {status: 429, header: "1", body: `{"errcode":"M_LIMIT_EXCEEDED","error":"Too many","retry_after_ms":5000}`, wait: 5 * time.Second, reason: SendFailed},
-		"redirect":              {status: 307, terminal: true, reason: SendFailed, say: "leads to"},
-		"server error":          {status: 500, reason: SendFailed},
-		"bad gateway":           {status: 502, body: "<html><body>nginx</body></html>", reason: SendFailed},
-		"unavailable":           {status: 503, header: "10", wait: 10 * time.Second, reason: SendFailed},
+		"too many, in the body": {status: 429, header: "1", body: `{"message":"slow down","retry_after":90.5}`,
+			wait: 90500 * time.Millisecond, reason: SendFailed},
+		"too many, Telegram's": {status: 429, header: "1", body: `{"ok":false,"description":"flood","parameters":{"retry_after":77}}`, wait: 77 * time.Second, reason: SendFailed, say: "flood"},
+		"too many, Matrix's": {status: 429, header: "1",
+			body: `{"errcode":"M_LIMIT_EXCEEDED","error":"Too many","retry_after_ms":5000}`, wait: 5 * time.Second,
+			reason: SendFailed},
+		"redirect":     {status: 307, terminal: true, reason: SendFailed, say: "leads to"},
+		"server error": {status: 500, reason: SendFailed},
+		"bad gateway":  {status: 502, body: "<html><body>nginx</body></html>", reason: SendFailed},
+		"unavailable":  {status: 503, header: "10", wait: 10 * time.Second, reason: SendFailed},
 	} {
 		for kind, options := range everywhere() {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -167,23 +172,39 @@ func TestRefusalsInTheBody(t *testing.T) {
 		waits    bool
 		reason   string
 	}{
-		"slack, token":         {of: chats["slack-api"], body: `{"ok":false,"error":"invalid_auth"}`, terminal: true, reason: meta.AuthenticationFailedReason},
-		"slack, channel":       {of: chats["slack-api"], body: `{"ok":false,"error":"channel_not_found"}`, terminal: true, reason: SendFailed},
-		"slack, limit":         {of: chats["slack-api"], body: `{"ok":false,"error":"ratelimited"}`, waits: true, reason: SendFailed},
-		"slack, its fault":     {of: chats["slack-api"], body: `{"ok":false,"error":"internal_error"}`, reason: SendFailed},
-		"slack, other":         {of: chats["slack-api"], body: `{"ok":false,"error":"invalid_blocks"}`, terminal: true, reason: SendFailed},
-		"slack, not Slack":     {of: chats["slack-api"], body: `<html>`, terminal: true, reason: SendFailed},
-		"telegram, no":         {of: chats["telegram"], body: `{"ok":false,"description":"no"}`, terminal: true, reason: SendFailed},
-		"telegram, not it":     {of: chats["telegram"], body: `hello`, terminal: true, reason: SendFailed},
-		"lark, signature":      {of: chats["lark-signed"], body: `{"code":19021,"msg":"sign match fail"}`, terminal: true, reason: meta.AuthenticationFailedReason},
-		"lark, address":        {of: chats["lark"], body: `{"code":19022,"msg":"Ip Not Allowed"}`, terminal: true, reason: SendFailed},
-		"lark, words":          {of: chats["lark"], body: `{"code":19024,"msg":"Key Words Not Found"}`, terminal: true, reason: SendFailed},
-		"lark, limit":          {of: chats["lark"], body: `{"code":11232,"msg":"frequency limited"}`, waits: true, reason: SendFailed},
-		"lark, old form":       {of: chats["lark"], body: `{"StatusCode":9499}`, terminal: true, reason: SendFailed},
-		"lark, not it":         {of: chats["lark"], body: `hello`, terminal: true, reason: SendFailed},
-		"connector, limit":     {of: connector, host: "http://acme.webhook.office.com", body: "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 429 with ContextId x", waits: true, reason: SendFailed},
-		"connector, removed":   {of: connector, host: "http://acme.webhook.office.com", body: "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 404 with ContextId x", terminal: true, reason: SendFailed},
-		"connector, its fault": {of: connector, host: "http://acme.webhook.office.com", body: "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 502 with ContextId x", reason: SendFailed},
+		"slack, token": {of: chats["slack-api"], body: `{"ok":false,"error":"invalid_auth"}`, terminal: true,
+			reason: meta.AuthenticationFailedReason},
+		"slack, channel": {of: chats["slack-api"], body: `{"ok":false,"error":"channel_not_found"}`,
+			terminal: true, reason: SendFailed},
+		"slack, limit": {of: chats["slack-api"], body: `{"ok":false,"error":"ratelimited"}`, waits: true,
+			reason: SendFailed},
+		"slack, its fault": {of: chats["slack-api"], body: `{"ok":false,"error":"internal_error"}`,
+			reason: SendFailed},
+		"slack, other": {of: chats["slack-api"], body: `{"ok":false,"error":"invalid_blocks"}`, terminal: true,
+			reason: SendFailed},
+		"slack, not Slack": {of: chats["slack-api"], body: `<html>`, terminal: true, reason: SendFailed},
+		"telegram, no": {of: chats["telegram"], body: `{"ok":false,"description":"no"}`, terminal: true,
+			reason: SendFailed},
+		"telegram, not it": {of: chats["telegram"], body: `hello`, terminal: true, reason: SendFailed},
+		"lark, signature": {of: chats["lark-signed"], body: `{"code":19021,"msg":"sign match fail"}`,
+			terminal: true, reason: meta.AuthenticationFailedReason},
+		"lark, address": {of: chats["lark"], body: `{"code":19022,"msg":"Ip Not Allowed"}`, terminal: true,
+			reason: SendFailed},
+		"lark, words": {of: chats["lark"], body: `{"code":19024,"msg":"Key Words Not Found"}`, terminal: true,
+			reason: SendFailed},
+		"lark, limit": {of: chats["lark"], body: `{"code":11232,"msg":"frequency limited"}`, waits: true,
+			reason: SendFailed},
+		"lark, old form": {of: chats["lark"], body: `{"StatusCode":9499}`, terminal: true, reason: SendFailed},
+		"lark, not it":   {of: chats["lark"], body: `hello`, terminal: true, reason: SendFailed},
+		"connector, limit": {of: connector, host: "http://acme.webhook.office.com",
+			body: "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 429 " +
+				"with ContextId x", waits: true, reason: SendFailed},
+		"connector, removed": {of: connector, host: "http://acme.webhook.office.com",
+			body: "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 404 " +
+				"with ContextId x", terminal: true, reason: SendFailed},
+		"connector, its fault": {of: connector, host: "http://acme.webhook.office.com",
+			body: "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 502 " +
+				"with ContextId x", reason: SendFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
@@ -203,7 +224,8 @@ func TestRefusalsInTheBody(t *testing.T) {
 	}
 }
 
-// FuzzAnswers reads any answer in every way that hosts have of refusing a message: the fault is short, and no wait is longer than an hour.
+// FuzzAnswers reads any answer in every way that hosts have of refusing a message: the fault is short, and no
+// wait is longer than an hour.
 func FuzzAnswers(f *testing.F) {
 	f.Add("application/json", `{"message":"no","retry_after":1e300}`, 429)
 	f.Add("application/json", `{"errors":[{"message":"a"},"b"],"parameters":{"retry_after":-1}}`, 400)
@@ -215,13 +237,15 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contentType, body string, status int) {
 		a := answer{body: []byte(body), status: status}
 		for _, err := range []error{
-			refused("host.example", &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}}, a),
+			refused("host.example", &http.Response{StatusCode: status,
+				Header: http.Header{"Content-Type": {contentType}}}, a),
 			(&slack{client: host}).judge(a), (&lark{client: host}).judge(a), judgeConnector(a),
 		} {
 			if err == nil {
 				continue
 			}
-			if wait := fault.As(err).RetryAfter; wait < 0 || wait > time.Hour || len(err.Error()) > 2000 || strings.ContainsFunc(err.Error(), unicode.IsControl) {
+			if wait := fault.As(err).RetryAfter; wait < 0 || wait > time.Hour || len(err.Error()) > 2000 ||
+				strings.ContainsFunc(err.Error(), unicode.IsControl) {
 				t.Errorf("it waits for %s, and says %q", wait, err)
 			}
 		}

@@ -34,12 +34,14 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // failure is an event as a Kustomization tells it, with what would be markup somewhere.
 func failure() event.Event {
 	return event.Event{
-		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization", Namespace: "prod", Name: "shop"},
-		Severity:       event.Error,
-		Timestamp:      metav1.NewTime(noon),
-		Reason:         "HealthCheckFailed",
+		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization",
+			Namespace: "prod", Name: "shop"},
+		Severity:  event.Error,
+		Timestamp: metav1.NewTime(noon),
+		Reason:    "HealthCheckFailed",
 		Message: "Deployment/prod/shop is not healthy: 2 of 3 replicas are <unavailable> & waiting\n" +
-			"container *web*: image my_registry/web:1.2 [not found](https://evil.example) @everyone <!channel> `x`. Check that the image exists",
+			"container *web*: image my_registry/web:1.2 [not found](https://evil.example) @everyone <!channel> `x`. " +
+			"Check that the image exists",
 		Metadata: map[string]string{
 			event.Revision:      "main@sha1:0123456789abcdef0123456789abcdef01234567",
 			event.Summary:       "production, eu-west-1",
@@ -56,7 +58,8 @@ func failure() event.Event {
 // success is an event with no more than there has to be.
 func success() event.Event {
 	return event.Event{
-		InvolvedObject:      corev1.ObjectReference{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "GitRepository", Namespace: "apps", Name: "fleet"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "GitRepository",
+			Namespace: "apps", Name: "fleet"},
 		Severity:            event.Info,
 		Timestamp:           metav1.NewTime(noon),
 		Reason:              "NewArtifact",
@@ -80,28 +83,46 @@ const (
 )
 
 var chats = map[string]chat{
-	"slack-webhook":    {kind: "slack", path: "/services/" + hookSecret, channel: "general", username: "sluice", answer: "ok"},
-	"slack-mattermost": {kind: "slack", path: "/hooks/" + hookSecret, channel: "general", username: "sluice", answer: "ok"},
-	"slack-api": {kind: "slack", path: "/api/chat.postMessage", channel: "general", secret: map[string]string{"token": tokenSecret},
+	"slack-webhook": {kind: "slack", path: "/services/" + hookSecret, channel: "general", username: "sluice",
+		answer: "ok"},
+	"slack-mattermost": {kind: "slack", path: "/hooks/" + hookSecret, channel: "general", username: "sluice",
+		answer: "ok"},
+	"slack-api": {kind: "slack", path: "/api/chat.postMessage", channel: "general",
+		secret: map[string]string{"token": tokenSecret},
 		answer: `{"ok":true,"channel":"C1","ts":"1.2"}`},
-	"discord":           {kind: "discord", path: "/api/webhooks/1/" + hookSecret, username: "sluice", answer: `{"id":"1"}`},
-	"msteams":           {kind: "msteams", path: "/workflows/1/triggers/manual/paths/invoke?api-version=2016-06-01&sig=wEbHooKsEcReT"},
-	"rocket":            {kind: "rocket", path: "/hooks/" + hookSecret, channel: "#ops", username: "sluice", answer: `{"success":true}`},
-	"googlechat":        {kind: "googlechat", path: "/v1/spaces/S/messages?key=K3yS3cret&token=wEbHooKsEcReT", answer: `{"name":"spaces/S/messages/1"}`},
-	"googlechat-thread": {kind: "googlechat", path: "/v1/spaces/S/messages?key=K3yS3cret&token=wEbHooKsEcReT", channel: "deploys", answer: `{"name":"spaces/S/messages/1"}`},
-	"webex":             {kind: "webex", path: "/v1/messages", channel: "Y2lzY29zcGFyazovL3VzL1JPT00v", secret: map[string]string{"token": tokenSecret}, answer: `{"id":"1"}`},
-	"telegram":          {kind: "telegram", channel: "-1001234", secret: map[string]string{"token": "123456:t0kenSecret-0123456789"}, answer: `{"ok":true,"result":{}}`},
-	"telegram-topic":    {kind: "telegram", channel: "-1001234:42", secret: map[string]string{"token": "123456:t0kenSecret-0123456789"}, answer: `{"ok":true,"result":{}}`},
-	"lark":              {kind: "lark", path: "/open-apis/bot/v2/hook/" + hookSecret, answer: `{"code":0,"msg":"success","data":{}}`},
-	"lark-signed":       {kind: "lark", path: "/open-apis/bot/v2/hook/" + hookSecret, secret: map[string]string{"token": tokenSecret}, answer: `{"StatusCode":0,"StatusMessage":"success"}`},
-	"matrix":            {kind: "matrix", channel: "!room:matrix.example", secret: map[string]string{"token": tokenSecret}, answer: `{"event_id":"$1"}`},
-	"zulip":             {kind: "zulip", channel: "ops/deploys", secret: map[string]string{"username": "bot@zulip.example", "password": tokenSecret}, answer: `{"result":"success","msg":"","id":1}`},
-	"zoom":              {kind: "zoom", path: "/chat/webhooks/incomingwebhook/" + hookSecret, secret: map[string]string{"token": tokenSecret}, answer: `{"status":"ok"}`},
+	"discord": {kind: "discord", path: "/api/webhooks/1/" + hookSecret, username: "sluice",
+		answer: `{"id":"1"}`},
+	"msteams": {kind: "msteams", path: "/workflows/1/triggers/manual/paths/invoke?api-version=2016-06-01&sig=wEbHooKsEcReT"},
+	"rocket": {kind: "rocket", path: "/hooks/" + hookSecret, channel: "#ops", username: "sluice",
+		answer: `{"success":true}`},
+	"googlechat": {kind: "googlechat", path: "/v1/spaces/S/messages?key=K3yS3cret&token=wEbHooKsEcReT",
+		answer: `{"name":"spaces/S/messages/1"}`},
+	"googlechat-thread": {kind: "googlechat", path: "/v1/spaces/S/messages?key=K3yS3cret&token=wEbHooKsEcReT",
+		channel: "deploys", answer: `{"name":"spaces/S/messages/1"}`},
+	"webex": {kind: "webex", path: "/v1/messages", channel: "Y2lzY29zcGFyazovL3VzL1JPT00v",
+		secret: map[string]string{"token": tokenSecret}, answer: `{"id":"1"}`},
+	"telegram": {kind: "telegram", channel: "-1001234",
+		secret: map[string]string{"token": "123456:t0kenSecret-0123456789"}, answer: `{"ok":true,"result":{}}`},
+	"telegram-topic": {kind: "telegram", channel: "-1001234:42",
+		secret: map[string]string{"token": "123456:t0kenSecret-0123456789"}, answer: `{"ok":true,"result":{}}`},
+	"lark": {kind: "lark", path: "/open-apis/bot/v2/hook/" + hookSecret,
+		answer: `{"code":0,"msg":"success","data":{}}`},
+	"lark-signed": {kind: "lark", path: "/open-apis/bot/v2/hook/" + hookSecret,
+		secret: map[string]string{"token": tokenSecret}, answer: `{"StatusCode":0,"StatusMessage":"success"}`},
+	"matrix": {kind: "matrix", channel: "!room:matrix.example",
+		secret: map[string]string{"token": tokenSecret}, answer: `{"event_id":"$1"}`},
+	"zulip": {kind: "zulip", channel: "ops/deploys",
+		secret: map[string]string{"username": "bot@zulip.example", "password": tokenSecret},
+		answer: `{"result":"success","msg":"","id":1}`},
+	"zoom": {kind: "zoom", path: "/chat/webhooks/incomingwebhook/" + hookSecret,
+		secret: map[string]string{"token": tokenSecret}, answer: `{"status":"ok"}`},
 }
 
 func (c chat) options(host string) Options {
-	o := Options{Type: c.kind, Address: host + c.path, Channel: c.channel, Username: c.username, Secret: map[string][]byte{},
-		Headers: http.Header{"X-Team": {"platform"}}, Transport: http.DefaultTransport, UID: "1", Clock: testingclock.NewFakePassiveClock(noon)}
+	o := Options{Type: c.kind, Address: host + c.path, Channel: c.channel, Username: c.username,
+		Secret:  map[string][]byte{},
+		Headers: http.Header{"X-Team": {"platform"}}, Transport: http.DefaultTransport, UID: "1",
+		Clock: testingclock.NewFakePassiveClock(noon)}
 	for k, v := range c.secret {
 		o.Secret[k] = []byte(v + "\n")
 	}
@@ -163,7 +184,8 @@ func recorded(t *testing.T, r *http.Request) string {
 	return out.String() + laidOut.String() + "\n"
 }
 
-// TestRequestsAreAsTheHostsDocumentThem compares method, path, headers and body with what was checked against the documentation of each host.
+// TestRequestsAreAsTheHostsDocumentThem compares method, path, headers and body with what was checked against
+// the documentation of each host.
 func TestRequestsAreAsTheHostsDocumentThem(t *testing.T) {
 	for name, c := range chats {
 		for told, e := range map[string]event.Event{"failure": failure(), "success": success()} {

@@ -51,7 +51,8 @@ func (s *commitStatus) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	return ofGitHost(s.host.SetStatus(ctx, githost.Status{Commit: commit, State: stateOf(e), Context: name, Description: line(cmp.Or(e.Message, e.Reason))}))
+	return ofGitHost(s.host.SetStatus(ctx, githost.Status{Commit: commit, State: stateOf(e), Context: name,
+		Description: line(cmp.Or(e.Message, e.Reason))}))
 }
 
 // nameOf is the name of the status: what the expression gives, else KIND/NAME and the start of the Provider's UID.
@@ -95,17 +96,20 @@ func documentOf(e event.Event) (map[string]any, error) {
 }
 
 func badExpression(how string, err error) error {
-	f := fault.New(meta.InvalidCELExpressionReason, "the expression for the name of commit statuses %s", how).WithHint("Correct spec.commitStatusExpr").Final()
+	f := fault.New(meta.InvalidCELExpressionReason, "the expression for the name of commit statuses %s", how).
+		WithHint("Correct spec.commitStatusExpr").Final()
 	if err != nil {
 		f = f.Because(err)
 	}
 	return f
 }
 
-// gitRevision finds the commit of a revision: main@sha1:<commit>, sha1:<commit>, and main/<commit> of older versions. A digest is no commit.
+// gitRevision finds the commit of a revision: main@sha1:<commit>, sha1:<commit>, and main/<commit> of older
+// versions. A digest is no commit.
 var gitRevision = regexp.MustCompile(`^(?:.*[@/])?(?:sha1:)?([0-9a-f]{40})$`)
 
-// commitOf is the commit that an event is about; empty if there is none. Of an artifact, it is the one that it was made of.
+// commitOf is the commit that an event is about; empty if there is none. Of an artifact, it is the one that
+// it was made of.
 func commitOf(e event.Event) string {
 	for _, key := range []string{event.Commit, event.OriginRevision, event.Revision} {
 		if at := gitRevision.FindStringSubmatch(e.Metadata[key]); at != nil {

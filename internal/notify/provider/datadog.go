@@ -51,8 +51,9 @@ func (p *datadog) Send(ctx context.Context, e event.Event) error {
 		tags = append(tags, excerpt.Chars(key+":"+metadata[key], 200))
 	}
 	_, err := p.client.postJSON(ctx, p.client.at("api/v1/events"), datadogEvent{
-		Title: excerpt.Chars(m.Title(), 100), Text: excerpt.Chars(described(m), 4000), AlertType: m.Severity(), AggregationKey: objectKey(e),
-		DateHappened: m.Time.Unix(), SourceTypeName: "fluxcd", Tags: tags, // the source that Datadog knows
+		Title: excerpt.Chars(m.Title(), 100), Text: excerpt.Chars(described(m), 4000), AlertType: m.Severity(),
+		AggregationKey: objectKey(e),
+		DateHappened:   m.Time.Unix(), SourceTypeName: "fluxcd", Tags: tags, // the source that Datadog knows
 	}, "DD-API-KEY", p.key)
 	return err
 }

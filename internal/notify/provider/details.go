@@ -13,7 +13,8 @@ import (
 // internal are entries of the metadata that say something to git hosts only.
 var internal = []string{event.Token, event.CommitStatus, event.ChangeRequest}
 
-// details are the entries of the metadata for machines, at most so many and so long in characters: those that come first by name.
+// details are the entries of the metadata for machines, at most so many and so long in characters: those that
+// come first by name.
 func details(e event.Event, entries, length int) map[string]string {
 	out := make(map[string]string, len(e.Metadata))
 	for _, key := range slices.Sorted(maps.Keys(e.Metadata)) {
@@ -27,7 +28,8 @@ func details(e event.Event, entries, length int) map[string]string {
 	return out
 }
 
-// eventJSON is the event as it is documented, for machines. What looks like a credential is masked, wherever the event is from.
+// eventJSON is the event as it is documented, for machines. What looks like a credential is masked, wherever
+// the event is from.
 func eventJSON(e event.Event) ([]byte, error) {
 	e.Message, e.Metadata = event.Mask(e.Message), maps.Clone(e.Metadata)
 	for key, value := range e.Metadata {
@@ -55,5 +57,6 @@ func described(m Message) string {
 // objectTags are what an event is of, for hosts that know fields by name.
 func objectTags(e event.Event) map[string]string {
 	o := e.InvolvedObject
-	return map[string]string{"kind": line(o.Kind), "name": line(o.Name), "namespace": line(o.Namespace), "severity": line(e.Severity), "reason": line(e.Reason)}
+	return map[string]string{"kind": line(o.Kind), "name": line(o.Name), "namespace": line(o.Namespace),
+		"severity": line(e.Severity), "reason": line(e.Reason)}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Bounds of an embed, in characters; all of its texts together have 6000: https://discord.com/developers/docs/resources/message#embed-object
+// Bounds of an embed, in characters; all of its texts together have 6000:
+// https://discord.com/developers/docs/resources/message#embed-object
 const (
 	discordTitle       = 256
 	discordDescription = 4096
@@ -33,7 +34,8 @@ func newDiscord(o Options) (Provider, error) {
 		return nil, err
 	}
 	to := *c.address
-	to.Path = strings.TrimSuffix(strings.TrimSuffix(to.Path, "/"), "/slack") // of a webhook that was used in the form of Slack
+	// of a webhook that was used in the form of Slack
+	to.Path = strings.TrimSuffix(strings.TrimSuffix(to.Path, "/"), "/slack")
 	q := to.Query()
 	q.Set("wait", "true") // the answer tells whether the message was made
 	to.RawQuery = q.Encode()
@@ -73,7 +75,8 @@ type discordFooter struct {
 
 func (d *discord) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	_, err := d.postJSON(ctx, d.to, discordMessage{Username: d.username, Embeds: []discordEmbed{embed(m)}, Mentions: discordMentions{Parse: []string{}}})
+	_, err := d.postJSON(ctx, d.to, discordMessage{Username: d.username, Embeds: []discordEmbed{embed(m)},
+		Mentions: discordMentions{Parse: []string{}}})
 	return err
 }
 

@@ -46,7 +46,8 @@ func newEventHub(o Options) (Provider, error) {
 		host += ".servicebus.windows.net"
 	}
 	if !eventHubHost.MatchString(host) { // a token goes to Azure only
-		return nil, invalid("the channel of the Provider is not an Event Hubs namespace").WithHint("Set spec.channel to its name, and spec.address to that of the event hub")
+		return nil, invalid("the channel of the Provider is not an Event Hubs namespace").
+			WithHint("Set spec.channel to its name, and spec.address to that of the event hub")
 	}
 	var authorize func(context.Context) (string, error)
 	switch token, err := o.token("a token for Event Hubs"); {
@@ -70,7 +71,8 @@ func newEventHubOfConnection(o Options) (Provider, error) {
 	}
 	hub := cmp.Or(c.hub, o.Channel)
 	if hub == "" {
-		return nil, invalid("the connection string names no event hub").WithHint("Add ;EntityPath=NAME to it, or set spec.channel to the name")
+		return nil, invalid("the connection string names no event hub").
+			WithHint("Add ;EntityPath=NAME to it, or set spec.channel to the name")
 	}
 	return o.eventHub(c.host, hub, func(context.Context) (string, error) {
 		return cmp.Or(c.signature, c.sign("https://"+c.host+"/"+hub, o.Clock)), nil
@@ -79,7 +81,8 @@ func newEventHubOfConnection(o Options) (Provider, error) {
 
 func (o Options) eventHub(host, hub string, authorize func(context.Context) (string, error)) (Provider, error) {
 	if !eventHubName.MatchString(hub) {
-		return nil, invalid("the Provider names no event hub").WithHint("Names have letters, digits, dots, dashes and underscores")
+		return nil, invalid("the Provider names no event hub").
+			WithHint("Names have letters, digits, dots, dashes and underscores")
 	}
 	o.Address = "https://" + host
 	c, err := newClient(o, "")
@@ -101,7 +104,8 @@ func (p *eventHub) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.client.send(ctx, http.MethodPost, p.to, body, "Content-Type", "application/atom+xml;type=entry;charset=utf-8", "Authorization", login)
+	_, err = p.client.send(ctx, http.MethodPost, p.to, body, "Content-Type",
+		"application/atom+xml;type=entry;charset=utf-8", "Authorization", login)
 	return err
 }
 
@@ -133,7 +137,8 @@ func parseConnection(s string) (connection, error) {
 		}
 	}
 	u, err := url.Parse(endpoint)
-	signed := c.keyName != "" && c.key != "" || strings.HasPrefix(c.signature, "SharedAccessSignature ") && !strings.ContainsAny(c.signature, "\r\n")
+	signed := c.keyName != "" && c.key != "" ||
+		strings.HasPrefix(c.signature, "SharedAccessSignature ") && !strings.ContainsAny(c.signature, "\r\n")
 	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil || !signed {
 		return connection{}, invalid("the address of the Provider is no connection string of Event Hubs").
 			WithHint("Write it as Endpoint=sb://NAMESPACE.servicebus.windows.net/;SharedAccessKeyName=NAME;SharedAccessKey=KEY;EntityPath=HUB")
@@ -149,5 +154,6 @@ func (c connection) sign(resource string, clock clock.PassiveClock) string {
 	mac := hmac.New(sha256.New, []byte(c.key))
 	mac.Write([]byte(resource + "\n" + expiry))
 	signature := base64.StdEncoding.EncodeToString(mac.Sum(nil))
-	return "SharedAccessSignature sr=" + resource + "&sig=" + url.QueryEscape(signature) + "&se=" + expiry + "&skn=" + url.QueryEscape(c.keyName)
+	return "SharedAccessSignature sr=" + resource + "&sig=" + url.QueryEscape(signature) + "&se=" + expiry + "&skn=" +
+		url.QueryEscape(c.keyName)
 }

@@ -17,7 +17,8 @@ func newGitHost(kind githost.Kind, o Options) (*githost.Client, error) {
 	if err != nil {
 		return nil, ofGitHost(err)
 	}
-	c, err := githost.New(githost.Options{Repository: repository, Secret: o.Secret, Username: o.Username, Identity: devOpsIdentity(repository, o.Identity),
+	c, err := githost.New(githost.Options{Repository: repository, Secret: o.Secret, Username: o.Username,
+		Identity:  devOpsIdentity(repository, o.Identity),
 		Transport: o.Transport, Clock: o.Clock})
 	return c, ofGitHost(err)
 }

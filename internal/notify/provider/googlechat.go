@@ -12,7 +12,8 @@ import (
 // googleText is how many bytes of a text go into a card: a message has 32,000.
 const googleText = 12000
 
-// googleChat posts cards to a webhook of Google Chat: https://developers.google.com/workspace/chat/api/reference/rest/v1/cards
+// googleChat posts cards to a webhook of Google Chat:
+// https://developers.google.com/workspace/chat/api/reference/rest/v1/cards
 type googleChat struct {
 	*client
 	to     *url.URL
@@ -100,7 +101,8 @@ func (g *googleChat) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	body := googleMessage{
 		Fallback: m.Mark() + " " + m.Title(),
-		Cards:    []googleCard{{"event", googleCardBody{googleHeader{m.Mark() + " " + m.Title(), m.Summary}, googleSections(m)}}},
+		Cards: []googleCard{{"event", googleCardBody{googleHeader{m.Mark() + " " + m.Title(), m.Summary},
+			googleSections(m)}}},
 	}
 	if g.thread != "" {
 		body.Thread = &googleThread{g.thread}
@@ -114,14 +116,16 @@ func googleSections(m Message) []googleSection {
 	text := paragraph(fit(cmp.Or(m.Text, m.Title()), googleText, linesHTML))
 	sections := []googleSection{{Widgets: []googleWidget{text}}}
 	if m.Hint != "" {
-		sections = append(sections, googleSection{Header: "What to do", Widgets: []googleWidget{paragraph(html.EscapeString(m.Hint))}})
+		sections = append(sections, googleSection{Header: "What to do",
+			Widgets: []googleWidget{paragraph(html.EscapeString(m.Hint))}})
 	}
 	var facts []googleWidget
 	for _, f := range m.Facts() {
 		facts = append(facts, googleWidget{Decorated: &googleDecorated{f.Name, html.EscapeString(f.Value), true}})
 	}
 	if m.RevisionURL != "" {
-		facts = append(facts, googleWidget{Buttons: &googleButtons{[]googleButton{{"Show the commit", googleClick{googleLink{m.RevisionURL}}}}}})
+		facts = append(facts, googleWidget{Buttons: &googleButtons{
+			[]googleButton{{"Show the commit", googleClick{googleLink{m.RevisionURL}}}}}})
 	}
 	if len(facts) > 0 {
 		sections = append(sections, googleSection{Widgets: facts})

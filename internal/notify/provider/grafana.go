@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// grafana marks the time of an event on dashboards: https://grafana.com/docs/grafana/latest/developers/http_api/annotations/.
+// grafana marks the time of an event on dashboards:
+// https://grafana.com/docs/grafana/latest/developers/http_api/annotations/.
 type grafana struct {
 	service
 }
@@ -39,6 +40,7 @@ func (p *grafana) Send(ctx context.Context, e event.Event) error {
 	for _, key := range []string{"kind", "name", "namespace"} {
 		tags = append(tags, key+": "+labels[key])
 	}
-	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{m.Time.UnixMilli(), tags, described(m)}, p.login...)
+	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{m.Time.UnixMilli(), tags, described(m)},
+		p.login...)
 	return err
 }

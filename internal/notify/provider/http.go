@@ -43,12 +43,15 @@ func newClient(o Options, otherwise string) (*client, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, invalid("the address of the Provider is no URL of a web server").WithHint("Write it as https://HOST/PATH") // it is not told: it may be secret
+		// it is not told: it may be secret
+		return nil, invalid("the address of the Provider is no URL of a web server").
+			WithHint("Write it as https://HOST/PATH")
 	}
 	return &client{
 		http: &http.Client{
-			Transport:     o.Transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what is sent is for one host
+			Transport: o.Transport,
+			// what is sent is for one host
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		address: u,
 		headers: o.Headers,
@@ -67,13 +70,15 @@ type answer struct {
 	wait   time.Duration // that the host asks for; zero when it does not
 }
 
-// postJSON sends a value as JSON. Headers are pairs of name and value; they go before those of the Provider. The error is a fault.
+// postJSON sends a value as JSON. Headers are pairs of name and value; they go before those of the Provider.
+// The error is a fault.
 func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (answer, error) {
 	content, err := encoded(body)
 	if err != nil {
 		return answer{}, err
 	}
-	return c.send(ctx, http.MethodPost, to, content, append([]string{"Content-Type", "application/json"}, headers...)...)
+	return c.send(ctx, http.MethodPost, to, content,
+		append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
 // encoded writes a value as JSON, in which < and & stand as they are.
@@ -89,7 +94,8 @@ func encoded(v any) ([]byte, error) {
 
 // postForm sends the values of a form. The error is a fault.
 func (c *client) postForm(ctx context.Context, to *url.URL, form url.Values, headers ...string) (answer, error) {
-	return c.send(ctx, http.MethodPost, to, []byte(form.Encode()), append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)...)
+	return c.send(ctx, http.MethodPost, to, []byte(form.Encode()),
+		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)...)
 }
 
 // send makes one request. An answer is one of success; the error is a fault.
@@ -129,7 +135,8 @@ func (c *client) hushed(a answer, sent http.Header) answer {
 	return a
 }
 
-// unreachable makes a fault of a request without an answer. Errors of net/http tell the URL, so only what is in them counts.
+// unreachable makes a fault of a request without an answer. Errors of net/http tell the URL, so only what is
+// in them counts.
 func unreachable(ctx context.Context, err error, host string) error {
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -155,7 +162,8 @@ func refused(host string, resp *http.Response, a answer) *fault.Fault {
 	}
 	switch s := a.status; {
 	case s == http.StatusTooManyRequests:
-		return f.WithHint("It is sent again later; fewer events match if the Alert has a narrower eventSources or an eventSeverity")
+		return f.WithHint("It is sent again later; fewer events match if the Alert has a narrower eventSources or " +
+			"an eventSeverity")
 	case s == http.StatusForbidden && a.wait > 0:
 		return f
 	case s == http.StatusUnauthorized, s == http.StatusForbidden, s == http.StatusProxyAuthRequired:
@@ -178,7 +186,8 @@ func statusText(status int) string {
 // maxWords is how many characters of an answer are told.
 const maxWords = 300
 
-// explanation reads what a host says of why it does not take a request, in the words and the seconds that the hosts have for it.
+// explanation reads what a host says of why it does not take a request, in the words and the seconds that the
+// hosts have for it.
 func explanation(contentType string, body []byte) (words string, wait time.Duration) {
 	var doc any
 	if json.Unmarshal(body, &doc) == nil {
@@ -193,7 +202,8 @@ func explanation(contentType string, body []byte) (words string, wait time.Durat
 }
 
 func wordsOf(m map[string]any) string {
-	for _, key := range []string{"message", "msg", "description", "detail", "error_description", "error", "errors", "errcode"} {
+	for _, key := range []string{"message", "msg", "description", "detail", "error_description", "error", "errors",
+		"errcode"} {
 		switch v := m[key].(type) {
 		case string:
 			if v != "" {
@@ -224,7 +234,8 @@ func waitOf(m map[string]any) time.Duration {
 	if p, ok := m["parameters"].(map[string]any); ok {
 		m = p
 	}
-	for key, unit := range map[string]time.Duration{"retry_after": time.Second, "retry-after": time.Second, "retry_after_ms": time.Millisecond} {
+	for key, unit := range map[string]time.Duration{"retry_after": time.Second, "retry-after": time.Second,
+		"retry_after_ms": time.Millisecond} {
 		if n, ok := m[key].(float64); ok && n > 0 {
 			return time.Duration(min(n*float64(unit), float64(time.Hour)))
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// incidentIO fires and resolves alerts of an HTTP alert source: https://docs.incident.io/api-reference/alert-events-v2/createhttp.
+// incidentIO fires and resolves alerts of an HTTP alert source:
+// https://docs.incident.io/api-reference/alert-events-v2/createhttp.
 type incidentIO struct {
 	client *client
 	token  string

@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// fingerprint is the same for an event and each retry of it, and another for every other event: hosts that know it take an event once.
+// fingerprint is the same for an event and each retry of it, and another for every other event: hosts that
+// know it take an event once.
 func fingerprint(e event.Event) [sha256.Size]byte {
 	b, err := json.Marshal(e)
 	if err != nil {
@@ -22,8 +23,8 @@ func fingerprint(e event.Event) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// objectKey is the same for all events of an object, and in no two clusters for different ones: its UID, or what names it for third
-// parties that post none. It has up to 64 characters.
+// objectKey is the same for all events of an object, and in no two clusters for different ones: its UID, or
+// what names it for third parties that post none. It has up to 64 characters.
 func objectKey(e event.Event) string {
 	o := e.InvolvedObject
 	if uid := string(o.UID); uid != "" && len(uid) <= 2*sha256.Size {
@@ -34,7 +35,8 @@ func objectKey(e event.Event) string {
 }
 
 // unsettled are the reasons of events of severity info that say nothing of how the object is.
-var unsettled = []string{meta.ProgressingReason, "ProgressingWithRetry", meta.DependencyNotReadyReason, meta.GateClosedReason, meta.GateNotFoundReason, meta.GateOpenReason}
+var unsettled = []string{meta.ProgressingReason, "ProgressingWithRetry", meta.DependencyNotReadyReason,
+	meta.GateClosedReason, meta.GateNotFoundReason, meta.GateOpenReason}
 
 // settled tells whether an event says that the object is well, so that what failed before is over.
 func settled(e event.Event) bool {

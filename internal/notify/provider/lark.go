@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// lark posts cards to a custom bot of Lark or Feishu: https://open.larksuite.com/document/client-docs/bot-v3/add-custom-bot
+// lark posts cards to a custom bot of Lark or Feishu:
+// https://open.larksuite.com/document/client-docs/bot-v3/add-custom-bot
 type lark struct {
 	*client
 	secret string // that the bot's requests are signed with; empty for none
@@ -115,12 +116,14 @@ func cardOf(m Message) larkCard {
 		elements = append(elements, larkElement{Tag: "hr"}, larkElement{Tag: "div", Fields: fields})
 	}
 	if m.RevisionURL != "" {
-		elements = append(elements, larkElement{Tag: "action", Actions: []larkAction{{"button", larkPlain("Show the commit"), m.RevisionURL, "default"}}})
+		elements = append(elements, larkElement{Tag: "action",
+			Actions: []larkAction{{"button", larkPlain("Show the commit"), m.RevisionURL, "default"}}})
 	}
 	if m.From != "" {
 		elements = append(elements, larkElement{Tag: "note", Elements: []larkText{larkPlain(m.From)}})
 	}
-	return larkCard{Config: map[string]bool{"wide_screen_mode": true}, Header: larkHeader{template, larkPlain(m.Title())}, Elements: elements}
+	return larkCard{Config: map[string]bool{"wide_screen_mode": true},
+		Header: larkHeader{template, larkPlain(m.Title())}, Elements: elements}
 }
 
 // Codes of answers, as the page of custom bots lists them.
@@ -139,12 +142,14 @@ func (l *lark) judge(a answer) error {
 		Message string `json:"msg"`
 	}
 	if err := json.Unmarshal(a.body, &said); err != nil {
-		return fault.New(SendFailed, "%s did not answer as Lark does", l.address.Host).WithHint("Check the address of the Provider").Final()
+		return fault.New(SendFailed, "%s did not answer as Lark does", l.address.Host).
+			WithHint("Check the address of the Provider").Final()
 	}
 	if said.Code == 0 {
 		said.Code = said.Old
 	}
-	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code, excerpt.Chars(line(said.Message), maxWords))
+	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code,
+		excerpt.Chars(line(said.Message), maxWords))
 	switch said.Code {
 	case 0:
 		return nil
@@ -156,7 +161,8 @@ func (l *lark) judge(a answer) error {
 	case larkBadIP:
 		return f.WithHint("Add the address that the cluster sends from to the bot's allowed addresses").Final()
 	case larkBadWords:
-		return f.WithHint("Remove the keywords from the bot's security settings, or put one in spec.summary of the Alert").Final()
+		return f.WithHint("Remove the keywords from the bot's security settings, or put one in spec.summary of " +
+			"the Alert").Final()
 	}
 	return f.WithHint("Check the address of the Provider: the bot may have been removed").Final()
 }

@@ -55,7 +55,8 @@ func (k markup) render(m Message, n int) string {
 }
 
 // plain is text without any markup.
-var plain = markup{escape: same, block: same, bold: same, link: func(label, to string) string { return label + " " + to }, end: "\n"}
+var plain = markup{escape: same, block: same, bold: same,
+	link: func(label, to string) string { return label + " " + to }, end: "\n"}
 
 func same(s string) string { return s }
 
@@ -71,7 +72,8 @@ func linesHTML(s string) string { return strings.ReplaceAll(html.EscapeString(s)
 // bare finds addresses of the web, which chats link by themselves: what is escaped in them would be part of the link.
 var bare = regexp.MustCompile(`https?://[\w./:?=&%#+,;~-]+`)
 
-var markdownEscaper = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "|", `\|`, "#", `\#`, "[", `\[`, "]", `\]`,
+var markdownEscaper = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "|", `\|`, "#", `\#`,
+	"[", `\[`, "]", `\]`,
 	"(", `\(`, ")", `\)`, "!", `\!`, "<", `\<`, ">", `\>`, "- ", `\- `, "+ ", `\+ `)
 
 // escapeMarkdown keeps a text from being a link, a mention or a style in Markdown.

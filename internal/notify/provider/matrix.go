@@ -16,7 +16,8 @@ import (
 // matrixText is how many bytes each form of a text has: an event has 65,536.
 const matrixText = 16 << 10
 
-// matrix sends messages to a room: https://spec.matrix.org/latest/client-server-api/#put_matrixclientv3roomsroomidsendeventtypetxnid
+// matrix sends messages to a room:
+// https://spec.matrix.org/latest/client-server-api/#put_matrixclientv3roomsroomidsendeventtypetxnid
 type matrix struct {
 	*client
 	room, token string
@@ -32,7 +33,8 @@ func newMatrix(o Options) (Provider, error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(o.Channel, "!") {
-		return nil, invalid("the channel of the Provider is no room of Matrix").WithHint("Set spec.channel to the internal ID of the room, !ID:HOST")
+		return nil, invalid("the channel of the Provider is no room of Matrix").
+			WithHint("Set spec.channel to the internal ID of the room, !ID:HOST")
 	}
 	return &matrix{c, o.Channel, token}, nil
 }
@@ -54,7 +56,8 @@ func (x *matrix) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = x.send(ctx, http.MethodPut, x.at("_matrix/client/v3/rooms", url.PathEscape(x.room), "send/m.room.message", transaction(e, body)), body,
+	_, err = x.send(ctx, http.MethodPut, x.at("_matrix/client/v3/rooms", url.PathEscape(x.room), "send/m.room.message",
+		transaction(e, body)), body,
 		"Content-Type", "application/json", "Authorization", "Bearer "+x.token)
 	return err
 }

@@ -24,8 +24,9 @@ const (
 	maxFields = 12
 )
 
-// Message is an event for people: what happened, where, at which revision, why, and what to do. Every chat renders it in its own form.
-// Its texts are plain, without control characters and credentials; all but Text have one line. The chat escapes them.
+// Message is an event for people: what happened, where, at which revision, why, and what to do. Every chat
+// renders it in its own form. Its texts are plain, without control characters and credentials; all but Text
+// have one line. The chat escapes them.
 type Message struct {
 	Failed      bool   // the severity of the event is error
 	Object      string // kind/name.namespace
@@ -93,7 +94,8 @@ func (m Message) Facts() []Field {
 	return append([]Field{{"Revision", m.Revision}}, m.Fields...)
 }
 
-// splitHint takes what to do next off a text that tells a failure: our faults end in it, as a last sentence (fault.Fault.Error).
+// splitHint takes what to do next off a text that tells a failure: our faults end in it, as a last sentence
+// (fault.Fault.Error).
 func splitHint(s string, failed bool) (rest, hint string) {
 	if !failed {
 		return s, ""
@@ -112,13 +114,16 @@ func splitHint(s string, failed bool) (rest, hint string) {
 
 // shown are the entries of the metadata that have a name for people. The others follow by name.
 var shown = []Field{
-	{event.CommitMessage, "Commit"}, {event.CommitAuthor, "Author"}, {event.OriginRevision, "Origin"}, {event.Note, "Note"},
+	{event.CommitMessage, "Commit"}, {event.CommitAuthor, "Author"}, {event.OriginRevision, "Origin"},
+	{event.Note, "Note"},
 }
 
 // hidden are the entries that are told elsewhere in the message, or mean something to machines only.
-var hidden = []string{event.Revision, event.Summary, event.Token, event.CommitStatus, event.ChangeRequest, "digest", "checksum"}
+var hidden = []string{event.Revision, event.Summary, event.Token, event.CommitStatus, event.ChangeRequest, "digest",
+	"checksum"}
 
-// fields are the entries of the metadata for people, always in the same order. A link to the commit tells where the code is from.
+// fields are the entries of the metadata for people, always in the same order. A link to the commit tells
+// where the code is from.
 func fields(metadata map[string]string, linked bool) []Field {
 	var out []Field
 	add := func(name, value string) {
@@ -130,7 +135,8 @@ func fields(metadata map[string]string, linked bool) []Field {
 		add(f.Value, metadata[f.Name])
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if !(linked && key == event.OriginURL) && !slices.Contains(hidden, key) && !slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
+		if !(linked && key == event.OriginURL) && !slices.Contains(hidden, key) &&
+			!slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
 			add(key, metadata[key])
 		}
 	}
@@ -163,7 +169,8 @@ func revision(metadata map[string]string) (shown, link string) {
 // scp finds host and path in an address such as git@host:path.
 var scp = regexp.MustCompile(`^(?:[\w.-]+@)?([\w.-]+):([^/].*)$`)
 
-// commitURL returns the page of a commit at the host of a repository; empty if none is known. The paths are those that the hosts document.
+// commitURL returns the page of a commit at the host of a repository; empty if none is known. The paths are
+// those that the hosts document.
 func commitURL(repository, hash string) string {
 	if at := scp.FindStringSubmatch(repository); at != nil && !strings.Contains(repository, "://") {
 		repository = "ssh://" + at[1] + "/" + at[2]
@@ -179,7 +186,8 @@ func commitURL(repository, hash string) string {
 	}
 	page := "/commit/"
 	switch {
-	case path == "", strings.HasPrefix(path, "scm/"), host == "ssh.dev.azure.com", strings.Contains(host, "amazonaws.com"):
+	case path == "", strings.HasPrefix(path, "scm/"), host == "ssh.dev.azure.com",
+		strings.Contains(host, "amazonaws.com"):
 		return ""
 	case host == "bitbucket.org":
 		page = "/commits/"
@@ -189,7 +197,8 @@ func commitURL(repository, hash string) string {
 	return (&url.URL{Scheme: scheme, Host: host}).String() + "/" + path + page + hash
 }
 
-// text leaves what a person reads: no credential, no control character but ends of lines, nothing that turns the direction of writing.
+// text leaves what a person reads: no credential, no control character but ends of lines, nothing that turns
+// the direction of writing.
 func text(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(event.Mask(s), "\uFFFD"), "\r\n", "\n")
 	s = strings.Map(func(r rune) rune {
@@ -211,7 +220,8 @@ func line(s string) string { return oneLine(text(s)) }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// shorten returns a text of many lines in at most n characters, whole lines where lines are short, and says how many are left out.
+// shorten returns a text of many lines in at most n characters, whole lines where lines are short, and says
+// how many are left out.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -226,7 +236,8 @@ func shorten(s string, n int) string {
 	return head[:cut] + "\n… and " + strconv.Itoa(left) + " more lines"
 }
 
-// fit returns a text as a chat wants it, in at most n bytes of it: as what escaping adds depends on the text, the text is cut until it fits.
+// fit returns a text as a chat wants it, in at most n bytes of it: as what escaping adds depends on the text,
+// the text is cut until it fits.
 func fit(s string, n int, escape func(string) string) string {
 	for size := min(utf8.RuneCountInString(s), max(n, 1)); ; {
 		out := escape(shorten(s, size))

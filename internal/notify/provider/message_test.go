@@ -83,12 +83,14 @@ func TestCommitsAreLinkedAtTheirHost(t *testing.T) {
 			t.Errorf("%s leads to %s, want %s", origin, got, want)
 		}
 	}
-	metadata := map[string]string{event.Revision: "v1@sha256:" + strings.Repeat("a", 64), event.OriginURL: "https://github.com/acme/fleet"}
+	metadata := map[string]string{event.Revision: "v1@sha256:" + strings.Repeat("a", 64),
+		event.OriginURL: "https://github.com/acme/fleet"}
 	metadata[event.OriginRevision] = "main@sha1:" + hash
 	if shown, link := revision(metadata); shown != "v1@sha256:aaaaaaaa" || !strings.HasSuffix(link, hash) {
 		t.Errorf("an artifact of a commit is %s at %s", shown, link)
 	}
-	if shown, link := revision(map[string]string{event.Revision: "6.5.0", event.OriginURL: "https://github.com/acme/fleet"}); shown != "6.5.0" || link != "" {
+	if shown, link := revision(map[string]string{event.Revision: "6.5.0",
+		event.OriginURL: "https://github.com/acme/fleet"}); shown != "6.5.0" || link != "" {
 		t.Errorf("a chart is %s at %s", shown, link)
 	}
 }
@@ -100,39 +102,49 @@ func TestLongTextsSayWhatIsLeftOut(t *testing.T) {
 	if n := strings.Count(head, "\n") + 1; utf8.RuneCountInString(got) > 1000 || note != itoa(500-n)+" more lines" {
 		t.Errorf("%d lines are left, and the note says %q", n, note)
 	}
-	if got := shorten(strings.Repeat("x", 5000), 1000); utf8.RuneCountInString(got) != 1000 || !strings.HasSuffix(got, "…") {
+	if got := shorten(strings.Repeat("x", 5000), 1000); utf8.RuneCountInString(got) != 1000 ||
+		!strings.HasSuffix(got, "…") {
 		t.Errorf("one long line is %d characters", utf8.RuneCountInString(got))
 	}
-	if got := fit(strings.Repeat("<", 5000), 100, slackEscape); len(got) > 100 || !strings.HasSuffix(got, "…") || strings.Contains(got, "&l…") {
+	if got := fit(strings.Repeat("<", 5000), 100, slackEscape); len(got) > 100 || !strings.HasSuffix(got, "…") ||
+		strings.Contains(got, "&l…") {
 		t.Errorf("what escaping makes longer is %q", got)
 	}
 }
 
-// FuzzMessage renders any event in every form: it must end, stay within the bounds, and hold nothing that steers a terminal.
+// FuzzMessage renders any event in every form: it must end, stay within the bounds, and hold nothing that
+// steers a terminal.
 func FuzzMessage(f *testing.F) {
-	f.Add("Kustomization", "shop", "HealthCheckFailed", failure().Message, "main@sha1:0123456789abcdef0123456789abcdef01234567", "https://github.com/a/b", "cluster", "eu")
+	f.Add("Kustomization", "shop", "HealthCheckFailed", failure().Message,
+		"main@sha1:0123456789abcdef0123456789abcdef01234567", "https://github.com/a/b", "cluster", "eu")
 	f.Add("", "", "", "", "", "", "", "")
 	f.Add("K", "n", "R", "a\x00b\u202ec\u2028d\xff. Z", "@sha1:", "git@:x", "k\n", "<@everyone>")
 	f.Add("K", "n", "R", strings.Repeat("`<&\n", 3000), "x", "://", "", strings.Repeat("*", 9000))
 	f.Fuzz(func(t *testing.T, kind, name, reason, message, revision, origin, key, value string) {
 		m := MessageOf(event.Event{
-			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "ns", Name: name}, Severity: event.Error, Reason: reason, Message: message,
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "ns", Name: name}, Severity: event.Error,
+			Reason: reason, Message: message,
 			Timestamp: metav1.NewTime(time.Unix(0, 0)), ReportingController: reason,
-			Metadata: map[string]string{event.Revision: revision, event.OriginURL: origin, event.Summary: value, key: value, event.Note: message},
+			Metadata: map[string]string{event.Revision: revision, event.OriginURL: origin, event.Summary: value,
+				key: value, event.Note: message},
 		})
 		one := []string{m.Object, m.Title(), m.Reason, m.Summary, m.Hint, m.Revision, m.RevisionURL, m.From}
 		for _, f := range m.Facts() {
 			one = append(one, f.Name, f.Value)
 		}
 		for _, s := range one {
-			if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) || !utf8.ValidString(s) {
+			if strings.ContainsFunc(s, func(r rune) bool {
+				return unicode.IsControl(r) ||
+					unicode.Is(unicode.Bidi_Control, r)
+			}) || !utf8.ValidString(s) {
 				t.Errorf("a line is %q", s)
 			}
 		}
 		if utf8.RuneCountInString(m.Text) > maxText || len(m.Fields) > maxFields {
 			t.Errorf("%d characters, %d fields", utf8.RuneCountInString(m.Text), len(m.Fields))
 		}
-		for n, k := range map[int]markup{telegramText: telegramMarkup, webexText: webexMarkup, zulipContent: zulipMarkup, matrixText: matrixMarkup} {
+		for n, k := range map[int]markup{telegramText: telegramMarkup, webexText: webexMarkup,
+			zulipContent: zulipMarkup, matrixText: matrixMarkup} {
 			if out := k.render(m, n); len(out) > n || !utf8.ValidString(out) {
 				t.Errorf("%d bytes of %d", len(out), n)
 			}

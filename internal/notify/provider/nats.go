@@ -41,7 +41,8 @@ func newNATS(o Options) (Provider, error) {
 		return nil, invalid("connections of the type nats are not allowed here")
 	}
 	if !publishable(p.subject) {
-		return nil, invalid("the channel of the Provider is no subject of NATS to publish on").WithHint("Set spec.channel to one without spaces and wildcards, such as gitops.events")
+		return nil, invalid("the channel of the Provider is no subject of NATS to publish on").
+			WithHint("Set spec.channel to one without spaces and wildcards, such as gitops.events")
 	}
 	var err error
 	if p.servers, p.hosts, err = parseServers(o.Address); err != nil {
@@ -62,21 +63,25 @@ func newNATS(o Options) (Provider, error) {
 
 // publishable tells whether a subject is one and not a pattern.
 func publishable(subject string) bool {
-	if len(subject) > 1024 || strings.ContainsFunc(subject, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+	if len(subject) > 1024 || strings.ContainsFunc(subject,
+		func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return false
 	}
-	return !slices.ContainsFunc(strings.Split(subject, "."), func(token string) bool { return token == "" || token == "*" || token == ">" })
+	return !slices.ContainsFunc(strings.Split(subject, "."),
+		func(token string) bool { return token == "" || token == "*" || token == ">" })
 }
 
 // parseServers reads the URLs of servers, with commas between them. The error tells nothing of them.
 func parseServers(address string) (servers []string, hosts string, err error) {
-	malformed := invalid("the address of the Provider is no URL of a NATS server").WithHint("Write it as nats://HOST:4222, or tls://HOST:4222")
+	malformed := invalid("the address of the Provider is no URL of a NATS server").
+		WithHint("Write it as nats://HOST:4222, or tls://HOST:4222")
 	for server := range strings.SplitSeq(address, ",") {
 		if server = strings.TrimSpace(server); !strings.Contains(server, "://") {
 			server = "nats://" + server
 		}
 		u, err := url.Parse(server)
-		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || len(servers) == natsServers {
+		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" ||
+			strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || len(servers) == natsServers {
 			return nil, "", malformed
 		}
 		if u.Port() == "" {
@@ -93,7 +98,8 @@ func parseServers(address string) (servers []string, hosts string, err error) {
 	return servers, hosts, nil
 }
 
-// natsLogin takes the first of what the Secret has: creds, nkey, username and password. A login in the address is the server's own.
+// natsLogin takes the first of what the Secret has: creds, nkey, username and password. A login in the
+// address is the server's own.
 func natsLogin(o Options) ([]nats.Option, error) {
 	if creds := o.Secret["creds"]; len(creds) > 0 {
 		token, key, err := parseCreds(creds)
@@ -105,7 +111,8 @@ func natsLogin(o Options) ([]nats.Option, error) {
 	if seed := o.Secret["nkey"]; len(seed) > 0 {
 		key, err := nkeys.ParseDecoratedUserNKey(bytes.TrimSpace(seed))
 		if err != nil {
-			return nil, invalid("the key nkey of the Secret holds no seed of a user").WithHint("It begins with SU; create one by nk -gen user")
+			return nil, invalid("the key nkey of the Secret holds no seed of a user").
+				WithHint("It begins with SU; create one by nk -gen user")
 		}
 		public, err := key.PublicKey()
 		if err != nil {
@@ -118,18 +125,21 @@ func natsLogin(o Options) ([]nats.Option, error) {
 	case password != "":
 		return []nats.Option{nats.UserInfo(user, password)}, nil
 	case o.secret("username") != "":
-		return nil, fault.New(TokenNotFound, "the Secret has a username and no password").WithHint("Set the key password of the Secret that spec.secretRef names").Final()
+		return nil, fault.New(TokenNotFound, "the Secret has a username and no password").
+			WithHint("Set the key password of the Secret that spec.secretRef names").Final()
 	}
 	return nil, nil
 }
 
 // parseCreds reads a credentials file: the token and the key of a user. The error tells nothing of it.
 func parseCreds(b []byte) (token string, key nkeys.KeyPair, err error) {
-	malformed := invalid("the key creds of the Secret holds no NATS credentials").WithHint("Put the whole file in it, as nsc generate creds writes it")
+	malformed := invalid("the key creds of the Secret holds no NATS credentials").
+		WithHint("Put the whole file in it, as nsc generate creds writes it")
 	if len(b) > maxCredential {
 		return "", nil, malformed
 	}
-	if token, err = nkeys.ParseDecoratedJWT(b); err != nil || strings.Count(token, ".") != 2 || strings.ContainsFunc(token, unicode.IsSpace) {
+	if token, err = nkeys.ParseDecoratedJWT(b); err != nil || strings.Count(token, ".") != 2 ||
+		strings.ContainsFunc(token, unicode.IsSpace) {
 		return "", nil, malformed
 	}
 	if key, err = nkeys.ParseDecoratedUserNKey(b); err != nil {
@@ -138,7 +148,8 @@ func parseCreds(b []byte) (token string, key nkeys.KeyPair, err error) {
 	return token, key, nil
 }
 
-// Send implements [Provider]. Streams of JetStream that hear the subject take a retry for what it is, by the ID of the message.
+// Send implements [Provider]. Streams of JetStream that hear the subject take a retry for what it is, by the
+// ID of the message.
 func (p *natsSubject) Send(ctx context.Context, e event.Event) error {
 	body, err := eventJSON(e)
 	if err != nil {
@@ -152,8 +163,10 @@ func (p *natsSubject) Send(ctx context.Context, e event.Event) error {
 	defer cancel()
 	dialer := &natsDialer{ctx: ctx, dial: p.dial}
 	options := append([]nats.Option{
-		nats.SetCustomDialer(dialer), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(), nats.NoReconnect(), nats.Timeout(wait), nats.Name("sluice"),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // it is asked for below; the library would print it
+		nats.SetCustomDialer(dialer), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(), nats.NoReconnect(),
+		nats.Timeout(wait), nats.Name("sluice"),
+		// it is asked for below; the library would print it
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, p.login...)
 	c, err := nats.Connect(strings.Join(p.servers, ","), options...)
 	if err != nil {
@@ -189,17 +202,23 @@ func (p *natsSubject) explain(err, failed error) error {
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.Because(told{"the user may not publish on the subject", err}).WithHint("Permit it in the configuration of NATS, or correct spec.channel").Final()
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired),
-		errors.Is(err, nats.ErrNkeysNotSupported), strings.Contains(strings.ToLower(err.Error()), "authorization violation"):
+		return f.Because(told{"the user may not publish on the subject", err}).
+			WithHint("Permit it in the configuration of NATS, or correct spec.channel").Final()
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
+		errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired),
+		errors.Is(err, nats.ErrNkeysNotSupported),
+		strings.Contains(strings.ToLower(err.Error()), "authorization violation"):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.Because(told{"the login is refused", err}).WithHint("Check creds, nkey, or username and password in the Secret of the Provider").Final()
+		return f.Because(told{"the login is refused", err}).
+			WithHint("Check creds, nkey, or username and password in the Secret of the Provider").Final()
 	case errors.Is(err, nats.ErrMaxPayload):
 		return f.Because(told{"the event is larger than the server takes", err}).Final()
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return f.Because(told{"the server does not speak TLS", err}).WithHint("Check the address, or leave out spec.certSecretRef").Final()
+		return f.Because(told{"the server does not speak TLS", err}).
+			WithHint("Check the address, or leave out spec.certSecretRef").Final()
 	case errors.As(failed, &of): // the library keeps it for itself
-		return f.Because(told{of.Err.Error(), failed}).WithHint("Check the address of the Provider, and that the server runs")
+		return f.Because(told{of.Err.Error(), failed}).
+			WithHint("Check the address of the Provider, and that the server runs")
 	case failed != nil:
 		return f.Because(failed).WithHint("Check the address of the Provider, and that the server runs")
 	}

@@ -52,7 +52,8 @@ func serveNATS(t *testing.T, o *server.Options) (address string) {
 }
 
 func natsOptions(address string, change ...func(*Options)) Options {
-	o := Options{Type: "nats", Address: "nats://" + address, Channel: "gitops.events", Secret: map[string][]byte{}, Dial: dialHere, Clock: testingclock.NewFakePassiveClock(noon)}
+	o := Options{Type: "nats", Address: "nats://" + address, Channel: "gitops.events", Secret: map[string][]byte{},
+		Dial: dialHere, Clock: testingclock.NewFakePassiveClock(noon)}
 	for _, c := range change {
 		c(&o)
 	}
@@ -116,7 +117,8 @@ func TestNATSByNameAndByKey(t *testing.T) {
 	address := serveNATS(t, &server.Options{
 		Users: []*server.User{
 			{Username: "listener", Password: "listener-pass"},
-			{Username: "me", Password: tokenSecret, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"gitops.events"}}}},
+			{Username: "me", Password: tokenSecret,
+				Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"gitops.events"}}}},
 		},
 		Nkeys: []*server.NkeyUser{{Nkey: public}},
 	})
@@ -135,7 +137,8 @@ func TestNATSByNameAndByKey(t *testing.T) {
 		}
 		m := next()
 		var got event.Event
-		if err := json.Unmarshal(m.Data, &got); err != nil || m.Subject != "gitops.events" || got.Reason != failure().Reason || len(m.Header.Get(nats.MsgIdHdr)) != 64 {
+		if err := json.Unmarshal(m.Data, &got); err != nil || m.Subject != "gitops.events" || got.Reason != failure().
+			Reason || len(m.Header.Get(nats.MsgIdHdr)) != 64 {
 			t.Errorf("%s: %s %v %s (%v)", name, m.Subject, m.Header, m.Data, err)
 		}
 	}
@@ -153,7 +156,8 @@ func TestNATSByNameAndByKey(t *testing.T) {
 	} {
 		err := provider(t, natsOptions(address, c.change)).Send(within(t), failure())
 		f := fault.As(err)
-		if f == nil || !f.Terminal || f.Reason != meta.AuthenticationFailedReason || !strings.Contains(f.Error(), c.say) || f.Hint == "" {
+		if f == nil || !f.Terminal || f.Reason != meta.AuthenticationFailedReason ||
+			!strings.Contains(f.Error(), c.say) || f.Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err != nil && strings.Contains(err.Error(), another) {
@@ -190,7 +194,8 @@ func TestNATSByCredentials(t *testing.T) {
 	}
 	address := serveNATS(t, &server.Options{TrustedKeys: []string{operator.public}, AccountResolver: resolver})
 	next := heard(t, address, nats.UserJWTAndSeed(userToken, string(seed)))
-	if err := provider(t, natsOptions(address, secrets("creds", string(creds), "nkey", "SUnothing", "username", "me"))).Send(within(t), success()); err != nil {
+	if err := provider(t, natsOptions(address, secrets("creds", string(creds), "nkey", "SUnothing", "username", "me"))).
+		Send(within(t), success()); err != nil {
 		t.Fatal(err)
 	}
 	if m := next(); !strings.Contains(string(m.Data), "NewArtifact") {
@@ -204,7 +209,8 @@ func TestNATSByCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = provider(t, natsOptions(address, secrets("creds", string(creds)))).Send(within(t), success())
-	if f := fault.As(err); f == nil || !f.Terminal || f.Reason != meta.AuthenticationFailedReason || strings.Contains(err.Error(), userToken) {
+	if f := fault.As(err); f == nil || !f.Terminal || f.Reason != meta.AuthenticationFailedReason ||
+		strings.Contains(err.Error(), userToken) {
 		t.Errorf("of another account: %v", err)
 	}
 }
@@ -227,7 +233,8 @@ func pair(t *testing.T, create func() (nkeys.KeyPair, error)) keys {
 	return keys{key, public}
 }
 
-// TestNATSOverTLS trusts the authority of spec.certSecretRef and no other, shows a client certificate, and speaks no plain text then.
+// TestNATSOverTLS trusts the authority of spec.certSecretRef and no other, shows a client certificate, and
+// speaks no plain text then.
 func TestNATSOverTLS(t *testing.T) {
 	ca, certificate, key := authority(t)
 	served, err := tls.X509KeyPair(certificate, key)
@@ -239,16 +246,19 @@ func TestNATSOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := serveNATS(t, &server.Options{TLS: true, TLSTimeout: 60, TLSConfig: &tls.Config{
-		Certificates: []tls.Certificate{served}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted.RootCAs,
+		Certificates: []tls.Certificate{served}, MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted.RootCAs,
 	}})
 	mutual := auth.TLS{CA: ca, Cert: certificate, Key: key}
 	for _, scheme := range []string{"nats://", "tls://"} {
-		if err := provider(t, natsOptions(address, func(o *Options) { o.Address = scheme + address; o.TLS = mutual })).Send(within(t), success()); err != nil {
+		if err := provider(t, natsOptions(address, func(o *Options) { o.Address = scheme + address; o.TLS = mutual })).
+			Send(within(t), success()); err != nil {
 			t.Errorf("%s: %v", scheme, err)
 		}
 	}
 	for name, settings := range map[string]auth.TLS{"no authority": {}, "no client certificate": {CA: ca}} {
-		f := fault.As(provider(t, natsOptions(address, func(o *Options) { o.TLS = settings })).Send(within(t), success()))
+		f := fault.As(provider(t, natsOptions(address, func(o *Options) { o.TLS = settings })).
+			Send(within(t), success()))
 		if f == nil || f.Terminal {
 			t.Errorf("%s: %v", name, f)
 		}
@@ -272,7 +282,8 @@ func TestStreamsTakeARetryOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := streams.AddStream(&nats.StreamConfig{Name: "gitops", Subjects: []string{"gitops.>"}, Duplicates: time.Hour}); err != nil {
+	if _, err := streams.AddStream(&nats.StreamConfig{Name: "gitops", Subjects: []string{"gitops.>"},
+		Duplicates: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	p := provider(t, natsOptions(address))
@@ -316,8 +327,12 @@ func TestNATSThatIsNotThere(t *testing.T) {
 		"no way to it": {func(o *Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way") }
 		}, "no way"},
-		"it is silent":  {func(o *Options) { o.Address = silent.Addr().String() }, "timeout"},
-		"secret as key": {func(o *Options) { o.Address = "127.0.0.1:1"; secrets("username", "me", "password", tokenSecret)(o) }, "refused"},
+		"it is silent": {func(o *Options) { o.Address = silent.Addr().String() }, "timeout"},
+		"secret as key": {func(o *Options) {
+			o.Address = "127.0.0.1:1"
+			secrets("username", "me", "password",
+				tokenSecret)(o)
+		}, "refused"},
 	} {
 		ctx := within(t)
 		if name == "it is silent" {
@@ -342,7 +357,8 @@ func authority(t *testing.T) (ca, certificate, key []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour),
+			time.Now().Add(time.Hour)
 		if signer == nil {
 			parent, signer = template, own
 		}
@@ -356,9 +372,11 @@ func authority(t *testing.T) (ca, certificate, key []byte) {
 		}
 		return c, own
 	}
-	root, signer := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	root, signer := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
 	leaf, own := issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "nats"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: "nats"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, root, signer)
 	der, err := x509.MarshalPKCS8PrivateKey(own)

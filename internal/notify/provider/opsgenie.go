@@ -43,7 +43,8 @@ type opsgenieAlert struct {
 func (p *opsgenie) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	a := opsgenieAlert{
-		Message: excerpt.Chars(m.Title(), 130), Description: described(m), Entity: excerpt.Chars(m.Object, 512), Source: excerpt.Chars(m.From, 100), Tags: []string{m.Severity()},
+		Message: excerpt.Chars(m.Title(), 130), Description: described(m), Entity: excerpt.Chars(m.Object, 512),
+		Source: excerpt.Chars(m.From, 100), Tags: []string{m.Severity()},
 		Details: details(e, 20, maxField),
 	}
 	maps.Copy(a.Details, map[string]string{"severity": m.Severity(), "reason": m.Reason})

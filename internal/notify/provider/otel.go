@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// otel sends each event as a span by OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp). All events of a revision make one
-// trace, whose root is its source.
+// otel sends each event as a span by OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp). All
+// events of a revision make one trace, whose root is its source.
 type otel struct {
 	service
 	uid string // of the Provider: what it gets is one trace, whatever other Providers get
@@ -43,13 +43,15 @@ func (p *otel) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return fault.New(SendFailed, "the event cannot be written as a span").Because(err).Final()
 	}
-	a, err := p.client.send(ctx, http.MethodPost, p.client.address, body, append([]string{"Content-Type", "application/x-protobuf"}, p.login...)...)
+	a, err := p.client.send(ctx, http.MethodPost, p.client.address, body,
+		append([]string{"Content-Type", "application/x-protobuf"}, p.login...)...)
 	if err != nil {
 		return err
 	}
 	var said collector.ExportTraceServiceResponse
 	if proto.Unmarshal(a.body, &said) == nil && said.GetPartialSuccess().GetRejectedSpans() > 0 {
-		return fault.New(SendFailed, "%s did not take the span: %s", p.client.address.Host, excerpt.Chars(line(said.GetPartialSuccess().GetErrorMessage()), maxWords)).
+		return fault.New(SendFailed, "%s did not take the span: %s", p.client.address.Host,
+			excerpt.Chars(line(said.GetPartialSuccess().GetErrorMessage()), maxWords)).
 			WithHint("Check what the collector accepts").Final()
 	}
 	return nil
@@ -61,7 +63,8 @@ func (p *otel) request(e event.Event) *collector.ExportTraceServiceRequest {
 	root := traced[16:24]
 	at := uint64(max(e.Timestamp.UnixNano(), 0))
 	span := &tracev1.Span{
-		TraceId: traced[:16], SpanId: sum[:8], ParentSpanId: root, Name: m.Title(), Kind: tracev1.Span_SPAN_KIND_INTERNAL,
+		TraceId: traced[:16], SpanId: sum[:8], ParentSpanId: root, Name: m.Title(),
+		Kind:              tracev1.Span_SPAN_KIND_INTERNAL,
 		StartTimeUnixNano: at, EndTimeUnixNano: at, Status: &tracev1.Status{Code: tracev1.Status_STATUS_CODE_OK},
 	}
 	if m.Failed {
@@ -81,11 +84,13 @@ func (p *otel) request(e event.Event) *collector.ExportTraceServiceRequest {
 		from = append(from, attribute("service.instance.id", line(e.ReportingInstance)))
 	}
 	return &collector.ExportTraceServiceRequest{ResourceSpans: []*tracev1.ResourceSpans{{
-		Resource:   &resourcev1.Resource{Attributes: from},
-		ScopeSpans: []*tracev1.ScopeSpans{{Scope: &commonv1.InstrumentationScope{Name: "sluice"}, Spans: []*tracev1.Span{span}}},
+		Resource: &resourcev1.Resource{Attributes: from},
+		ScopeSpans: []*tracev1.ScopeSpans{{Scope: &commonv1.InstrumentationScope{Name: "sluice"},
+			Spans: []*tracev1.Span{span}}},
 	}}}
 }
 
 func attribute(key, value string) *commonv1.KeyValue {
-	return &commonv1.KeyValue{Key: key, Value: &commonv1.AnyValue{Value: &commonv1.AnyValue_StringValue{StringValue: value}}}
+	return &commonv1.KeyValue{Key: key, Value: &commonv1.AnyValue{
+		Value: &commonv1.AnyValue_StringValue{StringValue: value}}}
 }

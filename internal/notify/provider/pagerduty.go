@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// pagerDuty triggers and resolves incidents by the Events API v2 (https://developer.pagerduty.com/docs/events-api-v2-overview), and tells
-// of changes by its change events.
+// pagerDuty triggers and resolves incidents by the Events API v2
+// (https://developer.pagerduty.com/docs/events-api-v2-overview), and tells of changes by its change events.
 type pagerDuty struct {
 	client *client
 	base   *url.URL
@@ -22,14 +22,16 @@ type pagerDuty struct {
 
 func newPagerDuty(o Options) (Provider, error) {
 	if o.Channel == "" {
-		return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to the integration key of the service in PagerDuty")
+		return nil, invalid("the Provider has no channel").
+			WithHint("Set spec.channel to the integration key of the service in PagerDuty")
 	}
 	c, err := newClient(o, "https://events.pagerduty.com")
 	if err != nil {
 		return nil, err
 	}
 	base := *c.address // people copy the whole URL of an integration, too
-	base.Path, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v2/enqueue"), "/integration/")
+	base.Path, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v2/enqueue"),
+		"/integration/")
 	base.RawPath, base.RawQuery = "", ""
 	return &pagerDuty{c, &base, o.Channel}, nil
 }
@@ -66,7 +68,8 @@ func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 	}
 	m := MessageOf(e)
 	told := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
-		Summary: excerpt.Chars(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().Format(time.RFC3339),
+		Summary: excerpt.Chars(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().
+				Format(time.RFC3339),
 		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason},
 	}}
 	if metadata := details(e, event.MaxMetadata, maxField); len(metadata) > 0 {
@@ -80,7 +83,8 @@ func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 	}
 	if m.Failed {
 		told.EventAction, told.DedupKey, told.Client = "trigger", objectKey(e), "Sluice"
-		told.Payload.Severity, told.Payload.Component, told.Payload.Group, told.Payload.Class = "error", e.InvolvedObject.Name, e.InvolvedObject.Namespace, m.Reason
+		told.Payload.Severity, told.Payload.Component, told.Payload.Group, told.Payload.Class = "error",
+			e.InvolvedObject.Name, e.InvolvedObject.Namespace, m.Reason
 		_, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), told)
 		return err
 	}

@@ -23,7 +23,8 @@ func quiet(t *testing.T, err error, input string) {
 }
 
 func FuzzDSN(f *testing.F) {
-	for _, s := range []string{"https://key@o1.ingest.sentry.io/123", "http://key:secret@host:9000/below/a/1", "https://host/1", "https://@host/1", "https://k@h/%2e%2e", "https://k@h/../x", "k"} {
+	for _, s := range []string{"https://key@o1.ingest.sentry.io/123", "http://key:secret@host:9000/below/a/1",
+		"https://host/1", "https://@host/1", "https://k@h/%2e%2e", "https://k@h/../x", "k"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -33,14 +34,17 @@ func FuzzDSN(f *testing.F) {
 			return
 		}
 		u, err := url.Parse(d.endpoint)
-		if err != nil || u.User != nil || !strings.HasSuffix(u.Path, "/envelope/") || !httpguts.ValidHeaderFieldValue(d.key) || strings.ContainsAny(d.key, ", ") {
+		if err != nil || u.User != nil || !strings.HasSuffix(u.Path, "/envelope/") ||
+			!httpguts.ValidHeaderFieldValue(d.key) || strings.ContainsAny(d.key, ", ") {
 			t.Fatalf("%q is %+v (%v)", s, d, err)
 		}
 	})
 }
 
 func FuzzConnection(f *testing.F) {
-	for _, s := range []string{connectionString, "Endpoint=sb://h/;SharedAccessSignature=SharedAccessSignature sr=a&sig=b&se=1&skn=c", "endpoint=sb://;sharedaccesskey==;", "Endpoint=sb://a:b@h;SharedAccessKeyName=x;SharedAccessKey=y", ";;;=", ""} {
+	for _, s := range []string{connectionString, "Endpoint=sb://h/;SharedAccessSignature=SharedAccessSignature " +
+		"sr=a&sig=b&se=1&skn=c", "endpoint=sb://;sharedaccesskey==;",
+		"Endpoint=sb://a:b@h;SharedAccessKeyName=x;SharedAccessKey=y", ";;;=", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -54,25 +58,30 @@ func FuzzConnection(f *testing.F) {
 			quiet(t, err, s)
 			return
 		}
-		if hub := p.(careful).Provider.(*eventHub); hub.to.Scheme != "https" || hub.to.Host != c.host || hub.to.User != nil || strings.Count(strings.Trim(hub.to.Path, "/"), "/") != 1 {
+		if hub := p.(careful).Provider.(*eventHub); hub.to.Scheme != "https" || hub.to.Host != c.host ||
+			hub.to.User != nil || strings.Count(strings.Trim(hub.to.Path, "/"), "/") != 1 {
 			t.Fatalf("%q leads to %s", s, hub.to)
 		}
 	})
 }
 
 func FuzzGoogleCredentials(f *testing.F) {
-	for _, s := range []string{`{"type":"service_account"}`, `{"type":"authorized_user","client_id":"a","refresh_token":"b"}`, `{"type":"external_account","credential_source":{"file":"/etc/passwd"}}`, `{"type":7}`, `[]`, ``} {
+	for _, s := range []string{`{"type":"service_account"}`,
+		`{"type":"authorized_user","client_id":"a","refresh_token":"b"}`,
+		`{"type":"external_account","credential_source":{"file":"/etc/passwd"}}`, `{"type":7}`, `[]`, ``} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := (Options{Secret: map[string][]byte{"token": b}, Transport: by("http://127.0.0.1:1")}).google(pubSubScope); err != nil {
+		if _, err := (Options{Secret: map[string][]byte{"token": b}, Transport: by("http://127.0.0.1:1")}).
+			google(pubSubScope); err != nil {
 			quiet(t, err, string(b))
 		}
 	})
 }
 
 func FuzzServers(f *testing.F) {
-	for _, s := range []string{"nats://a:b@host:4222", "tls://host", "host", "a,b,c", "ws://host", "nats://[::1]:4222", "::", "nats://host/path", ",", strings.Repeat("a,", 20)} {
+	for _, s := range []string{"nats://a:b@host:4222", "tls://host", "host", "a,b,c", "ws://host", "nats://[::1]:4222",
+		"::", "nats://host/path", ",", strings.Repeat("a,", 20)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -95,7 +104,8 @@ func FuzzServers(f *testing.F) {
 func FuzzCreds(f *testing.F) {
 	const seed = "SUAMK2FG4MI6UE3ACF3FK3OIQBCEIEZV7NSWFFEW63UXMRLFM2XLAXK4GY"
 	for _, s := range []string{
-		"-----BEGIN NATS USER JWT-----\na.b.c\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n" + seed + "\n------END USER NKEY SEED------\n",
+		"-----BEGIN NATS USER JWT-----\na.b.c\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n" +
+			seed + "\n------END USER NKEY SEED------\n",
 		"a.b.c", seed, "", "-----\n\n-----",
 	} {
 		f.Add([]byte(s))

@@ -20,7 +20,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// TestPlacesThatCannotWork are told at once, as faults that only a change helps, and without what they were set up with.
+// TestPlacesThatCannotWork are told at once, as faults that only a change helps, and without what they were
+// set up with.
 func TestPlacesThatCannotWork(t *testing.T) {
 	with := func(name string, change func(*Options)) Options {
 		o := places[name].options("http://host.example")
@@ -36,7 +37,8 @@ func TestPlacesThatCannotWork(t *testing.T) {
 		return func(o *Options) { o.Identity = nil; o.Secret[name] = []byte(value) }
 	}
 	nats := func(change func(*Options)) Options {
-		o := Options{Type: "nats", Address: "nats://127.0.0.1", Channel: "gitops", Secret: map[string][]byte{}, Dial: dialHere}
+		o := Options{Type: "nats", Address: "nats://127.0.0.1", Channel: "gitops", Secret: map[string][]byte{},
+			Dial: dialHere}
 		change(&o)
 		return o
 	}
@@ -45,43 +47,65 @@ func TestPlacesThatCannotWork(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"generic, no address":        {with("generic", noAddress), ValidationFailed, "no address"},
-		"hmac, no token":             {with("generic-hmac", noToken), TokenNotFound, "to sign with"},
-		"opsgenie, no token":         {with("opsgenie", noToken), TokenNotFound, "Opsgenie"},
-		"opsgenie, token of lines":   {with("opsgenie", key("token", "t0kenSecret\nX-Evil: 1")), ValidationFailed, "line break"},
-		"pagerduty, no key":          {with("pagerduty", func(o *Options) { o.Channel = "" }), ValidationFailed, "integration key"},
-		"incident.io, no token":      {with("incident.io", noToken), TokenNotFound, "alert source"},
-		"incident.io, no address":    {with("incident.io", noAddress), ValidationFailed, "no address"},
-		"alertmanager, no address":   {with("alertmanager", noAddress), ValidationFailed, "no address"},
-		"grafana, no address":        {with("grafana", noAddress), ValidationFailed, "no address"},
-		"datadog, no token":          {with("datadog", noToken), TokenNotFound, "Datadog"},
-		"otel, no address":           {with("otel", noAddress), ValidationFailed, "no address"},
-		"sentry, no DSN":             {with("sentry", address("https://host/t0kenSecret")), ValidationFailed, "no DSN"},
-		"sentry, no project":         {with("sentry", address("https://t0kenSecret@host/")), ValidationFailed, "no DSN"},
-		"sentry, key of lines":       {with("sentry", address("https://t0kenSecret%0d%0aX-Evil@host/1")), ValidationFailed, "no DSN"},
-		"pubsub, no project":         {with("googlepubsub", address("projects/t0kenSecret")), ValidationFailed, "project"},
-		"pubsub, a path as project":  {with("googlepubsub", address("../../t0kenSecret")), ValidationFailed, "project"},
-		"pubsub, no topic":           {with("googlepubsub", func(o *Options) { o.Channel = "a/../b" }), ValidationFailed, "topic"},
-		"pubsub, nobody":             {with("googlepubsub", func(o *Options) { o.Identity = nil }), TokenNotFound, "serviceAccountName"},
-		"pubsub, no JSON":            {with("googlepubsub", key("token", "t0kenSecret")), ValidationFailed, "no credentials"},
-		"pubsub, where to look":      {with("googlepubsub", key("token", `{"type":"external_account","credential_source":{"executable":{"command":"t0kenSecret"}}}`)), ValidationFailed, "external_account"},
-		"pubsub, attributes no map":  {with("googlepubsub", key("headers", "- t0kenSecret")), ValidationFailed, "key headers"},
-		"eventhub, no namespace":     {with("azureeventhub-token", func(o *Options) { o.Channel = "evil.example" }), ValidationFailed, "namespace"},
-		"eventhub, a host of a path": {with("azureeventhub-token", func(o *Options) { o.Channel = "evil.example/.servicebus.windows.net" }), ValidationFailed, "namespace"},
-		"eventhub, a path as hub":    {with("azureeventhub-token", address("../t0kenSecret")), ValidationFailed, "names no event hub"},
-		"eventhub, nobody":           {with("azureeventhub-own", func(o *Options) { o.Identity = nil }), TokenNotFound, "no token"},
-		"eventhub, no key":           {with("azureeventhub", address("Endpoint=sb://host;SharedAccessKeyName=t0kenSecret")), ValidationFailed, "connection string"},
-		"eventhub, no endpoint":      {with("azureeventhub", address("Endpoint=https://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret")), ValidationFailed, "connection string"},
-		"eventhub, no hub":           {with("azureeventhub", address("Endpoint=sb://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret")), ValidationFailed, "EntityPath"},
-		"nats, no way out":           {nats(func(o *Options) { o.Dial = nil }), ValidationFailed, "not allowed"},
-		"nats, no address":           {nats(noAddress), ValidationFailed, "NATS server"},
-		"nats, a web server":         {nats(address("https://t0kenSecret@host")), ValidationFailed, "NATS server"},
-		"nats, a pattern":            {nats(func(o *Options) { o.Channel = "gitops.>" }), ValidationFailed, "subject"},
-		"nats, a subject of lines":   {nats(func(o *Options) { o.Channel = "a\r\nPUB b 1" }), ValidationFailed, "subject"},
-		"nats, no creds":             {nats(key("creds", "t0kenSecret")), ValidationFailed, "credentials"},
-		"nats, no seed":              {nats(key("nkey", "SUt0kenSecret")), ValidationFailed, "seed"},
-		"nats, no password":          {nats(key("username", "me")), TokenNotFound, "no password"},
-		"nats, no authority":         {nats(func(o *Options) { o.TLS.CA = []byte("t0kenSecret") }), meta.AuthenticationFailedReason, "ca.crt"},
+		"generic, no address": {with("generic", noAddress), ValidationFailed, "no address"},
+		"hmac, no token":      {with("generic-hmac", noToken), TokenNotFound, "to sign with"},
+		"opsgenie, no token":  {with("opsgenie", noToken), TokenNotFound, "Opsgenie"},
+		"opsgenie, token of lines": {with("opsgenie", key("token", "t0kenSecret\nX-Evil: 1")), ValidationFailed,
+			"line break"},
+		"pagerduty, no key": {with("pagerduty", func(o *Options) { o.Channel = "" }), ValidationFailed,
+			"integration key"},
+		"incident.io, no token":    {with("incident.io", noToken), TokenNotFound, "alert source"},
+		"incident.io, no address":  {with("incident.io", noAddress), ValidationFailed, "no address"},
+		"alertmanager, no address": {with("alertmanager", noAddress), ValidationFailed, "no address"},
+		"grafana, no address":      {with("grafana", noAddress), ValidationFailed, "no address"},
+		"datadog, no token":        {with("datadog", noToken), TokenNotFound, "Datadog"},
+		"otel, no address":         {with("otel", noAddress), ValidationFailed, "no address"},
+		"sentry, no DSN":           {with("sentry", address("https://host/t0kenSecret")), ValidationFailed, "no DSN"},
+		"sentry, no project": {with("sentry", address("https://t0kenSecret@host/")), ValidationFailed,
+			"no DSN"},
+		"sentry, key of lines": {with("sentry", address("https://t0kenSecret%0d%0aX-Evil@host/1")),
+			ValidationFailed, "no DSN"},
+		"pubsub, no project": {with("googlepubsub", address("projects/t0kenSecret")), ValidationFailed,
+			"project"},
+		"pubsub, a path as project": {with("googlepubsub", address("../../t0kenSecret")), ValidationFailed, "project"},
+		"pubsub, no topic": {with("googlepubsub", func(o *Options) { o.Channel = "a/../b" }),
+			ValidationFailed, "topic"},
+		"pubsub, nobody": {with("googlepubsub", func(o *Options) { o.Identity = nil }), TokenNotFound,
+			"serviceAccountName"},
+		"pubsub, no JSON": {with("googlepubsub", key("token", "t0kenSecret")), ValidationFailed,
+			"no credentials"},
+		"pubsub, where to look": {with("googlepubsub", key("token",
+			`{"type":"external_account","credential_source":{"executable":{"command":"t0kenSecret"}}}`)),
+			ValidationFailed, "external_account"},
+		"pubsub, attributes no map": {with("googlepubsub", key("headers", "- t0kenSecret")), ValidationFailed,
+			"key headers"},
+		"eventhub, no namespace": {with("azureeventhub-token", func(o *Options) { o.Channel = "evil.example" }),
+			ValidationFailed, "namespace"},
+		"eventhub, a host of a path": {with("azureeventhub-token",
+			func(o *Options) { o.Channel = "evil.example/.servicebus.windows.net" }), ValidationFailed, "namespace"},
+		"eventhub, a path as hub": {with("azureeventhub-token", address("../t0kenSecret")), ValidationFailed,
+			"names no event hub"},
+		"eventhub, nobody": {with("azureeventhub-own", func(o *Options) { o.Identity = nil }), TokenNotFound,
+			"no token"},
+		"eventhub, no key": {with("azureeventhub",
+			address("Endpoint=sb://host;SharedAccessKeyName=t0kenSecret")), ValidationFailed, "connection string"},
+		"eventhub, no endpoint": {with("azureeventhub",
+			address("Endpoint=https://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret")), ValidationFailed,
+			"connection string"},
+		"eventhub, no hub": {with("azureeventhub",
+			address("Endpoint=sb://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret")), ValidationFailed,
+			"EntityPath"},
+		"nats, no way out":   {nats(func(o *Options) { o.Dial = nil }), ValidationFailed, "not allowed"},
+		"nats, no address":   {nats(noAddress), ValidationFailed, "NATS server"},
+		"nats, a web server": {nats(address("https://t0kenSecret@host")), ValidationFailed, "NATS server"},
+		"nats, a pattern":    {nats(func(o *Options) { o.Channel = "gitops.>" }), ValidationFailed, "subject"},
+		"nats, a subject of lines": {nats(func(o *Options) { o.Channel = "a\r\nPUB b 1" }), ValidationFailed,
+			"subject"},
+		"nats, no creds":    {nats(key("creds", "t0kenSecret")), ValidationFailed, "credentials"},
+		"nats, no seed":     {nats(key("nkey", "SUt0kenSecret")), ValidationFailed, "seed"},
+		"nats, no password": {nats(key("username", "me")), TokenNotFound, "no password"},
+		"nats, no authority": {nats(func(o *Options) { o.TLS.CA = []byte("t0kenSecret") }),
+			meta.AuthenticationFailedReason, "ca.crt"},
 	} {
 		_, err := New(c.o)
 		f := fault.As(err)
@@ -97,7 +121,8 @@ func TestPlacesThatCannotWork(t *testing.T) {
 func TestARetryIsToldOnce(t *testing.T) {
 	later := failure()
 	later.Message = "something else"
-	for name, same := range map[string]bool{"opsgenie": true, "pagerduty": true, "incident.io": true, "datadog": true, "sentry": false, "otel": false} {
+	for name, same := range map[string]bool{"opsgenie": true, "pagerduty": true, "incident.io": true, "datadog": true,
+		"sentry": false, "otel": false} {
 		var bodies []string
 		host := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 			asJSON(t, r)
@@ -105,7 +130,8 @@ func TestARetryIsToldOnce(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			for _, key := range []string{"alias", "dedup_key", "deduplication_key", "aggregation_key", "event_id", "spanId"} {
+			for _, key := range []string{"alias", "dedup_key", "deduplication_key", "aggregation_key", "event_id",
+				"spanId"} {
 				if _, after, found := strings.Cut(strings.ReplaceAll(string(content), " ", ""), `"`+key+`":"`); found {
 					value, _, _ := strings.Cut(after, `"`)
 					bodies = append(bodies, value)
@@ -131,24 +157,28 @@ func TestSourceIsRootOfItsTrace(t *testing.T) {
 	source.Metadata = map[string]string{event.Revision: sync.Metadata[event.Revision]}
 	root := p.request(source).ResourceSpans[0].ScopeSpans[0].Spans[0]
 	child := p.request(sync).ResourceSpans[0].ScopeSpans[0].Spans[0]
-	if string(root.TraceId) != string(child.TraceId) || string(child.ParentSpanId) != string(root.SpanId) || len(root.ParentSpanId) > 0 || len(root.TraceId) != 16 || len(root.SpanId) != 8 {
+	if string(root.TraceId) != string(child.TraceId) || string(child.ParentSpanId) != string(root.SpanId) ||
+		len(root.ParentSpanId) > 0 || len(root.TraceId) != 16 || len(root.SpanId) != 8 {
 		t.Errorf("source %v, sync %v", root, child)
 	}
 	source.Metadata[event.Revision] = "main@sha1:another"
-	if other := p.request(source).ResourceSpans[0].ScopeSpans[0].Spans[0]; string(other.TraceId) == string(root.TraceId) {
+	if other := p.request(source).ResourceSpans[0].ScopeSpans[0].Spans[0]; string(other.TraceId) == string(
+		root.TraceId) {
 		t.Error("another revision is in the same trace")
 	}
 }
 
 func TestSpansThatAreRejected(t *testing.T) {
 	host := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		b, err := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "too old"}})
+		b, err := proto.Marshal(&collector.ExportTraceServiceResponse{
+			PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "too old"}})
 		if err != nil {
 			t.Error(err)
 		}
 		_, _ = w.Write(b)
 	})
-	if f := fault.As(provider(t, places["otel"].options(host)).Send(within(t), success())); f == nil || !f.Terminal || !strings.Contains(f.Error(), "too old") {
+	if f := fault.As(provider(t, places["otel"].options(host)).Send(within(t), success())); f == nil || !f.Terminal ||
+		!strings.Contains(f.Error(), "too old") {
 		t.Errorf("got %v", f)
 	}
 }
@@ -165,13 +195,15 @@ func TestPagerDutyOfOrchestrations(t *testing.T) {
 		host := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(map[string]int{"/v2/enqueue": c.resolve, "/v2/change/enqueue": c.change}[r.URL.Path])
 		})
-		if err := provider(t, places["pagerduty"].options(host)).Send(within(t), success()); (err != nil) != (c.fails == 1) {
+		if err := provider(t, places["pagerduty"].options(host)).
+			Send(within(t), success()); (err != nil) != (c.fails == 1) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestAlertsEndWhereTheyCanBeRead: who may only write still tells that an object is well; while reading may work later, the event is sent later.
+// TestAlertsEndWhereTheyCanBeRead: who may only write still tells that an object is well; while reading may
+// work later, the event is sent later.
 func TestAlertsEndWhereTheyCanBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -222,7 +254,8 @@ func TestPubSubByTheKeyOfAServiceAccount(t *testing.T) {
 		assertion, _, err := jwt.NewParser().ParseUnverified(r.FormValue("assertion"), jwt.MapClaims{})
 		if err != nil {
 			t.Error(err)
-		} else if got := fmt.Sprint(assertion.Claims.(jwt.MapClaims)["scope"], " ", assertion.Claims.(jwt.MapClaims)["iss"]); got != pubSubScope+" push@shop-prod-123.iam.gserviceaccount.com" {
+		} else if got := fmt.Sprint(assertion.Claims.(jwt.MapClaims)["scope"], " ",
+			assertion.Claims.(jwt.MapClaims)["iss"]); got != pubSubScope+" push@shop-prod-123.iam.gserviceaccount.com" {
 			t.Errorf("asked for %s", got)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -244,7 +277,8 @@ func TestPubSubByTheKeyOfAServiceAccount(t *testing.T) {
 	if tokens.Load() != 1 || messages.Load() != 2 {
 		t.Errorf("%d tokens for %d messages", tokens.Load(), messages.Load())
 	}
-	for want, terminal := range map[int]bool{http.StatusUnauthorized: true, http.StatusBadRequest: true, http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false} {
+	for want, terminal := range map[int]bool{http.StatusUnauthorized: true, http.StatusBadRequest: true,
+		http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false} {
 		status = want
 		err := provider(t, o).Send(within(t), failure())
 		f := fault.As(err)
@@ -263,10 +297,12 @@ func TestPubSubByTheKeyOfAServiceAccount(t *testing.T) {
 
 // TestSignaturesAreNotTold even by a host that answers with all that it got.
 func TestSignaturesAreNotTold(t *testing.T) {
-	for name, signature := range map[string]string{"azureeventhub": "sig=", "generic-hmac": "sha256=", "opsgenie": "GenieKey t", "alertmanager": "bWU6dDBr"} {
+	for name, signature := range map[string]string{"azureeventhub": "sig=", "generic-hmac": "sha256=",
+		"opsgenie": "GenieKey t", "alertmanager": "bWU6dDBr"} {
 		host := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, strings.Repeat("x", 200)+r.Header.Get("Authorization")+" "+r.Header.Get("X-Signature"))
+			_, _ = io.WriteString(w, strings.Repeat("x", 200)+r.Header.Get("Authorization")+" "+
+				r.Header.Get("X-Signature"))
 		})
 		err := provider(t, places[name].options(host)).Send(within(t), failure())
 		if err == nil || strings.Contains(err.Error(), signature) || !strings.Contains(err.Error(), "***") {
@@ -288,7 +324,8 @@ func TestSignaturesOfEventHubsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprint(noon.Add(10 * time.Minute).Unix()); values.Get("se") != want || values.Get("sr") != "https://shop-events.servicebus.windows.net/gitops" || values.Get("skn") != "send" {
+	if want := fmt.Sprint(noon.Add(10 * time.Minute).Unix()); values.Get("se") != want ||
+		values.Get("sr") != "https://shop-events.servicebus.windows.net/gitops" || values.Get("skn") != "send" {
 		t.Errorf("it says %v", values)
 	}
 }

@@ -36,27 +36,46 @@ type place struct {
 }
 
 // connectionString is that of a hub whose key is tokenSecret.
-const connectionString = "Endpoint=sb://shop-events.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=" + tokenSecret + ";EntityPath=gitops"
+const connectionString = "Endpoint=sb://shop-events.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=" +
+	tokenSecret + ";EntityPath=gitops"
 
 var places = map[string]place{
-	"generic":             {kind: "generic", address: "HOST/hook/wEbHooKsEcReT?a=b", status: 204},
-	"generic-hmac":        {kind: "generic-hmac", address: "HOST/hook", secret: map[string]string{"token": tokenSecret}},
-	"opsgenie":            {kind: "opsgenie", address: "HOST/v2/alerts", secret: map[string]string{"token": tokenSecret}, status: 202, answer: `{"result":"Request will be processed","took":0.1,"requestId":"1"}`},
-	"pagerduty":           {kind: "pagerduty", address: "HOST", channel: tokenSecret, status: 202, answer: `{"status":"success","message":"Event processed","dedup_key":"1"}`},
-	"pagerduty-url":       {kind: "pagerduty", address: "HOST/integration/wEbHooKsEcReT/enqueue", channel: tokenSecret, status: 202},
-	"incident.io":         {kind: "incident.io", address: "HOST/v2/alert_events/http/01GW2G3V0S59R238FAHPDS1R66", secret: map[string]string{"token": tokenSecret}, status: 202, answer: `{"status":"success"}`},
-	"alertmanager":        {kind: "alertmanager", address: "http://me:t0kenSecret@HOST/api/v2/alerts/", answer: firing},
-	"alertmanager-token":  {kind: "alertmanager", address: "HOST", secret: map[string]string{"token": tokenSecret}, answer: `[]`},
-	"grafana":             {kind: "grafana", address: "HOST/api/annotations", secret: map[string]string{"token": tokenSecret, "username": "me", "password": "hunter22"}, answer: `{"message":"Annotation added","id":1}`},
-	"grafana-basic":       {kind: "grafana", address: "HOST/api/annotations", secret: map[string]string{"username": "me", "password": tokenSecret}},
-	"sentry":              {kind: "sentry", address: "http://wEbHooKsEcReT@HOST/below/123", channel: "staging", answer: `{"id":"1"}`},
-	"datadog":             {kind: "datadog", address: "HOST", secret: map[string]string{"token": tokenSecret}, status: 202, answer: `{"status":"ok"}`},
-	"otel":                {kind: "otel", address: "HOST", secret: map[string]string{"token": tokenSecret}},
-	"otel-path":           {kind: "otel", address: "HOST/otlp/v1/traces", secret: map[string]string{"username": "me", "password": tokenSecret}},
-	"googlepubsub":        {kind: "googlepubsub", address: "shop-prod-123", channel: "gitops.events", identity: "gcp https://www.googleapis.com/auth/pubsub", secret: map[string]string{"headers": "Team: shop\nenv: 'prod'\n"}, answer: `{"messageIds":["1"]}`},
-	"azureeventhub":       {kind: "azureeventhub", secret: map[string]string{"address": connectionString}, status: 201},
-	"azureeventhub-token": {kind: "azureeventhub", address: "gitops", channel: "shop-events", secret: map[string]string{"token": tokenSecret}, status: 201},
-	"azureeventhub-own":   {kind: "azureeventhub", address: "gitops", channel: "shop-events.servicebus.chinacloudapi.cn", identity: "azure https://eventhubs.azure.net/.default", status: 201},
+	"generic": {kind: "generic", address: "HOST/hook/wEbHooKsEcReT?a=b", status: 204},
+	"generic-hmac": {kind: "generic-hmac", address: "HOST/hook",
+		secret: map[string]string{"token": tokenSecret}},
+	"opsgenie": {kind: "opsgenie", address: "HOST/v2/alerts",
+		secret: map[string]string{"token": tokenSecret}, status: 202,
+		answer: `{"result":"Request will be processed","took":0.1,"requestId":"1"}`},
+	"pagerduty": {kind: "pagerduty", address: "HOST", channel: tokenSecret, status: 202,
+		answer: `{"status":"success","message":"Event processed","dedup_key":"1"}`},
+	"pagerduty-url": {kind: "pagerduty", address: "HOST/integration/wEbHooKsEcReT/enqueue", channel: tokenSecret,
+		status: 202},
+	"incident.io": {kind: "incident.io", address: "HOST/v2/alert_events/http/01GW2G3V0S59R238FAHPDS1R66",
+		secret: map[string]string{"token": tokenSecret}, status: 202, answer: `{"status":"success"}`},
+	"alertmanager": {kind: "alertmanager", address: "http://me:t0kenSecret@HOST/api/v2/alerts/", answer: firing},
+	"alertmanager-token": {kind: "alertmanager", address: "HOST", secret: map[string]string{"token": tokenSecret},
+		answer: `[]`},
+	"grafana": {kind: "grafana", address: "HOST/api/annotations",
+		secret: map[string]string{"token": tokenSecret, "username": "me", "password": "hunter22"},
+		answer: `{"message":"Annotation added","id":1}`},
+	"grafana-basic": {kind: "grafana", address: "HOST/api/annotations",
+		secret: map[string]string{"username": "me", "password": tokenSecret}},
+	"sentry": {kind: "sentry", address: "http://wEbHooKsEcReT@HOST/below/123", channel: "staging",
+		answer: `{"id":"1"}`},
+	"datadog": {kind: "datadog", address: "HOST", secret: map[string]string{"token": tokenSecret},
+		status: 202, answer: `{"status":"ok"}`},
+	"otel": {kind: "otel", address: "HOST", secret: map[string]string{"token": tokenSecret}},
+	"otel-path": {kind: "otel", address: "HOST/otlp/v1/traces",
+		secret: map[string]string{"username": "me", "password": tokenSecret}},
+	"googlepubsub": {kind: "googlepubsub", address: "shop-prod-123", channel: "gitops.events",
+		identity: "gcp https://www.googleapis.com/auth/pubsub",
+		secret:   map[string]string{"headers": "Team: shop\nenv: 'prod'\n"}, answer: `{"messageIds":["1"]}`},
+	"azureeventhub": {kind: "azureeventhub", secret: map[string]string{"address": connectionString}, status: 201},
+	"azureeventhub-token": {kind: "azureeventhub", address: "gitops", channel: "shop-events",
+		secret: map[string]string{"token": tokenSecret}, status: 201},
+	"azureeventhub-own": {kind: "azureeventhub", address: "gitops",
+		channel: "shop-events.servicebus.chinacloudapi.cn", identity: "azure https://eventhubs.azure.net/.default",
+		status: 201},
 }
 
 // firing is what Alertmanager knows of the object of success.
@@ -68,10 +87,12 @@ const firing = `[{"labels":{"alertname":"FluxGitRepositoryFailed","severity":"er
 // options are those of the place at a host of the test, where requests go whatever host they are for.
 func (p place) options(host string) Options {
 	o := Options{
-		Type: p.kind, Channel: p.channel, Secret: map[string][]byte{}, Transport: by(host), UID: "1", Clock: testingclock.NewFakePassiveClock(noon),
+		Type: p.kind, Channel: p.channel, Secret: map[string][]byte{}, Transport: by(host), UID: "1",
+		Clock:   testingclock.NewFakePassiveClock(noon),
 		Headers: http.Header{"X-Team": {"platform"}},
 	}
-	o.Address = strings.Replace(p.address, "://me:t0kenSecret@HOST", "://me:t0kenSecret@"+strings.TrimPrefix(host, "http://"), 1)
+	o.Address = strings.Replace(p.address, "://me:t0kenSecret@HOST", "://me:t0kenSecret@"+
+		strings.TrimPrefix(host, "http://"), 1)
 	o.Address = strings.Replace(o.Address, "@HOST", "@"+strings.TrimPrefix(host, "http://"), 1)
 	o.Address = strings.Replace(o.Address, "HOST", host, 1)
 	for k, v := range p.secret {
@@ -140,10 +161,12 @@ func asJSON(t *testing.T, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(content))
 }
 
-// TestPlacesAreToldAsTheyDocument compares method, host, path, headers and body with what was checked against the documentation of each host.
+// TestPlacesAreToldAsTheyDocument compares method, host, path, headers and body with what was checked against
+// the documentation of each host.
 func TestPlacesAreToldAsTheyDocument(t *testing.T) {
 	for name, p := range places {
-		for told, e := range map[string]event.Event{"failure": failureOf("Kustomization"), "success": success(), "progress": progress()} {
+		for told, e := range map[string]event.Event{"failure": failureOf("Kustomization"), "success": success(),
+			"progress": progress()} {
 			t.Run(name+"-"+told, func(t *testing.T) {
 				var mu sync.Mutex
 				got := ""
@@ -172,7 +195,8 @@ func TestPlacesAreToldAsTheyDocument(t *testing.T) {
 
 func failureOf(kind string) event.Event {
 	e := failure()
-	e.InvolvedObject.Kind, e.InvolvedObject.UID, e.ReportingInstance = kind, "7d0cdc51-ddcf-4743-b223-83ca5c699632", "kustomize-controller-7c7b47f5f-8bhrp"
+	e.InvolvedObject.Kind, e.InvolvedObject.UID, e.ReportingInstance = kind, "7d0cdc51-ddcf-4743-b223-83ca5c699632",
+		"kustomize-controller-7c7b47f5f-8bhrp"
 	return e
 }
 
@@ -195,8 +219,10 @@ func serviceAccount(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	b, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "shop-prod-123", "private_key_id": "t0kenSecret", "client_email": "push@shop-prod-123.iam.gserviceaccount.com",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": "https://oauth2.googleapis.com/token",
+		"type": "service_account", "project_id": "shop-prod-123", "private_key_id": "t0kenSecret",
+		"client_email": "push@shop-prod-123.iam.gserviceaccount.com",
+		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"token_uri":    "https://oauth2.googleapis.com/token",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,16 +29,17 @@ const (
 // Options is what a Provider and its Secrets say.
 type Options struct {
 	Type, Address, Channel, Username string
-	Secret                           map[string][]byte // of spec.secretRef: address, token, username, password; its address goes before Address
-	Headers                          http.Header       // added to every request
-	TLS                              auth.TLS          // for types that do not speak HTTP; it is in Transport as well
-	Transport                        http.RoundTripper // of egress: bounds, proxy, TLS and refusals are in it
-	Dial                             Dial              // of egress, for types that do not speak HTTP
-	Identity                         Identity          // nil unless the Provider has an identity of its workload
-	CommitStatus                     string            // spec.commitStatusExpr
-	Object                           map[string]any    // the Provider, as spec.commitStatusExpr reads it
-	UID                              string            // of the Provider
-	Clock                            clock.PassiveClock
+	// of spec.secretRef: address, token, username, password; its address goes before Address
+	Secret       map[string][]byte
+	Headers      http.Header       // added to every request
+	TLS          auth.TLS          // for types that do not speak HTTP; it is in Transport as well
+	Transport    http.RoundTripper // of egress: bounds, proxy, TLS and refusals are in it
+	Dial         Dial              // of egress, for types that do not speak HTTP
+	Identity     Identity          // nil unless the Provider has an identity of its workload
+	CommitStatus string            // spec.commitStatusExpr
+	Object       map[string]any    // the Provider, as spec.commitStatusExpr reads it
+	UID          string            // of the Provider
+	Clock        clock.PassiveClock
 }
 
 // Dial connects to where the process may, as net.Dialer.DialContext does.
@@ -52,8 +53,8 @@ type Identity interface {
 
 // Provider sends events to one place.
 type Provider interface {
-	// Send makes one try. The error is a fault: Terminal if a retry does not help, and RetryAfter is how long the host asks to wait.
-	// It holds no credential, and of a URL no more than the host.
+	// Send makes one try. The error is a fault: Terminal if a retry does not help, and RetryAfter is how long
+	// the host asks to wait. It holds no credential, and of a URL no more than the host.
 	Send(ctx context.Context, e event.Event) error
 }
 
@@ -112,9 +113,11 @@ func New(o Options) (Provider, error) {
 		o.Clock = clock.RealClock{}
 	}
 	for name, values := range o.Headers {
-		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+		if !httpguts.ValidHeaderFieldName(name) ||
+			slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
 			return nil, invalid("the header %.60q is not valid", name).
-				WithHint("Correct the key headers of the Secret: names have letters, digits and dashes, values have no line break")
+				WithHint("Correct the key headers of the Secret: names have letters, digits and dashes, values have " +
+					"no line break")
 		}
 	}
 	p, err := create(o)
@@ -135,7 +138,8 @@ func (o Options) token(what string) (string, error) {
 		return "", fault.New(TokenNotFound, "the Provider has no token").
 			WithHint("Put %s in the key token of the Secret that spec.secretRef names", what).Final()
 	case !httpguts.ValidHeaderFieldValue(t):
-		return "", invalid("the token has a line break or another character that no token has").WithHint("Correct the key token of the Secret")
+		return "", invalid("the token has a line break or another character that no token has").
+			WithHint("Correct the key token of the Secret")
 	}
 	return t, nil
 }

@@ -23,27 +23,48 @@ func TestProvidersThatCannotWork(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"unknown type":        {Options{Type: "pigeon"}, ValidationFailed, "pigeon"},
-		"no address":          {Options{Type: "slack"}, ValidationFailed, "no address"},
-		"not an address":      {Options{Type: "slack", Address: "wEbHooKsEcReT"}, ValidationFailed, "no URL"},
-		"another scheme":      {Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}, ValidationFailed, "no URL"},
-		"a broken address":    {Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}, ValidationFailed, "no URL"},
-		"slack, no token":     {with(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound, "no token"},
-		"slack, no channel":   {with(chats["slack-api"], func(o *Options) { o.Channel = "" }), ValidationFailed, "spec.channel"},
-		"webex, no token":     {with(chats["webex"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound, "no token"},
-		"webex, no channel":   {with(chats["webex"], func(o *Options) { o.Channel = "" }), ValidationFailed, "spec.channel"},
-		"telegram, no token":  {with(chats["telegram"], func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") }), ValidationFailed, "BotFather"},
-		"telegram, no chat":   {with(chats["telegram"], func(o *Options) { o.Channel = "" }), ValidationFailed, "spec.channel"},
-		"telegram, bad topic": {with(chats["telegram"], func(o *Options) { o.Channel = "-1:x" }), ValidationFailed, "spec.channel"},
-		"matrix, no token":    {with(chats["matrix"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound, "no token"},
-		"matrix, an alias":    {with(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" }), ValidationFailed, "spec.channel"},
-		"zulip, no login":     {with(chats["zulip"], func(o *Options) { delete(o.Secret, "password") }), TokenNotFound, "no login"},
-		"zulip, no channel":   {with(chats["zulip"], func(o *Options) { o.Channel = "" }), ValidationFailed, "spec.channel"},
-		"zoom, no token":      {with(chats["zoom"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound, "no token"},
-		"token of two lines":  {with(chats["webex"], func(o *Options) { o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1") }), ValidationFailed, "line break"},
-		"login of two lines":  {with(chats["zulip"], func(o *Options) { o.Username = "a"; o.Secret["username"] = []byte("a\nX-Evil: 1") }), ValidationFailed, "line break"},
-		"header of two lines": {with(chats["discord"], func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} }), ValidationFailed, "line break"},
-		"header with a colon": {with(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} }), ValidationFailed, "not valid"},
+		"unknown type":   {Options{Type: "pigeon"}, ValidationFailed, "pigeon"},
+		"no address":     {Options{Type: "slack"}, ValidationFailed, "no address"},
+		"not an address": {Options{Type: "slack", Address: "wEbHooKsEcReT"}, ValidationFailed, "no URL"},
+		"another scheme": {Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}, ValidationFailed,
+			"no URL"},
+		"a broken address": {Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}, ValidationFailed,
+			"no URL"},
+		"slack, no token": {with(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
+			"no token"},
+		"slack, no channel": {with(chats["slack-api"], func(o *Options) { o.Channel = "" }), ValidationFailed,
+			"spec.channel"},
+		"webex, no token": {with(chats["webex"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
+			"no token"},
+		"webex, no channel": {with(chats["webex"], func(o *Options) { o.Channel = "" }), ValidationFailed,
+			"spec.channel"},
+		"telegram, no token": {with(chats["telegram"],
+			func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") }), ValidationFailed, "BotFather"},
+		"telegram, no chat": {with(chats["telegram"], func(o *Options) { o.Channel = "" }), ValidationFailed,
+			"spec.channel"},
+		"telegram, bad topic": {with(chats["telegram"], func(o *Options) { o.Channel = "-1:x" }), ValidationFailed,
+			"spec.channel"},
+		"matrix, no token": {with(chats["matrix"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
+			"no token"},
+		"matrix, an alias": {with(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" }), ValidationFailed,
+			"spec.channel"},
+		"zulip, no login": {with(chats["zulip"], func(o *Options) { delete(o.Secret, "password") }), TokenNotFound,
+			"no login"},
+		"zulip, no channel": {with(chats["zulip"], func(o *Options) { o.Channel = "" }), ValidationFailed,
+			"spec.channel"},
+		"zoom, no token": {with(chats["zoom"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
+			"no token"},
+		"token of two lines": {with(chats["webex"],
+			func(o *Options) { o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1") }), ValidationFailed,
+			"line break"},
+		"login of two lines": {with(chats["zulip"],
+			func(o *Options) { o.Username = "a"; o.Secret["username"] = []byte("a\nX-Evil: 1") }), ValidationFailed,
+			"line break"},
+		"header of two lines": {with(chats["discord"],
+			func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} }), ValidationFailed,
+			"line break"},
+		"header with a colon": {with(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} }),
+			ValidationFailed, "not valid"},
 	} {
 		_, err := New(c.o)
 		f := fault.As(err)
@@ -75,7 +96,8 @@ func TestTheSecretGoesBeforeTheSpec(t *testing.T) {
 	}
 }
 
-// TestATryAgainIsTheSameMessage: a room of Matrix has an event once, however often it is sent; other events are other messages.
+// TestATryAgainIsTheSameMessage: a room of Matrix has an event once, however often it is sent; other events
+// are other messages.
 func TestATryAgainIsTheSameMessage(t *testing.T) {
 	var paths []string
 	host := serve(t, func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.URL.Path) })
@@ -93,7 +115,8 @@ func TestATryAgainIsTheSameMessage(t *testing.T) {
 
 // TestMarkupOfEventsStaysText sends what chats act on, in every text of an event.
 func TestMarkupOfEventsStaysText(t *testing.T) {
-	const evil = "<!channel> <@all> @everyone @all [x](https://evil.example) </b><script> **b** @**all** ```\n@**all**\n```"
+	const evil = "<!channel> <@all> @everyone @all [x](https://evil.example) </b><script> **b** @**all** ```\n" +
+		"@**all**\n```"
 	e := failure()
 	e.Message, e.Reason = evil, "<!here>"
 	e.Metadata[event.Summary], e.Metadata["cluster"] = evil, evil
@@ -112,12 +135,13 @@ func TestMarkupOfEventsStaysText(t *testing.T) {
 		"rocket":           {unescaped, []string{"[x", "<script", "*b", "@all", "@everyone"}},
 		"slack-mattermost": {unescaped, []string{"[x", "<", "*b", "@all", "@everyone"}},
 		"googlechat":       {after(`"sections"`), []string{"<script", "<!", "</b><"}},
-		"webex":            {func(body string) string { m, _, _ := strings.Cut(body, `"text":`); return unescaped(m) }, []string{"<", "[x"}},
-		"telegram":         {same, []string{"<script", "<!"}},
-		"matrix":           {after("formatted_body"), []string{"<script", "<!"}},
-		"zulip":            {formContent, []string{"@**all**", "[x]", "<"}},
-		"lark":             {same, []string{"lark_md"}},
-		"zoom":             {same, []string{`"is_markdown_support":true`}},
+		"webex": {func(body string) string { m, _, _ := strings.Cut(body, `"text":`); return unescaped(m) },
+			[]string{"<", "[x"}},
+		"telegram": {same, []string{"<script", "<!"}},
+		"matrix":   {after("formatted_body"), []string{"<script", "<!"}},
+		"zulip":    {formContent, []string{"@**all**", "[x]", "<"}},
+		"lark":     {same, []string{"lark_md"}},
+		"zoom":     {same, []string{`"is_markdown_support":true`}},
 	}
 	for _, name := range slices.Sorted(maps.Keys(chats)) {
 		chat, ok := eyes[name]

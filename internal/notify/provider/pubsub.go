@@ -44,10 +44,12 @@ var (
 
 func newPubSub(o Options) (Provider, error) {
 	if !gcpProject.MatchString(o.Address) {
-		return nil, invalid("the address of the Provider is not the ID of a Google Cloud project").WithHint("Set spec.address to it, such as shop-prod-123")
+		return nil, invalid("the address of the Provider is not the ID of a Google Cloud project").
+			WithHint("Set spec.address to it, such as shop-prod-123")
 	}
 	if !pubSubTopic.MatchString(o.Channel) {
-		return nil, invalid("the channel of the Provider is not the ID of a Pub/Sub topic").WithHint("Set spec.channel to it, without the path of the project")
+		return nil, invalid("the channel of the Provider is not the ID of a Pub/Sub topic").
+			WithHint("Set spec.channel to it, without the path of the project")
 	}
 	attributes, err := attributesOf(o.Secret["headers"])
 	if err != nil {
@@ -81,7 +83,8 @@ func (p *pubSub) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.client.postJSON(ctx, p.to, map[string]any{"messages": []pubSubMessage{{body, p.attributes}}}, "Authorization", "Bearer "+token)
+	_, err = p.client.postJSON(ctx, p.to, map[string]any{"messages": []pubSubMessage{{body, p.attributes}}},
+		"Authorization", "Bearer "+token)
 	return err
 }
 
@@ -89,18 +92,21 @@ func (p *pubSub) Send(ctx context.Context, e event.Event) error {
 func attributesOf(b []byte) (map[string]string, error) {
 	var all map[string]string
 	if len(b) > maxCredential || yaml.UnmarshalStrict(b, &all) != nil || len(all) > maxAttributes {
-		return nil, invalid("the key headers of the Secret is not a map of texts").WithHint("Write a line NAME: VALUE for each attribute, up to %d", maxAttributes)
+		return nil, invalid("the key headers of the Secret is not a map of texts").
+			WithHint("Write a line NAME: VALUE for each attribute, up to %d", maxAttributes)
 	}
 	return all, nil
 }
 
-// google returns what gives tokens for a scope: the JSON credentials in the Secret, else workload identity. The error is a Terminal fault.
+// google returns what gives tokens for a scope: the JSON credentials in the Secret, else workload identity.
+// The error is a Terminal fault.
 func (o Options) google(scope string) (func(context.Context) (string, error), error) {
 	raw := o.Secret["token"]
 	if len(raw) == 0 {
 		if o.Identity == nil {
 			return nil, fault.New(TokenNotFound, "the Provider has no credentials for Google Cloud").
-				WithHint("Put those of a service account in the key token of the Secret that spec.secretRef names, or set spec.serviceAccountName").Final()
+				WithHint("Put those of a service account in the key token of the Secret that spec.secretRef names, " +
+					"or set spec.serviceAccountName").Final()
 		}
 		return func(ctx context.Context) (string, error) { return o.Identity.Token(ctx, auth.GCP, scope) }, nil
 	}
@@ -109,7 +115,8 @@ func (o Options) google(scope string) (func(context.Context) (string, error), er
 		return nil, err
 	}
 	client := &http.Client{Transport: o.Transport, Timeout: tokenTime}
-	found, err := google.CredentialsFromJSONWithType(context.WithValue(context.Background(), oauth2.HTTPClient, client), raw, kind, scope)
+	found, err := google.CredentialsFromJSONWithType(context.WithValue(context.Background(), oauth2.HTTPClient, client),
+		raw, kind, scope)
 	if err != nil {
 		return nil, notCredentials() // the error may tell parts of them
 	}
@@ -123,10 +130,12 @@ func (o Options) google(scope string) (func(context.Context) (string, error), er
 }
 
 func notCredentials() *fault.Fault {
-	return invalid("the key token of the Secret holds no credentials of Google Cloud").WithHint("Put the JSON of a service account's key in it")
+	return invalid("the key token of the Secret holds no credentials of Google Cloud").
+		WithHint("Put the JSON of a service account's key in it")
 }
 
-// credentialsType tells what kind of credentials a file holds. Those that tell where else to look, at files, URLs and programs, are refused.
+// credentialsType tells what kind of credentials a file holds. Those that tell where else to look, at files,
+// URLs and programs, are refused.
 func credentialsType(raw []byte) (google.CredentialsType, error) {
 	var says struct {
 		Type string `json:"type"`
@@ -137,8 +146,10 @@ func credentialsType(raw []byte) (google.CredentialsType, error) {
 	switch kind := google.CredentialsType(says.Type); kind {
 	case google.ServiceAccount, google.AuthorizedUser:
 		return kind, nil
-	case google.ExternalAccount, google.ExternalAccountAuthorizedUser, google.ImpersonatedServiceAccount, google.GDCHServiceAccount:
-		return "", invalid("credentials of the type %s are not taken from a Secret", kind).WithHint("Use workload identity: spec.serviceAccountName")
+	case google.ExternalAccount, google.ExternalAccountAuthorizedUser, google.ImpersonatedServiceAccount,
+		google.GDCHServiceAccount:
+		return "", invalid("credentials of the type %s are not taken from a Secret", kind).
+			WithHint("Use workload identity: spec.serviceAccountName")
 	}
 	return "", notCredentials()
 }

@@ -21,7 +21,8 @@ func newRedactor(o Options) redactor {
 	var secrets []string
 	add := func(s string) {
 		if s = strings.TrimSpace(s); len(s) >= shortestSecret {
-			secrets = append(secrets, s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s)))
+			secrets = append(secrets, s, url.QueryEscape(s), url.PathEscape(s),
+				base64.StdEncoding.EncodeToString([]byte(s)))
 		}
 	}
 	for key, value := range o.Secret {
@@ -61,7 +62,8 @@ func newRedactor(o Options) redactor {
 var publicHeaders = []string{"accept", "content-type", "gotk-component", "user-agent"}
 
 // common are the parts of paths that say nothing, and that texts may say.
-var common = []string{"api", "chat", "webhooks", "services", "hooks", "messages", "workflows", "spaces", "rooms", "hook"}
+var common = []string{"api", "chat", "webhooks", "services", "hooks", "messages", "workflows", "spaces",
+	"rooms", "hook"}
 
 func addAddress(address string, add func(string)) {
 	u, err := url.Parse(strings.TrimSpace(address))

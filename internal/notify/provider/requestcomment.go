@@ -32,7 +32,8 @@ func (c *requestComment) Send(ctx context.Context, e event.Event) error {
 	number, err := strconv.Atoi(said)
 	if err != nil || number <= 0 {
 		return invalid("the change request of the event is no number").
-			WithHint("Set the annotation %s/%s of the object to the number of the pull or merge request", event.AnnotationGroup, event.ChangeRequest)
+			WithHint("Set the annotation %s/%s of the object to the number of the pull or merge request",
+				event.AnnotationGroup, event.ChangeRequest)
 	}
 	of := e.InvolvedObject
 	key := strings.Join([]string{c.uid, of.Kind, of.Namespace, of.Name}, "/")

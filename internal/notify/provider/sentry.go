@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// sentry sends envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/): an event of a failure, and of all else a transaction.
+// sentry sends envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/): an event of a failure, and
+// of all else a transaction.
 type sentry struct {
 	client      *client
 	to          *url.URL
@@ -46,12 +47,15 @@ var (
 	sentryProject = regexp.MustCompile(`^[0-9A-Za-z_-]{1,50}$`)
 )
 
-// parseDSN reads SCHEME://KEY[:SECRET]@HOST[/PATH]/PROJECT (https://docs.sentry.io/concepts/key-terms/dsn-explainer/). The error tells nothing of it.
+// parseDSN reads SCHEME://KEY[:SECRET]@HOST[/PATH]/PROJECT
+// (https://docs.sentry.io/concepts/key-terms/dsn-explainer/). The error tells nothing of it.
 func parseDSN(address string) (dsn, error) {
 	malformed := invalid("the address of the Provider is no DSN of Sentry").
-		WithHint("Copy it from the settings of the project, Client Keys, to the key address of the Secret: https://KEY@HOST/PROJECT")
+		WithHint("Copy it from the settings of the project, Client Keys, to the key address of the Secret: " +
+			"https://KEY@HOST/PROJECT")
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || !sentryKey.MatchString(u.User.Username()) || u.RawQuery != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
+		!sentryKey.MatchString(u.User.Username()) || u.RawQuery != "" {
 		return dsn{}, malformed
 	}
 	path := strings.Trim(u.Path, "/")
@@ -59,7 +63,8 @@ func parseDSN(address string) (dsn, error) {
 	if !sentryProject.MatchString(path[at:]) {
 		return dsn{}, malformed
 	}
-	endpoint := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + path[:at]}).JoinPath("api", path[at:], "envelope/")
+	endpoint := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + path[:at]}).
+		JoinPath("api", path[at:], "envelope/")
 	return dsn{endpoint.String(), u.User.Username()}, nil
 }
 
@@ -118,7 +123,8 @@ func (p *sentry) Send(ctx context.Context, e event.Event) error {
 		item = "transaction"
 		trace := sentryTrace{hex.EncodeToString(sum[16:]), hex.EncodeToString(sum[:8]), "reconcile", "ok"}
 		s.Type, s.Start, s.Contexts = item, &at, map[string]any{"trace": trace}
-		span := sentrySpan{sentryTrace: trace, Parent: trace.SpanID, Description: described(m), Start: at, Timestamp: at, Tags: maps.Clone(metadata)}
+		span := sentrySpan{sentryTrace: trace, Parent: trace.SpanID, Description: described(m), Start: at,
+			Timestamp: at, Tags: maps.Clone(metadata)}
 		span.SpanID, span.Op = hex.EncodeToString(sum[8:16]), m.Reason
 		s.Spans = []sentrySpan{span}
 	}

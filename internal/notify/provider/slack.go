@@ -20,8 +20,9 @@ const (
 	slackFields  = 10
 )
 
-// slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API. Webhooks of other chats that take what Slack's took,
-// such as Mattermost's, know no blocks: they get attachments of the older form. Slack's own are told by their path.
+// slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API. Webhooks of
+// other chats that take what Slack's took, such as Mattermost's, know no blocks: they get attachments of the
+// older form. Slack's own are told by their path.
 type slack struct {
 	*client
 	channel, username, token string
@@ -36,14 +37,16 @@ func newSlack(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slack{client: c, channel: o.Channel, username: o.Username, api: strings.HasSuffix(c.address.Path, "/chat.postMessage")}
+	s := &slack{client: c, channel: o.Channel, username: o.Username,
+		api: strings.HasSuffix(c.address.Path, "/chat.postMessage")}
 	s.blocks = s.api || strings.HasPrefix(c.address.Path, slackHooks)
 	if s.api {
 		if s.token, err = o.token("the bot's token (xoxb-…)"); err != nil {
 			return nil, err
 		}
 		if s.channel == "" {
-			return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to the name or the ID of the channel")
+			return nil, invalid("the Provider has no channel").
+				WithHint("Set spec.channel to the name or the ID of the channel")
 		}
 	}
 	return s, nil
@@ -86,8 +89,10 @@ func (s *slack) Send(ctx context.Context, e event.Event) error {
 		_, err := s.postJSON(ctx, s.address, body)
 		return err
 	}
-	body := slackMessage{Channel: s.channel, Username: s.username, Text: fit(m.Mark()+" "+m.Title(), slackSection, slackEscape),
-		Attachments: []slackAttachment{{Color: color(m, "#"), Fallback: fit(m.Text, slackSection, slackEscape), Blocks: slackBlocks(m)}}}
+	body := slackMessage{Channel: s.channel, Username: s.username,
+		Text: fit(m.Mark()+" "+m.Title(), slackSection, slackEscape),
+		Attachments: []slackAttachment{{Color: color(m, "#"), Fallback: fit(m.Text, slackSection, slackEscape),
+			Blocks: slackBlocks(m)}}}
 	if !s.api {
 		_, err := s.postJSON(ctx, s.address, body)
 		return err
@@ -132,7 +137,8 @@ func slackBlocks(m Message) []slackBlock {
 	return blocks
 }
 
-// slackEscape keeps a text from being a mention, a link or a command: https://docs.slack.dev/messaging/formatting-message-text#escaping
+// slackEscape keeps a text from being a mention, a link or a command:
+// https://docs.slack.dev/messaging/formatting-message-text#escaping
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
 
 func slackLink(label, to string) string {
@@ -143,12 +149,17 @@ func slackLink(label, to string) string {
 	return "<" + strings.ReplaceAll(slackEscape(to), "|", "%7C") + "|" + label + ">"
 }
 
-// slackAuth, slackTarget and slackLater are errors of chat.postMessage: of the token, of the channel, and those that pass.
+// slackAuth, slackTarget and slackLater are errors of chat.postMessage: of the token, of the channel, and
+// those that pass.
 var (
-	slackAuth = []string{"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive", "access_denied", "missing_scope",
-		"no_permission", "not_allowed_token_type", "org_login_required", "ekm_access_denied", "two_factor_setup_required"}
-	slackTarget = []string{"channel_not_found", "not_in_channel", "is_archived", "restricted_action", "restricted_action_read_only_channel"}
-	slackLater  = []string{"rate_limited", "ratelimited", "message_limit_exceeded", "fatal_error", "internal_error", "request_timeout", "service_unavailable",
+	slackAuth = []string{"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive",
+		"access_denied", "missing_scope",
+		"no_permission", "not_allowed_token_type", "org_login_required", "ekm_access_denied",
+		"two_factor_setup_required"}
+	slackTarget = []string{"channel_not_found", "not_in_channel", "is_archived", "restricted_action",
+		"restricted_action_read_only_channel"}
+	slackLater = []string{"rate_limited", "ratelimited", "message_limit_exceeded", "fatal_error", "internal_error",
+		"request_timeout", "service_unavailable",
 		"team_added_to_org", "accesslimited"}
 )
 
@@ -159,7 +170,8 @@ func (s *slack) judge(a answer) error {
 		Error string `json:"error"`
 	}
 	if err := json.Unmarshal(a.body, &said); err != nil {
-		return fault.New(SendFailed, "%s did not answer as Slack does", s.address.Host).WithHint("Check the address of the Provider").Final()
+		return fault.New(SendFailed, "%s did not answer as Slack does", s.address.Host).
+			WithHint("Check the address of the Provider").Final()
 	}
 	if said.OK {
 		return nil
@@ -177,7 +189,8 @@ func (s *slack) judge(a answer) error {
 	case slices.Contains(slackTarget, said.Error):
 		return f.WithHint("Check spec.channel, and invite the app to the channel").Final()
 	}
-	return f.WithHint("Look the error up at %s", "https://docs.slack.dev/reference/methods/chat.postMessage#errors").Final()
+	return f.WithHint("Look the error up at %s",
+		"https://docs.slack.dev/reference/methods/chat.postMessage#errors").Final()
 }
 
 // color is that of a message in RGB: red for what failed, green for what did not.

@@ -114,7 +114,10 @@ func adaptiveCard(m Message) teamsMessage {
 		hint.Text = boldMarkdown("What to do:") + " " + hint.Text
 		body = append(body, hint)
 	}
-	if facts := teamsFacts(m, func(f Field) teamsFact { return teamsFact{f.Name, escapeMarkdown(f.Value)} }); len(facts) > 0 {
+	if facts := teamsFacts(m, func(f Field) teamsFact {
+		return teamsFact{f.Name,
+			escapeMarkdown(f.Value)}
+	}); len(facts) > 0 {
 		body = append(body, teamsElement{Type: "FactSet", Facts: facts})
 	}
 	if m.From != "" {
@@ -122,7 +125,8 @@ func adaptiveCard(m Message) teamsMessage {
 		from.Size, from.Subtle = "Small", true
 		body = append(body, from)
 	}
-	card := teamsCard{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4",
+	card := teamsCard{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard",
+		Version: "1.4",
 		MSTeams: map[string]string{"width": "Full"}, Body: body}
 	if m.RevisionURL != "" {
 		card.Actions = []teamsAction{{"Action.OpenUrl", "Show the commit", m.RevisionURL}}
@@ -153,7 +157,8 @@ func teamsFacts[F any](m Message, of func(Field) F) []F {
 	return out
 }
 
-// connectorMessage is a card of the old form: https://learn.microsoft.com/outlook/actionable-messages/message-card-reference
+// connectorMessage is a card of the old form:
+// https://learn.microsoft.com/outlook/actionable-messages/message-card-reference
 type connectorMessage struct {
 	Type       string             `json:"@type"`
 	Context    string             `json:"@context"`
@@ -186,16 +191,22 @@ func connectorCard(m Message) connectorMessage {
 	if m.Hint != "" {
 		text += "\n\n" + boldMarkdown("What to do:") + " " + escapeMarkdown(m.Hint)
 	}
-	c := connectorMessage{Type: "MessageCard", Context: "https://schema.org/extensions", ThemeColor: color(m, ""), Summary: m.Title(),
+	c := connectorMessage{Type: "MessageCard", Context: "https://schema.org/extensions", ThemeColor: color(m, ""),
+		Summary: m.Title(),
 		Sections: []connectorSection{{Title: escapeMarkdown(m.Title()), Subtitle: escapeMarkdown(m.Summary), Text: text,
-			Facts: teamsFacts(m, func(f Field) connectorFact { return connectorFact{f.Name, escapeMarkdown(f.Value)} })}}}
+			Facts: teamsFacts(m, func(f Field) connectorFact {
+				return connectorFact{f.Name,
+					escapeMarkdown(f.Value)}
+			})}}}
 	if m.RevisionURL != "" {
-		c.Actions = []connectorAction{{"OpenUri", "Show the commit", []map[string]string{{"os": "default", "uri": m.RevisionURL}}}}
+		c.Actions = []connectorAction{{"OpenUri", "Show the commit",
+			[]map[string]string{{"os": "default", "uri": m.RevisionURL}}}}
 	}
 	return c
 }
 
-// judgeConnector reads the answer of a connector, whose status is 200 even if Teams refused the message: then the body tells the status.
+// judgeConnector reads the answer of a connector, whose status is 200 even if Teams refused the message: then
+// the body tells the status.
 func judgeConnector(a answer) error {
 	said := strings.TrimSpace(string(a.body))
 	var one json.Number

@@ -38,7 +38,8 @@ func newTelegram(o Options) (Provider, error) {
 		return nil, err
 	}
 	if !telegramToken.MatchString(token) {
-		return nil, invalid("the token is none of a bot of Telegram").WithHint("Put the token that BotFather tells, NUMBER:LETTERS, in the key token of the Secret")
+		return nil, invalid("the token is none of a bot of Telegram").
+			WithHint("Put the token that BotFather tells, NUMBER:LETTERS, in the key token of the Secret")
 	}
 	chat, topic, threaded := strings.Cut(o.Channel, ":")
 	t := &telegram{client: c, to: c.at("bot"+token, "sendMessage"), chat: chat}
@@ -47,7 +48,8 @@ func newTelegram(o Options) (Provider, error) {
 	}
 	if chat == "" || err != nil {
 		return nil, invalid("the channel of the Provider is no chat of Telegram").
-			WithHint("Set spec.channel to the ID of the chat or to @NAME of the channel; CHAT:TOPIC is a topic of a forum")
+			WithHint("Set spec.channel to the ID of the chat or to @NAME of the channel; CHAT:TOPIC is a topic " +
+				"of a forum")
 	}
 	return t, nil
 }
@@ -64,10 +66,12 @@ type telegramPreview struct {
 	Disabled bool `json:"is_disabled"`
 }
 
-var telegramMarkup = markup{escape: html.EscapeString, block: html.EscapeString, bold: boldHTML, link: linkHTML, end: "\n"}
+var telegramMarkup = markup{escape: html.EscapeString, block: html.EscapeString, bold: boldHTML, link: linkHTML,
+	end: "\n"}
 
 func (t *telegram) Send(ctx context.Context, e event.Event) error {
-	a, err := t.postJSON(ctx, t.to, telegramMessage{t.chat, t.thread, telegramMarkup.render(MessageOf(e), telegramText), "HTML", telegramPreview{true}})
+	a, err := t.postJSON(ctx, t.to, telegramMessage{t.chat, t.thread, telegramMarkup.render(MessageOf(e), telegramText),
+		"HTML", telegramPreview{true}})
 	if err != nil {
 		return err
 	}
@@ -76,7 +80,8 @@ func (t *telegram) Send(ctx context.Context, e event.Event) error {
 		Description string `json:"description"`
 	}
 	if json.Unmarshal(a.body, &said) != nil || !said.OK {
-		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host, excerpt.Chars(line(said.Description), maxWords)).
+		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host,
+			excerpt.Chars(line(said.Description), maxWords)).
 			WithHint("Check the address of the Provider").Final()
 	}
 	return nil

@@ -26,7 +26,8 @@ func newWebex(o Options) (Provider, error) {
 		return nil, err
 	}
 	if o.Channel == "" {
-		return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to the ID of the space; the bot has to be in it")
+		return nil, invalid("the Provider has no channel").
+			WithHint("Set spec.channel to the ID of the space; the bot has to be in it")
 	}
 	return &webex{c, o.Channel, token}, nil
 }
@@ -52,7 +53,8 @@ func webexEscape(s string) string {
 
 func (w *webex) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	_, err := w.postJSON(ctx, w.address, webexMessage{w.room, webexMarkup.render(m, webexText), plain.render(m, webexText)},
+	_, err := w.postJSON(ctx, w.address, webexMessage{w.room, webexMarkup.render(m, webexText),
+		plain.render(m, webexText)},
 		"Authorization", "Bearer "+w.token)
 	return err
 }

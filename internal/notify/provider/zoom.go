@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// zoom posts to the Incoming Webhook app of Zoom Team Chat: https://support.zoom.com/hc/en/article?id=zm_kb&sysparm_article=KB0067640
+// zoom posts to the Incoming Webhook app of Zoom Team Chat:
+// https://support.zoom.com/hc/en/article?id=zm_kb&sysparm_article=KB0067640
 type zoom struct {
 	*client
 	to    *url.URL
@@ -97,6 +98,7 @@ func (z *zoom) Send(ctx context.Context, e event.Event) error {
 	if m.RevisionURL != "" {
 		add(zoomElement{Type: "message", Text: "Show the commit", Link: m.RevisionURL})
 	}
-	_, err := z.postJSON(ctx, z.to, zoomMessage{Content: zoomContent{head, []zoomElement{section}}}, "Authorization", z.token)
+	_, err := z.postJSON(ctx, z.to, zoomMessage{Content: zoomContent{head, []zoomElement{section}}}, "Authorization",
+		z.token)
 	return err
 }

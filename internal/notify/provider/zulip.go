@@ -37,7 +37,8 @@ func newZulip(o Options) (Provider, error) {
 			WithHint("Put the bot's address in the key username of the Secret, and its API key in the key password").Final()
 	}
 	if !httpguts.ValidHeaderFieldValue(o.Username + password) {
-		return nil, invalid("the login has a line break or another character that none has").WithHint("Correct the keys username and password of the Secret")
+		return nil, invalid("the login has a line break or another character that none has").
+			WithHint("Correct the keys username and password of the Secret")
 	}
 	channel, topic, _ := strings.Cut(o.Channel, "/")
 	if channel == "" {

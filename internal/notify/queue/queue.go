@@ -1,8 +1,9 @@
 // Package queue is a queue of bytes on disk, which survives a process that is killed at any instruction.
 //
-// What was appended is in files of records, the segments, that are named by where they begin in the stream of all bytes ever appended. A small
-// file beside them tells up to where the stream was acknowledged. So a record is given out again until it was acknowledged: at least once.
-// A process that opens the queue never writes to a segment of another one: what that one left half written is a tail in which no record begins.
+// What was appended is in files of records, the segments, that are named by where they begin in the stream of
+// all bytes ever appended. A small file beside them tells up to where the stream was acknowledged. So a
+// record is given out again until it was acknowledged: at least once. A process that opens the queue never
+// writes to a segment of another one: what that one left half written is a tail in which no record begins.
 package queue
 
 import (
@@ -58,8 +59,8 @@ func Open(dir string, limits Limits) (*Queue, error) {
 	return q, nil
 }
 
-// Append adds a record at the end. Once it returns, the record outlives the process; see [Queue.Sync] for the machine. The oldest records go if there is no
-// room.
+// Append adds a record at the end. Once it returns, the record outlives the process; see [Queue.Sync] for the
+// machine. The oldest records go if there is no room.
 func (q *Queue) Append(data []byte, at time.Time) error {
 	if len(data) > MaxRecord {
 		return fmt.Errorf("a record of a queue has %d bytes, which is more than %d", len(data), MaxRecord)
@@ -133,7 +134,8 @@ func (q *Queue) retire() {
 	}
 }
 
-// Next returns the oldest record that was not acknowledged, and whether there is one. What is damaged is skipped, and counts as lost.
+// Next returns the oldest record that was not acknowledged, and whether there is one. What is damaged is
+// skipped, and counts as lost.
 func (q *Queue) Next() (Record, bool) {
 	if few := q.NextFew(1); len(few) > 0 {
 		return few[0], true
@@ -141,7 +143,8 @@ func (q *Queue) Next() (Record, bool) {
 	return Record{}, false
 }
 
-// NextFew returns the oldest records that were not acknowledged, the oldest first: one at least if there is one, and most at most.
+// NextFew returns the oldest records that were not acknowledged, the oldest first: one at least if there is
+// one, and most at most.
 func (q *Queue) NextFew(most int) []Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,8 +191,8 @@ func (q *Queue) pass(to int64) {
 	maps.DeleteFunc(q.done, func(begin, _ int64) bool { return begin < to })
 }
 
-// Ack says that a record that Next or NextFew returned is dealt with. One that stands behind others comes again after a restart unless
-// those were acknowledged as well.
+// Ack says that a record that Next or NextFew returned is dealt with. One that stands behind others comes
+// again after a restart unless those were acknowledged as well.
 func (q *Queue) Ack(r Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,7 +230,8 @@ func (q *Queue) Lost() int {
 	return n
 }
 
-// Sync writes to the disk what was appended and acknowledged, so that it outlives the machine. It holds up no other call.
+// Sync writes to the disk what was appended and acknowledged, so that it outlives the machine. It holds up no
+// other call.
 func (q *Queue) Sync() error {
 	q.mu.Lock()
 	var files []*os.File
@@ -269,7 +273,8 @@ func (q *Queue) closeIdle() {
 	}
 }
 
-// Close writes all to the disk and closes the files. What is appended after it is lost with the machine, but not with the process.
+// Close writes all to the disk and closes the files. What is appended after it is lost with the machine, but
+// not with the process.
 func (q *Queue) Close() error {
 	err := q.Sync()
 	q.mu.Lock()
@@ -311,7 +316,8 @@ func (q *Queue) Remove() error {
 	return os.RemoveAll(q.dir)
 }
 
-// dropOldest removes the oldest segment. A file that cannot be removed is before the mark, so that it is only in the way.
+// dropOldest removes the oldest segment. A file that cannot be removed is before the mark, so that it is only
+// in the way.
 func (q *Queue) dropOldest() {
 	q.segments[0].close()
 	_ = os.Remove(q.segments[0].path(q.dir))

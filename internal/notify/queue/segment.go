@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// A record is a header, and the data: four bytes of its length, four of a checksum over all that follows, eight of its time in nanoseconds.
+// A record is a header, and the data: four bytes of its length, four of a checksum over all that follows,
+// eight of its time in nanoseconds.
 const (
 	header    = 16
 	MaxRecord = 1 << 20 // bytes of data
@@ -162,7 +163,8 @@ func (q *Queue) load() error {
 	return nil // sorted, as their names are
 }
 
-// The mark is eight bytes of an offset, and four of their checksum: it is written at once, and one that is torn by the machine is as none.
+// The mark is eight bytes of an offset, and four of their checksum: it is written at once, and one that is
+// torn by the machine is as none.
 const markFile = "acknowledged"
 
 func readMark(dir string) int64 {

@@ -1,5 +1,5 @@
-// Package hook checks webhooks: that a request is from the one who shares the secret, by the rules of each host, and of which event
-// it tells. It knows no cluster, and keeps nothing but the keys of token issuers.
+// Package hook checks webhooks: that a request is from the one who shares the secret, by the rules of each
+// host, and of which event it tells. It knows no cluster, and keeps nothing but the keys of token issuers.
 package hook
 
 import (
@@ -93,8 +93,8 @@ var events = map[string][]string{
 	"bitbucket": {"X-Event-Key"},
 }
 
-// Verify checks a request. The error is a [Refusal], with the status to answer with. A request that was sent before is as good as
-// the first time: to act on it twice does no harm.
+// Verify checks a request. The error is a [Refusal], with the status to answer with. A request that was sent
+// before is as good as the first time: to act on it twice does no harm.
 func (c *Checker) Verify(ctx context.Context, t Trust, r Request) (Delivery, error) {
 	verify, known := checks[t.Type]
 	if !known {
@@ -164,7 +164,8 @@ func quay(b []byte) error {
 	return has(b, &p, "a Quay repository push", func() bool { return p.DockerURL != "" && len(p.Tags) > 0 })
 }
 
-// acr reads https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference. A ping has no target.
+// acr reads https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference.
+// A ping has no target.
 func acr(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
 	var p struct {
 		Action string
@@ -187,8 +188,8 @@ func has(b []byte, into any, what string, complete func() bool) error {
 	return nil
 }
 
-// cdEvent reads a CloudEvent in the binary or in the structured mode (https://github.com/cdevents/spec/blob/main/cloudevents-binding.md);
-// the path is the secret.
+// cdEvent reads a CloudEvent in the binary or in the structured mode
+// (https://github.com/cdevents/spec/blob/main/cloudevents-binding.md); the path is the secret.
 func cdEvent(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
 	data := r.Body
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/cloudevents+json") {
@@ -209,7 +210,8 @@ func cdEvent(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error
 		Subject struct{ ID string }
 	}
 	err := has(data, &e, "a CDEvent", func() bool {
-		return strings.HasPrefix(e.Context.Type, "dev.cdevents.") && e.Context.ID != "" && e.Context.Source != "" && e.Subject.ID != ""
+		return strings.HasPrefix(e.Context.Type, "dev.cdevents.") && e.Context.ID != "" && e.Context.Source != "" &&
+			e.Subject.ID != ""
 	})
 	if err != nil {
 		return Delivery{}, err

@@ -165,7 +165,8 @@ func vouched(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, err
 	return Delivery{}, err
 }
 
-// issuedBy tells whether a token, which is not checked yet, says that it is of an issuer: no other is asked for its keys.
+// issuedBy tells whether a token, which is not checked yet, says that it is of an issuer: no other is asked
+// for its keys.
 func issuedBy(raw, issuer string) bool {
 	_, rest, _ := strings.Cut(raw, ".")
 	payload, _, _ := strings.Cut(rest, ".")
@@ -218,5 +219,6 @@ func pubSub(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, erro
 		return Delivery{}, err
 	}
 	var event struct{ Action, Digest, Tag string }
-	return Delivery{}, has(push.Message.Data, &event, "an event of Google's registry", func() bool { return event.Action != "" })
+	return Delivery{}, has(push.Message.Data, &event, "an event of Google's registry",
+		func() bool { return event.Action != "" })
 }

@@ -38,7 +38,8 @@ func newIssuer(t *testing.T) (url string, mint func(claims jwt.MapClaims) string
 	}
 	answer("/.well-known/openid-configuration", map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"})
 	answer("/keys", map[string]any{"keys": []any{map[string]any{
-		"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", "n": text(key.N.Bytes()), "e": text(big.NewInt(int64(key.E)).Bytes()),
+		"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", "n": text(key.N.Bytes()),
+		"e": text(big.NewInt(int64(key.E)).Bytes()),
 	}}})
 	return server.URL, func(claims jwt.MapClaims) string {
 		all := jwt.MapClaims{"iss": server.URL, "aud": "sluice", "sub": "a", "exp": time.Now().Add(time.Hour).Unix()}
@@ -67,7 +68,8 @@ func TestTokens(t *testing.T) {
 	_, forge := newIssuer(t)
 	trust := Trust{Type: "generic-oidc", Providers: []Provider{{
 		Issuer: issuer, Audience: "sluice",
-		Variables:   []Variable{{"repository", compiled(t, "claims.repository")}, {"owner", compiled(t, "vars.repository.split('/')[0]")}},
+		Variables: []Variable{{"repository", compiled(t, "claims.repository")},
+			{"owner", compiled(t, "vars.repository.split('/')[0]")}},
 		Validations: []Validation{{compiled(t, "vars.owner == 'shop'"), "only shop may call"}},
 	}}}
 	c := &Checker{Transport: http.DefaultTransport}
@@ -94,7 +96,8 @@ func TestPubSub(t *testing.T) {
 	issuer, mint := newIssuer(t)
 	c := &Checker{Transport: http.DefaultTransport, Google: issuer}
 	trust := Trust{Type: "gcr", Token: secret, Email: "push@shop.iam.gserviceaccount.com", Audience: "sluice"}
-	event := base64.StdEncoding.EncodeToString([]byte(`{"action":"INSERT","digest":"gcr.io/shop/app@sha256:6ec","tag":"gcr.io/shop/app:1"}`))
+	event := base64.StdEncoding.EncodeToString(
+		[]byte(`{"action":"INSERT","digest":"gcr.io/shop/app@sha256:6ec","tag":"gcr.io/shop/app:1"}`))
 	pushed := `{"message":{"data":"` + event + `","messageId":"1"},"subscription":"projects/shop/subscriptions/a"}`
 	for name, one := range map[string]struct {
 		claims jwt.MapClaims
@@ -104,10 +107,12 @@ func TestPubSub(t *testing.T) {
 		"in order":           {jwt.MapClaims{"email": trust.Email, "email_verified": true}, pushed, 0},
 		"of another account": {jwt.MapClaims{"email": "x@y", "email_verified": true}, pushed, 401},
 		"unverified":         {jwt.MapClaims{"email": trust.Email}, pushed, 401},
-		"not of a registry":  {jwt.MapClaims{"email": trust.Email, "email_verified": true}, `{"message":{"data":"e30="}}`, 400},
-		"nothing":            {jwt.MapClaims{"email": trust.Email, "email_verified": true}, `{}`, 400},
+		"not of a registry": {jwt.MapClaims{"email": trust.Email, "email_verified": true},
+			`{"message":{"data":"e30="}}`, 400},
+		"nothing": {jwt.MapClaims{"email": trust.Email, "email_verified": true}, `{}`, 400},
 	} {
-		_, err := c.Verify(t.Context(), trust, Request{headers("Authorization", "Bearer "+mint(one.claims)), []byte(one.body)})
+		_, err := c.Verify(t.Context(), trust,
+			Request{headers("Authorization", "Bearer "+mint(one.claims)), []byte(one.body)})
 		if got := status(t, err); got != one.status {
 			t.Errorf("%s: status %d, want %d (%v)", name, got, one.status, err)
 		}
@@ -121,7 +126,8 @@ func TestIssuerThatIsAway(t *testing.T) {
 	gone.Close()
 	trust := Trust{Type: "generic-oidc", Providers: []Provider{{Issuer: gone.URL, Audience: "sluice"}}}
 	for range 20 { // more than the issuer is asked
-		_, err := c.Verify(t.Context(), trust, Request{Header: headers("Authorization", "Bearer "+mint(jwt.MapClaims{"iss": gone.URL}))})
+		_, err := c.Verify(t.Context(), trust,
+			Request{Header: headers("Authorization", "Bearer "+mint(jwt.MapClaims{"iss": gone.URL}))})
 		if got := status(t, err); got != http.StatusServiceUnavailable {
 			t.Fatalf("status %d (%v), as %s", got, err, issuer)
 		}

@@ -10,7 +10,8 @@ import (
 	"net/http"
 )
 
-// signatures say of each type how its sender proves that it knows the token. Types that are not here cannot be sent in another's place.
+// signatures say of each type how its sender proves that it knows the token. Types that are not here cannot
+// be sent in another's place.
 var signatures = map[string]func(h http.Header, token string, body []byte){
 	"generic":      func(http.Header, string, []byte) {}, // the path is the secret
 	"dockerhub":    func(http.Header, string, []byte) {},
@@ -18,16 +19,22 @@ var signatures = map[string]func(h http.Header, token string, body []byte){
 	"acr":          func(http.Header, string, []byte) {},
 	"cdevents":     func(http.Header, string, []byte) {},
 	"generic-hmac": func(h http.Header, t string, b []byte) { h.Set("X-Signature", "sha256="+mac(sha256.New, t, b)) },
-	"github":       func(h http.Header, t string, b []byte) { h.Set("X-Hub-Signature-256", "sha256="+mac(sha256.New, t, b)) },
-	"bitbucket":    func(h http.Header, t string, b []byte) { h.Set("X-Hub-Signature", "sha256="+mac(sha256.New, t, b)) },
+	"github": func(h http.Header, t string,
+		b []byte) {
+		h.Set("X-Hub-Signature-256", "sha256="+mac(sha256.New, t, b))
+	},
+	"bitbucket": func(h http.Header, t string,
+		b []byte) {
+		h.Set("X-Hub-Signature", "sha256="+mac(sha256.New, t, b))
+	},
 	"nexus":        func(h http.Header, t string, b []byte) { h.Set("X-Nexus-Webhook-Signature", mac(sha1.New, t, b)) },
 	"gitlab":       func(h http.Header, t string, _ []byte) { h.Set("X-Gitlab-Token", t) },
 	"harbor":       func(h http.Header, t string, _ []byte) { h.Set("Authorization", t) },
 	"generic-oidc": func(h http.Header, t string, _ []byte) { h.Set("Authorization", "Bearer "+t) },
 }
 
-// Sign returns the headers that a sender of the type puts on a request, so that [Checker.Verify] takes it: of the event, which may be empty, and
-// of the token. For generic-oidc that is the token of the caller.
+// Sign returns the headers that a sender of the type puts on a request, so that [Checker.Verify] takes it: of
+// the event, which may be empty, and of the token. For generic-oidc that is the token of the caller.
 func Sign(kind, event, token string, body []byte) (http.Header, error) {
 	sign, known := signatures[kind]
 	if !known {

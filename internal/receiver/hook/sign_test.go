@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestWhatIsSignedIsTaken signs as each sender does, and checks that as the server does, with the right token and with another.
+// TestWhatIsSignedIsTaken signs as each sender does, and checks that as the server does, with the right token
+// and with another.
 func TestWhatIsSignedIsTaken(t *testing.T) {
 	bodies := map[string]string{ // of types that read it
 		"nexus":     `{"action":"UPDATED","repositoryName":"maven"}`,
@@ -43,7 +44,8 @@ func TestWhatIsSignedIsTaken(t *testing.T) {
 			if event != "" && d.Event != event {
 				t.Errorf("the event is %q", d.Event)
 			}
-			if _, err := c.Verify(t.Context(), Trust{Type: kind, Token: "other"}, Request{Header: h, Body: body}); (err == nil) != secretPath[kind] {
+			if _, err := c.Verify(t.Context(), Trust{Type: kind, Token: "other"},
+				Request{Header: h, Body: body}); (err == nil) != secretPath[kind] {
 				t.Errorf("with another token: %v", err)
 			}
 		})

@@ -50,7 +50,8 @@ func NewAzure(o Azure) (Remote, error) {
 	query, err := url.ParseQuery(u.RawQuery)
 	signature, sigErr := url.ParseQuery(strings.TrimPrefix(o.Login.SAS, "?"))
 	if err != nil || sigErr != nil { // their texts may hold the signature
-		return nil, refused("the shared access signature cannot be read").WithHint("Copy it anew into sasKey of the Secret")
+		return nil, refused("the shared access signature cannot be read").
+			WithHint("Copy it anew into sasKey of the Secret")
 	}
 	for key, values := range signature {
 		query[key] = values
@@ -74,7 +75,8 @@ func NewAzure(o Azure) (Remote, error) {
 		client, err = container.NewClientWithNoCredential(u.String(), options)
 	}
 	if err != nil {
-		return nil, failed("cannot use the endpoint of the bucket").Because(redacted(err)).WithHint("Correct spec.endpoint").Final()
+		return nil, failed("cannot use the endpoint of the bucket").Because(redacted(err)).
+			WithHint("Correct spec.endpoint").Final()
 	}
 	return &azure{client, o.Container, id}, nil
 }
@@ -133,7 +135,8 @@ func (r *azure) explain(what string, err error) error {
 	}
 	var login *azidentity.AuthenticationFailedError
 	if errors.As(err, &login) && login.RawResponse != nil { // as does its
-		return refused("%s: there is no token", what).Because(errors.New("Entra ID answered with " + shorten(login.RawResponse.Status))).
+		return refused("%s: there is no token", what).
+			Because(errors.New("Entra ID answered with " + shorten(login.RawResponse.Status))).
 			WithHint("Check tenantId, clientId and the secret or certificate of the Secret")
 	}
 	return explain(what, err, answer{})

@@ -48,13 +48,16 @@ func newAzure(t *testing.T) *azureServer {
 		w.Header().Set("x-ms-error-code", "ContainerNotFound")
 		w.WriteHeader(http.StatusNotFound)
 	}))
-	mux.HandleFunc("GET /"+azureTenant+"/v2.0/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		at := a.URL + "/" + azureTenant
-		_ = json.NewEncoder(w).Encode(map[string]string{
-			"token_endpoint": at + "/oauth2/v2.0/token", "authorization_endpoint": at + "/oauth2/v2.0/authorize", "issuer": at + "/v2.0",
+	mux.HandleFunc("GET /"+azureTenant+"/v2.0/.well-known/openid-configuration",
+		func(w http.ResponseWriter, _ *http.Request) {
+			at := a.URL + "/" + azureTenant
+			_ = json.NewEncoder(w).Encode(map[string]string{
+				"token_endpoint": at + "/oauth2/v2.0/token", "authorization_endpoint": at + "/oauth2/v2.0/authorize",
+				"issuer": at + "/v2.0",
+			})
 		})
-	})
-	mux.HandleFunc("POST /"+azureTenant+"/oauth2/v2.0/token", func(w http.ResponseWriter, r *http.Request) { a.token(w, r) })
+	mux.HandleFunc("POST /"+azureTenant+"/oauth2/v2.0/token",
+		func(w http.ResponseWriter, r *http.Request) { a.token(w, r) })
 	a.Server = httptest.NewTLSServer(mux)
 	t.Cleanup(a.Close)
 	return a
@@ -67,7 +70,8 @@ func (a *azureServer) authorized(next http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case r.Header.Get("x-ms-version") == "":
 			w.WriteHeader(http.StatusBadRequest)
-		case a.public, login == "Bearer valid", login == sharedKey(r), q.Get("sig") == "signed&so" && q.Get("sv") == "2024-11-04":
+		case a.public, login == "Bearer valid", login == sharedKey(r), q.Get("sig") == "signed&so" &&
+			q.Get("sv") == "2024-11-04":
 			next(w, r)
 		default:
 			w.Header().Set("x-ms-error-code", "AuthenticationFailed")
@@ -81,7 +85,8 @@ func (a *azureServer) authorized(next http.HandlerFunc) http.HandlerFunc {
 func sharedKey(r *http.Request) string {
 	lines := []string{r.Method}
 	for _, h := range []string{
-		"Content-Encoding", "Content-Language", "Content-Length", "Content-MD5", "Content-Type", "Date", "If-Modified-Since",
+		"Content-Encoding", "Content-Language", "Content-Length", "Content-MD5", "Content-Type", "Date",
+		"If-Modified-Since",
 		"If-Match", "If-None-Match", "If-Unmodified-Since", "Range",
 	} {
 		lines = append(lines, r.Header.Get(h))
@@ -151,11 +156,13 @@ func (a *azureServer) token(w http.ResponseWriter, r *http.Request) {
 	known := r.FormValue("client_secret") == "the secret"
 	if assertion := r.FormValue("client_assertion"); assertion != "" {
 		claims := jwt.MapClaims{}
-		_, err := jwt.ParseWithClaims(assertion, claims, func(*jwt.Token) (any, error) { return &clientKey.PublicKey, nil })
+		_, err := jwt.ParseWithClaims(assertion, claims,
+			func(*jwt.Token) (any, error) { return &clientKey.PublicKey, nil })
 		known = err == nil && claims["iss"] == azureClient
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if !known || r.FormValue("client_id") != azureClient || r.FormValue("grant_type") != "client_credentials" || !strings.Contains(r.FormValue("scope"), AzureScope) {
+	if !known || r.FormValue("client_id") != azureClient || r.FormValue("grant_type") != "client_credentials" ||
+		!strings.Contains(r.FormValue("scope"), AzureScope) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"error":"invalid_client","error_description":"AADSTS7000215: invalid client secret"}`)
 		return
@@ -193,7 +200,8 @@ func clientCertificate(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: der})) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
 }
 
 func TestAzure(t *testing.T) {
@@ -209,14 +217,17 @@ func TestAzure(t *testing.T) {
 		query  string
 		secret map[string]string
 	}{
-		"anonymously":                      {true, "", nil},
-		"by a client's secret":             {false, "", with(map[string]string{"clientSecret": "the secret"})},
-		"by a client's certificate":        {false, "", with(map[string]string{"clientCertificate": clientCertificate(t), "clientCertificateSendChain": "true"})},
-		"by the account's key":             {false, "", map[string]string{"accountKey": azureKey}},
-		"by the account's key, named":      {false, "", map[string]string{"accountKey": azureKey, "accountName": azureAccount}},
-		"by a signature":                   {false, "", map[string]string{"sasKey": "?sv=2024-11-04&sig=signed%26so"}},
-		"by a signature in the endpoint":   {false, "?sv=2024-11-04&sig=signed%26so", nil},
-		"by a signature that wins over it": {false, "?sv=2024-11-04&sig=old", map[string]string{"sasKey": "sig=signed%26so"}},
+		"anonymously":          {true, "", nil},
+		"by a client's secret": {false, "", with(map[string]string{"clientSecret": "the secret"})},
+		"by a client's certificate": {false, "",
+			with(map[string]string{"clientCertificate": clientCertificate(t), "clientCertificateSendChain": "true"})},
+		"by the account's key": {false, "", map[string]string{"accountKey": azureKey}},
+		"by the account's key, named": {false, "",
+			map[string]string{"accountKey": azureKey, "accountName": azureAccount}},
+		"by a signature":                 {false, "", map[string]string{"sasKey": "?sv=2024-11-04&sig=signed%26so"}},
+		"by a signature in the endpoint": {false, "?sv=2024-11-04&sig=signed%26so", nil},
+		"by a signature that wins over it": {false, "?sv=2024-11-04&sig=old",
+			map[string]string{"sasKey": "sig=signed%26so"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			a := newAzure(t)
@@ -235,7 +246,8 @@ func TestAzure(t *testing.T) {
 			if _, second := update(t, cache, r, "", nil); second == first {
 				t.Error("a change is not seen")
 			}
-			if want := []string{"/acme/apps", "/acme/apps", "/acme/apps", "/acme/apps/other"}; !slices.Equal(a.requests, want) {
+			if want := []string{"/acme/apps", "/acme/apps", "/acme/apps",
+				"/acme/apps/other"}; !slices.Equal(a.requests, want) {
 				t.Errorf("after a change it was asked %q, want %q", a.requests, want)
 			}
 		})
@@ -249,22 +261,34 @@ func TestAzureRefusals(t *testing.T) {
 		secret       map[string]string
 		reason, says string
 	}{
-		"anonymously":                {"apps", nil, "AuthenticationFailed", "AuthenticationFailed"},
-		"by a wrong key":             {"apps", map[string]string{"accountKey": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}, "AuthenticationFailed", "AuthenticationFailed"},
-		"by a key that is no key":    {"apps", map[string]string{"accountKey": "s3cr3t!"}, "AuthenticationFailed", "cannot be used"},
-		"by a wrong signature":       {"apps", map[string]string{"sasKey": "sv=2024-11-04&sig=s3cr3t"}, "AuthenticationFailed", "AuthenticationFailed"},
-		"by a broken signature":      {"apps", map[string]string{"sasKey": "sig=%zzs3cr3t"}, "AuthenticationFailed", "cannot be read"},
-		"by a Secret of others":      {"apps", map[string]string{"username": "s3cr3t"}, "AuthenticationFailed", "no login to Azure"},
-		"by a broken certificate":    {"apps", map[string]string{"tenantId": azureTenant, "clientId": azureClient, "clientCertificate": "s3cr3t"}, "AuthenticationFailed", "cannot be used"},
-		"by a wrong client secret":   {"apps", map[string]string{"tenantId": azureTenant, "clientId": azureClient, "clientSecret": "s3cr3t", "authorityHost": "AUTHORITY"}, "AuthenticationFailed", "Entra ID answered with 401"},
-		"a container that is not":    {"none", map[string]string{"accountKey": azureKey}, "BucketOperationFailed", "ContainerNotFound"},
-		"a tenant that is no tenant": {"apps", map[string]string{"tenantId": "../s3cr3t", "clientId": azureClient, "clientSecret": "x"}, "AuthenticationFailed", "cannot be used"},
+		"anonymously": {"apps", nil, "AuthenticationFailed", "AuthenticationFailed"},
+		"by a wrong key": {"apps", map[string]string{
+			"accountKey": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}, "AuthenticationFailed",
+			"AuthenticationFailed"},
+		"by a key that is no key": {"apps", map[string]string{"accountKey": "s3cr3t!"}, "AuthenticationFailed",
+			"cannot be used"},
+		"by a wrong signature": {"apps", map[string]string{"sasKey": "sv=2024-11-04&sig=s3cr3t"},
+			"AuthenticationFailed", "AuthenticationFailed"},
+		"by a broken signature": {"apps", map[string]string{"sasKey": "sig=%zzs3cr3t"}, "AuthenticationFailed",
+			"cannot be read"},
+		"by a Secret of others": {"apps", map[string]string{"username": "s3cr3t"}, "AuthenticationFailed",
+			"no login to Azure"},
+		"by a broken certificate": {"apps", map[string]string{"tenantId": azureTenant, "clientId": azureClient,
+			"clientCertificate": "s3cr3t"}, "AuthenticationFailed", "cannot be used"},
+		"by a wrong client secret": {"apps", map[string]string{"tenantId": azureTenant, "clientId": azureClient,
+			"clientSecret": "s3cr3t", "authorityHost": "AUTHORITY"}, "AuthenticationFailed",
+			"Entra ID answered with 401"},
+		"a container that is not": {"none", map[string]string{"accountKey": azureKey}, "BucketOperationFailed",
+			"ContainerNotFound"},
+		"a tenant that is no tenant": {"apps", map[string]string{"tenantId": "../s3cr3t", "clientId": azureClient,
+			"clientSecret": "x"}, "AuthenticationFailed", "cannot be used"},
 	} {
 		r, err := a.remote(t, c.container, "", c.secret)
 		if err == nil {
 			_, err = open(t, t.TempDir()).List(t.Context(), r, "", nil)
 		}
-		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) ||
+			strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: got %v, want %s with %q", what, err, c.reason, c.says)
 		}
 	}
@@ -273,7 +297,8 @@ func TestAzureRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, t.TempDir()).List(t.Context(), r, "", nil); err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "refused") {
+	if _, err := open(t, t.TempDir()).List(t.Context(), r, "", nil); err == nil ||
+		strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("of a server that is away: %v", err)
 	}
 }
@@ -289,7 +314,8 @@ func TestAzureEndpoints(t *testing.T) {
 		}
 	}
 	for _, endpoint := range []string{"", "acme.blob.core.windows.net", "ftp://x", "https://"} {
-		if _, err := NewAzure(Azure{Endpoint: endpoint, Container: "apps"}); fault.As(err) == nil || !fault.As(err).Terminal {
+		if _, err := NewAzure(Azure{Endpoint: endpoint, Container: "apps"}); fault.As(err) == nil || !fault.As(err).
+			Terminal {
 			t.Errorf("the endpoint %q: %v", endpoint, err)
 		}
 	}

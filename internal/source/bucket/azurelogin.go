@@ -12,8 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// AzureLoginFrom reads the login of a Secret: tenantId and clientId with clientSecret or clientCertificate, clientId alone
-// for a managed identity, accountKey and optionally accountName, or sasKey.
+// AzureLoginFrom reads the login of a Secret: tenantId and clientId with clientSecret or clientCertificate,
+// clientId alone for a managed identity, accountKey and optionally accountName, or sasKey.
 func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.RoundTripper) (AzureLogin, error) {
 	has := func(keys ...string) bool {
 		for _, k := range keys {
@@ -27,8 +27,10 @@ func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.Roun
 	var err error
 	switch {
 	case has("tenantId", "clientId", "clientSecret"):
-		login.Token, err = azidentity.NewClientSecretCredential(string(data["tenantId"]), string(data["clientId"]), string(data["clientSecret"]),
-			&azidentity.ClientSecretCredentialOptions{ClientOptions: entra(data, transport), DisableInstanceDiscovery: has("authorityHost")})
+		login.Token, err = azidentity.NewClientSecretCredential(string(data["tenantId"]), string(data["clientId"]),
+			string(data["clientSecret"]),
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: entra(data, transport),
+				DisableInstanceDiscovery: has("authorityHost")})
 	case has("tenantId", "clientId", "clientCertificate"):
 		login.Token, err = certificateLogin(data, transport)
 	case has("clientId"): // at the metadata server, which is link-local
@@ -42,11 +44,13 @@ func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.Roun
 		login.SAS = string(data["sasKey"])
 	default:
 		return login, refused("the Secret holds no login to Azure").
-			WithHint("Set tenantId, clientId and clientSecret or clientCertificate; or clientId alone; or accountKey; or sasKey")
+			WithHint("Set tenantId, clientId and clientSecret or clientCertificate; or clientId alone; or " +
+				"accountKey; or sasKey")
 	}
 	if err != nil { // its text may hold what it could not read
 		return AzureLogin{}, refused("the login to Azure in the Secret cannot be used").
-			WithHint("Check tenantId, clientCertificate and its password, or accountKey, which must be base64 as Azure shows it")
+			WithHint("Check tenantId, clientCertificate and its password, or accountKey, which must be base64 as " +
+				"Azure shows it")
 	}
 	return login, nil
 }
@@ -57,7 +61,8 @@ func certificateLogin(data map[string][]byte, transport http.RoundTripper) (azco
 		return nil, err
 	}
 	chain := string(data["clientCertificateSendChain"])
-	return azidentity.NewClientCertificateCredential(string(data["tenantId"]), string(data["clientId"]), certificates, key,
+	return azidentity.NewClientCertificateCredential(string(data["tenantId"]), string(data["clientId"]),
+		certificates, key,
 		&azidentity.ClientCertificateCredentialOptions{
 			ClientOptions: entra(data, transport), SendCertificateChain: chain == "1" || chain == "true",
 			DisableInstanceDiscovery: len(data["authorityHost"]) > 0,

@@ -1,5 +1,5 @@
-// Package bucket makes trees of the objects of a bucket. A check costs one listing; what did not change since the last one,
-// by name and ETag, is not fetched again but taken from a [Cache] on disk.
+// Package bucket makes trees of the objects of a bucket. A check costs one listing; what did not change since
+// the last one, by name and ETag, is not fetched again but taken from a [Cache] on disk.
 //
 // The providers differ in the [Remote] only. All errors are faults, and none holds a credential.
 package bucket
@@ -61,8 +61,9 @@ func (l *Listing) Revision() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// List lists the objects whose names begin with prefix, less those that are ignored. Spec is the source's spec.ignore, nil
-// when unset. Content is fetched of .sourceignore objects only, and of those only what the cache does not hold.
+// List lists the objects whose names begin with prefix, less those that are ignored. Spec is the source's
+// spec.ignore, nil when unset. Content is fetched of .sourceignore objects only, and of those only what the
+// cache does not hold.
 func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *string) (*Listing, error) {
 	all, err := c.listAll(ctx, from, prefix)
 	if err != nil {
@@ -125,7 +126,8 @@ func (l *lister) walk(ctx context.Context, dir string, objects []Object, rules i
 	if strings.Count(dir, "/") > l.cache.limits.depth {
 		return failed("the object '%s' is nested deeper than %d directories", shorten(dir), l.cache.limits.depth)
 	}
-	i, found := slices.BinarySearchFunc(objects, dir+ignore.File, func(o Object, name string) int { return strings.Compare(o.Name, name) })
+	i, found := slices.BinarySearchFunc(objects, dir+ignore.File,
+		func(o Object, name string) int { return strings.Compare(o.Name, name) })
 	if found {
 		text, err := l.cache.rules(ctx, l.from, objects[i])
 		if err != nil {

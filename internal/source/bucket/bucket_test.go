@@ -71,7 +71,8 @@ func asked(s *testenv.S3, before map[string]int64) (lists, gets, others int64) {
 
 func TestAChangeFetchesWhatChangedOnly(t *testing.T) {
 	s := testenv.NewS3(t)
-	s.Put("apps", map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir/sub/c.yaml": "c", ".sourceignore": "*.md", "README.md": "no"})
+	s.Put("apps", map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir/sub/c.yaml": "c", ".sourceignore": "*.md",
+		"README.md": "no"})
 	c, r := open(t, t.TempDir()), remoteOf(t, s, "apps")
 	want := map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir/sub/c.yaml": "c", ".sourceignore": "*.md"}
 
@@ -160,7 +161,8 @@ func TestDamageOnDiskIsFetchedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range []string{"a.yaml", "b.yaml"} { // finds what is damaged, and never gives it
-				if b, err := tree.ReadFile(name); err == nil && string(b) != map[string]string{"a.yaml": "alpha", "b.yaml": "beta!"}[name] {
+				if b, err := tree.ReadFile(name); err == nil &&
+					string(b) != map[string]string{"a.yaml": "alpha", "b.yaml": "beta!"}[name] {
 					t.Errorf("%s reads as %q", name, b)
 				}
 			}
@@ -182,8 +184,9 @@ func indexOf(content string) string {
 func TestWhatIsTaken(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{
-		".sourceignore": "/dev/secret.yaml\n", "dev/a.yaml": "a", "dev/secret.yaml": "s", "dev/logo.png": "p", "development.yaml": "d",
-		"prod/a.yaml": "a", "prod/.sourceignore": "b.yaml", "prod/b.yaml": "b", "prod/sub/b.yaml": "b",
+		".sourceignore": "/dev/secret.yaml\n", "dev/a.yaml": "a", "dev/secret.yaml": "s", "dev/logo.png": "p",
+		"development.yaml": "d",
+		"prod/a.yaml":      "a", "prod/.sourceignore": "b.yaml", "prod/b.yaml": "b", "prod/sub/b.yaml": "b",
 	})
 	s.Put("plain", map[string]string{"a.yaml": "a"})
 	spec := func(s string) *string { return &s }
@@ -192,7 +195,8 @@ func TestWhatIsTaken(t *testing.T) {
 		spec           *string
 		want           []string
 	}{
-		"all but what rules leave out":             {"apps", "", nil, []string{".sourceignore", "dev/a.yaml", "development.yaml", "prod/.sourceignore", "prod/a.yaml"}},
+		"all but what rules leave out": {"apps", "", nil,
+			[]string{".sourceignore", "dev/a.yaml", "development.yaml", "prod/.sourceignore", "prod/a.yaml"}},
 		"a prefix, and the rules at the top":       {"apps", "dev/", nil, []string{"dev/a.yaml"}},
 		"a prefix that is part of a name":          {"apps", "dev", nil, []string{"dev/a.yaml", "development.yaml"}},
 		"a prefix where no rules are at the top":   {"plain", "a", nil, []string{"a.yaml"}},
@@ -229,7 +233,8 @@ func TestBounds(t *testing.T) {
 	} {
 		c := open(t, t.TempDir())
 		c.limits = l
-		if _, err := c.List(t.Context(), remoteOf(t, s, "apps"), "", nil); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := c.List(t.Context(), remoteOf(t, s, "apps"), "", nil); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want one that says %q", err, says)
 		}
 	}
@@ -238,7 +243,8 @@ func TestBounds(t *testing.T) {
 func TestFailures(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a": "1"})
-	wrong, err := KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey), "secretkey": []byte("s3cr3t-typo")})
+	wrong, err := KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey),
+		"secretkey": []byte("s3cr3t-typo")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,14 +254,19 @@ func TestFailures(t *testing.T) {
 		remote       Remote
 		reason, says string
 	}{
-		"no such bucket": {remoteOf(t, s, "none"), "BucketOperationFailed", "cannot list the bucket 'none': NoSuchBucket"},
-		"a wrong key":    {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true, Keys: wrong}), "AuthenticationFailed", "SignatureDoesNotMatch"},
-		"no key":         {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true, Keys: NoKeys()}), "AuthenticationFailed", "AccessDenied"},
-		"a server down":  {remoteOf(t, down, "apps"), "BucketOperationFailed", "connection refused"},
-		"TLS to HTTP":    {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Keys: NoKeys()}), "BucketOperationFailed", "HTTP response to HTTPS client"},
+		"no such bucket": {remoteOf(t, s, "none"), "BucketOperationFailed",
+			"cannot list the bucket 'none': NoSuchBucket"},
+		"a wrong key": {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
+			Keys: wrong}), "AuthenticationFailed", "SignatureDoesNotMatch"},
+		"no key": {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
+			Keys: NoKeys()}), "AuthenticationFailed", "AccessDenied"},
+		"a server down": {remoteOf(t, down, "apps"), "BucketOperationFailed", "connection refused"},
+		"TLS to HTTP": {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Keys: NoKeys()}),
+			"BucketOperationFailed", "HTTP response to HTTPS client"},
 	} {
 		_, err := open(t, t.TempDir()).List(t.Context(), c.remote, "", nil)
-		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) ||
+			strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: got %v, want %s with %q", what, err, c.reason, c.says)
 		}
 	}
@@ -270,7 +281,8 @@ func TestWhatWasFetchedBeforeAFailureIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Put("apps", map[string]string{"c": "other"}) // between the listing and the fetch
-	if _, err := c.Tree(t.Context(), r, l); err == nil || !strings.Contains(err.Error(), "it changed after it was listed") {
+	if _, err := c.Tree(t.Context(), r, l); err == nil ||
+		!strings.Contains(err.Error(), "it changed after it was listed") {
 		t.Fatalf("got %v", err)
 	}
 	before := s.Stats()

@@ -28,9 +28,10 @@ const (
 	concurrent = 8 // objects fetched at the same time
 )
 
-// Cache keeps what was fetched of one bucket, in a directory: the contents by their digest, and an index of which object had
-// which. A content is compared with its digest whenever it is read, so nothing needs to be synced, and a damaged one is fetched
-// again. Whoever uses one bucket's cache takes turns; the trees that it gave may be read at any time.
+// Cache keeps what was fetched of one bucket, in a directory: the contents by their digest, and an index of
+// which object had which. A content is compared with its digest whenever it is read, so nothing needs to be
+// synced, and a damaged one is fetched again. Whoever uses one bucket's cache takes turns; the trees that it
+// gave may be read at any time.
 type Cache struct {
 	root   *os.Root
 	limits limits
@@ -210,7 +211,8 @@ func (c *Cache) index(of Remote) index {
 	}
 	sum, text, _ := bytes.Cut(b, []byte("\n"))
 	var i index
-	if string(sum) != fmt.Sprintf("%x", sha256.Sum256(text)) || json.Unmarshal(text, &i) != nil || i.Bucket != none.Bucket || i.Objects == nil {
+	if string(sum) != fmt.Sprintf("%x", sha256.Sum256(text)) || json.Unmarshal(text, &i) != nil ||
+		i.Bucket != none.Bucket || i.Objects == nil {
 		return none
 	}
 	return i
@@ -231,8 +233,8 @@ func (c *Cache) save(i index) error {
 	return nil
 }
 
-// collect removes contents that neither the new tree nor the one before needs: that one may still be read. What cannot be
-// removed is tried again with the next tree.
+// collect removes contents that neither the new tree nor the one before needs: that one may still be read.
+// What cannot be removed is tried again with the next tree.
 func (c *Cache) collect(before, now index) {
 	needed := map[string]bool{}
 	for _, h := range now.Objects {
@@ -267,7 +269,8 @@ func (c *Cache) read(digest string) ([]byte, error) {
 		return nil, err
 	}
 	if fmt.Sprintf("%x", sha256.Sum256(b)) != digest {
-		return nil, errors.Join(fmt.Errorf("content %s is damaged on disk and is fetched again", digest), c.root.Remove(name))
+		return nil, errors.Join(fmt.Errorf("content %s is damaged on disk and is fetched again", digest),
+			c.root.Remove(name))
 	}
 	return b, nil
 }

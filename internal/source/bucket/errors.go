@@ -52,9 +52,11 @@ func explain(what string, err error, said answer) error {
 	}
 	switch {
 	case said.code == "NoSuchBucket" || said.code == "ContainerNotFound":
-		return failed("%s", what).Because(cause).WithHint("Create the bucket, or correct spec.bucketName, spec.endpoint and spec.region")
+		return failed("%s", what).Because(cause).
+			WithHint("Create the bucket, or correct spec.bucketName, spec.endpoint and spec.region")
 	case said.status == http.StatusUnauthorized || said.status == http.StatusForbidden:
-		return refused("%s", what).Because(cause).WithHint("Check the credentials, and that they may list the bucket and read its objects")
+		return refused("%s", what).Because(cause).
+			WithHint("Check the credentials, and that they may list the bucket and read its objects")
 	case said.status == http.StatusPreconditionFailed:
 		return failed("%s: it changed after it was listed", what).WithHint("It is tried again with a new listing")
 	}

@@ -42,14 +42,16 @@ type Tokens func(ctx context.Context) (*oauth2.Token, error)
 func ServiceAccountTokens(data map[string][]byte, transport http.RoundTripper) (Tokens, error) {
 	key := data["serviceaccount"]
 	if len(key) == 0 {
-		return nil, refused("the Secret has no key serviceaccount").WithHint("Set it to the JSON key of a service account, or correct spec.secretRef")
+		return nil, refused("the Secret has no key serviceaccount").
+			WithHint("Set it to the JSON key of a service account, or correct spec.secretRef")
 	}
 	config, err := google.JWTConfigFromJSON(key, GCSReadOnly)
 	if err != nil { // its text may hold parts of the key
 		return nil, refused("the key serviceaccount of the Secret is not the JSON key of a service account").
 			WithHint("Keys of the type service_account are supported; other types can name files and programs")
 	}
-	client := context.WithValue(context.Background(), oauth2.HTTPClient, &http.Client{Transport: transport, Timeout: exchangeTimeout})
+	client := context.WithValue(context.Background(), oauth2.HTTPClient,
+		&http.Client{Transport: transport, Timeout: exchangeTimeout})
 	source := config.TokenSource(client) // keeps its token until it expires
 	return func(context.Context) (*oauth2.Token, error) { return source.Token() }, nil
 }
@@ -139,7 +141,8 @@ func (r *gcs) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	if o.Version != "" {
 		query.Set("ifGenerationMatch", o.Version)
 	}
-	return r.get(ctx, r.objects+"/"+url.PathEscape(o.Name)+"?"+query.Encode(), "cannot fetch the object '"+shorten(o.Name)+"'")
+	return r.get(ctx, r.objects+"/"+url.PathEscape(o.Name)+"?"+query.Encode(), "cannot fetch the object '"+
+		shorten(o.Name)+"'")
 }
 
 func (r *gcs) get(ctx context.Context, at, what string) (io.ReadCloser, error) {
@@ -181,7 +184,8 @@ func (r *gcs) refusal(what string, resp *http.Response) error {
 	return explain(what, errors.New(resp.Status), a)
 }
 
-// tokenFailed tells of a login that failed. The error of a token's exchange holds the whole answer, so only its code is told.
+// tokenFailed tells of a login that failed. The error of a token's exchange holds the whole answer, so only
+// its code is told.
 func tokenFailed(what string, err error) error {
 	f := refused("%s: there is no token", what).WithHint("Check the service account, its key and its rights")
 	var exchange *oauth2.RetrieveError

@@ -24,7 +24,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// googleServer is a server of the JSON API and of its tokens, as documented: two objects a page, and nobody without the token.
+// googleServer is a server of the JSON API and of its tokens, as documented: two objects a page, and nobody
+// without the token.
 type googleServer struct {
 	*httptest.Server
 	objects  map[string]string
@@ -75,7 +76,8 @@ func (g *googleServer) list(w http.ResponseWriter, r *http.Request) {
 	var items []map[string]string
 	for _, n := range names {
 		c := g.objects[n]
-		items = append(items, map[string]string{"name": n, "etag": "e" + generation(c), "generation": generation(c), "size": strconv.Itoa(len(c))})
+		items = append(items, map[string]string{"name": n, "etag": "e" + generation(c), "generation": generation(c),
+			"size": strconv.Itoa(len(c))})
 	}
 	answer["items"] = items
 	_ = json.NewEncoder(w).Encode(answer) // who asked is gone
@@ -95,20 +97,23 @@ func (g *googleServer) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token gives one for a JWT that the key signed: https://developers.google.com/identity/protocols/oauth2/service-account
+// token gives one for a JWT that the key signed:
+// https://developers.google.com/identity/protocols/oauth2/service-account
 func (g *googleServer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	head, claims, _ := strings.Cut(r.FormValue("assertion"), ".")
 	claims, signature, _ := strings.Cut(claims, ".")
 	sum := sha256.Sum256([]byte(head + "." + claims))
 	raw, err := base64.RawURLEncoding.DecodeString(signature)
-	if err != nil || rsa.VerifyPKCS1v15(g.key, crypto.SHA256, sum[:], raw) != nil || r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
+	if err != nil || rsa.VerifyPKCS1v15(g.key, crypto.SHA256, sum[:], raw) != nil ||
+		r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"error":"invalid_grant","error_description":"s3cr3t details"}`)
 		return
 	}
 	var says struct{ Iss, Aud, Scope string }
 	text, err := base64.RawURLEncoding.DecodeString(claims)
-	if err != nil || json.Unmarshal(text, &says) != nil || says.Iss != "me@x.iam.gserviceaccount.com" || says.Aud != g.URL+"/token" || says.Scope != GCSReadOnly {
+	if err != nil || json.Unmarshal(text, &says) != nil || says.Iss != "me@x.iam.gserviceaccount.com" ||
+		says.Aud != g.URL+"/token" || says.Scope != GCSReadOnly {
 		t.Errorf("the token is asked for with %s", text)
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -134,7 +139,8 @@ func (g *googleServer) accountKey(t *testing.T, key *rsa.PrivateKey) map[string]
 
 func (g *googleServer) remote(t *testing.T, bucket string, tokens Tokens) Remote {
 	t.Helper()
-	r, err := NewGCS(GCS{Endpoint: strings.TrimPrefix(g.URL, "http://"), Bucket: bucket, Insecure: true, Tokens: tokens, Transport: http.DefaultTransport})
+	r, err := NewGCS(GCS{Endpoint: strings.TrimPrefix(g.URL, "http://"), Bucket: bucket, Insecure: true, Tokens: tokens,
+		Transport: http.DefaultTransport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +158,8 @@ func mustKey() *rsa.PrivateKey {
 func TestGoogleCloudStorage(t *testing.T) {
 	key := mustKey()
 	g := newGoogle(t, &key.PublicKey)
-	g.objects = map[string]string{"a.yaml": "a", "dir/b c.yaml": "b", "dir/ü#?.yaml": "u", "dir/x%2Fy": "p", "other": "o"}
+	g.objects = map[string]string{"a.yaml": "a", "dir/b c.yaml": "b", "dir/ü#?.yaml": "u", "dir/x%2Fy": "p",
+		"other": "o"}
 	tokens, err := ServiceAccountTokens(g.accountKey(t, key), http.DefaultTransport)
 	if err != nil {
 		t.Fatal(err)
@@ -168,11 +175,13 @@ func TestGoogleCloudStorage(t *testing.T) {
 	if got := files(t, tree); !maps.Equal(got, g.objects) || first == second {
 		t.Errorf("got %v", got)
 	}
-	if want := []string{"/storage/v1/b/apps/o", "/storage/v1/b/apps/o", "/storage/v1/b/apps/o", "/storage/v1/b/apps/o/a.yaml"}; !slices.Equal(g.requests, want) {
+	if want := []string{"/storage/v1/b/apps/o", "/storage/v1/b/apps/o", "/storage/v1/b/apps/o",
+		"/storage/v1/b/apps/o/a.yaml"}; !slices.Equal(g.requests, want) {
 		t.Errorf("after a change it was asked %q, want %q", g.requests, want)
 	}
 	tree, _ = update(t, cache, r, "dir/", nil)
-	if got := slices.Sorted(maps.Keys(files(t, tree))); !slices.Equal(got, []string{"dir/b c.yaml", "dir/x%2Fy", "dir/ü#?.yaml"}) {
+	if got := slices.Sorted(maps.Keys(files(t, tree))); !slices.Equal(got,
+		[]string{"dir/b c.yaml", "dir/x%2Fy", "dir/ü#?.yaml"}) {
 		t.Errorf("below dir/ there is %q", got)
 	}
 	l, err := cache.List(t.Context(), r, "other", nil)
@@ -180,7 +189,8 @@ func TestGoogleCloudStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.objects["other"] = "changed"
-	if _, err := cache.Tree(t.Context(), r, l); err == nil || !strings.Contains(err.Error(), "it changed after it was listed") {
+	if _, err := cache.Tree(t.Context(), r, l); err == nil ||
+		!strings.Contains(err.Error(), "it changed after it was listed") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -199,14 +209,17 @@ func TestGoogleRefusals(t *testing.T) {
 		remote       Remote
 		reason, says string
 	}{
-		"no token":             {g.remote(t, "apps", nil), "AuthenticationFailed", "Invalid Credentials"},
-		"a wrong token":        {g.remote(t, "apps", fixed("wrong")), "AuthenticationFailed", "Invalid Credentials"},
-		"a key of another":     {g.remote(t, "apps", forged), "AuthenticationFailed", "the exchange of tokens answered with 400 Bad Request"},
-		"no such bucket":       {g.remote(t, "none", fixed("valid")), "BucketOperationFailed", "The specified bucket does not exist"},
+		"no token":      {g.remote(t, "apps", nil), "AuthenticationFailed", "Invalid Credentials"},
+		"a wrong token": {g.remote(t, "apps", fixed("wrong")), "AuthenticationFailed", "Invalid Credentials"},
+		"a key of another": {g.remote(t, "apps", forged), "AuthenticationFailed",
+			"the exchange of tokens answered with 400 Bad Request"},
+		"no such bucket": {g.remote(t, "none", fixed("valid")), "BucketOperationFailed",
+			"The specified bucket does not exist"},
 		"a bucket that is not": {g.remote(t, "../x?y#", fixed("valid")), "BucketOperationFailed", "does not exist"},
 	} {
 		_, err := open(t, t.TempDir()).List(t.Context(), c.remote, "", nil)
-		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) ||
+			strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: got %v, want %s with %q", what, err, c.reason, c.says)
 		}
 	}
@@ -214,7 +227,8 @@ func TestGoogleRefusals(t *testing.T) {
 
 func TestGoogleKeysThatNameOtherThingsAreRefused(t *testing.T) {
 	for _, text := range []string{
-		"", "{", `{"type":"external_account","credential_source":{"file":"/etc/shadow"}}`, `{"type":"authorized_user","refresh_token":"s3cr3t"}`,
+		"", "{", `{"type":"external_account","credential_source":{"file":"/etc/shadow"}}`,
+		`{"type":"authorized_user","refresh_token":"s3cr3t"}`,
 	} {
 		_, err := ServiceAccountTokens(map[string][]byte{"serviceaccount": []byte(text)}, http.DefaultTransport)
 		if fault.Reason(err, "") != "AuthenticationFailed" || strings.Contains(fmt.Sprint(err), "s3cr3t") {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// checkNames refuses objects that cannot stand beside each other in a tree of files, on any file system. Objects are sorted
-// by name.
+// checkNames refuses objects that cannot stand beside each other in a tree of files, on any file system.
+// Objects are sorted by name.
 func checkNames(objects []Object) error {
 	spelled := map[string]string{} // paths of directories and files, by how they read without case
 	files := make(map[string]bool, len(objects))
@@ -28,12 +28,14 @@ func checkNames(objects []Object) error {
 			}
 			path := o.Name[:i]
 			if i < len(o.Name) && files[path] {
-				return failed("the object '%s' is in the way of '%s': a file cannot be a directory as well", shorten(path), shorten(o.Name)).
+				return failed("the object '%s' is in the way of '%s': a file cannot be a directory as well",
+					shorten(path), shorten(o.Name)).
 					WithHint("Rename one of them")
 			}
 			folded := strings.ToLower(path)
 			if other, ok := spelled[folded]; ok && other != path {
-				return failed("the names '%s' and '%s' differ in case only", shorten(other), shorten(path)).WithHint("Rename one of them")
+				return failed("the names '%s' and '%s' differ in case only", shorten(other), shorten(path)).
+					WithHint("Rename one of them")
 			}
 			spelled[folded] = path
 		}

@@ -57,16 +57,22 @@ func listing(t *testing.T, names ...string) Remote {
 	for _, n := range names {
 		answer.Contents = append(answer.Contents, object{url.QueryEscape(n), `"1"`, 1})
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = xml.NewEncoder(w).Encode(answer) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = xml.NewEncoder(w).
+			Encode(answer)
+	}))
 	t.Cleanup(server.Close)
-	return newS3(t, S3{Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "apps", Region: "us-east-1", Insecure: true, Keys: NoKeys()})
+	return newS3(t, S3{Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "apps", Region: "us-east-1",
+		Insecure: true, Keys: NoKeys()})
 }
 
 func TestAHostileListingIsRefused(t *testing.T) {
 	ignoreAll := "*"
-	for _, name := range []string{"../../etc/cron.d/evil", "/root/.ssh/authorized_keys", `..\evil`, "a/\xff/b", "a//b"} {
+	for _, name := range []string{"../../etc/cron.d/evil", "/root/.ssh/authorized_keys", `..\evil`, "a/\xff/b",
+		"a//b"} {
 		c := open(t, t.TempDir())
-		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", nil); err == nil || !strings.Contains(err.Error(), "Rename it, or leave it out") {
+		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", nil); err == nil ||
+			!strings.Contains(err.Error(), "Rename it, or leave it out") {
 			t.Errorf("%q: got %v", name, err)
 		}
 		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", &ignoreAll); err != nil {

@@ -46,7 +46,8 @@ func NewS3(o S3) (Remote, error) {
 			WithHint("Correct spec.endpoint").Final()
 	}
 	if err := s3utils.CheckValidBucketName(o.Bucket); err != nil {
-		return nil, failed("'%s' cannot be a bucket's name", shorten(o.Bucket)).Because(err).WithHint("Correct spec.bucketName").Final()
+		return nil, failed("'%s' cannot be a bucket's name", shorten(o.Bucket)).Because(err).
+			WithHint("Correct spec.bucketName").Final()
 	}
 	return &s3{minio.Core{Client: client}, o.Bucket, "s3 " + o.Endpoint + " " + o.Bucket}, nil
 }
@@ -56,7 +57,8 @@ func (r *s3) ID() string { return r.id }
 func (r *s3) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a listing that is given up
-	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, UseV1: s3utils.IsGoogleEndpoint(*r.client.EndpointURL())}
+	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true,
+		UseV1: s3utils.IsGoogleEndpoint(*r.client.EndpointURL())}
 	for o := range r.client.ListObjectsIter(ctx, r.bucket, options) {
 		if o.Err != nil {
 			return r.explain("cannot list the bucket '"+r.bucket+"'", o.Err)

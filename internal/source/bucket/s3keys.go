@@ -17,7 +17,8 @@ func NoKeys() *credentials.Credentials { return credentials.NewStaticV4("", "", 
 func KeysFrom(data map[string][]byte) (*credentials.Credentials, error) {
 	access, secret := string(data["accesskey"]), string(data["secretkey"])
 	if access == "" || secret == "" {
-		return nil, refused("the Secret has not both of the keys accesskey and secretkey").WithHint("Set both, or correct spec.secretRef")
+		return nil, refused("the Secret has not both of the keys accesskey and secretkey").
+			WithHint("Set both, or correct spec.secretRef")
 	}
 	return credentials.NewStaticV4(access, secret, ""), nil
 }
@@ -64,12 +65,15 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 // LDAPKeys are had from a Security Token Service that knows users by LDAP, as MinIO has it.
 func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.LDAPIdentity{
-		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, LDAPUsername: login.Username, LDAPPassword: login.Password,
+		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, LDAPUsername: login.Username,
+		LDAPPassword: login.Password,
 	}, endpoint})
 }
 
-// WebIdentityKeys are had from AWS's Security Token Service at an endpoint, for a role and the token of a service account.
-func WebIdentityKeys(endpoint, role string, token func(context.Context) (string, error), transport http.RoundTripper) *credentials.Credentials {
+// WebIdentityKeys are had from AWS's Security Token Service at an endpoint, for a role and the token of a
+// service account.
+func WebIdentityKeys(endpoint, role string, token func(context.Context) (string, error),
+	transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.STSWebIdentity{
 		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, RoleARN: role,
 		GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {

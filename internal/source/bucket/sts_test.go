@@ -17,13 +17,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// tokenService answers an action as documented, if the parameters are those wanted, with the keys of the S3 server's account.
+// tokenService answers an action as documented, if the parameters are those wanted, with the keys of the S3
+// server's account.
 func tokenService(t *testing.T, action string, want map[string]string) (url string, asked *atomic.Int32) {
 	t.Helper()
 	asked = &atomic.Int32{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		if err := r.ParseForm(); err != nil || r.Method != http.MethodPost || r.Form.Get("Action") != action || r.Form.Get("Version") != "2011-06-15" {
+		if err := r.ParseForm(); err != nil || r.Method != http.MethodPost || r.Form.Get("Action") != action ||
+			r.Form.Get("Version") != "2011-06-15" {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -49,7 +51,8 @@ func tokenService(t *testing.T, action string, want map[string]string) (url stri
 		if err != nil {
 			t.Error(err)
 		}
-		fmt.Fprint(w, strings.NewReplacer("<Result>", "<"+action+"Result>", "</Result>", "</"+action+"Result>").Replace(string(text)))
+		fmt.Fprint(w, strings.NewReplacer("<Result>", "<"+action+"Result>", "</Result>", "</"+action+"Result>").
+			Replace(string(text)))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, asked
@@ -58,8 +61,10 @@ func tokenService(t *testing.T, action string, want map[string]string) (url stri
 func TestTemporaryKeys(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a.yaml": "a"})
-	ldap, ldapAsked := tokenService(t, "AssumeRoleWithLDAPIdentity", map[string]string{"LDAPUsername": "jane", "LDAPPassword": "pa55"})
-	web, webAsked := tokenService(t, "AssumeRoleWithWebIdentity", map[string]string{"RoleArn": "arn:aws:iam::1:role/x", "WebIdentityToken": "t0ken"})
+	ldap, ldapAsked := tokenService(t, "AssumeRoleWithLDAPIdentity",
+		map[string]string{"LDAPUsername": "jane", "LDAPPassword": "pa55"})
+	web, webAsked := tokenService(t, "AssumeRoleWithWebIdentity",
+		map[string]string{"RoleArn": "arn:aws:iam::1:role/x", "WebIdentityToken": "t0ken"})
 	token := func(text string) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) { return text, nil }
 	}
@@ -68,11 +73,20 @@ func TestTemporaryKeys(t *testing.T) {
 		asked  *atomic.Int32
 		says   string // of the failure
 	}{
-		"by LDAP":              {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1", Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "pa55"}, http.DefaultTransport)}), ldapAsked, ""},
-		"by a token":           {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1", Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("t0ken"), http.DefaultTransport)}), webAsked, ""},
-		"by a wrong password":  {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1", Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport)}), nil, "Security Token Service at '" + ldap + "' gave no credentials"},
-		"by a service away":    {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1", Keys: LDAPKeys("http://127.0.0.1:1", auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport)}), nil, "connection refused"},
-		"by a wrong web token": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1", Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("wr0ng"), http.DefaultTransport)}), nil, "Security Token Service"},
+		"by LDAP": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "pa55"}, http.DefaultTransport)}),
+			ldapAsked, ""},
+		"by a token": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("t0ken"), http.DefaultTransport)}), webAsked, ""},
+		"by a wrong password": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport)}), nil,
+			"Security Token Service at '" + ldap + "' gave no credentials"},
+		"by a service away": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			Keys: LDAPKeys("http://127.0.0.1:1", auth.Basic{Username: "jane", Password: "wr0ng"},
+				http.DefaultTransport)}), nil, "connection refused"},
+		"by a wrong web token": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("wr0ng"), http.DefaultTransport)}), nil,
+			"Security Token Service"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			cache := open(t, t.TempDir())
@@ -83,7 +97,8 @@ func TestTemporaryKeys(t *testing.T) {
 			for range 2 {
 				l, err := cache.List(t.Context(), c.remote, "", nil)
 				if c.says != "" {
-					if fault.Reason(err, "") != "AuthenticationFailed" || !strings.Contains(fmt.Sprint(err), c.says) || strings.Contains(fmt.Sprint(err), "wr0ng") {
+					if fault.Reason(err, "") != "AuthenticationFailed" || !strings.Contains(fmt.Sprint(err), c.says) ||
+						strings.Contains(fmt.Sprint(err), "wr0ng") {
 						t.Errorf("got %v, want %q", err, c.says)
 					}
 					return
@@ -103,17 +118,19 @@ func TestKeysAreAskedForAgainBeforeTheyExpire(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a.yaml": "a"})
 	asked := 0
-	r := newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1", Keys: KeysOf(func(context.Context) (Key, error) {
-		if asked++; asked > 2 {
-			return Key{}, fault.New("AuthenticationFailed", "the identity has ended")
-		}
-		return Key{Access: testenv.S3AccessKey, Secret: testenv.S3SecretKey, Expires: time.Now()}, nil
-	})})
+	r := newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+		Keys: KeysOf(func(context.Context) (Key, error) {
+			if asked++; asked > 2 {
+				return Key{}, fault.New("AuthenticationFailed", "the identity has ended")
+			}
+			return Key{Access: testenv.S3AccessKey, Secret: testenv.S3SecretKey, Expires: time.Now()}, nil
+		})})
 	var last error
 	for range 3 {
 		_, last = open(t, t.TempDir()).List(t.Context(), r, "", nil)
 	}
-	if asked < 3 || fault.Reason(last, "") != "AuthenticationFailed" || !strings.Contains(last.Error(), "the identity has ended") {
+	if asked < 3 || fault.Reason(last, "") != "AuthenticationFailed" ||
+		!strings.Contains(last.Error(), "the identity has ended") {
 		t.Errorf("asked %d times, got %v", asked, last)
 	}
 }

@@ -17,8 +17,9 @@ const (
 	maxAlternatives = 20   // commas in the {} of a glob: each may double the work
 )
 
-// Check tells what is wrong with outputs before any source is read: aliases that no source has, names that two share, and
-// globs and places that are not valid. What the pattern's captures stand for is checked once it is known. The error is a fault.
+// Check tells what is wrong with outputs before any source is read: aliases that no source has, names that
+// two share, and globs and places that are not valid. What the pattern's captures stand for is checked once
+// it is known. The error is a fault.
 func Check(aliases []string, pathPattern string, outputs []Output) error {
 	for i, a := range aliases {
 		if slices.Contains(aliases[:i], a) {
@@ -70,8 +71,10 @@ func checkCopy(c Copy, aliases []string) error {
 		return fmt.Errorf("'%s' leads out of the source", glob)
 	}
 	for _, g := range append([]string{glob}, c.Exclude...) {
-		if len(g) > maxGlob || strings.Contains(g, "{") && strings.Count(g, ",") > maxAlternatives || !doublestar.ValidatePattern(g) {
-			return fmt.Errorf("'%.100s' is not a valid glob of at most %d bytes and %d commas", g, maxGlob, maxAlternatives)
+		if len(g) > maxGlob || strings.Contains(g, "{") && strings.Count(g, ",") > maxAlternatives ||
+			!doublestar.ValidatePattern(g) {
+			return fmt.Errorf("'%.100s' is not a valid glob of at most %d bytes and %d commas", g, maxGlob,
+				maxAlternatives)
 		}
 	}
 	if _, _, err := place(c.To); err != nil {
@@ -85,5 +88,6 @@ func checkCopy(c Copy, aliases []string) error {
 
 // invalid is a fault that only a change of the object helps.
 func invalid(format string, args ...any) error {
-	return fault.New(extensionsv1beta1.ValidationFailedReason, format, args...).WithHint("Correct the ArtifactGenerator. The artifacts before stay").Final()
+	return fault.New(extensionsv1beta1.ValidationFailedReason, format, args...).
+		WithHint("Correct the ArtifactGenerator. The artifacts before stay").Final()
 }

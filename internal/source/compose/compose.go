@@ -1,6 +1,6 @@
-// Package compose makes trees of parts of others, as an ArtifactGenerator declares them: copies with globs, merges of YAML
-// files, contents of archives, and one output for each directory that a pattern discovers. No work tree is made, and what is
-// copied is not read.
+// Package compose makes trees of parts of others, as an ArtifactGenerator declares them: copies with globs,
+// merges of YAML files, contents of archives, and one output for each directory that a pattern discovers. No
+// work tree is made, and what is copied is not read.
 package compose
 
 import (
@@ -21,8 +21,9 @@ import (
 // Strategies of a copy.
 const (
 	Overwrite = extensionsv1beta1.CopyOverwrite // the default: a later file takes the place of an earlier one
-	Merge     = extensionsv1beta1.CopyMerge     // YAML files are merged into those in their place, as Helm merges values
-	Extract   = extensionsv1beta1.CopyExtract   // archives are replaced by what they hold
+	// YAML files are merged into those in their place, as Helm merges values
+	Merge   = extensionsv1beta1.CopyMerge
+	Extract = extensionsv1beta1.CopyExtract // archives are replaced by what they hold
 )
 
 // Copy puts files of a source into the output.

@@ -120,7 +120,8 @@ func (b *builder) extract(s *selection, to string) error {
 		return fmt.Errorf("'%s' is not a .tar.gz or .tgz", s.file)
 	}
 	if s.dir != "" {
-		return fmt.Errorf("'%s' is a directory, which cannot be extracted; name the archives in it, such as '%s/*.tgz'", s.dir, s.dir)
+		return fmt.Errorf("'%s' is a directory, which cannot be extracted; name the archives in it, such as '%s/*.tgz'",
+			s.dir, s.dir)
 	}
 	found := false
 	err := s.tree.Walk(func(name string, e *artifact.Entry) error {

@@ -119,7 +119,8 @@ func Expand(pathPattern string, outputs []Output, trees map[string]*artifact.Tre
 	}
 	if len(found) == 0 {
 		return nil, fault.New(meta.BuildFailedReason, "no directory matches spec.pathPattern '%s'", p.text).
-			WithHint("Correct it, or delete the ArtifactGenerator if nothing is left to generate. The artifacts before stay")
+			WithHint("Correct it, or delete the ArtifactGenerator if nothing is left to generate. The artifacts " +
+				"before stay")
 	}
 	var expanded []Output
 	for _, c := range found {
@@ -154,7 +155,8 @@ func (o Output) with(c captures, labels map[string]string) Output {
 		lower = append(lower, "{"+name+"}", labels[name])
 	}
 	as := strings.NewReplacer(original...)
-	out := Output{Name: strings.NewReplacer(lower...).Replace(o.Name), Revision: o.Revision, Origin: o.Origin, Labels: labels}
+	out := Output{Name: strings.NewReplacer(lower...).Replace(o.Name), Revision: o.Revision, Origin: o.Origin,
+		Labels: labels}
 	for _, copied := range o.Copies {
 		exclude := make([]string, 0, len(copied.Exclude))
 		for _, e := range copied.Exclude {

@@ -12,17 +12,19 @@ func TestParseCommit(t *testing.T) {
 		want Commit
 	}{
 		"as git writes it": {
-			"tree 4b\nparent 5c\nauthor A U Thor <a@example.com> 1700000000 +0000\ncommitter C <c@example.com> 1700000000 +0000\n\nFix it\nfor good\n\nWhy: so.\n",
+			"tree 4b\nparent 5c\nauthor A U Thor <a@example.com> 1700000000 +0000\n" +
+				"committer C <c@example.com> 1700000000 +0000\n\nFix it\nfor good\n\nWhy: so.\n",
 			Commit{"A U Thor <a@example.com>", "Fix it for good"},
 		},
 		"with a signature": {
 			"tree 4b\nauthor A <a@b> 1 +0\ngpgsig -----BEGIN\n \n author X <x@y> 1 +0\n\nSigned\n",
 			Commit{"A <a@b>", "Signed"},
 		},
-		"with an author that is none":      {"tree 4b\nauthor nobody\n\nx", Commit{"", "x"}},
-		"without a message":                {"tree 4b\nauthor A <a@b> 1 +0\n", Commit{"A <a@b>", ""}},
-		"with what would steer a terminal": {"author \x1b[31mA <a@b> 1 +0\n\n\x1b]0;x\x07y", Commit{"[31mA <a@b>", "]0;x y"}},
-		"with an author in its message":    {"tree 4b\n\nauthor A <a@b> 1 +0", Commit{"", "author A <a@b> 1 +0"}},
+		"with an author that is none": {"tree 4b\nauthor nobody\n\nx", Commit{"", "x"}},
+		"without a message":           {"tree 4b\nauthor A <a@b> 1 +0\n", Commit{"A <a@b>", ""}},
+		"with what would steer a terminal": {"author \x1b[31mA <a@b> 1 +0\n\n\x1b]0;x\x07y",
+			Commit{"[31mA <a@b>", "]0;x y"}},
+		"with an author in its message": {"tree 4b\n\nauthor A <a@b> 1 +0", Commit{"", "author A <a@b> 1 +0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parseCommit([]byte(c.data)); got != c.want {

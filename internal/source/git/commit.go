@@ -45,8 +45,9 @@ type NewCommit struct {
 	Sign func(payload []byte) (string, error)
 }
 
-// Commit makes a commit in the mirror, which Push then sends; until then only this view knows of it. The parent must be in the mirror.
-// ErrUnchanged says that there is nothing to commit; any other error is a fault.
+// Commit makes a commit in the mirror, which Push then sends; until then only this view knows of it. The
+// parent must be in the mirror. ErrUnchanged says that there is nothing to commit; any other error is a
+// fault.
 func (v *View) Commit(ctx context.Context, c NewCommit) (plumbing.Hash, error) {
 	done, err := v.begin(ctx)
 	if err != nil {
@@ -116,7 +117,8 @@ func (w *writer) add(kind plumbing.ObjectType, data []byte) plumbing.Hash {
 
 func (w *writer) commit(c NewCommit) (plumbing.Hash, error) {
 	if strings.TrimSpace(c.Message) == "" {
-		return plumbing.ZeroHash, gitFault("a commit needs a message").WithHint("Correct the template of the message").Final()
+		return plumbing.ZeroHash, gitFault("a commit needs a message").
+			WithHint("Correct the template of the message").Final()
 	}
 	root, err := w.from.rootTree(c.Parent)
 	if err != nil {
@@ -176,7 +178,8 @@ func (s Signature) String() string {
 		}, strings.ToValidUTF8(text, "")), " .,:;\"\\'")
 	}
 	email := clean(s.Email)
-	return fmt.Sprintf("%s <%s> %d %s", cmp.Or(clean(s.Name), email, "unknown"), email, max(0, when.Unix()), when.Format("-0700"))
+	return fmt.Sprintf("%s <%s> %d %s", cmp.Or(clean(s.Name), email, "unknown"), email, max(0, when.Unix()),
+		when.Format("-0700"))
 }
 
 // cleanMessage makes a text that ends with one newline.

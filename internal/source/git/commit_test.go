@@ -40,7 +40,8 @@ func TestEditsMakeTheTreeOfGit(t *testing.T) {
 			} else {
 				changes[name] = testenv.Delete
 			}
-			if name := path.Join(pick(), pick(), pick()+".yaml"); files[strings.SplitN(name, "/", 2)[0]] == "" && files[path.Dir(name)] == "" {
+			if name := path.Join(pick(), pick(), pick()+".yaml"); files[strings.SplitN(name, "/", 2)[0]] == "" &&
+				files[path.Dir(name)] == "" {
 				changes[name] = fmt.Sprint(random.Int())
 			}
 		}
@@ -55,7 +56,8 @@ func TestEditsMakeTheTreeOfGit(t *testing.T) {
 			}
 			edits = append(edits, e)
 		}
-		commit, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author, Message: "edit"})
+		commit, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits,
+			Author: author, Message: "edit"})
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -88,35 +90,49 @@ func setFile(files map[string]string, name, content string) {
 func TestEditsThatAreRefused(t *testing.T) {
 	g := testenv.NewGit(t)
 	module := g.Commit("module", map[string]string{"a": "1"})
-	g.Commit("app", map[string]string{"a.yaml": "1", "dir/b.yaml": "1", "link": testenv.Symlink("a.yaml"), "module": testenv.Submodule(module)})
+	g.Commit("app", map[string]string{"a.yaml": "1", "dir/b.yaml": "1", "link": testenv.Symlink("a.yaml"),
+		"module": testenv.Submodule(module)})
 	v := open(t)
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	for name, edits := range map[string][]Edit{
-		"no path": {{"", []byte("x")}}, "an absolute path": {{"/a.yaml", []byte("x")}}, "a path that leads out": {{"dir/../../a.yaml", []byte("x")}},
-		"a directory": {{"dir", []byte("x")}}, "a directory that is removed": {{"dir", nil}}, "a path with an end": {{"dir/", []byte("x")}},
-		"a link": {{"link", []byte("x")}}, "a submodule": {{"module", []byte("x")}}, "in a submodule": {{"module/a", []byte("x")}}, "below a link": {{"link/a", []byte("x")}},
-		"below a file": {{"a.yaml/b", []byte("x")}}, "git's own": {{".git/config", []byte("x")}}, "git's own, for Windows": {{"dir/GIT~1/hooks/x", []byte("x")}},
-		"git's own, for macOS": {{".g\u200cit/config", []byte("x")}}, "git's own stream": {{".git::$INDEX_ALLOCATION/config", []byte("x")}}, "twice": {{"a.yaml", []byte("x")}, {"a.yaml", []byte("y")}},
-		"a file and a directory": {{"new", []byte("x")}, {"new/file", []byte("x")}}, "too deep": {{strings.Repeat("d/", maxDepth) + "x", []byte("x")}}, "no name": {{"dir//b.yaml", []byte("x")}},
+		"no path": {{"", []byte("x")}}, "an absolute path": {{"/a.yaml", []byte("x")}},
+		"a path that leads out": {{"dir/../../a.yaml", []byte("x")}},
+		"a directory":           {{"dir", []byte("x")}}, "a directory that is removed": {{"dir", nil}},
+		"a path with an end": {{"dir/", []byte("x")}},
+		"a link":             {{"link", []byte("x")}}, "a submodule": {{"module", []byte("x")}},
+		"in a submodule": {{"module/a", []byte("x")}}, "below a link": {{"link/a", []byte("x")}},
+		"below a file": {{"a.yaml/b", []byte("x")}}, "git's own": {{".git/config", []byte("x")}},
+		"git's own, for Windows": {{"dir/GIT~1/hooks/x", []byte("x")}},
+		"git's own, for macOS":   {{".g\u200cit/config", []byte("x")}},
+		"git's own stream":       {{".git::$INDEX_ALLOCATION/config", []byte("x")}},
+		"twice":                  {{"a.yaml", []byte("x")}, {"a.yaml", []byte("y")}},
+		"a file and a directory": {{"new", []byte("x")}, {"new/file", []byte("x")}},
+		"too deep":               {{strings.Repeat("d/", maxDepth) + "x", []byte("x")}},
+		"no name":                {{"dir//b.yaml", []byte("x")}},
 	} {
-		_, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author, Message: "x"})
+		_, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
+			Message: "x"})
 		if f := fault.As(err); f == nil || !f.Terminal {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	for name, edits := range map[string][]Edit{"nothing": nil, "what is there": {{"a.yaml", []byte("1")}}, "the removal of what is not": {{"dir/gone.yaml", nil}}} {
-		if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author, Message: "x"}); !errors.Is(err, ErrUnchanged) {
+	for name, edits := range map[string][]Edit{"nothing": nil, "what is there": {{"a.yaml", []byte("1")}},
+		"the removal of what is not": {{"dir/gone.yaml", nil}}} {
+		if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
+			Message: "x"}); !errors.Is(err, ErrUnchanged) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", nil}}, Author: author, Message: " \n"}); fault.As(err) == nil {
+	if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", nil}},
+		Author: author, Message: " \n"}); fault.As(err) == nil {
 		t.Errorf("a commit without a message: %v", err)
 	}
 }
 
 func TestTextsOfCommitsAreClean(t *testing.T) {
 	c := NewCommit{
-		Author:  Signature{Name: "A <evil> U\nThor.", Email: "a@b>\ncommitter x", When: time.Unix(-5, 0).In(time.FixedZone("", -5400))},
+		Author: Signature{Name: "A <evil> U\nThor.", Email: "a@b>\ncommitter x", When: time.Unix(-5, 0).
+			In(time.FixedZone("", -5400))},
 		Message: "\r\nfix\x00 \xffit\r\n\r\n",
 	}
 	data, err := c.encode(plumbing.ZeroHash)
@@ -124,7 +140,8 @@ func TestTextsOfCommitsAreClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	const who = "A evil UThor <a@bcommitter x> 0 -0130\n"
-	if want := "tree " + plumbing.ZeroHash.String() + "\nauthor " + who + "committer " + who + "\nfix ?it\n"; string(data) != want {
+	if want := "tree " + plumbing.ZeroHash.String() + "\nauthor " + who + "committer " + who +
+		"\nfix ?it\n"; string(data) != want {
 		t.Errorf("got\n%q, want\n%q", data, want)
 	}
 	if text := cleanMessage(strings.Repeat("ü", maxMessage)); len(text) > maxMessage+4 {
@@ -158,7 +175,8 @@ func TestNotesAsGitKeepsThem(t *testing.T) {
 	for i := range fullDirectory + 20 {
 		w := &writer{from: v.mirror.current.Load()}
 		var err error
-		if many.New, err = w.note(many.New, plumbing.NewHash(fmt.Sprintf("%040x", i*7919)), fmt.Sprintf("note %d\n", i), author); err != nil {
+		if many.New, err = w.note(many.New, plumbing.NewHash(fmt.Sprintf("%040x", i*7919)), fmt.Sprintf("note %d\n", i),
+			author); err != nil {
 			t.Fatal(err)
 		}
 		if err := v.store(t.Context(), w, many.New); err != nil {
@@ -169,7 +187,8 @@ func TestNotesAsGitKeepsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(noted, "by Sluice, later")
-	if got := g.Run("app", "notes", "--ref", NotesRef, "show", noted); got != "by git\n\nby Sluice\n\nby Sluice, later" {
+	if got := g.Run("app", "notes", "--ref", NotesRef, "show",
+		noted); got != "by git\n\nby Sluice\n\nby Sluice, later" {
 		t.Errorf("git reads %q", got)
 	}
 	if got := strings.Count(g.Run("app", "notes", "--ref", NotesRef, "list"), "\n") + 1; got != fullDirectory+21 {
@@ -177,7 +196,8 @@ func TestNotesAsGitKeepsThem(t *testing.T) {
 	}
 	g.Run("app", "notes", "--ref", NotesRef, "add", "-m", "by git", commits[2]) // which moves all of them as it likes
 	updated(t, v, remote, Reference{Branch: "main"})
-	for commit, want := range map[string]string{noted: "by git\n\nby Sluice\n\nby Sluice, later\n", commits[2]: "by git\n", fmt.Sprintf("%040x", 7919): "note 1\n", commits[3]: ""} {
+	for commit, want := range map[string]string{noted: "by git\n\nby Sluice\n\nby Sluice, later\n",
+		commits[2]: "by git\n", fmt.Sprintf("%040x", 7919): "note 1\n", commits[3]: ""} {
 		if got, err := v.Note(t.Context(), plumbing.NewHash(commit)); err != nil || got != want {
 			t.Errorf("the note of %s is %q, %v; want %q", commit, got, err, want)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
-// origin is where a tree, or the part of it that is a submodule, was made of. Its files can be read whatever becomes of the mirror.
+// origin is where a tree, or the part of it that is a submodule, was made of. Its files can be read whatever
+// becomes of the mirror.
 type origin struct {
 	mirror *mirror
 	from   *repository

@@ -21,7 +21,8 @@ const (
 	maxPath = 4096
 )
 
-// editTop makes the edits in the top directory of a commit, and returns the one that comes of it. Only directories on the way are read.
+// editTop makes the edits in the top directory of a commit, and returns the one that comes of it. Only
+// directories on the way are read.
 func (w *writer) editTop(root plumbing.Hash, edits []Edit) (plumbing.Hash, error) {
 	seen := map[string]bool{}
 	for _, e := range edits {
@@ -41,10 +42,12 @@ func (w *writer) editTop(root plumbing.Hash, edits []Edit) (plumbing.Hash, error
 }
 
 func badEdit(path string, err error) error {
-	return gitFault("the file '%s' cannot be edited", path).Because(err).WithHint("Edit regular files of the repository only").Final()
+	return gitFault("the file '%s' cannot be edited", path).Because(err).
+		WithHint("Edit regular files of the repository only").Final()
 }
 
-// edit makes edits in a directory, which is zero for a new one. What is left empty is zero: git has no empty directories.
+// edit makes edits in a directory, which is zero for a new one. What is left empty is zero: git has no empty
+// directories.
 func (w *writer) edit(tree plumbing.Hash, dir string, edits []Edit) (plumbing.Hash, error) {
 	entries, err := w.entries(tree)
 	if err != nil {
@@ -172,7 +175,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// isDotGit tells whether a name is .git to some file system: those that ignore case, characters that show nothing, and what follows on NTFS.
+// isDotGit tells whether a name is .git to some file system: those that ignore case, characters that show
+// nothing, and what follows on NTFS.
 func isDotGit(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {

@@ -8,7 +8,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// WriterPrefix begins the names of owners of views that write. They forget their views by themselves, and are no sources.
+// WriterPrefix begins the names of owners of views that write. They forget their views by themselves, and are
+// no sources.
 const WriterPrefix = "writer-"
 
 // Files are those of a commit, read where they lie, with no rules that leave any out.

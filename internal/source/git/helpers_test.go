@@ -27,7 +27,11 @@ func updated(t *testing.T, m *View, remote Remote, ref Reference) Revision {
 
 func names(t *testing.T, tree *artifact.Tree) (names []string) {
 	t.Helper()
-	if err := tree.Walk(func(name string, _ *artifact.Entry) error { names = append(names, name); return nil }); err != nil {
+	if err := tree.Walk(func(name string, _ *artifact.Entry) error {
+		names = append(names,
+			name)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return names

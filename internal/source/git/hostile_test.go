@@ -96,7 +96,8 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 			t.Cleanup(server.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if _, err := open(t).Update(ctx, Remote{URL: server.URL + "/app"}, Reference{}, false); fault.As(err) == nil {
+			if _, err := open(t).Update(ctx, Remote{URL: server.URL + "/app"}, Reference{},
+				false); fault.As(err) == nil {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -111,11 +112,13 @@ func TestAnSSHServerThatDoesNotAnswer(t *testing.T) {
 	t.Cleanup(func() { _ = listener.Close() })
 	identity, public := testenv.SSHKey(t)
 	remote := Remote{URL: "ssh://git@" + listener.Addr().String() + "/app"}
-	remote.Credentials, err = auth.Git(remote.URL, map[string][]byte{"identity": identity, "known_hosts": append([]byte("host "), public...)})
+	remote.Credentials, err = auth.Git(remote.URL,
+		map[string][]byte{"identity": identity, "known_hosts": append([]byte("host "), public...)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the host is left alone", func() error { // once it hung: on a slow machine the time may be over before it is asked
+	// once it hung: on a slow machine the time may be over before it is asked
+	testenv.Eventually(t, "the host is left alone", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		_, err := open(t).Update(ctx, remote, Reference{}, false)
@@ -140,10 +143,13 @@ func TestRedirects(t *testing.T) {
 		serve http.Handler
 		says  string
 	}{
-		"without end":               {to(func(r *http.Request) string { return r.URL.RequestURI() }), "redirect"},
-		"to another host, loses":    {elsewhere, "refused the login"},
-		"to a file":                 {to(func(*http.Request) string { return "file:///etc/passwd" }), "redirect"},
-		"to what is no repository":  {to(func(r *http.Request) string { return "/login" + strings.Repeat("/x", len(r.URL.Path)%7) }), ""},
+		"without end":            {to(func(r *http.Request) string { return r.URL.RequestURI() }), "redirect"},
+		"to another host, loses": {elsewhere, "refused the login"},
+		"to a file":              {to(func(*http.Request) string { return "file:///etc/passwd" }), "redirect"},
+		"to what is no repository": {to(func(r *http.Request) string {
+			return "/login" +
+				strings.Repeat("/x", len(r.URL.Path)%7)
+		}), ""},
 		"in the course of a fetch":  {redirectPosts(t, g.URL), "redirect"},
 		"from https to http":        {nil, "redirect"},
 		"on the same host, is good": {nil, "good"},
@@ -190,7 +196,8 @@ func TestCertificates(t *testing.T) {
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	ca := newAuthority(t)
 	now := time.Now()
-	good, expired := ca.issue(t, now.Add(-time.Hour), now.Add(time.Hour)), ca.issue(t, now.Add(-2*time.Hour), now.Add(-time.Hour))
+	good, expired := ca.issue(t, now.Add(-time.Hour), now.Add(time.Hour)),
+		ca.issue(t, now.Add(-2*time.Hour), now.Add(-time.Hour))
 	client := ca.issue(t, now.Add(-time.Hour), now.Add(time.Hour))
 	stranger := newAuthority(t).issue(t, now.Add(-time.Hour), now.Add(time.Hour))
 	for reason, c := range map[string]struct {
@@ -199,12 +206,14 @@ func TestCertificates(t *testing.T) {
 		credentials auth.GitCredentials
 		fails       bool
 	}{
-		"a known authority":        {good, false, auth.GitCredentials{CA: ca.pem}, false},
-		"an unknown authority":     {good, false, auth.GitCredentials{}, true},
-		"an expired one":           {expired, false, auth.GitCredentials{CA: ca.pem}, true},
-		"mutual":                   {good, true, auth.GitCredentials{CA: ca.pem, ClientCert: client.cert, ClientKey: client.key}, false},
+		"a known authority":    {good, false, auth.GitCredentials{CA: ca.pem}, false},
+		"an unknown authority": {good, false, auth.GitCredentials{}, true},
+		"an expired one":       {expired, false, auth.GitCredentials{CA: ca.pem}, true},
+		"mutual": {good, true,
+			auth.GitCredentials{CA: ca.pem, ClientCert: client.cert, ClientKey: client.key}, false},
 		"mutual, without a client": {good, true, auth.GitCredentials{CA: ca.pem}, true},
-		"mutual, with another":     {good, true, auth.GitCredentials{CA: ca.pem, ClientCert: stranger.cert, ClientKey: stranger.key}, true},
+		"mutual, with another": {good, true,
+			auth.GitCredentials{CA: ca.pem, ClientCert: stranger.cert, ClientKey: stranger.key}, true},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(between(t, g.URL, nil).Config.Handler)
@@ -219,7 +228,8 @@ func TestCertificates(t *testing.T) {
 			}
 			server.StartTLS()
 			t.Cleanup(server.Close)
-			_, err = open(t).Update(t.Context(), Remote{URL: server.URL + "/app", Credentials: c.credentials}, Reference{Branch: "main"}, false)
+			_, err = open(t).Update(t.Context(), Remote{URL: server.URL + "/app", Credentials: c.credentials},
+				Reference{Branch: "main"}, false)
 			if (err != nil) != c.fails || err != nil && fault.As(err) == nil {
 				t.Errorf("got %v", err)
 			}
@@ -242,11 +252,13 @@ func TestNamesThatNotEveryoneCanHold(t *testing.T) {
 			name := strings.ReplaceAll(strings.ReplaceAll(reason, " ", "-"), ",", "")
 			g.Commit(name, c.files)
 			v := open(t)
-			tree, err := v.Tree(t.Context(), updated(t, v, Remote{URL: g.URL + "/" + name}, Reference{Branch: "main"}), Options{Ignore: &c.ignore})
+			tree, err := v.Tree(t.Context(), updated(t, v, Remote{URL: g.URL + "/" + name}, Reference{Branch: "main"}),
+				Options{Ignore: &c.ignore})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := tree.Check(); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			if err := tree.Check(); (err == nil) != (c.says == "") ||
+				err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
@@ -303,7 +315,8 @@ type pair struct{ cert, key []byte }
 func newAuthority(t *testing.T) authority {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().
+				Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -335,5 +348,6 @@ func (a authority) issue(t *testing.T, from, until time.Time) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
+	return pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
 }

@@ -25,8 +25,8 @@ import (
 // Credentials are what a git server may ask for.
 type Credentials = auth.GitCredentials
 
-// Remote is where a repository is and how to get in. A password or token is sent over plain http, too, if the URL says so,
-// but never to another host than that of the URL.
+// Remote is where a repository is and how to get in. A password or token is sent over plain http, too, if the
+// URL says so, but never to another host than that of the URL.
 type Remote = wire.Remote
 
 // SSHAlgorithms are those that SSH may use.
@@ -50,8 +50,8 @@ const (
 	userPrefix = "user-" // of the empty files that name the owners of a mirror
 )
 
-// mirror is a kept bare repository. It is brought to a reference by one at a time; the trees of it may be read at any time,
-// also while it is updated and after it was removed.
+// mirror is a kept bare repository. It is brought to a reference by one at a time; the trees of it may be
+// read at any time, also while it is updated and after it was removed.
 type mirror struct {
 	dir     string
 	key     string                     // of what its remote and credentials are
@@ -73,8 +73,8 @@ type limits struct {
 
 var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, moment: moment}
 
-// openMirror opens the mirror in dir, or starts an empty one. What a killed process left half done is removed, and what is
-// damaged is dropped, so that it is fetched again.
+// openMirror opens the mirror in dir, or starts an empty one. What a killed process left half done is
+// removed, and what is damaged is dropped, so that it is fetched again.
 func openMirror(dir string) (*mirror, error) {
 	m := &mirror{dir: dir, turn: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

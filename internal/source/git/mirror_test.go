@@ -26,7 +26,8 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 	g.Run("app", "tag", "-a", "-m", "annotated", "v1.1.0", second)
 	third := g.Commit("app", map[string]string{"a.yaml": "3"})
 	g.Run("app", "update-ref", "refs/pull/7/head", first)
-	for tag, commit := range map[string]string{"v0.2.0": first, "v0.2.0+build.9": first, "v0.2.0+build.10": second, "v0.2.0+build": first} {
+	for tag, commit := range map[string]string{"v0.2.0": first, "v0.2.0+build.9": first, "v0.2.0+build.10": second,
+		"v0.2.0+build": first} {
 		g.Run("app", "tag", tag, commit)
 	}
 	for reason, c := range map[string]struct {
@@ -42,9 +43,10 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 		"a name is taken in full":             {Reference{Name: "refs/pull/7/head"}, "refs/pull/7/head@sha1:" + first},
 		"a commit wins, and names its branch": {Reference{Branch: "main", Commit: first}, "main@sha1:" + first},
 		"a commit needs no branch":            {Reference{Commit: second}, "sha1:" + second},
-		"a name wins over a range":            {Reference{Name: "refs/heads/main", SemVer: "*"}, "refs/heads/main@sha1:" + third},
-		"a range wins over a tag":             {Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, "v1.0.0@sha1:" + first},
-		"a tag wins over a branch":            {Reference{Tag: "v1.0.0", Branch: "main"}, "v1.0.0@sha1:" + first},
+		"a name wins over a range": {Reference{Name: "refs/heads/main", SemVer: "*"},
+			"refs/heads/main@sha1:" + third},
+		"a range wins over a tag":  {Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, "v1.0.0@sha1:" + first},
+		"a tag wins over a branch": {Reference{Tag: "v1.0.0", Branch: "main"}, "v1.0.0@sha1:" + first},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			m := open(t)
@@ -88,7 +90,8 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"dir-3/file-3.yaml": "changed", "dir-4/file-4.yaml": files["dir-4/file-4.yaml"]} {
+	for name, want := range map[string]string{"dir-3/file-3.yaml": "changed",
+		"dir-4/file-4.yaml": files["dir-4/file-4.yaml"]} {
 		if b, err := fs.ReadFile(tree, name); err != nil || string(b) != want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -98,9 +101,11 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
-		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n", ".github/w.yaml": "w",
-		"deploy/sub/.sourceignore": "d.yaml\n", "deploy/sub/d.yaml": "d", "deploy/sub/e.yaml": "e", "link.yaml": "symlink:deploy/b.yaml",
-		"out.yaml": "symlink:../../etc/passwd",
+		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n",
+		".github/w.yaml":           "w",
+		"deploy/sub/.sourceignore": "d.yaml\n", "deploy/sub/d.yaml": "d", "deploy/sub/e.yaml": "e",
+		"link.yaml": "symlink:deploy/b.yaml",
+		"out.yaml":  "symlink:../../etc/passwd",
 	})
 	m := open(t)
 	rev := updated(t, m, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
@@ -155,7 +160,8 @@ func TestTreesShareWhatDidNotChange(t *testing.T) {
 	before := tree()
 	g.Commit("app", map[string]string{"two/sub/c.yaml": "changed"})
 	after := tree()
-	for name, same := range map[string]bool{"one": true, "two/b.yaml": true, "two": false, "two/sub/c.yaml": false, ".": false} {
+	for name, same := range map[string]bool{"one": true, "two/b.yaml": true, "two": false, "two/sub/c.yaml": false,
+		".": false} {
 		if (before(name) == after(name)) != same {
 			t.Errorf("%s: same ID %v, want %v", name, !same, same)
 		}
@@ -177,18 +183,28 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		ref          Reference
 		reason, says string
 	}{
-		"wrong password":      {Remote{URL: url, Credentials: Credentials{Username: "me", Password: "wrong-s3cret"}}, Reference{Branch: "main"}, "AuthenticationFailed", "refused the"},
-		"no credentials":      {Remote{URL: url}, Reference{Branch: "main"}, "AuthenticationFailed", "spec.secretRef"},
-		"missing repository":  {Remote{URL: g.URL + "/none", Credentials: me}, Reference{Branch: "main"}, "GitOperationFailed", "not found"},
-		"missing branch":      {Remote{URL: url, Credentials: me}, Reference{Branch: "mian"}, "GitOperationFailed", "the remote has: main"},
-		"missing tag":         {Remote{URL: url, Credentials: me}, Reference{Tag: "v9"}, "GitOperationFailed", "v1.2.3"},
-		"no version in range": {Remote{URL: url, Credentials: me}, Reference{SemVer: ">=2"}, "GitOperationFailed", "highest versions are: v1.2.3"},
-		"bad range":           {Remote{URL: url, Credentials: me}, Reference{SemVer: "what"}, "GitOperationFailed", "not a range"},
-		"missing commit":      {Remote{URL: url, Credentials: me}, Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, "GitOperationFailed", "not found"},
-		"short commit":        {Remote{URL: url, Credentials: me}, Reference{Commit: "abc"}, "GitOperationFailed", "40 hexadecimal digits"},
-		"bad URL":             {Remote{URL: "https://"}, Reference{}, "URLInvalid", "is not the URL"},
-		"unknown host":        {Remote{URL: "http://host.invalid/app"}, Reference{}, "GitOperationFailed", "host.invalid"},
-		"nobody listens":      {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed", "refuses the connection"},
+		"wrong password": {Remote{URL: url, Credentials: Credentials{Username: "me", Password: "wrong-s3cret"}},
+			Reference{Branch: "main"}, "AuthenticationFailed", "refused the"},
+		"no credentials": {Remote{URL: url}, Reference{Branch: "main"}, "AuthenticationFailed", "spec.secretRef"},
+		"missing repository": {Remote{URL: g.URL + "/none", Credentials: me}, Reference{Branch: "main"},
+			"GitOperationFailed", "not found"},
+		"missing branch": {Remote{URL: url, Credentials: me}, Reference{Branch: "mian"}, "GitOperationFailed",
+			"the remote has: main"},
+		"missing tag": {Remote{URL: url, Credentials: me}, Reference{Tag: "v9"}, "GitOperationFailed",
+			"v1.2.3"},
+		"no version in range": {Remote{URL: url, Credentials: me}, Reference{SemVer: ">=2"}, "GitOperationFailed",
+			"highest versions are: v1.2.3"},
+		"bad range": {Remote{URL: url, Credentials: me}, Reference{SemVer: "what"}, "GitOperationFailed",
+			"not a range"},
+		"missing commit": {Remote{URL: url, Credentials: me},
+			Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, "GitOperationFailed", "not found"},
+		"short commit": {Remote{URL: url, Credentials: me}, Reference{Commit: "abc"}, "GitOperationFailed",
+			"40 hexadecimal digits"},
+		"bad URL": {Remote{URL: "https://"}, Reference{}, "URLInvalid", "is not the URL"},
+		"unknown host": {Remote{URL: "http://host.invalid/app"}, Reference{}, "GitOperationFailed",
+			"host.invalid"},
+		"nobody listens": {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed",
+			"refuses the connection"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, err := open(t).Update(t.Context(), c.remote, c.ref, false)
@@ -210,7 +226,8 @@ func TestSSHChecksTheHost(t *testing.T) {
 	dir := t.TempDir()
 	identity, public := testenv.SSHKey(t)
 	write(t, filepath.Join(dir, "authorized"), public)
-	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
+		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	hostKey, err := os.ReadFile(filepath.Join(dir, "host"))
 	if err != nil {
@@ -237,20 +254,28 @@ func TestSSHChecksTheHost(t *testing.T) {
 		says       string
 		only       SSHAlgorithms
 	}{
-		"a known host is trusted":    {identity, entry(host.PublicKey()), "", SSHAlgorithms{}},
-		"an unknown host is not":     {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))), "is unknown", SSHAlgorithms{}},
-		"another key is not":         {identity, entry(stranger), "not the one in known_hosts", SSHAlgorithms{}},
-		"a key that may not log in":  {other, entry(host.PublicKey()), "refused the", SSHAlgorithms{}},
-		"algorithms that both have":  {identity, entry(host.PublicKey()), "", SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()}, KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
-		"a key that is not allowed":  {identity, entry(host.PublicKey()), "--ssh-hostkey-algos", SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
-		"an exchange the host lacks": {identity, entry(host.PublicKey()), "key exchange", SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
+		"a known host is trusted": {identity, entry(host.PublicKey()), "", SSHAlgorithms{}},
+		"an unknown host is not": {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
+			"is unknown", SSHAlgorithms{}},
+		"another key is not":        {identity, entry(stranger), "not the one in known_hosts", SSHAlgorithms{}},
+		"a key that may not log in": {other, entry(host.PublicKey()), "refused the", SSHAlgorithms{}},
+		"algorithms that both have": {identity, entry(host.PublicKey()), "",
+			SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
+				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
+		"a key that is not allowed": {identity, entry(host.PublicKey()), "--ssh-hostkey-algos",
+			SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
+		"an exchange the host lacks": {identity, entry(host.PublicKey()), "key exchange",
+			SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			credentials, err := auth.Git(g.SSHURL, map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
+			credentials, err := auth.Git(g.SSHURL,
+				map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = open(t).Update(t.Context(), Remote{URL: g.SSHURL + "/app.git", Credentials: credentials, SSH: &c.only}, Reference{Branch: "main"}, false)
+			_, err = open(t).Update(t.Context(),
+				Remote{URL: g.SSHURL + "/app.git", Credentials: credentials, SSH: &c.only},
+				Reference{Branch: "main"}, false)
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Mirrors keeps the mirrors of a process in one directory. Sources of the same URL that log in alike share a mirror and its
-// fetches; those that log in differently share nothing. It is safe for concurrent use.
+// Mirrors keeps the mirrors of a process in one directory. Sources of the same URL that log in alike share a
+// mirror and its fetches; those that log in differently share nothing. It is safe for concurrent use.
 type Mirrors struct {
 	dir    string
 	limits limits
@@ -49,8 +49,8 @@ func (ms *Mirrors) Forget(owner string) error {
 	return ms.retain(owner)
 }
 
-// Collect removes the mirrors that no live owner uses. It is for the start: owners may have gone while no one was there to
-// forget them.
+// Collect removes the mirrors that no live owner uses. It is for the start: owners may have gone while no one
+// was there to forget them.
 func (ms *Mirrors) Collect(live func(owner string) bool) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -94,7 +94,8 @@ func (ms *Mirrors) Stats() Stats {
 }
 
 func add(s Stats, m *mirror) Stats {
-	return Stats{Requests: s.Requests + m.counts.requests.Load(), BytesReceived: s.BytesReceived + m.counts.bytes.Load()}
+	return Stats{Requests: s.Requests + m.counts.requests.Load(),
+		BytesReceived: s.BytesReceived + m.counts.bytes.Load()}
 }
 
 // acquire returns the mirror of a remote, which the owner uses from now on.
@@ -152,10 +153,12 @@ func (ms *Mirrors) retain(owner string, keep ...*mirror) error {
 	return nil
 }
 
-// keyOf names the mirror of a remote: it is another one for everything that may make a difference to what the remote shows.
+// keyOf names the mirror of a remote: it is another one for everything that may make a difference to what the
+// remote shows.
 func keyOf(r Remote) string {
 	c := r.Credentials
-	parts := []string{r.URL, r.ProxyURL, string(c.CA), string(c.ClientCert), string(c.ClientKey), string(c.KnownHosts), r.Identity}
+	parts := []string{r.URL, r.ProxyURL, string(c.CA), string(c.ClientCert), string(c.ClientKey), string(c.KnownHosts),
+		r.Identity}
 	if r.Identity == "" {
 		parts = append(parts, c.Username, c.Password, c.BearerToken)
 		if c.Identity != nil {

@@ -81,7 +81,8 @@ func TestSourcesThatAreDueTogetherAskOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for before, want := range map[time.Duration]bool{1: true, -1: false} { // who asked while another was asking needs an answer of its own
+	// who asked while another was asking needs an answer of its own
+	for before, want := range map[time.Duration]bool{1: true, -1: false} {
 		if _, known, err := m.known(ref, "z", m.listing.begun.Add(-before), true); known != want || err != nil {
 			t.Errorf("asked %s before another did, it is answered: %v, %v", before, known, err)
 		}

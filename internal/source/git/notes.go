@@ -21,8 +21,8 @@ const (
 	notesMessage  = "Notes added by Sluice\n"
 )
 
-// Note returns the note of a commit, cut to 64 KiB; empty if there is none. Update brings the notes with the commits: only what came
-// without being asked for costs requests. The error is a fault.
+// Note returns the note of a commit, cut to 64 KiB; empty if there is none. Update brings the notes with the
+// commits: only what came without being asked for costs requests. The error is a fault.
 func (v *View) Note(ctx context.Context, commit plumbing.Hash) (string, error) {
 	done, err := v.begin(ctx)
 	if err != nil {
@@ -43,8 +43,8 @@ func (v *View) Note(ctx context.Context, commit plumbing.Hash) (string, error) {
 	return strings.ToValidUTF8(text, "?"), nil
 }
 
-// AddNote makes a commit of NotesRef that adds a text to the note of a commit, and returns the update to push beside that of the
-// commit itself. The error is a fault.
+// AddNote makes a commit of NotesRef that adds a text to the note of a commit, and returns the update to push
+// beside that of the commit itself. The error is a fault.
 func (v *View) AddNote(ctx context.Context, commit plumbing.Hash, text string, author Signature) (RefUpdate, error) {
 	done, err := v.begin(ctx)
 	if err != nil {
@@ -100,7 +100,8 @@ func (u *update) bringNotes() error {
 		return nil
 	}
 	t := target{Revision{Ref: NotesRef, Commit: tip.String()}, tip, false}
-	return u.fetch(r, t, wire.Request{Want: []plumbing.Hash{tip}, Single: u.conn.Supports(capability.Shallow), Have: r.latest(maxTips)})
+	return u.fetch(r, t, wire.Request{Want: []plumbing.Hash{tip}, Single: u.conn.Supports(capability.Shallow),
+		Have: r.latest(maxTips)})
 }
 
 // note reads a note. Its path is the commit's hash, cut into directories of two digits as deep as git likes.
@@ -116,7 +117,10 @@ func (r *repository) note(tip, commit plumbing.Hash) (string, error) {
 			_, text, err = r.objects.Read(entries[i].hash)
 			return string(text), err
 		}
-		i := slices.IndexFunc(entries, func(e entry) bool { return len(name) > 2 && e.name == name[:2] && isDirectory(e) })
+		i := slices.IndexFunc(entries, func(e entry) bool {
+			return len(name) > 2 && e.name == name[:2] &&
+				isDirectory(e)
+		})
 		if i < 0 {
 			return "", nil
 		}
@@ -152,7 +156,8 @@ func (w *writer) note(tip, commit plumbing.Hash, text string, author Signature) 
 	return w.add(plumbing.CommitObject, data), err
 }
 
-// noteIn puts a note into a directory: where it was, or else below if there are directories already or this one is full.
+// noteIn puts a note into a directory: where it was, or else below if there are directories already or this
+// one is full.
 func (w *writer) noteIn(tree plumbing.Hash, name string, text []byte) (plumbing.Hash, error) {
 	entries, err := w.entries(tree)
 	if err != nil {
@@ -168,7 +173,8 @@ func (w *writer) noteIn(tree plumbing.Hash, name string, text []byte) (plumbing.
 	}
 	below := slices.IndexFunc(entries, func(e entry) bool { return e.name == name[:2] && isDirectory(e) })
 	if below < 0 && len(entries) < fullDirectory && !slices.ContainsFunc(entries, isDirectory) {
-		return w.directory(append(entries, entry{mode: modeFile, name: name, hash: w.add(plumbing.BlobObject, text)})), nil
+		return w.directory(append(entries, entry{mode: modeFile, name: name,
+			hash: w.add(plumbing.BlobObject, text)})), nil
 	}
 	if below < 0 {
 		below = len(entries)

@@ -34,9 +34,10 @@ const (
 	maxOption  = 1 << 10
 )
 
-// Push sends commits to the remote of the last update, with exactly the objects that are new, and moves references to them: all of them
-// or none, if the server is able to. What became of a push that broke off is asked for. Errors are faults: one for which errors.Is(err,
-// ErrRaced) holds when a reference was moved by another, a terminal one when the server declines, any other may be tried again.
+// Push sends commits to the remote of the last update, with exactly the objects that are new, and moves
+// references to them: all of them or none, if the server is able to. What became of a push that broke off is
+// asked for. Errors are faults: one for which errors.Is(err, ErrRaced) holds when a reference was moved by
+// another, a terminal one when the server declines, any other may be tried again.
 func (v *View) Push(ctx context.Context, updates []RefUpdate, options map[string]string) error {
 	if err := checkPush(updates, options); err != nil {
 		return err
@@ -44,7 +45,8 @@ func (v *View) Push(ctx context.Context, updates []RefUpdate, options map[string
 	if v.mirror == nil {
 		return gitFault("nothing was fetched yet")
 	}
-	p := &push{view: v, remote: v.remote, updates: updates, from: map[plumbing.Hash]*repository{}, known: map[plumbing.Hash]bool{}}
+	p := &push{view: v, remote: v.remote, updates: updates, from: map[plumbing.Hash]*repository{},
+		known: map[plumbing.Hash]bool{}}
 	p.remote.Scratch = v.mirror.dir
 	if err := p.find(ctx); err != nil {
 		return err
@@ -60,12 +62,14 @@ var refPattern = regexp.MustCompile(`^refs(/[^/\s~^:?*\[\\\x00-\x20\x7f]+)+$`)
 
 // CheckRef tells whether a full name of a reference is one. The error is a fault.
 func CheckRef(name string) error {
-	bad := !refPattern.MatchString(name) || len(name) > maxOption || strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.HasSuffix(name, ".")
+	bad := !refPattern.MatchString(name) || len(name) > maxOption || strings.Contains(name, "..") ||
+		strings.Contains(name, "@{") || strings.HasSuffix(name, ".")
 	for _, part := range strings.Split(name, "/") {
 		bad = bad || strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock")
 	}
 	if bad {
-		return gitFault("'%s' is not the name of a reference", wire.Printable(name)).WithHint("Write it as refs/heads/BRANCH").Final()
+		return gitFault("'%s' is not the name of a reference", wire.Printable(name)).
+			WithHint("Write it as refs/heads/BRANCH").Final()
 	}
 	return nil
 }
@@ -83,9 +87,11 @@ func checkPush(updates []RefUpdate, options map[string]string) error {
 		}
 	}
 	for name, value := range options {
-		if name == "" || len(name)+len(value) > maxOption || strings.ContainsAny(name+value, "\n\x00") || len(options) > maxOptions {
+		if name == "" || len(name)+len(value) > maxOption || strings.ContainsAny(name+value, "\n\x00") ||
+			len(options) > maxOptions {
 			return gitFault("the push option '%s' cannot be sent", wire.Printable(name)).
-				WithHint("Correct spec.git.push.options: a name and a value of one line, %d bytes at most", maxOption).Final()
+				WithHint("Correct spec.git.push.options: a name and a value of one line, %d bytes at most",
+					maxOption).Final()
 		}
 	}
 	return nil
@@ -189,7 +195,8 @@ func (p *push) raced(name string) error {
 // busyRemote matches what servers say when another push has the reference right now, or had it a moment ago.
 var busyRemote = regexp.MustCompile(`(?i)lock|failed to update ref|incorrect old value|reference already exists|refresh and try again|fetch first|stale info|non-fast-forward`)
 
-// settle finds out what became of a push that was not taken, or of which nothing is known: what servers say differs, what they have does not.
+// settle finds out what became of a push that was not taken, or of which nothing is known: what servers say
+// differs, what they have does not.
 func (p *push) settle(ctx context.Context, report *wire.Report, failure error) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -250,7 +257,8 @@ func (p *push) declined(report *wire.Report) error {
 		}
 	}
 	return gitFault("%s declines the push to '%s'", where, wire.Printable(name)).Because(said(report.Refused[name])).
-		WithHint("Check the branch's protection and the server's hooks, or push to another branch and open a pull request").Final()
+		WithHint("Check the branch's protection and the server's hooks, or push to another branch and open a " +
+			"pull request").Final()
 }
 
 func (p *push) dial(ctx context.Context) (*wire.Conn, error) { return wire.DialPush(ctx, p.remote) }

@@ -24,7 +24,8 @@ func TestPushOverSSH(t *testing.T) {
 	dir := t.TempDir()
 	identity, public := testenv.SSHKey(t)
 	write(t, filepath.Join(dir, "authorized"), public)
-	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"), "--ssh-authorized-keys", filepath.Join(dir, "authorized"))
+	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
+		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	key, err := os.ReadFile(filepath.Join(dir, "host"))
 	if err != nil {
@@ -149,7 +150,8 @@ func TestARemoteThatIsDown(t *testing.T) {
 	commit := change(t, v, rev, "a.yaml", "2")
 	g.Stop()
 	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
-	if f := fault.As(err); f == nil || f.Terminal || errors.Is(err, ErrRaced) || !strings.Contains(err.Error(), "refuses the connection") {
+	if f := fault.As(err); f == nil || f.Terminal || errors.Is(err, ErrRaced) ||
+		!strings.Contains(err.Error(), "refuses the connection") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -165,14 +167,16 @@ func TestOnlyNewObjectsAreSent(t *testing.T) {
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	first, err := v.Commit(t.Context(), NewCommit{
 		Parent: plumbing.NewHash(rev.Commit), Author: author, Message: "swap",
-		Edits: []Edit{{"x", []byte(files["y"])}, {"y", []byte(files["x"])}, {"dir-3/file-3.yaml", []byte(files["dir-3/file-3.yaml"] + "\n# more")}},
+		Edits: []Edit{{"x", []byte(files["y"])}, {"y", []byte(files["x"])},
+			{"dir-3/file-3.yaml", []byte(files["dir-3/file-3.yaml"] + "\n# more")}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Back to what it was: the remote has it, but not where it is looked for.
 	second, err := v.Commit(t.Context(), NewCommit{
-		Parent: first, Author: author, Message: "swap back", Edits: []Edit{{"x", []byte(files["x"])}, {"y", []byte(files["y"])}},
+		Parent: first, Author: author, Message: "swap back",
+		Edits: []Edit{{"x", []byte(files["x"])}, {"y", []byte(files["y"])}},
 	})
 	if err != nil {
 		t.Fatal(err)

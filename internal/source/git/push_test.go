@@ -25,7 +25,8 @@ const mainRef = "refs/heads/main"
 func change(t *testing.T, v *View, rev Revision, path, content string) plumbing.Hash {
 	t.Helper()
 	hash, err := v.Commit(t.Context(), NewCommit{
-		Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{path, []byte(content)}}, Author: author, Message: "Change " + path,
+		Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{path, []byte(content)}}, Author: author,
+		Message: "Change " + path,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,16 +40,19 @@ func to(ref string, rev Revision, commit plumbing.Hash) RefUpdate {
 
 func TestACommitIsPushedWithItsNote(t *testing.T) {
 	g := testenv.NewGit(t)
-	g.Commit("app", map[string]string{"a.yaml": "a: 1\n", "deep/er/b.yaml": "b: 1\n", "run.sh": testenv.Executable("true")})
+	g.Commit("app", map[string]string{"a.yaml": "a: 1\n", "deep/er/b.yaml": "b: 1\n",
+		"run.sh": testenv.Executable("true")})
 	mirrors := NewMirrors(t.TempDir())
 	v, remote, ref := mirrors.View("owner"), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	rev := updated(t, v, remote, ref)
 	commit, err := v.Commit(t.Context(), NewCommit{
 		Parent: plumbing.NewHash(rev.Commit),
 		Edits: []Edit{
-			{"deep/er/b.yaml", []byte("b: 2\n")}, {"new/dir/c.yaml", []byte("c: 1\n")}, {"a.yaml", nil}, {"run.sh", []byte("false")},
+			{"deep/er/b.yaml", []byte("b: 2\n")}, {"new/dir/c.yaml", []byte("c: 1\n")}, {"a.yaml", nil},
+			{"run.sh", []byte("false")},
 		},
-		Author: author, Committer: Signature{Name: "Bot", Email: "bot@example.com", When: author.When}, Message: "Update\r\n\r\nall of it\n\n",
+		Author: author, Committer: Signature{Name: "Bot", Email: "bot@example.com", When: author.When},
+		Message: "Update\r\n\r\nall of it\n\n",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,10 +67,12 @@ func TestACommitIsPushedWithItsNote(t *testing.T) {
 	if got := g.Run("app", "rev-parse", "main"); got != commit.String() {
 		t.Errorf("main is at %s, not %s", got, commit)
 	}
-	if got := g.Run("app", "ls-tree", "-r", "--format=%(objectmode) %(path)", "main"); got != "100644 deep/er/b.yaml\n100644 new/dir/c.yaml\n100755 run.sh" {
+	if got := g.Run("app", "ls-tree", "-r", "--format=%(objectmode) %(path)",
+		"main"); got != "100644 deep/er/b.yaml\n100644 new/dir/c.yaml\n100755 run.sh" {
 		t.Errorf("the tree holds\n%s", got)
 	}
-	if got := g.Run("app", "log", "-1", "--format=%an <%ae> %at, %cn <%ce>: %B", "main"); got != "Sluice <sluice@example.com> 1700000000, Bot <bot@example.com>: Update\n\nall of it" {
+	if got := g.Run("app", "log", "-1", "--format=%an <%ae> %at, %cn <%ce>: %B",
+		"main"); got != "Sluice <sluice@example.com> 1700000000, Bot <bot@example.com>: Update\n\nall of it" {
 		t.Errorf("the log is %q", got)
 	}
 	if got := g.Run("app", "notes", "--ref", NotesRef, "show", commit.String()); got != "why: so" {
@@ -116,7 +122,8 @@ func TestTheNoteComesWithTheCommit(t *testing.T) {
 	if got, err := reader.Note(t.Context(), plumbing.NewHash(strings.Repeat("1", 40))); err != nil || got != "" {
 		t.Errorf("a commit without a note has %q, %v", got, err)
 	}
-	if after := g.Stats(); after["advertisements"] != before["advertisements"] || after["fetches"] != before["fetches"] {
+	if after := g.Stats(); after["advertisements"] != before["advertisements"] ||
+		after["fetches"] != before["fetches"] {
 		t.Error("reading notes that came with the commits costs requests")
 	}
 }
@@ -156,7 +163,8 @@ func pushUntilTaken(ctx context.Context, v *View, remote Remote, ref Reference, 
 		if err != nil {
 			return err
 		}
-		commit, err := v.Commit(ctx, NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{path, []byte(path)}}, Author: author, Message: path})
+		commit, err := v.Commit(ctx, NewCommit{Parent: plumbing.NewHash(rev.Commit),
+			Edits: []Edit{{path, []byte(path)}}, Author: author, Message: path})
 		if err != nil {
 			return err
 		}
@@ -176,7 +184,10 @@ func TestWhatAPushOverwrites(t *testing.T) {
 		want   string                                                    // in the error
 		raced  bool
 	}{
-		"nothing that somebody else pushed": {func(rev Revision, _, commit plumbing.Hash) RefUpdate { return to(mainRef, rev, commit) }, "somebody else pushed", true},
+		"nothing that somebody else pushed": {func(rev Revision, _,
+			commit plumbing.Hash) RefUpdate {
+			return to(mainRef, rev, commit)
+		}, "somebody else pushed", true},
 		"nothing of another history": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, Old: other, New: commit}
 		}, "does not build upon", false},
@@ -213,7 +224,8 @@ func TestWhatAPushOverwrites(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrRaced) != c.raced || fault.As(err) == nil {
+			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrRaced) != c.raced ||
+				fault.As(err) == nil {
 				t.Errorf("got %v", err)
 			}
 			if got := g.Run("app", "rev-parse", "main"); got != other.String() {
@@ -225,12 +237,14 @@ func TestWhatAPushOverwrites(t *testing.T) {
 
 func TestAServerThatDeclinesIsQuoted(t *testing.T) {
 	g := testenv.NewGit(t)
-	for name, hook := range map[string]string{"pre-receive": "cat >/dev/null; echo 'frozen until Monday; token hunter2' >&2; exit 1", "update": "case $1 in refs/notes/*) exit 0;; esac; echo 'main is protected'; exit 1"} {
+	for name, hook := range map[string]string{"pre-receive": "cat >/dev/null; echo 'frozen until Monday; token " +
+		"hunter2' >&2; exit 1", "update": "case $1 in refs/notes/*) exit 0;; esac; echo 'main is protected'; exit 1"} {
 		t.Run(name, func(t *testing.T) {
 			first := g.Commit(name, map[string]string{"a.yaml": "1"})
 			install(t, g, name, name, hook)
 			v := open(t)
-			rev := updated(t, v, Remote{URL: g.URL + "/" + name, Credentials: Credentials{Username: "me", Password: "hunter2"}}, Reference{Branch: "main"})
+			rev := updated(t, v, Remote{URL: g.URL + "/" + name,
+				Credentials: Credentials{Username: "me", Password: "hunter2"}}, Reference{Branch: "main"})
 			commit := change(t, v, rev, "a.yaml", "2")
 			note, err := v.AddNote(t.Context(), commit, "note", author)
 			if err != nil {
@@ -241,7 +255,8 @@ func TestAServerThatDeclinesIsQuoted(t *testing.T) {
 			if f == nil || !f.Terminal || errors.Is(err, ErrRaced) || strings.Contains(err.Error(), "hunter2") {
 				t.Fatalf("got %v", err)
 			}
-			want := map[string]string{"pre-receive": "frozen until Monday; token ***", "update": "main is protected"}[name]
+			want := map[string]string{"pre-receive": "frozen until Monday; token ***",
+				"update": "main is protected"}[name]
 			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), mainRef) {
 				t.Errorf("the error does not quote the hook: %v", err)
 			}
@@ -275,7 +290,8 @@ func TestHooksSeePushOptions(t *testing.T) {
 	}
 	g.Run("app", "config", "receive.advertisePushOptions", "true")
 	seen := filepath.Join(t.TempDir(), "seen")
-	install(t, g, "app", "pre-receive", fmt.Sprintf("cat >/dev/null; echo \"$GIT_PUSH_OPTION_COUNT|$GIT_PUSH_OPTION_0|$GIT_PUSH_OPTION_1\" >%s", seen))
+	install(t, g, "app", "pre-receive", fmt.Sprintf(
+		"cat >/dev/null; echo \"$GIT_PUSH_OPTION_COUNT|$GIT_PUSH_OPTION_0|$GIT_PUSH_OPTION_1\" >%s", seen))
 	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, options); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +299,8 @@ func TestHooksSeePushOptions(t *testing.T) {
 		t.Errorf("the hook saw %q, %v", got, err)
 	}
 	for name, value := range map[string]string{"": "x", "a\nb": "", "a": strings.Repeat("x", maxOption)} {
-		if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, map[string]string{name: value}); err == nil {
+		if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)},
+			map[string]string{name: value}); err == nil {
 			t.Errorf("the option %q was sent", name)
 		}
 	}

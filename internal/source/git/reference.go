@@ -139,7 +139,8 @@ func find(refs *packp.AdvRefs, full, short, what, prefix string) (target, error)
 			others = append(others, rest)
 		}
 	}
-	return target{}, gitFault("%s '%s' not found on the remote", what, short).WithHint("%s", alternatives(short, others, what))
+	return target{}, gitFault("%s '%s' not found on the remote", what, short).
+		WithHint("%s", alternatives(short, others, what))
 }
 
 // alternatives names what there is instead, the most alike first.
@@ -167,8 +168,8 @@ func common(a, b string) int {
 	return n
 }
 
-// resolveSemVer picks the tag with the highest version in the range; of versions that differ in their build metadata only, which are
-// equal, the one with the highest build; of those the first by name.
+// resolveSemVer picks the tag with the highest version in the range; of versions that differ in their build
+// metadata only, which are equal, the one with the highest build; of those the first by name.
 func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	constraint, err := semver.NewConstraint(r.SemVer)
 	if err != nil {
@@ -190,7 +191,8 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 		}
 	}
 	slices.SortFunc(tags, func(a, b tag) int {
-		return cmp.Or(b.version.Compare(a.version), compareBuilds(b.version, a.version), strings.Compare(a.name, b.name))
+		return cmp.Or(b.version.Compare(a.version), compareBuilds(b.version, a.version),
+			strings.Compare(a.name, b.name))
 	})
 	for _, t := range tags {
 		if constraint.Check(t.version) {
@@ -208,8 +210,8 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	return target{}, gitFault("no tag matches the semver range '%s'", r.SemVer).WithHint("%s", hint)
 }
 
-// compareBuilds compares the build metadata of versions as semantic versioning does pre-releases: part by part, numbers as such. None
-// comes before any.
+// compareBuilds compares the build metadata of versions as semantic versioning does pre-releases: part by
+// part, numbers as such. None comes before any.
 func compareBuilds(a, b *semver.Version) int {
 	build := func(v *semver.Version) *semver.Version {
 		return semver.New(0, 0, 0, strings.TrimSuffix("0."+v.Metadata(), "."), "")

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
-// repository is a bare one on disk, as git itself understands it. What it has of history are single commits that fetches
-// brought, each with all of its tree, under references of ours.
+// repository is a bare one on disk, as git itself understands it. What it has of history are single commits
+// that fetches brought, each with all of its tree, under references of ours.
 type repository struct {
 	dir     string
 	objects *packstore.Store
@@ -105,8 +105,8 @@ func parentsOf(commit []byte) (parents []plumbing.Hash) {
 	return parents
 }
 
-// record notes commits that the remote has, once their pack is in place. A process that is killed before the last step leaves
-// objects that nothing names.
+// record notes commits that the remote has, once their pack is in place. A process that is killed before the
+// last step leaves objects that nothing names.
 func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) error {
 	for _, h := range shallow {
 		if !slices.Contains(r.shallow, h) {
@@ -122,7 +122,8 @@ func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) e
 			return err
 		}
 	}
-	r.tips = append(slices.DeleteFunc(r.tips, func(h plumbing.Hash) bool { return slices.Contains(commits, h) }), commits...)
+	r.tips = append(slices.DeleteFunc(r.tips, func(h plumbing.Hash) bool { return slices.Contains(commits, h) }),
+		commits...)
 	b.Reset()
 	for i, h := range r.tips {
 		fmt.Fprintf(&b, "%s %s%06d\n", h, tipPrefix, i)

@@ -34,8 +34,9 @@ type Trusted struct {
 	ssh *sshsig.Keys
 }
 
-// ReadTrusted reads all values of a Secret: OpenPGP public keys, armored or binary, and SSH public keys in lines, also as
-// authorized_keys or allowed_signers have them. A value that holds no key is an error, and so is a Secret without any.
+// ReadTrusted reads all values of a Secret: OpenPGP public keys, armored or binary, and SSH public keys in
+// lines, also as authorized_keys or allowed_signers have them. A value that holds no key is an error, and so
+// is a Secret without any.
 func ReadTrusted(data map[string][]byte) (*Trusted, error) {
 	var pgp, ssh [][]byte
 	for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -49,7 +50,8 @@ func ReadTrusted(data map[string][]byte) (*Trusted, error) {
 			_, err = sshsig.Read(value)
 		}
 		if err != nil {
-			return nil, fault.New(sourcev1.VerificationErrorReason, "the key %s of the Secret cannot be read as public keys", name).Because(err).
+			return nil, fault.New(sourcev1.VerificationErrorReason,
+				"the key %s of the Secret cannot be read as public keys", name).Because(err).
 				WithHint("Put armored OpenPGP public keys or SSH public keys into the Secret of spec.verify.secretRef")
 		}
 	}
@@ -69,7 +71,8 @@ func isPGP(value []byte) bool {
 	return bytes.Contains(value, []byte("-----BEGIN PGP ")) || len(value) > 0 && value[0]&0x80 != 0
 }
 
-// VerifyCommit checks the signature of a revision's commit, and returns the fingerprint of the key that made it. The error is a fault.
+// VerifyCommit checks the signature of a revision's commit, and returns the fingerprint of the key that made
+// it. The error is a fault.
 func (v *View) VerifyCommit(revision Revision, trusted *Trusted, now time.Time) (string, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -81,14 +84,17 @@ func (v *View) VerifyCommit(revision Revision, trusted *Trusted, now time.Time) 
 		signer, err = trusted.verify(splitCommit(data), now)
 	}
 	if err != nil {
-		return "", fault.New(sourcev1.InvalidCommitSignatureReason, "cannot verify the signature of commit %s", revision.Commit).Because(err).
-			WithHint("Sign it by a key in the Secret of spec.verify.secretRef. Nothing of it was stored, and the last artifact keeps being served")
+		return "", fault.New(sourcev1.InvalidCommitSignatureReason, "cannot verify the signature of commit %s",
+			revision.Commit).Because(err).
+			WithHint("Sign it by a key in the Secret of spec.verify.secretRef. Nothing of it was stored, and the " +
+				"last artifact keeps being served")
 	}
 	return signer, nil
 }
 
-// VerifyTag checks the signature of the annotated tag that led to a revision: that it is one of the tag of this name, and that
-// the tag leads to the revision's commit. It returns the fingerprint of the key that made it. The error is a fault.
+// VerifyTag checks the signature of the annotated tag that led to a revision: that it is one of the tag of
+// this name, and that the tag leads to the revision's commit. It returns the fingerprint of the key that made
+// it. The error is a fault.
 func (v *View) VerifyTag(revision Revision, trusted *Trusted, now time.Time) (string, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -97,8 +103,10 @@ func (v *View) VerifyTag(revision Revision, trusted *Trusted, now time.Time) (st
 	name := strings.TrimPrefix(revision.Ref, tagPrefix)
 	signer, err := r.verifyTag(revision, name, trusted, now)
 	if err != nil {
-		return "", fault.New(sourcev1.InvalidTagSignatureReason, "cannot verify the signature of tag '%s'", wire.Printable(name)).Because(err).
-			WithHint("Sign it with git tag -s, by a key in the Secret of spec.verify.secretRef. Nothing of it was stored, and the last artifact keeps being served")
+		return "", fault.New(sourcev1.InvalidTagSignatureReason, "cannot verify the signature of tag '%s'",
+			wire.Printable(name)).Because(err).
+			WithHint("Sign it with git tag -s, by a key in the Secret of spec.verify.secretRef. Nothing of it was " +
+				"stored, and the last artifact keeps being served")
 	}
 	return signer, nil
 }
@@ -115,7 +123,8 @@ func (r *repository) verifyTag(revision Revision, name string, trusted *Trusted,
 	if err != nil {
 		return "", err
 	}
-	// A signature says nothing of the reference that the tag stands under: else an old release could be passed off as a new one.
+	// A signature says nothing of the reference that the tag stands under: else an old release could be
+	// passed off as a new one.
 	if signed := header(data, "tag"); signed != name {
 		return "", fmt.Errorf("what is signed is the tag '%s'", wire.Printable(signed))
 	}

@@ -26,12 +26,14 @@ func TestSignaturesThatGitMakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	for name, split := range map[string]func([]byte) signed{"commit.pgp": splitCommit, "commit.ssh": splitCommit, "tag.pgp": splitTag, "tag.ssh": splitTag} {
+	for name, split := range map[string]func([]byte) signed{"commit.pgp": splitCommit, "commit.ssh": splitCommit,
+		"tag.pgp": splitTag, "tag.ssh": splitTag} {
 		data := golden(t, name)
 		if _, err := trusted.verify(split(data), now); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := trusted.verify(split(bytes.Replace(data, []byte("golden@"), []byte("forged@"), 1)), now); err == nil {
+		if _, err := trusted.verify(split(bytes.Replace(data, []byte("golden@"), []byte("forged@"), 1)),
+			now); err == nil {
 			t.Errorf("%s: taken although it was changed", name)
 		}
 	}
@@ -46,17 +48,22 @@ func TestCommitsMustBeSignedByTrustedKeys(t *testing.T) {
 	}
 	other := commitText(g, "other")
 	for reason, c := range map[string]struct{ signed, says string }{
-		"an SSH signature":          {withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))), ""},
-		"an OpenPGP signature":      {withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))), ""},
-		"none":                      {commitText(g, "none"), "not signed"},
-		"another's SSH key":         {withSignature(other, mallory.ssh(t, other)), "not among the trusted"},
-		"another's OpenPGP key":     {withSignature(other, mallory.pgp(t, other)), "not among the trusted"},
-		"that of another commit":    {withSignature(commitText(g, "copy"), alice.ssh(t, other)), "not one of this content"},
-		"another's OpenPGP commit":  {withSignature(commitText(g, "copy"), alice.pgp(t, other)), "not one of this content"},
-		"two signatures":            {withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)), "2 signatures"},
-		"a certificate's":           {withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"), "neither"},
-		"one in the message":        {other + "gpgsig " + alice.ssh(t, other), "not signed"},
-		"one for another algorithm": {strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ", "gpgsig-sha256 ", 1), "not signed"},
+		"an SSH signature":      {withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))), ""},
+		"an OpenPGP signature":  {withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))), ""},
+		"none":                  {commitText(g, "none"), "not signed"},
+		"another's SSH key":     {withSignature(other, mallory.ssh(t, other)), "not among the trusted"},
+		"another's OpenPGP key": {withSignature(other, mallory.pgp(t, other)), "not among the trusted"},
+		"that of another commit": {withSignature(commitText(g, "copy"), alice.ssh(t, other)),
+			"not one of this content"},
+		"another's OpenPGP commit": {withSignature(commitText(g, "copy"), alice.pgp(t, other)),
+			"not one of this content"},
+		"two signatures": {withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)),
+			"2 signatures"},
+		"a certificate's": {withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"),
+			"neither"},
+		"one in the message": {other + "gpgsig " + alice.ssh(t, other), "not signed"},
+		"one for another algorithm": {strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ",
+			"gpgsig-sha256 ", 1), "not signed"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			commit := g.Object("app", "commit", c.signed)
@@ -88,7 +95,9 @@ func TestTagsMustBeSignedByTrustedKeys(t *testing.T) {
 		"none":                  {inner, "not signed"},
 		"another's key":         {g.Object("app", "tag", text+mallory.ssh(t, text)), "not among the trusted"},
 		"that of another tag":   {g.Object("app", "tag", text+alice.ssh(t, nested)), "not one of this content"},
-		"an older tag, renamed": {g.Object("app", "tag", tagText("v1", commit, "commit")+alice.ssh(t, tagText("v1", commit, "commit"))), "what is signed is the tag 'v1'"},
+		"an older tag, renamed": {g.Object("app", "tag",
+			tagText("v1", commit, "commit")+alice.ssh(t, tagText("v1", commit, "commit"))),
+			"what is signed is the tag 'v1'"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			g.SetRef("app", "refs/tags/v2", c.object)
@@ -121,7 +130,8 @@ func TestKeysOfASecret(t *testing.T) {
 		"an empty value": {map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, "the key b.pub"},
 		"words":          {map[string][]byte{"a.asc": []byte("my key")}, "the key a.asc"},
 	} {
-		if _, err := ReadTrusted(c.data); (err == nil) != (c.says == "") || err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.says)) {
+		if _, err := ReadTrusted(c.data); (err == nil) != (c.says == "") ||
+			err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
@@ -166,7 +176,8 @@ func golden(tb testing.TB, name string) []byte {
 func commitText(g *testenv.Git, message string) string {
 	parent := g.Commit("app", map[string]string{"a.yaml": "1"})
 	tree := g.Run("app", "rev-parse", parent+"^{tree}")
-	return fmt.Sprintf("tree %s\nauthor A <a@example.com> 1 +0000\ncommitter A <a@example.com> 1 +0000\n\n%s\n", tree, message)
+	return fmt.Sprintf("tree %s\nauthor A <a@example.com> 1 +0000\ncommitter A <a@example.com> 1 +0000\n\n%s\n", tree,
+		message)
 }
 
 func tagText(name, object, kind string) string {
@@ -236,6 +247,7 @@ func (s signer) ssh(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := append([]byte("SSHSIG\x00\x00\x00\x01"), field(string(s.signer.PublicKey().Marshal()), sshNamespace, "", "sha512", string(ssh.Marshal(made)))...)
+	raw := append([]byte("SSHSIG\x00\x00\x00\x01"),
+		field(string(s.signer.PublicKey().Marshal()), sshNamespace, "", "sha512", string(ssh.Marshal(made)))...)
 	return sshHead + "\n" + base64.StdEncoding.EncodeToString(raw) + "\n-----END SSH SIGNATURE-----\n"
 }

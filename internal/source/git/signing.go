@@ -14,9 +14,11 @@ import (
 // SigningSSH is the type of SSH signing keys; any other is of OpenPGP.
 const SigningSSH = "ssh"
 
-// ReadSigningKey reads the key that commits are signed by from the data of a Secret: git.asc (an armored private key) and maybe
-// passphrase for OpenPGP, identity and maybe password for SSH. What it returns is for NewCommit.Sign. The error is a fault.
-func ReadSigningKey(kind string, data map[string][]byte, now func() time.Time) (func(payload []byte) (string, error), error) {
+// ReadSigningKey reads the key that commits are signed by from the data of a Secret: git.asc (an armored
+// private key) and maybe passphrase for OpenPGP, identity and maybe password for SSH. What it returns is for
+// NewCommit.Sign. The error is a fault.
+func ReadSigningKey(kind string, data map[string][]byte, now func() time.Time) (func(payload []byte) (string, error),
+	error) {
 	if kind == SigningSSH {
 		key, err := auth.SSHKey(data)
 		if err != nil {
@@ -26,8 +28,10 @@ func ReadSigningKey(kind string, data map[string][]byte, now func() time.Time) (
 	}
 	key, err := openpgp.ReadPrivate(data["git.asc"], bytes.TrimRight(data["passphrase"], "\r\n"))
 	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the signing key in the Secret's key git.asc cannot be used").Because(err).
-			WithHint("Put the output of gpg --export-secret-keys --armor KEY into git.asc, and its passphrase, if it has one, into passphrase")
+		return nil, fault.New(meta.AuthenticationFailedReason,
+			"the signing key in the Secret's key git.asc cannot be used").Because(err).
+			WithHint("Put the output of gpg --export-secret-keys --armor KEY into git.asc, and its passphrase, if " +
+				"it has one, into passphrase")
 	}
 	return signBy(func(payload []byte) ([]byte, error) { return key.Sign(payload, now()) }), nil
 }
@@ -37,7 +41,8 @@ func signBy(sign func([]byte) ([]byte, error)) func([]byte) (string, error) {
 	return func(payload []byte) (string, error) {
 		signature, err := sign(payload)
 		if err != nil {
-			return "", gitFault("cannot sign the commit").Because(err).WithHint("Replace the key in the Secret of spec.git.commit.signingKey")
+			return "", gitFault("cannot sign the commit").Because(err).
+				WithHint("Replace the key in the Secret of spec.git.commit.signingKey")
 		}
 		return string(signature), nil
 	}

@@ -55,7 +55,8 @@ func TestCommitsAreSigned(t *testing.T) {
 				t.Fatal(err)
 			}
 			commit, err := v.Commit(t.Context(), NewCommit{
-				Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", []byte("2")}}, Author: author, Message: "Sign\n\nit", Sign: sign,
+				Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", []byte("2")}}, Author: author,
+				Message: "Sign\n\nit", Sign: sign,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -84,23 +85,29 @@ func TestKeysThatCannotSign(t *testing.T) {
 		data map[string][]byte
 		says string
 	}{
-		"none":                   {"", nil, "git.asc cannot be used"},
-		"words":                  {"", map[string][]byte{"git.asc": []byte("hunter2")}, "no armored"},
-		"a public key":           {"", map[string][]byte{"git.asc": locked.public}, "public one"},
-		"no passphrase":          {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase"},
-		"a wrong passphrase":     {"", map[string][]byte{"git.asc": locked.secret["git.asc"], "passphrase": []byte("hunter2")}, "does not unlock"},
-		"no SSH key":             {SigningSSH, nil, "identity cannot be read"},
-		"no SSH passphrase":      {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"]}, "identity cannot be read"},
-		"a wrong SSH passphrase": {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")}, "identity cannot be read"},
+		"none":          {"", nil, "git.asc cannot be used"},
+		"words":         {"", map[string][]byte{"git.asc": []byte("hunter2")}, "no armored"},
+		"a public key":  {"", map[string][]byte{"git.asc": locked.public}, "public one"},
+		"no passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase"},
+		"a wrong passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"],
+			"passphrase": []byte("hunter2")}, "does not unlock"},
+		"no SSH key": {SigningSSH, nil, "identity cannot be read"},
+		"no SSH passphrase": {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"]},
+			"identity cannot be read"},
+		"a wrong SSH passphrase": {SigningSSH,
+			map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")},
+			"identity cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadSigningKey(c.kind, c.data, time.Now)
-			if fault.As(err) == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
+			if fault.As(err) == nil || !strings.Contains(err.Error(), c.says) ||
+				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
 	}
-	expired, err := ReadSigningKey("", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "").secret, func() time.Time { return time.Now().AddDate(2, 0, 0) })
+	expired, err := ReadSigningKey("", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "").secret,
+		func() time.Time { return time.Now().AddDate(2, 0, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +116,8 @@ func TestKeysThatCannotSign(t *testing.T) {
 	}
 }
 
-// gitVerifies has git itself check a signature, which our own verifier took: on a machine with the program that git asks for that.
+// gitVerifies has git itself check a signature, which our own verifier took: on a machine with the program
+// that git asks for that.
 func gitVerifies(t *testing.T, g *testenv.Git, repo, commit string, public []byte) {
 	t.Helper()
 	program := "ssh-keygen"
@@ -206,6 +214,7 @@ func pgpSigningKey(t *testing.T, algorithm packet.PublicKeyAlgorithm, passphrase
 			t.Fatal(err)
 		}
 	}
-	private := armored(openpgp.PrivateKeyType, func(w *bytes.Buffer) error { return key.SerializePrivateWithoutSigning(w, nil) })
+	private := armored(openpgp.PrivateKeyType,
+		func(w *bytes.Buffer) error { return key.SerializePrivateWithoutSigning(w, nil) })
 	return signingKey{map[string][]byte{"git.asc": private, "passphrase": []byte(passphrase + "\n")}, public}
 }

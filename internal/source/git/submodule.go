@@ -31,8 +31,8 @@ type checkout struct {
 	modules map[string]string // the URLs of its own submodules by path; nil before they were read
 }
 
-// submodule fetches the commit that a directory of a checkout stands for, and makes its tree. Nothing is configured, checked out
-// or run: of .gitmodules, only the paths and URLs count.
+// submodule fetches the commit that a directory of a checkout stands for, and makes its tree. Nothing is
+// configured, checked out or run: of .gitmodules, only the paths and URLs count.
 func (b *builder) submodule(c *checkout, p place, before *directory) (*directory, error) {
 	if b.fetched++; b.fetched > maxFetched {
 		return nil, fmt.Errorf("there are more than %d submodules", maxFetched)
@@ -128,7 +128,8 @@ func parseModules(text []byte) (map[string]string, error) {
 	return urls, nil
 }
 
-// submoduleRemote resolves the URL of a submodule. The parent's credentials go to the host that they are for, and to no other.
+// submoduleRemote resolves the URL of a submodule. The parent's credentials go to the host that they are for,
+// and to no other.
 func submoduleRemote(parent Remote, raw string) (Remote, error) {
 	at, err := url.Parse(parent.URL)
 	if err != nil {
@@ -156,7 +157,8 @@ func submoduleURL(parent *url.URL, raw string) (*url.URL, error) {
 	}
 	u, err := wire.ParseURL(raw)
 	if err != nil {
-		return nil, fault.New(fault.Reason(err, ""), "%s has the URL '%s'", modulesFile, wire.Printable(fault.RedactURL(raw))).
+		return nil, fault.New(fault.Reason(err, ""), "%s has the URL '%s'", modulesFile,
+			wire.Printable(fault.RedactURL(raw))).
 			WithHint("Only http, https and ssh are fetched, and URLs that are relative to the repository's own")
 	}
 	return u, nil

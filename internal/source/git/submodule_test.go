@@ -17,11 +17,13 @@ func TestSubmodulesAreFetchedAtTheirCommits(t *testing.T) {
 	g := testenv.NewGit(t, "--username", "me", "--password", "right")
 	leaf := g.Commit("libs/leaf", map[string]string{"leaf.yaml": "leaf", "logo.png": "x"})
 	base := g.Commit("base", map[string]string{
-		"base.yaml": "base 1", ".gitmodules": module("deep/leaf", "./../libs/leaf"), "deep/leaf": testenv.Submodule(leaf),
+		"base.yaml": "base 1", ".gitmodules": module("deep/leaf", "./../libs/leaf"),
+		"deep/leaf": testenv.Submodule(leaf),
 	})
 	g.Commit("base", map[string]string{"base.yaml": "base 2"}) // not what is pinned
 	g.Commit("app", map[string]string{
-		"app.yaml": "app", ".gitmodules": module("vendor/base", "../base") + module("docs/unused", "https://host.invalid/x"),
+		"app.yaml": "app", ".gitmodules": module("vendor/base", "../base") + module("docs/unused",
+			"https://host.invalid/x"),
 		"vendor/base": testenv.Submodule(base), "docs/unused": testenv.Submodule(leaf), ".sourceignore": "/docs\n",
 	})
 	remote := Remote{URL: g.URL + "/app", Credentials: auth.GitCredentials{Username: "me", Password: "right"}}
@@ -34,7 +36,8 @@ func TestSubmodulesAreFetchedAtTheirCommits(t *testing.T) {
 	if _, err := without.Lstat("vendor"); err == nil {
 		t.Error("a submodule is in the tree without being asked for")
 	}
-	want := map[string]string{"app.yaml": "app", "vendor/base/base.yaml": "base 1", "vendor/base/deep/leaf/leaf.yaml": "leaf"}
+	want := map[string]string{"app.yaml": "app", "vendor/base/base.yaml": "base 1",
+		"vendor/base/deep/leaf/leaf.yaml": "leaf"}
 	check := func() {
 		t.Helper()
 		tree, err := v.Tree(t.Context(), rev, Options{Submodules: true})
@@ -81,7 +84,8 @@ func TestSubmodulesThatCannotBe(t *testing.T) {
 		if i == 0 {
 			below = "leaf"
 		}
-		chain = g.Commit(name, map[string]string{".gitmodules": module("sub", "../"+below), "sub": testenv.Submodule(chain)})
+		chain = g.Commit(name, map[string]string{".gitmodules": module("sub", "../"+below),
+			"sub": testenv.Submodule(chain)})
 	}
 	many := map[string]string{}
 	var list strings.Builder
@@ -95,25 +99,37 @@ func TestSubmodulesThatCannotBe(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"no .gitmodules":     {map[string]string{"sub": testenv.Submodule(leaf)}, "has no URL for it"},
-		"no URL":             {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("other", "../leaf")}, "has no URL for it"},
-		"two URLs":           {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "../leaf") + strings.Replace(module("sub", "../x"), `"sub"`, `"y"`, 1)}, "two URLs"},
-		"a file of the disk": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "file:///etc")}, "'file:///etc'"},
-		"a path of the disk": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "/etc")}, "'/etc'"},
-		"a program":          {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "ext::sh -c id")}, "Only http, https and ssh"},
-		"out of the host":    {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "../../x")}, "leads out of the host"},
-		"no such repository": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "../none")}, "not found"},
-		"no such commit":     {map[string]string{"sub": testenv.Submodule(strings.Repeat("0a", 20)), ".gitmodules": module("sub", "../leaf")}, "not found"},
-		"a chain":            {map[string]string{"sub": testenv.Submodule(chain), ".gitmodules": module("sub", fmt.Sprintf("../chain-%d", maxNesting%2))}, "nested deeper"},
-		"too many":           {many, "more than 100 submodules"},
-		"no configuration":   {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": "[submodule"}, ".gitmodules cannot be read"},
+		"no .gitmodules": {map[string]string{"sub": testenv.Submodule(leaf)}, "has no URL for it"},
+		"no URL": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("other", "../leaf")}, "has no URL for it"},
+		"two URLs": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("sub", "../leaf") + strings.Replace(module("sub", "../x"), `"sub"`, `"y"`, 1)},
+			"two URLs"},
+		"a file of the disk": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("sub", "file:///etc")}, "'file:///etc'"},
+		"a path of the disk": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "/etc")},
+			"'/etc'"},
+		"a program": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("sub", "ext::sh -c id")}, "Only http, https and ssh"},
+		"out of the host": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("sub", "../../x")}, "leads out of the host"},
+		"no such repository": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("sub", "../none")}, "not found"},
+		"no such commit": {map[string]string{"sub": testenv.Submodule(strings.Repeat("0a", 20)),
+			".gitmodules": module("sub", "../leaf")}, "not found"},
+		"a chain": {map[string]string{"sub": testenv.Submodule(chain),
+			".gitmodules": module("sub", fmt.Sprintf("../chain-%d", maxNesting%2))}, "nested deeper"},
+		"too many": {many, "more than 100 submodules"},
+		"no configuration": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": "[submodule"},
+			".gitmodules cannot be read"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			name := url.PathEscape(strings.ReplaceAll(reason, " ", "-"))
 			g.Commit(name, c.files)
 			v := open(t)
 			rev := updated(t, v, Remote{URL: g.URL + "/" + name}, Reference{Branch: "main"})
-			if _, err := v.Tree(t.Context(), rev, Options{Submodules: true}); fault.As(err) == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := v.Tree(t.Context(), rev, Options{Submodules: true}); fault.As(err) == nil ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
 			if _, err := v.Tree(t.Context(), rev, Options{}); err != nil {
@@ -155,14 +171,16 @@ func TestSubmoduleURLs(t *testing.T) {
 		"ext::https://host/lib":          {"", false},
 		"https://me:other@elsewhere/lib": {"https://me:other@elsewhere/lib", false},
 	} {
-		remote, err := submoduleRemote(Remote{URL: "https://host/team/app.git", Credentials: login, ProxyURL: "http://proxy"}, raw)
+		remote, err := submoduleRemote(Remote{URL: "https://host/team/app.git", Credentials: login,
+			ProxyURL: "http://proxy"}, raw)
 		if c.want == "" {
 			if err == nil {
 				t.Errorf("%q leads to %s", raw, remote.URL)
 			}
 			continue
 		}
-		if err != nil || remote.URL != c.want || (remote.Credentials.Password != "") != c.login || remote.ProxyURL == "" {
+		if err != nil || remote.URL != c.want || (remote.Credentials.Password != "") != c.login ||
+			remote.ProxyURL == "" {
 			t.Errorf("%q: %+v, %v", raw, remote, err)
 		}
 	}
@@ -171,7 +189,8 @@ func TestSubmoduleURLs(t *testing.T) {
 func TestDirectoriesOfASparseCheckout(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
-		"top.yaml": "x", "deploy/a.yaml": "a", "deploy/prod/b.yaml": "b", "deploy/prod/sub/c.yaml": "c", "deployed/d.yaml": "d", "e/f/g.yaml": "g", "e/h.yaml": "h",
+		"top.yaml": "x", "deploy/a.yaml": "a", "deploy/prod/b.yaml": "b", "deploy/prod/sub/c.yaml": "c",
+		"deployed/d.yaml": "d", "e/f/g.yaml": "g", "e/h.yaml": "h",
 	})
 	v := open(t)
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
@@ -184,7 +203,8 @@ func TestDirectoriesOfASparseCheckout(t *testing.T) {
 		{[]string{"./deploy/prod/", "e/f"}, "deploy/prod/b.yaml deploy/prod/sub/c.yaml e/f/g.yaml"},
 		{[]string{"deploy/prod", "deploy"}, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
 		{[]string{"none", "top.yaml"}, ""},
-		{[]string{"e", "."}, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml deployed/d.yaml e/f/g.yaml e/h.yaml top.yaml"},
+		{[]string{"e", "."}, "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml deployed/d.yaml e/f/g.yaml " +
+			"e/h.yaml top.yaml"},
 	} {
 		tree, err := v.Tree(t.Context(), rev, Options{Directories: c.only})
 		if err != nil {
@@ -195,7 +215,8 @@ func TestDirectoriesOfASparseCheckout(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"..", "../x", "a/../../b", "a//b", "a/./b"} {
-		if _, err := v.Tree(t.Context(), rev, Options{Directories: []string{bad}}); fault.As(err) == nil || !fault.As(err).Terminal {
+		if _, err := v.Tree(t.Context(), rev, Options{Directories: []string{bad}}); fault.As(err) == nil ||
+			!fault.As(err).Terminal {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -222,7 +243,8 @@ func FuzzSubmoduleURL(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		remote, err := submoduleRemote(Remote{URL: "https://host/team/app", Credentials: auth.GitCredentials{Password: "secret"}}, raw)
+		remote, err := submoduleRemote(Remote{URL: "https://host/team/app",
+			Credentials: auth.GitCredentials{Password: "secret"}}, raw)
 		if err != nil {
 			return
 		}

@@ -23,8 +23,8 @@ const (
 	maxRules   = 1 << 20   // bytes of a .sourceignore file
 )
 
-// directory is one as git has it and as the options leave it. It is never changed, so that the trees of two commits share
-// what is the same in both.
+// directory is one as git has it and as the options leave it. It is never changed, so that the trees of two
+// commits share what is the same in both.
 type directory struct {
 	hash    plumbing.Hash
 	rules   string // the ID of the rules that came from above
@@ -64,7 +64,8 @@ type builder struct {
 }
 
 // top makes the top directory of a commit. Before is that of the tree before, nil if there is none to share with.
-func (b *builder) top(r *repository, commit plumbing.Hash, rules ignore.Rules, only []string, before *directory) (*directory, error) {
+func (b *builder) top(r *repository, commit plumbing.Hash, rules ignore.Rules, only []string,
+	before *directory) (*directory, error) {
 	root, err := r.rootTree(commit)
 	if err != nil {
 		return nil, err
@@ -138,7 +139,8 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 		d.below[e.name] = sub
 		d.origins = append(d.origins, sub.origins...)
 		if len(sub.dir.Entries) > 0 {
-			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID, Dir: sub.dir})
+			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID,
+				Dir: sub.dir})
 		}
 	}
 	d.dir = artifact.NewDir(slices.Clip(entries))

@@ -43,9 +43,11 @@ type update struct {
 }
 
 // update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
-// nothing when the commit is held already; a pinned commit that is held costs no request at all. What the remote answered
-// another owner a moment ago counts, unless fresh says that only an answer to a question asked from now on does.
-func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, admit func(Revision) error, fresh bool) (Revision, error) {
+// nothing when the commit is held already; a pinned commit that is held costs no request at all. What the
+// remote answered another owner a moment ago counts, unless fresh says that only an answer to a question
+// asked from now on does.
+func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, admit func(Revision) error,
+	fresh bool) (Revision, error) {
 	pinned, isPinned, err := ref.pinned()
 	if err != nil {
 		return Revision{}, err
@@ -150,7 +152,8 @@ func (u *update) run() (Revision, error) {
 func (u *update) bring(t target) error {
 	r := u.mirror.current.Load()
 	if r != nil && !r.damaged.Load() && r.objects.Len() < u.mirror.limits.packs {
-		err := u.fetch(r, t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow), Have: r.latest(maxTips)})
+		err := u.fetch(r, t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow),
+			Have: r.latest(maxTips)})
 		if err == nil || t.hidden || !u.worthFetchingAnew(err) {
 			return err
 		}
@@ -185,7 +188,8 @@ func (u *update) bringHistory(t target) error {
 // worthFetchingAnew tells whether the failure may come from what is held, on either side.
 func (u *update) worthFetchingAnew(err error) bool {
 	var refused *wire.Refused
-	return u.ctx.Err() == nil && (errors.Is(err, packstore.ErrMalformed) || errors.Is(err, packstore.ErrDamaged) || errors.As(err, &refused))
+	return u.ctx.Err() == nil && (errors.Is(err, packstore.ErrMalformed) || errors.Is(err, packstore.ErrDamaged) ||
+		errors.As(err, &refused))
 }
 
 // anew fetches into a repository of its own, which takes the place of the current one once it holds the commit.
@@ -210,7 +214,8 @@ func (u *update) anew(t target, request wire.Request) error {
 // fetch asks for a pack, stores it, and notes the commit.
 func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	if !request.Single { // of what is held, only what has all of its history can be built on
-		request.Have = slices.DeleteFunc(request.Have, func(h plumbing.Hash) bool { return slices.Contains(r.shallow, h) })
+		request.Have = slices.DeleteFunc(request.Have,
+			func(h plumbing.Hash) bool { return slices.Contains(r.shallow, h) })
 	}
 	for _, h := range request.Have {
 		if slices.Contains(r.shallow, h) {
@@ -262,7 +267,8 @@ func (u *update) notFound(t target, err error) error {
 	case err != nil:
 		return err
 	}
-	return gitFault("'%s' does not lead to a commit", t.Ref).WithHint("Correct spec.ref: a tag may point to something else")
+	return gitFault("'%s' does not lead to a commit", t.Ref).
+		WithHint("Correct spec.ref: a tag may point to something else")
 }
 
 // remembering keeps the error that ended the stream: it tells the network's failures from the disk's.

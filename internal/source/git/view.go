@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
-// View is what one source sees of a repository. Its methods may be called from one goroutine at a time; the trees that it
-// gave may be read at any time.
+// View is what one source sees of a repository. Its methods may be called from one goroutine at a time; the
+// trees that it gave may be read at any time.
 type View struct {
 	// Admit, when set, is asked before anything of a revision is fetched; its error ends the update.
 	Admit func(Revision) error
@@ -52,9 +52,10 @@ func (o *Options) key() string {
 }
 
 // Update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
-// nothing when the commit is held already; a pinned commit that is held costs no request at all. What another source of the same
-// repository learned a moment ago counts, unless fresh says that the remote must be asked. The context's deadline is honoured;
-// without one it takes a minute at most. If only the fetch fails, the revision is given beside the error, which is a fault.
+// nothing when the commit is held already; a pinned commit that is held costs no request at all. What another
+// source of the same repository learned a moment ago counts, unless fresh says that the remote must be asked.
+// The context's deadline is honoured; without one it takes a minute at most. If only the fetch fails, the
+// revision is given beside the error, which is a fault.
 func (v *View) Update(ctx context.Context, remote Remote, ref Reference, fresh bool) (Revision, error) {
 	if _, _, err := ref.pinned(); err != nil {
 		return Revision{}, err
@@ -83,11 +84,13 @@ func (v *View) repository(revision Revision) (*repository, error) {
 			return r, nil
 		}
 	}
-	return nil, gitFault("commit %s is not in the mirror", revision.Commit).WithHint("It is fetched at the next interval")
+	return nil, gitFault("commit %s is not in the mirror", revision.Commit).
+		WithHint("It is fetched at the next interval")
 }
 
-// Tree returns the tree of a revision that the mirror holds. No file is read but .sourceignore ones, and no directory that is as it
-// was in the tree before. Submodules are fetched as the context allows, if the options say so. The error is a fault.
+// Tree returns the tree of a revision that the mirror holds. No file is read but .sourceignore ones, and no
+// directory that is as it was in the tree before. Submodules are fetched as the context allows, if the
+// options say so. The error is a fault.
 func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifact.Tree, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -125,7 +128,8 @@ func directories(names []string) ([]string, error) {
 		if clean == "" || clean == "." {
 			return nil, nil // all of it
 		}
-		if slices.ContainsFunc(strings.Split(clean, "/"), func(part string) bool { return part == "" || part == "." || part == ".." }) {
+		if slices.ContainsFunc(strings.Split(clean, "/"),
+			func(part string) bool { return part == "" || part == "." || part == ".." }) {
 			return nil, gitFault("'%s' is not the path of a directory in the repository", wire.Printable(name)).
 				WithHint("Correct spec.sparseCheckout: write paths such as deploy/prod").Final()
 		}

@@ -27,8 +27,8 @@ import (
 type Options struct {
 	// Metadata takes the place of the version's build metadata: the part after the plus sign. Unchanged when empty.
 	Metadata string
-	// ValuesFiles are merged, later ones win, and replace values.yaml. Their paths are relative to the tree, or to the chart
-	// when it comes from a repository.
+	// ValuesFiles are merged, later ones win, and replace values.yaml. Their paths are relative to the tree,
+	// or to the chart when it comes from a repository.
 	ValuesFiles []string
 	// IgnoreMissing passes over values files that are not there.
 	IgnoreMissing bool
@@ -44,11 +44,13 @@ type Package struct {
 	ValuesFiles   []string // those that were merged
 }
 
-// Repackage checks a chart of a repository and packages it anew, if options ask for that. The same input gives the same bytes.
+// Repackage checks a chart of a repository and packages it anew, if options ask for that. The same input
+// gives the same bytes.
 func Repackage(offer Offer, data []byte, o Options) (*Package, error) {
 	c, err := load(data, o.Limits)
 	if err != nil {
-		return nil, fault.New(sourcev1.ChartPullErrorReason, "chart '%s' %s cannot be used", offer.Name, offer.Version).Because(err)
+		return nil, fault.New(sourcev1.ChartPullErrorReason, "chart '%s' %s cannot be used", offer.Name, offer.Version).
+			Because(err)
 	}
 	if err := matches(c, offer); err != nil {
 		return nil, err
@@ -66,7 +68,8 @@ func matches(c *chart.Chart, offer Offer) error {
 	is, err := semver.NewVersion(c.Metadata.Version)
 	if err != nil || c.Name() != offer.Chart() || !is.Equal(said) {
 		return fault.New(sourcev1.ChartPullErrorReason, "the repository gives chart '%.100s' %.100s for chart '%s' %s",
-			c.Name(), c.Metadata.Version, offer.Name, offer.Version).WithHint("The repository's index is wrong: publish the chart again")
+			c.Name(), c.Metadata.Version, offer.Name, offer.Version).
+			WithHint("The repository's index is wrong: publish the chart again")
 	}
 	return nil
 }
@@ -143,17 +146,20 @@ func BuildTree(ctx context.Context, tree *artifact.Tree, at string, o Options) (
 func locate(tree *artifact.Tree, at string) (string, error) {
 	clean := path.Clean(strings.TrimLeft(at, "/"))
 	if !fs.ValidPath(clean) {
-		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the path '%s' leads out of the source", at).WithHint("Correct spec.chart").Final()
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the path '%s' leads out of the source", at).
+			WithHint("Correct spec.chart").Final()
 	}
 	if _, err := tree.Stat(clean); err != nil {
-		return "", fault.New(sourcev1.InvalidChartReferenceReason, "there is no chart at '%s' in the source", at).Because(err).
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "there is no chart at '%s' in the source", at).
+			Because(err).
 			WithHint("Correct spec.chart, or check that the source does not ignore it").Final()
 	}
 	return clean, nil
 }
 
 func invalid(at string, err error) error {
-	return fault.New(sourcev1.InvalidChartReferenceReason, "what is at '%s' is no chart that can be used", at).Because(err).Final()
+	return fault.New(sourcev1.InvalidChartReferenceReason, "what is at '%s' is no chart that can be used", at).
+		Because(err).Final()
 }
 
 func loadFile(tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
@@ -202,7 +208,8 @@ func (b *building) finish() (*Package, error) {
 	}
 	p.Data, err = pack(c, b.options.Limits)
 	if err != nil {
-		return nil, fault.New(sourcev1.ChartPackageErrorReason, "cannot package chart '%s' %s", p.Name, p.Version).Because(err)
+		return nil, fault.New(sourcev1.ChartPackageErrorReason, "cannot package chart '%s' %s", p.Name, p.Version).
+			Because(err)
 	}
 	return p, nil
 }
@@ -223,8 +230,10 @@ func (b *building) mergeValues() (merged []string, err error) {
 			more, err = loader.LoadValues(bytes.NewReader(text))
 		}
 		if err != nil {
-			return nil, fault.New(sourcev1.ValuesFilesErrorReason, "values file '%s' cannot be merged", name).Because(err).
-				WithHint("Correct spec.valuesFiles; spec.ignoreMissingValuesFiles passes over files that are not there").Final()
+			return nil, fault.New(sourcev1.ValuesFilesErrorReason, "values file '%s' cannot be merged", name).
+				Because(err).
+				WithHint("Correct spec.valuesFiles; spec.ignoreMissingValuesFiles passes over files that are " +
+					"not there").Final()
 		}
 		values = loader.MergeMaps(values, more)
 		merged = append(merged, name)
@@ -243,18 +252,21 @@ func (b *building) mergeValues() (merged []string, err error) {
 	return merged, nil
 }
 
-// WithMetadata returns a version with other build metadata: the part after the plus sign. It stays as it is when that is empty.
+// WithMetadata returns a version with other build metadata: the part after the plus sign. It stays as it is
+// when that is empty.
 func WithMetadata(version, metadata string) (string, error) {
 	if metadata == "" {
 		return version, nil
 	}
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the chart's version %q is none", version).Because(err).Final()
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the chart's version %q is none", version).
+			Because(err).Final()
 	}
 	with, err := v.SetMetadata(metadata)
 	if err != nil {
-		return "", fault.New(sourcev1.ChartPackageErrorReason, "%q cannot be metadata of a version", metadata).Because(err)
+		return "", fault.New(sourcev1.ChartPackageErrorReason, "%q cannot be metadata of a version", metadata).
+			Because(err)
 	}
 	return with.String(), nil
 }
@@ -273,7 +285,8 @@ func pack(c *chart.Chart, l Limits) (data []byte, err error) {
 	}
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > l.Chart {
-		err = fmt.Errorf("it has more than %d bytes with its dependencies: --helm-chart-max-size allows for more", l.Chart)
+		err = fmt.Errorf("it has more than %d bytes with its dependencies: --helm-chart-max-size allows for more",
+			l.Chart)
 	}
 	if err != nil {
 		return nil, err

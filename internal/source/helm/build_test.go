@@ -39,8 +39,9 @@ func build(t *testing.T, tree *artifact.Tree, at string, o Options) *Package {
 
 func TestBuildTree(t *testing.T) {
 	tree := treeOf("charts/app", map[string]string{
-		"charts/app/.helmignore": "*.md\n", "charts/app/README.md": "x", "charts/app/shared.yaml": "symlink:../shared.yaml",
-		"charts/shared.yaml": "shared", "prod.yaml": "color: blue\nsize: {w: 1}\n", "big.yaml": "size: {h: 2}\n",
+		"charts/app/.helmignore": "*.md\n", "charts/app/README.md": "x",
+		"charts/app/shared.yaml": "symlink:../shared.yaml",
+		"charts/shared.yaml":     "shared", "prod.yaml": "color: blue\nsize: {w: 1}\n", "big.yaml": "size: {h: 2}\n",
 	})
 	for _, at := range []string{"charts/app", "./charts/app", "/charts/app/"} {
 		if name, version, err := Describe(tree, at, DefaultLimits); name != "app" || version != "1.2.3" || err != nil {
@@ -52,19 +53,22 @@ func TestBuildTree(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	got := contents(t, p.Data)
-	if want := []string{"app/.helmignore", "app/Chart.yaml", "app/shared.yaml", "app/templates/config.yaml", "app/values.yaml"}; !slices.Equal(keys(got), want) {
+	if want := []string{"app/.helmignore", "app/Chart.yaml", "app/shared.yaml", "app/templates/config.yaml",
+		"app/values.yaml"}; !slices.Equal(keys(got), want) {
 		t.Errorf("files: %q", keys(got))
 	}
 	if got["app/shared.yaml"] != "shared" || got["app/values.yaml"] != "color: red\n" {
 		t.Errorf("%q", got)
 	}
 
-	p = build(t, tree, "charts/app", Options{Metadata: "0123456789ab", ValuesFiles: []string{"prod.yaml", "missing.yaml", "./big.yaml"}, IgnoreMissing: true})
+	p = build(t, tree, "charts/app", Options{Metadata: "0123456789ab",
+		ValuesFiles: []string{"prod.yaml", "missing.yaml", "./big.yaml"}, IgnoreMissing: true})
 	got = contents(t, p.Data)
 	if p.Version != "1.2.3+0123456789ab" || !strings.Contains(got["app/Chart.yaml"], "version: 1.2.3+0123456789ab") {
 		t.Errorf("%s\n%s", p.Version, got["app/Chart.yaml"])
 	}
-	if got["app/values.yaml"] != "color: blue\nsize:\n  h: 2\n  w: 1\n" || !slices.Equal(p.ValuesFiles, []string{"prod.yaml", "./big.yaml"}) {
+	if got["app/values.yaml"] != "color: blue\nsize:\n  h: 2\n  w: 1\n" ||
+		!slices.Equal(p.ValuesFiles, []string{"prod.yaml", "./big.yaml"}) {
 		t.Errorf("%q %q", got["app/values.yaml"], p.ValuesFiles)
 	}
 }
@@ -79,15 +83,18 @@ func TestBuildTreeOfPackage(t *testing.T) {
 	if got := contents(t, p.Data); got["app/values.yaml"] != "a: b\n" {
 		t.Errorf("%q", got)
 	}
-	if name, version, err := Describe(tree, "app.tgz", DefaultLimits); name != "app" || version != "1.2.3" || err != nil {
+	if name, version, err := Describe(tree, "app.tgz", DefaultLimits); name != "app" || version != "1.2.3" ||
+		err != nil {
 		t.Error(name, version, err)
 	}
 }
 
 func TestBuildTreeRefuses(t *testing.T) {
 	tree := treeOf("app", map[string]string{
-		"broken/Chart.yaml": "apiVersion: v2\nname: x\n", "out/Chart.yaml": chartYAML, "out/x": "symlink:../../etc/passwd",
-		"circle/Chart.yaml": chartYAML, "circle/again": "symlink:../circle", "text.tgz": "text", "bad.yaml": "a: [", "nothing/x": "",
+		"broken/Chart.yaml": "apiVersion: v2\nname: x\n", "out/Chart.yaml": chartYAML,
+		"out/x":             "symlink:../../etc/passwd",
+		"circle/Chart.yaml": chartYAML, "circle/again": "symlink:../circle", "text.tgz": "text", "bad.yaml": "a: [",
+		"nothing/x":        "",
 		"large/Chart.yaml": chartYAML, "large/x": strings.Repeat("x", 5<<20+1),
 	})
 	for _, test := range []struct {
@@ -171,8 +178,9 @@ func TestDependencies(t *testing.T) {
 		"app/charts/ours/Chart.yaml":   "apiVersion: v2\nname: ours\nversion: 1.0.0-dev\n", // is all there is
 		"app/charts/remote-0.9.0.tgz":  string(packaged(t, newChart("remote", "0.9.0"))),
 		"app/charts/extra/Chart.yaml":  "apiVersion: v2\nname: extra\nversion: 0.0.1\n",
-		"lib/local/Chart.yaml":         "apiVersion: v2\nname: local\nversion: 0.2.0\ndependencies:\n- {name: leaf, version: 1.0.0, repository: \"file://../leaf\"}\n",
-		"lib/leaf/Chart.yaml":          "apiVersion: v2\nname: leaf\nversion: 1.0.0\n",
+		"lib/local/Chart.yaml": "apiVersion: v2\nname: local\nversion: 0.2.0\ndependencies:\n" +
+			"- {name: leaf, version: 1.0.0, repository: \"file://../leaf\"}\n",
+		"lib/leaf/Chart.yaml": "apiVersion: v2\nname: leaf\nversion: 1.0.0\n",
 	})
 	p := build(t, tree, "app", Options{Repository: repository})
 	var charts []string
@@ -202,13 +210,18 @@ func TestLock(t *testing.T) {
 	s.Publish(newChart("remote", "1.0.0"))
 	open := httptest.NewServer(http.FileServer(http.Dir(s.Dir)))
 	defer open.Close()
-	declared := fmt.Sprintf("- {name: remote, version: 1.x, repository: %q}\n- {name: local, version: 0.x, repository: file://../local}\n", open.URL)
+	declared := fmt.Sprintf("- {name: remote, version: 1.x, repository: %q}\n"+
+		"- {name: local, version: 0.x, repository: file://../local}\n", open.URL)
 	lock := helmLock(t, map[string]string{"app/Chart.yaml": dependent(declared), "local/Chart.yaml": localYAML})
 
 	s.Publish(newChart("remote", "1.5.0")) // newer than the lock
 	client := s.indexed(t)
-	o := Options{Limits: DefaultLimits, Repository: func(context.Context, string) (Repository, error) { return client, nil }}
-	files := map[string]string{"app/Chart.yaml": dependent(declared), "app/Chart.lock": lock, "local/Chart.yaml": localYAML}
+	o := Options{Limits: DefaultLimits, Repository: func(context.Context, string) (Repository,
+		error) {
+		return client, nil
+	}}
+	files := map[string]string{"app/Chart.yaml": dependent(declared), "app/Chart.lock": lock,
+		"local/Chart.yaml": localYAML}
 	version := func(files map[string]string, of string) string {
 		t.Helper()
 		p, err := BuildTree(t.Context(), treeOf("app", files), "app", o)
@@ -250,14 +263,16 @@ func helmLock(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		full := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o700), os.WriteFile(full, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o700),
+			os.WriteFile(full, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Setenv("HELM_CACHE_HOME", filepath.Join(dir, "cache"))
 	m := downloader.Manager{
 		Out: io.Discard, ChartPath: filepath.Join(dir, "app"), Getters: getter.Getters(),
-		RepositoryConfig: filepath.Join(dir, "repositories.yaml"), RepositoryCache: filepath.Join(dir, "cache"), ContentCache: filepath.Join(dir, "content"),
+		RepositoryConfig: filepath.Join(dir, "repositories.yaml"), RepositoryCache: filepath.Join(dir, "cache"),
+		ContentCache: filepath.Join(dir, "content"),
 	}
 	if err := m.Update(); err != nil {
 		t.Fatal(err)
@@ -281,8 +296,10 @@ func TestDependenciesRefused(t *testing.T) {
 		return client, nil
 	}}
 	lib := map[string]string{
-		"lib/a/Chart.yaml": "apiVersion: v2\nname: a\nversion: 1.0.0\ndependencies:\n- {name: b, repository: \"file://../b\"}\n",
-		"lib/b/Chart.yaml": "apiVersion: v2\nname: b\nversion: 1.0.0\ndependencies:\n- {name: a, repository: \"file://../a\"}\n",
+		"lib/a/Chart.yaml": "apiVersion: v2\nname: a\nversion: 1.0.0\ndependencies:\n" +
+			"- {name: b, repository: \"file://../b\"}\n",
+		"lib/b/Chart.yaml": "apiVersion: v2\nname: b\nversion: 1.0.0\ndependencies:\n" +
+			"- {name: a, repository: \"file://../a\"}\n",
 	}
 	for dependency, want := range map[string]string{
 		`{name: remote, version: 2.x, repository: "https://h"}`:       `matches "2.x"`,
@@ -299,7 +316,8 @@ func TestDependenciesRefused(t *testing.T) {
 		`{name: remote, version: 1.x, repository: "file://../alone"}`: "chart 'alone' is at 'alone'",
 		`{name: alone, version: 2.x, repository: "file://../alone"}`:  "version 1.0.0 is there",
 	} {
-		files := map[string]string{"app/Chart.yaml": dependent("- " + dependency + "\n"), "alone/Chart.yaml": "apiVersion: v2\nname: alone\nversion: 1.0.0\n"}
+		files := map[string]string{"app/Chart.yaml": dependent("- " + dependency + "\n"),
+			"alone/Chart.yaml": "apiVersion: v2\nname: alone\nversion: 1.0.0\n"}
 		for name, text := range lib {
 			files[name] = text
 		}

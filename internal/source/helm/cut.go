@@ -15,9 +15,10 @@ import (
 // maxPiece bounds the bytes of what is given to the YAML library at once, and of a line.
 const maxPiece = 1 << 20
 
-// cutter reads an index in YAML without holding it. YAML of the block style, in which every generator of indexes writes, is cut at
-// its indentation: into charts, into their entries, and of these into the few keys that are needed. What is left, some lines, is
-// read by the YAML library. What is not laid out like that (an index in flow style) is read as one piece if it is small, or refused.
+// cutter reads an index in YAML without holding it. YAML of the block style, in which every generator of
+// indexes writes, is cut at its indentation: into charts, into their entries, and of these into the few keys
+// that are needed. What is left, some lines, is read by the YAML library. What is not laid out like that (an
+// index in flow style) is read as one piece if it is small, or refused.
 type cutter struct {
 	r *bufio.Reader
 	b *indexBuilder
@@ -268,7 +269,8 @@ func (c *cutter) piece(depth int, what any, use func() error) error {
 	var whole []byte
 	err := c.value(depth, func(line []byte) error {
 		if len(whole)+len(line) > maxPiece {
-			return fmt.Errorf("more than %d bytes in one piece: write the index in YAML's block style or in JSON", maxPiece)
+			return fmt.Errorf("more than %d bytes in one piece: write the index in YAML's block style or in JSON",
+				maxPiece)
 		}
 		whole = append(append(whole, line...), '\n')
 		return nil

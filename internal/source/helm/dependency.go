@@ -28,8 +28,8 @@ type dependencies struct {
 	opened  map[string]Repository // by URL
 }
 
-// load reads the chart in a directory and adds the dependencies that it declares and does not bring in charts/: in the version
-// of Chart.lock, in the newest one that is admitted where that says none.
+// load reads the chart in a directory and adds the dependencies that it declares and does not bring in
+// charts/: in the version of Chart.lock, in the newest one that is admitted where that says none.
 func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, error) {
 	c, err := loadDir(d.tree, dir, d.options.Limits)
 	if err != nil {
@@ -75,18 +75,20 @@ func unique(charts []*chart.Chart) []*chart.Chart {
 }
 
 func unresolved(c *chart.Chart, err error) *fault.Fault {
-	return fault.New(sourcev1.DependencyBuildErrorReason, "cannot complete the dependencies of chart '%s'", c.Name()).Because(err)
+	return fault.New(sourcev1.DependencyBuildErrorReason, "cannot complete the dependencies of chart '%s'", c.Name()).
+		Because(err)
 }
 
-// bring returns the chart that serves a dependency of those in charts/. Where the dependency names no repository, there is no other
-// one to be had, and its range is for who fills charts/.
+// bring returns the chart that serves a dependency of those in charts/. Where the dependency names no
+// repository, there is no other one to be had, and its range is for who fills charts/.
 func bring(brought []*chart.Chart, w *chart.Dependency) *chart.Chart {
 	for _, b := range brought {
 		if b.Name() == w.Name && admitted(b.Metadata.Version, w.Version) == nil {
 			return b
 		}
 	}
-	if i := slices.IndexFunc(brought, func(b *chart.Chart) bool { return b.Name() == w.Name }); i >= 0 && w.Repository == "" {
+	if i := slices.IndexFunc(brought, func(b *chart.Chart) bool { return b.Name() == w.Name }); i >= 0 &&
+		w.Repository == "" {
 		return brought[i]
 	}
 	return nil
@@ -111,8 +113,8 @@ func admitted(version, constraint string) error {
 	return nil
 }
 
-// locked returns a dependency in the version of the chart's lock. What the lock does not name, or in no version that the chart still
-// admits, was declared after it: it is had as without a lock.
+// locked returns a dependency in the version of the chart's lock. What the lock does not name, or in no
+// version that the chart still admits, was declared after it: it is had as without a lock.
 func locked(c *chart.Chart, w *chart.Dependency) *chart.Dependency {
 	if c.Lock == nil {
 		return w
@@ -139,7 +141,8 @@ func (d *dependencies) fetch(ctx context.Context, dir string, w *chart.Dependenc
 	case scheme == "http", scheme == "https", scheme == "oci":
 		return d.remote(ctx, w)
 	default:
-		return nil, fault.New("", "its repository '%s' is no URL of file://, http://, https:// or oci://", fault.RedactURL(w.Repository)).
+		return nil, fault.New("", "its repository '%s' is no URL of file://, http://, https:// or oci://",
+			fault.RedactURL(w.Repository)).
 			WithHint("Names of repositories are those of a helm client: write the URL").Final()
 	}
 }

@@ -110,7 +110,8 @@ const chartYAML = "apiVersion: v2\nname: app\nversion: 1.2.3\n"
 // treeOf makes a tree of a chart's files below a directory, and of others.
 func treeOf(dir string, more map[string]string) *artifact.Tree {
 	all := map[string]string{
-		dir + "/Chart.yaml": chartYAML, dir + "/values.yaml": "color: red\n", dir + "/templates/config.yaml": "kind: ConfigMap\n",
+		dir + "/Chart.yaml": chartYAML, dir + "/values.yaml": "color: red\n", dir +
+			"/templates/config.yaml": "kind: ConfigMap\n",
 	}
 	for name, text := range more {
 		all[name] = text

@@ -1,5 +1,6 @@
-// Package helm finds, fetches, verifies and builds Helm charts: from repositories over HTTP, from registries, and from trees.
-// It takes and returns plain values, and trusts nothing that it reads: sizes and counts are bounded, digests are checked.
+// Package helm finds, fetches, verifies and builds Helm charts: from repositories over HTTP, from registries,
+// and from trees. It takes and returns plain values, and trusts nothing that it reads: sizes and counts are
+// bounded, digests are checked.
 package helm
 
 import (
@@ -22,7 +23,8 @@ import (
 type Entry struct {
 	Version string
 	Digest  string // sha256 of the package in hex; empty when the index says none
-	URL     string // of the package, absolute or relative to the repository's; the first one that the index lists, as in Helm
+	// of the package, absolute or relative to the repository's; the first one that the index lists, as in Helm
+	URL string
 
 	created int64 // Unix time in nanoseconds; zero when the index says none
 }
@@ -65,8 +67,8 @@ func find(entries []Entry, name, constraint string) (Entry, error) {
 	return Entry{}, fmt.Errorf("no version of chart %q matches %q", name, constraint)
 }
 
-// newestFirst sorts by semantic version and drops what is none. Versions that differ in their build metadata only are equal: of these
-// the one that was made last comes first, or the one that stood first.
+// newestFirst sorts by semantic version and drops what is none. Versions that differ in their build metadata
+// only are equal: of these the one that was made last comes first, or the one that stood first.
 func newestFirst(entries []Entry) []Entry {
 	type parsed struct {
 		entry   Entry
@@ -135,7 +137,8 @@ func (b *indexBuilder) add(name string, i item) error {
 	if b.versions++; b.versions > maxVersions {
 		return fmt.Errorf("more than %d versions", maxVersions)
 	}
-	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:")), created: i.created()}
+	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:")),
+		created: i.created()}
 	if len(i.URLs) > 0 {
 		e.URL = i.URLs[0]
 	}
@@ -167,8 +170,8 @@ func (b *indexBuilder) index() (*Index, error) {
 // maxIndexes bounds the bytes of the indexes that are kept. One that is larger than that is kept alone.
 const maxIndexes = 128 << 20
 
-// Indexes keeps the indexes that were asked for last, by digest: all charts of a repository share one, and it is read once.
-// The zero value is ready, and safe for concurrent use.
+// Indexes keeps the indexes that were asked for last, by digest: all charts of a repository share one, and it
+// is read once. The zero value is ready, and safe for concurrent use.
 type Indexes struct {
 	reading singleflight.Group
 	hits    atomic.Int64
@@ -199,7 +202,8 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 	}
 }
 
-// Stats counts the questions that were answered from memory and the indexes that were read, and tells how many are kept.
+// Stats counts the questions that were answered from memory and the indexes that were read, and tells how
+// many are kept.
 func (c *Indexes) Stats() (hits, reads int64, kept int) {
 	return c.hits.Load(), c.reads.Load(), c.kept.Len()
 }

@@ -41,8 +41,9 @@ func versions(entries []Entry) []string {
 // TestIndexLayouts reads the same index in the layouts that generators write.
 func TestIndexLayouts(t *testing.T) {
 	want := map[string][]Entry{
-		"app": {{Version: "2.0.0", Digest: "aa", URL: "https://h/app-2.0.0.tgz"}, {Version: "1.0.0", URL: "app-1.0.0.tgz"}},
-		"db":  {{Version: "0.1.0", URL: "db.tgz"}},
+		"app": {{Version: "2.0.0", Digest: "aa", URL: "https://h/app-2.0.0.tgz"},
+			{Version: "1.0.0", URL: "app-1.0.0.tgz"}},
+		"db": {{Version: "0.1.0", URL: "db.tgz"}},
 	}
 	for name, text := range map[string]string{
 		"helm": `apiVersion: v1
@@ -119,7 +120,8 @@ entries:
 `,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, text := range []string{text, "\xEF\xBB\xBF" + text, strings.ReplaceAll(text, "\n", "\r\n"), strings.TrimRight(text, "\n")} {
+			for _, text := range []string{text, "\xEF\xBB\xBF" + text, strings.ReplaceAll(text, "\n", "\r\n"),
+				strings.TrimRight(text, "\n")} {
 				if diff := cmp.Diff(want, parse(t, text).charts, cmpopts.IgnoreUnexported(Entry{})); diff != "" {
 					t.Fatal(diff)
 				}
@@ -147,7 +149,8 @@ entries:
   - version: 2
     urls: [two.tgz]
 `)
-	want := []Entry{{Version: "2", URL: "two.tgz"}, {Version: "1.0.0", URL: "first.tgz"}, {Version: "1.0.0", URL: "second.tgz"}}
+	want := []Entry{{Version: "2", URL: "two.tgz"}, {Version: "1.0.0", URL: "first.tgz"},
+		{Version: "1.0.0", URL: "second.tgz"}}
 	if diff := cmp.Diff(want, i.charts["app"], cmpopts.IgnoreUnexported(Entry{})); diff != "" {
 		t.Error(diff)
 	}
@@ -162,27 +165,32 @@ entries:
 func TestIndexRefuses(t *testing.T) {
 	long := strings.Repeat("x", maxPiece)
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":                {"", "empty"},
-		"white space":            {" \n\n ", "empty"},
-		"a web page":             {"<!DOCTYPE html>\n<html></html>\n", "line 1: not a key"},
-		"no apiVersion":          {"entries: {}\n", "no apiVersion"},
-		"no entries":             {"apiVersion: v1\n", "no entries"},
-		"entries twice":          {"apiVersion: v1\nentries: {}\nentries: {}\n", "twice"},
-		"a chart twice":          {"apiVersion: v1\nentries:\n  a: []\n  a: []\n", "twice"},
-		"a chart twice, JSON":    {`{"apiVersion":"v1","entries":{"a":[],"a":[]}}`, "twice"},
-		"a key twice":            {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    version: 2.0.0\n", "already defined"},
-		"a mapping for a list":   {"apiVersion: v1\nentries:\n  a:\n    version: 1.0.0\n", "line 4: not an entry"},
-		"a text for a list":      {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls: x\n", "cannot unmarshal"},
-		"a list for an object":   {`{"apiVersion":"v1","entries":[]}`, "{ is expected"},
-		"tabs":                   {"apiVersion: v1\nentries:\n\ta: []\n", "not a key"},
-		"odd indentation":        {"apiVersion: v1\nentries:\n   a: []\n  b: []\n", "line 4: indented otherwise"},
-		"a bomb of aliases":      {"apiVersion: v1\nentries:\n  a:\n  - &a {urls: [x]}\n  - *a\n", "unknown anchor"},
-		"broken JSON":            {`{"apiVersion":"v1","entries":{"a":[`, "EOF"},
-		"JSON and more":          {`{"apiVersion":"v1","entries":{}} {}`, "follows after its end"},
-		"a long line":            {"apiVersion: v1\nentries:\n  a:\n  - version: " + long, "more than 1048576 bytes"},
-		"a large piece":          {"apiVersion: v1\nentries: {a: [\n" + strings.Repeat("  {version: 1.0.0},\n", 60_000) + "]}", "in one piece"},
-		"a large entry":          {"apiVersion: v1\nentries:\n  a:\n  - urls:\n" + strings.Repeat("    - http://a.b/c\n", 60_000), "has more than"},
-		"a large text in JSON":   {`{"apiVersion":"v1","x":"` + long + long + `","entries":{}}`, "more than 1048576 bytes"},
+		"nothing":             {"", "empty"},
+		"white space":         {" \n\n ", "empty"},
+		"a web page":          {"<!DOCTYPE html>\n<html></html>\n", "line 1: not a key"},
+		"no apiVersion":       {"entries: {}\n", "no apiVersion"},
+		"no entries":          {"apiVersion: v1\n", "no entries"},
+		"entries twice":       {"apiVersion: v1\nentries: {}\nentries: {}\n", "twice"},
+		"a chart twice":       {"apiVersion: v1\nentries:\n  a: []\n  a: []\n", "twice"},
+		"a chart twice, JSON": {`{"apiVersion":"v1","entries":{"a":[],"a":[]}}`, "twice"},
+		"a key twice": {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    version: 2.0.0\n",
+			"already defined"},
+		"a mapping for a list": {"apiVersion: v1\nentries:\n  a:\n    version: 1.0.0\n", "line 4: not an entry"},
+		"a text for a list": {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls: x\n",
+			"cannot unmarshal"},
+		"a list for an object": {`{"apiVersion":"v1","entries":[]}`, "{ is expected"},
+		"tabs":                 {"apiVersion: v1\nentries:\n\ta: []\n", "not a key"},
+		"odd indentation":      {"apiVersion: v1\nentries:\n   a: []\n  b: []\n", "line 4: indented otherwise"},
+		"a bomb of aliases":    {"apiVersion: v1\nentries:\n  a:\n  - &a {urls: [x]}\n  - *a\n", "unknown anchor"},
+		"broken JSON":          {`{"apiVersion":"v1","entries":{"a":[`, "EOF"},
+		"JSON and more":        {`{"apiVersion":"v1","entries":{}} {}`, "follows after its end"},
+		"a long line":          {"apiVersion: v1\nentries:\n  a:\n  - version: " + long, "more than 1048576 bytes"},
+		"a large piece": {"apiVersion: v1\nentries: {a: [\n" +
+			strings.Repeat("  {version: 1.0.0},\n", 60_000) + "]}", "in one piece"},
+		"a large entry": {"apiVersion: v1\nentries:\n  a:\n  - urls:\n" +
+			strings.Repeat("    - http://a.b/c\n", 60_000), "has more than"},
+		"a large text in JSON": {`{"apiVersion":"v1","x":"` + long + long + `","entries":{}}`,
+			"more than 1048576 bytes"},
 		"not UTF-8 in a version": {"apiVersion: v1\nentries:\n  a:\n  - version: \"\xff\"\n", "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,11 +200,13 @@ func TestIndexRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ParseIndex(strings.NewReader("apiVersion: v1\nentries: {}\n#"+long), 1000); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+	if _, err := ParseIndex(strings.NewReader("apiVersion: v1\nentries: {}\n#"+long), 1000); err == nil ||
+		!strings.Contains(err.Error(), "more than 1000 bytes") {
 		t.Errorf("an index beyond the limit: %v", err)
 	}
 	broken := errors.New("connection lost")
-	if _, err := ParseIndex(io.MultiReader(strings.NewReader("apiVersion: v1\n"), errReader{broken}), indexLimit); !errors.Is(err, broken) {
+	if _, err := ParseIndex(io.MultiReader(strings.NewReader("apiVersion: v1\n"), errReader{broken}),
+		indexLimit); !errors.Is(err, broken) {
 		t.Errorf("a reader that fails: %v", err)
 	}
 }
@@ -216,9 +226,11 @@ entries:
   - {version: 0.9.0, urls: [a]}
 `)
 	for constraint, want := range map[string]string{
-		"": "v1.10.0", "*": "v1.10.0", "1.x": "v1.10.0", "~1.2": "1.2.3", "<1.10": "1.9.0+build.7", ">=2.0.0-0": "2.0.0-rc.1",
-		"2.0.0-rc.1": "2.0.0-rc.1", "1.9.0": "1.9.0+build.7", "1.9.0+build.7": "1.9.0+build.7", "^0.9 || ^3": "0.9.0", "1.10.0": "v1.10.0",
-		">=2": "", "4.0.0": "", "latest": "",
+		"": "v1.10.0", "*": "v1.10.0", "1.x": "v1.10.0", "~1.2": "1.2.3", "<1.10": "1.9.0+build.7",
+		">=2.0.0-0":  "2.0.0-rc.1",
+		"2.0.0-rc.1": "2.0.0-rc.1", "1.9.0": "1.9.0+build.7", "1.9.0+build.7": "1.9.0+build.7", "^0.9 || ^3": "0.9.0",
+		"1.10.0": "v1.10.0",
+		">=2":    "", "4.0.0": "", "latest": "",
 	} {
 		e, err := i.Find("app", constraint)
 		if e.Version != want || (err != nil) != (want == "") {
@@ -239,8 +251,10 @@ func TestFindOfEqualVersions(t *testing.T) {
   - {version: 0.9.0, urls: [a], created: "2026-04-01T00:00:00Z"}
 `
 	for name, text := range map[string]string{
-		"in block style": "apiVersion: v1\nentries:\n  app:" + fmt.Sprintf(entries, "2026-01-01T00:00:00Z", "[no, time]"),
-		"in flow style":  "apiVersion: v1\nentries: {app: [{version: 1.0.0+aa, urls: [a]}, {version: 1.0.0+cc, urls: [a], created: 2026-03-01T00:00:00Z}]}",
+		"in block style": "apiVersion: v1\nentries:\n  app:" +
+			fmt.Sprintf(entries, "2026-01-01T00:00:00Z", "[no, time]"),
+		"in flow style": "apiVersion: v1\nentries: {app: [{version: 1.0.0+aa, urls: [a]}, {version: 1.0.0+cc, " +
+			"urls: [a], created: 2026-03-01T00:00:00Z}]}",
 		"in JSON": `{"apiVersion":"v1","entries":{"app":[{"version":"1.0.0+aa","urls":["a"],"created":{}},
 			{"version":"1.0.0+cc","urls":["a"],"created":"2026-03-01T00:00:00Z"}]}}`,
 	} {
@@ -269,7 +283,8 @@ func FuzzParseIndex(f *testing.F) {
 				if found, err := i.Find(name, e.Version); err != nil || found.Version != e.Version {
 					t.Fatalf("%q: version %q finds %q, %v", name, e.Version, found.Version, err)
 				}
-				if n > 0 && !slices.IsSortedFunc(newestFirst(entries[n-1:n+1]), func(a, b Entry) int { return cmpEntries(entries, a, b) }) {
+				if n > 0 && !slices.IsSortedFunc(newestFirst(entries[n-1:n+1]),
+					func(a, b Entry) int { return cmpEntries(entries, a, b) }) {
 					t.Fatalf("%q is not sorted: %q", name, versions(entries))
 				}
 			}
@@ -289,11 +304,13 @@ func FuzzIndexLikeHelm(f *testing.F) {
 	f.Add("- x", "1", "... --- é\u2028\u0085", "'", false)
 	f.Add("null", "0x10", strings.Repeat("long words ", 100), "~", false)
 	f.Fuzz(func(t *testing.T, name, version, description, url string, asJSON bool) {
-		md := &chart.Metadata{APIVersion: "v2", Name: "n", Version: version, Description: description, Annotations: map[string]string{description: description, "version": "1"}}
+		md := &chart.Metadata{APIVersion: "v2", Name: "n", Version: version, Description: description,
+			Annotations: map[string]string{description: description, "version": "1"}}
 		index := repo.NewIndexFile()
 		index.Entries[name] = repo.ChartVersions{
 			{Metadata: md, URLs: []string{url, "second"}, Digest: "aa"},
-			{Metadata: &chart.Metadata{APIVersion: "v2", Name: "n", Version: "0.0.1", Description: description}, URLs: []string{"x"}},
+			{Metadata: &chart.Metadata{APIVersion: "v2", Name: "n", Version: "0.0.1", Description: description},
+				URLs: []string{"x"}},
 		}
 		index.Annotations = map[string]string{description: description}
 		marshal := yaml.Marshal

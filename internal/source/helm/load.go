@@ -45,8 +45,8 @@ func newFiles(l Limits) *files {
 	return &files{limits: l, left: maxUnpacked, names: map[string]bool{}}
 }
 
-// load reads a packaged chart. Archives that lead out of their folder, hold anything but files, or unpack to more than the
-// limits are refused, those in charts/ included.
+// load reads a packaged chart. Archives that lead out of their folder, hold anything but files, or unpack to
+// more than the limits are refused, those in charts/ included.
 func load(data []byte, l Limits) (*chart.Chart, error) {
 	f := newFiles(l)
 	if err := f.archive("", data, 0); err != nil {
@@ -80,7 +80,8 @@ func (f *files) add(name string, data []byte, depth int) error {
 	return nil
 }
 
-// isPackagedSubchart tells charts/NAME.tgz, and such of charts in charts/. Helm passes over names that start with _ or a dot.
+// isPackagedSubchart tells charts/NAME.tgz, and such of charts in charts/. Helm passes over names that start
+// with _ or a dot.
 func isPackagedSubchart(name string) bool {
 	for {
 		rest, ok := strings.CutPrefix(name, "charts/")
@@ -167,7 +168,8 @@ func entryName(h *tar.Header) (string, error) {
 	return name, nil
 }
 
-// loadDir reads the chart in a directory of a tree, without what its .helmignore names. Symlinks are followed inside the tree.
+// loadDir reads the chart in a directory of a tree, without what its .helmignore names. Symlinks are followed
+// inside the tree.
 func loadDir(tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
 	rules := ignore.Empty()
 	if text, err := tree.ReadFile(path.Join(dir, ignore.HelmIgnore)); err == nil {

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ParseIndex reads a repository's index, in YAML or in JSON, of at most limit bytes. It needs memory for what an [Index] keeps
-// and for one entry at a time, whatever the size of the whole.
+// ParseIndex reads a repository's index, in YAML or in JSON, of at most limit bytes. It needs memory for what
+// an [Index] keeps and for one entry at a time, whatever the size of the whole.
 func ParseIndex(r io.Reader, limit int64) (*Index, error) {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
 	index, err := parseIndex(bufio.NewReaderSize(limited, 64<<10))

@@ -21,17 +21,20 @@ const KeyringKey = "pubring.gpg"
 
 const signatureBegin = "-----BEGIN PGP SIGNATURE-----"
 
-// VerifyProvenance checks that one of the keys of a keyring, armored or binary, signed the package, and returns the key's fingerprint.
-// The signature is in the provenance file, which names the package and its digest.
+// VerifyProvenance checks that one of the keys of a keyring, armored or binary, signed the package, and
+// returns the key's fingerprint. The signature is in the provenance file, which names the package and its
+// digest.
 func VerifyProvenance(keyring, prov []byte, o Offer, data []byte, now time.Time) (string, error) {
 	keys, err := openpgp.Read(keyring)
 	if err != nil {
-		return "", fault.New(sourcev1.VerificationErrorReason, "the keyring in the key %s of the Secret cannot be used", KeyringKey).
+		return "", fault.New(sourcev1.VerificationErrorReason, "the keyring in the key %s of the Secret cannot be used",
+			KeyringKey).
 			Because(err).WithHint("Write it with: gpg --export KEY > %s", KeyringKey).Final()
 	}
 	fingerprint, err := verifyProvenance(keys, prov, o, data, now)
 	if err != nil {
-		return "", fault.New(sourcev1.VerificationErrorReason, "the provenance of chart '%s' %s cannot be trusted", o.Name, o.Version).Because(err)
+		return "", fault.New(sourcev1.VerificationErrorReason, "the provenance of chart '%s' %s cannot be trusted",
+			o.Name, o.Version).Because(err)
 	}
 	return fingerprint, nil
 }

@@ -70,17 +70,21 @@ func TestProvenance(t *testing.T) {
 		now                 time.Time
 		want                string
 	}{
-		"another key":       {binary, sign(t, stranger, "app-1.0.0.tgz", data), data, o, now, "not among the trusted"},
-		"another package":   {binary, prov, append(bytes.Clone(data), 0), o, now, "another app-1.0.0.tgz"},
-		"another version":   {binary, prov, data, Offer{Name: "app", Version: "1.0.1"}, now, "not about app-1.0.1.tgz"},
-		"another text":      {binary, bytes.Replace(prov, []byte("name: app"), []byte("name: abb"), 1), data, o, now, "not one of this content"},
-		"two signatures":    {binary, append(bytes.Clone(prov), prov...), data, o, now, "not one signed text"},
-		"no signature":      {binary, []byte("files: {}"), data, o, now, "not one signed text"},
-		"no list of files":  {binary, signText(t, key, "only this\n"), data, o, now, "cannot be read"},
-		"an expired key":    {expired, sign(t, short, "app-1.0.0.tgz", data), data, o, now.Add(2 * time.Hour), "expired"},
-		"no keyring":        {nil, prov, data, o, now, "no OpenPGP public key"},
-		"a broken keyring":  {[]byte("text"), prov, data, o, now, "pubring.gpg"},
-		"another signature": {binary, []byte(strings.Split(string(prov), signatureBegin)[0] + signatureBegin + strings.Split(string(sign(t, key, "x", nil)), signatureBegin)[1]), data, o, now, "not one of this content"},
+		"another key":     {binary, sign(t, stranger, "app-1.0.0.tgz", data), data, o, now, "not among the trusted"},
+		"another package": {binary, prov, append(bytes.Clone(data), 0), o, now, "another app-1.0.0.tgz"},
+		"another version": {binary, prov, data, Offer{Name: "app", Version: "1.0.1"}, now, "not about app-1.0.1.tgz"},
+		"another text": {binary, bytes.Replace(prov, []byte("name: app"), []byte("name: abb"), 1), data, o, now,
+			"not one of this content"},
+		"two signatures":   {binary, append(bytes.Clone(prov), prov...), data, o, now, "not one signed text"},
+		"no signature":     {binary, []byte("files: {}"), data, o, now, "not one signed text"},
+		"no list of files": {binary, signText(t, key, "only this\n"), data, o, now, "cannot be read"},
+		"an expired key": {expired, sign(t, short, "app-1.0.0.tgz", data), data, o, now.Add(2 * time.Hour),
+			"expired"},
+		"no keyring":       {nil, prov, data, o, now, "no OpenPGP public key"},
+		"a broken keyring": {[]byte("text"), prov, data, o, now, "pubring.gpg"},
+		"another signature": {binary, []byte(strings.Split(string(prov),
+			signatureBegin)[0] + signatureBegin + strings.Split(string(sign(t, key, "x", nil)), signatureBegin)[1]),
+			data, o, now, "not one of this content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := VerifyProvenance(test.keyring, test.prov, test.o, test.data, test.now)
@@ -123,7 +127,8 @@ func FuzzProvenance(f *testing.F) {
 	f.Add([]byte(prov))
 	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\n\n-----BEGIN PGP SIGNATURE-----\n-----END PGP SIGNATURE-----\n"))
 	f.Fuzz(func(t *testing.T, prov []byte) {
-		if _, err := VerifyProvenance(keyring.Bytes(), prov, Offer{Name: "app", Version: "2.0.0"}, []byte("data"), time.Now()); err == nil {
+		if _, err := VerifyProvenance(keyring.Bytes(), prov, Offer{Name: "app", Version: "2.0.0"}, []byte("data"),
+			time.Now()); err == nil {
 			t.Fatal("a version that nobody signed is trusted")
 		}
 	})

@@ -74,7 +74,8 @@ func (r *Registry) offer(ctx context.Context, repository *oci.Repository, chart,
 	if err != nil {
 		return Offer{}, r.failed(fmt.Sprintf("find version %s of chart '%s'", version, chart), err)
 	}
-	return Offer{Name: chart, Version: version, Digest: found.Digest.String(), URL: repository.At(found.Digest).String()}, nil
+	return Offer{Name: chart, Version: version, Digest: found.Digest.String(), URL: repository.At(found.Digest).
+		String()}, nil
 }
 
 // Signed returns what the signatures of an offer are about, and the access to them.
@@ -110,7 +111,8 @@ func (r *Registry) layer(ctx context.Context, o Offer, mediaType string, limit i
 }
 
 // readLayer reads a layer, which is checked against the manifest's digest of it.
-func readLayer(ctx context.Context, repository *oci.Repository, manifest, mediaType string, limit int64) ([]byte, error) {
+func readLayer(ctx context.Context, repository *oci.Repository, manifest, mediaType string, limit int64) ([]byte,
+	error) {
 	digest, err := v1.NewHash(manifest)
 	if err != nil {
 		return nil, err

@@ -67,20 +67,22 @@ var login = authn.AuthConfig{Username: user, Password: password}
 // client keeps the repositories that it opens.
 func (r *chartRegistry) client(as authn.AuthConfig) *Registry {
 	kept := map[string]*oci.Repository{}
-	return &Registry{URL: "oci://" + r.host + "/charts", Limits: DefaultLimits, Open: func(_ context.Context, url string) (*oci.Repository, error) {
-		if kept[url] != nil {
-			return kept[url], nil
-		}
-		repository, err := oci.Open(url, oci.Access{Transport: http.DefaultTransport, Login: as, Insecure: true})
-		kept[url] = repository
-		return repository, err
-	}}
+	return &Registry{URL: "oci://" + r.host + "/charts", Limits: DefaultLimits,
+		Open: func(_ context.Context, url string) (*oci.Repository, error) {
+			if kept[url] != nil {
+				return kept[url], nil
+			}
+			repository, err := oci.Open(url, oci.Access{Transport: http.DefaultTransport, Login: as, Insecure: true})
+			kept[url] = repository
+			return repository, err
+		}}
 }
 
 // push makes an artifact of layers as Helm does.
 func (r *chartRegistry) push(t *testing.T, chart, version string, layers ...v1.Layer) name.Digest {
 	t.Helper()
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json")
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		"application/vnd.cncf.helm.config.v1+json")
 	for _, l := range layers {
 		var err error
 		if image, err = mutate.Append(image, mutate.Addendum{Layer: l}); err != nil {
@@ -115,7 +117,8 @@ func TestRegistry(t *testing.T) {
 		r.publish(t, "app", v)
 	}
 	c := r.client(login)
-	for constraint, want := range map[string]string{"": "1.1.0+build.1", "1.0.x": "1.0.0", ">=2-0": "2.0.0-rc.1", "1.1.0": "1.1.0+build.1"} {
+	for constraint, want := range map[string]string{"": "1.1.0+build.1", "1.0.x": "1.0.0", ">=2-0": "2.0.0-rc.1",
+		"1.1.0": "1.1.0+build.1"} {
 		o, err := c.Find(t.Context(), "app", constraint)
 		if err != nil || o.Version != want {
 			t.Fatalf("%q: %+v, %v", constraint, o, err)

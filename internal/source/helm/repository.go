@@ -32,8 +32,9 @@ var DefaultLimits = Limits{Index: 100 << 20, Chart: 10 << 20, File: 5 << 20}
 // Offer is a version of a chart that a repository has.
 type Offer struct {
 	Name, Version string // the name that was asked for: in a registry it may be the path to the chart
-	Digest        string // of what is pulled, as sha256:HEX: the package, in a registry the manifest; empty when an index says none
-	URL           string // of the package, in a registry its reference
+	// of what is pulled, as sha256:HEX: the package, in a registry the manifest; empty when an index says none
+	Digest string
+	URL    string // of the package, in a registry its reference
 }
 
 // Chart is the name that the chart gives itself.
@@ -49,7 +50,8 @@ type Repository interface {
 	Provenance(ctx context.Context, o Offer) ([]byte, error)
 }
 
-// HTTP is a chart repository over HTTP(S). Its index is fetched by [HTTP.FetchIndex] and set, before charts are looked for.
+// HTTP is a chart repository over HTTP(S). Its index is fetched by [HTTP.FetchIndex] and set, before charts
+// are looked for.
 type HTTP struct {
 	URL                string
 	Username, Password string
@@ -95,14 +97,15 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 	}
 	file, digest, err := spool(resp.Body, h.Limits.Index)
 	if err != nil {
-		return nil, fault.New(sourcev1.IndexationFailedReason, "cannot fetch the index of %s", fault.RedactURL(h.URL)).Because(err).
+		return nil, fault.New(sourcev1.IndexationFailedReason, "cannot fetch the index of %s", fault.RedactURL(h.URL)).
+			Because(err).
 			WithHint("An index of more than the limit needs a larger --helm-index-max-size")
 	}
 	return &IndexFile{file, digest, validators(resp)}, nil
 }
 
-// validators are what the next request may ask with. A time of change that is not in the past of the answer does not tell
-// whether the file changed again in the same second (RFC 9110, 8.8.2.2).
+// validators are what the next request may ask with. A time of change that is not in the past of the answer
+// does not tell whether the file changed again in the same second (RFC 9110, 8.8.2.2).
 func validators(resp *http.Response) Validators {
 	v := Validators{ETag: resp.Header.Get("ETag")}
 	modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
@@ -120,7 +123,8 @@ func (f *IndexFile) Parse(l Limits) (*Index, error) {
 	}
 	index, err := ParseIndex(f, l.Index)
 	if err != nil {
-		return nil, fault.New(sourcev1.IndexationFailedReason, "%s", err).WithHint("Check that spec.url is that of a Helm repository")
+		return nil, fault.New(sourcev1.IndexationFailedReason, "%s", err).
+			WithHint("Check that spec.url is that of a Helm repository")
 	}
 	return index, nil
 }
@@ -150,7 +154,8 @@ func (h *HTTP) Find(_ context.Context, name, constraint string) (Offer, error) {
 	}
 	at, err := h.chartURL(e.URL)
 	if err != nil {
-		return Offer{}, fault.New(sourcev1.InvalidChartReferenceReason, "the URL of version %s of chart '%s' in the index of %s cannot be used",
+		return Offer{}, fault.New(sourcev1.InvalidChartReferenceReason,
+			"the URL of version %s of chart '%s' in the index of %s cannot be used",
 			e.Version, name, fault.RedactURL(h.URL)).Because(err)
 	}
 	o := Offer{Name: name, Version: e.Version, URL: at}
@@ -173,7 +178,8 @@ func (h *HTTP) Pull(ctx context.Context, o Offer) ([]byte, error) {
 	}
 	sum := sha256.Sum256(data)
 	if got := "sha256:" + hex.EncodeToString(sum[:]); o.Digest != "" && got != o.Digest {
-		return nil, fault.New(sourcev1.ChartPullErrorReason, "chart '%s' %s from %s has the digest %s, and the index says %s",
+		return nil, fault.New(sourcev1.ChartPullErrorReason,
+			"chart '%s' %s from %s has the digest %s, and the index says %s",
 			o.Name, o.Version, fault.RedactURL(o.URL), got, o.Digest).
 			WithHint("Either was changed after it was published. The last artifact keeps being served")
 	}
@@ -208,7 +214,8 @@ func (h *HTTP) download(ctx context.Context, at string, limit int64, what string
 		err = fmt.Errorf("it has more than %d bytes", limit)
 	}
 	if err != nil {
-		return nil, fault.New(sourcev1.ChartPullErrorReason, "cannot fetch %s from %s", what, fault.RedactURL(at)).Because(withoutURL(err))
+		return nil, fault.New(sourcev1.ChartPullErrorReason, "cannot fetch %s from %s", what, fault.RedactURL(at)).
+			Because(withoutURL(err))
 	}
 	return data, nil
 }
@@ -246,8 +253,10 @@ func (h *HTTP) status(resp *http.Response, reason, what string) error {
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.New(meta.AuthenticationFailedReason, "%s refuses to give %s: status %d", at, what, resp.StatusCode).
-			WithHint("Check username and password in the Secret of spec.secretRef; those of another host need spec.passCredentials")
+		return fault.New(meta.AuthenticationFailedReason, "%s refuses to give %s: status %d", at, what,
+			resp.StatusCode).
+			WithHint("Check username and password in the Secret of spec.secretRef; those of another host need " +
+				"spec.passCredentials")
 	case http.StatusNotFound:
 		return fault.New(reason, "%s has not %s: status %d", at, what, resp.StatusCode).WithHint("Check the URL")
 	default:
@@ -259,7 +268,8 @@ func (h *HTTP) status(resp *http.Response, reason, what string) error {
 func (h *HTTP) base() (*url.URL, error) {
 	u, err := url.Parse(h.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fault.New(meta.URLInvalidReason, "%s is not the URL of a repository over HTTP(S)", fault.RedactURL(h.URL)).
+		return nil, fault.New(meta.URLInvalidReason, "%s is not the URL of a repository over HTTP(S)",
+			fault.RedactURL(h.URL)).
 			WithHint("Correct spec.url; a registry needs spec.type: oci").Final()
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/"

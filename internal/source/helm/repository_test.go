@@ -38,7 +38,8 @@ func TestUnchangedIndexCostsOneConditionalRequest(t *testing.T) {
 }
 
 func TestValidators(t *testing.T) {
-	const at, soon, later = "Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:00:01 GMT", "Sat, 21 Nov 2026 10:00:02 GMT"
+	const at, soon, later = "Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:00:01 GMT",
+		"Sat, 21 Nov 2026 10:00:02 GMT"
 	for _, test := range []struct {
 		etag, modified, date string
 		want                 Validators
@@ -50,7 +51,8 @@ func TestValidators(t *testing.T) {
 		{"", at, "", Validators{}},
 		{"", "yesterday", later, Validators{}},
 	} {
-		got := validators(&http.Response{Header: http.Header{"Etag": {test.etag}, "Last-Modified": {test.modified}, "Date": {test.date}}})
+		got := validators(&http.Response{Header: http.Header{"Etag": {test.etag}, "Last-Modified": {test.modified},
+			"Date": {test.date}}})
 		if got != test.want {
 			t.Errorf("%+v: %+v", test, got)
 		}
@@ -144,7 +146,8 @@ func TestCredentialsStayHome(t *testing.T) {
 	}))
 	defer other.Close()
 	s := newChartServer(t)
-	s.Write("index.yaml", []byte("apiVersion: v1\nentries:\n  app:\n  - {version: 1.0.0, urls: ["+other.URL+"/app.tgz]}\n"))
+	s.Write("index.yaml", []byte("apiVersion: v1\nentries:\n  app:\n  - {version: 1.0.0, urls: ["+other.URL+
+		"/app.tgz]}\n"))
 	h := s.indexed(t)
 	for _, pass := range []bool{false, true} {
 		h.PassCredentials = pass
@@ -189,7 +192,8 @@ func TestIndexesShareAndForget(t *testing.T) {
 	reads := 0
 	get := func(digest string, weight int64) {
 		t.Helper()
-		if _, err := c.Get(t.Context(), digest, func() (*Index, error) { reads++; return &Index{weight: weight}, nil }); err != nil {
+		if _, err := c.Get(t.Context(), digest,
+			func() (*Index, error) { reads++; return &Index{weight: weight}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +215,8 @@ func TestIndexesShareAndForget(t *testing.T) {
 	if reads != 5 || c.kept.Len() != 2 {
 		t.Fatalf("read %d times, %d kept", reads, c.kept.Len())
 	}
-	if _, err := c.Get(t.Context(), "bad", func() (*Index, error) { return nil, io.ErrUnexpectedEOF }); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := c.Get(t.Context(), "bad", func() (*Index, error) { return nil, io.ErrUnexpectedEOF }); !errors.Is(err,
+		io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	get("bad", 1)
@@ -219,7 +224,8 @@ func TestIndexesShareAndForget(t *testing.T) {
 	cancel()
 	release := make(chan struct{})
 	defer close(release)
-	if _, err := c.Get(cancelled, "slow", func() (*Index, error) { <-release; return &Index{}, nil }); !errors.Is(err, context.Canceled) {
+	if _, err := c.Get(cancelled, "slow", func() (*Index, error) { <-release; return &Index{}, nil }); !errors.Is(err,
+		context.Canceled) {
 		t.Fatal(err)
 	}
 }

@@ -1,8 +1,8 @@
 // Package ignore says which files of a source are left out of its artifact, in .gitignore syntax.
 // It reads no files: whoever walks the source hands the .sourceignore files in.
 //
-// There is one liberty that git does not give, and that these files are written with: a later pattern may bring something
-// back from a directory that is left out. "/*" and "!/deploy/prod" keep deploy/prod.
+// There is one liberty that git does not give, and that these files are written with: a later pattern may
+// bring something back from a directory that is left out. "/*" and "!/deploy/prod" keep deploy/prod.
 package ignore
 
 import (
@@ -91,7 +91,8 @@ func (r Rules) add(group int, text string) Rules {
 		}
 	}
 	r.groups[group] = rules
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.id, strings.Join(r.path, "/"), string(rune('0' + group)), text}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.id, strings.Join(r.path, "/"), string(rune('0' + group)), text},
+		"\x00")))
 	r.id = hex.EncodeToString(sum[:])
 	return r
 }
@@ -128,8 +129,9 @@ func (r Rules) Prunes(name string) bool {
 	return true
 }
 
-// rule finds the strongest rule about what is called name in the directory; without one the directory's own ruling holds.
-// What is in a directory that is left out comes back only by a rule that is stronger than the one that leaves it out.
+// rule finds the strongest rule about what is called name in the directory; without one the directory's own
+// ruling holds. What is in a directory that is left out comes back only by a rule that is stronger than the
+// one that leaves it out.
 func (r Rules) rule(name string, isDir bool) ruling {
 	for group := len(r.groups) - 1; group >= 0; group-- {
 		for i := len(r.groups[group]) - 1; i >= 0; i-- {

@@ -55,7 +55,8 @@ func TestParseURL(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password", "secret")
+	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
+		"secret")
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
 	anonymous := r.Transport()
 	anonymous.TLSClientConfig.Certificates = nil
@@ -64,11 +65,16 @@ func TestAccess(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"the login and the certificate": {Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "", ""},
-		"no login":                      {Access{Transport: r.Transport()}, "AuthenticationFailed", "Check the login"},
-		"a wrong login":                 {Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, "AuthenticationFailed", "Check the login"},
-		"no client certificate":         {Access{Transport: anonymous, Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate required"},
-		"an authority that is unknown":  {Access{Transport: http.DefaultTransport, Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate"},
+		"the login and the certificate": {Access{Transport: r.Transport(),
+			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "", ""},
+		"no login": {Access{Transport: r.Transport()}, "AuthenticationFailed", "Check the login"},
+		"a wrong login": {Access{Transport: r.Transport(),
+			Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, "AuthenticationFailed", "Check the login"},
+		"no client certificate": {Access{Transport: anonymous,
+			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed",
+			"certificate required"},
+		"an authority that is unknown": {Access{Transport: http.DefaultTransport,
+			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			repo, err := Open(r.OCI+"/app", c.a)
@@ -80,7 +86,8 @@ func TestAccess(t *testing.T) {
 				return
 			}
 			wants(t, err, c.reason, c.says)
-			if secret := base64.StdEncoding.EncodeToString([]byte("me:secret")); strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), ":secret") {
+			if secret := base64.StdEncoding.EncodeToString([]byte("me:secret")); strings.Contains(err.Error(),
+				secret) || strings.Contains(err.Error(), ":secret") {
 				t.Errorf("the error tells the login: %v", err)
 			}
 		})
@@ -91,7 +98,8 @@ func TestPlainHTTPIsRefusedUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
-	repo, err := Open(r.OCI+"/app", Access{Transport: r.Transport(), Login: authn.AuthConfig{Username: "me", Password: "secret"}})
+	repo, err := Open(r.OCI+"/app", Access{Transport: r.Transport(),
+		Login: authn.AuthConfig{Username: "me", Password: "secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +137,8 @@ func TestHostileAnswers(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
-			repo, err := Open(strings.Replace(server.URL, "http", "oci", 1)+"/app", Access{Transport: http.DefaultTransport, Insecure: true})
+			repo, err := Open(strings.Replace(server.URL, "http", "oci", 1)+"/app",
+				Access{Transport: http.DefaultTransport, Insecure: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +163,8 @@ func forever(w io.Writer) {
 }
 
 func FuzzParseURL(f *testing.F) {
-	for _, seed := range []string{"oci://ghcr.io/team/app", "oci://[::1]:5000/a", "oci://a/b:c", "oci://a@b/c?d#e", "https://a"} {
+	for _, seed := range []string{"oci://ghcr.io/team/app", "oci://[::1]:5000/a", "oci://a/b:c", "oci://a@b/c?d#e",
+		"https://a"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -163,7 +173,8 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		again, err := ParseURL(Scheme+repo.Name(), false)
-		if err != nil || again.Name() != repo.Name() || strings.ContainsAny(repo.Name(), "@?# \\%") || strings.Contains(repo.Name(), "..") {
+		if err != nil || again.Name() != repo.Name() || strings.ContainsAny(repo.Name(), "@?# \\%") ||
+			strings.Contains(repo.Name(), "..") {
 			t.Errorf("%q became %q, and that %q (%v)", raw, repo.Name(), again.Name(), err)
 		}
 	})

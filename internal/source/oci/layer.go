@@ -58,7 +58,8 @@ func (r *Repository) Pull(ctx context.Context, digest v1.Hash) (*Image, error) {
 		size += len(k) + len(v)
 	}
 	if size > maxAnnotations {
-		return nil, fault.New(sourcev1.OCIPullFailedReason, "the annotations of '%s' have more than %d bytes", at.Name(), maxAnnotations).
+		return nil, fault.New(sourcev1.OCIPullFailedReason, "the annotations of '%s' have more than %d bytes",
+			at.Name(), maxAnnotations).
 			WithHint("Push it with fewer").Final()
 	}
 	return &Image{maps.Clone(manifest.Annotations), r, digest, manifest.Layers}, nil
@@ -66,14 +67,18 @@ func (r *Repository) Pull(ctx context.Context, digest v1.Hash) (*Image, error) {
 
 // Layer returns the first layer of a media type, the very first when it is empty.
 func (i *Image) Layer(mediaType string) (*Layer, error) {
-	at := slices.IndexFunc(i.layers, func(d v1.Descriptor) bool { return mediaType == "" || string(d.MediaType) == mediaType })
+	at := slices.IndexFunc(i.layers, func(d v1.Descriptor) bool {
+		return mediaType == "" ||
+			string(d.MediaType) == mediaType
+	})
 	if at < 0 {
 		var types []string
 		for _, d := range i.layers[:min(len(i.layers), 10)] {
 			types = append(types, fmt.Sprintf("'%.100s'", d.MediaType))
 		}
 		return nil, i.failed("has no layer of type '%s'", mediaType).
-			WithHint("Correct spec.layerSelector.mediaType; its layers are of type %s", strings.Join(types, ", ")).Final()
+			WithHint("Correct spec.layerSelector.mediaType; its layers are of type %s",
+				strings.Join(types, ", ")).Final()
 	}
 	if i.layers[at].Size > maxLayer {
 		return nil, i.failed("has a layer of %d bytes, and %d are allowed", i.layers[at].Size, maxLayer).
@@ -83,7 +88,8 @@ func (i *Image) Layer(mediaType string) (*Layer, error) {
 }
 
 func (i *Image) failed(format string, args ...any) *fault.Fault {
-	return fault.New(sourcev1.OCILayerOperationFailedReason, "'%s' "+format, append([]any{i.repo.At(i.digest).Name()}, args...)...)
+	return fault.New(sourcev1.OCILayerOperationFailedReason, "'%s' "+format,
+		append([]any{i.repo.At(i.digest).Name()}, args...)...)
 }
 
 // Layer is a layer of an image.
@@ -129,8 +135,8 @@ func (b *Blob) Read(p []byte) (int, error) {
 // Err returns why reading failed, nil if it did not: whoever it was handed to may say it in other words.
 func (b *Blob) Err() error { return b.err }
 
-// Tree unpacks the layer, a .tar.gz, and leaves out what the rules in spec.ignore, the default exclusions if it is nil, and
-// .sourceignore files exclude. Nothing of a layer that is not what its digest says is used.
+// Tree unpacks the layer, a .tar.gz, and leaves out what the rules in spec.ignore, the default exclusions if
+// it is nil, and .sourceignore files exclude. Nothing of a layer that is not what its digest says is used.
 func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) {
 	body, err := l.Open(ctx)
 	if err != nil {
@@ -144,7 +150,8 @@ func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) 
 	}
 	if unpackErr != nil {
 		return nil, l.image.failed("has a layer that cannot be extracted").Because(unpackErr).
-			WithHint("A layer of type '%s' must be a .tar.gz, or set spec.layerSelector.operation to copy", l.d.MediaType).Final()
+			WithHint("A layer of type '%s' must be a .tar.gz, or set spec.layerSelector.operation to copy",
+				l.d.MediaType).Final()
 	}
 	return without(tree, spec)
 }

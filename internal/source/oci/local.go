@@ -17,8 +17,8 @@ const (
 	maxDepth = 256     // of directories
 )
 
-// ReadLocal reads a file or the files of a directory into a tree, without what the rules leave out. Symlinks stay symlinks
-// unless resolve is set; then what they lead to takes their place, wherever it is.
+// ReadLocal reads a file or the files of a directory into a tree, without what the rules leave out. Symlinks
+// stay symlinks unless resolve is set; then what they lead to takes their place, wherever it is.
 func ReadLocal(name string, rules ignore.Rules, resolve bool) (*artifact.Tree, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -51,7 +51,8 @@ func archive(t testing.TB, files map[string]string, more ...tar.Header) []byte {
 
 // push pushes an artifact and returns its digest.
 
-func push(t testing.TB, r *testenv.Registry, repo, tag string, annotations map[string]string, layers ...v1.Layer) v1.Hash {
+func push(t testing.TB, r *testenv.Registry, repo, tag string, annotations map[string]string,
+	layers ...v1.Layer) v1.Hash {
 	t.Helper()
 	digest, err := v1.NewHash(r.Push(repo, tag, annotations, layers...).DigestStr())
 	if err != nil {
@@ -82,7 +83,8 @@ func TestResolve(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	digests := map[string]v1.Hash{}
-	for _, tag := range []string{"latest", "1.0.0", "1.2.0", "1.10.0", "2.0.0-rc.1", "v1.3.0-prod", "1.9.0-dev", "nightly"} {
+	for _, tag := range []string{"latest", "1.0.0", "1.2.0", "1.10.0", "2.0.0-rc.1", "v1.3.0-prod", "1.9.0-dev",
+		"nightly"} {
 		digests[tag] = push(t, r, "team/app", tag, nil, static.NewLayer([]byte(tag), contentType))
 	}
 	for what, c := range map[string]struct {
@@ -106,7 +108,8 @@ func TestResolve(t *testing.T) {
 	}
 	t.Run("a digest goes before all", func(t *testing.T) {
 		d := digests["1.0.0"]
-		got, err := open(t, r, "team/app").Resolve(t.Context(), Reference{Digest: d.String(), SemVer: "*", Tag: "nightly"})
+		got, err := open(t, r, "team/app").Resolve(t.Context(),
+			Reference{Digest: d.String(), SemVer: "*", Tag: "nightly"})
 		if err != nil || got.String() != d.String() {
 			t.Errorf("got %v and %v", got, err)
 		}
@@ -123,14 +126,20 @@ func TestResolveRefuses(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"a tag that is not there":       {"app", Reference{Tag: "none"}, "OCIArtifactPullFailed", "Check the URL and the reference"},
-		"a repository that is not":      {"none", Reference{SemVer: "*"}, "OCIArtifactPullFailed", "cannot list the tags"},
-		"a digest that is not there":    {"app", Reference{Digest: "sha256:" + strings.Repeat("0", 64)}, "OCIArtifactPullFailed", "cannot find"},
-		"a digest that is none":         {"app", Reference{Digest: "sha256:0"}, "URLInvalid", "spec.ref.digest"},
-		"a range that is none":          {"app", Reference{SemVer: "one"}, "InvalidSemver", "spec.ref.semver"},
-		"a filter that is none":         {"app", Reference{SemVer: "*", SemverFilter: "("}, "InvalidSemver", "spec.ref.semverFilter"},
-		"a range without a tag":         {"app", Reference{SemVer: ">1"}, "OCIArtifactPullFailed", "no tag of 1 is a version"},
-		"a tag that leads elsewhere":    {"app", Reference{Tag: "../../other/manifests/1.0.0"}, "URLInvalid", "is no tag"},
+		"a tag that is not there": {"app", Reference{Tag: "none"}, "OCIArtifactPullFailed",
+			"Check the URL and the reference"},
+		"a repository that is not": {"none", Reference{SemVer: "*"}, "OCIArtifactPullFailed",
+			"cannot list the tags"},
+		"a digest that is not there": {"app", Reference{Digest: "sha256:" + strings.Repeat("0", 64)},
+			"OCIArtifactPullFailed", "cannot find"},
+		"a digest that is none": {"app", Reference{Digest: "sha256:0"}, "URLInvalid", "spec.ref.digest"},
+		"a range that is none":  {"app", Reference{SemVer: "one"}, "InvalidSemver", "spec.ref.semver"},
+		"a filter that is none": {"app", Reference{SemVer: "*", SemverFilter: "("}, "InvalidSemver",
+			"spec.ref.semverFilter"},
+		"a range without a tag": {"app", Reference{SemVer: ">1"}, "OCIArtifactPullFailed",
+			"no tag of 1 is a version"},
+		"a tag that leads elsewhere": {"app", Reference{Tag: "../../other/manifests/1.0.0"}, "URLInvalid",
+			"is no tag"},
 		"a tag that is a digest's part": {"app", Reference{Tag: "1.0.0@sha256:0"}, "URLInvalid", "is no tag"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -25,10 +25,12 @@ func TestPull(t *testing.T) {
 	r := testenv.NewRegistry(t)
 	annotations := map[string]string{RevisionAnnotation: "main@sha1:0", SourceAnnotation: "https://git.example/app"}
 	content := archive(t, map[string]string{
-		"deploy.yaml": "a: 1\n", "dir/b": "2", "dir/.sourceignore": "*.tmp\n", "dir/c.tmp": "3", "pic.jpg": "4", "not.tmp": "5",
+		"deploy.yaml": "a: 1\n", "dir/b": "2", "dir/.sourceignore": "*.tmp\n", "dir/c.tmp": "3", "pic.jpg": "4",
+		"not.tmp": "5",
 	})
 	chart := archive(t, map[string]string{"app/Chart.yaml": "name: app\n"})
-	digest := push(t, r, "app", "v1", annotations, static.NewLayer(content, contentType), static.NewLayer(chart, chartType))
+	digest := push(t, r, "app", "v1", annotations, static.NewLayer(content, contentType),
+		static.NewLayer(chart, chartType))
 	repo := open(t, r, "app")
 	image, err := repo.Pull(t.Context(), digest)
 	if err != nil {
@@ -43,10 +45,13 @@ func TestPull(t *testing.T) {
 		spec      *string
 		want      []string
 	}{
-		"the first layer without what is excluded by default": {"", nil, []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp"}},
-		"rules in the place of the default":                   {"", &none, []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp", "pic.jpg"}},
-		"rules that leave out a directory":                    {contentType, &other, []string{"deploy.yaml", "not.tmp", "pic.jpg"}},
-		"the layer of a type":                                 {chartType, nil, []string{"app/Chart.yaml"}},
+		"the first layer without what is excluded by default": {"", nil,
+			[]string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp"}},
+		"rules in the place of the default": {"", &none,
+			[]string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp", "pic.jpg"}},
+		"rules that leave out a directory": {contentType, &other,
+			[]string{"deploy.yaml", "not.tmp", "pic.jpg"}},
+		"the layer of a type": {chartType, nil, []string{"app/Chart.yaml"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			layer, err := image.Layer(string(c.mediaType))
@@ -87,7 +92,8 @@ func TestPull(t *testing.T) {
 	})
 	t.Run("a type that no layer has", func(t *testing.T) {
 		_, err := image.Layer("application/none")
-		wants(t, err, "OCIArtifactLayerOperationFailed", "its layers are of type '"+string(contentType)+"', '"+string(chartType)+"'")
+		wants(t, err, "OCIArtifactLayerOperationFailed", "its layers are of type '"+string(contentType)+"', '"+
+			string(chartType)+"'")
 	})
 }
 
@@ -99,15 +105,19 @@ func TestPullRefusesBadLayers(t *testing.T) {
 		layer []byte
 		says  string
 	}{
-		"no archive":             {[]byte("plain text"), "must be a .tar.gz"},
-		"a truncated archive":    {good[:len(good)/2], "cannot be extracted"},
-		"a path out":             {archive(t, map[string]string{"../a": "1"}), "leads out"},
-		"an absolute path":       {archive(t, map[string]string{"/etc/passwd": "1"}), "leads out"},
-		"a symlink out":          {archive(t, nil, tar.Header{Name: "l", Linkname: "../../etc", Typeflag: tar.TypeSymlink}), "leads out"},
-		"a hard link out":        {archive(t, nil, tar.Header{Name: "l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink}), "leads to no file"},
-		"a device":               {archive(t, nil, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), "only files"},
-		"a bomb":                 {bomb(t, 2<<30), "unpacks to more than"},
-		"names apart by case":    {archive(t, map[string]string{"Deploy.yaml": "1", "deploy.yaml": "2"}), "cannot be extracted"},
+		"no archive":          {[]byte("plain text"), "must be a .tar.gz"},
+		"a truncated archive": {good[:len(good)/2], "cannot be extracted"},
+		"a path out":          {archive(t, map[string]string{"../a": "1"}), "leads out"},
+		"an absolute path":    {archive(t, map[string]string{"/etc/passwd": "1"}), "leads out"},
+		"a symlink out": {archive(t, nil,
+			tar.Header{Name: "l", Linkname: "../../etc", Typeflag: tar.TypeSymlink}), "leads out"},
+		"a hard link out": {archive(t, nil,
+			tar.Header{Name: "l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink}), "leads to no file"},
+		"a device": {archive(t, nil,
+			tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), "only files"},
+		"a bomb": {bomb(t, 2<<30), "unpacks to more than"},
+		"names apart by case": {archive(t, map[string]string{"Deploy.yaml": "1", "deploy.yaml": "2"}),
+			"cannot be extracted"},
 		"a name that is no text": {archive(t, map[string]string{"\xff": "1"}), "cannot be extracted"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -154,11 +164,15 @@ func TestPullRefusesWhatIsNotAsItsDigestSays(t *testing.T) {
 		change   func([]byte) []byte
 		says     string
 	}{
-		"another manifest": {"/manifests/", func(b []byte) []byte { return bytes.Replace(b, []byte("{"), []byte(`{"x":1,`), 1) }, "does not match"},
-		"another layer":    {"/blobs/", func(b []byte) []byte { b[len(b)-1]++; return b }, "error verifying sha256 checksum"},
-		"less of a layer":  {"/blobs/", func(b []byte) []byte { return b[:len(b)/2] }, "error verifying"},
-		"more of a layer":  {"/blobs/", func(b []byte) []byte { return append(b, 0) }, "larger than its manifest says"},
-		"no layer":         {"/blobs/", func([]byte) []byte { return nil }, "error verifying"},
+		"another manifest": {"/manifests/", func(b []byte) []byte {
+			return bytes.Replace(b, []byte("{"),
+				[]byte(`{"x":1,`), 1)
+		}, "does not match"},
+		"another layer": {"/blobs/", func(b []byte) []byte { b[len(b)-1]++; return b },
+			"error verifying sha256 checksum"},
+		"less of a layer": {"/blobs/", func(b []byte) []byte { return b[:len(b)/2] }, "error verifying"},
+		"more of a layer": {"/blobs/", func(b []byte) []byte { return append(b, 0) }, "larger than its manifest says"},
+		"no layer":        {"/blobs/", func([]byte) []byte { return nil }, "error verifying"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			between := changing{r.Transport(), c.resource, c.change}

@@ -24,7 +24,8 @@ const (
 	ConfigType  = "application/vnd.cncf.flux.config.v1+json"
 )
 
-// Split takes the URL of an artifact, oci://host/path with :tag or @digest, apart into that of its repository and the reference.
+// Split takes the URL of an artifact, oci://host/path with :tag or @digest, apart into that of its repository
+// and the reference.
 func Split(raw string) (string, Reference) {
 	if url, digest, ok := strings.Cut(raw, "@"); ok {
 		url, _ = splitTag(url)
@@ -41,16 +42,20 @@ func splitTag(raw string) (url, tag string) {
 	return raw, ""
 }
 
-// Push pushes a .tar.gz as an artifact with annotations, and returns its digest. The same content and annotations give the same.
-func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotations map[string]string) (v1.Hash, error) {
+// Push pushes a .tar.gz as an artifact with annotations, and returns its digest. The same content and
+// annotations give the same.
+func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotations map[string]string) (v1.Hash,
+	error) {
 	at, err := r.tag(tag)
 	if err != nil {
 		return v1.Hash{}, err
 	}
 	if _, err := artifact.ReadArchive(bytes.NewReader(layer)); err != nil {
-		return v1.Hash{}, fault.New(meta.BuildFailedReason, "what is pushed is no .tar.gz that could be pulled again").Because(err).Final()
+		return v1.Hash{}, fault.New(meta.BuildFailedReason, "what is pushed is no .tar.gz that could be pulled again").
+			Because(err).Final()
 	}
-	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(layer, ContentType))
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		static.NewLayer(layer, ContentType))
 	if err != nil {
 		return v1.Hash{}, err
 	}

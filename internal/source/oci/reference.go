@@ -1,5 +1,5 @@
-// Package oci fetches artifacts from OCI registries: it resolves a reference to a digest, and reads one layer of what the digest
-// names. It knows no controller.
+// Package oci fetches artifacts from OCI registries: it resolves a reference to a digest, and reads one layer
+// of what the digest names. It knows no controller.
 package oci
 
 import (
@@ -31,7 +31,8 @@ var repositoryPath = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-
 
 const maxPath = 255
 
-// Reference says which artifact of a repository counts. The first that is set wins: digest, semver, tag; the tag latest if none is.
+// Reference says which artifact of a repository counts. The first that is set wins: digest, semver, tag; the
+// tag latest if none is.
 type Reference struct {
 	Digest       string // sha256:<hex>
 	SemVer       string // range of versions; the highest tag in it counts
@@ -96,8 +97,9 @@ func (r Reference) digest() (v1.Hash, bool, error) {
 	return h, true, nil
 }
 
-// highest returns the tag of the highest version in a range. Tags that are no versions are passed over, and those that filter, a
-// regular expression, does not match. Versions before a release count only if the range names one.
+// highest returns the tag of the highest version in a range. Tags that are no versions are passed over, and
+// those that filter, a regular expression, does not match. Versions before a release count only if the range
+// names one.
 func highest(tags []string, versions, filter string) (string, error) {
 	constraint, err := semver.NewConstraint(versions)
 	if err != nil {
@@ -120,7 +122,8 @@ func highest(tags []string, versions, filter string) (string, error) {
 		}
 	}
 	if best == nil {
-		return "", fault.New(sourcev1.OCIPullFailedReason, "no tag of %d is a version in '%.100s'", len(tags), versions).
+		return "", fault.New(sourcev1.OCIPullFailedReason, "no tag of %d is a version in '%.100s'", len(tags),
+			versions).
 			WithHint("Push one, or correct spec.ref.semver and spec.ref.semverFilter")
 	}
 	return best.Original(), nil

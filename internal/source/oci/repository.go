@@ -39,8 +39,8 @@ type Access struct {
 // Guarded is the transport, with requests and answers kept within the bounds of this package.
 func (a Access) Guarded() http.RoundTripper { return &guard{a.Transport, a.Insecure} }
 
-// Repository is a repository in a registry. It stays logged in, so that a kept one asks for nothing but what is wanted. It is
-// safe for concurrent use.
+// Repository is a repository in a registry. It stays logged in, so that a kept one asks for nothing but what
+// is wanted. It is safe for concurrent use.
 type Repository struct {
 	name   name.Repository
 	puller *remote.Puller
@@ -73,7 +73,8 @@ func (r *Repository) Options() []remote.Option { return []remote.Option{remote.R
 // At names a manifest of the repository.
 func (r *Repository) At(digest v1.Hash) name.Digest { return r.name.Digest(digest.String()) }
 
-// Resolve asks the registry what a reference stands for: one HEAD, and before it the list of tags for a range of versions.
+// Resolve asks the registry what a reference stands for: one HEAD, and before it the list of tags for a range
+// of versions.
 func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, error) {
 	pinned, ok, err := ref.digest()
 	if err != nil {
@@ -110,7 +111,8 @@ func (r *Repository) Digest(ctx context.Context, tag string) (v1.Hash, error) {
 	return r.head(ctx, at)
 }
 
-// head returns the digest of a manifest. A registry that answers HEAD with less than the specification asks for is asked by GET.
+// head returns the digest of a manifest. A registry that answers HEAD with less than the specification asks
+// for is asked by GET.
 func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, error) {
 	d, err := r.puller.Head(ctx, ref)
 	if err == nil {
@@ -180,7 +182,8 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, errors.Join(errors.New("the registry's answer is too long"), b.Close()) // not every reader closes after an error
+		// not every reader closes after an error
+		return 0, errors.Join(errors.New("the registry's answer is too long"), b.Close())
 	}
 	return n, err
 }
@@ -189,8 +192,8 @@ func failed(err error, format string, args ...any) error {
 	return Explain(sourcev1.OCIPullFailedReason, err, format, args...)
 }
 
-// Explain says what failed and, as far as the registry's answer tells, what to do about it. The reason counts where the error tells no
-// better one.
+// Explain says what failed and, as far as the registry's answer tells, what to do about it. The reason counts
+// where the error tells no better one.
 func Explain(reason string, err error, format string, args ...any) error {
 	f := fault.New(reason, format, args...)
 	var answer *transport.Error

@@ -1,5 +1,5 @@
-// Package signing makes real signatures of artifacts in a registry, for tests: by cosign with a key, keyless by a Sigstore of the
-// test's own, and by notation.
+// Package signing makes real signatures of artifacts in a registry, for tests: by cosign with a key, keyless
+// by a Sigstore of the test's own, and by notation.
 package signing
 
 import (
@@ -89,7 +89,8 @@ func (k *Key) Bundle(t Target) {
 	k.Statement(t, t.Image, types.CosignSignPredicateType)
 }
 
-// Statement attaches a signed statement of a kind about an artifact, which may be another than the one it is attached to.
+// Statement attaches a signed statement of a kind about an artifact, which may be another than the one it is
+// attached to.
 func (k *Key) Statement(t Target, about name.Digest, kind string) {
 	t.TB.Helper()
 	k.StatementAs(t, about, kind, kind)
@@ -104,7 +105,8 @@ func (k *Key) StatementAs(t Target, about name.Digest, kind, label string) {
 	attachBundle(t, label, &protobundle.Bundle{
 		MediaType: bundleType,
 		VerificationMaterial: &protobundle.VerificationMaterial{
-			Content: &protobundle.VerificationMaterial_PublicKey{PublicKey: &protocommon.PublicKeyIdentifier{Hint: hint(k.Public)}},
+			Content: &protobundle.VerificationMaterial_PublicKey{
+				PublicKey: &protocommon.PublicKeyIdentifier{Hint: hint(k.Public)}},
 		},
 		Content: envelope(text, raw),
 	})
@@ -127,7 +129,8 @@ func statement(tb testing.TB, about name.Digest, kind string) []byte {
 	_, hex, _ := bytes.Cut([]byte(about.DigestStr()), []byte(":"))
 	text, err := json.Marshal(map[string]any{
 		"_type": "https://in-toto.io/Statement/v1", "predicateType": kind, "predicate": map[string]any{},
-		"subject": []any{map[string]any{"name": about.Repository.Name(), "digest": map[string]string{"sha256": string(hex)}}},
+		"subject": []any{map[string]any{"name": about.Repository.Name(),
+			"digest": map[string]string{"sha256": string(hex)}}},
 	})
 	must(tb, err)
 	return text
@@ -142,7 +145,8 @@ func attachBundle(t Target, label string, b *protobundle.Bundle) {
 	t.TB.Helper()
 	text, err := protojson.Marshal(b)
 	must(t.TB, err)
-	must(t.TB, ociremote.WriteAttestationNewBundleFormat(t.Image, text, label, ociremote.WithRemoteOptions(t.Access...)))
+	must(t.TB, ociremote.WriteAttestationNewBundleFormat(t.Image, text, label,
+		ociremote.WithRemoteOptions(t.Access...)))
 }
 
 func attach(t Target, text, raw []byte, options ...static.Option) {

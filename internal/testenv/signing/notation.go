@@ -40,14 +40,17 @@ type Notary struct {
 func NewNotary(tb testing.TB, until time.Time) *Notary {
 	tb.Helper()
 	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test CA", Organization: []string{"Sluice"}, Country: []string{"DE"}, Province: []string{"BE"}},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test CA", Organization: []string{"Sluice"},
+			Country: []string{"DE"}, Province: []string{"BE"}},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "Release", Organization: []string{"Sluice"}, Country: []string{"DE"}, Province: []string{"BE"}},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "Release", Organization: []string{"Sluice"},
+			Country: []string{"DE"}, Province: []string{"BE"}},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
 	}
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(tb, err)
@@ -60,7 +63,8 @@ func NewNotary(tb testing.TB, until time.Time) *Notary {
 	return &Notary{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootCert.Raw}), s}
 }
 
-func certify(tb testing.TB, of, by *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey) *x509.Certificate {
+func certify(tb testing.TB, of, by *x509.Certificate, public *ecdsa.PublicKey,
+	key *ecdsa.PrivateKey) *x509.Certificate {
 	tb.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, of, by, public, key)
 	must(tb, err)
@@ -101,7 +105,8 @@ func (n *Notary) SignOther(t Target, other name.Digest) {
 	t.TB.Helper()
 	d, err := remote.Head(other, t.Access...)
 	must(t.TB, err)
-	envelope, _, err := n.signer.Sign(t.TB.Context(), descriptor(*d), notation.SignerSignOptions{SignatureMediaType: envelopeType})
+	envelope, _, err := n.signer.Sign(t.TB.Context(), descriptor(*d),
+		notation.SignerSignOptions{SignatureMediaType: envelopeType})
 	must(t.TB, err)
 	_, _, err = pushing{t}.PushSignature(t.TB.Context(), envelopeType, envelope, ocispec.Descriptor{}, nil)
 	must(t.TB, err)
@@ -118,16 +123,19 @@ func (p pushing) Resolve(context.Context, string) (ocispec.Descriptor, error) {
 	return descriptor(*d), nil
 }
 
-func (p pushing) PushSignature(_ context.Context, mediaType string, envelope []byte, _ ocispec.Descriptor, annotations map[string]string) (blob, manifest ocispec.Descriptor, err error) {
+func (p pushing) PushSignature(_ context.Context, mediaType string, envelope []byte, _ ocispec.Descriptor,
+	annotations map[string]string) (blob, manifest ocispec.Descriptor, err error) {
 	layers := []v1.Layer{ggcr.NewLayer(bytes.Clone(envelope), types.MediaType(mediaType))}
-	return blob, manifest, ociremote.WriteReferrer(p.Image, registry.ArtifactTypeNotation, layers, annotations, ociremote.WithRemoteOptions(p.Access...))
+	return blob, manifest, ociremote.WriteReferrer(p.Image, registry.ArtifactTypeNotation, layers, annotations,
+		ociremote.WithRemoteOptions(p.Access...))
 }
 
 func (pushing) ListSignatures(context.Context, ocispec.Descriptor, func([]ocispec.Descriptor) error) error {
 	return nil
 }
 
-func (pushing) FetchSignatureBlob(context.Context, ocispec.Descriptor) (envelope []byte, d ocispec.Descriptor, err error) {
+func (pushing) FetchSignatureBlob(context.Context, ocispec.Descriptor) (envelope []byte, d ocispec.Descriptor,
+	err error) {
 	return nil, d, nil
 }
 

@@ -37,7 +37,8 @@ func NewSigstore(tb testing.TB) *Sigstore {
 		log.ID, err = hex.DecodeString(id)
 		must(tb, err)
 	}
-	trusted, err := root.NewTrustedRoot(root.TrustedRootMediaType01, virtual.FulcioCertificateAuthorities(), nil, nil, logs)
+	trusted, err := root.NewTrustedRoot(root.TrustedRootMediaType01, virtual.FulcioCertificateAuthorities(), nil,
+		nil, logs)
 	must(tb, err)
 	text, err := trusted.MarshalJSON()
 	must(tb, err)
@@ -84,7 +85,8 @@ func (s *Sigstore) BundleAt(t Target, about name.Digest, identity, issuer string
 	attachBundle(t, types.CosignSignPredicateType, &protobundle.Bundle{
 		MediaType: bundleType,
 		VerificationMaterial: &protobundle.VerificationMaterial{
-			Content:     &protobundle.VerificationMaterial_Certificate{Certificate: &protocommon.X509Certificate{RawBytes: material.Certificate().Raw}},
+			Content: &protobundle.VerificationMaterial_Certificate{
+				Certificate: &protocommon.X509Certificate{RawBytes: material.Certificate().Raw}},
 			TlogEntries: []*protorekor.TransparencyLogEntry{s.entry(t.TB, entity)},
 		},
 		Content: envelope(text, content.Signature()),

@@ -1,6 +1,7 @@
-// Package cosign checks that an artifact in a registry carries a cosign signature of someone who is trusted: of the holder of
-// a key, or keyless, of an identity that a certificate authority vouched for. Both ways that cosign stores signatures are
-// understood: bundles that refer to the artifact (cosign 3), and the older "sha256-….sig" tags.
+// Package cosign checks that an artifact in a registry carries a cosign signature of someone who is trusted:
+// of the holder of a key, or keyless, of an identity that a certificate authority vouched for. Both ways that
+// cosign stores signatures are understood: bundles that refer to the artifact (cosign 3), and the older
+// "sha256-….sig" tags.
 //
 // Nothing but the registry is asked: signatures of identities must bring the proof of their transparency log with them.
 package cosign
@@ -67,7 +68,8 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 			return nil, unusable("the key '%s' of the Secret cannot be used", entry).Because(err)
 		}
 		// A key is trusted by itself: it needs no log to say when it signed.
-		v.signers = append(v.signers, signer{"key '" + entry + "'", cosign.CheckOpts{SigVerifier: key, IgnoreTlog: true, Offline: true}})
+		v.signers = append(v.signers, signer{"key '" + entry + "'",
+			cosign.CheckOpts{SigVerifier: key, IgnoreTlog: true, Offline: true}})
 	}
 	if len(v.signers) == 0 {
 		return nil, unusable("the Secret holds no public key").
@@ -76,26 +78,29 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 	return v, nil
 }
 
-// Keyless returns a verifier that trusts identities. TrustedRoot is a trusted_root.json; without one the root of the public
-// Sigstore instance is used.
+// Keyless returns a verifier that trusts identities. TrustedRoot is a trusted_root.json; without one the root
+// of the public Sigstore instance is used.
 func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Verifier, error) {
 	if len(identities) == 0 && trustedRoot != nil {
 		identities = []Identity{{".*", ".*"}} // whoever the own authority vouches for
 	}
 	if len(identities) == 0 {
 		return nil, unusable("spec.verify trusts any identity that ever signed").
-			WithHint("Say in spec.verify.matchOIDCIdentity whose signatures count, or name a Secret with public keys in spec.verify.secretRef")
+			WithHint("Say in spec.verify.matchOIDCIdentity whose signatures count, or name a Secret with public " +
+				"keys in spec.verify.secretRef")
 	}
 	v := &Verifier{public: public}
 	for _, id := range identities {
 		for _, pattern := range []string{id.Issuer, id.Subject} {
 			if _, err := regexp.Compile(pattern); err != nil || pattern == "" {
-				return nil, unusable("'%s' in spec.verify.matchOIDCIdentity is no regular expression", pattern).Because(err)
+				return nil, unusable("'%s' in spec.verify.matchOIDCIdentity is no regular expression", pattern).
+					Because(err)
 			}
 		}
 		v.signers = append(v.signers, signer{
 			fmt.Sprintf("identity '%s' of '%s'", id.Subject, id.Issuer),
-			cosign.CheckOpts{Identities: []cosign.Identity{{IssuerRegExp: id.Issuer, SubjectRegExp: id.Subject}}, Offline: true},
+			cosign.CheckOpts{Identities: []cosign.Identity{{IssuerRegExp: id.Issuer, SubjectRegExp: id.Subject}},
+				Offline: true},
 		})
 	}
 	if trustedRoot == nil {
@@ -109,12 +114,13 @@ func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Ve
 	return v, v.trust(material)
 }
 
-// trust makes the signers' certificates those of the root. What the root does not name is not asked for, but something must
-// prove when a certificate was used, as it is valid for minutes only.
+// trust makes the signers' certificates those of the root. What the root does not name is not asked for, but
+// something must prove when a certificate was used, as it is valid for minutes only.
 func (v *Verifier) trust(material root.TrustedMaterial) error {
 	noLog := len(material.RekorLogs()) == 0
 	if noLog && len(material.TimestampingAuthorities()) == 0 || len(material.FulcioCertificateAuthorities()) == 0 {
-		return unusable("the trusted root names no certificate authority, or neither a transparency log nor a timestamp authority")
+		return unusable("the trusted root names no certificate authority, or neither a transparency log nor a " +
+			"timestamp authority")
 	}
 	for i := range v.signers {
 		c := &v.signers[i].checks
@@ -147,7 +153,8 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 		return "", refused(image, "its signatures cannot be read").Because(err).After(wait(err))
 	}
 	if len(found) == 0 {
-		return "", refused(image, "it is not signed").WithHint("Sign it with cosign sign, and check that the signature is in the same repository")
+		return "", refused(image, "it is not signed").
+			WithHint("Sign it with cosign sign, and check that the signature is in the same repository")
 	}
 	var failures []string
 	for _, s := range v.signers {
@@ -163,8 +170,8 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 		Because(errors.New(strings.Join(failures[:min(len(failures), shownFailures)], "; ")))
 }
 
-// checkBundle checks a bundle of cosign 3. Statements of other kinds, such as a list of ingredients, are no signatures, even if
-// someone trusted made them.
+// checkBundle checks a bundle of cosign 3. Statements of other kinds, such as a list of ingredients, are no
+// signatures, even if someone trusted made them.
 func checkBundle(ctx context.Context, bundle verify.SignedEntity, digest v1.Hash, checks cosign.CheckOpts) error {
 	raw, err := hex.DecodeString(digest.Hex)
 	if err != nil {

@@ -73,9 +73,10 @@ func bundles(image name.Digest, access []remote.Option) ([]candidate, error) {
 		case err != nil:
 			continue
 		}
-		found = append(found, candidate{"signature " + d.Digest.String(), func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error {
-			return checkBundle(ctx, b, digest, checks)
-		}})
+		found = append(found, candidate{"signature " + d.Digest.String(),
+			func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error {
+				return checkBundle(ctx, b, digest, checks)
+			}})
 	}
 	return found, nil
 }
@@ -137,9 +138,10 @@ func tagged(image name.Digest, access []remote.Option) ([]candidate, error) {
 		if size, err := s.Size(); err != nil || size > maxSignatureBytes {
 			continue
 		}
-		found = append(found, candidate{fmt.Sprintf("signature %d of %s", i+1, tag.Identifier()), func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error {
-			return checkTagged(ctx, s, digest, checks)
-		}})
+		found = append(found, candidate{fmt.Sprintf("signature %d of %s", i+1, tag.Identifier()),
+			func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error {
+				return checkTagged(ctx, s, digest, checks)
+			}})
 	}
 	return found, nil
 }

@@ -17,7 +17,8 @@ import (
 // rootLifetime is how long the public trust root is used before it is asked for again.
 const rootLifetime = 24 * time.Hour
 
-// PublicRoot is the trust root of the public Sigstore instance. It is fetched by TUF when it is first needed, and once a day.
+// PublicRoot is the trust root of the public Sigstore instance. It is fetched by TUF when it is first needed,
+// and once a day.
 type PublicRoot struct {
 	Egress *egress.Policy
 	Clock  clock.PassiveClock
@@ -39,7 +40,8 @@ func (p *PublicRoot) get(ctx context.Context) (root.TrustedMaterial, error) {
 	}
 	client := fetcher.NewDefaultFetcher()
 	client.SetHTTPClient(&http.Client{Transport: transport, Timeout: time.Minute})
-	material, err := root.FetchTrustedRootWithOptions(tuf.DefaultOptions().WithContext(ctx).WithFetcher(client).WithDisableLocalCache())
+	material, err := root.FetchTrustedRootWithOptions(tuf.DefaultOptions().WithContext(ctx).WithFetcher(client).
+		WithDisableLocalCache())
 	if err != nil {
 		return nil, err
 	}

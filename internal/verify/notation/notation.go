@@ -1,4 +1,5 @@
-// Package notation checks that an artifact in a registry carries a Notary Project signature that a trust policy accepts.
+// Package notation checks that an artifact in a registry carries a Notary Project signature that a trust
+// policy accepts.
 package notation
 
 import (
@@ -43,8 +44,9 @@ const maxSignatures = 50
 // Verifier trusts what a trust policy says. It is safe for concurrent use.
 type Verifier struct{ policy notation.Verifier }
 
-// New returns a verifier by the trustpolicy.json and the certificates (*.crt, *.pem) of a Secret. The certificates stand for every
-// trust store that the policy names. Transport is used to ask whether certificates were revoked.
+// New returns a verifier by the trustpolicy.json and the certificates (*.crt, *.pem) of a Secret. The
+// certificates stand for every trust store that the policy names. Transport is used to ask whether
+// certificates were revoked.
 func New(data map[string][]byte, transport http.RoundTripper) (*Verifier, error) {
 	policy := &trustpolicy.Document{}
 	d := json.NewDecoder(bytes.NewReader(data[policyEntry]))
@@ -68,8 +70,8 @@ func New(data map[string][]byte, transport http.RoundTripper) (*Verifier, error)
 	return &Verifier{v}, nil
 }
 
-// Verify returns who signed the manifest that the digest names; it is empty if the policy says that the repository's artifacts
-// need no signature. Errors are faults with the reason VerificationError.
+// Verify returns who signed the manifest that the digest names; it is empty if the policy says that the
+// repository's artifacts need no signature. Errors are faults with the reason VerificationError.
 func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remote.Option) (string, error) {
 	repo := repository{image.Context(), append(slices.Clip(access), remote.WithContext(ctx))}
 	_, outcomes, err := notation.Verify(ctx, v.policy, repo, notation.VerifyOptions{
@@ -133,9 +135,11 @@ func revocations(transport http.RoundTripper) (o verifier.VerifierOptions, err e
 		return o, err
 	}
 	for which, to := range map[purpose.Purpose]*revocation.Validator{
-		purpose.CodeSigning: &o.RevocationCodeSigningValidator, purpose.Timestamping: &o.RevocationTimestampingValidator,
+		purpose.CodeSigning:  &o.RevocationCodeSigningValidator,
+		purpose.Timestamping: &o.RevocationTimestampingValidator,
 	} {
-		if *to, err = revocation.NewWithOptions(revocation.Options{OCSPHTTPClient: client, CRLFetcher: lists, CertChainPurpose: which}); err != nil {
+		if *to, err = revocation.NewWithOptions(revocation.Options{OCSPHTTPClient: client, CRLFetcher: lists,
+			CertChainPurpose: which}); err != nil {
 			return o, err
 		}
 	}

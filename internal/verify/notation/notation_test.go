@@ -16,7 +16,8 @@ import (
 
 func target(t *testing.T, r *testenv.Registry, repo string) signing.Target {
 	t.Helper()
-	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, static.NewLayer([]byte(repo), "text/plain")), Access: r.Access()}
+	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, static.NewLayer([]byte(repo), "text/plain")),
+		Access: r.Access()}
 }
 
 func TestVerify(t *testing.T) {
@@ -34,15 +35,21 @@ func TestVerify(t *testing.T) {
 				level        string
 				signer, says string
 			}{
-				"a signature":                  {func(to signing.Target) { ours.Sign(to, day) }, ours, "strict", release, ""},
-				"one beside a strangers":       {func(to signing.Target) { theirs.Sign(to, day); ours.Sign(to, day) }, ours, "strict", release, ""},
-				"no signature":                 {func(signing.Target) {}, ours, "strict", "", "no signature is associated"},
-				"anothers signature":           {func(to signing.Target) { theirs.Sign(to, day) }, ours, "strict", "", "does not contain any trusted certificate"},
-				"another artifacts signature":  {func(to signing.Target) { ours.SignOther(to, other.Image) }, ours, "strict", "", "content descriptor mismatch"},
+				"a signature": {func(to signing.Target) { ours.Sign(to, day) }, ours, "strict",
+					release, ""},
+				"one beside a strangers": {func(to signing.Target) { theirs.Sign(to, day); ours.Sign(to, day) },
+					ours, "strict", release, ""},
+				"no signature": {func(signing.Target) {}, ours, "strict", "",
+					"no signature is associated"},
+				"anothers signature": {func(to signing.Target) { theirs.Sign(to, day) }, ours, "strict", "",
+					"does not contain any trusted certificate"},
+				"another artifacts signature": {func(to signing.Target) { ours.SignOther(to, other.Image) }, ours,
+					"strict", "", "content descriptor mismatch"},
 				"no signature where none must": {func(signing.Target) {}, ours, "skip", "", ""},
 			} {
 				t.Run(what, func(t *testing.T) {
-					v, err := New(map[string][]byte{"trustpolicy.json": c.trust.Policy(c.level), "ca.crt": c.trust.CA}, http.DefaultTransport)
+					v, err := New(map[string][]byte{"trustpolicy.json": c.trust.Policy(c.level), "ca.crt": c.trust.CA},
+						http.DefaultTransport)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -55,7 +62,8 @@ func TestVerify(t *testing.T) {
 						}
 						return
 					}
-					if err == nil || fault.Reason(err, "") != "VerificationError" || !strings.Contains(err.Error(), c.says) {
+					if err == nil || fault.Reason(err, "") != "VerificationError" ||
+						!strings.Contains(err.Error(), c.says) {
 						t.Fatalf("got %q and %v, want an error that says %q", got, err, c.says)
 					}
 				})
@@ -89,9 +97,11 @@ func TestNewRefuses(t *testing.T) {
 		"nothing":                       nil,
 		"a policy without certificates": {"trustpolicy.json": n.Policy("strict")},
 		"certificates without a policy": {"ca.crt": n.CA},
-		"a certificate that is none":    {"trustpolicy.json": n.Policy("strict"), "ca.pem": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
-		"a policy of another kind":      {"trustpolicy.json": []byte(`{"version":"9"}`), "ca.crt": n.CA},
-		"a policy with a typo":          {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")), "trustStores", "trustStore", 1)), "ca.crt": n.CA},
+		"a certificate that is none": {"trustpolicy.json": n.Policy("strict"),
+			"ca.pem": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
+		"a policy of another kind": {"trustpolicy.json": []byte(`{"version":"9"}`), "ca.crt": n.CA},
+		"a policy with a typo": {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")),
+			"trustStores", "trustStore", 1)), "ca.crt": n.CA},
 	} {
 		if _, err := New(data, http.DefaultTransport); fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)
@@ -100,9 +110,11 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func FuzzNew(f *testing.F) {
-	f.Add([]byte(`{"version":"1.0","trustPolicies":[]}`), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
+	f.Add([]byte(`{"version":"1.0","trustPolicies":[]}`),
+		[]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
 	f.Fuzz(func(t *testing.T, policy, cert []byte) {
-		if _, err := New(map[string][]byte{"trustpolicy.json": policy, "ca.crt": cert}, http.DefaultTransport); err != nil && fault.As(err) == nil {
+		if _, err := New(map[string][]byte{"trustpolicy.json": policy, "ca.crt": cert},
+			http.DefaultTransport); err != nil && fault.As(err) == nil {
 			t.Errorf("%v is no fault", err)
 		}
 	})

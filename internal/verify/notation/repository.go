@@ -34,7 +34,8 @@ func (r repository) Resolve(_ context.Context, reference string) (ocispec.Descri
 }
 
 // ListSignatures gives the signatures that refer to an artifact.
-func (r repository) ListSignatures(_ context.Context, of ocispec.Descriptor, each func([]ocispec.Descriptor) error) error {
+func (r repository) ListSignatures(_ context.Context, of ocispec.Descriptor,
+	each func([]ocispec.Descriptor) error) error {
 	index, err := remote.Referrers(r.name.Digest(of.Digest.String()), r.access...)
 	if err != nil {
 		return err
@@ -83,7 +84,8 @@ func (r repository) FetchSignatureBlob(_ context.Context, of ocispec.Descriptor)
 }
 
 // PushSignature is for signers.
-func (repository) PushSignature(context.Context, string, []byte, ocispec.Descriptor, map[string]string) (blob, manifest ocispec.Descriptor, err error) {
+func (repository) PushSignature(context.Context, string, []byte, ocispec.Descriptor, map[string]string) (blob,
+	manifest ocispec.Descriptor, err error) {
 	return blob, manifest, errors.New("this access is for reading")
 }
 

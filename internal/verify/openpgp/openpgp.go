@@ -1,5 +1,5 @@
-// Package openpgp makes detached OpenPGP signatures (RFC 9580), and verifies them by a set of trusted keys. It reads no cluster, opens no
-// connection, and asks no key server: what is trusted is what it was given.
+// Package openpgp makes detached OpenPGP signatures (RFC 9580), and verifies them by a set of trusted keys.
+// It reads no cluster, opens no connection, and asks no key server: what is trusted is what it was given.
 package openpgp
 
 import (
@@ -27,8 +27,8 @@ const (
 // Keyring is a set of trusted public keys. It is safe for concurrent use.
 type Keyring struct{ keys openpgp.EntityList }
 
-// Read returns the keys of files, each armored, with any number of blocks, or binary. A file without a public key that can be
-// read is an error: whoever trusts it should know.
+// Read returns the keys of files, each armored, with any number of blocks, or binary. A file without a public
+// key that can be read is an error: whoever trusts it should know.
 func Read(files ...[]byte) (*Keyring, error) {
 	k := &Keyring{}
 	for _, file := range files {
@@ -88,7 +88,8 @@ func publicOnly(keys openpgp.EntityList, err error) (openpgp.EntityList, error) 
 }
 
 // Verify checks an armored signature over a message, and returns the fingerprint of the trusted key that made it, in
-// hexadecimal digits. Keys must be neither expired nor revoked now: when a signature claims to be made is the signer's word only.
+// hexadecimal digits. Keys must be neither expired nor revoked now: when a signature claims to be made is the
+// signer's word only.
 func (k *Keyring) Verify(message, signature []byte, now time.Time) (fingerprint string, err error) {
 	if len(signature) > maxSignature {
 		return "", fmt.Errorf("the signature takes more than %d KiB", maxSignature>>10)

@@ -39,22 +39,25 @@ func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
 		message, signature []byte
 		says               string
 	}{
-		"a trusted key":            {message, ofTrusted, ""},
-		"another message":          {[]byte("tree 5678\n"), ofTrusted, "not one of this content"},
-		"a stranger's key":         {message, sign(t, stranger, message, nil), "not among the trusted"},
-		"an expired key":           {message, sign(t, expired, message, nil), "key that signed has expired"},
-		"a revoked key":            {message, sign(t, revoked, message, nil), "revoked"},
-		"an expired signature":     {message, sign(t, shortLived, message, &packet.Config{SigLifetimeSecs: 60}), "signature has expired"},
-		"no signature":             {message, nil, "0 OpenPGP signatures"},
-		"two signatures":           {message, append(bytes.Clone(ofTrusted), ofTrusted...), "2 OpenPGP signatures"},
-		"half a signature":         {message, append(ofTrusted[:len(ofTrusted)/2:len(ofTrusted)/2], signatureEnd...), "cannot be read"},
+		"a trusted key":    {message, ofTrusted, ""},
+		"another message":  {[]byte("tree 5678\n"), ofTrusted, "not one of this content"},
+		"a stranger's key": {message, sign(t, stranger, message, nil), "not among the trusted"},
+		"an expired key":   {message, sign(t, expired, message, nil), "key that signed has expired"},
+		"a revoked key":    {message, sign(t, revoked, message, nil), "revoked"},
+		"an expired signature": {message, sign(t, shortLived, message, &packet.Config{SigLifetimeSecs: 60}),
+			"signature has expired"},
+		"no signature":   {message, nil, "0 OpenPGP signatures"},
+		"two signatures": {message, append(bytes.Clone(ofTrusted), ofTrusted...), "2 OpenPGP signatures"},
+		"half a signature": {message, append(ofTrusted[:len(ofTrusted)/2:len(ofTrusted)/2], signatureEnd...),
+			"cannot be read"},
 		"a key for a signature":    {message, append(public(t, trusted), signatureEnd...), "damaged"},
 		"a signature of any size":  {message, bytes.Repeat([]byte("a"), maxSignature+1), "more than"},
 		"something behind the end": {message, append(bytes.Clone(ofTrusted), "tree 1234\n"...), ""},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			signer, err := keys.Verify(c.message, c.signature, now)
-			if c.says == "" && (err != nil || len(signer) != 40) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			if c.says == "" && (err != nil || len(signer) != 40) ||
+				c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %q, %v; want %q", signer, err, c.says)
 			}
 		})
@@ -81,7 +84,8 @@ func TestKeysThatCannotBeTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason, file := range map[string][]byte{
-		"empty": nil, "words": []byte("ssh-ed25519 AAAA"), "a private key": private.Bytes(), "half": public(t, key)[:200],
+		"empty": nil, "words": []byte("ssh-ed25519 AAAA"), "a private key": private.Bytes(),
+		"half":  public(t, key)[:200],
 		"large": bytes.Repeat([]byte("\n"), maxKeyring+1), "damaged binary": append([]byte{0xc6}, "words"...),
 	} {
 		if _, err := Read(file); err == nil {
@@ -90,7 +94,8 @@ func TestKeysThatCannotBeTrusted(t *testing.T) {
 	}
 }
 
-// The files were made by GnuPG 2.2: gpg --armor --detach-sign, the weak one with --digest-algo SHA1, and gpg --armor --export.
+// The files were made by GnuPG 2.2: gpg --armor --detach-sign, the weak one with --digest-algo SHA1, and gpg
+// --armor --export.
 func TestSignatureOfGnuPG(t *testing.T) {
 	keys, err := Read(golden(t, "key.asc"))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 // PrivateKey is a key that signs. It is safe for concurrent use.
 type PrivateKey struct{ key *openpgp.Entity }
 
-// ReadPrivate reads the one private key of an armored file, and unlocks it. No error holds a part of the file or the passphrase.
+// ReadPrivate reads the one private key of an armored file, and unlocks it. No error holds a part of the file
+// or the passphrase.
 func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	if len(armored) > maxKeyring {
 		return nil, errors.New("the OpenPGP key is too large")
@@ -38,8 +39,8 @@ func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	return &PrivateKey{key}, nil
 }
 
-// isLocked tells whether any part of the key needs a passphrase. A part that is not there at all, as the primary key of those who keep
-// it elsewhere, needs none.
+// isLocked tells whether any part of the key needs a passphrase. A part that is not there at all, as the
+// primary key of those who keep it elsewhere, needs none.
 func isLocked(key *openpgp.Entity) bool {
 	locked := func(k *packet.PrivateKey) bool { return k != nil && !k.Dummy() && k.Encrypted }
 	if locked(key.PrivateKey) {

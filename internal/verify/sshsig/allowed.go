@@ -41,8 +41,9 @@ func (t *trusted) allows(namespace string, now time.Time) error {
 }
 
 // Read returns the keys of files. Their lines are public keys, or lines of authorized_keys, or of allowed_signers as
-// ssh-keygen(1) has them: options that bound a key (namespaces, valid-after, valid-before, expiry-time) are honoured, and
-// a line that cannot be read is an error. Certificate authorities are refused, since nobody is named who may sign.
+// ssh-keygen(1) has them: options that bound a key (namespaces, valid-after, valid-before, expiry-time) are
+// honoured, and a line that cannot be read is an error. Certificate authorities are refused, since nobody is
+// named who may sign.
 func Read(files ...[]byte) (*Keys, error) {
 	k := &Keys{}
 	for _, file := range files {

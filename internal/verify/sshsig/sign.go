@@ -19,7 +19,8 @@ func Sign(key ssh.Signer, message []byte, namespace string) ([]byte, error) {
 		return nil, err
 	}
 	sum := sha512.Sum512(message)
-	content := append([]byte(magic), ssh.Marshal(signed{Namespace: namespace, HashAlgorithm: "sha512", Hash: string(sum[:])})...)
+	content := append([]byte(magic), ssh.Marshal(signed{Namespace: namespace, HashAlgorithm: "sha512",
+		Hash: string(sum[:])})...)
 	signature, err := signContent(key, content)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package sshsig makes signatures by SSH keys (OpenSSH's PROTOCOL.sshsig), and verifies them by a set of trusted keys. It reads no
-// cluster and opens no connection.
+// Package sshsig makes signatures by SSH keys (OpenSSH's PROTOCOL.sshsig), and verifies them by a set of
+// trusted keys. It reads no cluster and opens no connection.
 package sshsig
 
 import (
@@ -85,7 +85,8 @@ func parse(armored []byte) (*Signature, error) {
 
 // check tells whether the signature is one of the message, whoever's key it is.
 func (s *Signature) check(message []byte) error {
-	if s.Key.Type() == ssh.KeyAlgoRSA && !slices.Contains([]string{ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512}, s.signature.Format) {
+	if s.Key.Type() == ssh.KeyAlgoRSA && !slices.Contains([]string{ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512},
+		s.signature.Format) {
 		return fmt.Errorf("the SSH signature is of the kind %q, which is too weak", s.signature.Format)
 	}
 	var sum []byte
@@ -112,8 +113,9 @@ type Keys struct{ keys []trusted }
 // Len returns how many keys there are.
 func (k *Keys) Len() int { return len(k.keys) }
 
-// Verify checks an armored signature over a message made for a namespace, and returns the fingerprint of the trusted key that made it
-// as ssh-keygen -l shows it. A key counts only while the lines that list it say so: when a signature was made it does not tell.
+// Verify checks an armored signature over a message made for a namespace, and returns the fingerprint of the
+// trusted key that made it as ssh-keygen -l shows it. A key counts only while the lines that list it say so:
+// when a signature was made it does not tell.
 func (k *Keys) Verify(message, armored []byte, namespace string, now time.Time) (fingerprint string, err error) {
 	s, err := parse(armored)
 	if err != nil {

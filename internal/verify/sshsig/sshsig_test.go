@@ -33,25 +33,28 @@ func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
 		message, signature []byte
 		says               string
 	}{
-		"a public key":                {line, message, good, ""},
-		"a key of authorized_keys":    {`restrict,command="git shell, only" ` + line, message, good, ""},
-		"a signer":                    {"# signers\n\n*@example.com,me " + line, message, good, ""},
-		"a signer for git":            {`me namespaces="file,git" ` + line, message, good, ""},
-		"a signer for anything":       {`me namespaces="*" ` + line, message, good, ""},
-		"a signer in time":            {`me valid-after="20260101",valid-before="20260601120001Z" ` + line, message, good, ""},
+		"a public key":             {line, message, good, ""},
+		"a key of authorized_keys": {`restrict,command="git shell, only" ` + line, message, good, ""},
+		"a signer":                 {"# signers\n\n*@example.com,me " + line, message, good, ""},
+		"a signer for git":         {`me namespaces="file,git" ` + line, message, good, ""},
+		"a signer for anything":    {`me namespaces="*" ` + line, message, good, ""},
+		"a signer in time": {`me valid-after="20260101",valid-before="20260601120001Z" ` + line, message,
+			good, ""},
 		"one line of two is enough":   {"me namespaces=\"file\" " + line + "me " + line, message, good, ""},
 		"a signer for something else": {`me namespaces="file" ` + line, message, good, `not trusted to sign for "git"`},
-		"an expired signer":           {`me valid-before="20260601" ` + line, message, good, "not valid since 2026-06-01"},
-		"an expired authorized key":   {`expiry-time="202606011200" ` + line, message, good, "not valid since"},
-		"a signer of tomorrow":        {`me valid-after="20260602" ` + line, message, good, "not valid before"},
-		"another key":                 {line, message, sign(t, stranger, message, "git"), "not among the trusted"},
-		"another message":             {line, []byte("tree 5678\n"), good, "not one of this content"},
-		"another namespace":           {line, message, sign(t, trusted, message, "file"), `for "file"`},
-		"no signature":                {line, message, nil, "armor"},
-		"half a signature":            {line, message, append(good[:80:80], armorEnd...), "damaged"},
-		"a short signature":           {line, message, []byte(armorStart + "U1NIU0lHAAAAAQ==" + armorEnd), "malformed"},
-		"a signature of any size":     {line, message, bytes.Repeat([]byte("a"), maxSignature+1), "more than"},
-		"an old RSA signature":        {line, message, signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA), "not among the trusted"},
+		"an expired signer": {`me valid-before="20260601" ` + line, message, good,
+			"not valid since 2026-06-01"},
+		"an expired authorized key": {`expiry-time="202606011200" ` + line, message, good, "not valid since"},
+		"a signer of tomorrow":      {`me valid-after="20260602" ` + line, message, good, "not valid before"},
+		"another key":               {line, message, sign(t, stranger, message, "git"), "not among the trusted"},
+		"another message":           {line, []byte("tree 5678\n"), good, "not one of this content"},
+		"another namespace":         {line, message, sign(t, trusted, message, "file"), `for "file"`},
+		"no signature":              {line, message, nil, "armor"},
+		"half a signature":          {line, message, append(good[:80:80], armorEnd...), "damaged"},
+		"a short signature":         {line, message, []byte(armorStart + "U1NIU0lHAAAAAQ==" + armorEnd), "malformed"},
+		"a signature of any size":   {line, message, bytes.Repeat([]byte("a"), maxSignature+1), "more than"},
+		"an old RSA signature": {line, message, signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA),
+			"not among the trusted"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			keys, err := Read([]byte(c.allowed))
@@ -59,7 +62,8 @@ func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			signer, err := keys.Verify(c.message, c.signature, "git", now)
-			if c.says == "" && (err != nil || !strings.HasPrefix(signer, "SHA256:")) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			if c.says == "" && (err != nil || !strings.HasPrefix(signer, "SHA256:")) ||
+				c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %q, %v; want %q", signer, err, c.says)
 			}
 		})
@@ -110,9 +114,12 @@ func TestKeysThatCannotBeTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason, file := range map[string]string{
-		"empty": "", "a comment": "# nothing", "words": "hello world", "an authority": "* cert-authority " + line, "a bad time": `me valid-before="soon" ` + line,
-		"a weak key": string(ssh.MarshalAuthorizedKey(weak)), "a certificate": string(ssh.MarshalAuthorizedKey(certificate)),
-		"one bad line": line + "words\n", "another kind": strings.Replace(line, "ssh-ed25519", "ssh-rsa", 1), "large": strings.Repeat("#", maxAllowed+1),
+		"empty": "", "a comment": "# nothing", "words": "hello world", "an authority": "* cert-authority " + line,
+		"a bad time":    `me valid-before="soon" ` + line,
+		"a weak key":    string(ssh.MarshalAuthorizedKey(weak)),
+		"a certificate": string(ssh.MarshalAuthorizedKey(certificate)),
+		"one bad line":  line + "words\n", "another kind": strings.Replace(line, "ssh-ed25519", "ssh-rsa", 1),
+		"large": strings.Repeat("#", maxAllowed+1),
 	} {
 		if _, err := Read([]byte(file)); err == nil {
 			t.Errorf("%s: is taken for public keys", reason)

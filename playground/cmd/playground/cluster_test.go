@@ -77,7 +77,8 @@ func must[T any](t *testing.T) func(T, error) T {
 func pods(restart corev1.RestartPolicy, annotations map[string]string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}, Annotations: annotations},
-		Spec:       corev1.PodSpec{RestartPolicy: restart, Containers: []corev1.Container{{Name: "main", Image: "example/x:1"}}},
+		Spec: corev1.PodSpec{RestartPolicy: restart,
+			Containers: []corev1.Container{{Name: "main", Image: "example/x:1"}}},
 	}
 }
 
@@ -113,11 +114,12 @@ func (a *alive) deployment(t *testing.T) {
 
 func (a *alive) daemonSet(t *testing.T) {
 	ns, template := a.newNamespace(t), pods(corev1.RestartPolicyAlways, nil)
-	template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1", "node-3"}},
-		}}},
-	}}}
+	template.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1", "node-3"}},
+			}}},
+		}}}
 	d := &appsv1.DaemonSet{ObjectMeta: named, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}
 	must[*appsv1.DaemonSet](t)(a.client.AppsV1().DaemonSets(ns).Create(t.Context(), d, create))
 	eventually(t, func(ctx context.Context) error {
@@ -140,10 +142,12 @@ func (a *alive) statefulSet(t *testing.T) {
 	ns, replicas := a.newNamespace(t), int32(2)
 	s := &appsv1.StatefulSet{ObjectMeta: named, Spec: appsv1.StatefulSetSpec{
 		Replicas: &replicas, Selector: selector, Template: pods(corev1.RestartPolicyAlways, nil),
-		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		}}},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			}}},
 	}}
 	must[*appsv1.StatefulSet](t)(a.client.AppsV1().StatefulSets(ns).Create(t.Context(), s, create))
 	eventually(t, func(ctx context.Context) error {
@@ -162,7 +166,8 @@ func (a *alive) statefulSet(t *testing.T) {
 func (a *alive) startJob(t *testing.T, annotations map[string]string) (namespace string) {
 	t.Helper()
 	ns, none := a.newNamespace(t), int32(0)
-	j := &batchv1.Job{ObjectMeta: named, Spec: batchv1.JobSpec{BackoffLimit: &none, Template: pods(corev1.RestartPolicyNever, annotations)}}
+	j := &batchv1.Job{ObjectMeta: named, Spec: batchv1.JobSpec{BackoffLimit: &none,
+		Template: pods(corev1.RestartPolicyNever, annotations)}}
 	must[*batchv1.Job](t)(a.client.BatchV1().Jobs(ns).Create(t.Context(), j, create))
 	return ns
 }
@@ -204,14 +209,17 @@ func (a *alive) failures(t *testing.T) {
 		"crash-loop": {"BackOff", waits("CrashLoopBackOff", 6)},
 		"unheard-of": {"Failed", waits("CreateContainerConfigError", 0)},
 		"pending": {"FailedScheduling", func(s *corev1.PodStatus) bool {
-			return s.Phase == corev1.PodPending && len(s.Conditions) == 1 && s.Conditions[0].Reason == corev1.PodReasonUnschedulable
+			return s.Phase == corev1.PodPending && len(s.Conditions) == 1 &&
+				s.Conditions[0].Reason == corev1.PodReasonUnschedulable
 		}},
 		"not-ready": {"", func(s *corev1.PodStatus) bool {
-			return s.Phase == corev1.PodRunning && s.ContainerStatuses[0].State.Running != nil && !s.ContainerStatuses[0].Ready
+			return s.Phase == corev1.PodRunning && s.ContainerStatuses[0].State.Running != nil &&
+				!s.ContainerStatuses[0].Ready
 		}},
 	} {
 		t.Run(fail, func(t *testing.T) {
-			ns, template := a.newNamespace(t), pods(corev1.RestartPolicyAlways, map[string]string{cluster.FailAnnotation: fail})
+			ns, template := a.newNamespace(t),
+				pods(corev1.RestartPolicyAlways, map[string]string{cluster.FailAnnotation: fail})
 			pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 			pod.Name = "x"
 			eventually(t, func(ctx context.Context) error { // its service account takes a moment
@@ -223,7 +231,8 @@ func (a *alive) failures(t *testing.T) {
 				if err != nil || !c.holds(&pod.Status) {
 					return fmt.Errorf("%+v, %w", pod.Status, err)
 				}
-				events, err := a.client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning,reason=" + c.event})
+				events, err := a.client.CoreV1().Events(ns).
+					List(ctx, metav1.ListOptions{FieldSelector: "type=Warning,reason=" + c.event})
 				if c.event != "" && (err != nil || len(events.Items) == 0) {
 					return fmt.Errorf("no event %s, %w", c.event, err)
 				}
@@ -234,7 +243,8 @@ func (a *alive) failures(t *testing.T) {
 }
 
 func (a *alive) delay(t *testing.T) {
-	ns, template := a.newNamespace(t), pods(corev1.RestartPolicyAlways, map[string]string{cluster.DelayAnnotation: "5s"})
+	ns, template := a.newNamespace(t), pods(corev1.RestartPolicyAlways,
+		map[string]string{cluster.DelayAnnotation: "5s"})
 	w, err := a.client.CoreV1().Pods(ns).Watch(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +274,8 @@ func (a *alive) service(t *testing.T) {
 		Type: corev1.ServiceTypeLoadBalancer, Selector: selector.MatchLabels, Ports: []corev1.ServicePort{{Port: 80}},
 	}}
 	must[*corev1.Service](t)(a.client.CoreV1().Services(ns).Create(t.Context(), s, create))
-	r := &appsv1.ReplicaSet{ObjectMeta: named, Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: pods(corev1.RestartPolicyAlways, nil)}}
+	r := &appsv1.ReplicaSet{ObjectMeta: named,
+		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: pods(corev1.RestartPolicyAlways, nil)}}
 	must[*appsv1.ReplicaSet](t)(a.client.AppsV1().ReplicaSets(ns).Create(t.Context(), r, create))
 	eventually(t, func(ctx context.Context) error {
 		s, err := a.client.CoreV1().Services(ns).Get(ctx, "x", get)
@@ -287,10 +298,13 @@ func (a *alive) namespace(t *testing.T) {
 	})
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: named, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
-	must[*corev1.PersistentVolumeClaim](t)(a.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, create))
-	d := &appsv1.Deployment{ObjectMeta: named, Spec: appsv1.DeploymentSpec{Selector: selector, Template: pods(corev1.RestartPolicyAlways, nil)}}
+	must[*corev1.PersistentVolumeClaim](t)(a.client.CoreV1().PersistentVolumeClaims(ns).
+		Create(t.Context(), claim, create))
+	d := &appsv1.Deployment{ObjectMeta: named,
+		Spec: appsv1.DeploymentSpec{Selector: selector, Template: pods(corev1.RestartPolicyAlways, nil)}}
 	must[*appsv1.Deployment](t)(a.client.AppsV1().Deployments(ns).Create(t.Context(), d, create))
 	eventually(t, func(ctx context.Context) error {
 		d, err := a.client.AppsV1().Deployments(ns).Get(ctx, "x", get)
@@ -315,23 +329,29 @@ func (a *alive) owners(t *testing.T) {
 	ns := a.newNamespace(t)
 	client := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(a.config))
 	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.test.example"},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "things.test.example"},
 		"spec": map[string]any{
-			"group": "test.example", "scope": "Namespaced", "names": map[string]any{"plural": "things", "kind": "Thing"},
+			"group": "test.example", "scope": "Namespaced",
+			"names": map[string]any{"plural": "things", "kind": "Thing"},
 			"versions": []any{map[string]any{
 				"name": "v1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
 			}},
 		},
 	}}
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	must[*unstructured.Unstructured](t)(client.Resource(crds).Create(t.Context(), crd, create))
-	things := client.Resource(schema.GroupVersionResource{Group: "test.example", Version: "v1", Resource: "things"}).Namespace(ns)
+	things := client.Resource(schema.GroupVersionResource{Group: "test.example", Version: "v1", Resource: "things"}).
+		Namespace(ns)
 	thing := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "test.example/v1", "kind": "Thing", "metadata": map[string]any{"name": "owned"},
 	}}
-	owner := must[*corev1.ConfigMap](t)(a.client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named}, create))
-	thing.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}})
+	owner := must[*corev1.ConfigMap](t)(a.client.CoreV1().ConfigMaps(ns).
+		Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named}, create))
+	thing.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name,
+		UID: owner.UID}})
 	eventually(t, func(ctx context.Context) error { // the kind takes a moment to be served
 		_, err := things.Create(ctx, thing, create)
 		return err
@@ -369,8 +389,9 @@ func (a *alive) rbac(t *testing.T) {
 		t.Errorf("as a viewer it may list secrets: %v", err)
 	}
 	token := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
-		Type:       corev1.SecretTypeServiceAccountToken,
+		ObjectMeta: metav1.ObjectMeta{Name: "token",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type: corev1.SecretTypeServiceAccountToken,
 	}
 	eventually(t, func(ctx context.Context) error { // a token of an account that is not there yet is collected
 		_, err := a.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", get)

@@ -30,7 +30,8 @@ It prints the addresses, then "ready". GET /-/stats returns how many advertiseme
 	f.StringVar(&o.Token, "token", "", "require this bearer token")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "serve HTTPS with this certificate")
 	f.StringVar(&o.TLSKey, "tls-key", "", "key of the certificate")
-	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt to this directory")
+	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt "+
+		"to this directory")
 	f.StringVar(&o.SSHAddr, "ssh-addr", "", "address to serve SSH on as well")
 	f.StringVar(&o.SSHHostKey, "ssh-host-key", "", "file of the host's private key, made when missing")
 	f.StringVar(&o.SSHAuthorizedKeys, "ssh-authorized-keys", "", "file of the public keys that may log in")

@@ -1,4 +1,5 @@
-// Command playground is what a newcomer and a test need instead of a cluster: a control plane in a box, a git server, an OCI registry and an S3 server.
+// Command playground is what a newcomer and a test need instead of a cluster: a control plane in a box, a git
+// server, an OCI registry and an S3 server.
 package main
 
 import (

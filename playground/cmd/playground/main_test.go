@@ -193,14 +193,17 @@ func TestCleanStopLeavesNothing(t *testing.T) {
 }
 
 func TestRestartOnADirectoryKeepsObjects(t *testing.T) {
-	for what, stop := range map[string]os.Signal{"after a clean stop": syscall.SIGTERM, "after a kill": syscall.SIGKILL} {
+	for what, stop := range map[string]os.Signal{"after a clean stop": syscall.SIGTERM,
+		"after a kill": syscall.SIGKILL} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			// The path is longer than that of a socket may be.
 			dir := filepath.Join(t.TempDir(), strings.Repeat("long-", 20), "state")
 			p := launch(t, "--dir", dir)
-			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"key": "value"}}
-			if _, err := p.client(t).CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
+			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"},
+				Data: map[string]string{"key": "value"}}
+			if _, err := p.client(t).CoreV1().ConfigMaps("default").
+				Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if stop == syscall.SIGTERM {

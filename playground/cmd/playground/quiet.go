@@ -14,7 +14,8 @@ import (
 func quiet(log *os.File) error {
 	flags := flag.NewFlagSet("klog", flag.PanicOnError)
 	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "v": "0"} {
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false",
+		"stderrthreshold": "FATAL", "v": "0"} {
 		if err := flags.Set(name, value); err != nil {
 			return err
 		}

@@ -28,8 +28,10 @@ It prints the address, then "ready". GET /-/stats returns how many requests ther
 	f.StringVar(&o.Dir, "dir", "", "directory to keep the content in (default: temporary, removed at the end)")
 	f.StringVar(&o.Username, "username", "", "require basic authentication with this user name")
 	f.StringVar(&o.Password, "password", "", "require basic authentication with this password")
-	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt to this directory")
-	f.BoolVar(&o.ClientCertificates, "client-certificates", false, "require the certificate that is written to --tls-dir as client.crt and client.key")
+	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt "+
+		"to this directory")
+	f.BoolVar(&o.ClientCertificates, "client-certificates", false,
+		"require the certificate that is written to --tls-dir as client.crt and client.key")
 	f.BoolVar(&o.NoReferrers, "no-referrers", false, "serve no referrers API, as older registries")
 	return c
 }

@@ -28,7 +28,8 @@ were, and the bytes that were sent.`,
 	f.StringVar(&o.Region, "region", "us-east-1", "region that requests must be signed for")
 	f.StringVar(&o.AccessKey, "access-key", "playground", "access key of the one account")
 	f.StringVar(&o.SecretKey, "secret-key", "playground-secret", "secret key of the one account")
-	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt to this directory")
+	f.StringVar(&o.TLSDir, "tls-dir", "", "serve HTTPS with a certificate that is made, and write it and its ca.crt "+
+		"to this directory")
 	require(c, "dir")
 	return c
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-gitops/sluice/playground/internal/pki"
 )
 
-// Certificate makes a certificate for the host of an address, writes it and its ca.crt to a directory, and returns what serves with it.
+// Certificate makes a certificate for the host of an address, writes it and its ca.crt to a directory, and
+// returns what serves with it.
 func Certificate(dir, name, addr string) (*tls.Config, *pki.Authority, error) {
 	ca, err := pki.Files(dir, name, addr)
 	if err != nil {
@@ -27,12 +28,15 @@ func Load(certFile, keyFile string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"}}, nil
 }
 
-// Serve serves on an address, whose port 0 picks a free one, until it is stopped; over HTTPS if there is a configuration. It returns the URL to come in
-// by. What the server ends with is sent to ended, which must have room for it.
-func Serve(addr string, config *tls.Config, handler http.Handler, ended chan<- error) (url string, stop func() error, err error) {
+// Serve serves on an address, whose port 0 picks a free one, until it is stopped; over HTTPS if there is a
+// configuration. It returns the URL to come in by. What the server ends with is sent to ended, which must
+// have room for it.
+func Serve(addr string, config *tls.Config, handler http.Handler, ended chan<- error) (url string, stop func() error,
+	err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return "", nil, err

@@ -1,4 +1,5 @@
-// Package plan says which repositories and policies of images the workloads of a namespace call for. It takes and returns plain values.
+// Package plan says which repositories and policies of images the workloads of a namespace call for. It takes
+// and returns plain values.
 package plan
 
 import (
@@ -21,10 +22,12 @@ import (
 
 // Labels and annotations of what is made of workloads.
 const (
-	Discovered = "image.toolkit.fluxcd.io/discovered" // label "true": the object is discovery's, which changes and removes it
-	Automated  = "image.toolkit.fluxcd.io/automated"  // label "true": of a policy whose workload asks for updates, for spec.policySelector of automations
-	Of         = "image.toolkit.fluxcd.io/workload"   // annotation: KIND/NAME of the workload that a policy is for
-	Container  = "image.toolkit.fluxcd.io/container"  // annotation: its container
+	// label "true": the object is discovery's, which changes and removes it
+	Discovered = "image.toolkit.fluxcd.io/discovered"
+	// label "true": of a policy whose workload asks for updates, for spec.policySelector of automations
+	Automated = "image.toolkit.fluxcd.io/automated"
+	Of        = "image.toolkit.fluxcd.io/workload"  // annotation: KIND/NAME of the workload that a policy is for
+	Container = "image.toolkit.fluxcd.io/container" // annotation: its container
 )
 
 const (
@@ -57,8 +60,8 @@ type Problem struct {
 	Message  string
 }
 
-// New plans for the workloads of a namespace. existing names, by image, the ImageRepositories that people made: theirs are used. interval is
-// that of scans.
+// New plans for the workloads of a namespace. existing names, by image, the ImageRepositories that people
+// made: theirs are used. interval is that of scans.
 func New(namespace string, interval time.Duration, existing map[string]string, workloads []Workload) Plan {
 	p := Plan{Repositories: map[string]*imagev1.ImageRepository{}, Policies: map[string]*imagev1.ImagePolicy{}}
 	workloads = slices.Clone(workloads)
@@ -90,8 +93,9 @@ func (p *Plan) problem(w Workload, format string, args ...any) {
 	p.Problems = append(p.Problems, Problem{w.String(), fmt.Sprintf(format, args...)})
 }
 
-// repository adds the one of an image, which is logged in to as the pods are: by the first pull secret that they name, else by those of their
-// service account. Of several workloads, the first that names a secret counts.
+// repository adds the one of an image, which is logged in to as the pods are: by the first pull secret that
+// they name, else by those of their service account. Of several workloads, the first that names a secret
+// counts.
 func (p *Plan) repository(namespace string, interval time.Duration, image string, w Workload) string {
 	key := nameOf(image)
 	r := p.Repositories[key]
@@ -101,19 +105,23 @@ func (p *Plan) repository(namespace string, interval time.Duration, image string
 			return ""
 		}
 		r = &imagev1.ImageRepository{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key, Labels: map[string]string{Discovered: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key,
+				Labels: map[string]string{Discovered: "true"}},
 			Spec: imagev1.ImageRepositorySpec{Image: image, Interval: metav1.Duration{Duration: interval},
-				ServiceAccountName: cmp.Or(w.Pod.ServiceAccountName, "default"), ExclusionList: []string{`^.*\.sig$`}, Provider: "generic"},
+				ServiceAccountName: cmp.Or(w.Pod.ServiceAccountName, "default"), ExclusionList: []string{`^.*\.sig$`},
+				Provider: "generic"},
 		}
 		p.Repositories[key] = r
 	}
 	if r.Spec.SecretRef == nil && len(w.Pod.ImagePullSecrets) > 0 && w.Pod.ImagePullSecrets[0].Name != "" {
-		r.Spec.SecretRef, r.Spec.ServiceAccountName = &meta.LocalObjectReference{Name: w.Pod.ImagePullSecrets[0].Name}, ""
+		r.Spec.SecretRef, r.Spec.ServiceAccountName = &meta.LocalObjectReference{
+			Name: w.Pod.ImagePullSecrets[0].Name}, ""
 	}
 	return key
 }
 
-// policy adds the one of a container: kind.workload.container, which is unique as neither kinds nor containers have dots.
+// policy adds the one of a container: kind.workload.container, which is unique as neither kinds nor
+// containers have dots.
 func (p *Plan) policy(namespace, repository string, w Workload, container string, wish wish) {
 	key := bounded(strings.ToLower(w.Owner.Kind)+"."+w.Owner.Name+"."+container, maxName)
 	if len(p.Policies) >= maxPolicies {
@@ -128,7 +136,8 @@ func (p *Plan) policy(namespace, repository string, w Workload, container string
 	spec.ImageRepositoryRef = meta.NamespacedName{Name: repository}
 	spec.DigestReflectionPolicy = imagev1.ReflectNever
 	p.Policies[key] = &imagev1.ImagePolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key, Labels: labels, Annotations: map[string]string{Of: w.String(), Container: container},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key, Labels: labels,
+			Annotations:     map[string]string{Of: w.String(), Container: container},
 			OwnerReferences: []metav1.OwnerReference{w.Owner}},
 		Spec: spec,
 	}
@@ -146,7 +155,8 @@ func imageOf(image string) (string, error) {
 	return image, nil
 }
 
-// nameOf is the name of an image's repository: what people know it by, and a digest, as images have characters that names have not.
+// nameOf is the name of an image's repository: what people know it by, and a digest, as images have
+// characters that names have not.
 func nameOf(image string) string {
 	slug := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

@@ -18,7 +18,8 @@ import (
 
 // workload is a Deployment with containers c0, c1 and so on.
 func workload(name string, images []string, annotations ...string) Workload {
-	w := Workload{Owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: types.UID("uid-" + name)}, Annotations: map[string]string{}}
+	w := Workload{Owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name,
+		UID: types.UID("uid-" + name)}, Annotations: map[string]string{}}
 	for i, image := range images {
 		w.Pod.Containers = append(w.Pod.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), Image: image})
 	}
@@ -31,7 +32,8 @@ func workload(name string, images []string, annotations ...string) Workload {
 func TestRepositories(t *testing.T) {
 	t.Parallel()
 	digest := "@sha256:" + strings.Repeat("a", 64)
-	web := workload("web", []string{"ghcr.io/Org/app", "nginx:1.27", "localhost:5000/a_b/c:v1" + digest, "nginx" + digest, "not an image"})
+	web := workload("web", []string{"ghcr.io/Org/app", "nginx:1.27", "localhost:5000/a_b/c:v1" + digest, "nginx" +
+		digest, "not an image"})
 	web.Pod.InitContainers = []corev1.Container{{Name: "init", Image: "ghcr.io/org/init:1"}}
 	web.Pod.ServiceAccountName = "puller"
 	other := workload("zz", []string{"nginx:1.28", "ghcr.io/org/theirs:1"})
@@ -39,7 +41,8 @@ func TestRepositories(t *testing.T) {
 	p := New("apps", time.Minute, map[string]string{"ghcr.io/org/theirs": "by-hand"}, []Workload{other, web})
 	var got []string
 	for name, r := range p.Repositories {
-		if name != r.Name || r.Namespace != "apps" || r.Labels[Discovered] != "true" || r.Spec.Interval.Duration != time.Minute || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		if name != r.Name || r.Namespace != "apps" || r.Labels[Discovered] != "true" ||
+			r.Spec.Interval.Duration != time.Minute || len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Errorf("%s: %+v", name, r)
 		}
 		secret := ""
@@ -49,14 +52,16 @@ func TestRepositories(t *testing.T) {
 		got = append(got, r.Spec.Image+" secret="+secret+" account="+r.Spec.ServiceAccountName)
 	}
 	slices.Sort(got)
-	want := []string{"ghcr.io/org/init secret= account=puller", "localhost:5000/a_b/c secret= account=puller", "nginx secret=login account="}
+	want := []string{"ghcr.io/org/init secret= account=puller", "localhost:5000/a_b/c secret= account=puller",
+		"nginx secret=login account="}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	if len(p.Policies) != 0 {
 		t.Errorf("nobody asked for %v", p.Policies)
 	}
-	if len(p.Problems) != 2 || p.Problems[0].Workload != "Deployment/web" || !strings.Contains(p.Problems[0].Message, "c0") || !strings.Contains(p.Problems[1].Message, "c4") {
+	if len(p.Problems) != 2 || p.Problems[0].Workload != "Deployment/web" ||
+		!strings.Contains(p.Problems[0].Message, "c0") || !strings.Contains(p.Problems[1].Message, "c4") {
 		t.Errorf("%+v", p.Problems)
 	}
 }
@@ -64,7 +69,8 @@ func TestRepositories(t *testing.T) {
 // TestNames: what differs has other names, and all are names of objects.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	images := []string{"a.b/c", "a/b.c", "a-b/c", "a/b/c", "a_b/c", "a/" + strings.Repeat("x", 240) + "/y", "a/" + strings.Repeat("x", 240) + "/z"}
+	images := []string{"a.b/c", "a/b.c", "a-b/c", "a/b/c", "a_b/c", "a/" + strings.Repeat("x", 240) + "/y", "a/" +
+		strings.Repeat("x", 240) + "/z"}
 	seen := map[string]string{}
 	for _, image := range images {
 		name := nameOf(image)
@@ -94,26 +100,41 @@ func TestPolicies(t *testing.T) {
 		want        []string // policy: order, automated or not
 		problem     string
 	}{
-		"automated":                      {[]string{"fluxcd.io/automated", "true"}, []string{"deployment.web.c0: " + newest + ` cel tag != "latest" automated`, "deployment.web.c1: " + newest + ` cel tag != "latest" automated`}, ""},
-		"not automated":                  {[]string{"fluxcd.io/automated", "false"}, nil, ""},
-		"locked":                         {[]string{"fluxcd.io/automated", "true", "fluxcd.io/locked", "true"}, nil, ""},
-		"a filter alone is a view":       {[]string{"filter.fluxcd.io/c1", "semver:~1.0"}, []string{"deployment.web.c1: semver ~1.0"}, ""},
-		"by version":                     {[]string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0", "semver:>=1.0 <2.0"}, []string{"deployment.web.c0: semver >=1.0 <2.0 automated", "deployment.web.c1: " + newest + ` cel tag != "latest" automated`}, ""},
-		"by glob":                        {[]string{"filter.fluxcd.io/c0", "glob:dev-*.x+"}, []string{"deployment.web.c0: " + newest + ` tags ^dev-.*\.x\+$`}, ""},
-		"a glob without its name":        {[]string{"filter.fluxcd.io/c0", "1.*"}, []string{"deployment.web.c0: " + newest + ` tags ^1\..*$`}, ""},
-		"by expression":                  {[]string{"filter.fluxcd.io/c0", "regex:^stg.*"}, []string{"deployment.web.c0: " + newest + ` tags ^stg.*`}, ""},
-		"by expression, as others write": {[]string{"filter.fluxcd.io/c0", "regexp:^stg.*"}, []string{"deployment.web.c0: " + newest + ` tags ^stg.*`}, ""},
-		"of older versions":              {[]string{"fluxcd.io/tag.c0", "semver:*"}, []string{"deployment.web.c0: semver *"}, ""},
-		"the newer name counts":          {[]string{"fluxcd.io/tag.c0", "semver:*", "filter.fluxcd.io/c0", "semver:1.x"}, []string{"deployment.web.c0: semver 1.x"}, ""},
-		"no such container":              {[]string{"filter.fluxcd.io/c9", "semver:*"}, nil, "no container"},
-		"no range":                       {[]string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0", "semver:one"}, []string{"deployment.web.c1: " + newest + ` cel tag != "latest" automated`}, "filter.fluxcd.io/c0"},
-		"no expression":                  {[]string{"filter.fluxcd.io/c0", "regex:("}, nil, "no regular expression"},
+		"automated": {[]string{"fluxcd.io/automated", "true"},
+			[]string{"deployment.web.c0: " + newest + ` cel tag != "latest" automated`, "deployment.web.c1: " + newest +
+				` cel tag != "latest" automated`}, ""},
+		"not automated": {[]string{"fluxcd.io/automated", "false"}, nil, ""},
+		"locked": {[]string{"fluxcd.io/automated", "true", "fluxcd.io/locked", "true"},
+			nil, ""},
+		"a filter alone is a view": {[]string{"filter.fluxcd.io/c1", "semver:~1.0"},
+			[]string{"deployment.web.c1: semver ~1.0"}, ""},
+		"by version": {[]string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0",
+			"semver:>=1.0 <2.0"}, []string{"deployment.web.c0: semver >=1.0 <2.0 automated", "deployment.web.c1: " +
+			newest + ` cel tag != "latest" automated`}, ""},
+		"by glob": {[]string{"filter.fluxcd.io/c0", "glob:dev-*.x+"},
+			[]string{"deployment.web.c0: " + newest + ` tags ^dev-.*\.x\+$`}, ""},
+		"a glob without its name": {[]string{"filter.fluxcd.io/c0", "1.*"},
+			[]string{"deployment.web.c0: " + newest + ` tags ^1\..*$`}, ""},
+		"by expression": {[]string{"filter.fluxcd.io/c0", "regex:^stg.*"},
+			[]string{"deployment.web.c0: " + newest + ` tags ^stg.*`}, ""},
+		"by expression, as others write": {[]string{"filter.fluxcd.io/c0", "regexp:^stg.*"},
+			[]string{"deployment.web.c0: " + newest + ` tags ^stg.*`}, ""},
+		"of older versions": {[]string{"fluxcd.io/tag.c0", "semver:*"},
+			[]string{"deployment.web.c0: semver *"}, ""},
+		"the newer name counts": {[]string{"fluxcd.io/tag.c0", "semver:*", "filter.fluxcd.io/c0",
+			"semver:1.x"}, []string{"deployment.web.c0: semver 1.x"}, ""},
+		"no such container": {[]string{"filter.fluxcd.io/c9", "semver:*"}, nil, "no container"},
+		"no range": {[]string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0", "semver:one"},
+			[]string{"deployment.web.c1: " + newest + ` cel tag != "latest" automated`}, "filter.fluxcd.io/c0"},
+		"no expression": {[]string{"filter.fluxcd.io/c0", "regex:("}, nil, "no regular expression"},
 	} {
 		p := New("apps", time.Minute, nil, []Workload{workload("web", []string{"app:1", "side:1"}, c.annotations...)})
 		var got []string
 		for name, policy := range p.Policies {
-			if policy.Name != name || policy.Annotations[Of] != "Deployment/web" || policy.Annotations[Container] != name[strings.LastIndex(name, ".")+1:] ||
-				len(policy.OwnerReferences) != 1 || policy.OwnerReferences[0].UID != "uid-web" || p.Repositories[policy.Spec.ImageRepositoryRef.Name] == nil {
+			if policy.Name != name || policy.Annotations[Of] != "Deployment/web" ||
+				policy.Annotations[Container] != name[strings.LastIndex(name, ".")+1:] ||
+				len(policy.OwnerReferences) != 1 || policy.OwnerReferences[0].UID != "uid-web" ||
+				p.Repositories[policy.Spec.ImageRepositoryRef.Name] == nil {
 				t.Errorf("%s: %+v", name, policy)
 			}
 			got = append(got, name+": "+orderOf(policy))
@@ -122,7 +143,8 @@ func TestPolicies(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if c.problem == "" && len(p.Problems) > 0 || c.problem != "" && (len(p.Problems) != 1 || !strings.Contains(p.Problems[0].Message, c.problem)) {
+		if c.problem == "" && len(p.Problems) > 0 ||
+			c.problem != "" && (len(p.Problems) != 1 || !strings.Contains(p.Problems[0].Message, c.problem)) {
 			t.Errorf("%s: %+v", name, p.Problems)
 		}
 	}
@@ -153,7 +175,8 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	var workloads []Workload
 	for i := range 1100 {
-		workloads = append(workloads, workload(fmt.Sprintf("w%d", i), []string{fmt.Sprintf("app%d:1", i)}, "fluxcd.io/automated", "true"))
+		workloads = append(workloads, workload(fmt.Sprintf("w%d", i), []string{fmt.Sprintf("app%d:1", i)},
+			"fluxcd.io/automated", "true"))
 	}
 	p := New("apps", time.Minute, nil, workloads)
 	if len(p.Repositories) != maxRepositories || len(p.Policies) != maxRepositories || len(p.Problems) != 100 {
@@ -171,7 +194,8 @@ func FuzzNew(f *testing.F) {
 	f.Add("localhost:5000/a@sha256:"+strings.Repeat("a", 64), "glob:*")
 	f.Add("nginx", "regex:(?P<ts>.*)")
 	f.Fuzz(func(t *testing.T, image, filter string) {
-		p := New("apps", time.Minute, nil, []Workload{workload("web", []string{image}, "fluxcd.io/automated", "true", "filter.fluxcd.io/c0", filter)})
+		p := New("apps", time.Minute, nil, []Workload{workload("web", []string{image}, "fluxcd.io/automated", "true",
+			"filter.fluxcd.io/c0", filter)})
 		for name, r := range p.Repositories {
 			if len(validation.IsDNS1123Subdomain(name)) > 0 || strings.ContainsAny(r.Spec.Image, "@ \n") {
 				t.Fatalf("%q: %q, %q", image, name, r.Spec.Image)

@@ -78,7 +78,8 @@ func specOf(filter string) (imagev1.ImagePolicySpec, error) {
 
 // newest takes the image that was made last, of those whose tag matches.
 func newest(pattern, filter string) imagev1.ImagePolicySpec {
-	spec := imagev1.ImagePolicySpec{Policy: imagev1.ImagePolicyChoice{CreatedAt: &imagev1.CreatedAtPolicy{Order: imagev1.OrderNewest}}}
+	spec := imagev1.ImagePolicySpec{Policy: imagev1.ImagePolicyChoice{
+		CreatedAt: &imagev1.CreatedAtPolicy{Order: imagev1.OrderNewest}}}
 	if pattern != "" {
 		spec.FilterTags = &imagev1.TagFilter{Pattern: pattern}
 	}

@@ -20,8 +20,8 @@ import (
 // ErrMalformed says that what came is not a pack.
 var ErrMalformed = errors.New("malformed pack")
 
-// Add stores a pack. A thin one, whose deltas build on objects of the store, is completed with these, so that every pack
-// can be read by itself. Whatever happens, the store holds all of the pack or nothing of it.
+// Add stores a pack. A thin one, whose deltas build on objects of the store, is completed with these, so that
+// every pack can be read by itself. Whatever happens, the store holds all of the pack or nothing of it.
 // ErrMalformed and ErrTooLarge say what is wrong with the pack.
 func (s *Store) Add(ctx context.Context, r io.Reader) error {
 	f, err := os.CreateTemp(s.dir, temporary+"*"+packSuffix)

@@ -88,7 +88,8 @@ func (p *pack) check(size, indexSize int64) error {
 			return err
 		}
 	}
-	if !bytes.Equal(head[:8], []byte("PACK\x00\x00\x00\x02")) || !bytes.Equal(table[:8], []byte("\xfftOc\x00\x00\x00\x02")) {
+	if !bytes.Equal(head[:8], []byte("PACK\x00\x00\x00\x02")) ||
+		!bytes.Equal(table[:8], []byte("\xfftOc\x00\x00\x00\x02")) {
 		return errors.New("not a pack and its index")
 	}
 	if !bytes.Equal(tail, sums[:hashSize]) {

@@ -1,5 +1,6 @@
-// Package packstore keeps git objects in pack files: it adds the packs that fetches bring, and reads objects out of them.
-// It knows no protocol, no reference and no tree; every object that it gives has the hash that it was asked for by.
+// Package packstore keeps git objects in pack files: it adds the packs that fetches bring, and reads objects
+// out of them. It knows no protocol, no reference and no tree; every object that it gives has the hash that
+// it was asked for by.
 package packstore
 
 import (

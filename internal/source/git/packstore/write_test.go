@@ -15,7 +15,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	long := bytes.Repeat([]byte("a line of many\n"), 10_000)
 	changed := append(bytes.Clone(long), "and one more\n"...)
 	from, to := plumbing.ComputeHash(plumbing.BlobObject, long), plumbing.ComputeHash(plumbing.BlobObject, changed)
-	if err := s.Put(t.Context(), []Object{{Kind: plumbing.BlobObject, Data: long}, {Kind: plumbing.TreeObject}}); err != nil {
+	if err := s.Put(t.Context(), []Object{{Kind: plumbing.BlobObject, Data: long},
+		{Kind: plumbing.TreeObject}}); err != nil {
 		t.Fatal(err)
 	}
 	delta := Delta(long, changed)
@@ -29,7 +30,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	if err := s.Add(t.Context(), &thin); err != nil {
 		t.Fatal(err)
 	}
-	for h, want := range map[plumbing.Hash][]byte{from: long, to: changed, plumbing.ComputeHash(plumbing.TreeObject, nil): {}} {
+	for h, want := range map[plumbing.Hash][]byte{from: long, to: changed,
+		plumbing.ComputeHash(plumbing.TreeObject, nil): {}} {
 		if _, data, err := s.Read(h); err != nil || !bytes.Equal(data, want) {
 			t.Errorf("%s: %d bytes, %v; want %d", h, len(data), err, len(want))
 		}

@@ -103,7 +103,8 @@ func ParseURL(raw string) (*url.URL, error) {
 // SCP takes git@host:path apart, which is no URL.
 func SCP(s string) (at, path string, ok bool) {
 	at, path, ok = strings.Cut(s, ":")
-	return at, strings.TrimPrefix(path, "/"), ok && strings.Contains(at, "@") && !strings.ContainsAny(at, "/ ") && path != ""
+	return at, strings.TrimPrefix(path, "/"), ok && strings.Contains(at, "@") && !strings.ContainsAny(at, "/ ") &&
+		path != ""
 }
 
 // explain turns an error into a fault: what failed, and what to do.
@@ -161,18 +162,23 @@ func explainLogin(err error, where string, doing task) *fault.Fault {
 	switch {
 	case errors.As(err, &key) && len(key.Want) == 0:
 		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is unknown", host(where)).
-			WithHint("Check the key, then add the output of ssh-keyscan %s to known_hosts in the Secret of spec.secretRef", host(where))
+			WithHint("Check the key, then add the output of ssh-keyscan %s to known_hosts in the Secret of "+
+				"spec.secretRef", host(where))
 	case errors.As(err, &key):
-		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is not the one in known_hosts", host(where)).
-			WithHint("Either the host has a new key, or somebody stands in between: check before you change known_hosts in the Secret of spec.secretRef")
+		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is not the one in known_hosts",
+			host(where)).
+			WithHint("Either the host has a new key, or somebody stands in between: check before you change " +
+				"known_hosts in the Secret of spec.secretRef")
 	case errors.As(err, &revoked):
 		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is revoked in known_hosts", host(where)).
 			WithHint("Do not trust the host before you know why")
 	case strings.Contains(err.Error(), "ssh: unable to authenticate"): // the library has no type for it
 		return fault.New(meta.AuthenticationFailedReason, "%s refused the SSH key", where).
-			WithHint("Add the public key to the repository as a deploy key that may %s it, or correct 'identity' in the Secret of spec.secretRef", doing.right())
+			WithHint("Add the public key to the repository as a deploy key that may %s it, or correct 'identity' in "+
+				"the Secret of spec.secretRef", doing.right())
 	case strings.Contains(err.Error(), "no common algorithm for host key"):
-		return fault.New(meta.AuthenticationFailedReason, "%s has no host key of a kind that known_hosts lists", host(where)).
+		return fault.New(meta.AuthenticationFailedReason, "%s has no host key of a kind that known_hosts lists",
+			host(where)).
 			WithHint("Add the output of ssh-keyscan %s to known_hosts in the Secret of spec.secretRef", host(where))
 	case errors.As(err, &refused):
 		return gitFault("%s ended the session", where).Because(refused)
@@ -192,7 +198,8 @@ func explainAnswer(err error, where string, doing task) *fault.Fault {
 	case errors.As(err, &refused):
 		return gitFault("%s refuses: %s", where, Printable(refused.said)).
 			WithHint("Check spec.url, and that the SSH key may %s the repository", doing.right())
-	case errors.As(err, &data), errors.Is(err, pktline.ErrInvalidPktLen), errors.Is(err, packp.ErrEmptyInput), errors.Is(err, errNotGit):
+	case errors.As(err, &data), errors.Is(err, pktline.ErrInvalidPktLen), errors.Is(err, packp.ErrEmptyInput),
+		errors.Is(err, errNotGit):
 		return gitFault("%s does not answer as a git server", where).Because(errNotGit).
 			WithHint("Check spec.url: it may lead to a web page or a login page")
 	case errors.Is(err, errRedirect), errors.Is(err, errTooMuch):
@@ -212,11 +219,14 @@ func explainNetwork(err error, where string, doing task) *fault.Fault {
 	case errors.As(err, &dns):
 		return gitFault("cannot look the host %s up", dns.Name).WithHint("Check the cluster's DNS")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return gitFault("%s refuses the connection", host(where)).WithHint("Check that the git server runs, and the port in spec.url")
+		return gitFault("%s refuses the connection", host(where)).
+			WithHint("Check that the git server runs, and the port in spec.url")
 	case errors.As(err, &op) && op.Timeout():
-		return gitFault("%s does not answer", host(where)).WithHint("Check the network on the way, and the port in spec.url")
+		return gitFault("%s does not answer", host(where)).
+			WithHint("Check the network on the way, and the port in spec.url")
 	case errors.As(err, &op):
-		return gitFault("%s %s broke off", doing, where).Because(fmt.Errorf("%s: %w", op.Op, op.Err)) // no port that changes every time
+		// no port that changes every time
+		return gitFault("%s %s broke off", doing, where).Because(fmt.Errorf("%s: %w", op.Op, op.Err))
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return gitFault("%s %s broke off", doing, where).Because(io.ErrUnexpectedEOF)
 	}

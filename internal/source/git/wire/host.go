@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// HTTP goes out by package egress, which keeps hosts apart. SSH is kept apart here, so that a host that hangs costs the sources of
-// others nothing.
+// HTTP goes out by package egress, which keeps hosts apart. SSH is kept apart here, so that a host that hangs
+// costs the sources of others nothing.
 
 const (
 	perHost   = 6                // conversations over SSH that a host has at once
@@ -39,8 +39,8 @@ type sshHost struct {
 
 var overSSHTo = hosts{now: time.Now}
 
-// enter waits for leave to talk to a host, or says at once that it does not answer. The one who was let in says when it is done,
-// and whether the host hung.
+// enter waits for leave to talk to a host, or says at once that it does not answer. The one who was let in
+// says when it is done, and whether the host hung.
 func (h *hosts) enter(ctx context.Context, address string) (done func(hung bool), err error) {
 	host, err := h.awake(address)
 	if err != nil {

@@ -46,13 +46,15 @@ func newHTTP(remote Remote, service string, u *url.URL, counts *counts) (*overHT
 	return h, nil
 }
 
-// newClient makes a client of the process's way out. A conversation that was given none has one of its own, and closes it.
+// newClient makes a client of the process's way out. A conversation that was given none has one of its own,
+// and closes it.
 func newClient(remote Remote) (client *http.Client, done func(), err error) {
 	c := remote.Credentials
 	options := egress.Options{TLS: auth.TLS{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}}
 	if remote.ProxyURL != "" {
 		if options.Proxy, err = url.Parse(remote.ProxyURL); err != nil || options.Proxy.Host == "" {
-			return nil, nil, fault.New(meta.URLInvalidReason, "the proxy's address is not a URL").WithHint("Correct the Secret of spec.proxySecretRef")
+			return nil, nil, fault.New(meta.URLInvalidReason, "the proxy's address is not a URL").
+				WithHint("Correct the Secret of spec.proxySecretRef")
 		}
 	}
 	policy, done := remote.Egress, func() {}
@@ -100,7 +102,8 @@ func (h *overHTTP) redirect(next *http.Request, via []*http.Request) error {
 
 // sameHost allows for the step from http to https, which changes the port.
 func sameHost(a, b *url.URL) bool {
-	return strings.EqualFold(a.Hostname(), b.Hostname()) && a.Scheme == "https" && b.Scheme == "http" && a.Port() == "" && b.Port() == ""
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && a.Scheme == "https" && b.Scheme == "http" &&
+		a.Port() == "" && b.Port() == ""
 }
 
 func (h *overHTTP) open(ctx context.Context) (io.Reader, error) {

@@ -50,7 +50,8 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 	at := net.JoinHostPort(u.Hostname(), port)
 	conn, err := direct.DialContext(ctx, "tcp", at)
 	if err != nil && ctx.Err() == nil {
-		return nil, gitFault("the proxy %s cannot be reached", at).WithHint("Check the address in the Secret of spec.proxySecretRef")
+		return nil, gitFault("the proxy %s cannot be reached", at).
+			WithHint("Check the address in the Secret of spec.proxySecretRef")
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +72,8 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 
 // tunnel agrees with the proxy, and returns what reads on behind its answer: the other side may have spoken already.
 func tunnel(conn net.Conn, u *url.URL, address string) (*bufio.Reader, error) {
-	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
+		Header: http.Header{}}
 	if u.User != nil {
 		login := http.Request{Header: http.Header{}}
 		password, _ := u.User.Password()

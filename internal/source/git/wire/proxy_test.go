@@ -82,18 +82,21 @@ func TestProxyThatHangs(t *testing.T) {
 func TestURLsOfRepositories(t *testing.T) {
 	for raw, says := range map[string]string{
 		"https://host/path": "", "http://host:8080/path": "", "ssh://git@host:22/path": "", "ssh://host/~me/path": "",
-		"git@host:path/to": "Write it as ssh://git@host/path/to", "https://": "Use https", "": "Use https", "file:///etc": "Use https",
+		"git@host:path/to": "Write it as ssh://git@host/path/to", "https://": "Use https", "": "Use https",
+		"file:///etc":     "Use https",
 		"git://host/path": "scheme 'git'", "https:// host/": "Use https", "://": "Use https",
 	} {
 		_, err := ParseURL(raw)
-		if f := fault.As(err); (f == nil) != (says == "") || f != nil && (f.Reason != "URLInvalid" || !f.Terminal || !strings.Contains(err.Error(), says)) {
+		if f := fault.As(err); (f == nil) != (says == "") ||
+			f != nil && (f.Reason != "URLInvalid" || !f.Terminal || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%q: %v", raw, err)
 		}
 	}
 }
 
 func FuzzParseURL(f *testing.F) {
-	for _, raw := range []string{"https://me:secret@host/path?q", "ssh://git@host:22/~x", "git@host:path", "https://[::1]:443/%2e%2e", "http://host\x00/"} {
+	for _, raw := range []string{"https://me:secret@host/path?q", "ssh://git@host:22/~x", "git@host:path",
+		"https://[::1]:443/%2e%2e", "http://host\x00/"} {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -145,7 +148,8 @@ func listen(t *testing.T) net.Listener {
 func connectProxy(t *testing.T, through *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		login := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
-		if user, password, _ := login.BasicAuth(); r.Method != http.MethodConnect || user != "me" || password != "secret" {
+		if user, password, _ := login.BasicAuth(); r.Method != http.MethodConnect || user != "me" ||
+			password != "secret" {
 			w.WriteHeader(http.StatusProxyAuthRequired)
 			return
 		}

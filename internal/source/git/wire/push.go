@@ -33,7 +33,8 @@ type Push struct {
 	Pack     []byte
 }
 
-// Command asks that a reference, which is at Old, be at New. The remote compares; Old is zero for one that is not there.
+// Command asks that a reference, which is at Old, be at New. The remote compares; Old is zero for one that is
+// not there.
 type Command struct {
 	Name     string
 	Old, New plumbing.Hash
@@ -46,7 +47,8 @@ type Report struct {
 	Said    string            // by hooks and for people, cleaned and cut
 }
 
-// DialPush opens a conversation to push, and reads the references. The context bounds this call only. The error is a fault.
+// DialPush opens a conversation to push, and reads the references. The context bounds this call only. The
+// error is a fault.
 func DialPush(ctx context.Context, remote Remote) (*Conn, error) {
 	return dialService(ctx, remote, receivePack, pushing)
 }
@@ -57,7 +59,8 @@ func (c *Conn) Thin() bool { return !c.Supports(noThin) }
 // Push asks the remote to take commits. An error is a fault, and leaves open whether it did.
 func (c *Conn) Push(ctx context.Context, p Push) (*Report, error) {
 	if len(p.Options) > 0 && !c.Supports(capability.PushOptions) {
-		return nil, gitFault("%s takes no push options", c.remote.where()).WithHint("Remove spec.git.push.options").Final()
+		return nil, gitFault("%s takes no push options", c.remote.where()).
+			WithHint("Remove spec.git.push.options").Final()
 	}
 	report, err := c.push(ctx, p)
 	if err != nil {
@@ -158,7 +161,8 @@ func readBands(r io.Reader, kind sideband.Type, said *words, commands int) (*Rep
 			err = &pktline.ErrorLine{Text: text}
 		}
 		if line := (*pktline.ErrorLine)(nil); errors.As(err, &line) {
-			return nil, &pktline.ErrorLine{Text: cmp.Or(strings.TrimSpace(said.String()+" "+line.Text), "it gives no reason")}
+			return nil, &pktline.ErrorLine{Text: cmp.Or(strings.TrimSpace(said.String()+" "+line.Text),
+				"it gives no reason")}
 		}
 		return nil, err
 	}

@@ -20,16 +20,21 @@ func TestWhatServersSayOfAPush(t *testing.T) {
 		want  Report
 		err   string
 	}{
-		"taken":                        {"unpack ok\n|ok refs/heads/main\n|", Report{Refused: map[string]string{}}, ""},
-		"without line ends":            {"unpack ok|ok refs/heads/main|", Report{Refused: map[string]string{}}, ""},
-		"refused":                      {"unpack ok\n|ng refs/heads/main hook declined: by us\n|", Report{Refused: map[string]string{"refs/heads/main": "hook declined: by us"}}, ""},
-		"refused without a reason":     {"unpack ok\n|ng refs/heads/main\n|", Report{Refused: map[string]string{"refs/heads/main": "it gives no reason"}}, ""},
-		"not unpacked":                 {"unpack index-pack abnormal exit\n|ng refs/heads/main unpacker error\n|", Report{Unpack: "index-pack abnormal exit", Refused: map[string]string{"refs/heads/main": "unpacker error"}}, ""},
-		"nothing":                      {"", Report{}, "unexpected EOF"},
-		"no result":                    {"unpack ok\n|", Report{}, "not whole"},
-		"an error":                     {"ERR the repository is read-only", Report{}, "the repository is read-only"},
-		"something else":               {"hello", Report{}, "where the result of a push belongs"},
-		"something else, after a word": {"unpack ok\n|maybe refs/heads/main\n|", Report{}, "where the result of a push belongs"},
+		"taken":             {"unpack ok\n|ok refs/heads/main\n|", Report{Refused: map[string]string{}}, ""},
+		"without line ends": {"unpack ok|ok refs/heads/main|", Report{Refused: map[string]string{}}, ""},
+		"refused": {"unpack ok\n|ng refs/heads/main hook declined: by us\n|",
+			Report{Refused: map[string]string{"refs/heads/main": "hook declined: by us"}}, ""},
+		"refused without a reason": {"unpack ok\n|ng refs/heads/main\n|",
+			Report{Refused: map[string]string{"refs/heads/main": "it gives no reason"}}, ""},
+		"not unpacked": {"unpack index-pack abnormal exit\n|ng refs/heads/main unpacker error\n|",
+			Report{Unpack: "index-pack abnormal exit",
+				Refused: map[string]string{"refs/heads/main": "unpacker error"}}, ""},
+		"nothing":        {"", Report{}, "unexpected EOF"},
+		"no result":      {"unpack ok\n|", Report{}, "not whole"},
+		"an error":       {"ERR the repository is read-only", Report{}, "the repository is read-only"},
+		"something else": {"hello", Report{}, "where the result of a push belongs"},
+		"something else, after a word": {"unpack ok\n|maybe refs/heads/main\n|", Report{},
+			"where the result of a push belongs"},
 	} {
 		for _, banded := range []bool{false, true} {
 			plain := packets(t, c.lines)
@@ -55,7 +60,8 @@ func TestWhatServersSayOfAPush(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || got.Unpack != c.want.Unpack || len(got.Refused) != len(c.want.Refused) || got.Refused["refs/heads/main"] != c.want.Refused["refs/heads/main"] {
+			if err != nil || got.Unpack != c.want.Unpack || len(got.Refused) != len(c.want.Refused) ||
+				got.Refused["refs/heads/main"] != c.want.Refused["refs/heads/main"] {
 				t.Errorf("%s: got %+v, %v", name, got, err)
 			}
 		}
@@ -74,16 +80,20 @@ func TestAnErrorBandIsQuoted(t *testing.T) {
 
 // What a server is not capable of, it is not asked for.
 func TestAPushAsksForWhatTheServerCan(t *testing.T) {
-	one := Push{Commands: []Command{{"refs/heads/main", plumbing.ZeroHash, plumbing.NewHash(strings.Repeat("1", 40))}}, Pack: []byte("PACK")}
-	two := Push{Commands: append(one.Commands, Command{Name: "refs/notes/sluice"}), Options: map[string]string{"b": "", "a": "1"}}
+	one := Push{Commands: []Command{{"refs/heads/main", plumbing.ZeroHash, plumbing.NewHash(strings.Repeat("1", 40))}},
+		Pack: []byte("PACK")}
+	two := Push{Commands: append(one.Commands, Command{Name: "refs/notes/sluice"}),
+		Options: map[string]string{"b": "", "a": "1"}}
 	for name, c := range map[string]struct {
 		can  string
 		push Push
 		want string
 	}{
-		"nothing":               {"", one, "\x00 "},
-		"all, of which it uses": {"report-status atomic push-options side-band-64k delete-refs", one, "\x00 report-status side-band-64k"},
-		"all":                   {"report-status atomic push-options side-band-64k quiet ofs-delta agent=git/2", two, "\x00 report-status quiet ofs-delta atomic push-options side-band-64k agent=git/sluice"},
+		"nothing": {"", one, "\x00 "},
+		"all, of which it uses": {"report-status atomic push-options side-band-64k delete-refs", one,
+			"\x00 report-status side-band-64k"},
+		"all": {"report-status atomic push-options side-band-64k quiet ofs-delta agent=git/2", two,
+			"\x00 report-status quiet ofs-delta atomic push-options side-band-64k agent=git/sluice"},
 	} {
 		conn := &Conn{Refs: packp.NewAdvRefs()}
 		if err := conn.Refs.Capabilities.Decode([]byte(c.can)); err != nil {
@@ -134,7 +144,8 @@ func FuzzReadReport(f *testing.F) {
 			t.Errorf("%q tells of %d references", data, len(plain.Refused))
 		}
 		said := &words{}
-		if _, err := readBands(bytes.NewReader(data), sideband.Sideband64k, said, commands); err == nil && len(said.String()) > maxWords {
+		if _, err := readBands(bytes.NewReader(data), sideband.Sideband64k, said, commands); err == nil &&
+			len(said.String()) > maxWords {
 			t.Errorf("%q says %d bytes", data, len(said.String()))
 		}
 	})
@@ -145,11 +156,13 @@ type saying struct{ io.Reader }
 
 func FuzzAdvertisement(f *testing.F) {
 	hash := strings.Repeat("a", 40)
-	f.Add([]byte("001f# service=git-receive-pack\n0000005b" + hash + " refs/heads/main\x00report-status atomic\n003f" + hash + " refs/notes/sluice\n0000"))
+	f.Add([]byte("001f# service=git-receive-pack\n0000005b" + hash + " refs/heads/main\x00report-status atomic\n003f" +
+		hash + " refs/notes/sluice\n0000"))
 	f.Add([]byte("0054" + plumbing.ZeroHash.String() + " capabilities^{}\x00report-status\n0000"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		refs := packp.NewAdvRefs()
-		if err := refs.Decode(&bounded{saying{bytes.NewReader(data)}, maxAdvertisement, io.ErrShortBuffer}); err == nil && len(refs.References)*42 > len(data) {
+		if err := refs.Decode(&bounded{saying{bytes.NewReader(data)}, maxAdvertisement,
+			io.ErrShortBuffer}); err == nil && len(refs.References)*42 > len(data) {
 			t.Errorf("%q lists %d references", data, len(refs.References))
 		}
 	})

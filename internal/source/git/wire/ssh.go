@@ -61,7 +61,9 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 		exchanges = only.KeyExchanges
 		if allowed := intersection(only.HostKeys, hostKeys); len(only.HostKeys) > 0 && len(hostKeys) > 0 {
 			if hostKeys = allowed; len(allowed) == 0 {
-				return nil, fault.New(meta.AuthenticationFailedReason, "known_hosts of the Secret has no key of %s of an algorithm that --ssh-hostkey-algos allows", u.Hostname()).
+				return nil, fault.New(meta.AuthenticationFailedReason,
+					"known_hosts of the Secret has no key of %s of an algorithm that --ssh-hostkey-algos allows",
+					u.Hostname()).
 					WithHint("Add one of %s", strings.Join(only.HostKeys, ", "))
 			}
 		}
@@ -74,13 +76,14 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 	if strings.HasPrefix(path, "/~") {
 		path = path[1:]
 	}
-	return &overSSH{service: service, address: address, proxy: remote.ProxyURL, path: path, counts: counts, config: &ssh.ClientConfig{
-		User:              user,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
-		HostKeyCallback:   known.HostKeyCallback(),
-		HostKeyAlgorithms: hostKeys,
-		Config:            ssh.Config{KeyExchanges: exchanges},
-	}}, nil
+	return &overSSH{service: service, address: address, proxy: remote.ProxyURL, path: path, counts: counts,
+		config: &ssh.ClientConfig{
+			User:              user,
+			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
+			HostKeyCallback:   known.HostKeyCallback(),
+			HostKeyAlgorithms: hostKeys,
+			Config:            ssh.Config{KeyExchanges: exchanges},
+		}}, nil
 }
 
 // intersection returns what of a is in b, too.

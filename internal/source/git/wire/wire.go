@@ -1,6 +1,6 @@
-// Package wire speaks the client's side of git's protocols over HTTP(S) and SSH: what references a remote has, a pack of what is
-// asked for, and a pack with what the references shall be. It stores nothing, resolves nothing, and its errors are made for the person who reads them:
-// no credential stands in one.
+// Package wire speaks the client's side of git's protocols over HTTP(S) and SSH: what references a remote
+// has, a pack of what is asked for, and a pack with what the references shall be. It stores nothing, resolves
+// nothing, and its errors are made for the person who reads them: no credential stands in one.
 package wire
 
 import (
@@ -32,11 +32,12 @@ const maxAdvertisement = 64 << 20
 type Remote struct {
 	URL         string // http, https or ssh
 	Credentials auth.GitCredentials
-	Identity    string         // who logs in, for credentials that are renewed: it stands for them where they are compared
-	ProxyURL    string         // the environment's proxy when empty
-	Egress      *egress.Policy // the process's way out for HTTP(S); one of its own when nil
-	Scratch     string         // directory for a file that lives for a moment; the system's when empty
-	SSH         *SSHAlgorithms // what SSH may use; the library's choice when nil
+	// who logs in, for credentials that are renewed: it stands for them where they are compared
+	Identity string
+	ProxyURL string         // the environment's proxy when empty
+	Egress   *egress.Policy // the process's way out for HTTP(S); one of its own when nil
+	Scratch  string         // directory for a file that lives for a moment; the system's when empty
+	SSH      *SSHAlgorithms // what SSH may use; the library's choice when nil
 }
 
 // SSHAlgorithms are those that SSH may use, the preferred ones first; the library's choice where there are none.
@@ -77,7 +78,8 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// Dial opens a conversation to fetch, and reads the references. The context bounds this call only. The error is a fault.
+// Dial opens a conversation to fetch, and reads the references. The context bounds this call only. The error
+// is a fault.
 func Dial(ctx context.Context, remote Remote) (*Conn, error) {
 	c, err := dialService(ctx, remote, uploadPack, listing)
 	if err == nil && c.Refs.IsEmpty() {
