@@ -65,7 +65,7 @@ func TestATenantMayNotWatchAllNamespaces(t *testing.T) {
 	f.applySoon(f.cm("a"))
 	f.watched()
 	testenv.Eventually(t, "watch of the namespace", func() error {
-		if kinds := f.Unwatched(f.owner); len(kinds) > 0 {
+		if kinds := f.UnwatchedKinds(f.owner); len(kinds) > 0 {
 			return fmt.Errorf("unwatched: %v", kinds)
 		}
 		return nil
@@ -95,7 +95,7 @@ func TestAKindThatMayNotBeWatched(t *testing.T) {
 	text := f.cm("a") + "---\n" + f.cm("b")
 	f.applySoon(text)
 	testenv.Eventually(t, "refusal", func() error {
-		if kinds := f.Unwatched(f.owner); len(kinds) != 1 || kinds[0] != "ConfigMap" {
+		if kinds := f.UnwatchedKinds(f.owner); len(kinds) != 1 || kinds[0] != "ConfigMap" {
 			return fmt.Errorf("unwatched: %v", kinds)
 		}
 		return nil
@@ -125,7 +125,7 @@ func TestAKindThatMayNotBeWatched(t *testing.T) {
 		if _, err := f.try(f.request(text)); err != nil {
 			return err
 		}
-		if kinds := f.Unwatched(f.owner); len(kinds) > 0 {
+		if kinds := f.UnwatchedKinds(f.owner); len(kinds) > 0 {
 			return fmt.Errorf("unwatched: %v", kinds)
 		}
 		return nil
@@ -173,7 +173,7 @@ func TestOwnersShareWatchesAndStopThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.waitWoken(other.owner)
-	if f.Moved(f.owner) || len(f.woken) > 0 {
+	if f.Drifted(f.owner) || len(f.woken) > 0 {
 		t.Error("an owner was told of what is not its own")
 	}
 	f.Forget(other.owner)
@@ -192,7 +192,7 @@ func TestTwoOwnersDoNotFight(t *testing.T) {
 	f.watched()
 	other.apply(f.cm("a"))
 	f.seen(configMaps, "a")
-	if !f.Moved(f.owner) || other.Moved(other.owner) {
+	if !f.Drifted(f.owner) || other.Drifted(other.owner) {
 		t.Error("the one from whom it was taken does not know")
 	}
 	if len(f.woken) > 0 {

@@ -26,11 +26,11 @@ type Request struct {
 	Resync   bool      // compare everything, also what did not move
 	Ignore   []Ignored // fields that are left to others
 	// the objects are declared as they were when they were applied last, maybe by a process before this one
-	Same  bool
-	Rerun bool // create Jobs again that went by their time to live, although they are declared as they were
+	SameDeclaration bool
+	RerunExpired    bool // create Jobs again that went by their time to live, although they are declared as they were
 	// how many changes of what is declared are told with their diff, at the cost of a request each; those of
 	// what moved always are
-	Diffs int
+	MaxDiffs int
 
 	// Secrets are values that no diff may show, wherever they stand in an object.
 	Secrets []string
@@ -38,10 +38,10 @@ type Request struct {
 	// Origin tells which file an object comes from, for errors to name. May be nil.
 	Origin func(*unstructured.Unstructured) string
 
-	// Intend is called with Previous and all desired objects before the first that Previous does not name is
+	// SaveInventory is called with Previous and all desired objects before the first that Previous does not name is
 	// created, so that a process killed at any instruction leaves no object that nobody knows of. It is
 	// called with Previous alone when those that were created were taken back. May be nil.
-	Intend func(Inventory) error
+	SaveInventory func(Inventory) error
 }
 
 // Result is what became of the request.
@@ -93,8 +93,8 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 	if err := r.check(ctx); err != nil {
 		return err
 	}
-	if r.req.Intend != nil && len(desired.Without(r.req.Previous)) > 0 {
-		if err := r.req.Intend(r.req.Previous.With(desired)); err != nil {
+	if r.req.SaveInventory != nil && len(desired.Without(r.req.Previous)) > 0 {
+		if err := r.req.SaveInventory(r.req.Previous.With(desired)); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ func TestIntentIsNotedBeforeCreating(t *testing.T) {
 		t.Errorf("intended %v, want a and c", f.intended)
 	}
 	req := f.request(f.cm("d"))
-	req.Intend = func(Inventory) error { return fmt.Errorf("the status cannot be written") }
+	req.SaveInventory = func(Inventory) error { return fmt.Errorf("the status cannot be written") }
 	if _, err := f.try(req); err == nil || f.has(configMaps, f.ns, "d") {
 		t.Errorf("created although the intent was not noted: %v", err)
 	}

@@ -122,7 +122,7 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 		}
 	}
 	text := namespace + "---\n" + inside("a") + "---\n" + inside("b")
-	f.options.Patience = brief
+	f.options.WaitTimeout = brief
 	testenv.Eventually(t, "end of the namespace to be told", func() error {
 		if _, err := f.try(f.request(text)); err == nil ||
 			!strings.Contains(err.Error(), "Namespace/"+f.ns+"-new is being deleted") {
@@ -132,7 +132,7 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 	})
 
 	// Once it can go, it is made anew with all that is declared.
-	f.options.Patience = patient
+	f.options.WaitTimeout = patient
 	done := make(chan error)
 	go func() {
 		_, err := f.try(f.request(text))

@@ -19,11 +19,11 @@ const (
 
 // Change is what became of one object, or would become of it.
 type Change struct {
-	Ref     Ref
-	Action  Action
-	Version string // the resource version of what was written; empty if nothing was
-	Diff    string // what changed of an object that was there, as [diff.Text] words it; empty if it was not asked for
-	From    Owner  // another owner to whom the object belonged until now; zero if there is none
+	Ref             Ref
+	Action          Action
+	ResourceVersion string // the resource version of what was written; empty if nothing was
+	Diff            string // what changed of an object that was there, as [diff.Text] words it; empty if it was not asked for
+	PreviousOwner   Owner  // another owner to whom the object belonged until now; zero if there is none
 }
 
 // changes lists what became of the items.
@@ -42,9 +42,9 @@ func changes(items []*item) []Change {
 func claims(owner Owner, changes []Change) []string {
 	var out []string
 	for _, c := range changes {
-		if c.From != (Owner{}) {
+		if c.PreviousOwner != (Owner{}) {
 			out = append(out, fmt.Sprintf("%s was applied by %s before, and now by %s: if both declare it, they "+
-				"take it from each other for ever; remove it from one of them", c.Ref, c.From, owner))
+				"take it from each other for ever; remove it from one of them", c.Ref, c.PreviousOwner, owner))
 		}
 	}
 	return out

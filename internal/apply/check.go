@@ -197,7 +197,7 @@ func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
 
 // expired tells whether an item was applied as it is declared, ran, and went by its time to live.
 func (r *run) expired(i *item, k knowledge) bool {
-	return !r.req.Rerun && Expires(i.whole) && (k.same || r.req.Same && r.req.Previous.Has(i.ref.Entry()))
+	return !r.req.RerunExpired && HasTTL(i.whole) && (k.same || r.req.SameDeclaration && r.req.Previous.Has(i.ref.Entry()))
 }
 
 // stands notes that an item stands as declared.

@@ -96,7 +96,7 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 				t.Errorf("the same object: %v, want %v; its labels are %v", live.GetUID() == uid, c.stays,
 					live.GetLabels())
 			}
-			if b.Moved(b.owner) {
+			if b.Drifted(b.owner) {
 				t.Error("the new owner thinks that it moved")
 			}
 		})
@@ -119,15 +119,15 @@ func TestObjectsThatTwoOwnersClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == 0 {
-			if len(result.Warnings) != 0 || result.Changes[0].From != (Owner{}) {
-				t.Errorf("claimed by %v: %q", result.Changes[0].From, result.Warnings)
+			if len(result.Warnings) != 0 || result.Changes[0].PreviousOwner != (Owner{}) {
+				t.Errorf("claimed by %v: %q", result.Changes[0].PreviousOwner, result.Warnings)
 			}
 			f.watched()
 			continue
 		}
 		f.seen(configMaps, "x")
-		if result.Changes[0].From != other.owner {
-			t.Errorf("round %d: taken from %v, want %v", round, result.Changes[0].From, other.owner)
+		if result.Changes[0].PreviousOwner != other.owner {
+			t.Errorf("round %d: taken from %v, want %v", round, result.Changes[0].PreviousOwner, other.owner)
 		}
 		told := strings.Join(result.Warnings, " ")
 		for _, s := range []string{"ConfigMap/" + f.ns + "/x", f.owner.String(), other.owner.String(),
@@ -140,7 +140,7 @@ func TestObjectsThatTwoOwnersClaim(t *testing.T) {
 	restarted := b.restart()
 	restarted.owner = a.owner
 	changes, err := restarted.Diff(t.Context(), restarted.request(a.cm("x")))
-	if err != nil || len(changes) != 1 || changes[0].From != b.owner {
+	if err != nil || len(changes) != 1 || changes[0].PreviousOwner != b.owner {
 		t.Errorf("a diff after a start says %v, %v", changes, err)
 	}
 }

@@ -27,9 +27,9 @@ const DefaultConcurrency = 8
 type ClusterOptions struct {
 	FieldManager string        // DefaultFieldManager when empty
 	Concurrency  int           // requests at once of each Apply; DefaultConcurrency when 0
-	Patience     time.Duration // how long definitions may take to be served and objects to go; 30 s when 0
+	WaitTimeout  time.Duration // how long definitions may take to be served and objects to go; 30 s when 0
 	OnDrift      func(Owner)   // called soon after a live object of the owner moved; must not block
-	Fights       FightOptions
+	Contention   ContentionOptions
 	// CustomStage names kinds that are applied after definitions, namespaces and classes, and before all others.
 	CustomStage []schema.GroupKind
 	// OverrideManagers are field managers whose fields become ours, as those of kubectl do: what they set and nobody
@@ -67,8 +67,8 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	if o.Concurrency <= 0 {
 		o.Concurrency = DefaultConcurrency
 	}
-	if o.Patience <= 0 {
-		o.Patience = defaultPatience
+	if o.WaitTimeout <= 0 {
+		o.WaitTimeout = defaultPatience
 	}
 	if o.OnDrift == nil {
 		o.OnDrift = func(Owner) {}
@@ -76,7 +76,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	o.Fights = o.Fights.withDefaults()
+	o.Contention = o.Contention.withDefaults()
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = warningCollector{}
 	d, err := dynamic.NewForConfig(cfg)

@@ -154,7 +154,7 @@ func TestMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.waitWoken(f.owner)
-				if !f.Moved(f.owner) {
+				if !f.Drifted(f.owner) {
 					t.Fatal("not known to have moved")
 				}
 				changes := f.apply(drifting)
@@ -168,7 +168,7 @@ func TestMoves(t *testing.T) {
 				if count != len(changes)-1 {
 					t.Errorf("round %d: %q, want one put right", round, changes)
 				}
-				if f.Moved(f.owner) {
+				if f.Drifted(f.owner) {
 					t.Error("moved still")
 				}
 				live := f.get(c.resource, c.object)
@@ -183,7 +183,7 @@ func TestMoves(t *testing.T) {
 				}
 			}
 			f.seen(c.resource, c.object)
-			if f.Moved(f.owner) {
+			if f.Drifted(f.owner) {
 				t.Error("our own apply is taken for a move")
 			}
 		})
@@ -262,7 +262,7 @@ func TestNoMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.seen(c.resource, c.object)
-				if f.Moved(f.owner) {
+				if f.Drifted(f.owner) {
 					t.Fatal("taken for a move")
 				}
 			}

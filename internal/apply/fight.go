@@ -13,29 +13,29 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// FightOptions say when changing a field back again and again is taken for a fight with another manager, and how it is
+// ContentionOptions say when changing a field back again and again is taken for a fight with another manager, and how it is
 // slowed down. Zero values stand for the defaults.
-type FightOptions struct {
-	After      int           // corrections of one field from one manager that make a fight; 5
-	Window     time.Duration // within which they count, and after which a fight that rests is over; 5 min
-	FirstDelay time.Duration // between corrections of the object once it is a fight, doubled each time; 10 s
-	MaxDelay   time.Duration // 5 min
+type ContentionOptions struct {
+	Threshold int           // corrections of one field from one manager that make a fight; 5
+	Window    time.Duration // within which they count, and after which a fight that rests is over; 5 min
+	MinDelay  time.Duration // between corrections of the object once it is a fight, doubled each time; 10 s
+	MaxDelay  time.Duration // 5 min
 }
 
-func (o FightOptions) withDefaults() FightOptions {
-	return FightOptions{
-		After: cmp.Or(o.After, 5), Window: cmp.Or(o.Window, 5*time.Minute),
-		FirstDelay: cmp.Or(o.FirstDelay, 10*time.Second), MaxDelay: cmp.Or(o.MaxDelay, 5*time.Minute),
+func (o ContentionOptions) withDefaults() ContentionOptions {
+	return ContentionOptions{
+		Threshold: cmp.Or(o.Threshold, 5), Window: cmp.Or(o.Window, 5*time.Minute),
+		MinDelay: cmp.Or(o.MinDelay, 10*time.Second), MaxDelay: cmp.Or(o.MaxDelay, 5*time.Minute),
 	}
 }
 
 // Fight is an object that somebody else changes back whenever it is corrected.
-type Fight struct {
-	Ref      Ref
-	Fields   []string  // such as .spec.replicas; none if the object as a whole is deleted
-	Managers []string  // who changes them, as managedFields name them; they name nobody who only removes
-	Times    int       // how often it was corrected
-	Next     time.Time // it is left as it is until then
+type Contention struct {
+	Ref         Ref
+	Fields      []string  // such as .spec.replicas; none if the object as a whole is deleted
+	Managers    []string  // who changes them, as managedFields name them; they name nobody who only removes
+	Corrections int       // how often it was corrected
+	PausedUntil time.Time // it is left as it is until then
 }
 
 // rival is a field, and who changed it.
@@ -49,7 +49,7 @@ type contest struct {
 	hash        [sha256.Size]byte     // of what was declared: a new declaration starts anew
 	corrections map[rival][]time.Time // within the window
 	last        time.Time             // the last correction
-	fight       *Fight                // once it is one
+	fight       *Contention           // once it is one
 	delay       time.Duration         // until the next correction of a fight
 }
 
@@ -117,7 +117,7 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, counts func(metav1.ManagedFie
 func (c *Cluster) corrected(owner Owner, i *item, rivals []rival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o, now, key := c.options.Fights, c.options.Clock.Now(), i.ref.key()
+	o, now, key := c.options.Contention, c.options.Clock.Now(), i.ref.key()
 	t := c.contests[owner][key]
 	if t == nil || t.hash != i.hash {
 		t = &contest{hash: i.hash, corrections: map[rival][]time.Time{}}
@@ -133,16 +133,16 @@ func (c *Cluster) corrected(owner Owner, i *item, rivals []rival) {
 		}
 		recent := slices.DeleteFunc(t.corrections[r], func(at time.Time) bool { return now.Sub(at) > o.Window })
 		t.corrections[r] = append(recent, now)
-		if t.fight == nil && len(t.corrections[r]) >= o.After {
-			t.fight = &Fight{Ref: i.ref, Times: len(recent)}
+		if t.fight == nil && len(t.corrections[r]) >= o.Threshold {
+			t.fight = &Contention{Ref: i.ref, Corrections: len(recent)}
 		}
 	}
 	if t.fight == nil {
 		return
 	}
-	t.fight.Times++
-	t.delay = min(max(2*t.delay, o.FirstDelay), o.MaxDelay)
-	t.fight.Next = now.Add(t.delay)
+	t.fight.Corrections++
+	t.delay = min(max(2*t.delay, o.MinDelay), o.MaxDelay)
+	t.fight.PausedUntil = now.Add(t.delay)
 	for _, r := range rivals {
 		t.fight.Fields, t.fight.Managers = with(t.fight.Fields, r.field), with(t.fight.Managers, r.manager)
 	}
@@ -164,19 +164,19 @@ func (c *Cluster) held(owner Owner, ref Ref, hash [sha256.Size]byte) time.Durati
 	if t == nil || t.fight == nil || t.hash != hash {
 		return 0
 	}
-	return max(0, t.fight.Next.Sub(c.options.Clock.Now()))
+	return max(0, t.fight.PausedUntil.Sub(c.options.Clock.Now()))
 }
 
 // Fights lists the objects of the owner that somebody else fights for, sorted. A fight is over once the
 // object stood as it was applied for the whole window.
-func (c *Cluster) Fights(owner Owner) []Fight {
+func (c *Cluster) Contentions(owner Owner) []Contention {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.Clock.Now()
-	var fights []Fight
+	var fights []Contention
 	for key, t := range c.contests[owner] {
 		a := c.states[owner][key]
-		rests := now.Sub(t.last) > c.options.Fights.Window && a != nil && !a.moved
+		rests := now.Sub(t.last) > c.options.Contention.Window && a != nil && !a.moved
 		switch {
 		case a == nil, a.hash != t.hash, rests:
 			delete(c.contests[owner], key)
@@ -187,6 +187,6 @@ func (c *Cluster) Fights(owner Owner) []Fight {
 	if len(c.contests[owner]) == 0 {
 		delete(c.contests, owner)
 	}
-	slices.SortFunc(fights, func(a, b Fight) int { return a.Ref.compare(b.Ref) })
+	slices.SortFunc(fights, func(a, b Contention) int { return a.Ref.compare(b.Ref) })
 	return fights
 }

@@ -47,28 +47,28 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 	t.Parallel()
 	f, clock := fought(t)
 	rival := updated("autotuner", set("9", "data", "a"))
-	after := f.options.Fights.After
+	after := f.options.Contention.Threshold
 	for range after {
-		if fights := f.Fights(f.owner); len(fights) > 0 {
+		if fights := f.Contentions(f.owner); len(fights) > 0 {
 			t.Fatalf("too soon: %+v", fights)
 		}
 		f.provoke(rival, configMaps, "config")
 		same(t, "corrected", f.apply(drifting),
 			[]string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
 	}
-	fights := f.Fights(f.owner)
-	if len(fights) != 1 || fights[0].Ref.Name != "config" || fights[0].Times != after {
+	fights := f.Contentions(f.owner)
+	if len(fights) != 1 || fights[0].Ref.Name != "config" || fights[0].Corrections != after {
 		t.Fatalf("%+v", fights)
 	}
 	same(t, "fields", fights[0].Fields, []string{".data.a"})
 	same(t, "managers", fights[0].Managers, []string{"autotuner"})
 
 	t.Log("it is left alone for a while, twice as long each time; other objects are not")
-	delay := f.options.Fights.FirstDelay
+	delay := f.options.Contention.MinDelay
 	for n := range 8 {
 		f.provoke(rival, configMaps, "config")
 		f.requests.take()
-		if f.Moved(f.owner) {
+		if f.Drifted(f.owner) {
 			t.Fatalf("round %d: counts as moved", n)
 		}
 		same(t, "held", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged",
@@ -84,19 +84,19 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 				[]string{"ConfigMap/config unchanged", "Service/service unchanged", "Deployment/app configured"})
 		}
 		clock.SetTime(clock.Now().Add(delay - time.Millisecond))
-		if f.Moved(f.owner) {
+		if f.Drifted(f.owner) {
 			t.Fatalf("round %d: before %s", n, delay)
 		}
 		clock.SetTime(clock.Now().Add(time.Millisecond))
-		if !f.Moved(f.owner) {
+		if !f.Drifted(f.owner) {
 			t.Fatalf("round %d: not after %s", n, delay)
 		}
 		same(t, "in time", f.apply(drifting),
 			[]string{"ConfigMap/config configured", "Service/service unchanged", "Deployment/app unchanged"})
-		delay = min(2*delay, f.options.Fights.MaxDelay)
+		delay = min(2*delay, f.options.Contention.MaxDelay)
 	}
-	if fights := f.Fights(f.owner); len(fights) != 1 || fights[0].Times != after+8 ||
-		delay != f.options.Fights.MaxDelay {
+	if fights := f.Contentions(f.owner); len(fights) != 1 || fights[0].Corrections != after+8 ||
+		delay != f.options.Contention.MaxDelay {
 		t.Fatalf("%+v, delay %s", fights, delay)
 	}
 
@@ -108,12 +108,12 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 		"Deployment/app unchanged"})
 
 	t.Log("it is over when it rests")
-	clock.SetTime(clock.Now().Add(f.options.Fights.Window))
-	if len(f.Fights(f.owner)) != 1 {
+	clock.SetTime(clock.Now().Add(f.options.Contention.Window))
+	if len(f.Contentions(f.owner)) != 1 {
 		t.Error("over too soon")
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
-	if fights := f.Fights(f.owner); len(fights) != 0 || len(f.contests) != 0 {
+	if fights := f.Contentions(f.owner); len(fights) != 0 || len(f.contests) != 0 {
 		t.Errorf("%+v", fights)
 	}
 }
@@ -121,11 +121,11 @@ func TestAFightIsNamedSlowedDownAndEnds(t *testing.T) {
 func TestANewDeclarationEndsTheWait(t *testing.T) {
 	t.Parallel()
 	f, _ := fought(t)
-	f.options.Fights.After = 1
+	f.options.Contention.Threshold = 1
 	f.provoke(patched(types.MergePatchType, "autotuner", `{"data":{"a":"9"}}`), configMaps, "config")
 	f.apply(drifting)
 	f.provoke(patched(types.MergePatchType, "autotuner", `{"data":{"a":"9"}}`), configMaps, "config")
-	if f.Moved(f.owner) {
+	if f.Drifted(f.owner) {
 		t.Fatal("not held")
 	}
 	changed := f.objects(drifting)
@@ -138,7 +138,7 @@ func TestANewDeclarationEndsTheWait(t *testing.T) {
 	if got := f.get(configMaps, "config").Object["data"].(map[string]any)["a"]; got != "5" {
 		t.Errorf("it holds %v", got)
 	}
-	if fights := f.Fights(f.owner); len(fights) != 0 {
+	if fights := f.Contentions(f.owner); len(fights) != 0 {
 		t.Errorf("%+v", fights)
 	}
 }
@@ -168,16 +168,16 @@ func TestWhatAFightIsAbout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, _ := fought(t)
-			f.options.Fights.After = 2
+			f.options.Contention.Threshold = 2
 			resource, object := configMaps, "config"
 			if name == "the subresource scale" {
 				resource, object = deployments, "app"
 			}
-			for range f.options.Fights.After {
+			for range f.options.Contention.Threshold {
 				f.provoke(c.change, resource, object)
 				f.apply(drifting)
 			}
-			fights := f.Fights(f.owner)
+			fights := f.Contentions(f.owner)
 			if len(fights) != 1 {
 				t.Fatalf("%+v", fights)
 			}
@@ -190,13 +190,13 @@ func TestWhatAFightIsAbout(t *testing.T) {
 func TestWhatIsChangedNowAndThenIsNoFight(t *testing.T) {
 	t.Parallel()
 	f, clock := fought(t)
-	for n := range 2 * f.options.Fights.After {
+	for n := range 2 * f.options.Contention.Threshold {
 		value := map[bool]string{true: `{"data":{"a":"9"}}`, false: `{"data":{"b":"9"}}`}[n%2 == 0]
 		f.provoke(patched(types.MergePatchType, "person", value), configMaps, "config")
 		f.apply(drifting)
-		clock.SetTime(clock.Now().Add(f.options.Fights.Window / time.Duration(f.options.Fights.After)))
+		clock.SetTime(clock.Now().Add(f.options.Contention.Window / time.Duration(f.options.Contention.Threshold)))
 	}
-	if fights := f.Fights(f.owner); len(fights) != 0 {
+	if fights := f.Contentions(f.owner); len(fights) != 0 {
 		t.Errorf("%+v", fights)
 	}
 }

@@ -54,7 +54,7 @@ func newFixture(t testing.TB, tune ...func(*rest.Config)) *fixture {
 // connect makes the fixture see the cluster by a configuration.
 func (f *fixture) connect(cfg *rest.Config) {
 	f.t.Helper()
-	c, err := NewCluster(cfg, ClusterOptions{Patience: patient, OnDrift: func(o Owner) { f.woken <- o }})
+	c, err := NewCluster(cfg, ClusterOptions{WaitTimeout: patient, OnDrift: func(o Owner) { f.woken <- o }})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func (f *fixture) objects(text string) []*unstructured.Unstructured {
 
 func (f *fixture) request(text string) Request {
 	f.t.Helper()
-	return Request{Owner: f.owner, Objects: f.objects(text), Previous: f.inventory, Intend: func(i Inventory) error {
+	return Request{Owner: f.owner, Objects: f.objects(text), Previous: f.inventory, SaveInventory: func(i Inventory) error {
 		f.intended = append(f.intended, i)
 		return nil
 	}}
@@ -200,7 +200,7 @@ func (f *fixture) waitWoken(o Owner) {
 	for {
 		select {
 		case got := <-f.woken:
-			if got == o && f.Moved(o) {
+			if got == o && f.Drifted(o) {
 				return
 			}
 		case <-deadline.C:

@@ -13,9 +13,9 @@ import (
 // Ignored are fields of objects that others may set: they are applied when an object is created, and left to whoever
 // changes them from then on.
 type Ignored struct {
-	Matches func(*unstructured.Unstructured) bool
-	Paths   []string // JSON pointers (RFC 6901); a list's element is named by its index
-	Drift   bool     // only as long as the object is declared as it was: a new declaration is applied whole
+	Matches   func(*unstructured.Unstructured) bool
+	Paths     []string // JSON pointers (RFC 6901); a list's element is named by its index
+	DriftOnly bool     // only as long as the object is declared as it was: a new declaration is applied whole
 }
 
 // ignoredPaths returns the fields of an object that are left to others; anew tells that its declaration is
@@ -23,7 +23,7 @@ type Ignored struct {
 func ignoredPaths(rules []Ignored, o *unstructured.Unstructured, anew bool) [][]string {
 	var paths [][]string
 	for _, rule := range rules {
-		if rule.Drift && anew || !rule.Matches(o) {
+		if rule.DriftOnly && anew || !rule.Matches(o) {
 			continue
 		}
 		for _, p := range rule.Paths {
@@ -47,7 +47,7 @@ func pointer(p string) []string {
 // left out, so that it is theirs.
 func (r *run) leaveIgnored(ctx context.Context, i *item) error {
 	k := r.known(r.req.Owner, i)
-	paths := ignoredPaths(r.req.Ignore, i.whole, !k.same && (k.known || !r.req.Same))
+	paths := ignoredPaths(r.req.Ignore, i.whole, !k.same && (k.known || !r.req.SameDeclaration))
 	if len(paths) == 0 {
 		return nil
 	}

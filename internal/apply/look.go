@@ -7,7 +7,7 @@ import (
 // Look is Diff for an owner whose live objects are reported, not put right: what it finds counts as seen, so
 // that Moved and OnDrift tell of what changes from here on. It is for objects that were applied as they are
 // declared now, by this process or one before it.
-func (c *Cluster) Look(ctx context.Context, req Request) ([]Change, error) {
+func (c *Cluster) DetectDrift(ctx context.Context, req Request) ([]Change, error) {
 	c.overlook(req.Owner) // before the dry-runs: what changes meanwhile is told
 	return c.preview(ctx, req, true)
 }

@@ -93,7 +93,7 @@ func newItem(o *unstructured.Unstructured, owner Owner, mapping *meta.RESTMappin
 
 // Expires tells whether an object goes by itself once it has done its work: a Job with a time to live. Its
 // end is no drift, as it would run again and again.
-func Expires(o *unstructured.Unstructured) bool {
+func HasTTL(o *unstructured.Unstructured) bool {
 	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "batch", Kind: "Job"}) {
 		return false
 	}

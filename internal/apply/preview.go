@@ -14,7 +14,7 @@ import (
 // not would, by dry-runs only: nothing is written, and what is known of the owner's objects stays as it is.
 // Of objects that are to be created or configured it tells all diffs. What cannot be dry-run before other
 // objects of the set are there, such as their namespace or definition, is compared with what is declared.
-// Errors are those of Apply; with one, Diff returns the changes of the objects that were not refused. Intend
+// Errors are those of Apply; with one, Diff returns the changes of the objects that were not refused. SaveInventory
 // and Diffs of the request are of no meaning.
 func (c *Cluster) Diff(ctx context.Context, req Request) ([]Change, error) {
 	return c.preview(ctx, req, false)
@@ -55,7 +55,7 @@ func (r *run) difference(before, after *unstructured.Unstructured) string {
 }
 
 // tells reserves a place among the changes that are told with their diff.
-func (r *run) tells() bool { return r.preview || r.told.Add(1) <= int64(r.req.Diffs) }
+func (r *run) tells() bool { return r.preview || r.told.Add(1) <= int64(r.req.MaxDiffs) }
 
 // tell notes what an item is before it changes, and in a preview, what would change.
 func (r *run) tell(i *item, live, wouldBe *unstructured.Unstructured) {

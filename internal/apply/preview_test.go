@@ -81,7 +81,7 @@ func TestDiffTellsWhatApplyWouldDo(t *testing.T) {
 	}
 
 	req := f.request(changed)
-	req.Diffs = 20
+	req.MaxDiffs = 20
 	r, err := f.try(req)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestDiffOfAMove(t *testing.T) {
 		same(t, "plan", f.plan(f.request(drifting)),
 			[]string{"ConfigMap/config configured", `~ data.a: "9" → "1"`, "Service/service unchanged",
 				"Deployment/app unchanged"})
-		if !f.Moved(f.owner) {
+		if !f.Drifted(f.owner) {
 			t.Error("no longer known to have moved")
 		}
 	}

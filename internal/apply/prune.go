@@ -131,10 +131,10 @@ func cannotDelete(i *item, err error) error {
 	return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
 }
 
-// AwaitGone waits, woken by their changes, until none of the inventory's objects that carry the owner's
+// WaitUntilDeleted waits, woken by their changes, until none of the inventory's objects that carry the owner's
 // labels and are on their way out is there any more, for as long as the context and the cluster's patience
 // last.
-func (c *Cluster) AwaitGone(ctx context.Context, owner Owner, gone Inventory) error {
+func (c *Cluster) WaitUntilDeleted(ctx context.Context, owner Owner, gone Inventory) error {
 	items, _ := c.options.staleItems(gone) // what cannot be read was never applied
 	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
 	return join(r.each(ctx, items, func(ctx context.Context, i *item) error {

@@ -128,7 +128,7 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "move to be told", func() error {
-		if !f.Moved(f.owner) {
+		if !f.Drifted(f.owner) {
 			return fmt.Errorf("not moved")
 		}
 		return nil

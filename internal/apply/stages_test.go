@@ -92,7 +92,7 @@ func TestADefinitionThatIsRefusedByName(t *testing.T) {
 		}
 		return nil
 	})
-	f.options.Patience = brief
+	f.options.WaitTimeout = brief
 	tries := 0
 	testenv.Eventually(t, "what keeps it to be told", func() error {
 		tries++ // what does not change is not waited for
@@ -212,7 +212,7 @@ func TestWhatIsOnItsWayOut(t *testing.T) {
 	if err := deleted(ctx, f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
-	f.options.Patience = brief
+	f.options.WaitTimeout = brief
 	req := f.request(f.cm("held"))
 	req.Resync = true
 	testenv.Eventually(t, "what holds it to be told", func() error {
@@ -224,7 +224,7 @@ func TestWhatIsOnItsWayOut(t *testing.T) {
 		}
 		return nil
 	})
-	f.options.Patience = patient
+	f.options.WaitTimeout = patient
 	done := make(chan []string)
 	go func() {
 		r, err := f.try(req)
@@ -306,11 +306,11 @@ func TestPruningIsNoDrift(t *testing.T) {
 	if _, err := f.Prune(context.Background(), f.owner, all.Without(f.inventory)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.AwaitGone(context.Background(), f.owner, all.Without(f.inventory)); err != nil {
+	if err := f.WaitUntilDeleted(context.Background(), f.owner, all.Without(f.inventory)); err != nil {
 		t.Fatal(err)
 	}
 	f.seen(configMaps, "a")
-	if f.Moved(f.owner) || len(f.woken) > 0 {
+	if f.Drifted(f.owner) || len(f.woken) > 0 {
 		t.Error("what we pruned is taken for a move")
 	}
 }
@@ -320,14 +320,14 @@ func TestAwaitGoneNamesWhatHolds(t *testing.T) {
 	f := newFixture(t)
 	ctx := context.Background()
 	f.apply(f.cm("held"))
-	f.options.Patience = brief
+	f.options.WaitTimeout = brief
 	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":["example.com/hold"]}}`)(ctx,
 		f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
 	f.pruneAll()
 	testenv.Eventually(t, "what holds it to be told", func() error {
-		if err := f.AwaitGone(ctx, f.owner, f.inventory); err == nil ||
+		if err := f.WaitUntilDeleted(ctx, f.owner, f.inventory); err == nil ||
 			!strings.Contains(err.Error(), "example.com/hold") {
 			return fmt.Errorf("%w does not name the finalizer", err)
 		}
@@ -337,8 +337,8 @@ func TestAwaitGoneNamesWhatHolds(t *testing.T) {
 		f.client(configMaps, f.ns), "held"); err != nil {
 		t.Fatal(err)
 	}
-	f.options.Patience = patient
-	if err := f.AwaitGone(ctx, f.owner, f.inventory); err != nil {
+	f.options.WaitTimeout = patient
+	if err := f.WaitUntilDeleted(ctx, f.owner, f.inventory); err != nil {
 		t.Error(err)
 	}
 }

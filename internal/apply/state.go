@@ -101,7 +101,7 @@ func (c *Cluster) fail(owner Owner, i *item) {
 func (c *Cluster) commit(owner Owner, i *item, live *unstructured.Unstructured, action Action) {
 	next := &applied{
 		owner: owner, ref: i.ref, resource: i.resource, hash: i.hash, action: action,
-		digest: c.managers.digest(live), at: c.managers.markOf(live, owner.Group), expires: Expires(i.whole),
+		digest: c.managers.digest(live), at: c.managers.markOf(live, owner.Group), expires: HasTTL(i.whole),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Cluster) dropRef(owner Owner, ref Ref) {
 
 // Moved tells whether a live object of the owner moved since it was applied. One that is fought for does not
 // count before it is corrected again, and one that was looked at before it changes again.
-func (c *Cluster) Moved(owner Owner) bool {
+func (c *Cluster) Drifted(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.states[owner] {
@@ -168,9 +168,9 @@ func (c *Cluster) Moved(owner Owner) bool {
 	return false
 }
 
-// Unwatched lists the kinds of the owner's objects that the cluster does not let us watch, sorted. Nobody
+// UnwatchedKinds lists the kinds of the owner's objects that the cluster does not let us watch, sorted. Nobody
 // tells when they move: they are dry-run on every Apply.
-func (c *Cluster) Unwatched(owner Owner) []string {
+func (c *Cluster) UnwatchedKinds(owner Owner) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var kinds []string

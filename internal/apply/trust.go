@@ -111,8 +111,8 @@ func (r *run) writeTrusted(ctx context.Context, trusted []*item) error {
 	if left := r.each(ctx, trusted, r.takeBack); failed(left) != nil {
 		return failed(append(problems, left...))
 	}
-	if r.req.Intend != nil {
-		if err := r.req.Intend(r.req.Previous); err != nil {
+	if r.req.SaveInventory != nil {
+		if err := r.req.SaveInventory(r.req.Previous); err != nil {
 			return failed(append(problems, err))
 		}
 	}

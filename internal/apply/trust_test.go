@@ -37,7 +37,7 @@ func TestNewInertObjectsNeedNoDryRun(t *testing.T) {
 		t.Fatal(result, err)
 	}
 	for _, c := range result.Changes {
-		if c.Action != Created || c.Version == "" {
+		if c.Action != Created || c.ResourceVersion == "" {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -139,7 +139,7 @@ func TestOneOfThoseThatChangeNeedsNoDryRun(t *testing.T) {
 	f.watched()
 	f.seen(configMaps, "c")
 	req := f.request(strings.ReplaceAll(threeMaps, "{k: v}", "{k: w}"))
-	req.Diffs = 2
+	req.MaxDiffs = 2
 	f.requests.take()
 	r, err := f.try(req)
 	if err != nil {

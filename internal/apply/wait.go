@@ -81,7 +81,7 @@ func drain(ctx context.Context, w watch.Interface,
 
 // gone waits until an object is not there.
 func (c *Cluster) gone(ctx context.Context, resource schema.GroupVersionResource, ref Ref) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Patience)
+	ctx, cancel := context.WithTimeout(ctx, c.options.WaitTimeout)
 	defer cancel()
 	last, err := c.until(ctx, resource, ref, func(o *unstructured.Unstructured) bool { return o == nil })
 	if err == nil {
@@ -90,7 +90,7 @@ func (c *Cluster) gone(ctx context.Context, resource schema.GroupVersionResource
 	if ctx.Err() == nil {
 		return problem("cannot wait for the end of %s", ref).Because(err)
 	}
-	f := problem("%s is being deleted, and did not go within %s", ref, c.options.Patience)
+	f := problem("%s is being deleted, and did not go within %s", ref, c.options.WaitTimeout)
 	if last != nil && len(last.GetFinalizers()) > 0 {
 		return f.WithHint("Its finalizers hold it: %s. Whoever set them has to let go",
 			strings.Join(last.GetFinalizers(), ", "))
@@ -111,7 +111,7 @@ func (r *run) established(ctx context.Context, stage []*item) error {
 	}
 	defer r.mapper.Reset()
 	return failed(r.each(ctx, definitions, func(ctx context.Context, i *item) error {
-		ctx, cancel := context.WithTimeout(ctx, r.options.Patience)
+		ctx, cancel := context.WithTimeout(ctx, r.options.WaitTimeout)
 		defer cancel()
 		why := ""
 		_, err := r.until(ctx, i.resource, i.ref, func(o *unstructured.Unstructured) bool {
@@ -123,7 +123,7 @@ func (r *run) established(ctx context.Context, stage []*item) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return problem("%s is not established after %s", i.ref, r.options.Patience).WithHint("%s", why)
+			return problem("%s is not established after %s", i.ref, r.options.WaitTimeout).WithHint("%s", why)
 		default:
 			return r.explain(i, err)
 		}

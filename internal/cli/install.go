@@ -75,7 +75,7 @@ func (a *app) applyInstall(ctx context.Context, objects []*unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{FieldManager: "sluice-cli", Patience: a.timeout})
+	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{FieldManager: "sluice-cli", WaitTimeout: a.timeout})
 	if err != nil {
 		return err
 	}

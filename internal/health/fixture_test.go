@@ -131,7 +131,7 @@ func (f *fixture) setStatus(t Target, patch string) {
 // ask says which targets the owner asks for.
 func (f *fixture) ask(targets []Target, checks ...*Check) {
 	f.targets, f.checks = targets, checks
-	f.Set(owner, targets, checks...)
+	f.SetTargets(owner, targets, checks...)
 }
 
 // await waits, on the edges of the watcher alone, until a target of the owner has a status. As an owner does
@@ -149,7 +149,7 @@ func (f *fixture) await(t Target, status string) Result {
 		}
 		select {
 		case <-f.changed:
-			f.Set(owner, f.targets, f.checks...)
+			f.SetTargets(owner, f.targets, f.checks...)
 		case <-deadline.C:
 			f.t.Fatalf("%s is not %s: %+v, synced %v", t, status, results, synced)
 		}

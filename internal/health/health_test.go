@@ -122,11 +122,11 @@ func TestWhatFailedBeforeItWent(t *testing.T) {
 	f.ask([]Target{target})
 	f.await(target, Failed)
 	f.remove(target)
-	if r := f.await(target, NotFound); !r.Failed {
+	if r := f.await(target, NotFound); !r.HadFailed {
 		t.Errorf("%+v", r)
 	}
-	f.Expect(owner, target, "1")
-	if r, _ := f.Results(owner); len(r) != 1 || r[0].Failed {
+	f.ExpectVersion(owner, target, "1")
+	if r, _ := f.Results(owner); len(r) != 1 || r[0].HadFailed {
 		t.Errorf("once it was written anew: %+v", r)
 	}
 }
@@ -255,8 +255,8 @@ func TestWatchesAreShared(t *testing.T) {
 		many = append(many, f.target("", "v1", "ConfigMap", name))
 	}
 	f.ask(many)
-	f.Set("team/other", many[1:])
-	f.Set("team/single", many[:1])
+	f.SetTargets("team/other", many[1:])
+	f.SetTargets("team/single", many[:1])
 	for _, target := range many {
 		f.await(target, Current)
 	}
@@ -277,12 +277,12 @@ func TestWhatIsOlderThanTheApplyIsNotTold(t *testing.T) {
 	f.mu.Lock()
 	version := f.owners[owner][c].watch.seen[types.NamespacedName{Namespace: f.ns, Name: "c"}].version
 	f.mu.Unlock()
-	f.Expect(owner, c, version)
+	f.ExpectVersion(owner, c, version)
 	f.await(c, Current)
-	f.Expect(owner, c, "1"+version)
+	f.ExpectVersion(owner, c, "1"+version)
 	f.await(c, InProgress)
-	f.Expect(owner, f.target("", "v1", "ConfigMap", "other"), version) // not asked for
-	f.Expect(owner, c, version)
+	f.ExpectVersion(owner, f.target("", "v1", "ConfigMap", "other"), version) // not asked for
+	f.ExpectVersion(owner, c, version)
 	f.await(c, Current)
 }
 

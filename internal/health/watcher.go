@@ -14,10 +14,10 @@ import (
 
 // Result is the health of a target.
 type Result struct {
-	Target  Target
-	Status  string
-	Message string // in the words of kstatus, or of the object
-	Failed  bool   // whether it had failed when it went, for one that is NotFound
+	Target    Target
+	Status    string
+	Message   string // in the words of kstatus, or of the object
+	HadFailed bool   // whether it had failed when it went, for one that is NotFound
 }
 
 // Watcher keeps the health of targets of many owners over shared watches. It is safe for concurrent use.
@@ -56,7 +56,7 @@ func NewWatcher(d dynamic.Interface, m meta.ResettableRESTMapper, onChange func(
 
 // Set says which targets an owner asks for, and the checks that judge them where kstatus does not; the first
 // that covers a target counts. What it asked for before and still does goes on being watched.
-func (w *Watcher) Set(owner string, targets []Target, checks ...*Check) {
+func (w *Watcher) SetTargets(owner string, targets []Target, checks ...*Check) {
 	keys := w.keys(targets, checks)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +98,7 @@ func (a *asked) key() watchKey {
 
 // Expect says that the owner just wrote a target, which then had this resource version. What the watch saw
 // before that is not what the owner asks for, and is not told.
-func (w *Watcher) Expect(owner string, t Target, version string) {
+func (w *Watcher) ExpectVersion(owner string, t Target, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a := w.owners[owner][t]; a != nil {
@@ -122,7 +122,7 @@ func (w *Watcher) Results(owner string) (results []Result, synced bool) {
 }
 
 // Forget drops an owner and the watches that nobody else needs.
-func (w *Watcher) Forget(owner string) { w.Set(owner, nil) }
+func (w *Watcher) Forget(owner string) { w.SetTargets(owner, nil) }
 
 // Close stops all watches. OnChange is not called after it.
 func (w *Watcher) Close() {
@@ -187,7 +187,7 @@ func (a *asked) look() Result {
 	case after(a.newest, seen.version) && (found || after(a.newest, wt.newest)):
 		r.Status, r.Message = InProgress, "not observed since it was applied"
 	case !found:
-		r.Status, r.Message, r.Failed = NotFound, "there is no such object", a.failed
+		r.Status, r.Message, r.HadFailed = NotFound, "there is no such object", a.failed
 		if a.failed {
 			r.Message = "it failed, and is gone"
 		}

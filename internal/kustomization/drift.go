@@ -59,7 +59,7 @@ func (r *run) look(ctx context.Context, built *build.Result) error {
 	if err != nil {
 		return err
 	}
-	planned, err := r.target.Cluster.Look(ctx, req)
+	planned, err := r.target.Cluster.DetectDrift(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *run) contested() {
 	if r.obj.DriftMode() != meta.DriftEnabled {
 		return
 	}
-	fights := r.target.Cluster.Fights(r.owner())
+	fights := r.target.Cluster.Contentions(r.owner())
 	if len(fights) == 0 {
 		r.resolved()
 		return
@@ -107,7 +107,7 @@ func (r *run) contested() {
 		about = append(about, fmt.Sprint(f.Ref, f.Fields, f.Managers))
 		if n < maxNamed {
 			lines = append(lines, fmt.Sprintf("%s was corrected %d times, and is left as it is until %s", fight(f),
-				f.Times, f.Next.UTC().Format("15:04:05")))
+				f.Corrections, f.PausedUntil.UTC().Format("15:04:05")))
 		}
 	}
 	if more := len(fights) - maxNamed; more > 0 {
@@ -126,7 +126,7 @@ func (r *run) contested() {
 }
 
 // fight says who changes what.
-func fight(f apply.Fight) string {
+func fight(f apply.Contention) string {
 	who := "somebody who leaves no name"
 	if len(f.Managers) > 0 {
 		who = strings.Join(f.Managers, ", ")

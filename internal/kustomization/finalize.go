@@ -65,7 +65,7 @@ func (k *Kustomization) collect(ctx context.Context, obj *kustomizev1.Kustomizat
 			"%d objects are left for other Kustomizations of this revision that declare them, and have not taken "+
 				"them over yet", len(left))
 	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
-		err = target.Cluster.AwaitGone(ctx, owner, inventory)
+		err = target.Cluster.WaitUntilDeleted(ctx, owner, inventory)
 	}
 	if timeout := obj.Schedule().Timeout; err != nil && k.Clock.Since(obj.DeletionTimestamp.Time) >= timeout {
 		k.leave(ctx, obj, fmt.Sprintf("deletion does not wait beyond %s: %v", timeout, err))

@@ -50,7 +50,7 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 		return nil, err
 	}
 	key := healthKey(r.owner())
-	r.target.Health.Set(key, targets, checks...)
+	r.target.Health.SetTargets(key, targets, checks...)
 	r.expect(key, targets)
 	if len(targets) == 0 {
 		reconcile.Unmark(r.obj, meta.HealthyCondition)
@@ -101,7 +101,7 @@ func (r *run) expect(key string, targets []health.Target) {
 	for _, t := range targets {
 		if version := r.written[apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace,
 			Name: t.Name}]; version != "" {
-			r.target.Health.Expect(key, t, version)
+			r.target.Health.ExpectVersion(key, t, version)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (r *run) healthTargets() ([]health.Target, error) {
 func expiring(objects []*unstructured.Unstructured) map[health.Target]bool {
 	found := map[health.Target]bool{}
 	for _, o := range objects {
-		if apply.Expires(o) {
+		if apply.HasTTL(o) {
 			gvk := o.GroupVersionKind()
 			found[health.Target{Group: gvk.Group, Kind: gvk.Kind,
 				Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}] = true
@@ -189,7 +189,7 @@ func split(results []health.Result, expiring map[health.Target]bool) (pending, b
 		t.Version = ""
 		gone := res.Status == health.NotFound && expiring[t]
 		switch {
-		case res.Status == health.Current, gone && !res.Failed:
+		case res.Status == health.Current, gone && !res.HadFailed:
 		case res.Status == health.Failed, gone:
 			broken = append(broken, res)
 		default:

@@ -260,7 +260,7 @@ func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
 func (r *run) due() bool {
 	owner := r.owner()
 	return r.obj.DriftMode() != meta.DriftDisabled &&
-		(r.target.Cluster.Moved(owner) || len(r.target.Cluster.Unwatched(owner)) > 0 || r.resync())
+		(r.target.Cluster.Drifted(owner) || len(r.target.Cluster.UnwatchedKinds(owner)) > 0 || r.resync())
 }
 
 // resync tells whether it is time to compare everything, also what did not move.
@@ -270,18 +270,18 @@ func (r *run) resync() bool { return r.Clock.Since(r.memory.resynced) >= r.Optio
 func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
 	ignore, err := spec.Ignored(r.obj)
 	return apply.Request{
-		Owner:    r.owner(),
-		Objects:  built.Objects,
-		Origin:   built.Origin,
-		Previous: inventoryOf(r.obj),
-		Force:    r.obj.Spec.Force,
-		Resync:   r.pass.Requested || r.resync(),
-		Ignore:   ignore,
-		Same:     r.drift,
-		Rerun:    r.pass.Requested,
-		Diffs:    maxDiffs,
-		Secrets:  built.Secrets,
-		Intend: func(i apply.Inventory) error {
+		Owner:           r.owner(),
+		Objects:         built.Objects,
+		Origin:          built.Origin,
+		Previous:        inventoryOf(r.obj),
+		Force:           r.obj.Spec.Force,
+		Resync:          r.pass.Requested || r.resync(),
+		Ignore:          ignore,
+		SameDeclaration: r.drift,
+		RerunExpired:    r.pass.Requested,
+		MaxDiffs:        maxDiffs,
+		Secrets:         built.Secrets,
+		SaveInventory: func(i apply.Inventory) error {
 			setInventory(r.obj, i)
 			return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))
 		},
@@ -342,12 +342,12 @@ func (r *run) warn(warnings []string) {
 // note takes in what became of objects.
 func (r *run) note(changes []apply.Change) {
 	for _, c := range changes {
-		if c.Version != "" {
+		if c.ResourceVersion != "" {
 			if r.written == nil {
 				r.written = map[apply.Ref]string{}
 			}
 			r.written[apply.Ref{Group: c.Ref.Group, Kind: c.Ref.Kind, Namespace: c.Ref.Namespace,
-				Name: c.Ref.Name}] = c.Version
+				Name: c.Ref.Name}] = c.ResourceVersion
 		}
 	}
 	r.notes = append(r.notes, changes...)

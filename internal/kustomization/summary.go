@@ -21,9 +21,9 @@ func summary(changes []apply.Change) string {
 	var lines []string
 	for _, c := range changes {
 		line := fmt.Sprintf("%s %s", c.Ref, c.Action)
-		if c.From != (apply.Owner{}) {
+		if c.PreviousOwner != (apply.Owner{}) {
 			line += fmt.Sprintf(", taken over from Kustomization %s: if that declares it still, remove it from one "+
-				"of the two", c.From)
+				"of the two", c.PreviousOwner)
 		}
 		lines = append(lines, line)
 	}

@@ -58,9 +58,9 @@ func (s *system) rival(manager, name, value string) (count *atomic.Int64, stop f
 }
 
 func TestAFightIsNamedAndEnds(t *testing.T) {
-	fights := apply.FightOptions{After: 4, Window: time.Hour, FirstDelay: time.Minute, MaxDelay: time.Hour}
+	fights := apply.ContentionOptions{Threshold: 4, Window: time.Hour, MinDelay: time.Minute, MaxDelay: time.Hour}
 	clock := testingclock.NewFakeClock(time.Now())
-	s := newSystem(t, func(o *Options) { o.Fights, o.Clock = fights, clock })
+	s := newSystem(t, func(o *Options) { o.Contention, o.Clock = fights, clock })
 	commit := s.git.Commit("app", map[string]string{"a.yaml": cm("a", "1"), "b.yaml": cm("b", "1")})
 	s.source("app")
 	s.sync("app", "app", "")
@@ -70,13 +70,13 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 		"spec.ignore", "ssa: Merge")
 	s.told("app", "DriftContested", "autotuner changes .data.k")
 	testenv.Eventually(t, "the rival's own count", func() error {
-		if n := count.Load(); n < int64(fights.After) {
-			return fmt.Errorf("it had to change it %d times before it was a fight, want about %d", n, fights.After)
+		if n := count.Load(); n < int64(fights.Threshold) {
+			return fmt.Errorf("it had to change it %d times before it was a fight, want about %d", n, fights.Threshold)
 		}
 		return nil
 	})
-	if n := count.Load(); n > int64(fights.After)+1 {
-		t.Errorf("the rival had to change it %d times before it was a fight, want about %d", n, fights.After)
+	if n := count.Load(); n > int64(fights.Threshold)+1 {
+		t.Errorf("the rival had to change it %d times before it was a fight, want about %d", n, fights.Threshold)
 	}
 
 	t.Log("others are corrected at once, and it stays Ready")
@@ -91,7 +91,7 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	s.ready("app", commit)
 
 	t.Log("it is slowed down: twice the time for each correction")
-	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.After))
+	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.Threshold))
 	corrects := func(delay time.Duration, times int) {
 		t.Helper()
 		clock.Step(delay - time.Second)
@@ -101,16 +101,16 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 		pass()
 		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times))
 	}
-	corrects(fights.FirstDelay, fights.After+1)
-	corrects(2*fights.FirstDelay, fights.After+2)
+	corrects(fights.MinDelay, fights.Threshold+1)
+	corrects(2*fights.MinDelay, fights.Threshold+2)
 
 	t.Log("it is over once it stops")
 	s.configMap("a", "9")
 	stop()
-	clock.Step(4 * fights.FirstDelay)
+	clock.Step(4 * fights.MinDelay)
 	s.annotate(&kustomizev1.Kustomization{}, "app")
 	s.configMap("a", "1")
-	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.After+3))
+	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.Threshold+3))
 	clock.Step(fights.Window + time.Second)
 	s.annotate(&kustomizev1.Kustomization{}, "app")
 	s.drifted("app", "")

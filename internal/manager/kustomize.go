@@ -65,7 +65,7 @@ func (p *process) remote() *kustomization.Remote {
 // apply are the options by which clusters are applied to.
 func (o *Options) apply() apply.ClusterOptions {
 	kinds, _ := apply.ParseKinds(o.CustomStage) // validated before
-	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Clock: o.clock(), Fights: o.Fights, CustomStage: kinds,
+	return apply.ClusterOptions{Concurrency: o.ConcurrentSSA, Clock: o.clock(), Contention: o.Contention, CustomStage: kinds,
 		OverrideManagers: o.OverrideManagers}
 }
 

@@ -65,8 +65,8 @@ type Options struct {
 	Retry                reconcile.Retry
 	JitterPercentage     int
 	Resync               time.Duration
-	Fights               apply.FightOptions // no flag: the defaults
-	EgressTimeouts       egress.Timeouts    // no flag: the defaults
+	Contention           apply.ContentionOptions // no flag: the defaults
+	EgressTimeouts       egress.Timeouts         // no flag: the defaults
 	NoCrossNamespaceRefs bool
 	DefaultAccount       string
 	IdentityAccount      string

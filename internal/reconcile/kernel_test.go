@@ -113,7 +113,7 @@ func newBench(t *testing.T, s *step) *bench {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{Patience: 3 * time.Minute})
+		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{WaitTimeout: 3 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

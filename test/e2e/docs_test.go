@@ -66,7 +66,7 @@ func installDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := apply.NewCluster(testenv.Cluster(t), apply.ClusterOptions{Patience: 3 * time.Minute})
+	cluster, err := apply.NewCluster(testenv.Cluster(t), apply.ClusterOptions{WaitTimeout: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

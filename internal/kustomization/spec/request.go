@@ -79,7 +79,7 @@ func Ignored(obj *kustomizev1.Kustomization) ([]apply.Ignored, error) {
 	}
 	more, err := ignored(obj.Spec.DriftDetection.Ignore, "spec.driftDetection.ignore")
 	for i := range more {
-		more[i].Drift = true
+		more[i].DriftOnly = true
 	}
 	return append(rules, more...), err
 }
