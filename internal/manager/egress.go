@@ -7,14 +7,14 @@ import (
 
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/source"
 )
 
 // wayOut is the one way out of the process, and what turns workload identity into credentials by it.
 type wayOut struct {
-	source.Connector
+	access.Connector
 	transport http.RoundTripper // by the rules of Egress, with no options
 }
 
@@ -25,11 +25,16 @@ func newWayOut(mgr ctrlmanager.Manager, o Options) (*wayOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	identities := &auth.Identities{
-		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Keep: o.keptTokens(),
-		DefaultAccount: o.identityAccount(),
+	// No object can name the URL of these requests, so the link-local address of the metadata server is allowed.
+	metadata, err := (&egress.Policy{PerHost: o.requestsPerHost()}).Transport(egress.Options{})
+	if err != nil {
+		return nil, err
 	}
-	return &wayOut{source.Connector{Secrets: source.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy,
+	identities := &auth.Identities{
+		Accounts: accounts{mgr.GetAPIReader(), mgr.GetClient()}, Transport: transport, Metadata: metadata,
+		Keep: o.keptTokens(), DefaultAccount: o.identityAccount(),
+	}
+	return &wayOut{access.Connector{Secrets: access.Secrets{Reader: mgr.GetAPIReader()}, Egress: policy,
 		Identities: identities}, transport}, mgr.Add(collected{tokenMetrics{identities}})
 }
 

@@ -331,9 +331,9 @@ func TestLoginAsAGitHubApp(t *testing.T) {
 	}
 	g := &sourcev1.GitRepository{}
 	s.source("generic", asApp("generic"))
-	s.fails(g, "generic", "InvalidProviderConfiguration", "belong together")
+	s.fails(g, "generic", "InvalidProviderConfiguration", "requires a Secret with the key 'githubAppID'")
 	s.source("secretless", asApp("github"), func(g *sourcev1.GitRepository) { g.Spec.SecretRef = nil })
-	s.fails(g, "secretless", "InvalidProviderConfiguration", "belong together")
+	s.fails(g, "secretless", "InvalidProviderConfiguration", "requires a Secret with the key 'githubAppID'")
 }
 
 func TestProxiesAndLegacyFields(t *testing.T) {

@@ -26,9 +26,9 @@ func (p *process) runImageAutomations(ctx context.Context) error {
 	}
 	automation := &automate.Automation{
 		Objects:              p.mgr.GetClient(),
-		Remotes:              p.repositories,
-		Secrets:              p.repositories.Secrets,
-		Mirrors:              p.repositories.Mirrors,
+		Remotes:              p.git,
+		Secrets:              p.git.Secrets,
+		Mirrors:              p.mirrors,
 		Clock:                p.clock(),
 		Edges:                p.kernel.Edges,
 		Fetch:                p.fetchNow(),

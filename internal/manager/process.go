@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -12,22 +13,25 @@ import (
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/sluice-gitops/sluice/internal/access"
+	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/source"
+	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
 // process is what the controllers of one process share.
 type process struct {
 	Options
-	mgr          ctrlmanager.Manager
-	recorder     reconcile.Recorder
-	kernel       *reconcile.Kernel
-	book         *gate.Book
-	storage      *storage
-	out          *wayOut
-	registries   *source.Registries
-	repositories *source.GitRepository // reads git, and keeps its mirrors, for all who need them
+	mgr        ctrlmanager.Manager
+	recorder   reconcile.Recorder
+	kernel     *reconcile.Kernel
+	book       *gate.Book
+	storage    *storage
+	out        *wayOut
+	registries *access.Registries
+	git        *access.Git
+	mirrors    *git.Mirrors
 
 	ends []func() // what is to be done at the end, in the order that it was begun
 }
@@ -54,8 +58,13 @@ func newProcess(ctx context.Context, cfg *rest.Config, o Options) (p *process, e
 	}
 	p.recorder, p.ends = recorder, append(p.ends, end)
 	p.kernel = newKernel(p.mgr, reconcile.ToCluster(recorder), o)
-	p.registries = &source.Registries{Connector: p.out.Connector}
-	p.repositories = p.newRepositories()
+	p.registries = &access.Registries{Connector: p.out.Connector}
+	p.git = &access.Git{
+		Connector:  p.out.Connector,
+		GitHubApps: &auth.GitHubApps{},
+		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
+	}
+	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
 	return p, nil
 }
 

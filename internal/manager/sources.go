@@ -9,21 +9,20 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // sources are the controllers of the source kinds, with what several of them share.
 type sources struct {
 	*process
-	signatures *source.Signatures
+	signatures *access.Signatures
 }
 
 func (p *process) runSources(context.Context) error {
-	r := &sources{p, &source.Signatures{Connector: p.out.Connector,
+	r := &sources{p, &access.Signatures{Connector: p.out.Connector,
 		Public: &cosign.PublicRoot{Egress: p.out.Egress, Clock: p.clock()}}}
 	return errors.Join(
 		r.gitRepositories(),
@@ -36,19 +35,13 @@ func (p *process) runSources(context.Context) error {
 
 func (r *sources) gitRepositories() error {
 	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
-		r.repositories)
-}
-
-func (p *process) newRepositories() *source.GitRepository {
-	return &source.GitRepository{
-		Connector:  p.out.Connector,
-		Objects:    p.mgr.GetClient(),
-		Store:      p.storage.store,
-		Mirrors:    git.NewMirrors(filepath.Join(p.StoragePath, "mirrors")),
-		GitHubApps: &auth.GitHubApps{},
-		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
-		Clock:      p.clock(),
-	}
+		&source.GitRepository{
+			Access:  r.git,
+			Objects: r.mgr.GetClient(),
+			Store:   r.storage.store,
+			Mirrors: r.mirrors,
+			Clock:   r.clock(),
+		})
 }
 
 func (r *sources) ociRepositories() error {
@@ -62,9 +55,9 @@ func (r *sources) ociRepositories() error {
 
 func (r *sources) buckets() error {
 	return keep(r, source.BucketGroupKind, func() *sourcev1.Bucket { return &sourcev1.Bucket{} }, &source.Bucket{
-		Login: source.BucketLogin{Connector: r.out.Connector},
-		Store: r.storage.store,
-		Dir:   filepath.Join(r.StoragePath, "buckets"),
+		Access: &access.Buckets{Connector: r.out.Connector, Metadata: r.out.Identities.Metadata},
+		Store:  r.storage.store,
+		Dir:    filepath.Join(r.StoragePath, "buckets"),
 	})
 }
 

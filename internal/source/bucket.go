@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/bucket"
@@ -27,9 +28,9 @@ var BucketGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind:
 
 // Bucket fetches the kind: it lists the bucket, and fetches the objects that are new.
 type Bucket struct {
-	Login BucketLogin
-	Store *artifact.Store
-	Dir   string // where contents are kept, a directory an object
+	Access *access.Buckets
+	Store  *artifact.Store
+	Dir    string // where contents are kept, a directory an object
 
 	mu   sync.Mutex
 	kept map[types.UID]*keptBucket
@@ -48,7 +49,7 @@ func (b *Bucket) References(obj *sourcev1.Bucket) []reconcile.Ref {
 	if sts := obj.Spec.STS; sts != nil {
 		names = append(names, sts.SecretRef, sts.CertSecretRef)
 	}
-	return secretRefs(obj.Namespace, names...)
+	return access.SecretRefs(obj.Namespace, names...)
 }
 
 // Fetch lists the bucket. Only when its revision is not that of the artifact, objects are fetched: those that changed.
@@ -106,12 +107,12 @@ func (b *Bucket) again(ctx context.Context, kept *keptBucket, l *bucket.Listing,
 
 // connect makes the way to the bucket anew if what it depends on is not as it was.
 func (b *Bucket) connect(ctx context.Context, obj *sourcev1.Bucket, kept *keptBucket) error {
-	access, err := b.Login.access(ctx, obj)
+	at, err := b.Access.Resolve(ctx, obj)
 	if err != nil {
 		return err
 	}
-	if key := access.key(); kept.remote == nil || kept.key != key {
-		kept.remote, err = b.Login.remote(ctx, access)
+	if key := at.Key(); kept.remote == nil || kept.key != key {
+		kept.remote, err = b.Access.Remote(ctx, at)
 		kept.key = key
 	}
 	return err

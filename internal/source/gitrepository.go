@@ -16,8 +16,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -36,13 +36,11 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 // GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and
 // completes it by what it includes.
 type GitRepository struct {
-	Connector
-	Objects    client.Reader // the cache: other GitRepositories
-	Store      *artifact.Store
-	Mirrors    *git.Mirrors
-	GitHubApps *auth.GitHubApps
-	SSH        *git.SSHAlgorithms // the library's choice when nil
-	Clock      clock.PassiveClock
+	Access  *access.Git
+	Objects client.Reader // the cache: other GitRepositories
+	Store   *artifact.Store
+	Mirrors *git.Mirrors
+	Clock   clock.PassiveClock
 
 	mu   sync.Mutex
 	tidy bool // whether mirrors of objects that are gone were removed since the start
@@ -50,9 +48,9 @@ type GitRepository struct {
 
 // References lists what the repository builds on.
 func (g *GitRepository) References(obj *sourcev1.GitRepository) []reconcile.Ref {
-	refs := secretRefs(obj.Namespace, obj.Spec.SecretRef, obj.Spec.ProxySecretRef)
+	refs := access.SecretRefs(obj.Namespace, obj.Spec.SecretRef, obj.Spec.ProxySecretRef)
 	if v := obj.Spec.Verification; v != nil {
-		refs = append(refs, secretRefs(obj.Namespace, &v.SecretRef)...)
+		refs = append(refs, access.SecretRefs(obj.Namespace, &v.SecretRef)...)
 	}
 	for _, i := range obj.Spec.Include {
 		refs = append(refs, reconcile.RefTo(GitRepositoryGroupKind, obj.Namespace, i.GitRepositoryRef.Name))
@@ -134,12 +132,12 @@ func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*source
 	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
 		return git.Revision{}, err
 	}
-	remote, err := g.Remote(ctx, obj)
+	remote, err := g.Access.Remote(ctx, obj)
 	if err != nil {
 		return git.Revision{}, err
 	}
 	fresh := pass.Requested || obj.Status.ObservedGeneration != obj.Generation
-	return view.Update(ctx, remote, Reference(obj.Spec.Reference), fresh)
+	return view.Update(ctx, remote, access.GitReference(obj.Spec.Reference), fresh)
 }
 
 // Pin makes the commit of a revision the one that counts.
@@ -210,12 +208,4 @@ func observe(obj *sourcev1.GitRepository, included []*meta.Artifact) {
 	obj.Status.ObservedSparseCheckout = obj.Spec.SparseCheckout
 	obj.Status.ObservedInclude = obj.Spec.Include
 	obj.Status.IncludedArtifacts = included
-}
-
-// Reference translates the API's reference.
-func Reference(ref *sourcev1.GitRepositoryRef) git.Reference {
-	if ref == nil {
-		return git.Reference{}
-	}
-	return git.Reference{Branch: ref.Branch, Tag: ref.Tag, SemVer: ref.SemVer, Name: ref.Name, Commit: ref.Commit}
 }

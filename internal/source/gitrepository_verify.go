@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -48,12 +49,12 @@ func (g *GitRepository) signatures(ctx context.Context, obj *sourcev1.GitReposit
 	if mode == "" || strings.EqualFold(mode, verifyHead) {
 		mode = verifyHead
 	}
-	if mode != verifyHead && !Reference(obj.Spec.Reference).LeadsToTag() {
+	if mode != verifyHead && !access.GitReference(obj.Spec.Reference).LeadsToTag() {
 		return mode, "", fault.New(sourcev1.InvalidVerificationModeReason,
 			"spec.verify.mode is %s, but spec.ref does not lead to a tag", mode).
 			WithHint("Set spec.ref.tag, semver or a name below refs/tags/, or the mode HEAD").Final()
 	}
-	data, err := g.Secrets.Data(ctx, obj.Namespace, &v.SecretRef, "spec.verify.secretRef")
+	data, err := g.Access.Secrets.Data(ctx, obj.Namespace, &v.SecretRef, "spec.verify.secretRef")
 	if err != nil {
 		return mode, "", fault.New(sourcev1.VerificationErrorReason, "there are no keys to verify by").Because(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -32,9 +33,9 @@ var HelmChartGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group, Ki
 // another source.
 type HelmChart struct {
 	Objects    client.Reader // the cache
-	Secrets    Secrets
+	Secrets    access.Secrets
 	Charts     *HelmCharts
-	Signatures *Signatures
+	Signatures *access.Signatures
 	Store      *artifact.Store
 	Artifacts  *artifact.Fetcher
 	Clock      clock.PassiveClock
@@ -45,7 +46,7 @@ func (h *HelmChart) References(obj *sourcev1.HelmChart) []reconcile.Ref {
 	source := schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: obj.Spec.SourceRef.Kind}
 	refs := []reconcile.Ref{reconcile.RefTo(source, obj.Namespace, obj.Spec.SourceRef.Name)}
 	if v := obj.Spec.Verify; v != nil {
-		refs = append(refs, secretRefs(obj.Namespace, v.SecretRef, v.TrustedRootSecretRef)...)
+		refs = append(refs, access.SecretRefs(obj.Namespace, v.SecretRef, v.TrustedRootSecretRef)...)
 	}
 	return refs
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
@@ -16,7 +17,7 @@ import (
 // trust is what spec.verify of a chart says: a keyring for provenance files, or signatures in the registry.
 type trust struct {
 	keyring    []byte
-	signatures verifier
+	signatures access.Verifier
 	key        string // differs when what is trusted does; empty when nothing is verified
 }
 
@@ -30,12 +31,12 @@ func (h *HelmChart) trust(ctx context.Context, obj *sourcev1.HelmChart) (trust, 
 	}
 	secret, err := h.Secrets.Data(ctx, obj.Namespace, v.SecretRef, "spec.verify.secretRef")
 	if err != nil {
-		return trust{}, untrusted(err)
+		return trust{}, access.NoTrust(err)
 	}
 	if keyring, ok := secret[helm.KeyringKey]; ok {
-		return trust{keyring: keyring, key: fingerprint(v, secret)}, nil
+		return trust{keyring: keyring, key: access.Fingerprint(v, secret)}, nil
 	}
-	signatures, key, err := h.Signatures.verifier(ctx, obj.Namespace, v)
+	signatures, key, err := h.Signatures.Verifier(ctx, obj.Namespace, v)
 	return trust{signatures: signatures, key: key}, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
@@ -21,9 +22,9 @@ import (
 // HelmCharts opens the repositories that HelmRepositories name, with their credentials. Repositories share
 // what they read: an index is read once for each digest, and a registry stays logged in.
 type HelmCharts struct {
-	Connector
+	access.Connector
 	Objects    client.Reader // the cache
-	Registries *Registries
+	Registries *access.Registries
 	Store      *artifact.Store
 	Limits     helm.Limits
 	Indexes    helm.Indexes
@@ -152,7 +153,7 @@ func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmReposit
 	if certificates == nil {
 		certificates = obj.Spec.SecretRef
 	}
-	open, access, err := c.Registries.open(ctx, RegistryAccess{
+	to, key, err := c.Registries.Access(ctx, access.Registry{
 		Namespace: obj.Namespace, URL: url, Insecure: obj.Spec.Insecure, Provider: obj.Spec.Provider,
 		Secret: obj.Spec.SecretRef, Cert: certificates,
 	})
@@ -162,10 +163,10 @@ func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmReposit
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := client.ObjectKeyFromObject(obj)
-	if kept, ok := c.registries[name][url]; ok && kept.access == access {
+	if kept, ok := c.registries[name][url]; ok && kept.access == key {
 		return kept.Repository, nil
 	}
-	repository, err := open()
+	repository, err := oci.Open(url, to)
 	if err != nil || obj.UID == "" {
 		return repository, err
 	}
@@ -175,7 +176,7 @@ func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmReposit
 	if c.registries[name] == nil {
 		c.registries[name] = map[string]keptRegistry{}
 	}
-	c.registries[name][url] = keptRegistry{repository, access}
+	c.registries[name][url] = keptRegistry{repository, key}
 	return repository, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
@@ -108,7 +109,7 @@ type seenIndex struct {
 
 // References lists what the repository builds on.
 func (h *helmIndex) References(obj *sourcev1.HelmRepository) []reconcile.Ref {
-	return secretRefs(obj.Namespace, obj.Spec.SecretRef, obj.Spec.CertSecretRef)
+	return access.SecretRefs(obj.Namespace, obj.Spec.SecretRef, obj.Spec.CertSecretRef)
 }
 
 // Fetch asks for the index, and reads the new one: what cannot be read never takes the place of the artifact.

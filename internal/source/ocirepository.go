@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -33,8 +34,8 @@ const layerExt = ".tar.gz"
 // OCIRepository fetches the kind: it resolves the reference to a digest, verifies who signed it, and stores
 // one of its layers.
 type OCIRepository struct {
-	Registries *Registries
-	Signatures *Signatures
+	Registries *access.Registries
+	Signatures *access.Signatures
 	Store      *artifact.Store
 
 	mu   sync.Mutex
@@ -55,7 +56,7 @@ func (o *OCIRepository) References(obj *sourcev1.OCIRepository) []reconcile.Ref 
 	if v := obj.Spec.Verify; v != nil {
 		names = append(names, v.SecretRef, v.TrustedRootSecretRef)
 	}
-	return secretRefs(obj.Namespace, names...)
+	return access.SecretRefs(obj.Namespace, names...)
 }
 
 // Fetch asks what the reference stands for, and verifies it. Only if it is not what the artifact was made of,
@@ -83,7 +84,7 @@ func (o *OCIRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 		}
 		return o.store(ctx, obj, key, repo, revision, current)
 	}
-	return &Revision{Name: revision.String(), Content: fingerprint(obj.Spec.Ignore, obj.Spec.LayerSelector),
+	return &Revision{Name: revision.String(), Content: access.Fingerprint(obj.Spec.Ignore, obj.Spec.LayerSelector),
 		Put: put}, nil
 }
 
@@ -170,11 +171,11 @@ func (o *OCIRepository) verify(ctx context.Context, pass *reconcile.Pass[*source
 // findSigner asks the registry only when the digest is another than before, or what is trusted.
 func (o *OCIRepository) findSigner(ctx context.Context, obj *sourcev1.OCIRepository, repo *keptRepository,
 	revision oci.Revision) error {
-	v, key, err := o.Signatures.verifier(ctx, obj.Namespace, obj.Spec.Verify)
+	v, key, err := o.Signatures.Verifier(ctx, obj.Namespace, obj.Spec.Verify)
 	if err != nil {
 		return err
 	}
-	wanted := fingerprint(key, revision.Digest)
+	wanted := access.Fingerprint(key, revision.Digest)
 	if repo.verified == wanted {
 		return nil
 	}
@@ -188,7 +189,7 @@ func (o *OCIRepository) findSigner(ctx context.Context, obj *sourcev1.OCIReposit
 
 // open returns the object's kept repository, a new one if the access to it is not as it was.
 func (o *OCIRepository) open(ctx context.Context, obj *sourcev1.OCIRepository) (*keptRepository, error) {
-	open, key, err := o.Registries.open(ctx, RegistryAccess{
+	to, key, err := o.Registries.Access(ctx, access.Registry{
 		Namespace: obj.Namespace, URL: obj.Spec.URL, Insecure: obj.Spec.Insecure, Provider: obj.Spec.Provider,
 		Secret: obj.Spec.SecretRef, Cert: obj.Spec.CertSecretRef, Proxy: obj.Spec.ProxySecretRef,
 		ServiceAccount: obj.Spec.ServiceAccountName,
@@ -201,7 +202,7 @@ func (o *OCIRepository) open(ctx context.Context, obj *sourcev1.OCIRepository) (
 	if k := o.kept[obj.UID]; k != nil && k.key == key {
 		return k, nil
 	}
-	repo, err := open()
+	repo, err := oci.Open(obj.Spec.URL, to)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
@@ -33,10 +33,10 @@ func (t target) name() string { return strings.TrimPrefix(t.branch, branchPrefix
 // targetOf reads where commits go, by the documented defaults.
 func targetOf(obj *imagev1.ImageUpdateAutomation, repository *sourcev1.GitRepository) (target, error) {
 	spec := obj.Spec.GitSpec
-	t := target{checkout: source.Reference(repository.Spec.Reference)}
+	t := target{checkout: access.GitReference(repository.Spec.Reference)}
 	fallback := t.checkout
 	if spec.Checkout != nil {
-		t.checkout = source.Reference(&spec.Checkout.Reference)
+		t.checkout = access.GitReference(&spec.Checkout.Reference)
 	}
 	from := branchOf(t.checkout)
 	push := from

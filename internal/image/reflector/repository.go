@@ -17,11 +17,11 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/source"
 )
 
 // +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=get;list;watch;create;update;patch;delete
@@ -43,7 +43,7 @@ const latestTags = 10
 
 // Repositories scans registries, and keeps what it finds.
 type Repositories struct {
-	Registries *source.Registries
+	Registries *access.Registries
 	Store      *store.Store
 	Objects    client.Reader // the cache, in which policies are found by [IndexPolicies]
 	Edges      *reconcile.Edges
@@ -62,7 +62,7 @@ type keptRepository struct {
 
 // References implements [reconcile.Step].
 func (r *Repositories) References(obj *imagev1.ImageRepository) []reconcile.Ref {
-	return access(obj).References()
+	return accessOf(obj).References()
 }
 
 // Reconcile scans the repository. What a scan finds is kept as soon as it is known, however the pass ends.
@@ -112,9 +112,9 @@ func (r *Repositories) open(ctx context.Context, obj *imagev1.ImageRepository) (
 	if err != nil {
 		return nil, err
 	}
-	a := access(obj)
+	a := accessOf(obj)
 	a.URL = registry.URL(name)
-	reach, key, err := r.Registries.Reach(ctx, a)
+	reach, key, err := r.Registries.Access(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -218,8 +218,8 @@ func revisionOf(r *imagev1.ImageRepository) string {
 	return r.Status.LastScanResult.Revision
 }
 
-func access(obj *imagev1.ImageRepository) source.RegistryAccess {
-	return source.RegistryAccess{
+func accessOf(obj *imagev1.ImageRepository) access.Registry {
+	return access.Registry{
 		Namespace: obj.Namespace, Insecure: obj.Spec.Insecure, Provider: obj.Spec.Provider,
 		Secret: obj.Spec.SecretRef, Cert: obj.Spec.CertSecretRef, Proxy: obj.Spec.ProxySecretRef,
 		ServiceAccount: obj.Spec.ServiceAccountName,

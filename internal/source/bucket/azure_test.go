@@ -179,7 +179,7 @@ func (a *azureServer) remote(t *testing.T, container, query string, secret map[s
 			data[k] = []byte(strings.ReplaceAll(v, "AUTHORITY", a.URL))
 		}
 		var err error
-		if login, err = AzureLoginFrom(data, endpoint, a.Client().Transport); err != nil {
+		if login, err = AzureLoginFrom(data, endpoint, a.Client().Transport, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -12,9 +12,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// AzureLoginFrom reads the login of a Secret: tenantId and clientId with clientSecret or clientCertificate,
-// clientId alone for a managed identity, accountKey and optionally accountName, or sasKey.
-func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.RoundTripper) (AzureLogin, error) {
+// AzureLoginFrom reads the login in a Secret: tenantId and clientId with clientSecret or clientCertificate; clientId
+// alone for a managed identity; accountKey, and optionally accountName; or sasKey. Tokens of Entra ID are requested by
+// way of transport, tokens of a managed identity by way of metadata, which must reach the metadata server of the
+// machine; managed identities are refused if it is nil.
+func AzureLoginFrom(data map[string][]byte, endpoint string, transport, metadata http.RoundTripper) (AzureLogin,
+	error) {
 	has := func(keys ...string) bool {
 		for _, k := range keys {
 			if len(data[k]) == 0 {
@@ -33,10 +36,13 @@ func AzureLoginFrom(data map[string][]byte, endpoint string, transport http.Roun
 				DisableInstanceDiscovery: has("authorityHost")})
 	case has("tenantId", "clientId", "clientCertificate"):
 		login.Token, err = certificateLogin(data, transport)
-	case has("clientId"): // at the metadata server, which is link-local
+	case has("clientId"):
+		if metadata == nil {
+			return login, refused("managed identities are not enabled")
+		}
 		login.Ambient = true
 		login.Token, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
-			ClientOptions: entra(data, http.DefaultTransport), ID: azidentity.ClientID(data["clientId"]),
+			ClientOptions: entra(data, metadata), ID: azidentity.ClientID(data["clientId"]),
 		})
 	case has("accountKey"):
 		login.SharedKey, err = container.NewSharedKeyCredential(accountName(data, endpoint), string(data["accountKey"]))

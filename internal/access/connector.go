@@ -1,4 +1,4 @@
-package source
+package access
 
 import (
 	"context"
@@ -16,16 +16,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Connector is what remotes are reached with: Secrets that objects name, the one way out, and identities of workloads.
+// Connector holds what is needed to connect to remotes: the Secrets that objects refer to, the egress policy, and
+// workload identities.
 type Connector struct {
 	Secrets    Secrets
 	Egress     *egress.Policy
 	Identities *auth.Identities
 }
 
-// way says how to get to a remote, by the Secrets with its certificates and its proxy; nil names none.
-func (c Connector) way(ctx context.Context, namespace string, cert, proxy *meta.LocalObjectReference) (egress.Options,
-	error) {
+// options returns the connection options of a remote, read from the Secrets with its certificates and its proxy. A nil
+// reference means that the object names no such Secret.
+func (c Connector) options(ctx context.Context, namespace string, cert, proxy *meta.LocalObjectReference) (
+	egress.Options, error) {
 	var o egress.Options
 	data, err := c.Secrets.Data(ctx, namespace, cert, "spec.certSecretRef")
 	if err != nil {
@@ -42,20 +44,13 @@ func (c Connector) way(ctx context.Context, namespace string, cert, proxy *meta.
 	return o, err
 }
 
-func proxyURL(way egress.Options) string {
-	if way.Proxy == nil {
-		return ""
-	}
-	return way.Proxy.String()
-}
-
-// Secrets reads the Secrets that sources refer to.
+// Secrets reads the Secrets that objects refer to.
 type Secrets struct {
-	Reader client.Reader // past the cache: Secrets are not kept in memory
+	Reader client.Reader // without a cache, so that Secrets are not kept in memory
 }
 
-// Data returns the data of the Secret that a field of an object names; nil when it names none, which an empty
-// Secret is not.
+// Data returns the data of a Secret that a field of an object refers to. It returns nil if the reference is nil, and a
+// non-nil empty map for an empty Secret.
 func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObjectReference,
 	field string) (map[string][]byte, error) {
 	if ref == nil {
@@ -77,8 +72,8 @@ func (s Secrets) Data(ctx context.Context, namespace string, ref *meta.LocalObje
 	return secret.Data, nil
 }
 
-// secretRefs lists the Secrets that are named, as references that wake the object.
-func secretRefs(namespace string, names ...*meta.LocalObjectReference) []reconcile.Ref {
+// SecretRefs returns edges to the named Secrets. Nil names are skipped.
+func SecretRefs(namespace string, names ...*meta.LocalObjectReference) []reconcile.Ref {
 	var refs []reconcile.Ref
 	for _, n := range names {
 		if n != nil {

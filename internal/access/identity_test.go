@@ -1,4 +1,4 @@
-package source
+package access
 
 import (
 	"strings"
@@ -11,38 +11,37 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
-// TestTheDefaultIdentityStandsInForNone tells by which account logins fail that there is not.
-func TestTheDefaultIdentityStandsInForNone(t *testing.T) {
+// TestDefaultAccountIsUsed detects the account by the error: none of the accounts exists.
+func TestDefaultAccountIsUsed(t *testing.T) {
 	identities := &auth.Identities{Accounts: accounts{}, DefaultAccount: "tenant"}
 	object := metav1.ObjectMeta{Namespace: "apps", Name: "app"}
 	connector := Connector{Egress: &egress.Policy{}, Identities: identities}
-	git := &GitRepository{Connector: connector}
+	git := &Git{Connector: connector}
 	registries := &Registries{Connector: connector}
-	buckets := BucketLogin{Connector: connector}
+	buckets := &Buckets{Connector: connector}
 	for named, want := range map[string]string{"": "apps/tenant", "own": "apps/own"} {
 		_, err := git.Remote(t.Context(), &sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
 			URL: "https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app", Provider: sourcev1.ProviderAWS,
 			ServiceAccountName: named,
 		}})
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a GitRepository that names %q: %v", named, err)
+			t.Errorf("GitRepository with account %q: %v", named, err)
 		}
-		_, _, err = registries.Reach(t.Context(), RegistryAccess{
+		_, _, err = registries.Access(t.Context(), Registry{
 			Namespace: "apps", URL: "oci://1.dkr.ecr.eu-west-1.amazonaws.com/app", Provider: sourcev1.ProviderAWS,
 			ServiceAccount: named,
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a registry by %q: %v", named, err)
+			t.Errorf("registry with account %q: %v", named, err)
 		}
-		a, err := buckets.access(t.Context(),
-			&sourcev1.Bucket{ObjectMeta: object,
-				Spec: sourcev1.BucketSpec{Provider: sourcev1.ProviderAWS, ServiceAccountName: named}})
-		if err != nil || a.Account == nil || a.Account.String() != want {
-			t.Errorf("a Bucket that names %q: %v, %v", named, a.Account, err)
+		b, err := buckets.Resolve(t.Context(), &sourcev1.Bucket{ObjectMeta: object,
+			Spec: sourcev1.BucketSpec{Provider: sourcev1.ProviderAWS, ServiceAccountName: named}})
+		if err != nil || b.account == nil || b.account.String() != want {
+			t.Errorf("Bucket with account %q: got %v, %v", named, b.account, err)
 		}
 	}
-	if _, _, err := registries.Reach(t.Context(),
-		RegistryAccess{Namespace: "apps", URL: "oci://registry.example/app"}); err != nil {
-		t.Errorf("no cloud, and yet an account is asked for: %v", err)
+	if _, _, err := registries.Access(t.Context(),
+		Registry{Namespace: "apps", URL: "oci://registry.example/app"}); err != nil {
+		t.Errorf("registry without a cloud provider: %v", err)
 	}
 }

@@ -1,0 +1,49 @@
+package access
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/source/bucket"
+)
+
+// azureLogin returns the login of the Secret, or else of the workload identity. If the object names neither and the
+// process has no identity, the login is empty, and the container must be public.
+func (b *Buckets) azureLogin(ctx context.Context, at Bucket, transport http.RoundTripper) (bucket.AzureLogin, error) {
+	if at.login != nil {
+		login, err := bucket.AzureLoginFrom(at.login, at.spec.Endpoint, transport, b.Metadata)
+		if err == nil && login.Ambient {
+			err = auth.CheckEndpoint(auth.Azure, at.spec.Endpoint, at.spec.Insecure)
+		}
+		return login, err
+	}
+	identity := azureIdentity{b.Identities, at.account}
+	err := auth.CheckEndpoint(auth.Azure, at.spec.Endpoint, at.spec.Insecure)
+	if err == nil {
+		_, err = identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{bucket.AzureScope}})
+	}
+	if err != nil && at.spec.ServiceAccountName == "" {
+		return bucket.AzureLogin{}, nil
+	}
+	return bucket.AzureLogin{Token: identity}, err
+}
+
+// azureIdentity requests tokens of a workload identity.
+type azureIdentity struct {
+	identities *auth.Identities
+	account    *types.NamespacedName
+}
+
+// GetToken implements [azcore.TokenCredential].
+func (i azureIdentity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	credential, err := i.identities.Azure(ctx, i.account)
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	return credential.GetToken(ctx, o)
+}
