@@ -46,10 +46,10 @@ func (p *process) newAlerts() *alerts {
 	}}
 }
 
-// runAlerts reconciles Alerts and Providers, whose deliveries wait in the bus.
-func (p *process) runAlerts(ctx context.Context, a *alerts, b *delivery.Bus) error {
+// runAlerts reconciles Alerts and Providers.
+func (p *process) runAlerts(ctx context.Context, a *alerts, d *delivery.Dispatcher) error {
 	a.router.Gone = func(provider types.NamespacedName) {
-		b.Forget(provider)
+		d.Forget(provider)
 		a.sender.Health.Forget(provider)
 	}
 	if err := a.router.Observe(ctx, p.mgr.GetCache()); err != nil {
@@ -74,7 +74,7 @@ func (p *process) runAlerts(ctx context.Context, a *alerts, b *delivery.Bus) err
 		New:        func() *v1beta3.Provider { return &v1beta3.Provider{} },
 		Concurrent: p.Concurrent,
 		Loose:      true,
-		Step:       &alert.Provider{Resolver: a.sender.Resolver, Health: a.sender.Health, Retry: b.Retry},
+		Step:       &alert.Provider{Resolver: a.sender.Resolver, Health: a.sender.Health, Retry: d.Retry},
 	})
 }
 

@@ -35,10 +35,11 @@ func (p *process) runNotifications(ctx context.Context) error {
 	var err error
 	switch {
 	case p.runs(NotificationController):
-		a, options := p.newAlerts(), p.bus()
-		options.Router, options.Sender, options.Teller = a.router, a.sender, &teller{p.mgr.GetCache(), p.recorder}
-		n = &notifications{Bus: delivery.New(options), address: p.EventsAddr, ready: a.router.Ready}
-		err = p.runAlerts(ctx, a, n.Bus)
+		a, options := p.newAlerts(), p.deliveryOptions()
+		options.Router, options.Sender = a.router, a.sender
+		options.Reporter = &deliveryReporter{p.mgr.GetCache(), p.recorder}
+		n = &notifications{Dispatcher: delivery.New(options), address: p.EventsAddr, ready: a.router.Ready}
+		err = p.runAlerts(ctx, a, n.Dispatcher)
 	case p.forwards():
 		n = p.forward()
 	default:
@@ -51,43 +52,43 @@ func (p *process) runNotifications(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this machine: %w", err)
 	}
-	p.kernel.Events = reconcile.ToAll(p.kernel.Events, n.FromKernel(p.mgr.GetScheme(), host))
+	p.kernel.Events = reconcile.ToAll(p.kernel.Events, n.KernelEvents(p.mgr.GetScheme(), host))
 	return p.mgr.Add(n)
 }
 
-// bus are the options that do not depend on where events go.
-func (o *Options) bus() delivery.Options {
+// deliveryOptions returns the options that do not depend on the destination of events.
+func (o *Options) deliveryOptions() delivery.Options {
 	return delivery.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(),
 		RateLimit: cmp.Or(o.RateLimit, -1)}
 }
 
 // forward posts all events to the process that has the alerts, and the rate limit.
 func (p *process) forward() *notifications {
-	to := &delivery.Forward{URL: p.EventsAddr, Client: &http.Client{Transport: p.out.transport}}
-	options := p.bus()
+	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.out.transport}}
+	options := p.deliveryOptions()
 	options.Router, options.Sender, options.RateLimit = to, to, -1
-	options.Teller = delivery.Silent(func(message string) { log.Log.WithName("notifications").Info(message) })
-	return &notifications{Bus: delivery.New(options)}
+	options.Reporter = delivery.LogReporter(func(message string) { log.Log.WithName("notifications").Info(message) })
+	return &notifications{Dispatcher: delivery.New(options)}
 }
 
-// notifications are the bus, with the endpoint for others where it has one. Both are with the replica that
-// leads: what another one took up would wait until it does.
+// notifications runs the dispatcher, and the endpoint for events of other programs if it has an address. Both
+// run on the leader only: an event that another replica accepted would wait until that one leads.
 type notifications struct {
-	*delivery.Bus
+	*delivery.Dispatcher
 	address string                         // of the endpoint; none if empty or 0
 	ready   func(ctx context.Context) bool // waits until it is known who wants what; at once if nil
 }
 
 // Start implements manager.Runnable.
 func (n *notifications) Start(ctx context.Context) error {
-	if err := metrics.Registry.Register(n.Bus); err == nil { // else there are two in this process: a test
-		defer metrics.Registry.Unregister(n.Bus)
+	if err := metrics.Registry.Register(n.Dispatcher); err == nil { // else there are two in this process: a test
+		defer metrics.Registry.Unregister(n.Dispatcher)
 	}
 	if n.ready != nil && !n.ready(ctx) {
 		return nil // the process ends
 	}
 	if n.address == "" || n.address == "0" {
-		return n.Bus.Start(ctx)
+		return n.Dispatcher.Start(ctx)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.address)
 	if err != nil {
@@ -98,10 +99,10 @@ func (n *notifications) Start(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: delivery.NewServer(n.Bus)}).
+		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: delivery.NewServer(n.Dispatcher)}).
 			Start(ctx)
 	}()
-	err = n.Bus.Start(ctx)
+	err = n.Dispatcher.Start(ctx)
 	cancel()
 	return errors.Join(err, <-served)
 }
@@ -131,15 +132,15 @@ func (o *Options) checkEvents() error {
 	return nil
 }
 
-// teller writes what went wrong with notifications into events of their Alert; its Provider tells by its
-// condition whether it gets through. They are for the cluster only: nobody is notified of notifications.
-type teller struct {
+// deliveryReporter records problems with notifications as Kubernetes events of their Alert. No notifications are
+// sent about them.
+type deliveryReporter struct {
 	alerts   client.Reader // of the cache
 	recorder reconcile.Recorder
 }
 
-// Tell implements [delivery.Teller].
-func (t *teller) Tell(alert, provider types.NamespacedName, reason, message string) {
+// Report implements [delivery.Reporter].
+func (t *deliveryReporter) Report(alert, provider types.NamespacedName, reason, message string) {
 	a := &v1beta3.Alert{}
 	if err := t.alerts.Get(context.Background(), alert, a); err != nil {
 		return // it is gone

@@ -15,33 +15,33 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// FromKernel returns what takes up the events of our own controllers, but for minor ones. The instance is the
-// name of this process.
-func (b *Bus) FromKernel(scheme *runtime.Scheme, instance string) reconcile.Events {
-	return &kernelEvents{b, scheme, instance}
+// KernelEvents returns a sink that posts the events of the controllers in this process, except minor ones.
+// The instance is the name of this process.
+func (d *Dispatcher) KernelEvents(scheme *runtime.Scheme, instance string) reconcile.Events {
+	return &kernelEvents{d, scheme, instance}
 }
 
 type kernelEvents struct {
-	bus      *Bus
-	scheme   *runtime.Scheme
-	instance string
+	dispatcher *Dispatcher
+	scheme     *runtime.Scheme
+	instance   string
 }
 
-// Emit implements [reconcile.Events]. It writes to a file, and waits for no disk.
+// Emit implements [reconcile.Events]. It writes to a file but does not wait for the disk.
 func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Event) {
 	if e.Minor {
 		return
 	}
 	gvk, err := apiutil.GVKForObject(obj, k.scheme)
 	if err == nil {
-		err = k.bus.Post(event.Event{
+		err = k.dispatcher.Post(event.Event{
 			InvolvedObject: corev1.ObjectReference{
-				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(),
-				Name: obj.GetName(),
-				UID:  obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+				Namespace: obj.GetNamespace(), Name: obj.GetName(),
+				UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 			},
 			Severity:            severity(e.Type),
-			Timestamp:           metav1.NewTime(k.bus.Clock.Now().UTC()),
+			Timestamp:           metav1.NewTime(k.dispatcher.Clock.Now().UTC()),
 			Message:             e.Message,
 			Reason:              e.Reason,
 			Metadata:            metadata(obj, e.Metadata),
@@ -49,9 +49,9 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 			ReportingInstance:   k.instance,
 		}.Clean())
 	}
-	if err != nil && !errors.As(err, new(*RepeatedError)) {
-		log.Log.WithName("notifications").Error(err, "nobody is notified of an event", "kind", gvk.Kind, "namespace",
-			obj.GetNamespace(), "name", obj.GetName())
+	if err != nil && !errors.As(err, new(*DuplicateError)) {
+		log.Log.WithName("notifications").Error(err, "cannot accept an event, no notification is sent",
+			"kind", gvk.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName())
 	}
 }
 
@@ -62,9 +62,9 @@ func severity(eventType string) string {
 	return event.Info
 }
 
-// metadata is what the step says, and what the object has annotations for.
-func metadata(obj reconcile.Object, said map[string]string) map[string]string {
-	all := maps.Clone(said)
+// metadata returns the metadata of the event and the event annotations of the object.
+func metadata(obj reconcile.Object, fromEvent map[string]string) map[string]string {
+	all := maps.Clone(fromEvent)
 	if all == nil {
 		all = map[string]string{}
 	}
@@ -76,7 +76,7 @@ func metadata(obj reconcile.Object, said map[string]string) map[string]string {
 	return all
 }
 
-// controllerOf is the name by which the controller of a kind has always reported.
+// controllerOf returns the documented name of the controller of a kind.
 func controllerOf(group, kind string) string {
 	switch {
 	case kind == "ImageUpdateAutomation":

@@ -23,19 +23,19 @@ const (
 	loadDown      = 6
 )
 
-// alerts are twenty, two of which want each event, for two providers.
-type alerts struct{}
+// alertRouter routes as twenty alerts for ten providers: two alerts, of two providers, select each event.
+type alertRouter struct{}
 
-func (alerts) Route(_ context.Context, e event.Event) (all []Delivery) {
-	for _, alert := range wantedBy(e.InvolvedObject.Name) {
+func (alertRouter) Route(_ context.Context, e event.Event) (all []Delivery) {
+	for _, alert := range alertsOf(e.InvolvedObject.Name) {
 		all = append(all, Delivery{Alert: provider(fmt.Sprint("alert-", alert)),
 			Provider: provider(fmt.Sprint(alert % loadProviders)), Event: e})
 	}
 	return all
 }
 
-// wantedBy are the alerts that want the events of an app.
-func wantedBy(app string) []int {
+// alertsOf returns the numbers of the alerts that select the events of an app.
+func alertsOf(app string) []int {
 	var n int
 	if _, err := fmt.Sscanf(app, "app-%d", &n); err != nil {
 		return nil
@@ -43,49 +43,50 @@ func wantedBy(app string) []int {
 	return []int{2 * n, 2*n + 1}
 }
 
-func numbered(n int) event.Event {
-	return about1(fmt.Sprintf("app-%d", n%10), fmt.Sprintf("%d %s", n, strings.Repeat("x", 2000)), "")
+func numberedEvent(n int) event.Event {
+	return newEvent(fmt.Sprintf("app-%d", n%10), fmt.Sprintf("%d %s", n, strings.Repeat("x", 2000)), "")
 }
 
-// expected is how many of n events are for each provider.
+// expected returns how many of n events each provider gets.
 func expected(n int) map[string]int {
 	all := map[string]int{}
 	for i := range n {
-		for _, alert := range wantedBy(fmt.Sprintf("app-%d", i%10)) {
+		for _, alert := range alertsOf(fmt.Sprintf("app-%d", i%10)) {
 			all[fmt.Sprint(alert%loadProviders)]++
 		}
 	}
 	return all
 }
 
-// distinct is how many different events a provider got.
-func (o *outside) distinct(provider string) int {
+// distinct returns the number of different events a provider received.
+func (o *fakeProviders) distinct(provider string) int {
 	seen := map[string]bool{}
-	for _, m := range o.of(provider) {
+	for _, m := range o.received(provider) {
 		number, _, _ := strings.Cut(m, " ")
 		seen[number] = true
 	}
 	return len(seen)
 }
 
-func loadOptions(dir string, o *outside) Options {
+func loadOptions(dir string, o *fakeProviders) Options {
 	opts := options(dir, o)
-	opts.Router, opts.Idle, opts.SyncEvery = alerts{}, time.Minute, 10*time.Millisecond
+	opts.Router, opts.IdleTimeout, opts.FlushInterval = alertRouter{}, time.Minute, 10*time.Millisecond
 	return opts
 }
 
-// Events go through 20 alerts to 10 providers, one of which is down and one of which does not answer: the
-// others have all, what waits is on the disk and not in memory, and none is lost.
+// TestManyEvents sends events to 10 providers, one of which is down and one of which does not respond. The
+// others receive all events, pending events are on disk and not in memory, and none is lost.
 func TestManyEvents(t *testing.T) {
 	const events = 5000
-	answers := make(chan struct{})
+	responds := make(chan struct{})
 	up := make(chan struct{})
-	o := newOutside(func(ctx context.Context, d Delivery) error {
-		wait := map[string]chan struct{}{fmt.Sprint(loadSlow): answers, fmt.Sprint(loadDown): up}[d.Provider.Name]
+	o := newFakeProviders(func(ctx context.Context, delivery Delivery) error {
+		wait := map[string]chan struct{}{fmt.Sprint(loadSlow): responds,
+			fmt.Sprint(loadDown): up}[delivery.Provider.Name]
 		switch {
 		case wait == nil:
 			return nil
-		case d.Provider.Name == fmt.Sprint(loadDown):
+		case delivery.Provider.Name == fmt.Sprint(loadDown):
 			select {
 			case <-wait:
 				return nil
@@ -100,30 +101,30 @@ func TestManyEvents(t *testing.T) {
 			return ctx.Err()
 		}
 	})
-	o.brief = true
-	b, _ := start(t, loadOptions(t.TempDir(), o))
+	o.firstWordOnly = true
+	d, _ := start(t, loadOptions(t.TempDir(), o))
 	before := heap()
 	for i := range events {
-		post(t, b, numbered(i))
+		post(t, d, numberedEvent(i))
 	}
 	want := expected(events)
 	for name, n := range want {
 		if name != fmt.Sprint(loadSlow) && name != fmt.Sprint(loadDown) {
-			eventually(t, "a healthy provider has all", func() bool { return len(o.of(name)) == n })
+			eventually(t, "a healthy provider has all events", func() bool { return len(o.received(name)) == n })
 		}
 	}
 	for _, name := range []string{fmt.Sprint(loadSlow), fmt.Sprint(loadDown)} {
-		if n := b.Waiting()[provider(name)]; n != want[name] {
-			t.Errorf("%d wait for %s, which takes none, of %d", n, name, want[name])
+		if n := d.Pending()[provider(name)]; n != want[name] {
+			t.Errorf("%d events are pending for provider %s, want %d", n, name, want[name])
 		}
 	}
-	if more := heap() - before; more > 8<<20 { // 4 MB of texts wait, 20 MB went through
-		t.Errorf("the heap has grown by %d bytes", more)
+	if more := heap() - before; more > 8<<20 { // 4 MB are pending, 20 MB were sent
+		t.Errorf("the heap grew by %d bytes", more)
 	}
-	close(answers)
+	close(responds)
 	close(up)
 	for name, n := range want {
-		eventually(t, "all have all", func() bool { return o.distinct(name) == n })
+		eventually(t, "each provider has all events", func() bool { return o.distinct(name) == n })
 	}
 }
 
@@ -134,19 +135,20 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-const killedBus = "SLUICE_TEST_BUS"
+// childDir is the environment variable that makes the test post events until it is killed.
+const childDir = "SLUICE_TEST_DELIVERY"
 
-// A process that is killed in the midst loses nothing of what it took up: each provider has it, by this
-// process or the next.
-func TestKilledInTheMidst(t *testing.T) {
-	if dir := os.Getenv(killedBus); dir != "" {
-		untilKilled(t, dir)
+// TestAcceptedEventsSurviveKill kills a process while it accepts and delivers events. Each accepted event is
+// delivered to each provider, by this process or the next.
+func TestAcceptedEventsSurviveKill(t *testing.T) {
+	if dir := os.Getenv(childDir); dir != "" {
+		postUntilKilled(t, dir)
 		return
 	}
 	t.Parallel()
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), killedBus+"="+dir)
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -154,22 +156,22 @@ func TestKilledInTheMidst(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	taken := 0
-	for lines := bufio.NewScanner(out); taken < 2000 && lines.Scan(); taken++ {
-		if lines.Text() != fmt.Sprint(taken) {
-			t.Fatalf("the process says %q", lines.Text())
+	accepted := 0
+	for lines := bufio.NewScanner(out); accepted < 2000 && lines.Scan(); accepted++ {
+		if lines.Text() != fmt.Sprint(accepted) {
+			t.Fatalf("unexpected output %q of the process", lines.Text())
 		}
 	}
 	_ = cmd.Process.Kill()
 	_, _ = io.Copy(io.Discard, out)
 	_ = cmd.Wait()
-	if taken < 2000 {
-		t.Fatalf("the process ended after %d events", taken)
+	if accepted < 2000 {
+		t.Fatalf("the process ended after %d events", accepted)
 	}
 
-	o := newOutside(nil)
-	o.brief = true
-	raw, err := os.ReadFile(filepath.Join(dir, "outside"))
+	o := newFakeProviders(nil)
+	o.firstWordOnly = true
+	raw, err := os.ReadFile(filepath.Join(dir, "delivered"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,34 +182,34 @@ func TestKilledInTheMidst(t *testing.T) {
 		}
 	}
 	start(t, loadOptions(dir, o))
-	for name, n := range expected(taken) {
-		eventually(t, "each provider has all that was taken up", func() bool { return o.distinct(name) >= n })
+	for name, n := range expected(accepted) {
+		eventually(t, "each provider has all accepted events", func() bool { return o.distinct(name) >= n })
 	}
 }
 
-// untilKilled posts events, and says so of each that was taken up. What is delivered is written to a file.
-func untilKilled(t *testing.T, dir string) {
-	file, err := os.OpenFile(filepath.Join(dir, "outside"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// postUntilKilled posts events and prints the number of each accepted one. Delivered events are written to a file.
+func postUntilKilled(t *testing.T, dir string) {
+	file, err := os.OpenFile(filepath.Join(dir, "delivered"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOutside(func(ctx context.Context, d Delivery) error {
-		switch d.Provider.Name {
+	o := newFakeProviders(func(ctx context.Context, delivery Delivery) error {
+		switch delivery.Provider.Name {
 		case fmt.Sprint(loadDown):
 			return errors.New("no route to host")
 		case fmt.Sprint(loadSlow):
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		number, _, _ := strings.Cut(d.Event.Message, " ")
-		_, err := fmt.Fprintln(file, d.Provider.Name, number)
+		number, _, _ := strings.Cut(delivery.Event.Message, " ")
+		_, err := fmt.Fprintln(file, delivery.Provider.Name, number)
 		return err
 	})
-	b, _ := start(t, loadOptions(dir, o))
+	d, _ := start(t, loadOptions(dir, o))
 	for i := 0; ; i++ {
-		post(t, b, numbered(i))
+		post(t, d, numberedEvent(i))
 		if _, err := fmt.Fprintln(os.Stderr, i); err != nil {
-			return // nobody listens any more
+			return // the parent stopped reading
 		}
 	}
 }

@@ -11,35 +11,34 @@ import (
 )
 
 var (
-	requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "gotk_event_http_request_duration_seconds",
-		Help:    "The duration in seconds of taking up an event that was posted.",
+		Help:    "Duration in seconds of requests that post an event.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 3, 9),
 	}, []string{"code", "method"})
 
-	taken = prometheus.NewCounterVec(prometheus.CounterOpts{
+	accepted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_events_total",
-		Help: "Events by what became of them at the intake: taken, repeated (told not long ago), or lost.",
+		Help: "Received events by result: taken (accepted), repeated (suppressed duplicate), or lost.",
 	}, []string{"result"})
 
 	delivered = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_notifications_total",
-		Help: "Notifications by provider and what became of them: delivered, failed (given up), or dropped (the " +
+		Help: "Notifications by provider and result: delivered, failed (not retried any more), or dropped (the " +
 			"queue was full or damaged).",
 	}, []string{"provider_namespace", "provider", "result"})
 
-	took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "sluice_notification_duration_seconds",
-		Help: "The duration in seconds of a try to deliver a notification, by its outcome: delivered, failed, " +
-			"or retried.",
+	attemptDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sluice_notification_duration_seconds",
+		Help:    "Duration in seconds of attempts to deliver a notification, by result: delivered, failed, or retried.",
 		Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
 	}, []string{"result"})
 
-	waiting = prometheus.NewDesc("sluice_notifications_waiting", "Notifications that wait for a provider.",
+	pending = prometheus.NewDesc("sluice_notifications_waiting", "Notifications pending for a provider.",
 		[]string{"provider_namespace", "provider"}, nil)
 )
 
-func init() { metrics.Registry.MustRegister(requests, taken, delivered, took) }
+func init() { metrics.Registry.MustRegister(requestDuration, accepted, delivered, attemptDuration) }
 
 func count(provider types.NamespacedName, result string, n int) {
 	delivered.WithLabelValues(provider.Namespace, provider.Name, result).Add(float64(n))
@@ -61,13 +60,13 @@ func result(err error) string {
 	}
 }
 
-// Describe implements [prometheus.Collector]; so does Collect: what waits is counted when somebody asks.
-func (b *Bus) Describe(c chan<- *prometheus.Desc) { c <- waiting }
+// Describe implements [prometheus.Collector].
+func (d *Dispatcher) Describe(c chan<- *prometheus.Desc) { c <- pending }
 
 // Collect implements [prometheus.Collector].
-func (b *Bus) Collect(c chan<- prometheus.Metric) {
-	for provider, n := range b.Waiting() {
-		c <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(n), provider.Namespace,
+func (d *Dispatcher) Collect(c chan<- prometheus.Metric) {
+	for provider, n := range d.Pending() {
+		c <- prometheus.MustNewConstMetric(pending, prometheus.GaugeValue, float64(n), provider.Namespace,
 			provider.Name)
 	}
 }

@@ -16,71 +16,72 @@ import (
 )
 
 const (
-	atOnce    = 64       // requests whose bodies are read
-	maxHeader = 16 << 10 // bytes
-	readTime  = 10 * time.Second
+	maxRequests    = 64       // handled at the same time
+	maxHeaderBytes = 16 << 10 // of a request
+	readTimeout    = 10 * time.Second
 )
 
-// NewServer returns the server that others post events to, such as Flagger. Who may is for the network to
-// say: as documented, nobody proves who he is.
-func NewServer(b *Bus) *http.Server {
-	s := &server{b, make(chan struct{}, atOnce)}
+// NewServer returns the server to which other programs, such as Flagger, post events. As documented, it does
+// not authenticate them: access is restricted by network policy.
+func NewServer(d *Dispatcher) *http.Server {
+	s := &server{d, make(chan struct{}, maxRequests)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /{$}", s.take)
+	mux.HandleFunc("POST /{$}", s.post)
 	return &http.Server{
-		Handler: promhttp.InstrumentHandlerDuration(requests, mux), MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: 2 * readTime, IdleTimeout: time.Minute,
+		Handler: promhttp.InstrumentHandlerDuration(requestDuration, mux), MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * readTimeout,
+		IdleTimeout: time.Minute,
 	}
 }
 
 type server struct {
-	bus   *Bus
-	slots chan struct{}
+	dispatcher *Dispatcher
+	slots      chan struct{}
 }
 
-// take answers 202 once the event is on disk.
-func (s *server) take(w http.ResponseWriter, r *http.Request) {
+// post responds with 202 when the event is stored.
+func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	default:
-		refuse(w, http.StatusServiceUnavailable, time.Second, "too many requests at once")
+		reject(w, http.StatusServiceUnavailable, time.Second, "too many concurrent requests")
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, event.MaxSize))
-	var over *http.MaxBytesError
+	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &over):
-		refuse(w, http.StatusRequestEntityTooLarge, 0, "the event has more than "+strconv.Itoa(event.MaxSize)+" bytes")
+	case errors.As(err, &tooLarge):
+		reject(w, http.StatusRequestEntityTooLarge, 0, "the event has more than "+strconv.Itoa(event.MaxSize)+" bytes")
 		return
 	case err != nil:
-		refuse(w, http.StatusBadRequest, 0, "the body cannot be read")
+		reject(w, http.StatusBadRequest, 0, "cannot read the request body")
 		return
 	}
 	e, err := event.Parse(body)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, 0, err.Error())
+		reject(w, http.StatusBadRequest, 0, err.Error())
 		return
 	}
-	if e.Timestamp.IsZero() { // hosts refuse what happened in the year 1
-		e.Timestamp = metav1.NewTime(s.bus.Clock.Now().UTC())
+	if e.Timestamp.IsZero() { // providers reject events of the year 1
+		e.Timestamp = metav1.NewTime(s.dispatcher.Clock.Now().UTC())
 	}
-	err = s.bus.Post(e)
-	var repeated *RepeatedError
+	err = s.dispatcher.Post(e)
+	var duplicate *DuplicateError
 	switch {
-	case errors.As(err, &repeated):
-		refuse(w, http.StatusTooManyRequests, repeated.Wait, repeated.Error())
+	case errors.As(err, &duplicate):
+		reject(w, http.StatusTooManyRequests, duplicate.Wait, duplicate.Error())
 	case err != nil:
-		log.FromContext(r.Context()).WithName("notifications").Error(err, "an event that was posted is refused")
-		refuse(w, http.StatusServiceUnavailable, 5*time.Second, "the event cannot be stored: see the controller's log")
+		log.FromContext(r.Context()).WithName("notifications").Error(err, "cannot store a posted event")
+		reject(w, http.StatusServiceUnavailable, 5*time.Second, "cannot store the event; see the controller's log")
 	default:
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
 
-func refuse(w http.ResponseWriter, status int, again time.Duration, why string) {
-	if again > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(again.Seconds()))))
+func reject(w http.ResponseWriter, status int, retryAfter time.Duration, message string) {
+	if retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
 	}
-	http.Error(w, why, status)
+	http.Error(w, message, status)
 }

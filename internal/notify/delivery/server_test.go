@@ -15,15 +15,16 @@ import (
 
 const posted = `{
 	"involvedObject": {"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "namespace": "apps", "name": "web"},
-	"severity": "info", "timestamp": "2026-11-21T12:00:00Z", "message": "promoted https://me:secret123@example.com/", "reason": "Synced",
+	"severity": "info", "timestamp": "2026-11-21T12:00:00Z", "message": "promoted https://me:secret123@example.com/",
+	"reason": "Synced",
 	"metadata": {"flagger.app/to": "a"}, "reportingController": "flagger"
 }`
 
-func TestWhatOthersPost(t *testing.T) {
+func TestPostedEventIsDelivered(t *testing.T) {
 	t.Parallel()
-	o := newOutside(nil)
-	b, _ := start(t, options(t.TempDir(), o))
-	server := httptest.NewServer(NewServer(b).Handler)
+	o := newFakeProviders(nil)
+	d, _ := start(t, options(t.TempDir(), o))
+	server := httptest.NewServer(NewServer(d).Handler)
 	t.Cleanup(server.Close)
 	call := func(method, path string, body io.Reader) (int, string, http.Header) {
 		t.Helper()
@@ -44,66 +45,67 @@ func TestWhatOthersPost(t *testing.T) {
 	}
 	if code, text, _ := call(http.MethodPost, "/", strings.NewReader(posted)); code != http.StatusAccepted ||
 		text != "" {
-		t.Errorf("the answer is %d %s", code, text)
+		t.Errorf("status %d, body %q", code, text)
 	}
-	eventually(t, "it is delivered", func() bool { return len(o.of("a")) == 1 })
-	if got := o.of("a")[0]; got != "promoted https://***@example.com/" {
-		t.Errorf("what is told is %q", got)
+	eventually(t, "the event is delivered", func() bool { return len(o.received("a")) == 1 })
+	if got := o.received("a")[0]; got != "promoted https://***@example.com/" {
+		t.Errorf("delivered message is %q", got)
 	}
 	code, text, header := call(http.MethodPost, "/", strings.NewReader(posted))
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 300 ||
-		!strings.Contains(text, "the same was told") {
-		t.Errorf("the answer to a repetition is %d %s %v", code, text, header)
+		!strings.Contains(text, "duplicate event, suppressed") {
+		t.Errorf("duplicate event: status %d, body %q, header %v", code, text, header)
 	}
 	for name, c := range map[string]struct {
 		method, path, body string
 		code               int
-		says               string
+		want               string // in the body
 	}{
-		"not JSON": {http.MethodPost, "/", "{", http.StatusBadRequest, "not the JSON of an event"},
-		"of no object": {http.MethodPost, "/", `{"severity":"info"}`, http.StatusBadRequest,
-			"involvedObject.kind is not set"},
-		"too large": {http.MethodPost, "/", strings.Repeat(" ", event.MaxSize+1), http.StatusRequestEntityTooLarge,
-			"more than"},
-		"to be read": {http.MethodGet, "/", "", http.StatusMethodNotAllowed, ""},
-		"elsewhere":  {http.MethodPost, "/hook", posted, http.StatusNotFound, ""},
+		"malformed JSON": {method: http.MethodPost, path: "/", body: "{", code: http.StatusBadRequest,
+			want: "not a JSON event"},
+		"no object": {method: http.MethodPost, path: "/", body: `{"severity":"info"}`, code: http.StatusBadRequest,
+			want: "involvedObject.kind is not set"},
+		"too large": {method: http.MethodPost, path: "/", body: strings.Repeat(" ", event.MaxSize+1),
+			code: http.StatusRequestEntityTooLarge, want: "more than"},
+		"GET":        {method: http.MethodGet, path: "/", code: http.StatusMethodNotAllowed},
+		"other path": {method: http.MethodPost, path: "/hook", body: posted, code: http.StatusNotFound},
 	} {
 		if code, text, _ := call(c.method, c.path, strings.NewReader(c.body)); code != c.code ||
-			!strings.Contains(text, c.says) {
-			t.Errorf("%s: the answer is %d %s", name, code, text)
+			!strings.Contains(text, c.want) {
+			t.Errorf("%s: status %d, body %q, want %d, %q", name, code, text, c.code, c.want)
 		}
 	}
 }
 
-// TestWhatIsPostedHasATime: who leaves it out, as the API does not forbid, means now.
-func TestWhatIsPostedHasATime(t *testing.T) {
+// TestPostedEventWithoutTimestamp checks that the current time is used.
+func TestPostedEventWithoutTimestamp(t *testing.T) {
 	t.Parallel()
-	began := time.Now().Add(-time.Second) // events have whole seconds
+	began := time.Now().Add(-time.Second) // timestamps are in whole seconds
 	at := make(chan time.Time, 1)
-	b, _ := start(t, options(t.TempDir(), newOutside(func(_ context.Context, d Delivery) error {
-		at <- d.Event.Timestamp.Time
+	d, _ := start(t, options(t.TempDir(), newFakeProviders(func(_ context.Context, delivery Delivery) error {
+		at <- delivery.Event.Timestamp.Time
 		return nil
 	})))
 	w := httptest.NewRecorder()
 	body := strings.Replace(posted, `"timestamp": "2026-11-21T12:00:00Z",`, "", 1)
-	NewServer(b).Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+	NewServer(d).Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 	if w.Code != http.StatusAccepted {
-		t.Fatalf("the answer is %d %s", w.Code, w.Body)
+		t.Fatalf("status %d, body %q", w.Code, w.Body)
 	}
 	if got := <-at; got.Before(began) || got.After(time.Now()) {
-		t.Errorf("it is of %s", got)
+		t.Errorf("timestamp is %s", got)
 	}
 }
 
-func TestABodyOfAnySize(t *testing.T) {
+func TestEndlessBodyIsRejected(t *testing.T) {
 	t.Parallel()
-	server := NewServer(New(options(t.TempDir(), newOutside(nil))))
+	server := NewServer(New(options(t.TempDir(), newFakeProviders(nil))))
 	endless := &endless{}
 	w := httptest.NewRecorder()
 	server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", endless))
 	if w.Code != http.StatusRequestEntityTooLarge || endless.read > 2*event.MaxSize {
-		t.Errorf("the answer is %d after %d bytes", w.Code, endless.read)
+		t.Errorf("status %d after %d bytes", w.Code, endless.read)
 	}
 }
 
@@ -118,12 +120,12 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestADiskThatDoesNotTakeWhatIsPosted(t *testing.T) {
+func TestPostWithoutWritableStorage(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	NewServer(New(options("/dev/null", newOutside(nil)))).
+	NewServer(New(options("/dev/null", newFakeProviders(nil)))).
 		Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(posted)))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("the answer is %d %s", w.Code, w.Body)
+		t.Errorf("status %d, body %q", w.Code, w.Body)
 	}
 }

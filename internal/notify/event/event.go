@@ -1,5 +1,5 @@
-// Package event is the documented event: what controllers tell of objects, what third parties post, and what
-// generic providers get. It is plain data, and knows neither who sends it nor who wants it.
+// Package event defines the documented event: controllers emit it, third parties post it, and generic providers
+// receive it. It is plain data and does not depend on senders or receivers.
 package event
 
 import (
@@ -22,35 +22,35 @@ import (
 const (
 	Info  = "info"
 	Error = "error"
-	Trace = "trace" // understood, and less than Info: no alert asks for it
+	Trace = "trace" // accepted, below Info: no alert selects it
 )
 
 // Keys of Metadata.
 const (
 	Revision       = "revision"
 	OriginRevision = "originRevision"
-	OriginURL      = "originURL" // of the repository that the revision is of, without a login
-	Token          = "token"     // tells changes apart that have the same revision; no secret
+	OriginURL      = "originURL" // URL of the repository of the revision, without credentials
+	Token          = "token"     // distinguishes changes with the same revision; not a secret
 	Summary        = "summary"
-	Commit         = "commit" // that the event is about, before what revisions say
+	Commit         = "commit" // takes precedence over the commit in revisions
 	CommitStatus   = "commit_status"
 	ChangeRequest  = "change_request"
 
 	CommitAuthor  = "commit_author"
 	CommitMessage = "commit_message"
-	Note          = "note" // content of refs/notes/sluice of the commit that was applied
+	Note          = "note" // content of refs/notes/sluice of the applied commit
 )
 
-// AnnotationGroup is the group of the annotations of an object that are metadata of its events.
+// AnnotationGroup is the group of the object annotations that are copied to the metadata of its events.
 const AnnotationGroup = "event.toolkit.fluxcd.io"
 
-// Bounds of an event. What is longer is cut or refused, as [Parse] says.
+// Bounds of an event. Longer messages and metadata values are truncated; other fields are rejected.
 const (
 	MaxSize     = 256 << 10 // bytes of its JSON
 	MaxMessage  = 32 << 10  // bytes
 	MaxMetadata = 64        // entries
-	maxValue    = 8 << 10   // bytes of a value of the metadata
-	maxName     = 317       // bytes of names, kinds, reasons and keys: group, slash and name at most
+	maxValue    = 8 << 10   // bytes of a metadata value
+	maxName     = 317       // bytes of names, kinds, reasons and keys: group, slash and name
 )
 
 // Event is something that happened to an object.
@@ -60,21 +60,21 @@ type Event struct {
 	Timestamp      metav1.Time            `json:"timestamp"`
 	Message        string                 `json:"message"`
 	Reason         string                 `json:"reason"`
-	// keys stand without the group of the object; an alert takes [AnnotationGroup] off
+	// Metadata keys have no group of the object; alerts remove [AnnotationGroup].
 	Metadata            map[string]string `json:"metadata,omitempty"`
 	ReportingController string            `json:"reportingController"`
 	ReportingInstance   string            `json:"reportingInstance,omitempty"`
 }
 
-// Parse reads an event that was posted. An unknown field is left out, as later versions may have more. The
-// error is for whoever posted it.
+// Parse decodes and checks a posted event. Unknown fields are ignored, since later versions may add some. The
+// error is safe to return to the sender.
 func Parse(body []byte) (Event, error) {
 	if len(body) > MaxSize {
 		return Event{}, fmt.Errorf("the event has more than %d bytes", MaxSize)
 	}
 	var e Event
 	if err := json.Unmarshal(body, &e); err != nil {
-		return Event{}, fmt.Errorf("the body is not the JSON of an event: %w", err)
+		return Event{}, fmt.Errorf("the body is not a JSON event: %w", err)
 	}
 	e.Severity = cmp.Or(strings.ToLower(e.Severity), Info)
 	if err := e.check(); err != nil {
@@ -83,7 +83,7 @@ func Parse(body []byte) (Event, error) {
 	return e.Clean(), nil
 }
 
-// check refuses what cannot be told of anything.
+// check reports all fields that are missing or invalid.
 func (e *Event) check() error {
 	o := e.InvolvedObject
 	var errs []error
@@ -103,13 +103,13 @@ func (e *Event) check() error {
 		errs = append(errs, checkName(f.field, f.value))
 	}
 	if !slices.Contains([]string{Info, Error, Trace}, e.Severity) {
-		errs = append(errs, fmt.Errorf("severity is %.20q: choose %s or %s", e.Severity, Info, Error))
+		errs = append(errs, fmt.Errorf("severity is %.20q: must be %s or %s", e.Severity, Info, Error))
 	}
 	if len(e.Metadata) > MaxMetadata {
 		errs = append(errs, fmt.Errorf("metadata has more than %d entries", MaxMetadata))
 	} else {
 		for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
-			errs = append(errs, checkName("a key of metadata", k))
+			errs = append(errs, checkName("a metadata key", k))
 		}
 	}
 	return errors.Join(errs...)
@@ -120,18 +120,18 @@ func checkName(field, value string) error {
 	case len(value) > maxName:
 		return fmt.Errorf("%s has more than %d bytes", field, maxName)
 	case strings.ContainsFunc(value, unicode.IsControl):
-		return fmt.Errorf("%s has a line break or another control character", field)
+		return fmt.Errorf("%s contains a line break or another control character", field)
 	}
 	return nil
 }
 
-// Clean returns the event as it is taken up: credentials are masked, texts cut to their bounds, and metadata
-// is what belongs to the object (keys of its group, which are left without it, keys without a group, and
-// those of [AnnotationGroup], which count less than what an alert says).
+// Clean returns the event as it is accepted: credentials are masked, texts are truncated to their bounds, and
+// metadata keeps only the keys of the object: those of its group (the group is removed), those without a group,
+// and those of [AnnotationGroup], which have the lowest precedence.
 func (e Event) Clean() Event {
 	e.Message = excerpt.Bytes(Mask(printable(e.Message)), MaxMessage)
 	metadata := make(map[string]string, len(e.Metadata))
-	// those without a group last, if two come to the same key: sorted, so always the same
+	// Sorted, so that the result is the same each time if two keys become equal.
 	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
 		group, key, grouped := cutLast(k, "/")
 		if grouped && group != AnnotationGroup && group != e.Group() || key == "" {
@@ -150,11 +150,11 @@ func (e Event) Clean() Event {
 	return e
 }
 
-// Group is the API group of the object.
+// Group returns the API group of the object; empty for the core group.
 func (e *Event) Group() string {
 	group, _, grouped := strings.Cut(e.InvolvedObject.APIVersion, "/")
 	if !grouped {
-		return "" // of the core group, whose apiVersion is a version
+		return "" // core group: apiVersion is only a version
 	}
 	return group
 }
@@ -167,7 +167,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// printable leaves line breaks and tabs, and no other control character: terminals and chats act on those.
+// printable removes control characters except line breaks and tabs, since terminals and chats interpret them.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

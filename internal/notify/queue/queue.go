@@ -1,9 +1,9 @@
-// Package queue is a queue of bytes on disk, which survives a process that is killed at any instruction.
+// Package queue is a first-in, first-out queue of byte records on disk. It survives a process that is killed
+// at any instruction.
 //
-// What was appended is in files of records, the segments, that are named by where they begin in the stream of
-// all bytes ever appended. A small file beside them tells up to where the stream was acknowledged. So a
-// record is given out again until it was acknowledged: at least once. A process that opens the queue never
-// writes to a segment of another one: what that one left half written is a tail in which no record begins.
+// Records are appended to segment files. A small file, the acknowledgement mark, holds the position up to which
+// all records are acknowledged. A record is returned until it is acknowledged, so delivery is at least once.
+// docs/design/event-queue.md describes the format and the guarantees.
 package queue
 
 import (
@@ -17,73 +17,74 @@ import (
 
 // Limits bound a queue on disk.
 type Limits struct {
-	Bytes   int64 // of all segments: beyond, the oldest segment goes
-	Segment int64 // bytes from which on a segment is full
+	Bytes   int64 // total size of all segments; above it, the oldest segment is dropped
+	Segment int64 // size of one segment; above it, a new segment is started
 }
 
-// DefaultLimits hold some fifty thousand events.
+// DefaultLimits hold about fifty thousand events.
 var DefaultLimits = Limits{Bytes: 64 << 20, Segment: 4 << 20}
 
-// Record is what was appended at once.
+// Record is one appended value.
 type Record struct {
 	Data []byte
-	Time time.Time // as it was given
+	Time time.Time // the time passed to Append
 
-	begin, end int64 // where it and the next one begin in the stream
+	begin, end int64 // offsets in the stream of this record and of the next one
 }
 
-// Queue is a queue in a directory. One process may have it open. Many goroutines may append to it; one takes from it.
+// Queue is a queue in a directory. Only one process may have it open. Any number of goroutines may append;
+// only one goroutine may read.
 type Queue struct {
 	dir    string
 	limits Limits
 
-	mu       sync.Mutex
-	segments []*segment      // the oldest first, which holds what is read next; the last one may be open for more
-	read     int64           // where what is read next begins in the stream; all before is acknowledged, or lost
-	done     map[int64]int64 // records after it that are acknowledged already: where they end, by where they begin
-	lost     int             // records that were dropped since somebody asked
-	marks    *os.File        // where read is kept
-	marked   bool            // marks is ahead of the disk
-	files    bool            // files came since the directory was written to disk
+	mu         sync.Mutex
+	segments   []*segment      // oldest first; only the last one may be writable
+	readOffset int64           // stream offset of the next record to read; all before it is acknowledged or dropped
+	acked      map[int64]int64 // records after readOffset that are acknowledged: begin to end offset
+	dropped    int             // records dropped since the last call of TakeDropped
+	mark       *os.File        // stores readOffset; nil until the first acknowledgement
+	markDirty  bool            // mark has changes that are not synced
+	dirDirty   bool            // files were created since the directory was synced
 }
 
-// Open opens the queue of a directory, which is made if there is none.
+// Open opens the queue in a directory and creates the directory if it does not exist.
 func Open(dir string, limits Limits) (*Queue, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the directory of a queue: %w", err)
+		return nil, fmt.Errorf("cannot create the queue directory: %w", err)
 	}
-	q := &Queue{dir: dir, limits: limits, done: map[int64]int64{}}
+	q := &Queue{dir: dir, limits: limits, acked: map[int64]int64{}}
 	if err := q.load(); err != nil {
 		return nil, err
 	}
 	return q, nil
 }
 
-// Append adds a record at the end. Once it returns, the record outlives the process; see [Queue.Sync] for the
-// machine. The oldest records go if there is no room.
+// Append adds a record of at most [MaxRecord] bytes at the end. After it returns, the record survives the
+// process; it survives the machine after the next [Queue.Sync]. If there is no room, the oldest records are dropped.
 func (q *Queue) Append(data []byte, at time.Time) error {
 	if len(data) > MaxRecord {
-		return fmt.Errorf("a record of a queue has %d bytes, which is more than %d", len(data), MaxRecord)
+		return fmt.Errorf("the record has %d bytes; the maximum is %d", len(data), MaxRecord)
 	}
 	record := encode(data, at)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.makeRoom(int64(len(record)))
-	last, err := q.open(int64(len(record)))
+	last, err := q.writableSegment(int64(len(record)))
 	if err != nil {
 		return err
 	}
 	if _, err := last.file.WriteAt(record, last.size); err != nil {
-		q.retire() // it may end in a part of the record
-		return fmt.Errorf("cannot write to a queue: %w", err)
+		q.sealLast() // it may end in a partial record
+		return fmt.Errorf("cannot write to the queue: %w", err)
 	}
 	last.size += int64(len(record))
-	last.left++
+	last.pending++
 	last.dirty = true
 	return nil
 }
 
-// makeRoom drops the oldest segments until n more bytes are within the limit.
+// makeRoom drops the oldest segments until n more bytes fit into the limit.
 func (q *Queue) makeRoom(n int64) {
 	var size int64
 	for _, s := range q.segments {
@@ -92,41 +93,41 @@ func (q *Queue) makeRoom(n int64) {
 	for size+n > q.limits.Bytes && len(q.segments) > 0 {
 		oldest := q.segments[0]
 		size -= oldest.size
-		q.lost += oldest.left
-		q.pass(oldest.end())
+		q.dropped += oldest.pending
+		q.advance(oldest.end())
 		q.dropOldest()
-		_ = q.mark() // else the mark is behind, at files that are gone
+		_ = q.writeMark() // an old mark does no harm: it points to deleted segments
 	}
 }
 
-// open returns the segment that n more bytes go to.
-func (q *Queue) open(n int64) (*segment, error) {
-	end := q.read
+// writableSegment returns the segment to which n more bytes are written.
+func (q *Queue) writableSegment(n int64) (*segment, error) {
+	end := q.readOffset
 	if len(q.segments) > 0 {
 		last := q.segments[len(q.segments)-1]
 		if last.writable() && (last.size == 0 || last.size+n <= q.limits.Segment) {
 			return last, nil
 		}
 		end = max(end, last.end())
-		q.retire()
+		q.sealLast()
 	}
 	s, err := create(q.dir, end)
 	if err != nil {
 		return nil, err
 	}
 	q.segments = append(q.segments, s)
-	q.files = true
+	q.dirDirty = true
 	return s, nil
 }
 
-// retire ends the last segment. One that is empty goes, as the next one has its name.
-func (q *Queue) retire() {
+// sealLast ends writing to the last segment. An empty segment is removed, since the next one has the same name.
+func (q *Queue) sealLast() {
 	i := len(q.segments) - 1
 	if i < 0 {
 		return
 	}
 	last := q.segments[i]
-	last.full = true
+	last.sealed = true
 	if last.size == 0 {
 		last.close()
 		_ = os.Remove(last.path(q.dir))
@@ -134,104 +135,105 @@ func (q *Queue) retire() {
 	}
 }
 
-// Next returns the oldest record that was not acknowledged, and whether there is one. What is damaged is
-// skipped, and counts as lost.
+// Next returns the oldest record that is not acknowledged, and whether there is one. Damaged records are
+// skipped and counted as dropped.
 func (q *Queue) Next() (Record, bool) {
-	if few := q.NextFew(1); len(few) > 0 {
-		return few[0], true
+	if batch := q.NextBatch(1); len(batch) > 0 {
+		return batch[0], true
 	}
 	return Record{}, false
 }
 
-// NextFew returns the oldest records that were not acknowledged, the oldest first: one at least if there is
-// one, and most at most.
-func (q *Queue) NextFew(most int) []Record {
+// NextBatch returns up to limit of the oldest records that are not acknowledged, oldest first. The batch is
+// empty only if there is no such record.
+func (q *Queue) NextBatch(limit int) []Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.segments) > 0 {
 		oldest := q.segments[0]
-		q.read = max(q.read, oldest.base)
-		if oldest.left > 0 {
-			if few := q.few(oldest, most); len(few) > 0 {
-				return few
+		q.readOffset = max(q.readOffset, oldest.base)
+		if oldest.pending > 0 {
+			if batch := q.readBatch(oldest, limit); len(batch) > 0 {
+				return batch
 			}
-			q.lost += oldest.left
-			oldest.left, oldest.full = 0, true
+			q.dropped += oldest.pending
+			oldest.pending, oldest.sealed = 0, true
 		}
-		q.pass(oldest.end())
+		q.advance(oldest.end())
 		if oldest.writable() {
-			break // all of it was read, and more may come
+			break // everything is read, and more records may be appended
 		}
 		q.dropOldest()
-		_ = q.mark()
+		_ = q.writeMark()
 	}
 	return nil
 }
 
-// few reads records of the oldest segment, up to one that is damaged.
-func (q *Queue) few(oldest *segment, most int) (all []Record) {
-	for at := q.read; at < oldest.end() && len(all) < most; {
-		if end, ok := q.done[at]; ok {
-			at = end
+// readBatch reads records of the oldest segment up to the first damaged one.
+func (q *Queue) readBatch(oldest *segment, limit int) (batch []Record) {
+	for offset := q.readOffset; offset < oldest.end() && len(batch) < limit; {
+		if end, ok := q.acked[offset]; ok {
+			offset = end
 			continue
 		}
-		r, err := oldest.at(q.dir, at)
+		r, err := oldest.readAt(q.dir, offset)
 		if err != nil {
 			break
 		}
-		all = append(all, r)
-		at = r.end
+		batch = append(batch, r)
+		offset = r.end
 	}
-	return all
+	return batch
 }
 
-// pass goes on to an offset of the stream, whatever was acknowledged before it.
-func (q *Queue) pass(to int64) {
-	q.read = to
-	maps.DeleteFunc(q.done, func(begin, _ int64) bool { return begin < to })
+// advance moves readOffset forward and forgets the acknowledgements before it.
+func (q *Queue) advance(offset int64) {
+	q.readOffset = offset
+	maps.DeleteFunc(q.acked, func(begin, _ int64) bool { return begin < offset })
 }
 
-// Ack says that a record that Next or NextFew returned is dealt with. One that stands behind others comes
-// again after a restart unless those were acknowledged as well.
+// Ack acknowledges a record that Next or NextBatch returned. A record that is acknowledged before an older one
+// is returned again after a restart unless the older one is acknowledged as well.
 func (q *Queue) Ack(r Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, twice := q.done[r.begin]; twice || len(q.segments) == 0 || r.begin < q.read || r.end > q.segments[0].end() {
-		return nil // or it was dropped meanwhile
+	_, isAcked := q.acked[r.begin]
+	if isAcked || len(q.segments) == 0 || r.begin < q.readOffset || r.end > q.segments[0].end() {
+		return nil // acknowledged before, or dropped
 	}
-	q.segments[0].left--
-	q.done[r.begin] = r.end
-	if r.begin != q.read {
+	q.segments[0].pending--
+	q.acked[r.begin] = r.end
+	if r.begin != q.readOffset {
 		return nil
 	}
-	for end, ok := q.done[q.read]; ok; end, ok = q.done[q.read] {
-		q.pass(end)
+	for end, ok := q.acked[q.readOffset]; ok; end, ok = q.acked[q.readOffset] {
+		q.advance(end)
 	}
-	return q.mark()
+	return q.writeMark()
 }
 
-// Waiting tells how many records were not acknowledged.
-func (q *Queue) Waiting() int {
+// Len returns the number of records that are not acknowledged.
+func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
 	for _, s := range q.segments {
-		n += s.left
+		n += s.pending
 	}
 	return n
 }
 
-// Lost tells how many records were dropped unread since it was asked last.
-func (q *Queue) Lost() int {
+// TakeDropped returns the number of records that were dropped unread since the last call.
+func (q *Queue) TakeDropped() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.lost
-	q.lost = 0
+	n := q.dropped
+	q.dropped = 0
 	return n
 }
 
-// Sync writes to the disk what was appended and acknowledged, so that it outlives the machine. It holds up no
-// other call.
+// Sync flushes records and acknowledgements to the disk, so that they survive the machine. It does not block
+// other calls while it waits for the disk.
 func (q *Queue) Sync() error {
 	q.mu.Lock()
 	var files []*os.File
@@ -241,17 +243,17 @@ func (q *Queue) Sync() error {
 			s.dirty = false
 		}
 	}
-	if q.marked {
-		files = append(files, q.marks)
-		q.marked = false
+	if q.markDirty {
+		files = append(files, q.mark)
+		q.markDirty = false
 	}
-	directory := q.files
-	q.files = false
+	directory := q.dirDirty
+	q.dirDirty = false
 	q.mu.Unlock()
 
 	var errs []error
 	for _, f := range files {
-		if err := f.Sync(); !errors.Is(err, os.ErrClosed) { // closed: the segment is gone
+		if err := f.Sync(); !errors.Is(err, os.ErrClosed) { // closed: the segment was dropped
 			errs = append(errs, err)
 		}
 	}
@@ -262,62 +264,61 @@ func (q *Queue) Sync() error {
 	return errors.Join(errs...)
 }
 
-// closeIdle closes the files of segments that are full and not read yet.
+// closeIdle closes the files of sealed segments that are not read yet.
 func (q *Queue) closeIdle() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, s := range q.segments {
-		if i > 0 && s.full && !s.dirty {
+		if i > 0 && s.sealed && !s.dirty {
 			s.close()
 		}
 	}
 }
 
-// Close writes all to the disk and closes the files. What is appended after it is lost with the machine, but
-// not with the process.
+// Close flushes everything to the disk and closes the files. Records may still be appended after it: they
+// survive the process, but not the machine.
 func (q *Queue) Close() error {
 	err := q.Sync()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.retire()
+	q.sealLast()
 	for _, s := range q.segments {
 		s.close()
 	}
-	if q.marks != nil {
-		err = errors.Join(err, q.marks.Close())
-		q.marks = nil
+	if q.mark != nil {
+		err = errors.Join(err, q.mark.Close())
+		q.mark = nil
 	}
 	return err
 }
 
-// Clear drops all that waits.
+// Clear drops all records.
 func (q *Queue) Clear() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.segments) > 0 {
-		q.pass(q.segments[0].end())
+		q.advance(q.segments[0].end())
 		q.dropOldest()
 	}
-	return q.mark()
+	return q.writeMark()
 }
 
-// Remove closes the queue and takes it off the disk, with all that waits in it. It is not to be used any more.
+// Remove closes the queue and deletes its directory with all records. The queue must not be used afterwards.
 func (q *Queue) Remove() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.segments) > 0 { // before the mark: what was acknowledged must not come again
+	for len(q.segments) > 0 { // before the mark: acknowledged records must not return
 		q.dropOldest()
 	}
-	if q.marks != nil {
-		_ = q.marks.Close()
-		q.marks = nil
+	if q.mark != nil {
+		_ = q.mark.Close()
+		q.mark = nil
 	}
-	q.files, q.marked = false, false
+	q.dirDirty, q.markDirty = false, false
 	return os.RemoveAll(q.dir)
 }
 
-// dropOldest removes the oldest segment. A file that cannot be removed is before the mark, so that it is only
-// in the way.
+// dropOldest deletes the oldest segment. A file that cannot be deleted is ignored later, since it is before the mark.
 func (q *Queue) dropOldest() {
 	q.segments[0].close()
 	_ = os.Remove(q.segments[0].path(q.dir))

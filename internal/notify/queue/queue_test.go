@@ -34,7 +34,7 @@ func add(t *testing.T, q *Queue, texts ...string) {
 	}
 }
 
-// take takes all that waits.
+// take reads and acknowledges all records.
 func take(t *testing.T, q *Queue) (texts []string) {
 	t.Helper()
 	for {
@@ -49,10 +49,10 @@ func take(t *testing.T, q *Queue) (texts []string) {
 	}
 }
 
-func wants(t *testing.T, got []string, want ...string) {
+func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("taken were %.200q, want %.200q", got, want)
+		t.Errorf("got records %.200q, want %.200q", got, want)
 	}
 }
 
@@ -65,127 +65,128 @@ func files(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
+func TestUnacknowledgedRecordsAreReturnedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	q := open(t, dir, DefaultLimits)
-	if _, ok := q.Next(); ok || q.Waiting() != 0 {
-		t.Fatal("an empty queue has a record")
+	if _, ok := q.Next(); ok || q.Len() != 0 {
+		t.Fatal("an empty queue returned a record")
 	}
 	add(t, q, "one", "two", "")
 	for range 2 {
 		r, ok := q.Next()
 		if !ok || string(r.Data) != "one" || !r.Time.Equal(start) {
-			t.Fatalf("next is %q of %v", r.Data, r.Time)
+			t.Fatalf("Next() = %q at %v", r.Data, r.Time)
 		}
 	}
 	r, _ := q.Next()
-	for range 2 { // the second one is of no effect
+	for range 2 { // the second call has no effect
 		if err := q.Ack(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	q = open(t, dir, DefaultLimits) // as after a kill: nothing was closed
-	if q.Waiting() != 2 {
-		t.Errorf("%d wait", q.Waiting())
+	q = open(t, dir, DefaultLimits) // as after a kill: nothing is closed
+	if q.Len() != 2 {
+		t.Errorf("Len() = %d, want 2", q.Len())
 	}
 	add(t, q, "four")
-	wants(t, take(t, q), "two", "", "four")
+	expect(t, take(t, q), "two", "", "four")
 	q = open(t, dir, DefaultLimits)
-	wants(t, take(t, q))
+	expect(t, take(t, q))
 	if n := files(t, dir); len(n) != 0 {
-		t.Errorf("what was acknowledged is still there: %v", n)
+		t.Errorf("segments of acknowledged records still exist: %v", n)
 	}
 	add(t, q, "five")
-	wants(t, take(t, open(t, dir, DefaultLimits)), "five")
+	expect(t, take(t, open(t, dir, DefaultLimits)), "five")
 }
 
-func TestSeveralAreTaken(t *testing.T) {
+func TestNextBatch(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, dir, DefaultLimits)
 	add(t, q, "one", "two", "three", "four")
-	few := q.NextFew(3)
-	if len(few) != 3 || string(few[2].Data) != "three" {
-		t.Fatalf("a few of them are %v", few)
+	batch := q.NextBatch(3)
+	if len(batch) != 3 || string(batch[2].Data) != "three" {
+		t.Fatalf("NextBatch(3) = %v", batch)
 	}
 	acknowledge := func(r Record) {
 		if err := q.Ack(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // twice is as once
-		acknowledge(few[1])
+	for range 2 { // the second call has no effect
+		acknowledge(batch[1])
 	}
-	if again := q.NextFew(9); len(again) != 3 || string(again[1].Data) != "three" || q.Waiting() != 3 {
-		t.Errorf("without the second there are %v, and %d wait", again, q.Waiting())
+	if again := q.NextBatch(9); len(again) != 3 || string(again[1].Data) != "three" || q.Len() != 3 {
+		t.Errorf("after acknowledging the second record: batch %v, %d pending", again, q.Len())
 	}
-	if n := open(t, dir, DefaultLimits).Waiting(); n != 4 {
-		t.Errorf("after a restart %d wait", n)
+	if n := open(t, dir, DefaultLimits).Len(); n != 4 {
+		t.Errorf("Len() after a restart = %d, want 4", n)
 	}
-	acknowledge(few[0])
-	wants(t, take(t, open(t, dir, DefaultLimits)), "three", "four")
+	acknowledge(batch[0])
+	expect(t, take(t, open(t, dir, DefaultLimits)), "three", "four")
 	if err := q.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	acknowledge(few[2])
-	if q.Waiting() != 0 || len(q.done) != 0 {
-		t.Errorf("after all was dropped %d wait, and %v is kept", q.Waiting(), q.done)
+	acknowledge(batch[2])
+	if q.Len() != 0 || len(q.acked) != 0 {
+		t.Errorf("after Clear: %d pending, acknowledged %v", q.Len(), q.acked)
 	}
 }
 
-func TestSegmentsGoOnceTheyAreRead(t *testing.T) {
+func TestReadSegmentsAreDeleted(t *testing.T) {
 	dir := t.TempDir()
-	q := open(t, dir, Limits{Bytes: 1 << 20, Segment: 3 * (header + 3)})
+	q := open(t, dir, Limits{Bytes: 1 << 20, Segment: 3 * (headerSize + 3)})
 	add(t, q, "001", "002", "003", "004", "005", "006", "007")
 	if n := files(t, dir); len(n) != 3 {
-		t.Errorf("there are %d segments", len(n))
+		t.Errorf("got %d segments", len(n))
 	}
 	if err := q.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, take(t, q), "001", "002", "003", "004", "005", "006", "007")
+	expect(t, take(t, q), "001", "002", "003", "004", "005", "006", "007")
 	if n := files(t, dir); len(n) != 1 {
-		t.Errorf("there are %d segments", len(n))
+		t.Errorf("got %d segments", len(n))
 	}
 	add(t, q, "008")
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	add(t, q, "009") // after the end
-	wants(t, take(t, open(t, dir, DefaultLimits)), "008", "009")
+	add(t, q, "009") // appended after Close
+	expect(t, take(t, open(t, dir, DefaultLimits)), "008", "009")
 	if err := q.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory still exists: %v", err)
 	}
 }
 
-func TestTheOldestGoWhenItIsFull(t *testing.T) {
+func TestFullQueueDropsOldestRecords(t *testing.T) {
 	dir := t.TempDir()
-	limits := Limits{Bytes: 6 * (header + 3), Segment: 2 * (header + 3)}
+	limits := Limits{Bytes: 6 * (headerSize + 3), Segment: 2 * (headerSize + 3)}
 	q := open(t, dir, limits)
 	add(t, q, "001", "002", "003")
 	first, _ := q.Next()
 	add(t, q, "004", "005", "006", "007")
-	if err := q.Ack(first); err != nil { // it is gone already
+	if err := q.Ack(first); err != nil { // dropped already
 		t.Fatal(err)
 	}
-	if lost, again := q.Lost(), q.Lost(); lost != 2 || again != 0 || q.Waiting() != 5 {
-		t.Errorf("%d are lost, %d wait", lost, q.Waiting())
+	if dropped, next := q.TakeDropped(), q.TakeDropped(); dropped != 2 || next != 0 || q.Len() != 5 {
+		t.Errorf("%d dropped, %d pending", dropped, q.Len())
 	}
 	q = open(t, dir, limits)
-	wants(t, take(t, q), "003", "004", "005", "006", "007")
+	expect(t, take(t, q), "003", "004", "005", "006", "007")
 	if err := q.Append(make([]byte, MaxRecord+1), start); err == nil {
-		t.Error("a record of any size is taken")
+		t.Error("a record larger than MaxRecord is accepted")
 	}
-	add(t, q, strings.Repeat("x", 1000)) // larger than all
+	add(t, q, strings.Repeat("x", 1000)) // larger than the limit
 	if got := take(t, q); len(got) != 1 || len(got[0]) != 1000 {
-		t.Errorf("taken were %d", len(got))
+		t.Errorf("got %d records", len(got))
 	}
 }
 
-// Whatever part of the files reached the disk, what is whole is read, and the queue goes on.
-func TestATornTailIsCut(t *testing.T) {
+// TestTornTailIsIgnored truncates and damages a segment at every byte. Complete records before that are read,
+// and new records can be appended.
+func TestTornTailIsIgnored(t *testing.T) {
 	texts := []string{"first", "second, which is longer", "third"}
 	from := t.TempDir()
 	add(t, open(t, from, DefaultLimits), texts...)
@@ -196,7 +197,7 @@ func TestATornTailIsCut(t *testing.T) {
 	name := filepath.Base(files(t, from)[0])
 	ends := []int{}
 	for at, i := 0, 0; i < len(texts); i++ {
-		at += header + len(texts[i])
+		at += headerSize + len(texts[i])
 		ends = append(ends, at)
 	}
 	check := func(content []byte, want int) {
@@ -208,7 +209,7 @@ func TestATornTailIsCut(t *testing.T) {
 		q := open(t, dir, DefaultLimits)
 		add(t, q, "later")
 		q = open(t, dir, DefaultLimits)
-		wants(t, take(t, q), append(append([]string{}, texts[:want]...), "later")...)
+		expect(t, take(t, q), append(append([]string{}, texts[:want]...), "later")...)
 	}
 	for n := range len(whole) + 1 {
 		whole := bytes.Clone(whole[:n])
@@ -229,25 +230,25 @@ func TestATornTailIsCut(t *testing.T) {
 	}
 }
 
-func TestWhatIsDamagedWhileItWaits(t *testing.T) {
+func TestDamagedRecordIsDropped(t *testing.T) {
 	dir := t.TempDir()
-	q := open(t, dir, Limits{Bytes: 1 << 20, Segment: 2 * (header + 3)})
+	q := open(t, dir, Limits{Bytes: 1 << 20, Segment: 2 * (headerSize + 3)})
 	add(t, q, "001", "002", "003")
 	f, err := os.OpenFile(files(t, dir)[0], os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt([]byte{'x'}, header); err != nil {
+	if _, err := f.WriteAt([]byte{'x'}, headerSize); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, take(t, q), "003")
-	if lost := q.Lost(); lost != 2 {
-		t.Errorf("%d are lost", lost)
+	expect(t, take(t, q), "003")
+	if dropped := q.TakeDropped(); dropped != 2 {
+		t.Errorf("%d dropped, want 2", dropped)
 	}
 }
 
-func TestATornMarkIsNone(t *testing.T) {
+func TestTornMarkIsIgnored(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, dir, DefaultLimits)
 	add(t, q, "one", "two")
@@ -255,12 +256,12 @@ func TestATornMarkIsNone(t *testing.T) {
 	if err := q.Ack(r); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, markFile), []byte("12345678torn"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, markName), []byte("12345678torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, take(t, open(t, dir, DefaultLimits)), "one", "two")
+	expect(t, take(t, open(t, dir, DefaultLimits)), "one", "two")
 
-	// The machine lost what was acknowledged, and kept the mark: what comes next is before no mark.
+	// After a crash of the machine the mark may be on disk without the segments. New records begin after it.
 	add(t, q, "three")
 	for _, f := range files(t, dir) {
 		if err := os.Remove(f); err != nil {
@@ -268,36 +269,36 @@ func TestATornMarkIsNone(t *testing.T) {
 		}
 	}
 	add(t, open(t, dir, DefaultLimits), "four")
-	wants(t, take(t, open(t, dir, DefaultLimits)), "four")
+	expect(t, take(t, open(t, dir, DefaultLimits)), "four")
 }
 
-func TestADiskThatFails(t *testing.T) {
+func TestAppendAfterWriteError(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, dir, DefaultLimits)
-	fails := func() { // to write to the segment that is open
+	appendFails := func() { // the open segment is read-only
 		t.Helper()
 		last := q.segments[len(q.segments)-1]
 		last.close()
 		last.file, _ = os.Open(last.path(dir))
 		if err := q.Append([]byte("lost"), start); err == nil {
-			t.Error("a write failed, and nobody is told")
+			t.Error("Append returned no error after a failed write")
 		}
 	}
 	add(t, q, "one")
-	fails()
+	appendFails()
 	add(t, q, "two")
-	wants(t, take(t, q), "one", "two")
+	expect(t, take(t, q), "one", "two")
 
-	q.retire()
-	if _, err := q.open(1); err != nil {
+	q.sealLast()
+	if _, err := q.writableSegment(1); err != nil {
 		t.Fatal(err)
 	}
-	fails() // with nothing in it
+	appendFails() // with an empty segment
 	add(t, q, "three")
-	wants(t, take(t, open(t, dir, DefaultLimits)), "three")
+	expect(t, take(t, open(t, dir, DefaultLimits)), "three")
 }
 
-func TestManyAppendAndOneTakes(t *testing.T) {
+func TestConcurrentAppend(t *testing.T) {
 	q := open(t, t.TempDir(), Limits{Bytes: 64 << 20, Segment: 4 << 10})
 	const writers, each = 4, 500
 	var wg sync.WaitGroup
@@ -318,7 +319,7 @@ func TestManyAppendAndOneTakes(t *testing.T) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	next, taken := map[int]int{}, 0
-	for ended := false; !ended || q.Waiting() > 0; {
+	for ended := false; !ended || q.Len() > 0; {
 		select {
 		case <-done:
 			ended = true
@@ -330,25 +331,26 @@ func TestManyAppendAndOneTakes(t *testing.T) {
 				t.Fatalf("%q: %v", text, err)
 			}
 			if i != next[w] {
-				t.Fatalf("%d of writer %d comes before %d", i, w, next[w])
+				t.Fatalf("record %d of writer %d is returned before %d", i, w, next[w])
 			}
 			next[w]++
 			taken++
 		}
 	}
 	if taken != writers*each {
-		t.Errorf("%d were taken", taken)
+		t.Errorf("got %d records, want %d", taken, writers*each)
 	}
 }
 
-const killed = "SLUICE_TEST_QUEUE"
+// childDir is the environment variable that makes the test append to a queue until it is killed.
+const childDir = "SLUICE_TEST_QUEUE"
 
-// A process that is killed while it appends has lost nothing that it was told is there.
-func TestKilledInTheMidst(t *testing.T) {
+// TestAppendedRecordsSurviveKill kills a process while it appends. Every record that Append returned for is there.
+func TestAppendedRecordsSurviveKill(t *testing.T) {
 	limits := Limits{Bytes: 64 << 20, Segment: 1 << 10}
-	if dir := os.Getenv(killed); dir != "" {
+	if dir := os.Getenv(childDir); dir != "" {
 		q := open(t, dir, limits)
-		for i := q.Waiting(); ; i++ {
+		for i := q.Len(); ; i++ {
 			add(t, q, fmt.Sprint(i))
 			if _, err := fmt.Fprintln(os.Stderr, i); err != nil {
 				return
@@ -356,10 +358,10 @@ func TestKilledInTheMidst(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	told := -1
+	reported := -1
 	for round := range 3 {
 		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), killed+"="+dir)
+		cmd.Env = append(os.Environ(), childDir+"="+dir)
 		out, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -369,10 +371,10 @@ func TestKilledInTheMidst(t *testing.T) {
 		}
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if _, err := fmt.Sscan(lines.Text(), &told); err != nil {
-				t.Fatalf("the process says %q", lines.Text())
+			if _, err := fmt.Sscan(lines.Text(), &reported); err != nil {
+				t.Fatalf("unexpected output %q of the process", lines.Text())
 			}
-			if told >= 300*(round+1) {
+			if reported >= 300*(round+1) {
 				_ = cmd.Process.Kill()
 				break
 			}
@@ -383,8 +385,8 @@ func TestKilledInTheMidst(t *testing.T) {
 		}
 	}
 	got := take(t, open(t, dir, limits))
-	if len(got) < told+1 {
-		t.Errorf("%d records are there, of %d", len(got), told+1)
+	if len(got) < reported+1 {
+		t.Errorf("%d records survived, want at least %d", len(got), reported+1)
 	}
 	for i, text := range got {
 		if text != fmt.Sprint(i) {
@@ -393,31 +395,31 @@ func TestKilledInTheMidst(t *testing.T) {
 	}
 }
 
-// FuzzSegment reads what any bytes in the files of a queue come to.
+// FuzzSegment opens queues whose files have arbitrary content.
 func FuzzSegment(f *testing.F) {
 	f.Add(append(encode([]byte("one"), start), encode([]byte("two"), start)...), []byte("mark"))
-	f.Add(encode([]byte("one"), start)[:header+1], []byte{})
+	f.Add(encode([]byte("one"), start)[:headerSize+1], []byte{})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, []byte{0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5})
 	f.Fuzz(func(t *testing.T, records, mark []byte) {
 		dir := t.TempDir()
-		for name, content := range map[string][]byte{fmt.Sprintf("%019d%s", 0, extension): records, markFile: mark} {
+		for name, content := range map[string][]byte{fmt.Sprintf("%019d%s", 0, extension): records, markName: mark} {
 			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		q := open(t, dir, DefaultLimits)
-		waiting := q.Waiting()
+		waiting := q.Len()
 		add(t, q, "last")
 		got := take(t, q)
 		if len(got) != waiting+1 || got[waiting] != "last" {
-			t.Fatalf("%d waited, taken were %q", waiting, got)
+			t.Fatalf("%d pending, got %q", waiting, got)
 		}
 		var whole []byte
 		for _, text := range got[:waiting] {
 			whole = append(whole, encode([]byte(text), start)...)
 		}
 		if len(whole) > len(records) {
-			t.Fatal("more was read than is there")
+			t.Fatal("more bytes were read than the file has")
 		}
 	})
 }

@@ -1,0 +1,270 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/notify/queue"
+)
+
+// Dispatcher accepts events and delivers them. Only the leader starts it.
+type Dispatcher struct {
+	Options
+	recent    *recentEvents
+	available chan struct{} // signals events in the intake
+	intake    func() (*queue.Queue, error)
+	flusher   *flusher
+
+	mu      sync.Mutex
+	workers map[types.NamespacedName]*worker // by provider; only providers with deliveries have one
+	running sync.WaitGroup                   // workers
+}
+
+// New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start], so a replica that
+// is not the leader does not touch the disk.
+func New(o Options) *Dispatcher {
+	o.setDefaults()
+	d := &Dispatcher{
+		Options: o, recent: newRecentEvents(o.RateLimit), available: make(chan struct{}, 1),
+		workers: map[types.NamespacedName]*worker{}, flusher: newFlusher(),
+	}
+	d.intake = sync.OnceValues(func() (*queue.Queue, error) {
+		return queue.Open(filepath.Join(o.Dir, "intake"), o.Limits)
+	})
+	return d
+}
+
+// DuplicateError is returned for an event that repeats a recent one.
+type DuplicateError struct {
+	Wait time.Duration // after which the event is accepted again
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("duplicate event, suppressed; next accepted in %s", e.Wait.Round(time.Second))
+}
+
+// Post accepts an event: it is stored when the error is nil. The error is a [*DuplicateError], or storing failed.
+func (d *Dispatcher) Post(e event.Event) error {
+	now := d.Clock.Now()
+	if wait := d.recent.wait(e, now); wait > 0 {
+		accepted.WithLabelValues("repeated").Inc()
+		return &DuplicateError{Wait: wait}
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	intake, err := d.intake()
+	if err == nil {
+		err = intake.Append(data, now)
+	}
+	if err != nil {
+		accepted.WithLabelValues("lost").Inc()
+		return fmt.Errorf("cannot store the event: %w", err)
+	}
+	d.recent.add(e, now)
+	accepted.WithLabelValues("taken").Inc()
+	d.flusher.add(intake)
+	signal(d.available)
+	return nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (d *Dispatcher) NeedLeaderElection() bool { return true }
+
+// Start delivers the events of an earlier process and new ones until ctx is done.
+func (d *Dispatcher) Start(ctx context.Context) error {
+	intake, err := d.intake()
+	if err != nil {
+		return fmt.Errorf("cannot open the event queue: %w", err)
+	}
+	sendCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { // let attempts in flight finish, or they would be repeated
+		select {
+		case <-d.Clock.After(d.ShutdownGrace):
+		case <-sendCtx.Done():
+		}
+		cancel()
+	})
+	defer stop()
+	if err := d.resume(ctx, sendCtx); err != nil {
+		return err
+	}
+	var flushing sync.WaitGroup
+	flushing.Go(func() { d.flusher.run(ctx, d.Clock, d.FlushInterval) })
+	d.routeEvents(ctx, sendCtx, intake)
+	flushing.Wait()
+	d.running.Wait()
+	return d.close(intake)
+}
+
+// routeEvents moves events from the intake to the queues of providers until ctx is done.
+func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, intake *queue.Queue) {
+	for ctx.Err() == nil {
+		r, ok := intake.Next()
+		if n := intake.TakeDropped(); n > 0 {
+			accepted.WithLabelValues("lost").Add(float64(n))
+			log.FromContext(ctx).Error(errors.New("the intake queue is full or damaged"),
+				"events were dropped before routing", "events", n)
+		}
+		if !ok {
+			select {
+			case <-ctx.Done():
+			case <-d.available:
+			}
+			continue
+		}
+		var e event.Event
+		if err := json.Unmarshal(r.Data, &e); err == nil { // cannot fail: we wrote it and its checksum is right
+			for _, delivery := range d.route(ctx, e) {
+				d.enqueue(ctx, sendCtx, delivery, r.Time)
+			}
+		}
+		if ctx.Err() != nil {
+			return // routing may be incomplete
+		}
+		d.acknowledge(ctx, intake, r)
+	}
+}
+
+// route calls the router. A panic drops the event and does not end the process.
+func (d *Dispatcher) route(ctx context.Context, e event.Event) (deliveries []Delivery) {
+	defer func() {
+		if p := recover(); p != nil {
+			accepted.WithLabelValues("lost").Inc()
+			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "cannot route an event, event dropped")
+			deliveries = nil
+		}
+	}()
+	return d.Router.Route(ctx, e)
+}
+
+// enqueue adds a delivery to the queue of its provider.
+func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time) {
+	d.mu.Lock() // so that the worker does not end before add
+	defer d.mu.Unlock()
+	w, err := d.worker(ctx, sendCtx, delivery.Provider)
+	if err == nil {
+		err = w.add(queuedDelivery{Delivery: delivery}, at)
+	}
+	if err != nil {
+		count(delivery.Provider, "dropped", 1)
+		log.FromContext(ctx).Error(err, "cannot store a notification, notification dropped",
+			"alert", delivery.Alert.String(), "provider", delivery.Provider.String())
+	}
+}
+
+// worker returns the worker of a provider and starts it if necessary.
+func (d *Dispatcher) worker(ctx, sendCtx context.Context, provider types.NamespacedName) (*worker, error) {
+	if w := d.workers[provider]; w != nil {
+		return w, nil
+	}
+	q, err := queue.Open(d.dir(provider), d.Limits)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		Dispatcher: d, provider: provider, queue: q,
+		available: make(chan struct{}, 1), retryNow: make(chan struct{}, 1),
+	}
+	d.workers[provider] = w
+	d.running.Go(func() { w.run(ctx, sendCtx) })
+	return w, nil
+}
+
+const providersDir = "providers"
+
+func (d *Dispatcher) dir(provider types.NamespacedName) string {
+	return filepath.Join(d.Dir, providersDir, filepath.Base(provider.Namespace), filepath.Base(provider.Name))
+}
+
+// resume starts workers for the provider queues of an earlier process.
+func (d *Dispatcher) resume(ctx, sendCtx context.Context) error {
+	dirs, err := filepath.Glob(filepath.Join(d.Dir, providersDir, "*", "*"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot list the provider queues: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, dir := range dirs {
+		provider := types.NamespacedName{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
+		if _, err := d.worker(ctx, sendCtx, provider); err != nil {
+			return fmt.Errorf("cannot open the queue of Provider '%s': %w", provider, err)
+		}
+	}
+	return nil
+}
+
+// Forget drops all pending deliveries of a deleted provider.
+func (d *Dispatcher) Forget(provider types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.workers[provider]; w != nil {
+		if err := w.queue.Clear(); err != nil {
+			log.Log.WithName("notifications").
+				Error(err, "cannot drop the pending notifications of a deleted Provider", "provider", provider.String())
+		}
+		signal(w.retryNow)
+	}
+	forgetMetrics(provider)
+}
+
+// Retry ends the backoff of a provider, for example because its configuration changed.
+func (d *Dispatcher) Retry(provider types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.workers[provider]; w != nil {
+		signal(w.retryNow)
+	}
+}
+
+// Pending returns the number of pending deliveries by provider.
+func (d *Dispatcher) Pending() map[types.NamespacedName]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pending := make(map[types.NamespacedName]int, len(d.workers))
+	for provider, w := range d.workers {
+		pending[provider] = w.queue.Len()
+	}
+	return pending
+}
+
+func (d *Dispatcher) acknowledge(ctx context.Context, q *queue.Queue, r queue.Record) {
+	if err := q.Ack(r); err != nil {
+		log.FromContext(ctx).Error(err, "cannot acknowledge an event, it may be sent again after a restart")
+	}
+	d.flusher.add(q)
+}
+
+// close flushes all queues. The intake stays usable: the next process delivers events that are posted later.
+func (d *Dispatcher) close(intake *queue.Queue) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := intake.Close()
+	for _, w := range d.workers {
+		err = errors.Join(err, w.queue.Close())
+	}
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("cannot write the event queues to disk: %w", err)
+	}
+	return nil
+}

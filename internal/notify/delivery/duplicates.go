@@ -1,0 +1,102 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"strings"
+	"sync"
+	"time"
+
+	lru "k8s.io/utils/lru"
+
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+)
+
+const (
+	maxObjects         = 10_000
+	maxEventsPerObject = 32 // of each severity class
+)
+
+// recentEvents suppresses duplicates: events with the same object, severity, message, revision and change
+// token within an interval. An event that reports success ends the suppression of the object's errors, so that
+// the next error is sent: whoever is on call was informed that the object recovered.
+type recentEvents struct {
+	interval time.Duration
+
+	mu      sync.Mutex
+	objects *lru.Cache // object to *objectEvents
+}
+
+// objectEvents holds when the recent events of an object were accepted, by digest.
+type objectEvents struct {
+	errors, others map[[sha256.Size]byte]time.Time
+}
+
+func newRecentEvents(interval time.Duration) *recentEvents {
+	return &recentEvents{interval: interval, objects: lru.New(maxObjects)}
+}
+
+// wait returns how long an event is still suppressed; zero if it is not a duplicate.
+func (r *recentEvents) wait(e event.Event, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.objects.Get(objectOf(e))
+	if !ok {
+		return 0
+	}
+	at, ok := known.(*objectEvents).of(e)[digest(e)]
+	if !ok {
+		return 0
+	}
+	return max(0, at.Add(r.interval).Sub(now))
+}
+
+// add records an accepted event.
+func (r *recentEvents) add(e event.Event, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	object := objectOf(e)
+	known, ok := r.objects.Get(object)
+	if !ok {
+		known = &objectEvents{
+			errors: map[[sha256.Size]byte]time.Time{}, others: map[[sha256.Size]byte]time.Time{},
+		}
+		r.objects.Add(object, known)
+	}
+	events := known.(*objectEvents)
+	if reportsSuccess(e) {
+		clear(events.errors)
+	}
+	times := events.of(e)
+	if len(times) >= maxEventsPerObject {
+		for key, at := range times {
+			if !at.Add(r.interval).After(now) {
+				delete(times, key)
+			}
+		}
+	}
+	if len(times) < maxEventsPerObject { // above the bound, duplicates are sent rather than lost
+		times[digest(e)] = now
+	}
+}
+
+func (o *objectEvents) of(e event.Event) map[[sha256.Size]byte]time.Time {
+	if e.Severity == event.Error {
+		return o.errors
+	}
+	return o.others
+}
+
+// reportsSuccess reports whether the event means that its object is ready, not that it is progressing.
+func reportsSuccess(e event.Event) bool {
+	return e.Severity == event.Info && strings.HasSuffix(e.Reason, "Succeeded")
+}
+
+func objectOf(e event.Event) string {
+	o := e.InvolvedObject
+	return strings.Join([]string{e.Group(), o.Kind, o.Namespace, o.Name}, "/")
+}
+
+func digest(e event.Event) [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join([]string{e.Severity, e.Metadata[event.Revision], e.Metadata[event.Token],
+		e.Message}, "\x00")))
+}
