@@ -1,5 +1,3 @@
-// Package apply makes a cluster match a set of objects: staged server-side apply, inventory, pruning, and a watch that
-// knows whether a live object moved since it was applied. It knows no controller and no source.
 package apply
 
 import (

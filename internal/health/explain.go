@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxPods   = 50  // that an explanation looks at
-	maxEvents = 100 // as many
-	maxWords  = 400 // bytes of what somebody else wrote
+	maxPods         = 50  // pods that are read for an explanation
+	maxEvents       = 100 // events that are read for an explanation
+	maxEventMessage = 400 // bytes
 )
 
 var (
@@ -28,8 +28,8 @@ var (
 	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 )
 
-// Explain says in the object's own words why it is not healthy: of a workload, what its pods wait for. It costs a
-// request or two, so ask it once a failure is told.
+// Explain returns the message of a result together with the reason that the object itself, its pods or its events give.
+// It needs a few requests, so call it only when a failure is reported.
 func (w *Watcher) Explain(ctx context.Context, r Result) string {
 	mapping, err := w.mapper.RESTMapping(r.Target.groupKind(), r.Target.Version)
 	if err != nil || r.Status == NotFound || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
@@ -40,63 +40,63 @@ func (w *Watcher) Explain(ctx context.Context, r Result) string {
 	if err != nil {
 		return r.Message
 	}
-	return withReason(r.Message, w.problem(ctx, r.Target.groupKind(), obj))
+	return withReason(r.Message, w.reason(ctx, r.Target.groupKind(), obj))
 }
 
-// problem asks the object's pods, its own conditions, then what was last warned of it.
-func (w *Watcher) problem(ctx context.Context, kind schema.GroupKind, obj *unstructured.Unstructured) string {
+// reason looks at the object's pods, then at its conditions, then at its last warning event.
+func (w *Watcher) reason(ctx context.Context, kind schema.GroupKind, obj *unstructured.Unstructured) string {
 	if kind == (schema.GroupKind{Kind: "Pod"}) {
-		return cmp.Or(podProblem(obj), w.warned(ctx, obj))
+		return cmp.Or(podReason(obj), w.lastWarning(ctx, obj))
 	}
-	return cmp.Or(w.podsProblem(ctx, obj), ownProblem(obj), w.warned(ctx, obj))
+	return cmp.Or(w.podsReason(ctx, obj), conditionReason(obj), w.lastWarning(ctx, obj))
 }
 
-// warned returns the last warning about an object that is not older than it, such as that a volume cannot be
-// provisioned or mounted.
-func (w *Watcher) warned(ctx context.Context, obj *unstructured.Unstructured) string {
+// lastWarning returns the last warning event about an object, such as that a volume cannot be provisioned or mounted.
+func (w *Watcher) lastWarning(ctx context.Context, obj *unstructured.Unstructured) string {
 	about := fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(obj.GetUID()), "type": "Warning"}).String()
 	list, err := w.dynamic.Resource(events).Namespace(obj.GetNamespace()).
 		List(ctx, metav1.ListOptions{FieldSelector: about, Limit: maxEvents})
 	if err != nil {
 		return ""
 	}
-	last, why := "", ""
+	last, reason := "", ""
 	for i := range list.Items {
 		e := list.Items[i].Object
-		at := cmp.Or(textOf(e, "lastTimestamp"), textOf(e, "eventTime"), list.Items[i].GetCreationTimestamp().UTC().
-			Format(time.RFC3339))
+		at := cmp.Or(stringField(e, "lastTimestamp"), stringField(e, "eventTime"),
+			list.Items[i].GetCreationTimestamp().UTC().
+				Format(time.RFC3339))
 		if at >= last {
-			last, why = at, text(e)
+			last, reason = at, reasonAndMessage(e)
 		}
 	}
-	return excerpt.Bytes(why, maxWords)
+	return excerpt.Bytes(reason, maxEventMessage)
 }
 
-func textOf(m map[string]any, field string) string {
+func stringField(m map[string]any, field string) string {
 	s, _ := m[field].(string)
 	return s
 }
 
-func withReason(message, why string) string {
-	if why == "" {
+func withReason(message, reason string) string {
+	if reason == "" {
 		return message
 	}
-	return fmt.Sprintf("%s (%s)", message, why)
+	return fmt.Sprintf("%s (%s)", message, reason)
 }
 
-// ownProblem returns what a condition of the object says that speaks of failure, such as a quota that admits no pod.
-func ownProblem(obj *unstructured.Unstructured) string {
+// conditionReason returns the reason of a condition that reports a failure, such as an exhausted quota.
+func conditionReason(obj *unstructured.Unstructured) string {
 	for _, c := range conditions(obj) {
 		bad := c["type"] == "ReplicaFailure" || c["type"] == "Failed" || c["type"] == "FailureTarget"
 		if bad && c["status"] == "True" || c["type"] == "Progressing" && c["status"] == "False" {
-			return text(c)
+			return reasonAndMessage(c)
 		}
 	}
 	return ""
 }
 
-// podsProblem returns what keeps one of the pods that the object selects from being ready.
-func (w *Watcher) podsProblem(ctx context.Context, obj *unstructured.Unstructured) string {
+// podsReason returns why one of the pods that the object selects is not ready.
+func (w *Watcher) podsReason(ctx context.Context, obj *unstructured.Unstructured) string {
 	raw, found, err := unstructured.NestedMap(obj.Object, "spec", "selector")
 	if err != nil || !found {
 		return ""
@@ -115,59 +115,59 @@ func (w *Watcher) podsProblem(ctx context.Context, obj *unstructured.Unstructure
 		return ""
 	}
 	for i := range list.Items {
-		if why := podProblem(&list.Items[i]); why != "" {
-			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), why)
+		if reason := podReason(&list.Items[i]); reason != "" {
+			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), reason)
 		}
 	}
 	for i := range list.Items {
 		if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase"); phase != "Pending" {
 			continue
 		}
-		// it waits for something that its status does not name, such as a volume
-		if why := w.warned(ctx, &list.Items[i]); why != "" {
-			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), why)
+		// The pod waits for something that its status does not name, such as a volume.
+		if reason := w.lastWarning(ctx, &list.Items[i]); reason != "" {
+			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), reason)
 		}
 		break
 	}
 	return ""
 }
 
-// podProblem says what keeps a pod from being ready, or nothing.
-func podProblem(pod *unstructured.Unstructured) string {
+// podReason returns why a pod is not ready; empty if its status does not give a reason.
+func podReason(pod *unstructured.Unstructured) string {
 	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
-		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", field) // none if there is something else
+		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", field) // nil if the field has another type
 		for _, s := range statuses {
 			if m, ok := s.(map[string]any); ok {
-				if why := containerProblem(m); why != "" {
-					return why
+				if reason := containerReason(m); reason != "" {
+					return reason
 				}
 			}
 		}
 	}
 	for _, c := range conditions(pod) {
 		if c["type"] == "PodScheduled" && c["status"] == "False" {
-			return text(c)
+			return reasonAndMessage(c)
 		}
 	}
 	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Running" &&
 		!hasCondition(pod, "Ready") {
-		return "it runs, but its readiness probe does not pass"
+		return "the pod runs, but its readiness probe fails"
 	}
 	return ""
 }
 
-func containerProblem(status map[string]any) string {
+func containerReason(status map[string]any) string {
 	waiting, found, _ := unstructured.NestedMap(status, "state", "waiting")
 	if found && waiting["reason"] != "ContainerCreating" && waiting["reason"] != "PodInitializing" {
 		if last, found, _ := unstructured.NestedMap(status, "lastState", "terminated"); found {
-			return fmt.Sprintf("container %v: %s; it last ended with exit code %v", status["name"], text(waiting),
+			return fmt.Sprintf("container %v: %s; last exit code %v", status["name"], reasonAndMessage(waiting),
 				last["exitCode"])
 		}
-		return fmt.Sprintf("container %v: %s", status["name"], text(waiting))
+		return fmt.Sprintf("container %v: %s", status["name"], reasonAndMessage(waiting))
 	}
-	if ended, found, _ := unstructured.NestedMap(status, "state", "terminated"); found &&
-		fmt.Sprint(ended["exitCode"]) != "0" {
-		return fmt.Sprintf("container %v ended with exit code %v", status["name"], ended["exitCode"])
+	if terminated, found, _ := unstructured.NestedMap(status, "state", "terminated"); found &&
+		fmt.Sprint(terminated["exitCode"]) != "0" {
+		return fmt.Sprintf("container %v exited with exit code %v", status["name"], terminated["exitCode"])
 	}
 	return ""
 }

@@ -17,8 +17,8 @@ metadata: {name: data, namespace: %s, annotations: {playground.sluice.dev/fail: 
 spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}
 `
 
-// warn records an event about an object, as the controllers of the cluster do.
-func (f *fixture) warn(t Target, name, kind, reason, message, at string) {
+// createEvent creates an event about an object.
+func (f *fixture) createEvent(t Target, name, kind, reason, message, at string) {
 	f.t.Helper()
 	m, err := f.mapper.RESTMapping(t.groupKind(), t.Version)
 	if err != nil {
@@ -39,37 +39,39 @@ lastTimestamp: %q
 `, name, t.Kind, t.Name, o.GetUID(), kind, reason, message, at))
 }
 
-func TestVolumesThatDoNotComeAreExplained(t *testing.T) {
+func TestExplainReturnsLastWarningOfVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.apply(claim)
 	data := f.target("", "v1", "PersistentVolumeClaim", "data")
-	f.ask([]Target{data})
+	f.setTargets([]Target{data})
 	waiting := f.await(data, InProgress)
-	f.warn(data, "first", "Warning", "ProvisioningFailed", `storageclass "old" not found`, "2026-11-21T12:00:00Z")
-	f.warn(data, "second", "Warning", "ProvisioningFailed", `storageclass "none" not found`+strings.Repeat(".", 2000),
+	f.createEvent(data, "first", "Warning", "ProvisioningFailed", `storageclass "old" not found`,
+		"2026-11-21T12:00:00Z")
+	f.createEvent(data, "second", "Warning", "ProvisioningFailed", `storageclass "none" not found`+
+		strings.Repeat(".", 2000),
 		"2026-11-21T12:00:01Z")
-	f.warn(data, "third", "Normal", "WaitForFirstConsumer", "waiting", "2026-11-21T12:00:02Z")
-	said := f.Explain(context.Background(), waiting)
-	if !strings.Contains(said, `ProvisioningFailed: storageclass "none" not found`) || len(said) > 600 {
-		t.Errorf("it says %q", said)
+	f.createEvent(data, "third", "Normal", "WaitForFirstConsumer", "waiting", "2026-11-21T12:00:02Z")
+	got := f.Explain(context.Background(), waiting)
+	if !strings.Contains(got, `ProvisioningFailed: storageclass "none" not found`) || len(got) > 600 {
+		t.Errorf("got %q", got)
 	}
 }
 
-func TestObjectsThatGoWhileTheyAreWaitedFor(t *testing.T) {
+func TestExplainDeletedObject(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.apply(deployment)
 	target := f.target("apps", "v1", "Deployment", "app")
-	f.ask([]Target{target})
+	f.setTargets([]Target{target})
 	f.await(target, Current)
 	f.remove(target)
-	if said := f.Explain(context.Background(), f.await(target, NotFound)); !strings.Contains(said, "no such object") {
-		t.Errorf("it says %q", said)
+	if got := f.Explain(context.Background(), f.await(target, NotFound)); !strings.Contains(got, "does not exist") {
+		t.Errorf("got %q", got)
 	}
 }
 
-func TestAThousandObjectsAreWatchedAndNotAsked(t *testing.T) {
+func TestThousandObjectsNeedFewRequests(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const many = 1000
@@ -77,8 +79,8 @@ func TestAThousandObjectsAreWatchedAndNotAsked(t *testing.T) {
 	for i := range many {
 		targets = append(targets, f.target("", "v1", "ConfigMap", fmt.Sprintf("c%d", i)))
 	}
-	f.ask(targets)
-	testenv.Eventually(t, "the watch begins", func() error {
+	f.setTargets(targets)
+	testenv.Eventually(t, "first list", func() error {
 		if _, synced := f.Results(owner); !synced {
 			return fmt.Errorf("not observed yet")
 		}
@@ -87,7 +89,7 @@ func TestAThousandObjectsAreWatchedAndNotAsked(t *testing.T) {
 	for i := range many {
 		f.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d, namespace: %%s}\n", i))
 	}
-	testenv.Eventually(t, "all are there", func() error {
+	testenv.Eventually(t, "all objects to be current", func() error {
 		results, _ := f.Results(owner)
 		for _, r := range results {
 			if r.Status != Current {
@@ -96,8 +98,8 @@ func TestAThousandObjectsAreWatchedAndNotAsked(t *testing.T) {
 		}
 		return nil
 	})
-	const few = 20 // lists where the server cannot stream them, and watches that it ended
-	if asked, watches := f.requests.Load(), f.opened.Load(); asked > few || watches > few {
-		t.Errorf("%d requests and %d watches", asked, watches)
+	const few = 20 // lists if the server does not stream them, and watches that the server ended
+	if requests, watches := f.requests.Load(), f.opened.Load(); requests > few || watches > few {
+		t.Errorf("%d requests and %d watches", requests, watches)
 	}
 }

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	owner    = "team/app"
-	patience = 3 * time.Minute
+	owner   = "team/app"
+	timeout = 3 * time.Minute
 )
 
 type fixture struct {
 	*Watcher
 	t        *testing.T
-	admin    dynamic.Interface // of the test itself: not counted
+	admin    dynamic.Interface // requests of the test itself, which are not counted
 	mapper   *restmapper.DeferredDiscoveryRESTMapper
 	ns       string
 	changed  chan string
-	targets  []Target // what the owner asks for
+	targets  []Target // of the owner
 	checks   []*Check
-	requests atomic.Int64 // that are no watch
-	opened   atomic.Int64 // watches
+	requests atomic.Int64 // without watches
+	opened   atomic.Int64 // watches that were opened
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -79,7 +79,7 @@ func newFixture(t *testing.T, user ...string) *fixture {
 	return f
 }
 
-// apply brings objects into the cluster, as somebody else. A %s in them is the namespace of the test.
+// apply applies YAML documents under another field manager. A %s in them is replaced by the namespace of the test.
 func (f *fixture) apply(text string) {
 	f.t.Helper()
 	for doc := range strings.SplitSeq(strings.ReplaceAll(text, "%s", f.ns), "\n---\n") {
@@ -87,7 +87,7 @@ func (f *fixture) apply(text string) {
 		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
 			f.t.Fatal(err)
 		}
-		testenv.Eventually(f.t, "apply "+o.GetName(), func() error { // a kind that is new takes a moment to be served
+		testenv.Eventually(f.t, "apply "+o.GetName(), func() error { // a new kind is served with a delay
 			f.mapper.Reset()
 			m, err := f.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 			if err != nil {
@@ -114,7 +114,7 @@ func (f *fixture) remove(t Target) {
 	}
 }
 
-// setStatus writes the status of an object as its controller would.
+// setStatus patches the status of an object.
 func (f *fixture) setStatus(t Target, patch string) {
 	f.t.Helper()
 	m, err := f.mapper.RESTMapping(t.groupKind(), t.Version)
@@ -128,17 +128,17 @@ func (f *fixture) setStatus(t Target, patch string) {
 	}
 }
 
-// ask says which targets the owner asks for.
-func (f *fixture) ask(targets []Target, checks ...*Check) {
+// setTargets sets the targets of the owner.
+func (f *fixture) setTargets(targets []Target, checks ...*Check) {
 	f.targets, f.checks = targets, checks
 	f.SetTargets(owner, targets, checks...)
 }
 
-// await waits, on the edges of the watcher alone, until a target of the owner has a status. As an owner does
-// that is told, it asks anew.
+// await waits until a target of the owner has a status. It reads the results only after a notification, and sets the
+// targets again, as owners do.
 func (f *fixture) await(t Target, status string) Result {
 	f.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	for {
 		results, synced := f.Results(owner)
@@ -164,8 +164,8 @@ func (f *fixture) waitChanged() {
 	f.t.Helper()
 	select {
 	case <-f.changed:
-	case <-time.After(patience):
-		f.t.Fatal("not told of a change")
+	case <-time.After(timeout):
+		f.t.Fatal("no notification of a change")
 	}
 }
 
@@ -184,4 +184,13 @@ func (f *fixture) waitChangedTo(t Target, message string) {
 		}
 		return fmt.Errorf("%+v", results)
 	})
+}
+
+// watches returns the number of watches. The caller holds the lock.
+func (f *fixture) watches() int {
+	n := 0
+	for range f.store.All() {
+		n++
+	}
+	return n
 }

@@ -22,46 +22,51 @@ spec:
     spec: {containers: [{name: main, image: "app:1"}]}
 `
 
-func failing(how string) string {
+// withFailure returns a deployment whose pods fail in the given way.
+func withFailure(how string) string {
 	return strings.ReplaceAll(deployment, "labels: {app: app}}\n    spec",
 		"labels: {app: app}, annotations: {playground.sluice.dev/fail: "+how+"}}\n    spec")
 }
 
-func TestADeploymentComesUpAndGoesDown(t *testing.T) {
+func TestDeploymentStatusFollowsRollout(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	app := f.target("apps", "v1", "Deployment", "app")
-	f.ask([]Target{app})
+	f.setTargets([]Target{app})
 	f.await(app, NotFound)
 	f.apply(deployment)
 	f.await(app, Current)
 	before := f.requests.Load()
-	f.apply(failing("not-ready"))
+	f.apply(withFailure("not-ready"))
 	f.await(app, InProgress)
 	f.apply(deployment)
 	f.await(app, Current)
 	f.remove(app)
 	f.await(app, NotFound)
 	if n := f.requests.Load() - before; n != 0 {
-		t.Errorf("%d requests beside the watch", n)
+		t.Errorf("%d requests besides the watch", n)
 	}
 	f.Forget(owner)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.watches) != 0 || len(f.owners) != 0 {
-		t.Errorf("left behind: %v", f.watches)
+	if n := f.watches(); n != 0 || len(f.owners) != 0 {
+		t.Errorf("%d watches and %d owners are left", n, len(f.owners))
 	}
 }
 
-func TestFailuresAreExplained(t *testing.T) {
-	for name, c := range map[string]struct{ object, kind, says string }{
-		"an image that is not there": {failing("image-pull"), "Deployment", "ImagePullBackOff"},
-		"a container that crashes":   {failing("crash-loop"), "Deployment", "CrashLoopBackOff"},
-		"no node with room":          {failing("pending"), "Deployment", "0/"},
-		"a pod that is not ready":    {failing("not-ready"), "Deployment", "readiness probe"},
-		"a quota that admits no pod": {
-			"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\n" +
-				"spec: {hard: {pods: \"0\"}}\n---\n" + deployment, "Deployment", "exceeded quota",
+func TestExplainNamesReasonOfFailure(t *testing.T) {
+	for name, c := range map[string]struct{ object, kind, want string }{
+		"missing image": {
+			object: withFailure("image-pull"), kind: "Deployment", want: "ImagePullBackOff",
+		},
+		"crashing container": {
+			object: withFailure("crash-loop"), kind: "Deployment", want: "CrashLoopBackOff",
+		},
+		"no node with free capacity": {object: withFailure("pending"), kind: "Deployment", want: "0/"},
+		"pod not ready":              {object: withFailure("not-ready"), kind: "Deployment", want: "readiness probe"},
+		"exhausted quota": {
+			object: "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\n" +
+				"spec: {hard: {pods: \"0\"}}\n---\n" + deployment, kind: "Deployment", want: "exceeded quota",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,11 +74,11 @@ func TestFailuresAreExplained(t *testing.T) {
 			f := newFixture(t)
 			target := f.target("apps", "v1", c.kind, "app")
 			f.apply(c.object)
-			f.ask([]Target{target})
+			f.setTargets([]Target{target})
 			testenv.Eventually(t, "explanation", func() error {
 				results, _ := f.Results(owner)
-				if said := f.Explain(context.Background(), results[0]); !strings.Contains(said, c.says) {
-					return fmt.Errorf("%+v: %q does not say %q", results[0], said, c.says)
+				if got := f.Explain(context.Background(), results[0]); !strings.Contains(got, c.want) {
+					return fmt.Errorf("%+v: %q does not contain %q", results[0], got, c.want)
 				}
 				return nil
 			})
@@ -81,7 +86,7 @@ func TestFailuresAreExplained(t *testing.T) {
 	}
 }
 
-func TestJobs(t *testing.T) {
+func TestJobStatus(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	job := `apiVersion: batch/v1
@@ -94,24 +99,24 @@ spec:
     metadata: {annotations: {playground.sluice.dev/fail: "%f"}}
     spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
 `
-	make := func(name, fail, suspend string) {
+	create := func(name, fail, suspend string) {
 		f.apply(strings.NewReplacer("%n", name, "%f", fail, "%p", suspend).Replace(job))
 	}
-	make("good", "", "false")
-	make("bad", "job-failed", "false")
-	make("suspended", "", "true")
+	create("good", "", "false")
+	create("bad", "job-failed", "false")
+	create("suspended", "", "true")
 	good, bad, suspended := f.target("batch", "v1", "Job", "good"), f.target("batch", "v1", "Job", "bad"),
 		f.target("batch", "v1", "Job", "suspended")
-	f.ask([]Target{good, bad, suspended})
+	f.setTargets([]Target{good, bad, suspended})
 	f.await(good, Current)
 	f.await(suspended, Current)
-	said := f.Explain(context.Background(), f.await(bad, Failed))
-	if !strings.Contains(said, "exit code 1") {
-		t.Errorf("%q does not say why", said)
+	got := f.Explain(context.Background(), f.await(bad, Failed))
+	if !strings.Contains(got, "exit code 1") {
+		t.Errorf("%q does not contain the exit code", got)
 	}
 }
 
-func TestWhatFailedBeforeItWent(t *testing.T) {
+func TestResultOfDeletedObjectRecordsWhetherItFailed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	target := f.target("batch", "v1", "Job", "bad")
@@ -119,7 +124,7 @@ func TestWhatFailedBeforeItWent(t *testing.T) {
 		"spec: {backoffLimit: 0, template: {metadata: {annotations: {playground.sluice.dev/fail: job-failed}}, " +
 		"spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
 	f.apply(text)
-	f.ask([]Target{target})
+	f.setTargets([]Target{target})
 	f.await(target, Failed)
 	f.remove(target)
 	if r := f.await(target, NotFound); !r.HadFailed {
@@ -127,7 +132,7 @@ func TestWhatFailedBeforeItWent(t *testing.T) {
 	}
 	f.ExpectVersion(owner, target, "1")
 	if r, _ := f.Results(owner); len(r) != 1 || r[0].HadFailed {
-		t.Errorf("once it was written anew: %+v", r)
+		t.Errorf("after it was written again: %+v", r)
 	}
 }
 
@@ -140,7 +145,7 @@ func TestKindsWithoutStatusAreCurrent(t *testing.T) {
 	role := Target{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "health-" + f.ns}
 	t.Cleanup(func() { f.remove(role) })
 	targets := []Target{f.target("", "v1", "ConfigMap", "c"), f.target("", "v1", "Service", "s"), role}
-	f.ask(targets)
+	f.setTargets(targets)
 	for _, target := range targets {
 		f.await(target, Current)
 	}
@@ -157,7 +162,7 @@ spec:
   - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-func TestExpressionsSayWhatIsHealthy(t *testing.T) {
+func TestExpressionsDefineHealth(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
@@ -170,9 +175,9 @@ func TestExpressionsSayWhatIsHealthy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.ask([]Target{gadget}, check)
+	f.setTargets([]Target{gadget}, check)
 	f.waitChanged()
-	f.ask([]Target{gadget}, check)
+	f.setTargets([]Target{gadget}, check)
 	f.apply("apiVersion: %s.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: %s}")
 	if r := f.await(gadget, InProgress); !strings.Contains(r.Message, "no such") {
 		t.Errorf("without a status: %q", r.Message)
@@ -186,12 +191,12 @@ func TestExpressionsSayWhatIsHealthy(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.watches) != 1 {
-		t.Errorf("watches %v", f.watches)
+	if n := f.watches(); n != 1 {
+		t.Errorf("%d watches, want 1", n)
 	}
 }
 
-func TestAWrongExpressionIsToldByItsField(t *testing.T) {
+func TestNewCheckNamesFieldOfInvalidExpression(t *testing.T) {
 	for field, c := range map[string][3]string{
 		"current":    {"status.", "", ""},
 		"inProgress": {"true", "unknown == 1", ""},
@@ -204,11 +209,11 @@ func TestAWrongExpressionIsToldByItsField(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsInstalledLater(t *testing.T) {
+func TestKindInstalledLaterIsWatched(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
-	f.ask([]Target{gadget})
+	f.setTargets([]Target{gadget})
 	r := f.await(gadget, NotFound)
 	if !strings.Contains(r.Message, "does not serve kind Gadget") {
 		t.Errorf("message %q", r.Message)
@@ -219,9 +224,9 @@ func TestAKindThatIsInstalledLater(t *testing.T) {
 		".example.com"}
 	t.Cleanup(func() { f.remove(definition) })
 	f.waitChanged()
-	f.ask([]Target{gadget}) // as an owner does that is told
+	f.setTargets([]Target{gadget}) // as an owner does after a notification
 	f.apply("apiVersion: %s.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: %s}")
-	f.await(gadget, Current) // it has no conditions
+	f.await(gadget, Current) // the object has no conditions
 
 	f.setStatus(gadget, `{"status":{"observedGeneration":0,"conditions":[{"type":"Ready","status":"True"}]}}`)
 	f.await(gadget, InProgress)
@@ -232,20 +237,20 @@ func TestAKindThatIsInstalledLater(t *testing.T) {
 		t.Errorf("message %q", r.Message)
 	}
 	f.mu.Lock()
-	if len(f.watches) != 1 {
-		t.Errorf("watches %v", f.watches)
+	if n := f.watches(); n != 1 {
+		t.Errorf("%d watches, want 1", n)
 	}
 	f.mu.Unlock()
-	t.Run("a kind whose group is not named is found", func(t *testing.T) {
+	t.Run("kind without a group is found", func(t *testing.T) {
 		got, err := f.Watcher.Resolve("", "Gadget", f.ns, "g")
-		// other tests have one too
+		// other tests define the same kind in other groups
 		if err == nil && got != gadget || err != nil && !strings.Contains(err.Error(), f.ns+".example.com") {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
 }
 
-func TestWatchesAreShared(t *testing.T) {
+func TestOwnersShareWatches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var many []Target
@@ -254,7 +259,7 @@ func TestWatchesAreShared(t *testing.T) {
 		f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: %s}")
 		many = append(many, f.target("", "v1", "ConfigMap", name))
 	}
-	f.ask(many)
+	f.setTargets(many)
 	f.SetTargets("team/other", many[1:])
 	f.SetTargets("team/single", many[:1])
 	for _, target := range many {
@@ -262,36 +267,37 @@ func TestWatchesAreShared(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.watches) != 2 { // all of the namespace, and the one alone
-		t.Errorf("watches %v", f.watches)
+	if n := f.watches(); n != 2 { // one of the namespace and one of a single object
+		t.Errorf("%d watches, want 2", n)
 	}
 }
 
-func TestWhatIsOlderThanTheApplyIsNotTold(t *testing.T) {
+func TestObservationsOlderThanExpectedVersionDoNotCount(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}")
 	c := f.target("", "v1", "ConfigMap", "c")
-	f.ask([]Target{c})
+	f.setTargets([]Target{c})
 	f.await(c, Current)
 	f.mu.Lock()
-	version := f.owners[owner][c].watch.seen[types.NamespacedName{Namespace: f.ns, Name: "c"}].version
+	observed, _ := f.owners[owner][c].watch.Value(types.NamespacedName{Namespace: f.ns, Name: "c"})
+	version := observed.version
 	f.mu.Unlock()
 	f.ExpectVersion(owner, c, version)
 	f.await(c, Current)
 	f.ExpectVersion(owner, c, "1"+version)
 	f.await(c, InProgress)
-	f.ExpectVersion(owner, f.target("", "v1", "ConfigMap", "other"), version) // not asked for
+	f.ExpectVersion(owner, f.target("", "v1", "ConfigMap", "other"), version) // not a target
 	f.ExpectVersion(owner, c, version)
 	f.await(c, Current)
 }
 
-func TestARightThatIsMissing(t *testing.T) {
+func TestWatchIsRetriedAfterRightIsGranted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "system:serviceaccount:%s:default")
 	c := f.target("", "v1", "ConfigMap", "c")
 	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}")
-	f.ask([]Target{c})
+	f.setTargets([]Target{c})
 	f.waitChangedTo(c, "may not be watched")
 	f.apply(`apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -303,8 +309,8 @@ kind: RoleBinding
 metadata: {name: one, namespace: %s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one}
 subjects: [{kind: ServiceAccount, name: default, namespace: %s}]`)
-	testenv.Eventually(t, "the right", func() error {
-		f.ask([]Target{c})
+	testenv.Eventually(t, "right to take effect", func() error {
+		f.setTargets([]Target{c})
 		if r, synced := f.Results(owner); !synced || r[0].Status != Current {
 			return fmt.Errorf("%+v", r)
 		}
@@ -318,29 +324,37 @@ func TestResolve(t *testing.T) {
 	for name, c := range map[string]struct {
 		apiVersion, kind string
 		want             Target
-		fault            string
+		wantErr          string
 	}{
-		"a Deployment without a version": {"", "Deployment", Target{"apps", "v1", "Deployment", "ns", "x"}, ""},
-		"a kind with a version": {"apps/v1", "StatefulSet",
-			Target{"apps", "v1", "StatefulSet", "ns", "x"}, ""},
-		"a kind that only the cluster knows": {"", "NetworkPolicy",
-			Target{"networking.k8s.io", "v1", "NetworkPolicy", "ns", "x"}, ""},
-		"a kind of the cluster has no namespace": {"", "StorageClass",
-			Target{"storage.k8s.io", "v1", "StorageClass", "", "x"}, ""},
-		"a kind of another group by version": {"example.com/v1", "Deployment",
-			Target{"example.com", "v1", "Deployment", "ns", "x"}, ""},
-		"a kind of several groups": {"", "Event", Target{},
-			"several groups have such a kind: v1, events.k8s.io"},
-		"a kind that nobody knows":      {"", "Gizmo", Target{}, "names no apiVersion"},
-		"a version that cannot be read": {"a/b/c", "Deployment", Target{}, "cannot be read"},
+		"well-known kind without a version": {
+			kind: "Deployment", want: Target{"apps", "v1", "Deployment", "ns", "x"},
+		},
+		"kind with a version": {
+			apiVersion: "apps/v1", kind: "StatefulSet", want: Target{"apps", "v1", "StatefulSet", "ns", "x"},
+		},
+		"kind from discovery": {
+			kind: "NetworkPolicy", want: Target{"networking.k8s.io", "v1", "NetworkPolicy", "ns", "x"},
+		},
+		"cluster-scoped kind has no namespace": {
+			kind: "StorageClass", want: Target{"storage.k8s.io", "v1", "StorageClass", "", "x"},
+		},
+		"well-known name in another group": {
+			apiVersion: "example.com/v1", kind: "Deployment",
+			want: Target{"example.com", "v1", "Deployment", "ns", "x"},
+		},
+		"kind of several groups": {
+			kind: "Event", wantErr: "several groups serve such a kind: v1, events.k8s.io",
+		},
+		"unknown kind":    {kind: "Gizmo", wantErr: "has no apiVersion"},
+		"invalid version": {apiVersion: "a/b/c", kind: "Deployment", wantErr: "is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := f.Watcher.Resolve(c.apiVersion, c.kind, "ns", "x")
-			if c.fault == "" && (err != nil || got != c.want) {
+			if c.wantErr == "" && (err != nil || got != c.want) {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
-				t.Errorf("%v does not say %q", err, c.fault)
+			if c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)) {
+				t.Errorf("error %v does not contain %q", err, c.wantErr)
 			}
 		})
 	}

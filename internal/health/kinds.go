@@ -6,43 +6,45 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/internal/kubewatch"
 )
 
-// definitionKey is the watch that tells of new kinds.
-var definitionKey = watchKey{resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+// definitionKey is the watch of all definitions.
+var definitionKey = kubewatch.Key{Resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 	Resource: "customresourcedefinitions"}}
 
-// seekKinds watches definitions as long as somebody asks for a kind that the cluster does not serve. The
-// caller holds the lock.
-func (w *Watcher) seekKinds() {
+// watchDefinitions runs a watch of definitions while a target has a kind that the cluster does not serve. The caller
+// holds the lock.
+func (w *Watcher) watchDefinitions() {
 	missing := false
 	for _, targets := range w.owners {
-		for _, a := range targets {
-			missing = missing || a.watch == nil
+		for _, s := range targets {
+			missing = missing || s.watch == nil
 		}
 	}
-	wt := w.watches[definitionKey]
+	definitions := w.store.Get(definitionKey)
 	switch {
-	case missing && wt == nil:
-		wt = newWatch(w, definitionKey, nil)
-		w.watches[definitionKey] = wt
-		wt.start()
-	case !missing && wt != nil && len(wt.asked) == 0:
-		wt.stop()
-		delete(w.watches, definitionKey)
+	case missing && definitions == nil:
+		w.store.Watch(definitionKey, observeWith(nil))
+	case !missing && definitions != nil && !definitions.HasSubscribers():
+		w.store.Remove(definitions)
 	}
 }
 
-// defined takes in a definition of a kind: those who wait for it are to ask anew. The caller holds the lock.
-func (w *Watcher) defined(definition *unstructured.Unstructured, gone bool, changed map[string]bool) {
+// observeDefinition notifies owners whose targets have a kind that a definition has just established. The caller holds
+// the lock.
+func (w *Watcher) observeDefinition(wt *watch, definition *unstructured.Unstructured, deleted bool) {
+	if wt.Key() != definitionKey {
+		return
+	}
 	get := func(path ...string) string {
-		// the API server sees to it that they are there
-		s, _, _ := unstructured.NestedString(definition.Object, path...)
+		s, _, _ := unstructured.NestedString(definition.Object, path...) // the API server requires these fields
 		return s
 	}
 	gk := schema.GroupKind{Group: get("spec", "group"), Kind: get("spec", "names", "kind")}
-	if gone || !hasCondition(definition, "Established") {
-		delete(w.brought, gk)
+	if deleted || !hasCondition(definition, "Established") {
+		delete(w.established, gk)
 		return
 	}
 	scope := meta.RESTScopeRoot
@@ -50,37 +52,38 @@ func (w *Watcher) defined(definition *unstructured.Unstructured, gone bool, chan
 		scope = meta.RESTScopeNamespace
 	}
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	brought := map[string]*meta.RESTMapping{}
+	mappings := map[string]*meta.RESTMapping{}
 	for _, v := range versions {
 		if v, ok := v.(map[string]any); ok && v["served"] == true {
 			gv := schema.GroupVersion{Group: gk.Group, Version: fmt.Sprint(v["name"])}
-			brought[gv.Version] = &meta.RESTMapping{Resource: gv.WithResource(get("spec", "names", "plural")),
+			mappings[gv.Version] = &meta.RESTMapping{Resource: gv.WithResource(get("spec", "names", "plural")),
 				GroupVersionKind: gv.WithKind(gk.Kind), Scope: scope}
 		}
 	}
 	for owner, targets := range w.owners {
-		for _, a := range targets {
-			if a.watch == nil && brought[a.target.Version] != nil && a.target.groupKind() == gk {
-				w.brought[gk] = brought // discovery may not have it yet
-				changed[owner] = true
+		for _, s := range targets {
+			if s.watch == nil && mappings[s.target.Version] != nil && s.target.groupKind() == gk {
+				w.established[gk] = mappings // discovery may not list the kind yet
+				w.changed[owner] = true
 			}
 		}
 	}
 }
 
-// mapping finds what serves a target's kind.
+// mapping returns the mapping of a target's kind, or nil if the cluster does not serve it. It resets discovery at most
+// once for all targets.
 func (w *Watcher) mapping(t Target, reset *bool) *meta.RESTMapping {
 	m, err := w.mapper.RESTMapping(t.groupKind(), t.Version)
 	if err == nil {
 		return m
 	}
 	w.mu.Lock()
-	brought := w.brought[t.groupKind()][t.Version]
+	established := w.established[t.groupKind()][t.Version]
 	w.mu.Unlock()
-	if brought != nil || *reset {
-		return brought
+	if established != nil || *reset {
+		return established
 	}
-	*reset = true // once: the kind may be newer than what was discovered
+	*reset = true // the kind may be newer than the cached discovery
 	w.mapper.Reset()
 	if m, err = w.mapper.RESTMapping(t.groupKind(), t.Version); err != nil {
 		return nil

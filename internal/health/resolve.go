@@ -1,5 +1,3 @@
-// Package health tells when objects are healthy, by kstatus over watches. It never polls, writes nothing, and knows no
-// controller.
 package health
 
 import (
@@ -13,10 +11,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Target is an object whose health is asked for.
+// Target is an object whose health is watched.
 type Target struct{ Group, Version, Kind, Namespace, Name string }
 
-// String gives it as people say it: Kind/namespace/name.
+// String returns Kind/namespace/name, or Kind/name without a namespace.
 func (t Target) String() string {
 	if t.Namespace == "" {
 		return t.Kind + "/" + t.Name
@@ -30,7 +28,7 @@ func (t Target) groupVersion() string {
 	return schema.GroupVersion{Group: t.Group, Version: t.Version}.String()
 }
 
-// wellKnown are kinds that references may name without a version, as those of v1beta1 do.
+// wellKnown are kinds that a reference may name without an apiVersion, as references of v1beta1 do.
 var wellKnown = map[string]schema.GroupVersion{
 	"Deployment": {Group: "apps", Version: "v1"}, "StatefulSet": {Group: "apps", Version: "v1"},
 	"DaemonSet": {Group: "apps", Version: "v1"}, "ReplicaSet": {Group: "apps", Version: "v1"},
@@ -46,19 +44,19 @@ var wellKnown = map[string]schema.GroupVersion{
 	"GitRepository":            {Group: "source.toolkit.fluxcd.io", Version: "v1"},
 }
 
-// Resolve makes a target of a reference whose apiVersion may be left out, for kinds that are known without asking.
+// Resolve returns the target of a reference. The apiVersion of well-known kinds may be empty.
 func Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s: apiVersion %q cannot be read",
+		return Target{}, fault.New(meta.HealthCheckFailedReason, "health check of %s %s: apiVersion %q is invalid",
 			kind, name, apiVersion).
-			WithHint("Write it as group/version, such as apps/v1").Final()
+			WithHint("Use group/version, such as apps/v1").Final()
 	}
 	if apiVersion == "" {
 		known, ok := wellKnown[kind]
 		if !ok {
 			return Target{}, fault.New(meta.HealthCheckFailedReason,
-				"health check of %s %s names no apiVersion, and %s is not a kind known without", kind, name, kind).
+				"health check of %s %s has no apiVersion, and %s is not a well-known kind", kind, name, kind).
 				WithHint("Add the apiVersion to the entry of spec.healthChecks").Final()
 		}
 		gv = known
@@ -66,8 +64,9 @@ func Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 	return Target{gv.Group, gv.Version, kind, namespace, name}, nil
 }
 
-// Resolve is [Resolve] that also asks the cluster: for kinds that are not known without, for the version that it serves
-// where it does not serve the one that is named, and for the scope. A kind that several groups serve is a fault.
+// Resolve is [Resolve] with the cluster's discovery. It also finds kinds that are not well known, the version that the
+// cluster prefers if the reference has none, and the scope. A kind without an apiVersion that several groups
+// serve is an error.
 func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 	t, err := Resolve(apiVersion, kind, namespace, name)
 	if err != nil && (apiVersion != "" || wellKnown[kind] != schema.GroupVersion{}) {
@@ -78,7 +77,7 @@ func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, err
 		switch {
 		case ambiguous != nil:
 			return t, fault.New(meta.HealthCheckFailedReason,
-				"health check of %s %s names no apiVersion, and several groups have such a kind: %s",
+				"health check of %s %s has no apiVersion, and several groups serve such a kind: %s",
 				kind, name, strings.Join(ambiguous, ", ")).
 				WithHint("Add the apiVersion to the entry of spec.healthChecks").Final()
 		case gk.Empty():
@@ -88,7 +87,7 @@ func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, err
 	}
 	versions := []string{t.Version}
 	if apiVersion == "" {
-		versions = nil // the one that the cluster prefers
+		versions = nil // the version that the cluster prefers
 	}
 	if m, err := w.mapper.RESTMapping(t.groupKind(), versions...); err == nil {
 		t.Version = m.GroupVersionKind.Version
@@ -99,12 +98,12 @@ func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, err
 	return t, nil
 }
 
-// find looks a kind up in all groups that the cluster serves; if there are several, it names them.
+// find returns the only group that serves a kind, or the names of the groups if there are several.
 func (w *Watcher) find(kind string) (found schema.GroupKind, ambiguous []string) {
 	byName := schema.GroupVersionResource{Resource: strings.ToLower(kind)}
 	kinds, err := w.mapper.KindsFor(byName)
 	if err != nil {
-		w.mapper.Reset() // it may be newer than what was discovered
+		w.mapper.Reset() // the kind may be newer than the cached discovery
 		if kinds, err = w.mapper.KindsFor(byName); err != nil {
 			return found, nil
 		}

@@ -18,10 +18,21 @@ const (
 	Unknown     = string(status.UnknownStatus)
 )
 
-// compute tells the health of an object by kstatus, but for what it calls current although nobody would call
-// it healthy.
-func compute(u *unstructured.Unstructured) seen {
-	out := seen{version: u.GetResourceVersion()}
+// observation is what a watch stores of an object.
+type observation struct{ version, status, message string }
+
+// observeWith returns the projection for a check, or for kstatus if the check is nil.
+func observeWith(c *Check) func(*unstructured.Unstructured) observation {
+	if c == nil {
+		return observe
+	}
+	return c.observe
+}
+
+// observe returns the health of an object by kstatus. It corrects Jobs and Pods, which kstatus calls current although
+// they are not healthy.
+func observe(u *unstructured.Unstructured) observation {
+	out := observation{version: u.GetResourceVersion()}
 	r, err := status.Compute(u)
 	if err != nil {
 		out.status, out.message = Unknown, err.Error()
@@ -29,7 +40,7 @@ func compute(u *unstructured.Unstructured) seen {
 	}
 	out.status, out.message = string(r.Status), r.Message
 	switch u.GroupVersionKind().GroupKind() {
-	case schema.GroupKind{Group: "batch", Kind: "Job"}: // kstatus: current as soon as it has begun
+	case schema.GroupKind{Group: "batch", Kind: "Job"}: // kstatus: current as soon as the Job has started
 		suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
 		switch {
 		case out.status == InProgress && suspended:
@@ -37,7 +48,7 @@ func compute(u *unstructured.Unstructured) seen {
 		case out.status == Current && !hasCondition(u, "Complete"):
 			out.status = InProgress
 		}
-	case schema.GroupKind{Kind: "Pod"}: // kstatus: current once it has ended, however
+	case schema.GroupKind{Kind: "Pod"}: // kstatus: current after the Pod ended, whether or not it failed
 		if phase, _, _ := unstructured.NestedString(u.Object, "status", "phase"); phase == "Failed" &&
 			out.status == Current {
 			out.status = Failed
@@ -46,7 +57,7 @@ func compute(u *unstructured.Unstructured) seen {
 	return out
 }
 
-// hasCondition tells whether a condition of the object is true.
+// hasCondition reports whether a condition of the object is true.
 func hasCondition(u *unstructured.Unstructured, kind string) bool {
 	for _, c := range conditions(u) {
 		if c["type"] == kind && c["status"] == "True" {
@@ -56,9 +67,9 @@ func hasCondition(u *unstructured.Unstructured, kind string) bool {
 	return false
 }
 
-// conditions returns the conditions of an object; what is not one is left out.
+// conditions returns the conditions of an object. Entries that are not objects are left out.
 func conditions(u *unstructured.Unstructured) []map[string]any {
-	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // none if there is something else
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // nil if the field has another type
 	var out []map[string]any
 	for _, c := range list {
 		if m, ok := c.(map[string]any); ok {
@@ -68,8 +79,8 @@ func conditions(u *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
-// text words a reason with its message.
-func text(m map[string]any) string {
+// reasonAndMessage returns "<reason>: <message>" of a condition, an event or a container state.
+func reasonAndMessage(m map[string]any) string {
 	reason, message := m["reason"], m["message"]
 	switch {
 	case reason == nil || reason == "":

@@ -6,56 +6,74 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/sluice-gitops/sluice/internal/kubewatch"
 )
 
 // Result is the health of a target.
 type Result struct {
 	Target    Target
-	Status    string
-	Message   string // in the words of kstatus, or of the object
-	HadFailed bool   // whether it had failed when it went, for one that is NotFound
+	Status    string // one of the statuses of kstatus
+	Message   string // from kstatus or from the object
+	HadFailed bool   // for a target that is NotFound: whether it failed before it was deleted
 }
 
-// Watcher keeps the health of targets of many owners over shared watches. It is safe for concurrent use.
+type (
+	store = kubewatch.Store[*unstructured.Unstructured, observation, *subscription]
+	watch = kubewatch.Watch[*unstructured.Unstructured, observation, *subscription]
+)
+
+// Watcher watches the health of targets for many owners. Owners share watches. It is safe for concurrent use.
 type Watcher struct {
 	dynamic  dynamic.Interface
 	mapper   meta.ResettableRESTMapper
 	onChange func(owner string)
 
-	mu      sync.Mutex
-	closed  bool
-	owners  map[string]map[Target]*asked
-	watches map[watchKey]*watch
-	brought map[schema.GroupKind]map[string]*meta.RESTMapping // by version: kinds that somebody waited for
+	mu          sync.Mutex
+	closed      bool
+	owners      map[string]map[Target]*subscription
+	store       *store
+	established map[schema.GroupKind]map[string]*meta.RESTMapping // by version: missing kinds whose definition came
+	changed     map[string]bool                                   // owners to notify once the lock is released
 }
 
-// asked is what an owner asks for. The watcher's lock guards it.
-type asked struct {
-	owner  string
-	target Target
-	name   types.NamespacedName // in its watch
-	watch  *watch               // nil while the cluster does not serve the kind
-	newest string               // the resource version below which the object is not what the owner means
-	failed bool                 // whether it failed since it was written, and did not recover
-	result Result
+// subscription is one target of an owner. The watcher's lock guards it.
+type subscription struct {
+	owner      string
+	target     Target
+	name       types.NamespacedName // in its watch
+	watch      *watch               // nil while the cluster does not serve the kind
+	minVersion string               // older observations of the object do not count
+	failed     bool                 // whether the object failed since it was written, and did not recover
+	result     Result
 }
 
 // NewWatcher returns a watcher that calls onChange when the status of one of an owner's targets changed. OnChange must
 // not block, and must not call the watcher.
 func NewWatcher(d dynamic.Interface, m meta.ResettableRESTMapper, onChange func(owner string)) *Watcher {
-	return &Watcher{
+	w := &Watcher{
 		dynamic: d, mapper: m, onChange: onChange,
-		owners: map[string]map[Target]*asked{}, watches: map[watchKey]*watch{},
-		brought: map[schema.GroupKind]map[string]*meta.RESTMapping{},
+		owners: map[string]map[Target]*subscription{}, changed: map[string]bool{},
+		established: map[schema.GroupKind]map[string]*meta.RESTMapping{},
 	}
+	w.store = kubewatch.New(&w.mu, kubewatch.Dynamic(d),
+		kubewatch.Handler[*unstructured.Unstructured, observation, *subscription]{
+			Object:   w.observeDefinition,
+			Changed:  func(_ *watch, list []*subscription) { w.update(list...) },
+			Refused:  w.refused,
+			Unserved: w.unserved,
+			Unlocked: w.notify,
+		})
+	return w
 }
 
-// Set says which targets an owner asks for, and the checks that judge them where kstatus does not; the first
-// that covers a target counts. What it asked for before and still does goes on being watched.
+// SetTargets replaces the targets of an owner, and the checks that apply to them instead of kstatus. The first check
+// that covers a target applies. Targets that the owner had before keep their watches.
 func (w *Watcher) SetTargets(owner string, targets []Target, checks ...*Check) {
 	keys := w.keys(targets, checks)
 	w.mu.Lock()
@@ -63,65 +81,65 @@ func (w *Watcher) SetTargets(owner string, targets []Target, checks ...*Check) {
 	if w.closed {
 		return
 	}
-	was, now := w.owners[owner], make(map[Target]*asked, len(targets))
+	before, after := w.owners[owner], make(map[Target]*subscription, len(targets))
 	for t, key := range keys {
-		a := was[t]
-		if a == nil || a.key() != key.watchKey {
-			next := &asked{owner: owner, target: t}
-			if a != nil {
-				next.newest = a.newest
+		s := before[t]
+		if s == nil || s.key() != key.Key {
+			next := &subscription{owner: owner, target: t}
+			if s != nil {
+				next.minVersion = s.minVersion
 			}
-			a = next
-			w.join(a, key)
-		} else if a.watch != nil && a.watch.refused != nil {
-			a.watch.start() // the right may have been granted since
+			s = next
+			w.subscribe(s, key)
+		} else if s.watch != nil {
+			s.watch.Resume() // the right may have been granted since
 		}
-		now[t] = a
+		after[t] = s
 	}
-	for t, a := range was {
-		if now[t] != a {
-			w.leave(a)
+	for t, s := range before {
+		if after[t] != s {
+			w.unsubscribe(s)
 		}
 	}
-	if w.owners[owner] = now; len(now) == 0 {
+	if w.owners[owner] = after; len(after) == 0 {
 		delete(w.owners, owner)
 	}
-	w.seekKinds()
+	w.watchDefinitions()
 }
 
-func (a *asked) key() watchKey {
-	if a.watch == nil {
-		return watchKey{}
+func (s *subscription) key() kubewatch.Key {
+	if s.watch == nil {
+		return kubewatch.Key{}
 	}
-	return a.watch.key
+	return s.watch.Key()
 }
 
-// Expect says that the owner just wrote a target, which then had this resource version. What the watch saw
-// before that is not what the owner asks for, and is not told.
+// ExpectVersion records that the owner has just written a target, which then had this resource version. Until the
+// watch has come to that version, the target is InProgress.
 func (w *Watcher) ExpectVersion(owner string, t Target, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a := w.owners[owner][t]; a != nil {
-		a.newest, a.failed = version, false
-		a.result = a.look()
+	if s := w.owners[owner][t]; s != nil {
+		s.minVersion, s.failed = version, false
+		s.result = s.evaluate()
 	}
 }
 
-// Results returns the health of an owner's targets, ordered by their names. Synced is false while something was not
-// observed yet; onChange tells when it is.
+// Results returns the health of an owner's targets, ordered by name. Synced is false while a target has not been
+// observed yet; onChange is called when it is.
 func (w *Watcher) Results(owner string) (results []Result, synced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	synced = true
-	for _, a := range w.owners[owner] {
-		synced = synced && (a.watch == nil || a.watch.synced || a.watch.refused != nil)
-		results = append(results, a.result)
+	for _, s := range w.owners[owner] {
+		synced = synced && (s.watch == nil || s.watch.Synced() || s.watch.Refusal() != nil)
+		results = append(results, s.result)
 	}
 	slices.SortFunc(results, func(a, b Result) int { return cmp.Compare(a.Target.String(), b.Target.String()) })
 	return results, synced
 }
 
-// Forget drops an owner and the watches that nobody else needs.
+// Forget removes an owner, and the watches that no other owner uses.
 func (w *Watcher) Forget(owner string) { w.SetTargets(owner, nil) }
 
 // Close stops all watches. OnChange is not called after it.
@@ -129,99 +147,114 @@ func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	for k, wt := range w.watches {
-		wt.stop()
-		delete(w.watches, k)
-	}
+	w.store.Close()
 }
 
-// join adds what an owner asks for to its watch. The caller holds the lock.
-func (w *Watcher) join(a *asked, key targetKey) {
-	a.name = key.name
-	if key.watchKey != (watchKey{}) {
-		wt := w.watches[key.watchKey]
-		if wt == nil {
-			wt = newWatch(w, key.watchKey, key.check)
-			w.watches[key.watchKey] = wt
-			wt.start()
-		}
-		a.watch = wt
-		wt.asked[a.name] = append(wt.asked[a.name], a)
+// subscribe adds a subscription to its watch. The caller holds the lock.
+func (w *Watcher) subscribe(s *subscription, key targetKey) {
+	s.name = key.name
+	if key.Key != (kubewatch.Key{}) {
+		s.watch = w.store.Watch(key.Key, observeWith(key.check))
+		s.watch.Subscribe(s.name, s)
 	}
-	a.result = a.look()
+	s.result = s.evaluate()
 }
 
-// leave takes back what an owner asked for, and stops the watch if it was the last. The caller holds the lock.
-func (w *Watcher) leave(a *asked) {
-	wt := a.watch
-	if wt == nil {
+// unsubscribe removes a subscription, and its watch if it was the last one. The caller holds the lock.
+func (w *Watcher) unsubscribe(s *subscription) {
+	if s.watch == nil {
 		return
 	}
-	wt.asked[a.name] = slices.DeleteFunc(wt.asked[a.name], func(o *asked) bool { return o == a })
-	if len(wt.asked[a.name]) == 0 {
-		delete(wt.asked, a.name)
-	}
-	if len(wt.asked) == 0 {
-		wt.stop()
-		delete(w.watches, wt.key)
+	s.watch.Unsubscribe(s.name, s)
+	if !s.watch.HasSubscribers() {
+		w.store.Remove(s.watch)
 	}
 }
 
-// look gives the health of what is asked for, by what its watch knows. The caller holds the lock.
-func (a *asked) look() Result {
-	r := Result{Target: a.target}
-	wt := a.watch
+// refused updates the subscriptions of a watch that the cluster does not allow.
+func (w *Watcher) refused(wt *watch) {
+	for _, s := range wt.Subscribers() {
+		w.update(s)
+	}
+}
+
+// unserved handles a kind that the cluster no longer serves.
+func (w *Watcher) unserved(wt *watch) {
+	w.mapper.Reset() // discovery is outdated
+	for _, s := range wt.Subscribers() {
+		s.watch = nil
+	}
+	w.watchDefinitions()
+	for _, s := range wt.Subscribers() {
+		w.update(s)
+	}
+}
+
+// update evaluates subscriptions again, and records the owners for which a status changed. The caller holds the lock.
+func (w *Watcher) update(list ...*subscription) {
+	for _, s := range list {
+		r := s.evaluate()
+		if r.Status != s.result.Status {
+			w.changed[s.owner] = true
+		}
+		s.result = r
+	}
+}
+
+// notify calls onChange for the recorded owners. The caller does not hold the lock.
+func (w *Watcher) notify() {
+	w.mu.Lock()
+	changed := w.changed
+	if len(changed) > 0 {
+		w.changed = map[string]bool{}
+	}
+	closed := w.closed
+	w.mu.Unlock()
+	if closed {
+		return
+	}
+	for owner := range changed {
+		w.onChange(owner)
+	}
+}
+
+// evaluate returns the health of a target by what its watch has observed. The caller holds the lock.
+func (s *subscription) evaluate() Result {
+	r := Result{Target: s.target}
 	switch {
-	case wt == nil:
-		r.Status, r.Message = NotFound, "the cluster does not serve kind "+a.target.Kind+" of "+a.target.groupVersion()
+	case s.watch == nil:
+		r.Status = NotFound
+		r.Message = "the cluster does not serve kind " + s.target.Kind + " of " + s.target.groupVersion()
 		return r
-	case wt.refused != nil:
-		r.Status, r.Message = Unknown, "may not be watched: "+wt.refused.Error()
+	case s.watch.Refusal() != nil:
+		r.Status, r.Message = Unknown, "may not be watched: "+s.watch.Refusal().Error()
 		return r
-	case !wt.synced:
+	case !s.watch.Synced():
 		r.Status, r.Message = Unknown, "not observed yet"
 		return r
 	}
-	seen, found := wt.seen[a.name]
+	o, found := s.watch.Value(s.name)
 	switch {
-	case after(a.newest, seen.version) && (found || after(a.newest, wt.newest)):
+	case isNewer(s.minVersion, o.version) && (found || isNewer(s.minVersion, s.watch.ResourceVersion())):
 		r.Status, r.Message = InProgress, "not observed since it was applied"
 	case !found:
-		r.Status, r.Message, r.HadFailed = NotFound, "there is no such object", a.failed
-		if a.failed {
-			r.Message = "it failed, and is gone"
+		r.Status, r.Message, r.HadFailed = NotFound, "the object does not exist", s.failed
+		if s.failed {
+			r.Message = "the object failed and was deleted"
 		}
 	default:
-		r.Status, r.Message = seen.status, seen.message
-		a.failed = r.Status == Failed || r.Status == Terminating && a.failed
+		r.Status, r.Message = o.status, o.message
+		s.failed = r.Status == Failed || r.Status == Terminating && s.failed
 	}
 	return r
 }
 
-// after tells whether resource version a is newer than b. Versions that are not numbers are in no order; none is newer
-// than b if b is unknown, unless a is given.
-func after(a, b string) bool {
+// isNewer reports whether resource version a is newer than b. Versions that are not numbers have no order. If b is
+// empty, any version is newer.
+func isNewer(a, b string) bool {
 	if b == "" {
 		return a != ""
 	}
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
-}
-
-// update judges anew what is asked for, and notes the owners for whom a status changed. The caller holds the lock.
-func update(list []*asked, changed map[string]bool) {
-	for _, a := range list {
-		r := a.look()
-		if r.Status != a.result.Status {
-			changed[a.owner] = true
-		}
-		a.result = r
-	}
-}
-
-// tell calls onChange. The caller does not hold the lock.
-func (w *Watcher) tell(changed map[string]bool) {
-	for owner := range changed {
-		w.onChange(owner)
-	}
 }

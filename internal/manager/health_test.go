@@ -209,5 +209,5 @@ func TestObjectsThatAreMissedAreNamedAtTheTimeOut(t *testing.T) {
 			Namespace: s.namespace}}
 	})
 	s.fails(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ConfigMap/"+s.namespace+
-		"/gone NotFound: there is no such object")
+		"/gone NotFound: the object does not exist")
 }

@@ -1,0 +1,262 @@
+package kubewatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	everything = Key{Resource: configMaps}
+	one        = types.NamespacedName{Namespace: "ns", Name: "one"}
+)
+
+type (
+	object    = metav1.PartialObjectMetadata
+	testStore = Store[*object, string, string]
+	testWatch = Watch[*object, string, string]
+)
+
+// server is a cluster of one resource.
+type server struct {
+	mu      sync.Mutex
+	objects []object
+	listErr error
+	lists   int
+	options []metav1.ListOptions
+	open    []*apiwatch.FakeWatcher
+}
+
+func (s *server) list(_ context.Context, _ Key, o metav1.ListOptions) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+	s.options = append(s.options, o)
+	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"},
+		Items: s.objects}, s.listErr
+}
+
+func (s *server) watch(context.Context, Key, metav1.ListOptions) (apiwatch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := apiwatch.NewFakeWithOptions(apiwatch.FakeOptions{ChannelSize: 10})
+	s.open = append(s.open, w)
+	return w, nil
+}
+
+// IsWatchListSemanticsUnSupported makes reflectors list before they watch.
+func (s *server) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *server) set(err error, objects ...object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listErr, s.objects = err, objects
+}
+
+// last returns the newest open watch; nil if there is none.
+func (s *server) last() *apiwatch.FakeWatcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) == 0 {
+		return nil
+	}
+	return s.open[len(s.open)-1]
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists
+}
+
+func object1(version string) object {
+	return object{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", ResourceVersion: version}}
+}
+
+// fixture is a store with a log of what its handler received.
+type fixture struct {
+	*testStore
+	server *server
+	mu     sync.Mutex
+	log    []string
+	t      *testing.T
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, server: &server{}}
+	client := Client[*object]{List: f.server.list, Watch: f.server.watch, example: &object{}, origin: f.server}
+	f.testStore = New(&f.mu, client, Handler[*object, string, string]{
+		Object: func(_ *testWatch, o *object, deleted bool) {
+			f.log = append(f.log, fmt.Sprintf("object %s deleted=%v", o.Name, deleted))
+		},
+		Changed:  func(_ *testWatch, s []string) { f.log = append(f.log, fmt.Sprint("changed ", s)) },
+		Refused:  func(*testWatch) { f.log = append(f.log, "refused") },
+		Unserved: func(*testWatch) { f.log = append(f.log, "unserved") },
+		Unlocked: func() {
+			f.mu.Lock() // it must be free
+			defer f.mu.Unlock()
+			f.log = append(f.log, "unlocked")
+		},
+	})
+	t.Cleanup(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.Close()
+	})
+	return f
+}
+
+// subscribe adds a subscriber to the object "one" of a watch of everything.
+func (f *fixture) subscribe(subscriber string) *testWatch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.Watch(everything, func(o *object) string { return "at " + o.ResourceVersion })
+	w.Subscribe(one, subscriber)
+	return w
+}
+
+// await waits until a condition holds; the lock is held while it is checked.
+func (f *fixture) await(what string, holds func() bool) {
+	f.t.Helper()
+	testenv.Eventually(f.t, what, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !holds() {
+			return fmt.Errorf("handler received %q", f.log)
+		}
+		return nil
+	})
+}
+
+func (f *fixture) logged(line string) bool {
+	for _, l := range f.log {
+		if l == line {
+			return true
+		}
+	}
+	return false
+}
+
+func TestSubscribersShareAWatch(t *testing.T) {
+	f := newFixture(t)
+	f.server.set(nil, object1("7"))
+	w := f.subscribe("a")
+	if f.subscribe("b") != w {
+		t.Error("the second subscriber has another watch")
+	}
+	f.await("list", w.Live)
+	f.await("watch", func() bool { return f.server.last() != nil })
+	f.mu.Lock()
+	if value, ok := w.Value(one); !ok || value != "at 7" || w.ResourceVersion() != "10" || f.server.count() != 1 {
+		t.Errorf("value %q, version %q, %d lists", value, w.ResourceVersion(), f.server.count())
+	}
+	if !f.logged("object one deleted=false") || !f.logged("changed [a b]") || f.log[len(f.log)-1] != "unlocked" {
+		t.Errorf("handler received %q", f.log)
+	}
+	f.mu.Unlock()
+
+	changed := object1("11")
+	f.server.last().Modify(&changed)
+	f.await("update", func() bool { v, _ := w.Value(one); return v == "at 11" })
+	f.server.last().Delete(&changed)
+	f.await("deletion", func() bool { _, ok := w.Value(one); return !ok && f.logged("object one deleted=true") })
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.Unsubscribe(one, "a")
+	if !w.HasSubscribers() {
+		t.Error("the last subscriber is gone")
+	}
+	for name, s := range w.Subscribers() {
+		if name != one || s != "b" {
+			t.Errorf("subscriber %s of %s", s, name)
+		}
+		w.Unsubscribe(name, s)
+	}
+	if w.HasSubscribers() {
+		t.Error("a subscriber is left")
+	}
+	f.Remove(w)
+	if f.Get(everything) != nil || w.Synced() {
+		t.Error("the watch was not removed")
+	}
+}
+
+func TestBrokenWatchReconnects(t *testing.T) {
+	f := newFixture(t)
+	f.server.set(nil, object1("7"))
+	w := f.subscribe("a")
+	f.await("watch", func() bool { return w.Live() && f.server.last() != nil })
+	f.server.set(errors.New("connection refused"))
+	f.server.last().Stop()
+	f.await("break", func() bool { return !w.Live() })
+	f.mu.Lock()
+	if value, _ := w.Value(one); !w.Synced() || value != "at 7" {
+		t.Errorf("the values of the broken watch are lost: synced %v, value %q", w.Synced(), value)
+	}
+	f.mu.Unlock()
+	f.server.set(nil)
+	f.await("reconnect", func() bool { _, ok := w.Value(one); return w.Live() && !ok })
+}
+
+func TestRefusedWatchResumes(t *testing.T) {
+	f := newFixture(t)
+	f.server.set(apierrors.NewForbidden(configMaps.GroupResource(), "", errors.New("no right")))
+	w := f.subscribe("a")
+	f.await("refusal", func() bool { return f.logged("refused") && w.Refusal() != nil && !w.Synced() })
+	f.server.set(nil, object1("7"))
+	f.mu.Lock()
+	w.Resume()
+	w.Resume() // the watch runs already
+	f.mu.Unlock()
+	f.await("list", func() bool { return w.Live() && w.Refusal() == nil })
+	if n := f.server.count(); n != 2 {
+		t.Errorf("%d lists, want 2", n)
+	}
+}
+
+func TestUnservedWatchIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	f.server.set(apierrors.NewNotFound(configMaps.GroupResource(), ""))
+	w := f.subscribe("a")
+	f.await("removal", func() bool { return f.logged("unserved") && f.Get(everything) == nil })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.Resume(); w.cancel != nil {
+		t.Error("a removed watch was resumed")
+	}
+}
+
+func TestKeyRestrictsRequests(t *testing.T) {
+	got := Key{Name: "one", LabelSelector: "a=b"}.restrict(metav1.ListOptions{Limit: 5})
+	if got.FieldSelector != "metadata.name=one" || got.LabelSelector != "a=b" || got.Limit != 5 {
+		t.Errorf("options %+v", got)
+	}
+}
+
+func TestCloseStopsAllWatches(t *testing.T) {
+	f := newFixture(t)
+	w := f.subscribe("a")
+	f.await("list", w.Live)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Close()
+	for key := range f.All() {
+		t.Errorf("watch %v is left", key)
+	}
+	if w.cancel != nil {
+		t.Error("the watch runs")
+	}
+}

@@ -1,0 +1,156 @@
+package kubewatch
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// restartBackoff is the delay before a broken watch starts again. A watch that lasted restartReset resets it.
+var restartBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10,
+	Cap: 30 * time.Second}
+
+const restartReset = 2 * time.Minute
+
+// Handler receives what the watches of a store observe. All functions are optional. The store's lock is held while they
+// run, except for Unlocked.
+type Handler[O metav1.Object, V any, S comparable] struct {
+	// Object is called for each object that a watch lists or receives, whether or not it has subscribers.
+	Object func(w *Watch[O, V, S], obj O, deleted bool)
+	// Changed is called with the subscribers of an object whose value or absence a watch may have observed anew. After a
+	// list or a bookmark it is called for all subscribed objects.
+	Changed func(w *Watch[O, V, S], subscribers []S)
+	// Refused is called after the cluster refused a watch, which has been stopped. [Watch.Refusal] returns the error.
+	Refused func(w *Watch[O, V, S])
+	// Unserved is called after a watch was stopped and removed because the cluster no longer serves the resource.
+	Unserved func(w *Watch[O, V, S])
+	// Unlocked is called after each batch of the calls above, without the lock.
+	Unlocked func()
+}
+
+// Store holds the watches of one client. O is the type of the objects, V the type of the values that are stored, and S
+// the type of the subscribers. The caller must hold the store's lock when it calls a method of a store or a watch.
+type Store[O metav1.Object, V any, S comparable] struct {
+	lock    sync.Locker
+	client  Client[O]
+	handler Handler[O, V, S]
+	watches map[Key]*Watch[O, V, S]
+}
+
+// New returns a store without watches. The lock is the one that guards the state of the handler.
+func New[O metav1.Object, V any, S comparable](lock sync.Locker, client Client[O],
+	handler Handler[O, V, S]) *Store[O, V, S] {
+	return &Store[O, V, S]{lock: lock, client: client, handler: handler, watches: map[Key]*Watch[O, V, S]{}}
+}
+
+// Watch returns the watch for a key. If there is none, it starts one that stores the values that project returns.
+// Project is called without the lock.
+func (s *Store[O, V, S]) Watch(key Key, project func(O) V) *Watch[O, V, S] {
+	w := s.watches[key]
+	if w == nil {
+		w = &Watch[O, V, S]{store: s, key: key, project: project, values: map[types.NamespacedName]V{},
+			subscribers: map[types.NamespacedName][]S{}}
+		s.watches[key] = w
+		w.start()
+	}
+	return w
+}
+
+// Get returns the watch for a key, or nil if there is none.
+func (s *Store[O, V, S]) Get(key Key) *Watch[O, V, S] { return s.watches[key] }
+
+// All returns the watches of the store.
+func (s *Store[O, V, S]) All() iter.Seq2[Key, *Watch[O, V, S]] { return maps.All(s.watches) }
+
+// Remove stops a watch and removes it from the store.
+func (s *Store[O, V, S]) Remove(w *Watch[O, V, S]) {
+	w.stop()
+	if s.watches[w.key] == w {
+		delete(s.watches, w.key)
+	}
+}
+
+// Close removes all watches.
+func (s *Store[O, V, S]) Close() {
+	for _, w := range s.watches {
+		s.Remove(w)
+	}
+}
+
+// start runs the watch in a goroutine that ends when the watch is stopped, refused, or no longer served.
+func (w *Watch[O, V, S]) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	client, key := w.store.client, w.key
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, key, key.restrict(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.Watch(ctx, key, key.restrict(o))
+		},
+	}, client.origin), client.example, w, cache.ReflectorOptions{
+		Name: "watch of " + key.Resource.String(), TypeDescription: key.Resource.String(),
+	})
+	go func() {
+		_ = restartBackoff.DelayWithReset(clock.RealClock{}, restartReset).
+			Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+				err := reflector.ListAndWatchWithContext(ctx)
+				return ctx.Err() != nil || w.ended(err), nil
+			}) // the only error is that of the context
+	}()
+}
+
+func (w *Watch[O, V, S]) stop() {
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	w.synced, w.connected = false, false
+}
+
+// ended handles the end of a connection. It reports whether the watch must not connect again.
+func (w *Watch[O, V, S]) ended(err error) (final bool) {
+	s := w.store
+	defer s.unlocked()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.watches[w.key] != w {
+		return true
+	}
+	w.connected = false
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsMethodNotSupported(err):
+		w.stop()
+		w.refusal = err
+		if s.handler.Refused != nil {
+			s.handler.Refused(w)
+		}
+		return true
+	case apierrors.IsNotFound(err): // the objects were deleted with the kind
+		s.Remove(w)
+		if s.handler.Unserved != nil {
+			s.handler.Unserved(w)
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Store[O, V, S]) unlocked() {
+	if s.handler.Unlocked != nil {
+		s.handler.Unlocked()
+	}
+}

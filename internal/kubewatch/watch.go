@@ -1,0 +1,182 @@
+package kubewatch
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Watch stores a value for each object that it covers. Its subscribers are notified by the store's handler. The methods
+// Add, Update, Delete, Replace, Bookmark and Resync belong to its reflector, and take the lock themselves.
+type Watch[O metav1.Object, V any, S comparable] struct {
+	store   *Store[O, V, S]
+	key     Key
+	project func(O) V
+	cancel  context.CancelFunc // nil while the watch does not run
+
+	synced      bool   // a complete list was received since the watch started
+	connected   bool   // the connection has not ended since then
+	refusal     error  // why the cluster refused the watch; nil after a list
+	version     string // the newest resource version that was received
+	values      map[types.NamespacedName]V
+	subscribers map[types.NamespacedName][]S
+}
+
+// Key returns the key of the watch.
+func (w *Watch[O, V, S]) Key() Key { return w.key }
+
+// Synced reports whether the watch received a complete list since it started. The list may be outdated while the watch
+// reconnects.
+func (w *Watch[O, V, S]) Synced() bool { return w.synced }
+
+// Live reports whether the watch has a complete list and receives events.
+func (w *Watch[O, V, S]) Live() bool { return w.synced && w.connected && w.refusal == nil }
+
+// Refusal returns why the cluster refused the watch, or nil. It returns nil again after the first list that succeeds.
+func (w *Watch[O, V, S]) Refusal() error { return w.refusal }
+
+// ResourceVersion returns the newest resource version that the watch received; empty before the first list.
+func (w *Watch[O, V, S]) ResourceVersion() string { return w.version }
+
+// Value returns the stored value of an object. It reports false if the watch has not seen the object.
+func (w *Watch[O, V, S]) Value(name types.NamespacedName) (V, bool) {
+	v, ok := w.values[name]
+	return v, ok
+}
+
+// Resume starts a refused watch again, as the account may have been granted the right since. It does nothing if the
+// watch runs.
+func (w *Watch[O, V, S]) Resume() {
+	if w.cancel == nil && w.store.watches[w.key] == w {
+		w.start()
+	}
+}
+
+// Subscribe adds a subscriber to an object, which does not have to exist.
+func (w *Watch[O, V, S]) Subscribe(name types.NamespacedName, subscriber S) {
+	w.subscribers[name] = append(w.subscribers[name], subscriber)
+}
+
+// Unsubscribe removes a subscriber. The watch goes on without subscribers until it is removed from its store.
+func (w *Watch[O, V, S]) Unsubscribe(name types.NamespacedName, subscriber S) {
+	rest := slices.DeleteFunc(w.subscribers[name], func(s S) bool { return s == subscriber })
+	if w.subscribers[name] = rest; len(rest) == 0 {
+		delete(w.subscribers, name)
+	}
+}
+
+// HasSubscribers reports whether the watch has any subscriber.
+func (w *Watch[O, V, S]) HasSubscribers() bool { return len(w.subscribers) > 0 }
+
+// Subscribers returns all subscribers with the names of their objects. The watch may change during the iteration.
+func (w *Watch[O, V, S]) Subscribers() iter.Seq2[types.NamespacedName, S] {
+	type pair struct {
+		name       types.NamespacedName
+		subscriber S
+	}
+	var all []pair
+	for name, list := range w.subscribers {
+		for _, s := range list {
+			all = append(all, pair{name, s})
+		}
+	}
+	return func(yield func(types.NamespacedName, S) bool) {
+		for _, p := range all {
+			if !yield(p.name, p.subscriber) {
+				return
+			}
+		}
+	}
+}
+
+// Add stores a new object.
+func (w *Watch[O, V, S]) Add(obj any) error { return w.event(obj, false) }
+
+// Update stores a changed object.
+func (w *Watch[O, V, S]) Update(obj any) error { return w.event(obj, false) }
+
+// Delete removes an object.
+func (w *Watch[O, V, S]) Delete(obj any) error { return w.event(obj, true) }
+
+func (w *Watch[O, V, S]) event(obj any, deleted bool) error {
+	o, ok := obj.(O)
+	if !ok {
+		return nil
+	}
+	name, value := nameOf(o), w.project(o)
+	s := w.store
+	defer s.unlocked()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	w.version = o.GetResourceVersion()
+	if deleted {
+		delete(w.values, name)
+	} else {
+		w.values[name] = value
+	}
+	w.changed(name)
+	w.object(o, deleted)
+	return nil
+}
+
+// Replace stores a complete list. Objects that it does not contain were deleted.
+func (w *Watch[O, V, S]) Replace(list []any, version string) error {
+	values := make(map[types.NamespacedName]V, len(list))
+	for _, obj := range list {
+		if o, ok := obj.(O); ok {
+			values[nameOf(o)] = w.project(o)
+		}
+	}
+	s := w.store
+	defer s.unlocked()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	w.values, w.version = values, version
+	w.synced, w.connected, w.refusal = true, true, nil
+	for _, obj := range list {
+		if o, ok := obj.(O); ok {
+			w.object(o, false)
+		}
+	}
+	w.allChanged()
+	return nil
+}
+
+// Bookmark records how far the watch has come.
+func (w *Watch[O, V, S]) Bookmark(version string) error {
+	s := w.store
+	defer s.unlocked()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	w.version = version
+	w.allChanged()
+	return nil
+}
+
+// Resync does nothing.
+func (w *Watch[O, V, S]) Resync() error { return nil }
+
+func (w *Watch[O, V, S]) object(o O, deleted bool) {
+	if w.store.handler.Object != nil {
+		w.store.handler.Object(w, o, deleted)
+	}
+}
+
+func (w *Watch[O, V, S]) changed(name types.NamespacedName) {
+	if list := w.subscribers[name]; len(list) > 0 && w.store.handler.Changed != nil {
+		w.store.handler.Changed(w, list)
+	}
+}
+
+func (w *Watch[O, V, S]) allChanged() {
+	for name := range w.subscribers {
+		w.changed(name)
+	}
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
