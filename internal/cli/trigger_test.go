@@ -136,7 +136,7 @@ func TestTriggerTriesAgain(t *testing.T) {
 		return map[int]int{1: 302}[try]
 	})
 	run(t, strings.Fields(line+host)...).wants(t, exitFailed, "refused the webhook with status 302")
-	r := run(t, strings.Fields(line+"http://127.0.0.1:1 --retries 1")...).wants(t, exitFailed, "refuses the connection")
+	r := run(t, strings.Fields(line+"http://127.0.0.1:1 --retries 1")...).wants(t, exitFailed, "connection refused")
 	if path, err := url.Parse(hook.Path("s3cret", "app", "apps")); err != nil || strings.Contains(r.err, path.Path) {
 		t.Errorf("the path is shown: %s", r.err)
 	}

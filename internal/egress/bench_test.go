@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRoundTrip shows what the policy costs a request, beside the plain transport.
+// BenchmarkRoundTrip compares the policy with a plain transport.
 func BenchmarkRoundTrip(b *testing.B) {
 	s := httptest.NewServer(http.HandlerFunc(hello))
 	b.Cleanup(s.Close)

@@ -7,29 +7,34 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
-// minDrip is how many bytes a body must bring in Timeouts.Drip.
+// minDrip is the number of bytes that a body must deliver in Timeouts.Drip.
 const minDrip = 30
 
-// body is the content of an answer. It holds the request's slot until it was read, was closed, or the
-// request's context ended; and it gives up on a host that stops sending, or drips. Only the time spent in
-// Read counts: a slow reader is not the host's fault.
+// body is the content of an answer. It holds the request's slot until it is read to its end or closed, or the
+// request's context ends. It fails if the host stops sending, or sends too slowly. Only time spent in Read counts:
+// a slow reader is not the host's fault.
 type body struct {
 	io.ReadCloser
-	ctx    context.Context // of the request
-	route  route
-	host   *host
-	cancel func() // ends a Read
-	end    func()
-	timer  *time.Timer
-	hung   atomic.Bool
+	ctx      context.Context // of the request
+	route    hostguard.Route
+	request  *hostguard.Request
+	timeouts Timeouts
+	cancel   func() // ends a Read
+	end      func()
+	timer    *time.Timer
+	timedOut atomic.Bool
 
-	spent time.Duration // in Read, since the count of bytes began
-	got   int           // bytes
+	spent    time.Duration // in Read, since received was reset
+	received int           // bytes
 }
 
-func newBody(resp *http.Response, route route, h *host, cancel, end func()) io.ReadCloser {
+// newBody returns the body of resp. It calls end once the request needs its slot no longer, and cancel to end a Read.
+func (t *transport) newBody(resp *http.Response, route hostguard.Route, r *hostguard.Request, cancel, end func(),
+) io.ReadCloser {
 	if resp.Body == http.NoBody || resp.ContentLength == 0 || resp.Request.Method == http.MethodHead {
 		_ = resp.Body.Close()
 		end()
@@ -37,58 +42,60 @@ func newBody(resp *http.Response, route route, h *host, cancel, end func()) io.R
 	}
 	ctx := resp.Request.Context()
 	stop := context.AfterFunc(ctx, end)
-	b := &body{ReadCloser: resp.Body, ctx: ctx, route: route, host: h, cancel: cancel, end: func() { stop(); end() }}
-	b.timer = time.AfterFunc(h.timeouts.Idle, b.giveUp)
+	b := &body{ReadCloser: resp.Body, ctx: ctx, route: route, request: r, timeouts: t.timeouts, cancel: cancel,
+		end: func() { stop(); end() }}
+	b.timer = time.AfterFunc(b.timeouts.Idle, b.timeOut)
 	b.timer.Stop()
 	return b
 }
 
-func (b *body) giveUp() {
-	b.hung.Store(true)
+func (b *body) timeOut() {
+	b.timedOut.Store(true)
 	b.cancel()
 }
 
-// Read implements io.Reader.
+// Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
-	done := b.host.expect()
+	wait := b.request.Await()
 	began := time.Now()
-	b.timer.Reset(b.host.timeouts.Idle)
+	b.timer.Reset(b.timeouts.Idle)
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
-	done()
 	if n > 0 {
-		b.host.alive()
+		b.request.Progress()
 	}
-	if err == nil && b.drips(time.Since(began), n) {
-		b.giveUp()
+	if err == nil && b.isTooSlow(time.Since(began), n) {
+		b.timeOut()
 	}
-	switch {
-	case errors.Is(err, io.EOF):
-	case b.hung.Load():
-		b.host.hung(began)
-		err = failed("%s stopped sending", b.host.name).WithHint("Check the host, and the network on the way")
-	case err != nil:
-		err = explain(b.ctx, err, b.route)
+	if err == nil || errors.Is(err, io.EOF) || !b.timedOut.Load() {
+		wait.Ended()
+	} else {
+		wait.TimedOut()
+		err = failed("host '%s' stopped sending", b.route.Host).
+			WithHint("Check the host, and the network path to it")
 	}
 	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			err = explain(b.ctx, err, b.route)
+		}
 		b.end()
 	}
 	return n, err
 }
 
-// drips tells whether the host sends, but next to nothing.
-func (b *body) drips(d time.Duration, n int) bool {
+// isTooSlow records the duration and the bytes of a Read, and reports whether the body delivers too few bytes.
+func (b *body) isTooSlow(d time.Duration, n int) bool {
 	b.spent += d
-	b.got += n
-	if b.spent < b.host.timeouts.Drip {
+	b.received += n
+	if b.spent < b.timeouts.Drip {
 		return false
 	}
-	dripped := b.got < minDrip
-	b.spent, b.got = 0, 0
-	return dripped
+	tooSlow := b.received < minDrip
+	b.spent, b.received = 0, 0
+	return tooSlow
 }
 
-// Close implements io.Closer.
+// Close implements [io.Closer].
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.end()

@@ -23,20 +23,20 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// patience bounds every wait of these tests.
-const patience = 3 * time.Minute
+// maxTestWait bounds every wait of these tests.
+const maxTestWait = 3 * time.Minute
 
-// patient are timeouts for hosts that are well, on a machine that may stand still for a while.
-var patient = Timeouts{Connect: patience, Answer: patience, Idle: patience, Drip: patience, Stall: patience}
+// longTimeouts are for hosts that answer, on a test machine that may be slow.
+var longTimeouts = Timeouts{Connect: maxTestWait, Answer: maxTestWait, Idle: maxTestWait, Drip: maxTestWait, Stall: maxTestWait}
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), maxTestWait)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// client returns a client as a library would make it, on the policy's transport.
+// client returns a client with the policy's transport.
 func client(t *testing.T, p *Policy, o Options) *http.Client {
 	t.Helper()
 	rt, err := p.Transport(o)
@@ -47,7 +47,7 @@ func client(t *testing.T, p *Policy, o Options) *http.Client {
 	return &http.Client{Transport: rt}
 }
 
-// get returns status and content of an answer.
+// get returns the status and the content of an answer.
 func get(t *testing.T, c *http.Client, url string, header ...string) (int, string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(within(t), http.MethodGet, url, http.NoBody)
@@ -66,13 +66,13 @@ func get(t *testing.T, c *http.Client, url string, header ...string) (int, strin
 	return resp.StatusCode, string(content), err
 }
 
-// mustFail checks that an error is a fault that says words.
+// mustFail checks that err is a fault whose message contains the words.
 func mustFail(t *testing.T, err error, words ...string) {
 	t.Helper()
 	_ = faultOf(t, err, words...)
 }
 
-// faultOf returns the fault that an error is, which must say words.
+// faultOf returns err as a fault. Its message must contain the words.
 func faultOf(t *testing.T, err error, words ...string) *fault.Fault {
 	t.Helper()
 	f := fault.As(err)
@@ -81,7 +81,7 @@ func faultOf(t *testing.T, err error, words ...string) *fault.Fault {
 	}
 	for _, w := range words {
 		if !strings.Contains(f.Error(), w) {
-			t.Errorf("the fault says %q, not %q", f.Error(), w)
+			t.Errorf("the fault %q does not contain %q", f.Error(), w)
 		}
 	}
 	return f
@@ -94,7 +94,7 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// authority signs the certificates of a test.
+// authority is a certificate authority.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -109,7 +109,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate for the name, valid from now until end.
+// issue returns a certificate for the name, valid until end.
 func (a *authority) issue(t *testing.T, name string, end time.Time) (tls.Certificate, auth.TLS) {
 	t.Helper()
 	template := &x509.Certificate{NotAfter: end,
@@ -160,7 +160,7 @@ func makeCertificate(t *testing.T, by *authority, template *x509.Certificate) (*
 	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// serveTLS serves with a certificate of the authority for 127.0.0.1.
+// serveTLS serves with a certificate for 127.0.0.1 from the authority.
 func serveTLS(t *testing.T, a *authority, end time.Time, config *tls.Config, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	pair, _ := a.issue(t, "127.0.0.1", end)
@@ -168,7 +168,7 @@ func serveTLS(t *testing.T, a *authority, end time.Time, config *tls.Config, h h
 	s := httptest.NewUnstartedServer(h)
 	s.TLS = config
 	s.EnableHTTP2 = true
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of refused handshakes
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // omit failed handshakes
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

@@ -1,10 +1,9 @@
-// Package egress is the one way out: every HTTP request that a source makes to a remote goes through its
-// [Policy], which keeps hosts apart, so that one that is broken, slow or tired of us never delays the sources
-// of another; which bounds what a remote can make us wait for; and which never carries a credential to where
-// it was not meant for.
+// Package egress carries out all HTTP requests to remote hosts. Its [Policy] keeps a host that is slow, broken or rate
+// limiting us from delaying requests to other hosts, bounds the time and the data of each answer, and never sends a
+// credential to a host that it was not meant for.
 //
-// Errors are faults, most without a reason: the kind that asked gives its own. None holds a credential, or
-// more of a URL than its host.
+// Errors are faults, most without a reason: the controller of the object adds its own. No error contains a
+// credential, or more of a URL than its host.
 package egress
 
 import (
@@ -20,39 +19,43 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
-// DefaultPerHost is how many requests a host has in flight at once by default.
+// DefaultPerHost is the default maximum number of requests in flight to a host.
 const DefaultPerHost = 8
 
-// Policy is what outgoing requests share, one a process. Its zero value serves.
+// Policy holds what outgoing requests of a process share. Its zero value is ready to use. Fields must not change
+// after the first request.
 type Policy struct {
-	// PerHost bounds the requests that a host has in flight, the reading of the answer included;
+	// PerHost is the maximum number of requests in flight to a host, including those whose answer is being read;
 	// DefaultPerHost when zero.
 	PerHost int
-	// RefuseLinkLocal refuses connections to link-local addresses, where clouds keep the metadata of their machines.
+	// RefuseLinkLocal rejects connections to link-local addresses, where clouds serve instance metadata.
 	RefuseLinkLocal bool
-	// RefuseLoopback refuses connections to the process's own host, and in a pod to its neighbours in it.
+	// RefuseLoopback rejects connections to the process's own host and, in a pod, to its other containers.
 	RefuseLoopback bool
-	// Timeouts bound each step of a request; the documented defaults where zero.
+	// Timeouts bound the steps of a request; a zero field has the documented default.
 	Timeouts Timeouts
-	// Clock tells the time that a host's wishes refer to; the real one when nil.
-	Clock clock.PassiveClock
+	// Clock is the clock for pauses and rate limits; the real one when nil.
+	Clock clock.Clock
 
 	mu         sync.Mutex
 	transports map[[sha256.Size]byte]*transport
-	hosts      map[string]*host
+	guard      *hostguard.Guard
 	counts     counts
 }
 
-// Timeouts bound each step of a request. The request's context bounds them all.
+// Timeouts bound the steps of a request. The request's context bounds all of them.
 type Timeouts struct {
-	Connect time.Duration // to connect, and as much again for TLS: 15s
-	Answer  time.Duration // from the request to the end of the answer's header: 30s
-	Idle    time.Duration // in which a body that is read must bring its next bytes: 30s
-	// of reading in which a body must bring 30 bytes, less than git's keep-alives of 5 bytes each 5 seconds: 1m
+	Connect time.Duration // for the connection, and again for the TLS handshake: 15s
+	Answer  time.Duration // from the end of the request to the end of the answer's header: 30s
+	Idle    time.Duration // for the next bytes of a body that is being read: 30s
+	// Drip is the time, spent in reading, in which a body must deliver 30 bytes: 1m. Git's keep-alives of 5 bytes
+	// every 5 seconds satisfy it.
 	Drip time.Duration
-	// without a byte of a host whose requests are all in flight, after which others no longer queue: 5s
+	// Stall is how long a host with the maximum of requests in flight may send nothing before further requests
+	// fail instead of waiting: 5s.
 	Stall time.Duration
 }
 
@@ -63,18 +66,18 @@ func (t Timeouts) orDefault() Timeouts {
 	}
 }
 
-// Options are what tells the connections of sources apart. Sources with equal options share them, with
-// different ones nothing.
+// Options select a transport. Sources with equal options share connections; sources with different options do not.
 type Options struct {
 	TLS   auth.TLS
-	Proxy *url.URL // that of the environment when nil
-	// Caller tells apart who asks, such as the name and version of the Secret with the credentials: what a
-	// host says to one caller is not held against another. When empty, the Authorization header of each
-	// request tells.
+	Proxy *url.URL // the proxy of the environment when nil
+	// Caller identifies the client for rate limits, such as the name and version of the Secret with the credentials.
+	// A rate limit of one caller does not apply to others. When empty, the Authorization header of each request
+	// identifies the caller.
 	Caller string
 }
 
-// key digests the options. Each part goes in with its length, so that no two options meet in one.
+// key returns a digest of the options. Each part is prefixed with its length, so that different options have
+// different keys.
 func (o Options) key() [sha256.Size]byte {
 	proxy := ""
 	if o.Proxy != nil {
@@ -88,21 +91,22 @@ func (o Options) key() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Transport returns the way out for the options. Its redirects are bounded whichever client follows them. The
-// error is a fault.
+// Transport returns the transport for the options. It limits redirects, whichever client follows them. The error is a
+// fault.
 func (p *Policy) Transport(o Options) (http.RoundTripper, error) {
 	key := o.key()
+	guard := p.Guard()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t := p.transports[key]; t != nil {
-		t.used = p.now()
+		t.lastUsed = p.now()
 		return t, nil
 	}
-	t, err := newTransport(p, o)
+	t, err := newTransport(p, guard, o)
 	if err != nil {
 		return nil, err
 	}
-	p.forgetTransports()
+	p.removeUnusedTransports()
 	if p.transports == nil {
 		p.transports = map[[sha256.Size]byte]*transport{}
 	}
@@ -110,19 +114,19 @@ func (p *Policy) Transport(o Options) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// keepTransport is how long a transport is kept that nobody asks for; whoever has it may go on using it.
-const keepTransport = 10 * time.Minute
+// transportTTL is how long an unused transport is kept. Callers that still hold it may continue to use it.
+const transportTTL = 10 * time.Minute
 
-func (p *Policy) forgetTransports() {
+func (p *Policy) removeUnusedTransports() {
 	for key, t := range p.transports {
-		if p.now().Sub(t.used) > keepTransport {
+		if p.now().Sub(t.lastUsed) > transportTTL {
 			t.base.CloseIdleConnections()
 			delete(p.transports, key)
 		}
 	}
 }
 
-// CloseIdleConnections closes the connections that no request uses now.
+// CloseIdleConnections closes the connections that no request uses.
 func (p *Policy) CloseIdleConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,32 +135,17 @@ func (p *Policy) CloseIdleConnections() {
 	}
 }
 
-// host returns the state of a host as it is reached on a route.
-func (p *Policy) host(route route) *host {
+// Guard returns the policy's circuit breaker, for requests that the policy does not carry out.
+func (p *Policy) Guard() *hostguard.Guard {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.hosts[route.key()]
-	if h == nil {
-		p.forgetHosts()
-		if p.hosts == nil {
-			p.hosts = map[string]*host{}
-		}
-		h = newHost(route.host, cmp.Or(p.PerHost, DefaultPerHost), p.Timeouts.orDefault(), p.now)
-		p.hosts[route.key()] = h
+	if p.guard == nil {
+		timeouts := p.Timeouts.orDefault()
+		p.guard = hostguard.New(hostguard.Options{Clock: p.Clock, Concurrency: cmp.Or(p.PerHost, DefaultPerHost),
+			StallTimeout: timeouts.Stall, ProbeTimeout: timeouts.Answer,
+			Hint: "Check the host, and the network path to it"})
 	}
-	h.used = p.now()
-	return h
-}
-
-// keepHost is longer than a host may ask to wait.
-const keepHost = 2 * maxWait
-
-func (p *Policy) forgetHosts() {
-	for key, h := range p.hosts {
-		if p.now().Sub(h.used) > keepHost && h.idle() {
-			delete(p.hosts, key)
-		}
-	}
+	return p.guard
 }
 
 func (p *Policy) now() time.Time {
@@ -166,5 +155,5 @@ func (p *Policy) now() time.Time {
 	return p.Clock.Now()
 }
 
-// failed makes the fault of a request.
+// failed returns the fault of a failed request.
 func failed(format string, args ...any) *fault.Fault { return fault.New("", format, args...) }

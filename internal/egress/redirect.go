@@ -7,40 +7,40 @@ import (
 
 const maxRedirects = 5
 
-// travels are the headers that may follow a redirect to another host: what says which content is wanted, and
-// nothing of who asks.
-var travels = []string{"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "Git-Protocol",
+// forwardedHeaders are the headers that a redirect to another host keeps: they select the content, and do not identify
+// the caller.
+var forwardedHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "Git-Protocol",
 	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range", "User-Agent"}
 
-// redirected judges a request that a redirect caused, and returns it as it may be sent. It stands in the
-// transport and not in the client, because libraries bring clients of their own.
-func redirected(req *http.Request) (*http.Request, error) {
-	hops, strange := 0, false
+// checkRedirect checks a request that a redirect caused, and returns the request to send. The transport does it and not
+// the client, since libraries use their own clients.
+func checkRedirect(req *http.Request) (*http.Request, error) {
+	hops, otherOrigin := 0, false
 	for at := req; at.Response != nil && at.Response.Request != nil; at = at.Response.Request {
 		from := at.Response.Request
 		hops++
 		if hops > maxRedirects {
-			return nil, failed("%s redirects more than %d times", hostPort(from.URL), maxRedirects).
+			return nil, failed("host '%s' redirects more than %d times", hostPort(from.URL), maxRedirects).
 				WithHint("Check the URL")
 		}
 		if from.URL.Scheme == "https" && at.URL.Scheme != "https" {
-			return nil, failed("%s redirects from https to %s, which is not followed", hostPort(from.URL),
+			return nil, failed("host '%s' redirects from https to %s, which is not allowed", hostPort(from.URL),
 				at.URL.Scheme).
-				WithHint("Check the URL, and who answers for the host")
+				WithHint("Check the URL, and who controls the host")
 		}
-		strange = strange || !sameOrigin(from.URL, at.URL)
+		otherOrigin = otherOrigin || !sameOrigin(from.URL, at.URL)
 	}
-	if !strange {
+	if !otherOrigin {
 		return req, nil
 	}
 	if req.Body != nil && req.Body != http.NoBody {
-		return nil, failed("%s redirects a request with content to another host, which is not followed",
+		return nil, failed("host '%s' redirects a request with a body to another host, which is not allowed",
 			hostPort(req.Response.Request.URL)).
-			WithHint("Use the URL that it redirects to")
+			WithHint("Use the URL of the other host")
 	}
 	out := req.Clone(req.Context())
 	out.Header = http.Header{}
-	for _, name := range travels {
+	for _, name := range forwardedHeaders {
 		if v := req.Header.Values(name); v != nil {
 			out.Header[name] = v
 		}
@@ -48,7 +48,7 @@ func redirected(req *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// sameOrigin allows for the step from http to https, which changes the port.
+// sameOrigin reports whether two URLs have the same origin. A step from http to https, both with the default port, is allowed.
 func sameOrigin(from, to *url.URL) bool {
 	if from.Scheme == "http" && to.Scheme == "https" {
 		return from.Port() == "" && hostPort(from) == hostPort(to)

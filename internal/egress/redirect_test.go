@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 )
 
-func TestRedirectsAreBounded(t *testing.T) {
+func TestRedirectsAreLimited(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
+	var received atomic.Int64
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		received.Add(1)
 		var n int
 		if _, err := fmt.Sscanf(r.URL.Path, "/%d", &n); err != nil || n == 0 {
 			hello(w, r)
@@ -31,20 +31,20 @@ func TestRedirectsAreBounded(t *testing.T) {
 	if _, content, err := get(t, c, s.URL+"/5"); err != nil || content != "hello" {
 		t.Errorf("five redirects: %q, %v", content, err)
 	}
-	asked.Store(0)
+	received.Store(0)
 	_, _, err := get(t, c, s.URL+"/100")
 	mustFail(t, err, "redirects more than 5 times")
-	if asked.Load() != 6 {
-		t.Errorf("a loop was asked %d times", asked.Load())
+	if received.Load() != 6 {
+		t.Errorf("a redirect loop got %d requests, want 6", received.Load())
 	}
 }
 
-// credentials are headers that say who asks.
+// credentials are headers that contain secrets, and two that do not.
 var credentials = []string{"Authorization", "Basic c2VjcmV0", "Cookie", "session=secret", "Private-Token", "secret",
 	"X-Amz-Security-Token", "secret",
 	"Accept", "text/plain", "If-None-Match", "x"}
 
-func TestCredentialsStayWithTheirHost(t *testing.T) {
+func TestRedirectToOtherHostDropsCredentials(t *testing.T) {
 	t.Parallel()
 	secretIn := func(r *http.Request) string {
 		for name, v := range r.Header {
@@ -60,7 +60,7 @@ func TestCredentialsStayWithTheirHost(t *testing.T) {
 			t.Errorf("the other host got %s", name)
 		}
 		if r.Header.Get("Accept") != "text/plain" || r.Header.Get("If-None-Match") != "x" {
-			t.Errorf("the other host is not told what is wanted: %v", r.Header)
+			t.Errorf("the other host did not get the headers that select the content: %v", r.Header)
 		}
 		if r.URL.Path == "/back" {
 			http.Redirect(w, r, back, http.StatusFound)
@@ -74,12 +74,12 @@ func TestCredentialsStayWithTheirHost(t *testing.T) {
 			http.Redirect(w, r, "/here", http.StatusFound)
 		case "/here":
 			if secretIn(r) == "" {
-				t.Error("the credentials got lost on the host's own redirect")
+				t.Error("a redirect to the same host dropped the credentials")
 			}
 			hello(w, r)
 		case "/home":
 			if name := secretIn(r); name != "" {
-				t.Errorf("after a detour the host got %s again", name)
+				t.Errorf("after a redirect through another host, the host got %s", name)
 			}
 			hello(w, r)
 		default:
@@ -90,28 +90,28 @@ func TestCredentialsStayWithTheirHost(t *testing.T) {
 	c := client(t, &Policy{}, Options{})
 	for _, path := range []string{"/near", "/far", "/back"} {
 		if _, content, err := get(t, c, s.URL+path+"?sig=secret", credentials...); err != nil || content != "hello" {
-			t.Errorf("%s answered %q, %v", path, content, err)
+			t.Errorf("%s: got %q, %v", path, content, err)
 		}
 	}
-	// a request with content, such as one for a token, is not sent on to strangers
+	// a request with a body, such as one for a token, is not forwarded to another host
 	resp, err := c.Post(s.URL+"/far", "application/x-www-form-urlencoded", strings.NewReader("password=secret"))
 	if err == nil {
 		_ = resp.Body.Close()
 	}
-	mustFail(t, err, "redirects a request with content")
+	mustFail(t, err, "redirects a request with a body")
 }
 
-func TestHTTPSNeverLeadsToHTTP(t *testing.T) {
+func TestRedirectFromHTTPSToHTTPIsRejected(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
-	var asked atomic.Int64
-	plain := serve(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); hello(w, r) })
+	var received atomic.Int64
+	plain := serve(t, func(w http.ResponseWriter, r *http.Request) { received.Add(1); hello(w, r) })
 	secure := serveTLS(t, ours, time.Time{}, &tls.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL, http.StatusFound)
 	})
 	_, _, err := get(t, client(t, &Policy{}, Options{TLS: auth.TLS{CA: ours.pem}}), secure.URL, credentials...)
 	mustFail(t, err, "redirects from https to http")
-	if asked.Load() != 0 {
-		t.Error("the plain host was asked")
+	if received.Load() != 0 {
+		t.Error("the plain HTTP host got a request")
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// Stats counts what a policy let out and in.
+// Stats are the counts of a policy since its start.
 type Stats struct {
-	Requests      int64 // that were sent, redirects included
-	Connections   int64 // that were opened, to proxies included
-	BytesReceived int64 // off the wire, so TLS and headers included
+	Requests      int64 // sent, including redirects
+	Connections   int64 // opened, including those to proxies
+	BytesReceived int64 // on the network, including TLS and headers
 	BytesSent     int64
 }
 
-// Stats returns the counts so far.
+// Stats returns the current counts.
 func (p *Policy) Stats() Stats {
 	return Stats{p.counts.requests.Load(), p.counts.connections.Load(), p.counts.received.Load(), p.counts.sent.Load()}
 }
 
 type counts struct{ requests, connections, received, sent atomic.Int64 }
 
-// countedConn counts what goes through a connection.
+// countedConn counts the bytes of a connection.
 type countedConn struct {
 	net.Conn
 	counts *counts

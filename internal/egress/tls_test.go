@@ -18,7 +18,7 @@ import (
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-func TestCertificatesOfServers(t *testing.T) {
+func TestServerCertificates(t *testing.T) {
 	t.Parallel()
 	ours, others := newAuthority(t), newAuthority(t)
 	good := serveTLS(t, ours, time.Time{}, &tls.Config{}, hello)
@@ -27,7 +27,7 @@ func TestCertificatesOfServers(t *testing.T) {
 	trusting := client(t, p, Options{TLS: auth.TLS{CA: ours.pem}})
 
 	if _, content, err := get(t, trusting, good.URL); err != nil || content != "hello" {
-		t.Errorf("a trusted server answered %q, %v", content, err)
+		t.Errorf("trusted server: got %q, %v", content, err)
 	}
 	_, _, err := get(t, trusting, expired.URL)
 	mustFail(t, err, "not valid now", "expired")
@@ -59,7 +59,7 @@ func TestMutualTLS(t *testing.T) {
 	mustFail(t, err, "client certificate")
 }
 
-// connectProxy is a proxy as squid would be one: it opens tunnels for who knows the password, and speaks TLS itself.
+// connectProxy returns a proxy that serves TLS, and opens tunnels for clients with the right password.
 func connectProxy(t *testing.T, a *authority, tunnels *atomic.Int64) *httptest.Server {
 	t.Helper()
 	return serveTLS(t, a, time.Time{}, &tls.Config{NextProtos: []string{"http/1.1"}},
@@ -92,37 +92,37 @@ func connectProxy(t *testing.T, a *authority, tunnels *atomic.Int64) *httptest.S
 		})
 }
 
-func TestAProxyWithTLSAndALogin(t *testing.T) {
+func TestProxyWithTLSAndLogin(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
 	var tunnels atomic.Int64
 	s := serveTLS(t, ours, time.Time{}, &tls.Config{}, hello)
 	proxy := connectProxy(t, ours, &tunnels)
-	by := func(userinfo string) *http.Client {
+	through := func(userinfo string) *http.Client {
 		u, err := url.Parse(strings.Replace(proxy.URL, "https://", "https://"+userinfo, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return client(t, &Policy{}, Options{TLS: auth.TLS{CA: ours.pem}, Proxy: u})
 	}
-	if _, content, err := get(t, by("me:s3cret@"), s.URL); err != nil || content != "hello" || tunnels.Load() != 1 {
-		t.Errorf("by the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
+	if _, content, err := get(t, through("me:s3cret@"), s.URL); err != nil || content != "hello" || tunnels.Load() != 1 {
+		t.Errorf("through the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
 	}
-	_, _, err := get(t, by("me:wr0ng@"), s.URL)
+	_, _, err := get(t, through("me:wr0ng@"), s.URL)
 	if f := faultOf(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" ||
 		strings.Contains(f.Error(), "wr0ng") {
 		t.Errorf("the fault is %+v", f)
 	}
-	_, _, err = get(t, by("me:wr0ng@"), serve(t, hello).URL) // without a tunnel the proxy answers itself
+	_, _, err = get(t, through("me:wr0ng@"), serve(t, hello).URL) // for plain HTTP the proxy answers without a tunnel
 	mustFail(t, err, "proxy refused the login")
-	_, _, err = get(t, by("me:s3cret@"), "https://127.0.0.1:1")
-	mustFail(t, err, "proxy refused the connection (502)")
+	_, _, err = get(t, through("me:s3cret@"), "https://127.0.0.1:1")
+	mustFail(t, err, "proxy refused the connection (HTTP 502)")
 }
 
-func TestLinkLocalAddresses(t *testing.T) {
+func TestLinkLocalAddressesAreRejected(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	proxy := serve(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	var received atomic.Int64
+	proxy := serve(t, func(http.ResponseWriter, *http.Request) { received.Add(1) })
 	u, err := url.Parse(proxy.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -132,16 +132,16 @@ func TestLinkLocalAddresses(t *testing.T) {
 		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]",
 			"168.63.129.16"} {
 			_, _, err := get(t, c, "http://"+host+"/latest/meta-data")
-			mustFail(t, err, "is refused", "link-local")
+			mustFail(t, err, "is not allowed", "link-local")
 		}
 	}
-	if asked.Load() != 0 {
-		t.Errorf("the proxy was asked %d times", asked.Load())
+	if received.Load() != 0 {
+		t.Errorf("the proxy got %d requests", received.Load())
 	}
-	if err := (&Policy{RefuseLinkLocal: true}).judge("tcp", "169.254.0.1:80", nil); err == nil {
-		t.Error("a name that leads to a link-local address is connected to")
+	if err := (&Policy{RefuseLinkLocal: true}).checkAddress("tcp", "169.254.0.1:80", nil); err == nil {
+		t.Error("a DNS name with a link-local address is accepted")
 	}
 	if _, content, err := get(t, client(t, p, Options{}), serve(t, hello).URL); err != nil || content != "hello" {
-		t.Errorf("another address answered %q, %v", content, err)
+		t.Errorf("another address: got %q, %v", content, err)
 	}
 }

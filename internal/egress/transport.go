@@ -16,30 +16,33 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
-// maxHeader bounds, in bytes, the header of an answer.
+// maxHeader is the maximum size, in bytes, of an answer's header.
 const maxHeader = 256 << 10
 
 // transport carries out requests with one set of options.
 type transport struct {
-	policy *Policy
-	base   *http.Transport
-	caller string
-	used   time.Time // guarded by policy.mu
+	policy   *Policy
+	guard    *hostguard.Guard
+	timeouts Timeouts
+	base     *http.Transport
+	caller   string
+	lastUsed time.Time // guarded by policy.mu
 }
 
-func newTransport(p *Policy, o Options) (*transport, error) {
+func newTransport(p *Policy, guard *hostguard.Guard, o Options) (*transport, error) {
 	config, err := o.TLS.Config()
 	if err != nil {
 		return nil, err
 	}
 	timeouts := p.Timeouts.orDefault()
-	t := &transport{policy: p, caller: o.Caller, used: p.now()}
+	t := &transport{policy: p, guard: guard, timeouts: timeouts, caller: o.Caller, lastUsed: p.now()}
 	dialer := p.Dialer()
 	t.base = &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		OnProxyConnectResponse: proxyAnswer,
+		OnProxyConnectResponse: checkProxyAnswer,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
@@ -53,7 +56,7 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 		ResponseHeaderTimeout:  timeouts.Answer,
 		MaxResponseHeaderBytes: maxHeader,
 		MaxIdleConnsPerHost:    cmp.Or(p.PerHost, DefaultPerHost),
-		// above the usual interval of a minute, so that connections are used again
+		// longer than the usual interval of 1m, so that connections are reused
 		IdleConnTimeout:   90 * time.Second,
 		ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: timeouts.Idle, PingTimeout: timeouts.Connect,
@@ -65,26 +68,26 @@ func newTransport(p *Policy, o Options) (*transport, error) {
 	return t, nil
 }
 
-// Dialer connects to where the policy allows, for those whose requests it does not carry out.
+// Dialer returns a dialer that connects to allowed addresses only, for requests that the policy does not carry out.
 func (p *Policy) Dialer() *net.Dialer {
 	dialer := &net.Dialer{Timeout: p.Timeouts.orDefault().Connect}
 	if p.RefuseLinkLocal || p.RefuseLoopback {
-		dialer.Control = p.judge
+		dialer.Control = p.checkAddress
 	}
 	return dialer
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.roundTrip(req)
 	if err != nil && req.Body != nil {
-		_ = req.Body.Close() // as the interface demands; closing twice does no harm
+		_ = req.Body.Close() // required by the interface; it may be closed already
 	}
 	return resp, err
 }
 
 func (t *transport) roundTrip(req *http.Request) (*http.Response, error) {
-	out, err := redirected(req)
+	out, err := checkRedirect(req)
 	if err != nil {
 		return nil, err
 	}
@@ -92,61 +95,64 @@ func (t *transport) roundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := t.policy.host(route)
-	caller := t.callerOf(out)
-	release, err := h.admit(req.Context(), caller)
+	admitted, err := t.guard.Admit(req.Context(), route, t.callerOf(out))
 	if err != nil {
 		return nil, err
 	}
-	t.policy.counts.requests.Add(1)
 	ctx, cancel := context.WithCancel(req.Context())
-	end := func() { release(); cancel() }
-	done := h.expect()
-	began := time.Now()
-	resp, err := t.base.RoundTrip(out.WithContext(ctx))
-	done()
-	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {
-		_ = resp.Body.Close()
-		err = proxyAnswer(ctx, nil, nil, resp)
-	}
+	end := func() { admitted.Release(); cancel() }
+	resp, err := t.send(out.WithContext(ctx), admitted)
 	if err != nil {
-		h.gaveUp(err, began)
 		end()
 		return nil, explain(req.Context(), err, route)
 	}
-	h.answered()
-	h.heed(resp, caller)
-	resp.Request = req // the next request of a chain of redirects is judged by it
-	resp.Body = newBody(resp, route, h, cancel, end)
+	admitted.RateLimited(RetryAfter(resp, t.policy.now()))
+	resp.Request = req // the next request of a chain of redirects refers to it
+	resp.Body = t.newBody(resp, route, admitted, cancel, end)
 	return resp, nil
 }
 
-// route is where a request goes. What is known of a host by way of one proxy says nothing of another way.
-type route struct {
-	host  string // with the port
-	proxy string // host and port; empty when there is none
+// send sends an admitted request, and records how the host answers.
+func (t *transport) send(req *http.Request, admitted *hostguard.Request) (*http.Response, error) {
+	t.policy.counts.requests.Add(1)
+	wait := admitted.Await()
+	began := time.Now()
+	resp, err := t.base.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {
+		_ = resp.Body.Close()
+		err = checkProxyAnswer(req.Context(), nil, nil, resp)
+	}
+	var timeout net.Error
+	switch {
+	case err == nil:
+		wait.Answered()
+	case errors.As(err, &timeout) && timeout.Timeout() && time.Since(began) >= t.timeouts.Stall:
+		wait.TimedOut()
+	default:
+		wait.Ended()
+	}
+	return resp, err
 }
 
-func (r route) key() string { return r.proxy + " " + r.host }
-
-func (t *transport) route(req *http.Request) (route, error) {
-	r := route{host: hostPort(req.URL)}
+func (t *transport) route(req *http.Request) (hostguard.Route, error) {
+	r := hostguard.Route{Host: hostPort(req.URL)}
 	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
-		if err := t.policy.refuses(ip); err != nil {
-			return r, explain(req.Context(), err, r) // said here, since a proxy would connect to it
+		if err := t.policy.checkIP(ip); err != nil {
+			return r, explain(req.Context(), err, r) // a proxy would connect to it
 		}
 	}
 	proxy, err := t.base.Proxy(req)
 	if err != nil {
-		return r, failed("the proxy's address in the environment is not a URL").
+		return r, failed("the proxy address in the environment is not a URL").
 			WithHint("Correct HTTPS_PROXY and HTTP_PROXY of the controller")
 	}
 	if proxy != nil {
-		r.proxy = proxy.Host
+		r.Proxy = proxy.Host
 	}
 	return r, nil
 }
 
+// callerOf returns a digest that identifies the caller of a request.
 func (t *transport) callerOf(req *http.Request) string {
 	caller := t.caller
 	if caller == "" {
@@ -156,7 +162,7 @@ func (t *transport) callerOf(req *http.Request) string {
 	return string(sum[:])
 }
 
-// hostPort is the host in lower case, with the port unless it is the scheme's own.
+// hostPort returns the host in lower case, with the port unless it is the scheme's default.
 func hostPort(u *url.URL) string {
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if strings.Contains(host, ":") {
@@ -169,24 +175,24 @@ func hostPort(u *url.URL) string {
 }
 
 var (
-	errLinkLocal = errors.New("it is link-local, where clouds keep the metadata of their machines")
-	errLoopback  = errors.New("it is a loopback address, which leads to the controller itself")
+	errLinkLocal = errors.New("it is link-local, where clouds serve instance metadata")
+	errLoopback  = errors.New("it is a loopback address, which is the controller's own host")
 )
 
-// metadata are addresses that clouds use like link-local ones.
+// metadata are the other addresses at which clouds serve instance metadata.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("168.63.129.16"),
 	netip.MustParseAddr("100.100.100.200")}
 
-// judge judges the address after the name was looked up, so that no name leads around it.
-func (p *Policy) judge(_, address string, _ syscall.RawConn) error {
+// checkAddress is called after name resolution, so that no DNS name circumvents it.
+func (p *Policy) checkAddress(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	return p.refuses(at.Addr())
+	return p.checkIP(at.Addr())
 }
 
-func (p *Policy) refuses(ip netip.Addr) error {
+func (p *Policy) checkIP(ip netip.Addr) error {
 	ip = ip.Unmap().WithZone("")
 	switch {
 	case p.RefuseLinkLocal && linkLocal(ip):
@@ -201,13 +207,14 @@ func linkLocal(ip netip.Addr) bool {
 	return ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || slices.Contains(metadata, ip)
 }
 
-func proxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+func checkProxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 	switch {
 	case resp.StatusCode == http.StatusProxyAuthRequired:
 		return fault.New(meta.AuthenticationFailedReason, "the proxy refused the login").
 			WithHint("Check username and password in the Secret of spec.proxySecretRef")
 	case resp.StatusCode/100 != 2:
-		return failed("the proxy refused the connection (%d)", resp.StatusCode).WithHint("Check what the proxy allows")
+		return failed("the proxy refused the connection (HTTP %d)", resp.StatusCode).
+			WithHint("Check which hosts the proxy allows")
 	}
 	return nil
 }

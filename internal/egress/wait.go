@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	maxWait     = time.Hour   // longer wishes are cut to it
-	defaultWait = time.Minute // after a status 429 that says no time, as GitHub documents
+	maxWait     = time.Hour   // longer waits are cut to it
+	defaultWait = time.Minute // after a status 429 without a time, as GitHub documents
 )
 
-// RetryAfter reads how long a host asks to be left alone; zero when it does not.
+// RetryAfter returns how long the host of an answer asks the client to wait; zero if it does not. It reads:
 //
-//   - Retry-After with the statuses 429, 403 and 503 (RFC 9110, 10.2.3), or Docker Hub's X-Retry-After
+//   - Retry-After with the statuses 429, 403 and 503 (RFC 9110, 10.2.3), and Docker Hub's X-Retry-After
 //   - X-RateLimit-Remaining and X-RateLimit-Reset of GitHub, RateLimit-Remaining and RateLimit-Reset of
-//     GitLab: once nothing remains
-//   - RateLimit-Limit "100;w=21600" of Docker Hub: with the status 429, the time in which one request more
-//     becomes free. While it
-//     answers, nothing is held back, because it does not count HEAD requests, and they are how an unmoved tag is seen.
+//     GitLab, if no request remains
+//   - RateLimit-Limit "100;w=21600" of Docker Hub with the status 429: the time in which one more request becomes
+//     free. With other statuses it is ignored: HEAD requests, which detect unmoved tags, do not count for this limit.
 func RetryAfter(resp *http.Response, now time.Time) time.Duration {
 	var d time.Duration
 	switch resp.StatusCode {
@@ -41,10 +40,10 @@ func RetryAfter(resp *http.Response, now time.Time) time.Duration {
 	return min(d, maxWait)
 }
 
-// firstEpoch is the number from which on seconds are meant as a Unix time, as no wait is that long.
+// firstEpoch is the least number that is read as a Unix time and not as a number of seconds.
 const firstEpoch = 1_000_000_000
 
-// until reads a time to wait for: seconds, a Unix time, or an HTTP date.
+// until parses the end of a wait: a number of seconds, a Unix time, or an HTTP date.
 func until(v string, now time.Time) time.Duration {
 	if n, ok := number(v); ok {
 		if n >= firstEpoch {
@@ -58,7 +57,7 @@ func until(v string, now time.Time) time.Duration {
 	return 0
 }
 
-// perRequest reads "LIMIT;w=SECONDS".
+// perRequest parses "LIMIT;w=SECONDS" and returns the time per request.
 func perRequest(v string) time.Duration {
 	limit, ok := number(v)
 	_, window, found := strings.Cut(v, ";w=")
@@ -69,7 +68,7 @@ func perRequest(v string) time.Duration {
 	return time.Duration(min(seconds, int64(24*time.Hour/time.Second))) * time.Second / time.Duration(limit)
 }
 
-// number reads a number that is not negative, up to the parameters that may follow it.
+// number parses a number that is not negative. Parameters may follow it.
 func number(v string) (int64, bool) {
 	v, _, _ = strings.Cut(v, ";")
 	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)

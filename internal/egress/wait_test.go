@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func TestHowLongAHostAsksToWait(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	unix := func(d time.Duration) string { return strconv.FormatInt(noon.Add(d).Unix(), 10) }
 	for name, c := range map[string]struct {
 		status int
@@ -18,9 +18,9 @@ func TestHowLongAHostAsksToWait(t *testing.T) {
 		want   time.Duration
 	}{
 		"seconds": {429, []string{"Retry-After", "120"}, 2 * time.Minute},
-		"a date": {503,
+		"date": {503,
 			[]string{"Retry-After", noon.Add(90 * time.Second).Format(http.TimeFormat)}, 90 * time.Second},
-		"a date in the past": {503,
+		"date in the past": {503,
 			[]string{"Retry-After", noon.Add(-time.Hour).Format(http.TimeFormat)}, 0},
 		"GitHub's secondary limit": {403, []string{"Retry-After", "60", "X-Ratelimit-Remaining", "100"},
 			time.Minute},
@@ -28,35 +28,35 @@ func TestHowLongAHostAsksToWait(t *testing.T) {
 			[]string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", unix(20 * time.Minute)}, 20 * time.Minute},
 		"GitHub's last request": {200,
 			[]string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", unix(time.Minute)}, time.Minute},
-		"GitHub with some left": {200,
+		"GitHub with requests left": {200,
 			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", unix(time.Minute)}, 0},
 		"GitLab's limit": {429,
 			[]string{"Ratelimit-Remaining", "0", "Ratelimit-Reset", unix(30 * time.Second)}, 30 * time.Second},
 		"seconds as the draft standard": {429, []string{"Ratelimit-Remaining", "0", "Ratelimit-Reset", "30"},
 			30 * time.Second},
-		"Docker Hub while it answers": {200,
+		"Docker Hub without limit": {200,
 			[]string{"Ratelimit-Limit", "100;w=21600", "Ratelimit-Remaining", "0;w=21600"}, 0},
 		"Docker Hub's limit": {429,
 			[]string{"Ratelimit-Limit", "100;w=21600", "Ratelimit-Remaining", "0;w=21600"}, 216 * time.Second},
-		"Docker Hub's abuse limit":        {429, []string{"X-Retry-After", unix(5 * time.Minute)}, 5 * time.Minute},
-		"a refusal that says no time":     {429, nil, time.Minute},
-		"an outage that says no time":     {503, nil, 0},
-		"a refusal for another reason":    {403, nil, 0},
-		"an answer is no refusal":         {200, []string{"Retry-After", "60"}, 0},
-		"a redirect is no refusal":        {301, []string{"Retry-After", "60"}, 0},
-		"longer than is reasonable":       {429, []string{"Retry-After", "999999"}, time.Hour},
-		"a number beyond all":             {429, []string{"Retry-After", "99999999999999999999"}, time.Minute},
-		"a negative number":               {429, []string{"Retry-After", "-5"}, time.Minute},
-		"a Unix time far away":            {503, []string{"Retry-After", "9223372036854775807"}, time.Hour},
-		"words":                           {429, []string{"Retry-After", "soon"}, time.Minute},
-		"a limit of nothing in no window": {429, []string{"Ratelimit-Limit", "0;w=0"}, time.Minute},
+		"Docker Hub's abuse limit":    {429, []string{"X-Retry-After", unix(5 * time.Minute)}, 5 * time.Minute},
+		"status 429 without time":     {429, nil, time.Minute},
+		"status 503 without time":     {503, nil, 0},
+		"status 403 without time":     {403, nil, 0},
+		"status 200":                  {200, []string{"Retry-After", "60"}, 0},
+		"status 301":                  {301, []string{"Retry-After", "60"}, 0},
+		"longer than an hour":         {429, []string{"Retry-After", "999999"}, time.Hour},
+		"number too large":            {429, []string{"Retry-After", "99999999999999999999"}, time.Minute},
+		"negative number":             {429, []string{"Retry-After", "-5"}, time.Minute},
+		"Unix time in the far future": {503, []string{"Retry-After", "9223372036854775807"}, time.Hour},
+		"not a number":                {429, []string{"Retry-After", "soon"}, time.Minute},
+		"limit and window of zero":    {429, []string{"Ratelimit-Limit", "0;w=0"}, time.Minute},
 	} {
 		header := http.Header{}
 		for i := 0; i < len(c.header); i += 2 {
 			header.Set(c.header[i], c.header[i+1])
 		}
 		if got := RetryAfter(&http.Response{StatusCode: c.status, Header: header}, noon); got != c.want {
-			t.Errorf("%s: waits %s, want %s", name, got, c.want)
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func FuzzRetryAfter(f *testing.F) {
 			header.Set(name, v)
 		}
 		if got := RetryAfter(&http.Response{StatusCode: status, Header: header}, noon); got < 0 || got > maxWait {
-			t.Errorf("waits %s", got)
+			t.Errorf("RetryAfter is %s", got)
 		}
 	})
 }
@@ -89,11 +89,11 @@ func FuzzHostPort(f *testing.F) {
 			return
 		}
 		if !sameOrigin(u, u) {
-			t.Errorf("%q is not its own origin", raw)
+			t.Errorf("%q does not have the same origin as itself", raw)
 		}
 		again, err := url.Parse(u.Scheme + "://" + hostPort(u))
 		if err == nil && hostPort(again) != hostPort(u) {
-			t.Errorf("%q is %q, which is %q", raw, hostPort(u), hostPort(again))
+			t.Errorf("%q: hostPort returns %q, and %q for its result", raw, hostPort(u), hostPort(again))
 		}
 	})
 }

@@ -230,7 +230,7 @@ func TestACorrectedProviderSendsWhatWaited(t *testing.T) {
 	s.source("app")
 	s.sync("a", "app", "./a")
 	s.ready("a", commit)
-	s.fails(providerNamed("team"), "team", "SendFailed", "it refuses the connection")
+	s.fails(providerNamed("team"), "team", "SendFailed", "connection refused")
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"address":%q}}`, right.URL))
 	if err := s.client.Patch(t.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace,
 		Name: "team"}}, patch); err != nil {

@@ -266,7 +266,7 @@ func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
 	s.git.Stop()
 	s.pull("app")
 	g := &sourcev1.GitRepository{}
-	s.fails(g, "app", "GitOperationFailed", "refuses the connection")
+	s.fails(g, "app", "GitOperationFailed", "connection refused")
 	if c := apimeta.FindStatusCondition(g.Status.Conditions, "FetchFailed"); c == nil ||
 		c.Status != metav1.ConditionTrue {
 		t.Errorf("FetchFailed: %+v", c)

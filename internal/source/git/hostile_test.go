@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -111,7 +112,7 @@ func TestAnSSHServerThatDoesNotAnswer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	identity, public := testenv.SSHKey(t)
-	remote := Remote{URL: "ssh://git@" + listener.Addr().String() + "/app"}
+	remote := Remote{URL: "ssh://git@" + listener.Addr().String() + "/app", Egress: &egress.Policy{}}
 	remote.Credentials, err = auth.Git(remote.URL,
 		map[string][]byte{"identity": identity, "known_hosts": append([]byte("host "), public...)})
 	if err != nil {

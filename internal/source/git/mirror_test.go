@@ -204,7 +204,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		"unknown host": {Remote{URL: "http://host.invalid/app"}, Reference{}, "GitOperationFailed",
 			"host.invalid"},
 		"nobody listens": {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed",
-			"refuses the connection"},
+			"connection refused"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, err := open(t).Update(t.Context(), c.remote, c.ref, false)

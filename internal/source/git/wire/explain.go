@@ -219,8 +219,8 @@ func explainNetwork(err error, where string, doing task) *fault.Fault {
 	case errors.As(err, &dns):
 		return gitFault("cannot look the host %s up", dns.Name).WithHint("Check the cluster's DNS")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return gitFault("%s refuses the connection", host(where)).
-			WithHint("Check that the git server runs, and the port in spec.url")
+		return gitFault("cannot connect to host '%s'", host(where)).Because(errors.New("connection refused")).
+			WithHint("Check that the git server is running, and the port of spec.url")
 	case errors.As(err, &op) && op.Timeout():
 		return gitFault("%s does not answer", host(where)).
 			WithHint("Check the network on the way, and the port in spec.url")

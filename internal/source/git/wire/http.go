@@ -57,9 +57,8 @@ func newClient(remote Remote) (client *http.Client, done func(), err error) {
 				WithHint("Correct the Secret of spec.proxySecretRef")
 		}
 	}
-	policy, done := remote.Egress, func() {}
-	if policy == nil {
-		policy = &egress.Policy{}
+	policy, done := remote.egress(), func() {}
+	if remote.Egress == nil {
 		done = policy.CloseIdleConnections
 	}
 	transport, err := policy.Transport(options)

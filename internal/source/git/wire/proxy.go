@@ -13,9 +13,8 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// dial opens a connection for SSH: directly, or by way of a proxy that speaks SOCKS5, or HTTP and its CONNECT.
-func dial(ctx context.Context, rawProxy, address string) (net.Conn, error) {
-	direct := &net.Dialer{Timeout: dialTimeout}
+// dial opens a connection for SSH: directly, or through a SOCKS5 proxy or an HTTP proxy that supports CONNECT.
+func dial(ctx context.Context, direct *net.Dialer, rawProxy, address string) (net.Conn, error) {
 	if rawProxy == "" {
 		if d, ok := proxy.FromEnvironmentUsing(direct).(proxy.ContextDialer); ok {
 			return d.DialContext(ctx, "tcp", address)

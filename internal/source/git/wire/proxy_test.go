@@ -43,7 +43,7 @@ func TestSSHGoesThroughProxies(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			before := through.Load()
-			conn, err := dial(t.Context(), c.proxy, address)
+			conn, err := dial(t.Context(), &net.Dialer{}, c.proxy, address)
 			if c.says != "" {
 				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
 					t.Errorf("got %v, want %q", err, c.says)
@@ -74,7 +74,7 @@ func TestProxyThatHangs(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Close() })
 		}
 	}()
-	if _, err := dial(ctx, "http://"+listener.Addr().String(), "host.invalid:22"); err == nil {
+	if _, err := dial(ctx, &net.Dialer{}, "http://"+listener.Addr().String(), "host.invalid:22"); err == nil {
 		t.Error("the dead proxy gave a connection")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skeema/knownhosts"
@@ -18,11 +19,15 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
-const dialTimeout = 30 * time.Second
+const (
+	dialTimeout  = 30 * time.Second
+	beginTimeout = 30 * time.Second // for the login and the first answer of the service
+)
 
-// overSSH is a conversation over SSH. Nothing of the machine's own SSH configuration counts.
+// overSSH is a conversation over SSH. It ignores the SSH configuration of the machine.
 type overSSH struct {
 	service string
 	address string // host:port
@@ -31,12 +36,15 @@ type overSSH struct {
 	config  *ssh.ClientConfig
 	counts  *counts
 
-	done    func(hung bool) // of the host, nil before it let us in
+	guard   *hostguard.Guard
+	dialer  *net.Dialer
+	request *hostguard.Request // nil before the host guard admitted the conversation
 	conn    net.Conn
 	session *ssh.Session
 	in      io.WriteCloser
 	out     *bufio.Reader
 	said    *words
+	began   atomic.Bool // the host answered
 	release func() bool // of the context that bounds the conversation
 }
 
@@ -76,7 +84,11 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 	if strings.HasPrefix(path, "/~") {
 		path = path[1:]
 	}
+	out := remote.egress()
+	dialer := out.Dialer()
+	dialer.Timeout = dialTimeout
 	return &overSSH{service: service, address: address, proxy: remote.ProxyURL, path: path, counts: counts,
+		guard: out.Guard(), dialer: dialer,
 		config: &ssh.ClientConfig{
 			User:              user,
 			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
@@ -117,27 +129,49 @@ func knownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) {
 
 func (s *overSSH) open(ctx context.Context) (io.Reader, error) {
 	s.counts.requests.Add(1)
-	done, err := overSSHTo.enter(ctx, s.address)
-	if err != nil {
+	var err error
+	if s.request, err = s.guard.Admit(ctx, hostguard.Route{Host: s.address, Proxy: s.proxyHost()}, ""); err != nil {
 		return nil, err
 	}
-	s.done = done
+	wait := s.request.Await()
 	if err := s.begin(ctx); err != nil {
-		done(isHang(ctx, err))
+		if isTimeout(ctx, err) {
+			wait.TimedOut()
+		} else {
+			wait.Ended()
+		}
+		s.request.Release()
 		return nil, err
 	}
-	return s.out, s.conn.SetDeadline(time.Time{}) // from here on, the context bounds it
+	wait.Answered()
+	s.began.Store(true)
+	return s.out, s.conn.SetDeadline(time.Time{}) // from here on, the context bounds the conversation
+}
+
+// proxyHost returns the host of the explicit proxy.
+func (s *overSSH) proxyHost() string {
+	u, err := url.Parse(s.proxy)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// isTimeout reports whether err is a timeout, or ctx reached its deadline.
+func isTimeout(ctx context.Context, err error) bool {
+	var timeout net.Error
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // begin connects, logs in, starts the service, and waits for its first word.
 func (s *overSSH) begin(ctx context.Context) error {
-	conn, err := dial(ctx, s.proxy, s.address)
+	conn, err := dial(ctx, s.dialer, s.proxy, s.address)
 	if err != nil {
 		return err
 	}
-	s.conn = metered{conn, s.counts}
+	s.conn = guardedConn{conn, s}
 	s.bind(ctx)
-	if err := conn.SetDeadline(time.Now().Add(answerIn)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(beginTimeout)); err != nil {
 		return err
 	}
 	inner, channels, requests, err := ssh.NewClientConn(s.conn, s.address, s.config)
@@ -184,8 +218,8 @@ func (s *overSSH) ask(ctx context.Context, request []byte) (io.Reader, error) {
 }
 
 func (s *overSSH) close() {
-	if s.done != nil {
-		defer s.done(false)
+	if s.request != nil {
+		defer s.request.Release()
 	}
 	if s.conn == nil {
 		return
@@ -223,14 +257,24 @@ func (w *words) String() string {
 	return string(w.text)
 }
 
-// metered counts what is read.
-type metered struct {
+// guardedConn counts what is read. Once the conversation has begun, it reports the host's progress to the host guard.
+type guardedConn struct {
 	net.Conn
-	counts *counts
+	ssh *overSSH
 }
 
-func (m metered) Read(p []byte) (int, error) {
-	n, err := m.Conn.Read(p)
-	m.counts.bytes.Add(int64(n))
+func (c guardedConn) Read(p []byte) (int, error) {
+	if !c.ssh.began.Load() {
+		n, err := c.Conn.Read(p)
+		c.ssh.counts.bytes.Add(int64(n))
+		return n, err
+	}
+	wait := c.ssh.request.Await()
+	n, err := c.Conn.Read(p)
+	wait.Ended()
+	if n > 0 {
+		c.ssh.request.Progress()
+	}
+	c.ssh.counts.bytes.Add(int64(n))
 	return n, err
 }

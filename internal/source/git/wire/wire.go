@@ -6,6 +6,7 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,12 @@ type Remote struct {
 	// who logs in, for credentials that are renewed: it stands for them where they are compared
 	Identity string
 	ProxyURL string         // the environment's proxy when empty
-	Egress   *egress.Policy // the process's way out for HTTP(S); one of its own when nil
+	Egress   *egress.Policy // shared by the process; a new one for each conversation when nil
 	Scratch  string         // directory for a file that lives for a moment; the system's when empty
 	SSH      *SSHAlgorithms // what SSH may use; the library's choice when nil
 }
+
+func (r Remote) egress() *egress.Policy { return cmp.Or(r.Egress, &egress.Policy{}) }
 
 // SSHAlgorithms are those that SSH may use, the preferred ones first; the library's choice where there are none.
 type SSHAlgorithms struct{ HostKeys, KeyExchanges []string }

@@ -7,8 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,24 +19,25 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
-// hanging is a host that takes connections, and says nothing.
-type hanging struct {
+// silentHost accepts connections and sends nothing.
+type silentHost struct {
 	net.Listener
-	taken chan struct{}
+	accepted chan struct{}
 }
 
-func hang(t *testing.T) *hanging {
+func newSilentHost(t *testing.T) *silentHost {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hanging{l, make(chan struct{}, 100)}
+	h := &silentHost{l, make(chan struct{}, 100)}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		var conns []net.Conn // kept, since one that is collected is closed
+		var conns []net.Conn // a connection that is garbage collected is closed
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -46,128 +47,116 @@ func hang(t *testing.T) *hanging {
 				return
 			}
 			conns = append(conns, c)
-			h.taken <- struct{}{}
+			h.accepted <- struct{}{}
 		}
 	}()
 	return h
 }
 
-func (h *hanging) url() string { return "http://" + h.Addr().String() }
+func (h *silentHost) url() string { return "http://" + h.Addr().String() }
 
-// short are timeouts for hosts of which nothing good is expected.
-var short = Timeouts{Answer: 500 * time.Millisecond, Stall: 200 * time.Millisecond}
+// shortTimeouts are for hosts that are expected to time out.
+var shortTimeouts = Timeouts{Answer: 500 * time.Millisecond, Stall: 200 * time.Millisecond}
 
-func TestAHostThatHangsDelaysOnlyItsOwnSources(t *testing.T) {
+// routeTo returns the direct route to a test server.
+func routeTo(s *httptest.Server) hostguard.Route {
+	return hostguard.Route{Host: s.Listener.Addr().String()}
+}
+
+func TestStalledHostDoesNotDelayOtherHosts(t *testing.T) {
 	t.Parallel()
-	broken, good := hang(t), serve(t, hello)
-	p := &Policy{PerHost: 2, Timeouts: patient}
-	p.Timeouts.Stall = short.Stall // the two that hang go on doing so while others come
+	broken, good := newSilentHost(t), serve(t, hello)
+	p := &Policy{PerHost: 2, Timeouts: longTimeouts}
+	p.Timeouts.Stall = shortTimeouts.Stall // two requests continue to wait while others are rejected
 	c := client(t, p, Options{})
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	errs := make(chan error, 6)
-	ask := func(n int) {
+	send := func(n int) {
 		for range n {
-			asking.Go(func() {
+			requests.Go(func() {
 				_, _, err := get(t, c, broken.url()+"/x?token=secret")
 				errs <- err
 			})
 		}
 	}
-	ask(2)
+	send(2)
 	for range 2 {
 		select {
-		case <-broken.taken:
+		case <-broken.accepted:
 		case <-within(t).Done():
-			t.Fatal("the requests did not reach the host")
+			t.Fatal("the host did not receive the requests")
 		}
 	}
-	ask(4) // they find no slot, and are told so while the two still hang
+	send(4) // no slot is free
 	for range 4 {
-		if f := faultOf(t, <-errs, broken.Addr().String(), "does not get on"); f.RetryAfter <= 0 {
-			t.Errorf("no time to come back: %v", f)
+		if f := faultOf(t, <-errs, broken.Addr().String(), "stalled with 2 requests in flight"); f.RetryAfter <= 0 {
+			t.Errorf("RetryAfter is not set: %v", f)
 		}
 	}
 	for range 10 {
 		if _, content, err := get(t, c, good.URL); err != nil || content != "hello" {
-			t.Fatalf("beside a broken host another answered %q, %v", content, err)
+			t.Fatalf("the other host: got %q, %v", content, err)
 		}
 	}
 	_ = broken.Close()
-	asking.Wait()
+	requests.Wait()
 }
 
-func TestAHostThatHungIsNotAskedAgainAtOnce(t *testing.T) {
+func TestTimedOutHostIsPaused(t *testing.T) {
 	t.Parallel()
-	broken := hang(t)
-	p := &Policy{Timeouts: short, Clock: testclock.NewFakePassiveClock(noon)}
+	broken := newSilentHost(t)
+	p := &Policy{Timeouts: shortTimeouts, Clock: testclock.NewFakeClock(noon)}
 	c := client(t, p, Options{})
 	_, _, err := get(t, c, broken.url()+"/x?token=secret")
 	if f := faultOf(t, err, "does not answer"); strings.Contains(f.Error(), "secret") {
-		t.Errorf("the error holds the query: %v", f)
+		t.Errorf("the error contains the query: %v", f)
 	}
 	requests := p.Stats().Requests
 	_, _, err = get(t, c, broken.url())
 	if f := faultOf(t, err, "does not answer"); f.RetryAfter <= 0 || p.Stats().Requests != requests {
-		t.Errorf("a host that hung was asked again at once: %v", f)
+		t.Errorf("the host got a request during the pause: %v", f)
 	}
 }
 
-func TestASilentHostIsTriedByOneRequestAndThenTrusted(t *testing.T) {
+func TestPauseEndsWithAnswer(t *testing.T) {
 	t.Parallel()
-	var healed atomic.Bool
+	var recovered atomic.Bool
 	release := make(chan struct{})
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if !healed.Load() {
+		if !recovered.Load() {
 			<-release
 		}
 		hello(w, r)
 	})
 	t.Cleanup(func() { close(release) })
-	clock := testclock.NewFakePassiveClock(noon)
-	p := &Policy{Timeouts: short, Clock: clock}
+	clock := testclock.NewFakeClock(noon)
+	p := &Policy{Timeouts: shortTimeouts, Clock: clock}
 	c := client(t, p, Options{})
-	waits := []time.Duration{minRest, 2 * minRest, 4 * minRest}
-	for _, want := range waits {
+	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		_, _, err := get(t, c, s.URL)
-		mustFail(t, err, "does not answer in time")
+		mustFail(t, err, "timed out", "does not answer")
 		_, _, err = get(t, c, s.URL)
 		if f := faultOf(t, err, "does not answer"); f.RetryAfter != want {
-			t.Errorf("left alone for %s, want %s", f.RetryAfter, want)
+			t.Errorf("the pause is %s, want %s", f.RetryAfter, want)
 		}
-		clock.SetTime(clock.Now().Add(want))
+		clock.Step(want)
 	}
-	healed.Store(true)
-	p.Timeouts = patient
-	p.host(route{host: strings.TrimPrefix(s.URL, "http://")}).timeouts = patient
-	c = client(t, p, Options{Caller: "of another way to it"})
+	recovered.Store(true)
+	p.Timeouts = longTimeouts
+	c = client(t, p, Options{Caller: "with the new timeouts"})
 	for range 3 {
 		if _, content, err := get(t, c, s.URL); err != nil || content != "hello" {
-			t.Fatalf("a healed host answered %q, %v", content, err)
+			t.Fatalf("after the recovery: got %q, %v", content, err)
 		}
 	}
 }
 
-func TestARequestThatIsSlowByItselfDoesNotCloseTheHost(t *testing.T) {
-	t.Parallel()
-	h := newHost("host", 1, Timeouts{Stall: 1}, time.Now)
-	began := time.Now()
-	h.answered() // another request
-	h.gaveUp(os.ErrDeadlineExceeded, began)
-	if err := h.resting(); err != nil {
-		t.Errorf("the host is closed for all: %v", err)
-	}
-	h.gaveUp(os.ErrDeadlineExceeded, time.Now())
-	if h.resting() == nil {
-		t.Error("a host that answered nobody since is asked again at once")
-	}
-}
-
-func TestRetryAfterIsKeptPerHostAndCaller(t *testing.T) {
+func TestRateLimitAppliesToHostAndCaller(t *testing.T) {
 	t.Parallel()
 	var limited atomic.Bool
-	var asked atomic.Int64
+	var received atomic.Int64
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		received.Add(1)
 		if limited.Load() && r.Header.Get("Authorization") == "Bearer busy" {
 			w.Header().Set("Retry-After", "60")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -175,31 +164,29 @@ func TestRetryAfterIsKeptPerHostAndCaller(t *testing.T) {
 		}
 		hello(w, r)
 	})
-	clock := testclock.NewFakePassiveClock(noon)
+	clock := testclock.NewFakeClock(noon)
 	p := &Policy{Clock: clock}
 	busy, other, elsewhere := client(t, p, Options{}), client(t, p, Options{Caller: "other"}), serve(t, hello)
 	limited.Store(true)
 	if status, _, err := get(t, busy, s.URL, "Authorization", "Bearer busy"); err != nil ||
 		status != http.StatusTooManyRequests {
-		t.Fatalf("the refusal itself: %d, %v", status, err)
+		t.Fatalf("the first request: %d, %v", status, err)
 	}
 	clock.SetTime(noon.Add(20 * time.Second))
-	before := asked.Load()
+	before := received.Load()
 	_, _, err := get(t, busy, s.URL+"/other", "Authorization", "Bearer busy")
-	if f := faultOf(t, err, "2026-11-21T12:01:00Z"); f.RetryAfter != 40*time.Second || asked.Load() != before {
-		t.Errorf("the fault says %s, the host was asked %d times", f.RetryAfter, asked.Load()-before)
+	if f := faultOf(t, err, "2026-11-21T12:01:00Z"); f.RetryAfter != 40*time.Second || received.Load() != before {
+		t.Errorf("RetryAfter is %s, the host got %d requests", f.RetryAfter, received.Load()-before)
 	}
 	if wrapped := fault.New("OCIPullFailed", "cannot pull").Because(err); wrapped.RetryAfter != 40*time.Second {
-		t.Errorf("the kind's fault says %s", wrapped.RetryAfter)
+		t.Errorf("RetryAfter of the wrapping fault is %s", wrapped.RetryAfter)
 	}
 	for name, try := range map[string]func() (int, string, error){
-		"another caller by header": func() (int, string,
-			error) {
-			return get(t, busy, s.URL, "Authorization", "Bearer calm")
+		"another caller by header": func() (int, string, error) {
+			return get(t, busy, s.URL, "Authorization", "Bearer idle")
 		},
 		"another caller by option": func() (int, string, error) { return get(t, other, s.URL) },
-		"another host": func() (int, string,
-			error) {
+		"another host": func() (int, string, error) {
 			return get(t, busy, elsewhere.URL, "Authorization", "Bearer busy")
 		},
 	} {
@@ -210,11 +197,11 @@ func TestRetryAfterIsKeptPerHostAndCaller(t *testing.T) {
 	limited.Store(false)
 	clock.SetTime(noon.Add(time.Minute))
 	if status, _, err := get(t, busy, s.URL, "Authorization", "Bearer busy"); err != nil || status != http.StatusOK {
-		t.Errorf("after the wait: %d, %v", status, err)
+		t.Errorf("after the rate limit: %d, %v", status, err)
 	}
 }
 
-func TestTheNumberOfRequestsInFlightIsBounded(t *testing.T) {
+func TestRequestsInFlightAreLimited(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int64
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -224,33 +211,33 @@ func TestTheNumberOfRequestsInFlightIsBounded(t *testing.T) {
 		}
 		hello(w, r)
 	})
-	c := client(t, &Policy{PerHost: 3, Timeouts: patient}, Options{})
-	var asking sync.WaitGroup
+	c := client(t, &Policy{PerHost: 3, Timeouts: longTimeouts}, Options{})
+	var requests sync.WaitGroup
 	for range 40 {
-		asking.Go(func() {
+		requests.Go(func() {
 			if _, content, err := get(t, c, s.URL); err != nil || content != "hello" {
-				t.Errorf("answered %q, %v", content, err)
+				t.Errorf("got %q, %v", content, err)
 			}
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	if most.Load() > 3 {
 		t.Errorf("%d requests were in flight", most.Load())
 	}
 }
 
-func TestASlotIsHeldUntilTheBodyIsDoneOrTheContextEnds(t *testing.T) {
+func TestSlotIsReleasedWithBodyOrContext(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
 	})
-	p := &Policy{PerHost: 1, Timeouts: patient}
+	p := &Policy{PerHost: 1, Timeouts: longTimeouts}
 	c := client(t, p, Options{})
-	h := p.host(route{host: strings.TrimPrefix(s.URL, "http://")})
+	inFlight := func() int { return p.Guard().InFlight(routeTo(s)) }
 	for name, finish := range map[string]func(*http.Response, func()){
 		"closed early":  func(r *http.Response, _ func()) { _ = r.Body.Close() },
 		"closed twice":  func(r *http.Response, _ func()) { _ = r.Body.Close(); _ = r.Body.Close() },
-		"read whole":    func(r *http.Response, _ func()) { _, _ = io.Copy(io.Discard, r.Body) },
+		"read to end":   func(r *http.Response, _ func()) { _, _ = io.Copy(io.Discard, r.Body) },
 		"context ended": func(_ *http.Response, cancel func()) { cancel() },
 	} {
 		ctx, cancel := context.WithCancel(within(t))
@@ -262,22 +249,22 @@ func TestASlotIsHeldUntilTheBodyIsDoneOrTheContextEnds(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if h.idle() {
-			t.Errorf("%s: the slot is free before", name)
+		if inFlight() != 1 {
+			t.Errorf("%s: the slot is released too early", name)
 		}
 		finish(resp, cancel)
-		for end := time.Now().Add(patience); !h.idle() && time.Now().Before(end); {
+		for end := time.Now().Add(maxTestWait); inFlight() > 0 && time.Now().Before(end); {
 			<-time.After(time.Millisecond)
 		}
-		if !h.idle() {
-			t.Errorf("%s: the slot is held", name)
+		if inFlight() > 0 {
+			t.Errorf("%s: the slot is not released", name)
 		}
 		_ = resp.Body.Close()
 		cancel()
 	}
 }
 
-func TestASlowReaderIsNotTheHostsFault(t *testing.T) {
+func TestSlowReaderDoesNotStallHost(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) })
 	c := client(t, &Policy{PerHost: 1, Timeouts: Timeouts{Stall: 20 * time.Millisecond}}, Options{})
@@ -292,8 +279,8 @@ func TestASlowReaderIsNotTheHostsFault(t *testing.T) {
 	}()
 	select {
 	case err := <-second:
-		t.Fatalf("the second request did not queue while the first was not read: %v", err)
-	case <-time.After(200 * time.Millisecond): // ten times as long as a host may be silent
+		t.Fatalf("the second request did not wait for a slot: %v", err)
+	case <-time.After(200 * time.Millisecond): // ten times Timeouts.Stall
 	}
 	_ = slow.Body.Close()
 	if err := <-second; err != nil {
@@ -301,12 +288,12 @@ func TestASlowReaderIsNotTheHostsFault(t *testing.T) {
 	}
 }
 
-func TestTheContextEndsTheQueue(t *testing.T) {
+func TestContextEndsWaitForSlot(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	arrived := make(chan struct{}, 1)
 	s := serve(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release })
-	c := client(t, &Policy{PerHost: 1, Timeouts: patient}, Options{})
+	c := client(t, &Policy{PerHost: 1, Timeouts: longTimeouts}, Options{})
 	var first sync.WaitGroup
 	first.Go(func() { _, _, _ = get(t, c, s.URL) })
 	<-arrived
@@ -321,41 +308,41 @@ func TestTheContextEndsTheQueue(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the end of the context is told as %v", err)
+		t.Errorf("got %v, want the error of the context", err)
 	}
 	close(release)
 	first.Wait()
 }
 
-func TestConnectionsAreSharedByEqualOptionsOnly(t *testing.T) {
+func TestEqualOptionsShareConnections(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
 	s := serveTLS(t, ours, time.Time{}, &tls.Config{}, hello)
-	p := &Policy{Timeouts: patient}
-	ask := func(o Options) {
+	p := &Policy{Timeouts: longTimeouts}
+	send := func(o Options) {
 		t.Helper()
 		o.TLS.CA = ours.pem
 		if _, _, err := get(t, client(t, p, o), s.URL); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 100 { // as many sources, each with options of its own that say the same
-		ask(Options{})
+	for range 100 { // sources with equal options
+		send(Options{})
 	}
 	if got := p.Stats(); got.Connections != 1 || got.Requests != 100 || got.BytesReceived < 500 || got.BytesSent < 100 {
-		t.Errorf("100 sources of one host made %+v", got)
+		t.Errorf("100 sources of one host: %+v", got)
 	}
 	_, mine := ours.issue(t, "mine", time.Time{})
 	_, yours := ours.issue(t, "yours", time.Time{})
 	for i, o := range []Options{{Caller: "a"}, {Caller: "b"}, {TLS: mine}, {TLS: yours}} {
-		ask(o)
+		send(o)
 		if got, want := p.Stats().Connections, int64(i+2); got != want {
-			t.Errorf("with options of its own the source shares a connection: %d, want %d", got, want)
+			t.Errorf("%d connections, want %d", got, want)
 		}
 	}
 }
 
-func TestOptionsThatDifferHaveDifferentKeys(t *testing.T) {
+func TestDifferentOptionsHaveDifferentKeys(t *testing.T) {
 	t.Parallel()
 	proxy := func(raw string) *url.URL {
 		u, err := url.Parse(raw)
@@ -370,15 +357,15 @@ func TestOptionsThatDifferHaveDifferentKeys(t *testing.T) {
 		{TLS: auth.TLS{Key: []byte("ab")}}, {Caller: "ab"}, {Proxy: proxy("http://ab")},
 		{Proxy: proxy("http://u:p@ab")}, {Proxy: proxy("http://u:q@ab")}} {
 		if j, ok := seen[o.key()]; ok {
-			t.Errorf("options %d and %d are told to be the same", i, j)
+			t.Errorf("options %d and %d have the same key", i, j)
 		}
 		seen[o.key()] = i
 	}
 }
 
-func TestWhatIsNotUsedIsForgotten(t *testing.T) {
+func TestUnusedStateIsRemoved(t *testing.T) {
 	t.Parallel()
-	clock := testclock.NewFakePassiveClock(noon)
+	clock := testclock.NewFakeClock(noon)
 	p := &Policy{Clock: clock}
 	s := serve(t, hello)
 	for _, caller := range []string{"a", "b", "c"} {
@@ -386,11 +373,11 @@ func TestWhatIsNotUsedIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clock.SetTime(noon.Add(3 * time.Hour))
+	clock.Step(3 * time.Hour)
 	if _, _, err := get(t, client(t, p, Options{Caller: "d"}), serve(t, hello).URL); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.transports) != 1 || len(p.hosts) != 1 {
-		t.Errorf("%d transports and %d hosts are kept", len(p.transports), len(p.hosts))
+	if len(p.transports) != 1 || p.Guard().Len() != 1 {
+		t.Errorf("%d transports and %d hosts are kept, want 1 of each", len(p.transports), p.Guard().Len())
 	}
 }
