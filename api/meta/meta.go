@@ -65,6 +65,24 @@ const (
 	OriginURLKey      = "org.opencontainers.image.source"
 )
 
+// Keys of the metadata of a GitRepository's artifact.
+const (
+	RepositoryURLKey = "source.toolkit.fluxcd.io/url"            // URL of the repository, without credentials
+	CommitAuthorKey  = "source.toolkit.fluxcd.io/commit-author"  // name and email address
+	CommitNoteKey    = "source.toolkit.fluxcd.io/commit-note"    // git note in refs/notes/sluice, 4 KiB at most
+	CommitSubjectKey = "source.toolkit.fluxcd.io/commit-subject" // first paragraph of the message, on one line
+)
+
+// Keys of the metadata of events that describe an artifact.
+const (
+	EventRevisionKey       = "revision"
+	EventOriginRevisionKey = "originRevision"
+	EventOriginURLKey      = "originURL" // URL of the repository of the revision, without credentials
+	EventCommitAuthorKey   = "commit_author"
+	EventCommitMessageKey  = "commit_message"
+	EventNoteKey           = "note" // content of refs/notes/sluice of the applied commit
+)
+
 // OriginRevision is the revision that the content of an OCI artifact was made of, such as a commit; empty if
 // it is not known.
 func (a *Artifact) OriginRevision() string {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
 var seed = maphash.MakeSeed()
@@ -53,7 +54,7 @@ func (m managers) markOf(o metav1.Object, group string) mark {
 // such as an event that was under way while we applied, tells nothing.
 func (m mark) moved(now mark) bool {
 	switch {
-	case now.version == m.version || after(m.version, now.version):
+	case now.version == m.version || resourceversion.Newer(m.version, now.version):
 		return false
 	case now.uid != m.uid:
 		return true
@@ -75,12 +76,6 @@ func (m mark) differs(now mark) bool {
 	}
 	return now.ours != m.ours || now.owner != m.owner || now.steering != m.steering || now.generation != m.generation ||
 		now.generation == 0
-}
-
-// after tells whether resource version a is newer than b. Versions that are not numbers are in no order.
-func after(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }
 
 // hashFields tells apart what managers own: ours, with what we would take over, and all others.

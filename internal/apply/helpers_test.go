@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -217,7 +218,7 @@ func (f *fixture) seen(resource schema.GroupVersionResource, name string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for k, w := range f.watches {
-			if k.resource == resource && !after(version, w.newest) {
+			if k.resource == resource && !resourceversion.Newer(version, w.newest) {
 				return nil
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
 // rewatch is how soon a watch that broke is begun again.
@@ -209,11 +211,11 @@ func (w *driftWatch) judge(a *applied) {
 	}
 	switch {
 	case !seen && a.expires:
-	case !seen && w.synced && !after(a.at.version, w.newest):
+	case !seen && w.synced && !resourceversion.Newer(a.at.version, w.newest):
 		w.tell(a) // the watch is past it, and there is none
 	case seen && a.at.moved(now):
 		w.tell(a)
-	case seen && after(now.version, a.at.version):
+	case seen && resourceversion.Newer(now.version, a.at.version):
 		a.at = now
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
@@ -53,7 +54,7 @@ func (a *app) imageNotes(ctx context.Context, c client.Client, everywhere bool,
 		}
 		for i := range sources.Items {
 			if artifact := sources.Items[i].Status.Artifact; artifact != nil {
-				take(artifact.Metadata[sourcev1.CommitNoteMetadata], artifact.Revision, artifact.LastUpdateTime.Time)
+				take(artifact.Metadata[meta.CommitNoteKey], artifact.Revision, artifact.LastUpdateTime.Time)
 			}
 		}
 		events := &corev1.EventList{}

@@ -149,7 +149,7 @@ func TestImageHistoryTellsWhatNotesSay(t *testing.T) {
 	source.Status.Artifact = &meta.Artifact{
 		Revision: "main@sha1:" + now, Digest: "sha256:" + strings.Repeat("0", 64), Path: "p", URL: "http://u",
 		LastUpdateTime: metav1.NewTime(time.Unix(1700000000, 0)),
-		Metadata:       map[string]string{sourcev1.CommitNoteMetadata: note(mine, "web")},
+		Metadata:       map[string]string{meta.CommitNoteKey: note(mine, "web")},
 	}
 	if err := c.Status().Patch(t.Context(), source, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)

@@ -35,8 +35,8 @@ func (t *tracing) source(ctx context.Context, kind string, key types.NamespacedN
 		a := s.GetArtifact()
 		facts = []fact{
 			{"Revision", a.Revision},
-			{"Commit author", a.Metadata[sourcev1.CommitAuthorMetadata]},
-			{"Commit message", a.Metadata[sourcev1.CommitSubjectMetadata]},
+			{"Commit author", a.Metadata[meta.CommitAuthorKey]},
+			{"Commit message", a.Metadata[meta.CommitSubjectKey]},
 			{"Origin revision", a.OriginRevision()},
 			{"Origin source", a.Metadata[meta.OriginURLKey]},
 		}

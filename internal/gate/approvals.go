@@ -69,7 +69,7 @@ func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) er
 			o = gone.Obj
 		}
 		if a, ok := o.(*gatingv1.GateApproval); ok {
-			e.Wake(reconcile.RefTo(groupKind, a.Namespace, a.Spec.GateRef.Name))
+			e.Enqueue(reconcile.RefTo(groupKind, a.Namespace, a.Spec.GateRef.Name))
 		}
 	}
 	err := c.IndexField(ctx, &gatingv1.GateApproval{}, approvalGate, func(o client.Object) []string {

@@ -72,7 +72,7 @@ func (b *Book) Put(g *gatingv1.Gate) {
 	}
 	b.mu.Unlock()
 	if was == nil || was.answer != is.answer || !selected.same(selects) {
-		b.Edges.Fire(reconcile.Ref{GroupKind: groupKind, NamespacedName: key})
+		b.Edges.NotifyDependents(reconcile.Ref{GroupKind: groupKind, NamespacedName: key})
 	}
 	if !selected.same(selects) && selects != nil {
 		b.Wake(func(ref reconcile.Ref, obj reconcile.Gated) bool { return selects.over(b, ref, obj) })
@@ -85,7 +85,7 @@ func (b *Book) Drop(key types.NamespacedName) {
 	delete(b.gates, key)
 	delete(b.selecting, key)
 	b.mu.Unlock()
-	b.Edges.Fire(reconcile.Ref{GroupKind: groupKind, NamespacedName: key})
+	b.Edges.NotifyDependents(reconcile.Ref{GroupKind: groupKind, NamespacedName: key})
 }
 
 // NamespaceMoved wakes the objects of a namespace whose labels changed, if a gate selects by them.
@@ -101,8 +101,8 @@ func (b *Book) NamespaceMoved(name string) {
 	}
 }
 
-// Over implements [reconcile.Gatekeeper].
-func (b *Book) Over(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
+// GatesFor implements [reconcile.Gatekeeper].
+func (b *Book) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
 	var over []reconcile.Ref
 	for _, g := range obj.GateRefs() {
 		over = append(over, reconcile.RefTo(groupKind, cmp.Or(g.Namespace, obj.GetNamespace()), g.Name))
@@ -124,14 +124,14 @@ func (b *Book) Over(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
 	return slices.Compact(over)
 }
 
-// Closed implements [reconcile.Gatekeeper].
-func (b *Book) Closed(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.Closed {
+// ClosedGates implements [reconcile.Gatekeeper].
+func (b *Book) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.ClosedGate {
 	now := b.Clock.Now()
-	var closed []reconcile.Closed
+	var closed []reconcile.ClosedGate
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, ref := range over {
-		c := reconcile.Closed{Gate: ref, Reason: meta.GateClosedReason, State: "is closed"}
+		c := reconcile.ClosedGate{Gate: ref, Reason: meta.GateClosedReason, State: "is closed"}
 		e := b.gates[ref.NamespacedName]
 		switch {
 		case b.NoCrossNamespaceRefs && ref.Namespace != obj.GetNamespace() && names(obj, ref):
@@ -144,9 +144,9 @@ func (b *Book) Closed(over []reconcile.Ref, obj reconcile.Gated, manual bool) []
 		case len(e.gate.Status.ApprovedRevisions) == 0 && Passes(e.gate, "", now):
 			continue
 		default:
-			c.Stop = e.gate.Spec.Overrun == gatingv1.OverrunStop
-			c.Passes = func(revision string) bool { return Passes(e.gate, revision, now) }
-			if r := e.gate.Status.ApprovedRevisions; len(r) > 0 && c.Passes(r[0]) {
+			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop
+			c.Allows = func(revision string) bool { return Passes(e.gate, revision, now) }
+			if r := e.gate.Status.ApprovedRevisions; len(r) > 0 && c.Allows(r[0]) {
 				c.State = fmt.Sprintf("lets only %s through", quoted(r))
 			}
 		}

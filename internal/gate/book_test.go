@@ -38,7 +38,7 @@ func newShelf(tb testing.TB, objects ...*kustomizev1.Kustomization) *shelf {
 		workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())}
 	tb.Cleanup(s.queue.ShutDown)
 	edges := reconcile.NewEdges()
-	edges.Attach(syncs, s.queue)
+	edges.SetQueue(syncs, s.queue)
 	s.Book = &Book{
 		Edges: edges, Clock: clocktesting.NewFakePassiveClock(now),
 		Namespace: func(name string) (labels.Set, bool) { return labels.Set{"team": name}, name != "unreadable" },
@@ -46,7 +46,7 @@ func newShelf(tb testing.TB, objects ...*kustomizev1.Kustomization) *shelf {
 			s.lists++
 			for _, k := range s.objects {
 				if ref := s.ref(k); selected(ref, k) {
-					edges.Wake(ref)
+					edges.Enqueue(ref)
 				}
 			}
 		},
@@ -59,11 +59,11 @@ func (s *shelf) ref(k *kustomizev1.Kustomization) reconcile.Ref {
 }
 
 // pass does what the kernel does of a pass, and returns what the gates said.
-func (s *shelf) pass(k *kustomizev1.Kustomization) []reconcile.Closed {
-	over := s.Over(s.ref(k), k)
+func (s *shelf) pass(k *kustomizev1.Kustomization) []reconcile.ClosedGate {
+	over := s.GatesFor(s.ref(k), k)
 	s.Edges.Set(s.ref(k), over)
-	closed := s.Closed(over, k, false)
-	s.Wait(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1", Since: &metav1.Time{Time: s.now}})
+	closed := s.ClosedGates(over, k, false)
+	s.SetWaiting(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1", Since: &metav1.Time{Time: s.now}})
 	return closed
 }
 
@@ -223,13 +223,13 @@ func TestBookLetsRevisionsThrough(t *testing.T) {
 	}))
 	k := syncOf("apps", "a", naming(meta.GateReference{Name: "g"}))
 	closed := s.pass(k)
-	if len(closed) != 1 || !closed[0].Passes("main@sha1:1") || closed[0].Passes("main@sha1:2") || !closed[0].Stop {
+	if len(closed) != 1 || !closed[0].Allows("main@sha1:1") || closed[0].Allows("main@sha1:2") || !closed[0].StopsProgress {
 		t.Errorf("held by %+v", closed)
 	}
 	if want := "lets only revision 'main@sha1:1' through"; closed[0].State != want {
 		t.Errorf("it %s, want %s", closed[0].State, want)
 	}
-	if closed := s.Closed(s.Over(s.ref(k), k), k, true); len(closed) > 0 {
+	if closed := s.ClosedGates(s.GatesFor(s.ref(k), k), k, true); len(closed) > 0 {
 		t.Errorf("a manual pass is held by %+v", closed)
 	}
 }
@@ -276,7 +276,7 @@ func TestBookListsWhoWaits(t *testing.T) {
 	wait := func(name string, since time.Time, p meta.Pending) {
 		p.Since = &metav1.Time{Time: since}
 		k := syncOf("apps", name, naming(meta.GateReference{Name: "g"}))
-		s.Wait(s.ref(k), s.Closed(s.Over(s.ref(k), k), k, false), &p)
+		s.SetWaiting(s.ref(k), s.ClosedGates(s.GatesFor(s.ref(k), k), k, false), &p)
 	}
 	wait("late", s.now, meta.Pending{Revision: "main@sha1:1"})
 	wait("early", s.now.Add(-time.Hour), meta.Pending{Revision: "main@sha1:1", Created: 1,
@@ -289,12 +289,12 @@ func TestBookListsWhoWaits(t *testing.T) {
 	if w := waiting[0]; w.Revision != "main@sha1:1" || w.Created == nil || *w.Created != 1 {
 		t.Errorf("%+v", w)
 	}
-	s.Wait(reconcile.RefTo(syncs, "apps", "early"), nil, nil)
+	s.SetWaiting(reconcile.RefTo(syncs, "apps", "early"), nil, nil)
 	if _, total := s.Waiting(gate, 2); total != 2 {
 		t.Errorf("%d wait", total)
 	}
 	k := syncOf("apps", "late", naming(meta.GateReference{Name: "g"}))
-	s.Wait(s.ref(k), s.Closed(s.Over(s.ref(k), k), k, false), nil)
+	s.SetWaiting(s.ref(k), s.ClosedGates(s.GatesFor(s.ref(k), k), k, false), nil)
 	if _, total := s.Waiting(gate, 2); total != 1 {
 		t.Errorf("one with nothing to do is among %d that wait", total)
 	}

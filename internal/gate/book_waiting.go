@@ -26,8 +26,8 @@ type waiting struct {
 	due   map[types.NamespacedName]bool // gates that will be told
 }
 
-// Wait implements [reconcile.Gatekeeper].
-func (b *Book) Wait(ref reconcile.Ref, at []reconcile.Closed, pending *meta.Pending) {
+// SetWaiting implements [reconcile.Gatekeeper].
+func (b *Book) SetWaiting(ref reconcile.Ref, at []reconcile.ClosedGate, pending *meta.Pending) {
 	w := &b.waiting
 	pending = pending.DeepCopy()
 	w.mu.Lock()
@@ -82,7 +82,7 @@ func (b *Book) tell(gate types.NamespacedName) {
 		w.mu.Lock()
 		delete(w.due, gate)
 		w.mu.Unlock()
-		b.Edges.Wake(reconcile.Ref{GroupKind: groupKind, NamespacedName: gate})
+		b.Edges.Enqueue(reconcile.Ref{GroupKind: groupKind, NamespacedName: gate})
 	})
 }
 

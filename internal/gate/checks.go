@@ -142,7 +142,7 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *trial) {
 		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now,
 			excerpt.Bytes(message, maxCheckMessage)
 		k.mu.Unlock()
-		k.Edges.Wake(ref(g))
+		k.Edges.Enqueue(ref(g))
 	}()
 }
 

@@ -52,7 +52,7 @@ func (s *Gate) Reconcile(ctx context.Context, pass *reconcile.Pass[*gatingv1.Gat
 		r.Verdict = verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " +
 			err.Error(), Why: err.Error()}
 	}
-	s.alarms.set(s.Clock, g.UID, r.look, now, func() { s.Edges.Wake(ref(g)) })
+	s.alarms.set(s.Clock, g.UID, r.look, now, func() { s.Edges.Enqueue(ref(g)) })
 	problem := cmp.Or(err, r.doubt)
 	turned := show(g, r.Verdict, problem, now)
 	observe(g, turned)

@@ -66,18 +66,18 @@ func announce(o reconcile.Outcome, turned *gatingv1.HistoryEntry) reconcile.Outc
 	case turned.State == gatingv1.Opened:
 		reason, text = eventOpened, "Gate opened"
 	}
-	o = o.About("reason", turned.Reason)
+	o = o.WithMetadata("reason", turned.Reason)
 	if len(turned.Revisions) > 0 {
 		text += " for revision " + strings.Join(turned.Revisions, ", ")
-		o = o.About("revision", strings.Join(turned.Revisions, ","))
+		o = o.WithMetadata("revision", strings.Join(turned.Revisions, ","))
 	}
 	if turned.By != "" {
 		text += " by " + turned.By
-		o = o.About("by", turned.By)
+		o = o.WithMetadata("by", turned.By)
 	}
 	if turned.From != "" {
 		text += " from " + turned.From
-		o = o.About("from", turned.From)
+		o = o.WithMetadata("from", turned.From)
 	}
 	return o.Note(reason, "%s: %s", text, turned.Message)
 }

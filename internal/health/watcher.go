@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sluice-gitops/sluice/internal/kubewatch"
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
 // Result is the health of a target.
@@ -255,6 +255,5 @@ func isNewer(a, b string) bool {
 	if b == "" {
 		return a != ""
 	}
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
+	return resourceversion.Newer(a, b)
 }

@@ -142,7 +142,7 @@ func (c *Clusters) Forget(uid types.UID) {
 }
 
 func (c *Clusters) wake(o apply.Owner) {
-	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind,
+	c.Edges.Enqueue(reconcile.Ref{GroupKind: KustomizationGroupKind,
 		NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}})
 }
 

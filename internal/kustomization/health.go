@@ -34,7 +34,7 @@ func healthKey(o apply.Owner) string { return o.Namespace + "/" + o.Name }
 
 func (c *Clusters) wakeKey(key string) {
 	namespace, name, _ := strings.Cut(key, "/")
-	c.Edges.Wake(reconcile.Ref{GroupKind: KustomizationGroupKind,
+	c.Edges.Enqueue(reconcile.Ref{GroupKind: KustomizationGroupKind,
 		NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 }
 

@@ -136,7 +136,7 @@ func (k *Kustomization) Reconcile(ctx context.Context,
 			return k.held(ctx, pass, source)
 		}
 	} else if waiting := k.dependencies(ctx, obj, source); waiting != nil {
-		return waiting.Of(source)
+		return waiting.WithArtifact(source)
 	}
 	target, err := k.Clusters.For(ctx, obj, k.Options.DefaultServiceAccount)
 	if err != nil {
@@ -148,13 +148,13 @@ func (k *Kustomization) Reconcile(ctx context.Context,
 		run.source = &meta.Artifact{Revision: obj.Status.LastAttemptedRevision}
 		run.applied = true
 	}
-	return run.do(ctx).Of(run.source)
+	return run.do(ctx).WithArtifact(run.source)
 }
 
 // begun tells whether gates that closed let the pass finish what is under way: what was begun of the
 // revision, or else, if the source has moved on, the rollout of what is applied.
 func (k *Kustomization) begun(pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) bool {
-	return pass.UnderWay && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).
+	return pass.InProgress && (source.Revision == pass.Object.Status.LastAttemptedRevision || k.remembered(pass.Object).
 		applied)
 }
 
@@ -237,7 +237,7 @@ func (r *run) accountMissing(ctx context.Context, err error) error {
 // summarize adds what changed to the outcome's events.
 func (r *run) summarize(o reconcile.Outcome) reconcile.Outcome {
 	if !r.worked {
-		o = o.Quietly() // of a thousand that follow a commit to one, only that one has something to tell
+		o = o.Unchanged() // of a thousand that follow a commit to one, only that one has something to tell
 	}
 	switch {
 	case len(r.notes) == 0:

@@ -61,20 +61,20 @@ func (p *process) runAlerts(ctx context.Context, a *alerts, d *delivery.Dispatch
 		return err
 	}
 	if err := reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*v1beta3.Alert]{
-		GroupKind:  alert.AlertGroupKind,
-		New:        func() *v1beta3.Alert { return &v1beta3.Alert{} },
-		Concurrent: p.Concurrent,
-		Loose:      true,
-		Step:       &alert.Alert{Client: p.mgr.GetClient(), NoCrossNamespaceRefs: a.router.NoCrossNamespaceRefs},
+		GroupKind:   alert.AlertGroupKind,
+		New:         func() *v1beta3.Alert { return &v1beta3.Alert{} },
+		Concurrent:  p.Concurrent,
+		NoFinalizer: true,
+		Step:        &alert.Alert{Client: p.mgr.GetClient(), NoCrossNamespaceRefs: a.router.NoCrossNamespaceRefs},
 	}); err != nil {
 		return err
 	}
 	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*v1beta3.Provider]{
-		GroupKind:  alert.ProviderGroupKind,
-		New:        func() *v1beta3.Provider { return &v1beta3.Provider{} },
-		Concurrent: p.Concurrent,
-		Loose:      true,
-		Step:       &alert.Provider{Resolver: a.sender.Resolver, Health: a.sender.Health, Retry: d.Retry},
+		GroupKind:   alert.ProviderGroupKind,
+		New:         func() *v1beta3.Provider { return &v1beta3.Provider{} },
+		Concurrent:  p.Concurrent,
+		NoFinalizer: true,
+		Step:        &alert.Provider{Resolver: a.sender.Resolver, Health: a.sender.Health, Retry: d.Retry},
 	})
 }
 

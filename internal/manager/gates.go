@@ -98,7 +98,7 @@ func wakeGated(ctx context.Context, cache client.Reader, e *reconcile.Edges,
 			_ = apimeta.EachListItem(list, func(o runtime.Object) error {
 				if obj, ok := o.(reconcile.Gated); ok {
 					if ref := reconcile.RefTo(kind.GroupKind, obj.GetNamespace(), obj.GetName()); selected(ref, obj) {
-						e.Wake(ref)
+						e.Enqueue(ref)
 					}
 				}
 				return nil

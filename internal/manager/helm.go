@@ -15,11 +15,11 @@ func (r *sources) helm() error {
 		Limits: r.HelmLimits,
 	}
 	repositories := reconcile.Register(r.mgr, r.kernel, reconcile.Kind[*sourcev1.HelmRepository]{
-		GroupKind:  source.HelmRepositoryGroupKind,
-		New:        func() *sourcev1.HelmRepository { return &sourcev1.HelmRepository{} },
-		Concurrent: r.Concurrent,
-		Sort:       reconcile.Source,
-		Step:       source.NewHelmRepository(r.storage.store, charts),
+		GroupKind:    source.HelmRepositoryGroupKind,
+		New:          func() *sourcev1.HelmRepository { return &sourcev1.HelmRepository{} },
+		Concurrent:   r.Concurrent,
+		GateBehavior: reconcile.BlocksSource,
+		Step:         source.NewHelmRepository(r.storage.store, charts),
 	})
 	return errors.Join(r.mgr.Add(collected{indexMetrics{&charts.Indexes}}), repositories,
 		keep(r, source.HelmChartGroupKind, func() *sourcev1.HelmChart { return &sourcev1.HelmChart{} },

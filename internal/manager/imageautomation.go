@@ -38,20 +38,20 @@ func (p *process) runImageAutomations(ctx context.Context) error {
 	jobs := *p.kernel
 	jobs.Gates = release.Gates{Gatekeeper: p.book, Objects: p.mgr.GetClient()}
 	return errors.Join(reconcile.Register(p.mgr, &jobs, reconcile.Kind[*imagev1alpha1.ImageUpdateJob]{
-		GroupKind:  release.GroupKind,
-		New:        func() *imagev1alpha1.ImageUpdateJob { return &imagev1alpha1.ImageUpdateJob{} },
-		Concurrent: p.Concurrent,
-		Sort:       reconcile.Sync,
-		Step:       &release.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.clock()},
+		GroupKind:    release.GroupKind,
+		New:          func() *imagev1alpha1.ImageUpdateJob { return &imagev1alpha1.ImageUpdateJob{} },
+		Concurrent:   p.Concurrent,
+		GateBehavior: reconcile.HoldsSync,
+		Step:         &release.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.clock()},
 	}), reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{},
 		func(before, after *imagev1.ImageUpdateAutomation) bool {
 			return before.Generation != after.Generation
 		}), reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageUpdateAutomation]{
-		GroupKind:  automate.GroupKind,
-		New:        func() *imagev1.ImageUpdateAutomation { return &imagev1.ImageUpdateAutomation{} },
-		Concurrent: p.Concurrent,
-		Sort:       reconcile.Sync,
-		Step:       automation,
+		GroupKind:    automate.GroupKind,
+		New:          func() *imagev1.ImageUpdateAutomation { return &imagev1.ImageUpdateAutomation{} },
+		Concurrent:   p.Concurrent,
+		GateBehavior: reconcile.HoldsSync,
+		Step:         automation,
 	}))
 }
 
@@ -60,7 +60,7 @@ func (p *process) runImageAutomations(ctx context.Context) error {
 func (p *process) fetchNow() func(context.Context, types.NamespacedName) error {
 	if p.runs(SourceController) {
 		return func(_ context.Context, repository types.NamespacedName) error {
-			p.kernel.Edges.Wake(reconcile.RefTo(source.GitRepositoryGroupKind, repository.Namespace, repository.Name))
+			p.kernel.Edges.Enqueue(reconcile.RefTo(source.GitRepositoryGroupKind, repository.Namespace, repository.Name))
 			return nil
 		}
 	}

@@ -37,11 +37,11 @@ func (p *process) runImages(ctx context.Context) error {
 		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind,
 			&imagev1.ImageRepository{}, reflector.RepositoryMoved),
 		reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImageRepository]{
-			GroupKind:  reflector.RepositoryGroupKind,
-			New:        func() *imagev1.ImageRepository { return &imagev1.ImageRepository{} },
-			Concurrent: p.Concurrent,
-			Sort:       reconcile.Source,
-			Step:       repositories,
+			GroupKind:    reflector.RepositoryGroupKind,
+			New:          func() *imagev1.ImageRepository { return &imagev1.ImageRepository{} },
+			Concurrent:   p.Concurrent,
+			GateBehavior: reconcile.BlocksSource,
+			Step:         repositories,
 		}),
 		reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*imagev1.ImagePolicy]{
 			GroupKind:  reflector.PolicyGroupKind,

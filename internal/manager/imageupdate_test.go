@@ -168,7 +168,7 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		t.Errorf("the note says %+v", u)
 	}
 	app := s.cloned("app", commit) // without being asked, and its interval is an hour
-	if got := app.Status.Artifact.Metadata[sourcev1.CommitNoteMetadata]; !strings.Contains(got, "web:2.0.0") {
+	if got := app.Status.Artifact.Metadata[meta.CommitNoteKey]; !strings.Contains(got, "web:2.0.0") {
 		t.Errorf("the artifact does not tell of the note: %q", got)
 	}
 	s.eventTells("app", "source.toolkit.fluxcd.io/note", "policy: "+s.namespace+"/web")

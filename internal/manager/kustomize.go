@@ -25,10 +25,10 @@ func (p *process) runKustomizations(ctx context.Context) error {
 		return err
 	}
 	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*kustomizev1.Kustomization]{
-		GroupKind:  kustomization.KustomizationGroupKind,
-		New:        func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
-		Concurrent: p.Concurrent,
-		Sort:       reconcile.Sync,
+		GroupKind:    kustomization.KustomizationGroupKind,
+		New:          func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
+		Concurrent:   p.Concurrent,
+		GateBehavior: reconcile.HoldsSync,
 		Step: &kustomization.Kustomization{
 			Client:    p.mgr.GetClient(),
 			Configs:   p.mgr.GetAPIReader(),

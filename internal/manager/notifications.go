@@ -52,7 +52,7 @@ func (p *process) runNotifications(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this machine: %w", err)
 	}
-	p.kernel.Events = reconcile.ToAll(p.kernel.Events, n.KernelEvents(p.mgr.GetScheme(), host))
+	p.kernel.Events = reconcile.EmitToAll(p.kernel.Events, n.KernelEvents(p.mgr.GetScheme(), host))
 	return p.mgr.Add(n)
 }
 

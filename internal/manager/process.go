@@ -57,7 +57,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o Options) (p *process, e
 		return nil, err
 	}
 	p.recorder, p.ends = recorder, append(p.ends, end)
-	p.kernel = newKernel(p.mgr, reconcile.ToCluster(recorder), o)
+	p.kernel = newKernel(p.mgr, reconcile.EmitToCluster(recorder), o)
 	p.registries = &access.Registries{Connector: p.out.Connector}
 	p.git = &access.Git{
 		Connector:  p.out.Connector,

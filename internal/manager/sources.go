@@ -63,11 +63,11 @@ func (r *sources) buckets() error {
 
 func (r *sources) artifactGenerators() error {
 	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[*extensionsv1beta1.ArtifactGenerator]{
-		GroupKind:  source.ArtifactGeneratorGroupKind,
-		New:        func() *extensionsv1beta1.ArtifactGenerator { return &extensionsv1beta1.ArtifactGenerator{} },
-		Concurrent: r.Concurrent,
-		Sort:       reconcile.Source,
-		Finalizer:  extensionsv1beta1.ArtifactGeneratorFinalizer,
+		GroupKind:    source.ArtifactGeneratorGroupKind,
+		New:          func() *extensionsv1beta1.ArtifactGenerator { return &extensionsv1beta1.ArtifactGenerator{} },
+		Concurrent:   r.Concurrent,
+		GateBehavior: reconcile.BlocksSource,
+		Finalizer:    extensionsv1beta1.ArtifactGeneratorFinalizer,
 		Step: &source.ArtifactGenerator{
 			Client:               r.mgr.GetClient(),
 			Store:                r.storage.store,
@@ -81,10 +81,10 @@ func (r *sources) artifactGenerators() error {
 // keep starts the controller of a kind whose objects keep an artifact.
 func keep[T source.Object](r *sources, gk schema.GroupKind, newObject func() T, fetcher source.Fetcher[T]) error {
 	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[T]{
-		GroupKind:  gk,
-		New:        newObject,
-		Concurrent: r.Concurrent,
-		Sort:       reconcile.Source,
-		Step:       &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
+		GroupKind:    gk,
+		New:          newObject,
+		Concurrent:   r.Concurrent,
+		GateBehavior: reconcile.BlocksSource,
+		Step:         &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
 	})
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// Condition types that the kernel owns on every kind; they follow the kstatus contract.
+// Condition types that the kernel sets on every kind, by the kstatus contract.
 const (
 	TypeReady       = "Ready"
 	TypeReconciling = "Reconciling"
 	TypeStalled     = "Stalled"
 )
 
-// maxMessage keeps conditions readable; the API server allows 32,768 characters.
+// maxMessage bounds condition messages, in bytes. The API server allows 32,768 characters.
 const maxMessage = 20000
 
-// Mark sets a condition of a kind's own on the object.
+// Mark sets a condition of the object. An empty reason becomes [ReasonFailed].
 func Mark(obj Object, conditionType string, status metav1.ConditionStatus, reason, message string) {
 	message = excerpt.Bytes(message, maxMessage)
 	if reason == "" {
@@ -34,21 +34,21 @@ func Unmark(obj Object, conditionType string) {
 	apimeta.RemoveStatusCondition(&obj.CommonStatus().Conditions, conditionType)
 }
 
-// IsReady tells whether the object is Ready for the generation at hand.
+// IsReady reports whether the object is Ready for its current generation.
 func IsReady(obj Object) bool {
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
 }
 
-// IsStalled tells whether the object waits for somebody to change something.
+// IsStalled reports whether the object is Stalled: it will not recover without a change.
 func IsStalled(obj Object) bool {
 	return apimeta.IsStatusConditionTrue(obj.CommonStatus().Conditions, TypeStalled)
 }
 
-// conclude turns an outcome into the conditions that the kernel owns.
-func conclude(obj Object, o Outcome) {
+// setConditions sets the conditions that follow from an outcome.
+func setConditions(obj Object, o Outcome) {
 	if o.state == held {
-		rest(obj, o)
+		setHeld(obj, o)
 		return
 	}
 	obj.CommonStatus().ObservedGeneration = obj.GetGeneration()
@@ -58,7 +58,7 @@ func conclude(obj Object, o Outcome) {
 		Unmark(obj, TypeReconciling)
 		Unmark(obj, TypeStalled)
 	case progressing:
-		progress(obj, o.message)
+		setProgressing(obj, o.message)
 	case waiting, failed:
 		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, o.message)
 		Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressingWithRetry, o.message)
@@ -70,10 +70,10 @@ func conclude(obj Object, o Outcome) {
 	}
 }
 
-// rest leaves an object that a gate holds as it is: what is Ready stays so, and so does a failure. A spec
-// that waits is not observed, so that nobody takes it for applied. An object that was never brought to an
-// end, or waited for something else, is Unknown.
-func rest(obj Object, o Outcome) {
+// setHeld keeps Ready of an object that a gate holds, whether True or False. The observed generation is not updated, so
+// that a spec that waits does not look applied. Ready becomes Unknown if no pass has completed yet, or if the
+// object was waiting for another one.
+func setHeld(obj Object, o Outcome) {
 	Unmark(obj, TypeReconciling)
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	if c == nil || c.Status == metav1.ConditionUnknown || c.Reason == ReasonDependencyNotReady ||
@@ -82,8 +82,8 @@ func rest(obj Object, o Outcome) {
 	}
 }
 
-// progress marks the object as under way.
-func progress(obj Object, message string) {
+// setProgressing sets the conditions of an object whose work continues.
+func setProgressing(obj Object, message string) {
 	Mark(obj, TypeReady, metav1.ConditionUnknown, ReasonProgressing, message)
 	Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressing, message)
 	Unmark(obj, TypeStalled)

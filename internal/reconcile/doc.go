@@ -1,6 +1,7 @@
-// Package reconcile is the kernel: the one loop that every kind shares.
+// Package reconcile is the kernel: one reconcile loop that all kinds share.
 //
-// It owns loading, finalizers, suspension, reconcile requests, conditions by the kstatus contract, the status patch,
-// events, requeueing and wake-ups. A kind's controller holds only its domain step and returns an [Outcome].
-// The kernel knows no kind: it may import nothing of Sluice but the API's shared types and faults.
+// The kernel loads objects and handles finalizers, suspension, reconcile requests, gates, conditions (by the kstatus
+// contract), the status patch, events and requeueing. The controller of a kind implements [Step] and returns an
+// [Outcome]. The kernel contains nothing about any kind: of this module it imports only the shared API types and
+// packages without controllers.
 package reconcile

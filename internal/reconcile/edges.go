@@ -19,14 +19,15 @@ type Ref struct {
 	types.NamespacedName
 }
 
-// RefTo makes a Ref.
+// RefTo returns the Ref of an object.
 func RefTo(gk schema.GroupKind, namespace, name string) Ref {
 	return Ref{gk, types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// Edges knows which objects wait for or build on which others, and wakes them when those change. Nothing polls.
+// Edges is the graph of which objects depend on which others. When an object changes, its dependents are enqueued, so
+// that nothing has to poll.
 type Edges struct {
 	mu         sync.RWMutex
 	queues     map[schema.GroupKind]queue
@@ -34,7 +35,7 @@ type Edges struct {
 	references map[Ref][]Ref
 }
 
-// NewEdges returns an empty set of edges.
+// NewEdges returns an empty graph.
 func NewEdges() *Edges {
 	return &Edges{
 		queues:     map[schema.GroupKind]queue{},
@@ -43,7 +44,7 @@ func NewEdges() *Edges {
 	}
 }
 
-// Set replaces what the dependent refers to; none removes it.
+// Set replaces the references of a dependent; no references remove it.
 func (e *Edges) Set(dependent Ref, references []Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,65 +66,66 @@ func (e *Edges) Set(dependent Ref, references []Ref) {
 	}
 }
 
-// Fire wakes every object that refers to ref.
-func (e *Edges) Fire(ref Ref) {
+// NotifyDependents enqueues every object that refers to ref.
+func (e *Edges) NotifyDependents(ref Ref) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for d := range e.dependents[ref] {
-		e.wake(d)
+		e.enqueue(d)
 	}
 }
 
-// Wake queues one object at once.
-func (e *Edges) Wake(ref Ref) {
+// Enqueue enqueues one object.
+func (e *Edges) Enqueue(ref Ref) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	e.wake(ref)
+	e.enqueue(ref)
 }
 
-func (e *Edges) wake(ref Ref) {
+func (e *Edges) enqueue(ref Ref) {
 	if q := e.queues[ref.GroupKind]; q != nil {
 		q.Add(ctrl.Request{NamespacedName: ref.NamespacedName})
 	}
 }
 
-// Attach makes a queue the one that objects of a kind are woken in.
-func (e *Edges) Attach(gk schema.GroupKind, q queue) {
+// SetQueue sets the queue of a kind. Objects of kinds without a queue are not enqueued.
+func (e *Edges) SetQueue(gk schema.GroupKind, q queue) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queues[gk] = q
 }
 
-// Observe fires the edges of a kind from its informer: when an object appears, goes, or changes so that
-// changed says so.
+// Observe notifies the dependents of the objects of a kind, by its informer: when an object is added or deleted, or
+// updated such that changed reports true.
 func Observe[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, gk schema.GroupKind, obj T,
 	changed func(before, after T) bool) error {
 	return ObserveAs(ctx, e, c, obj, func(o T) Ref { return RefTo(gk, o.GetNamespace(), o.GetName()) }, changed)
 }
 
-// ObserveAs is Observe for edges that stand for more than one object each.
-func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, obj T, edge func(T) Ref,
+// ObserveAs is [Observe] for objects whose dependents refer to something other than the object itself, as returned by
+// ref.
+func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache, obj T, ref func(T) Ref,
 	changed func(before, after T) bool) error {
 	informer, err := c.GetInformer(ctx, obj)
 	if err != nil {
 		return err
 	}
-	fire := func(o any) {
+	notify := func(o any) {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
 		}
 		if t, ok := o.(T); ok {
-			e.Fire(edge(t))
+			e.NotifyDependents(ref(t))
 		}
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    fire,
-		DeleteFunc: fire,
+		AddFunc:    notify,
+		DeleteFunc: notify,
 		UpdateFunc: func(before, after any) {
 			b, ok1 := before.(T)
 			a, ok2 := after.(T)
 			if ok1 && ok2 && changed(b, a) {
-				fire(after)
+				notify(after)
 			}
 		},
 	})

@@ -14,32 +14,32 @@ const (
 	warning = corev1.EventTypeWarning
 )
 
-// eventMetadataPrefix marks the annotations of an object that are copied into the metadata of its events.
+// eventMetadataPrefix is the prefix of annotations that are copied from an object to its events.
 const eventMetadataPrefix = "event.toolkit.fluxcd.io/"
 
-// maxNote is the API's bound on an event's note, in bytes.
+// maxNote is the maximum length of an event's note in bytes, as set by the Kubernetes API.
 const maxNote = 1024
 
-// Event is something that happened to an object, for people and for alerts.
+// Event is something that happened to an object, for Kubernetes events and alerts.
 type Event struct {
 	Type, Reason, Message string
-	Metadata              map[string]string // keys without the group, such as revision
-	Minor                 bool              // nothing was done: it is not worth a request to the cluster
+	Metadata              map[string]string // keys have no group prefix, such as revision
+	Minor                 bool              // nothing was changed; not written to the cluster
 }
 
-// Events takes events. It must not block.
+// Events receives events. Emit must not block.
 type Events interface {
 	Emit(group string, obj Object, e Event)
 }
 
-// ToAll returns Events that go to each of several.
-func ToAll(all ...Events) Events { return allEvents(all) }
+// EmitToAll returns Events that emit to each of the given ones.
+func EmitToAll(all ...Events) Events { return allEvents(all) }
 
 type allEvents []Events
 
 func (a allEvents) Emit(group string, obj Object, e Event) {
-	for _, to := range a {
-		to.Emit(group, obj, e)
+	for _, events := range a {
+		events.Emit(group, obj, e)
 	}
 }
 
@@ -49,8 +49,8 @@ type Recorder interface {
 		args ...any)
 }
 
-// ToCluster returns Events that become Kubernetes events, but for minor ones.
-func ToCluster(r Recorder) Events { return clusterEvents{r} }
+// EmitToCluster returns Events that write Kubernetes events. Minor events are not written.
+func EmitToCluster(r Recorder) Events { return clusterEvents{r} }
 
 type clusterEvents struct{ recorder Recorder }
 

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
 // Gated is an object that gates can hold.
@@ -21,97 +20,101 @@ type Gated interface {
 	Held() *meta.Held
 }
 
-// Gatekeeper knows the gates.
+// Gatekeeper answers questions about gates.
 type Gatekeeper interface {
-	// Over lists the gates that stand over an object, by name or by selector, in order. Their change is to wake it.
-	Over(ref Ref, obj Gated) []Ref
-	// Closed returns those of them that are not open to the object now. manual: a person or a tool asked for this pass.
-	Closed(over []Ref, obj Gated, manual bool) []Closed
-	// Wait notes what waits with an object at closed gates; nothing does when pending is nil.
-	Wait(ref Ref, at []Closed, pending *meta.Pending)
-	// WaitForSync returns once all gates are known that there are: no pass starts before.
+	// GatesFor lists the gates that apply to an object, by name or by selector, in order. The object must be enqueued
+	// when one of them changes.
+	GatesFor(ref Ref, obj Gated) []Ref
+	// ClosedGates returns which of the gates are closed to the object now. manual: the pass was requested by
+	// annotation.
+	ClosedGates(gates []Ref, obj Gated, manual bool) []ClosedGate
+	// SetWaiting records the change of an object that waits at closed gates; a nil change clears the record.
+	SetWaiting(ref Ref, at []ClosedGate, pending *meta.Pending)
+	// WaitForSync returns once all existing gates are loaded. No pass starts before.
 	WaitForSync(ctx context.Context) error
 }
 
-// Closed is a gate that is not open to an object.
-type Closed struct {
-	Gate   Ref
-	Reason string                     // GateClosed, GateNotFound or AccessDenied
-	State  string                     // for people, such as "is closed"
-	Passes func(revision string) bool // whether a revision passes all the same; none does when nil
-	Stop   bool                       // what is under way stops, too
+// ClosedGate is a gate that is closed to an object.
+type ClosedGate struct {
+	Gate          Ref
+	Reason        string                     // GateClosed, GateNotFound or AccessDenied
+	State         string                     // for messages, such as "is closed"
+	Allows        func(revision string) bool // reports whether the gate admits a revision; nil admits none
+	StopsProgress bool                       // the gate also stops work that is in progress
 }
 
-// Sort of a kind, as gates see it.
-type Sort int
+// GateBehavior is what a closed gate does to the objects of a kind.
+type GateBehavior int
 
-// Sorts of kinds.
+// Values of GateBehavior.
 const (
-	Ungated Sort = iota // gates do not hold the kind
-	Source              // while a gate is closed, the last artifact is served on; the condition Blocked tells
-	Sync                // what is under way is finished, then nothing is done; the condition Approved tells
+	Ungated      GateBehavior = iota // gates do not apply to the kind
+	BlocksSource                     // the last artifact stays available; condition Blocked
+	HoldsSync                        // work in progress is finished, then nothing is changed; condition Approved
 )
 
 // maxClosed bounds how many gates a message names.
 const maxClosed = 3
 
-// maxGates bounds how many gates a status lists; all that there are hold the object.
+// maxGates bounds how many gates a status lists. Gates beyond that still hold the object.
 const maxGates = 100
 
-// heldError is the error of a revision that gates hold back.
+// heldError is the error of a revision that gates do not admit.
 type heldError struct{ revision, states string }
 
 func (e *heldError) Error() string {
-	return fmt.Sprintf("revision '%s' waits: %s", e.revision, e.states)
+	return fmt.Sprintf("revision '%s' is waiting: %s", e.revision, e.states)
 }
 
-// IsHeld tells whether an error is that of [Pass.Admit].
+// IsHeld reports whether err is the error of [Pass.Admit].
 func IsHeld(err error) bool { return errors.As(err, new(*heldError)) }
 
-// permit is what the gates say to one pass.
-type permit struct {
-	over     []Ref
-	closed   []Closed
-	admitted bool // a revision that all closed gates let pass was asked for
-	manual   bool // gates are closed but to a pass that was asked for
+// admission is the answer of the gates to one pass. A nil admission admits everything.
+type admission struct {
+	gates    []Ref
+	closed   []ClosedGate
+	admitted bool // all closed gates allowed the revision that was asked for
+	manual   bool // the gates would be closed if the pass had not been requested
 }
 
-// shut returns the gates that hold the pass: none if it was admitted all the same.
-func (p *permit) shut() []Closed {
-	if p == nil || p.admitted {
+// blocking returns the gates that hold the pass; none if a revision was admitted.
+func (a *admission) blocking() []ClosedGate {
+	if a == nil || a.admitted {
 		return nil
 	}
-	return p.closed
+	return a.closed
 }
 
-func (p *permit) admit(revision string) error {
-	if p == nil || len(p.closed) == 0 {
+func (a *admission) admit(revision string) error {
+	if a == nil || len(a.closed) == 0 {
 		return nil
 	}
-	p.admitted = !slices.ContainsFunc(p.closed, func(c Closed) bool { return c.Passes == nil || !c.Passes(revision) })
-	if p.admitted {
+	a.admitted = !slices.ContainsFunc(a.closed, func(c ClosedGate) bool {
+		return c.Allows == nil || !c.Allows(revision)
+	})
+	if a.admitted {
 		return nil
 	}
-	return &heldError{revision, p.states()}
+	return &heldError{revision, a.states()}
 }
 
-// again tells whether a pass is to follow at once, since the gates say something else to it: what was under
-// way is finished, or the pass was let through because it was asked for.
-func (p *permit) again(s Sort, o Outcome) bool {
-	return p != nil && (p.manual || s == Sync && o.state == ready && len(p.shut()) > 0)
+// requiresAnotherPass reports whether another pass must follow at once because the gates now answer differently: work
+// in progress has finished, or this pass was admitted only because it was requested.
+func (a *admission) requiresAnotherPass(b GateBehavior, o Outcome) bool {
+	return a != nil && (a.manual || b == HoldsSync && o.state == ready && len(a.blocking()) > 0)
 }
 
-// finishes tells whether the gates that closed let go on what is under way.
-func (p *permit) finishes() bool {
-	return p == nil || !slices.ContainsFunc(p.closed, func(c Closed) bool { return c.Stop })
+// allowsProgress reports whether the closed gates allow work in progress to finish.
+func (a *admission) allowsProgress() bool {
+	return a == nil || !slices.ContainsFunc(a.closed, func(c ClosedGate) bool { return c.StopsProgress })
 }
 
-// states says which gates are closed, such as "gate 'apps/freeze' is closed".
-func (p *permit) states() string {
+// states names the closed gates, such as "gate 'apps/freeze' is closed".
+func (a *admission) states() string {
 	var parts []string
-	for i, c := range p.closed {
+	for i, c := range a.closed {
 		if i == maxClosed {
-			parts = append(parts, fmt.Sprintf("and %d more", len(p.closed)-maxClosed))
+			parts = append(parts, fmt.Sprintf("and %d more", len(a.closed)-maxClosed))
 			break
 		}
 		parts = append(parts, fmt.Sprintf("gate '%s' %s", c.Gate.NamespacedName, c.State))
@@ -119,84 +122,76 @@ func (p *permit) states() string {
 	return strings.Join(parts, ", ")
 }
 
-// ask notes what wakes the object, and returns what the gates say of it; nil when none stands over it.
-func (l *loop[T]) ask(obj T, manual bool) *permit {
+// admissionOf sets the edges of the object and asks its gates; nil if no gate applies to it.
+func (l *loop[T]) admissionOf(obj T, manual bool) *admission {
 	gated, ok := Object(obj).(Gated)
 	references := l.Step.References(obj)
-	if !ok || l.Gates == nil || l.Sort == Ungated {
+	if !ok || l.Gates == nil || l.GateBehavior == Ungated {
 		l.Edges.Set(l.ref(obj), references)
 		return nil
 	}
-	over := l.Gates.Over(l.ref(obj), gated)
-	l.Edges.Set(l.ref(obj), append(references, over...)) // before the gates are asked, so that no change is missed
-	if len(over) == 0 {
+	gates := l.Gates.GatesFor(l.ref(obj), gated)
+	l.Edges.Set(l.ref(obj), append(references, gates...)) // before the gates are asked, so that no change is missed
+	if len(gates) == 0 {
 		return nil
 	}
-	p := &permit{over: over, closed: l.Gates.Closed(over, gated, manual)}
-	p.manual = manual && len(p.closed) < len(l.Gates.Closed(over, gated, false))
-	return p
+	a := &admission{gates: gates, closed: l.Gates.ClosedGates(gates, gated, manual)}
+	a.manual = manual && len(a.closed) < len(l.Gates.ClosedGates(gates, gated, false))
+	return a
 }
 
-// sentence says what the gates do to an object.
-func (l *loop[T]) sentence(p *permit) string {
-	if l.Sort == Sync {
-		return fmt.Sprintf("Reconciliation is waiting approval, %s.", p.states())
+// gateMessage is the message of the condition of an object that gates hold.
+func (l *loop[T]) gateMessage(a *admission) string {
+	if l.GateBehavior == HoldsSync {
+		return fmt.Sprintf("Reconciliation is waiting approval, %s.", a.states())
 	}
-	return fmt.Sprintf("Reconciliation is blocked as %s.", p.states())
+	return fmt.Sprintf("Reconciliation is blocked as %s.", a.states())
 }
 
-// explain completes an outcome that is held by what the gates said.
-func (l *loop[T]) explain(o Outcome, p *permit) Outcome {
-	if o.state == held {
-		o.reason, o.message = p.closed[0].Reason, l.sentence(p)
-	}
-	return o
-}
-
-// tell writes into the status, and to the gates, what they said and what waits.
-func (l *loop[T]) tell(obj T, p *permit, o Outcome) {
+// reportGates writes the answer of the gates and the pending change to the status, and records the change at the gates.
+func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	gated, ok := Object(obj).(Gated)
 	if !ok || l.Gates == nil {
 		return
 	}
-	status, closed := gated.Held(), p.shut()
-	*status = meta.Held{Pending: l.since(o.pending, status.Pending)}
-	if p != nil {
-		for _, g := range p.over[:min(len(p.over), maxGates)] {
+	status, closed := gated.Held(), a.blocking()
+	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending)}
+	if a != nil {
+		for _, g := range a.gates[:min(len(a.gates), maxGates)] {
 			status.Gates = append(status.Gates, g.NamespacedName.String())
 		}
 	}
 	switch {
-	case l.Sort == Sync && p == nil:
+	case l.GateBehavior == HoldsSync && a == nil:
 		Unmark(obj, meta.ApprovedCondition)
-	case l.Sort == Sync && len(closed) == 0:
+	case l.GateBehavior == HoldsSync && len(closed) == 0:
 		Mark(obj, meta.ApprovedCondition, metav1.ConditionTrue, meta.GateOpenReason, "Reconciliation is approved.")
-	case l.Sort == Sync:
-		Mark(obj, meta.ApprovedCondition, metav1.ConditionFalse, closed[0].Reason, l.sentence(p))
+	case l.GateBehavior == HoldsSync:
+		Mark(obj, meta.ApprovedCondition, metav1.ConditionFalse, closed[0].Reason, l.gateMessage(a))
 	case len(closed) == 0:
 		Unmark(obj, meta.BlockedCondition)
 	default:
-		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.sentence(p))
+		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.gateMessage(a))
 	}
-	l.Gates.Wait(l.ref(obj), closed, status.Pending)
+	l.Gates.SetWaiting(l.ref(obj), closed, status.Pending)
 }
 
-// gatesKnown is a source of no events, whose sync is that of the gates.
-type gatesKnown struct{ Gatekeeper }
+// gateSync is a source without events that is synced once all gates are loaded.
+type gateSync struct{ Gatekeeper }
 
-func (gatesKnown) Start(context.Context, queue) error { return nil }
+func (gateSync) Start(context.Context, queue) error { return nil }
 
-// leave notes that the object waits at no gate.
-func (l *loop[T]) leave(obj T) {
+// clearWaiting records that the object does not wait at any gate.
+func (l *loop[T]) clearWaiting(obj T) {
 	if l.Gates != nil {
-		l.Gates.Wait(l.ref(obj), nil, nil)
+		l.Gates.SetWaiting(l.ref(obj), nil, nil)
 	}
 }
 
-// since notes when the change began to wait.
-func (l *loop[T]) since(pending, before *meta.Pending) *meta.Pending {
+// pendingSince sets since when the change waits; nil if no change waits.
+func (l *loop[T]) pendingSince(pending, before *meta.Pending) *meta.Pending {
 	if pending == nil || pending.Revision == "" && pending.Message == "" {
-		return nil // nothing waits
+		return nil
 	}
 	if before != nil && before.Revision == pending.Revision {
 		pending.Since = before.Since
@@ -207,29 +202,28 @@ func (l *loop[T]) since(pending, before *meta.Pending) *meta.Pending {
 	return pending
 }
 
-// emitGates records one event per transition of what the gates say.
+// emitGates emits one event for each change of the conditions that gates set.
 func (l *loop[T]) emitGates(obj, before T, o Outcome) {
 	metadata := o.metadata
 	if o.pending != nil && o.pending.Revision != "" {
-		metadata = map[string]string{event.Revision: o.pending.Revision}
+		metadata = map[string]string{meta.EventRevisionKey: o.pending.Revision}
 	}
 	for _, t := range []string{meta.ApprovedCondition, meta.BlockedCondition} {
 		was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, t)
 		is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, t)
 		switch {
 		case is == nil && was != nil:
-			l.Events.Emit(l.GroupKind.Group, obj,
-				Event{Type: normal, Reason: meta.GateOpenReason, Message: "No gate holds the reconciliation.",
-					Metadata: metadata})
+			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: meta.GateOpenReason,
+				Message: "No gate holds the reconciliation.", Metadata: metadata})
 		case is != nil && (was == nil || was.Status != is.Status || was.Message != is.Message):
-			l.Events.Emit(l.GroupKind.Group, obj,
-				Event{Type: normal, Reason: is.Reason, Message: is.Message, Metadata: metadata})
+			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: is.Reason, Message: is.Message,
+				Metadata: metadata})
 		}
 	}
 }
 
-// underWay tells whether the pass before left work that goes on, by the spec as it is.
-func underWay(obj Object) bool {
+// isInProgress reports whether the previous pass left unfinished work for the current spec.
+func isInProgress(obj Object) bool {
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReconciling)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == ReasonProgressing &&
 		c.ObservedGeneration == obj.GetGeneration()

@@ -18,70 +18,70 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// keeper is a gatekeeper with one gate over everything.
-type keeper struct {
+// fakeGatekeeper has one gate that applies to all objects.
+type fakeGatekeeper struct {
 	mu      sync.Mutex
-	over    bool
-	closed  []reconcile.Closed
+	exists  bool
+	closed  []reconcile.ClosedGate
 	pending *meta.Pending
 }
 
 var gateRef = reconcile.RefTo(schema.GroupKind{Group: "gating.toolkit.fluxcd.io", Kind: "Gate"}, "ops", "freeze")
 
-func (k *keeper) set(over bool, closed ...reconcile.Closed) {
+func (k *fakeGatekeeper) set(exists bool, closed ...reconcile.ClosedGate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.over, k.closed = over, closed
+	k.exists, k.closed = exists, closed
 }
 
-func (k *keeper) waiting() *meta.Pending {
+func (k *fakeGatekeeper) waiting() *meta.Pending {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.pending
 }
 
-func (k *keeper) Over(reconcile.Ref, reconcile.Gated) []reconcile.Ref {
+func (k *fakeGatekeeper) GatesFor(reconcile.Ref, reconcile.Gated) []reconcile.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.over {
+	if !k.exists {
 		return nil
 	}
 	return []reconcile.Ref{gateRef}
 }
 
-func (k *keeper) Closed([]reconcile.Ref, reconcile.Gated, bool) []reconcile.Closed {
+func (k *fakeGatekeeper) ClosedGates([]reconcile.Ref, reconcile.Gated, bool) []reconcile.ClosedGate {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.closed)
 }
 
-func (k *keeper) Wait(_ reconcile.Ref, _ []reconcile.Closed, pending *meta.Pending) {
+func (k *fakeGatekeeper) SetWaiting(_ reconcile.Ref, _ []reconcile.ClosedGate, pending *meta.Pending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pending = pending
 }
 
-func (k *keeper) WaitForSync(context.Context) error { return nil }
+func (k *fakeGatekeeper) WaitForSync(context.Context) error { return nil }
 
-func shut(change ...func(*reconcile.Closed)) reconcile.Closed {
-	c := reconcile.Closed{Gate: gateRef, Reason: meta.GateClosedReason, State: "is closed"}
+func closedGate(change ...func(*reconcile.ClosedGate)) reconcile.ClosedGate {
+	c := reconcile.ClosedGate{Gate: gateRef, Reason: meta.GateClosedReason, State: "is closed"}
 	for _, do := range change {
 		do(&c)
 	}
 	return c
 }
 
-// takes takes up a revision if it is admitted.
-func takes(revision string) func(context.Context, *pass) reconcile.Outcome {
+// applies returns a step that becomes Ready with a revision if it is admitted.
+func applies(revision string) func(context.Context, *pass) reconcile.Outcome {
 	return func(_ context.Context, p *pass) reconcile.Outcome {
 		if err := p.Admit(revision); err != nil {
 			return reconcile.Failed(err)
 		}
-		return reconcile.Ready("Succeeded", "took up %s", revision)
+		return reconcile.Ready("Succeeded", "applied %s", revision)
 	}
 }
 
-func without(conditionType string) func(*sourcev1.GitRepository) error {
+func lacks(conditionType string) func(*sourcev1.GitRepository) error {
 	return func(o *sourcev1.GitRepository) error {
 		if c := apimeta.FindStatusCondition(o.Status.Conditions, conditionType); c != nil {
 			return fmt.Errorf("%+v", c)
@@ -90,7 +90,7 @@ func without(conditionType string) func(*sourcev1.GitRepository) error {
 	}
 }
 
-func both(checks ...func(*sourcev1.GitRepository) error) func(*sourcev1.GitRepository) error {
+func all(checks ...func(*sourcev1.GitRepository) error) func(*sourcev1.GitRepository) error {
 	return func(o *sourcev1.GitRepository) error {
 		var errs []error
 		for _, check := range checks {
@@ -100,17 +100,17 @@ func both(checks ...func(*sourcev1.GitRepository) error) func(*sourcev1.GitRepos
 	}
 }
 
-func tookUp(revision string) func(*sourcev1.GitRepository) error {
+func isReadyWith(revision string) func(*sourcev1.GitRepository) error {
 	return func(o *sourcev1.GitRepository) error {
 		c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
-		if c == nil || c.Status != metav1.ConditionTrue || c.Message != "took up "+revision {
+		if c == nil || c.Status != metav1.ConditionTrue || c.Message != "applied "+revision {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	}
 }
 
-func waitsWith(revision string) func(*sourcev1.GitRepository) error {
+func isPending(revision string) func(*sourcev1.GitRepository) error {
 	return func(o *sourcev1.GitRepository) error {
 		if p := o.Status.Pending; p == nil || p.Revision != revision {
 			return fmt.Errorf("%+v", p)
@@ -119,54 +119,58 @@ func waitsWith(revision string) func(*sourcev1.GitRepository) error {
 	}
 }
 
-func TestClosedGateHoldsWhatIsReady(t *testing.T) {
+func TestClosedGateHoldsReadyObject(t *testing.T) {
 	for name, c := range map[string]struct {
-		sort   reconcile.Sort
-		closed func(*sourcev1.GitRepository) error
-		open   func(*sourcev1.GitRepository) error
+		behavior reconcile.GateBehavior
+		closed   func(*sourcev1.GitRepository) error
+		open     func(*sourcev1.GitRepository) error
 	}{
-		"a source": {reconcile.Source, has("Blocked", metav1.ConditionTrue, "GateClosed"), without("Blocked")},
-		"a sync": {reconcile.Sync, has("Approved", metav1.ConditionFalse, "GateClosed"),
-			has("Approved", metav1.ConditionTrue, "GateOpen")},
+		"source": {behavior: reconcile.BlocksSource, closed: has("Blocked", metav1.ConditionTrue, "GateClosed"),
+			open: lacks("Blocked")},
+		"sync": {behavior: reconcile.HoldsSync, closed: has("Approved", metav1.ConditionFalse, "GateClosed"),
+			open: has("Approved", metav1.ConditionTrue, "GateOpen")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gates := &keeper{}
-			b := newBench(t, &step{reconcile: takes("1"), gates: gates, sort: c.sort})
-			b.until("it is ready, and no gate is over it", both(tookUp("1"), without("Approved"), without("Blocked")))
+			gates := &fakeGatekeeper{}
+			b := newBench(t, &step{reconcile: applies("1"), gates: gates, behavior: c.behavior})
+			b.until("the object is ready without gates", all(isReadyWith("1"), lacks("Approved"), lacks("Blocked")))
 
 			gates.set(true)
-			b.edges.Wake(b.ref())
-			b.until("an open gate stands over it", both(c.open, func(o *sourcev1.GitRepository) error {
+			b.edges.Enqueue(b.ref())
+			b.until("the open gate is in the status", all(c.open, func(o *sourcev1.GitRepository) error {
 				if !slices.Equal(o.Status.Gates, []string{"ops/freeze"}) {
 					return fmt.Errorf("gates %v", o.Status.Gates)
 				}
 				return nil
 			}))
 
-			gates.set(true, shut())
-			b.step.set(takes("2"))
-			b.edges.Fire(gateRef)
-			b.until("it is held as it is", both(c.closed, tookUp("1"), waitsWith("2"), without("Reconciling")))
+			gates.set(true, closedGate())
+			b.step.set(applies("2"))
+			b.edges.NotifyDependents(gateRef)
+			b.until("the closed gate holds the object",
+				all(c.closed, isReadyWith("1"), isPending("2"), lacks("Reconciling")))
 			if p := gates.waiting(); p == nil || p.Revision != "2" {
-				t.Errorf("the gates know of %+v", p)
+				t.Errorf("the pending change at the gate is %+v, want revision 2", p)
 			}
 			passes := b.step.count()
-			b.edges.Fire(gateRef)
-			b.until("one more pass", func(*sourcev1.GitRepository) error {
+			b.edges.NotifyDependents(gateRef)
+			b.until("another pass runs", func(*sourcev1.GitRepository) error {
 				if b.step.count() == passes {
-					return errors.New("none yet")
+					return errors.New("no further pass yet")
 				}
 				return nil
 			})
 
-			gates.set(true, shut(func(c *reconcile.Closed) { c.Passes = func(r string) bool { return r == "2" } }))
-			b.edges.Fire(gateRef)
-			b.until("an approved revision is let through", both(c.open, tookUp("2")))
-			b.until("an event tells of it", func(*sourcev1.GitRepository) error {
+			gates.set(true, closedGate(func(c *reconcile.ClosedGate) {
+				c.Allows = func(r string) bool { return r == "2" }
+			}))
+			b.edges.NotifyDependents(gateRef)
+			b.until("the allowed revision is applied", all(c.open, isReadyWith("2")))
+			b.until("events report it", func(*sourcev1.GitRepository) error {
 				b.events.mu.Lock()
 				defer b.events.mu.Unlock()
 				if !slices.ContainsFunc(b.events.events,
-					func(e reconcile.Event) bool { return e.Message == "took up 2" }) ||
+					func(e reconcile.Event) bool { return e.Message == "applied 2" }) ||
 					!slices.ContainsFunc(b.events.events,
 						func(e reconcile.Event) bool { return e.Reason == meta.GateOpenReason }) {
 					return fmt.Errorf("%+v", b.events.events)
@@ -175,8 +179,8 @@ func TestClosedGateHoldsWhatIsReady(t *testing.T) {
 			})
 
 			gates.set(false)
-			b.edges.Fire(gateRef)
-			b.until("no gate is left", both(without("Approved"), without("Blocked"),
+			b.edges.NotifyDependents(gateRef)
+			b.until("the conditions of gates are removed", all(lacks("Approved"), lacks("Blocked"),
 				func(o *sourcev1.GitRepository) error {
 					if len(o.Status.Gates) > 0 || o.Status.Pending != nil {
 						return fmt.Errorf("%+v", o.Status.Held)
@@ -187,13 +191,13 @@ func TestClosedGateHoldsWhatIsReady(t *testing.T) {
 	}
 }
 
-func TestSpecThatWaitsIsNotObserved(t *testing.T) {
-	gates := &keeper{}
-	b := newBench(t, &step{reconcile: takes("1"), gates: gates, sort: reconcile.Sync})
-	b.until("it is ready", tookUp("1"))
-	gates.set(true, shut())
+func TestHeldSpecIsNotObserved(t *testing.T) {
+	gates := &fakeGatekeeper{}
+	b := newBench(t, &step{reconcile: applies("1"), gates: gates, behavior: reconcile.HoldsSync})
+	b.until("the object is ready", isReadyWith("1"))
+	gates.set(true, closedGate())
 	b.patch(`{"spec":{"url":"https://example.com/y"}}`)
-	b.until("the new spec waits", func(o *sourcev1.GitRepository) error {
+	b.until("the new spec is pending", func(o *sourcev1.GitRepository) error {
 		if o.Status.Pending == nil || o.Status.ObservedGeneration == o.Generation || reconcile.IsReady(o) {
 			return fmt.Errorf("%+v", o.Status)
 		}
@@ -201,46 +205,46 @@ func TestSpecThatWaitsIsNotObserved(t *testing.T) {
 	})
 }
 
-func TestWhatIsUnderWayIsFinished(t *testing.T) {
+func TestWorkInProgressIsFinishedBehindClosedGate(t *testing.T) {
 	var mu sync.Mutex
-	var underWay []bool
+	var inProgress []bool
 	rollout := func(_ context.Context, p *pass) reconcile.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
-		underWay = append(underWay, p.UnderWay)
-		if err := p.Admit("1"); err != nil && !p.UnderWay {
+		inProgress = append(inProgress, p.InProgress)
+		if err := p.Admit("1"); err != nil && !p.InProgress {
 			return reconcile.Held(meta.Pending{Revision: "1"})
 		}
 		return reconcile.Progressing(time.Hour, "rolling out")
 	}
-	gates := &keeper{over: true}
-	b := newBench(t, &step{reconcile: rollout, gates: gates, sort: reconcile.Sync})
-	b.until("it rolls out", has("Reconciling", metav1.ConditionTrue, "Progressing"))
+	gates := &fakeGatekeeper{exists: true}
+	b := newBench(t, &step{reconcile: rollout, gates: gates, behavior: reconcile.HoldsSync})
+	b.until("the rollout is in progress", has("Reconciling", metav1.ConditionTrue, "Progressing"))
 
-	gates.set(true, shut())
-	b.edges.Fire(gateRef)
-	b.until("it goes on behind the closed gate",
-		both(has("Approved", metav1.ConditionFalse, "GateClosed"),
+	gates.set(true, closedGate())
+	b.edges.NotifyDependents(gateRef)
+	b.until("the rollout continues behind the closed gate",
+		all(has("Approved", metav1.ConditionFalse, "GateClosed"),
 			has("Reconciling", metav1.ConditionTrue, "Progressing")))
 
-	gates.set(true, shut(func(c *reconcile.Closed) { c.Stop = true }))
-	b.edges.Fire(gateRef)
-	b.until("a gate that stops it stops it", both(without("Reconciling"),
-		has("Ready", metav1.ConditionUnknown, "GateClosed"), waitsWith("1")))
+	gates.set(true, closedGate(func(c *reconcile.ClosedGate) { c.StopsProgress = true }))
+	b.edges.NotifyDependents(gateRef)
+	b.until("a gate with StopsProgress stops the rollout", all(lacks("Reconciling"),
+		has("Ready", metav1.ConditionUnknown, "GateClosed"), isPending("1")))
 	mu.Lock()
 	defer mu.Unlock()
-	if underWay[0] || !slices.Contains(underWay, true) || underWay[len(underWay)-1] {
-		t.Errorf("under way: %v", underWay)
+	if inProgress[0] || !slices.Contains(inProgress, true) || inProgress[len(inProgress)-1] {
+		t.Errorf("Pass.InProgress by pass: %v", inProgress)
 	}
 }
 
-func TestDeletionIsNotGated(t *testing.T) {
-	gates := &keeper{over: true, closed: []reconcile.Closed{shut()}}
-	b := newBench(t, &step{reconcile: takes("1"), gates: gates, sort: reconcile.Sync})
-	b.until("it waits", has("Ready", metav1.ConditionUnknown, "GateClosed"))
+func TestGatesDoNotHoldDeletion(t *testing.T) {
+	gates := &fakeGatekeeper{exists: true, closed: []reconcile.ClosedGate{closedGate()}}
+	b := newBench(t, &step{reconcile: applies("1"), gates: gates, behavior: reconcile.HoldsSync})
+	b.until("the object waits", has("Ready", metav1.ConditionUnknown, "GateClosed"))
 	b.delete()
 	b.untilGone()
 	if p := gates.waiting(); p != nil {
-		t.Errorf("the gates still know of %+v", p)
+		t.Errorf("the pending change is still recorded at the gate: %+v", p)
 	}
 }

@@ -14,22 +14,22 @@ import (
 var (
 	duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "gotk_reconcile_duration_seconds",
-		Help:    "The duration in seconds of a reconcile of an object.",
+		Help:    "Duration of the reconciles of an object, in seconds.",
 		Buckets: prometheus.ExponentialBuckets(0.01, 3, 10),
 	}, []string{"kind", "name", "namespace"})
 
-	suspended = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	suspendedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gotk_suspend_status",
-		Help: "1 if the object is suspended, else 0.",
+		Help: "1 if the object is suspended, 0 otherwise.",
 	}, []string{"kind", "name", "namespace"})
 
-	resource = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	resourceInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gotk_resource_info",
-		Help: "An object and its state: always 1.",
+		Help: "Readiness and suspension of an object, as labels. The value is always 1.",
 	}, []string{"customresource_kind", "exported_namespace", "name", "ready", "suspended"})
 )
 
-func init() { metrics.Registry.MustRegister(duration, suspended, resource) }
+func init() { metrics.Registry.MustRegister(duration, suspendedGauge, resourceInfo) }
 
 func observePass(gk schema.GroupKind, obj Object, took time.Duration) {
 	duration.WithLabelValues(gk.Kind, obj.GetName(), obj.GetNamespace()).Observe(took.Seconds())
@@ -42,7 +42,7 @@ func observeSuspended(gk schema.GroupKind, obj Object) {
 		value = 1
 		observeResource(gk, obj)
 	}
-	suspended.WithLabelValues(gk.Kind, obj.GetName(), obj.GetNamespace()).Set(value)
+	suspendedGauge.WithLabelValues(gk.Kind, obj.GetName(), obj.GetNamespace()).Set(value)
 }
 
 func observeResource(gk schema.GroupKind, obj Object) {
@@ -50,55 +50,55 @@ func observeResource(gk schema.GroupKind, obj Object) {
 	if c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady); c != nil {
 		ready = string(c.Status)
 	}
-	yes := "false"
+	suspended := "false"
 	if obj.Schedule().Suspended {
-		yes = "true"
+		suspended = "true"
 	}
-	shown.set(RefTo(gk, obj.GetNamespace(), obj.GetName()), shownState{ready, yes})
+	infos.set(RefTo(gk, obj.GetNamespace(), obj.GetName()), infoState{ready, suspended})
 }
 
-// infos knows what resource shows of each object, since finding its series by a part of their labels means
-// looking at all.
-type infos struct {
+// infoLabels stores the current label values of each object's series, because Prometheus can find a series by some of
+// its labels only by searching all series.
+type infoLabels struct {
 	mu    sync.Mutex
-	state map[Ref]shownState
+	state map[Ref]infoState
 }
 
-// shownState is what of an object's labels changes.
-type shownState struct{ ready, suspended string }
+// infoState holds the label values that change.
+type infoState struct{ ready, suspended string }
 
-var shown = infos{state: map[Ref]shownState{}}
+var infos = infoLabels{state: map[Ref]infoState{}}
 
-func (i *infos) set(ref Ref, now shownState) {
+func (i *infoLabels) set(ref Ref, now infoState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	was, ok := i.state[ref]
-	if ok && was == now {
+	before, ok := i.state[ref]
+	if ok && before == now {
 		return
 	}
 	if ok {
-		resource.DeleteLabelValues(ref.labels(was)...)
+		resourceInfo.DeleteLabelValues(ref.labels(before)...)
 	}
 	i.state[ref] = now
-	resource.WithLabelValues(ref.labels(now)...).Set(1)
+	resourceInfo.WithLabelValues(ref.labels(now)...).Set(1)
 }
 
-func (i *infos) forget(ref Ref) {
+func (i *infoLabels) forget(ref Ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if was, ok := i.state[ref]; ok {
-		resource.DeleteLabelValues(ref.labels(was)...)
+	if before, ok := i.state[ref]; ok {
+		resourceInfo.DeleteLabelValues(ref.labels(before)...)
 		delete(i.state, ref)
 	}
 }
 
-// labels are those of resource, in their order.
-func (r Ref) labels(s shownState) []string {
+// labels returns the label values of resourceInfo, in order.
+func (r Ref) labels(s infoState) []string {
 	return []string{r.Kind, r.Namespace, r.Name, s.ready, s.suspended}
 }
 
 func forgetMetrics(gk schema.GroupKind, key types.NamespacedName) {
 	duration.DeleteLabelValues(gk.Kind, key.Name, key.Namespace)
-	suspended.DeleteLabelValues(gk.Kind, key.Name, key.Namespace)
-	shown.forget(Ref{gk, key})
+	suspendedGauge.DeleteLabelValues(gk.Kind, key.Name, key.Namespace)
+	infos.forget(Ref{gk, key})
 }

@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestAnObjectIsShownOnce(t *testing.T) {
-	ref := RefTo(schema.GroupKind{Kind: "Shown"}, "a", "b")
-	before := testutil.CollectAndCount(resource)
-	for _, s := range []shownState{{"Unknown", "false"}, {"True", "false"}, {"True", "false"}, {"True", "true"}} {
-		shown.set(ref, s)
-		if n := testutil.CollectAndCount(resource) - before; n != 1 {
-			t.Errorf("%d series at %+v", n, s)
+func TestResourceInfoHasOneSeriesPerObject(t *testing.T) {
+	ref := RefTo(schema.GroupKind{Kind: "Test"}, "a", "b")
+	before := testutil.CollectAndCount(resourceInfo)
+	for _, s := range []infoState{{"Unknown", "false"}, {"True", "false"}, {"True", "false"}, {"True", "true"}} {
+		infos.set(ref, s)
+		if n := testutil.CollectAndCount(resourceInfo) - before; n != 1 {
+			t.Errorf("%d series for %+v, want 1", n, s)
 		}
-		if v := testutil.ToFloat64(resource.WithLabelValues(ref.labels(s)...)); v != 1 {
-			t.Errorf("%v at %+v", v, s)
+		if v := testutil.ToFloat64(resourceInfo.WithLabelValues(ref.labels(s)...)); v != 1 {
+			t.Errorf("the value for %+v is %v, want 1", s, v)
 		}
 	}
-	shown.forget(ref)
-	if n := testutil.CollectAndCount(resource); n != before {
-		t.Errorf("%d series are left", n-before)
+	infos.forget(ref)
+	if n := testutil.CollectAndCount(resourceInfo); n != before {
+		t.Errorf("%d series remain after forget", n-before)
 	}
 }

@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Reasons that every kind shares.
+// Condition reasons that every kind shares.
 const (
 	ReasonProgressing          = "Progressing"
 	ReasonProgressingWithRetry = "ProgressingWithRetry"
@@ -24,59 +23,59 @@ type state int
 
 const (
 	ready       state = iota // at the desired state until the next interval or edge
-	progressing              // under way: an edge brings it on, a deadline ends it
-	waiting                  // held up by something else: an edge brings it on
-	failed                   // a retry may help
-	stalled                  // only a change may help
+	progressing              // work continues outside of the process until an edge or a deadline
+	waiting                  // another object must change first; its edge enqueues the object
+	failed                   // a retry may succeed
+	stalled                  // only a change of the object or of what it refers to can help
 	held                     // a gate is closed: the object stays as it is
 )
 
-// Outcome is what a domain step says of the object; the kernel turns it into conditions, an event and a requeue.
-// Make one with [Ready], [Progressing], [Waiting] or [Failed].
+// Outcome is the result of a step. The kernel turns it into conditions, an event and a requeue.
+// It is made by [Ready], [Progressing], [Waiting], [Held] or [Failed].
 type Outcome struct {
-	state    state
-	reason   string
-	message  string
-	after    time.Duration // progressing: the time left; failed: the wait that the remote asked for
-	err      error
-	notes    []note
-	metadata map[string]string
-	quiet    bool
-	news     string        // the reason of the event, which is then sent though nothing changed about Ready
-	pending  *meta.Pending // held: the change that waits
+	state       state
+	reason      string
+	message     string
+	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for
+	err         error
+	notes       []note
+	metadata    map[string]string
+	unchanged   bool
+	eventReason string        // the reason of an event that is emitted even if Ready did not change
+	pending     *meta.Pending // held: the change that waits
 }
 
-// note is an event beside the one for the transition of Ready.
-type note struct{ kind, reason, message string }
+// note is an event in addition to the one for a change of Ready.
+type note struct{ eventType, reason, message string }
 
-// Ready says that the object is as declared.
+// Ready returns the outcome of an object that has reached its declared state.
 func Ready(reason, format string, args ...any) Outcome {
 	return Outcome{state: ready, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Progressing says that work goes on outside of the process, such as a rollout: an edge or the end of left
-// wakes the object.
+// Progressing returns the outcome of an object whose work continues outside of the process, such as a rollout. The
+// object is reconciled again on an edge, or after the time left, which is at least 1 ms.
 func Progressing(left time.Duration, format string, args ...any) Outcome {
 	return Outcome{state: progressing, reason: ReasonProgressing, message: fmt.Sprintf(format, args...),
 		after: max(left, time.Millisecond)}
 }
 
-// Waiting says that the object cannot go on before something that it refers to changes; that edge wakes it.
+// Waiting returns the outcome of an object that cannot continue until an object that it refers to changes.
 func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{state: waiting, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Held says that gates hold the object back: it stays as it is, and the change waits; nothing does when
-// pending is zero.
+// Held returns the outcome of an object that gates hold. The object stays as it is, and the change waits; a zero
+// change means that none waits.
 func Held(pending meta.Pending) Outcome {
-	return Outcome{state: held, pending: &pending} // the kernel knows by which
+	return Outcome{state: held, pending: &pending} // the kernel adds the reason and the message
 }
 
-// Failed says that the step failed. A [fault.Fault] in err's chain gives the reason, and tells whether a
-// retry can help. The error of [Pass.Admit] is no failure: the object is held.
+// Failed returns the outcome of a step that failed. A [fault.Fault] in the chain of err sets the reason and whether the
+// object is retried. For the error of [Pass.Admit] it returns the outcome of [Held].
 func Failed(err error) Outcome {
-	if waits := new(heldError); errors.As(err, &waits) {
-		return Held(meta.Pending{Revision: waits.revision})
+	if h := new(heldError); errors.As(err, &h) {
+		return Held(meta.Pending{Revision: h.revision})
 	}
 	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
 	var f *fault.Fault
@@ -89,59 +88,57 @@ func Failed(err error) Outcome {
 	return o
 }
 
-// String is what the outcome says of the object.
+// String returns the message of the outcome.
 func (o Outcome) String() string { return o.message }
 
-// Note adds an event beside the one for the transition of Ready, such as a summary of what changed.
+// Note adds an event, such as a summary of changes, to the one for a change of Ready.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
 	return o.note(normal, reason, fmt.Sprintf(format, args...))
 }
 
-// Warn adds an event of the type Warning, for what does not keep the object from being Ready.
+// Warn adds an event of type Warning, for problems that do not affect Ready.
 func (o Outcome) Warn(reason, format string, args ...any) Outcome {
 	return o.note(warning, reason, fmt.Sprintf(format, args...))
 }
 
-func (o Outcome) note(kind, reason, message string) Outcome {
-	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{kind, reason, message})
+func (o Outcome) note(eventType, reason, message string) Outcome {
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType, reason, message})
 	return o
 }
 
-// Quietly says that nothing had to be done: an object that was Ready before, and is still, tells so as a minor event.
-func (o Outcome) Quietly() Outcome {
-	o.quiet = true
+// Unchanged marks an outcome of a pass that changed nothing. If the object was Ready and still is, its event is minor.
+func (o Outcome) Unchanged() Outcome {
+	o.unchanged = true
 	return o
 }
 
-// News says that something new is there, though the object was Ready before and is still: the event has this
-// reason, not the condition's.
-func (o Outcome) News(reason string) Outcome {
-	o.news = reason
+// WithEvent makes the kernel emit an event with this reason even if Ready did not change.
+func (o Outcome) WithEvent(reason string) Outcome {
+	o.eventReason = reason
 	return o
 }
 
-// Of adds what is known of a revision to the outcome's events: its name, where it comes from, and who committed what.
-func (o Outcome) Of(a *meta.Artifact) Outcome {
+// WithArtifact adds the metadata of an artifact to the outcome's events: revision, origin, commit author and message.
+func (o Outcome) WithArtifact(a *meta.Artifact) Outcome {
 	for key, value := range map[string]string{
-		event.Revision: a.Revision, event.OriginRevision: a.OriginRevision(),
-		event.OriginURL:     cmp.Or(a.Metadata[sourcev1.URLMetadata], a.Metadata[meta.OriginURLKey]),
-		event.CommitAuthor:  a.Metadata[sourcev1.CommitAuthorMetadata],
-		event.CommitMessage: a.Metadata[sourcev1.CommitSubjectMetadata],
-		event.Note:          a.Metadata[sourcev1.CommitNoteMetadata],
+		meta.EventRevisionKey:       a.Revision,
+		meta.EventOriginRevisionKey: a.OriginRevision(),
+		meta.EventOriginURLKey:      cmp.Or(a.Metadata[meta.RepositoryURLKey], a.Metadata[meta.OriginURLKey]),
+		meta.EventCommitAuthorKey:   a.Metadata[meta.CommitAuthorKey],
+		meta.EventCommitMessageKey:  a.Metadata[meta.CommitSubjectKey],
+		meta.EventNoteKey:           a.Metadata[meta.CommitNoteKey],
 	} {
 		if value != "" {
-			o = o.About(key, value)
+			o = o.WithMetadata(key, value)
 		}
 	}
 	return o
 }
 
-// About adds metadata to the outcome's events, such as the revision.
-func (o Outcome) About(key, value string) Outcome {
+// WithMetadata adds metadata to the outcome's events. Values that are already set win.
+func (o Outcome) WithMetadata(key, value string) Outcome {
 	m := map[string]string{key: value}
-	for k, v := range o.metadata {
-		m[k] = v
-	}
+	maps.Copy(m, o.metadata)
 	o.metadata = m
 	return o
 }

@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// errPanic marks the outcome of a step that panicked: stalled for the reader, yet retried.
-var errPanic = errors.New("the step panicked")
+// errPanic is the error of an outcome after a panic: the object is Stalled, but is retried.
+var errPanic = errors.New("reconcile panicked")
 
-// Retry says how passes are spread over time.
+// Retry configures retries after failures and how passes are spread over time.
 type Retry struct {
-	Min    time.Duration // first wait after a failure
-	Max    time.Duration // cap of the wait, however often it failed
-	Jitter float64       // fraction of an interval by which it may be longer or shorter, 0 to 1
+	Min    time.Duration // delay after the first failure; it doubles with each further one
+	Max    time.Duration // maximum delay
+	Jitter float64       // maximum deviation from an interval, as a fraction of it, 0 to 1
 }
 
-// DefaultRetry are the flags' defaults.
+// DefaultRetry holds the default values of the flags.
 var DefaultRetry = Retry{Min: 750 * time.Millisecond, Max: 15 * time.Minute, Jitter: 0.05}
 
 func (r Retry) jitter(d time.Duration) time.Duration {
@@ -29,33 +29,36 @@ func (r Retry) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 + r.Jitter*(2*rand.Float64()-1)))
 }
 
-// tries counts the failures in a row of each object.
-type tries struct {
+// failureCounter counts the consecutive failures of each object.
+type failureCounter struct {
 	mu    sync.Mutex
 	count map[types.NamespacedName]int
 }
 
-func newTries() *tries { return &tries{count: map[types.NamespacedName]int{}} }
+func newFailureCounter() *failureCounter {
+	return &failureCounter{count: map[types.NamespacedName]int{}}
+}
 
-// next returns the wait after one more failure: doubling from Min, capped by Max and by the object's interval if set.
-func (t *tries) next(key types.NamespacedName, r Retry, interval time.Duration) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.count[key]
-	t.count[key] = n + 1
+// backoff counts a failure and returns the delay before the next attempt: exponential from Min, at most Max and, if it
+// is set, the object's interval.
+func (f *failureCounter) backoff(key types.NamespacedName, r Retry, interval time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.count[key]
+	f.count[key] = n + 1
 	limit := r.Max
 	if interval > 0 {
 		limit = min(limit, interval)
 	}
-	wait := limit
+	delay := limit
 	if n < 32 {
-		wait = min(limit, r.Min<<n)
+		delay = min(limit, r.Min<<n)
 	}
-	return r.jitter(max(wait, time.Millisecond))
+	return r.jitter(max(delay, time.Millisecond))
 }
 
-func (t *tries) reset(key types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.count, key)
+func (f *failureCounter) reset(key types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.count, key)
 }

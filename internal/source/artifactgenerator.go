@@ -94,12 +94,12 @@ func (g *ArtifactGenerator) Reconcile(ctx context.Context,
 	}
 	digest := sources.digest()
 	if obj.Status.ObservedGeneration == obj.Generation {
-		pass.Stands = obj.Status.ObservedSourcesDigest
+		pass.CurrentRevision = obj.Status.ObservedSourcesDigest
 	}
 	if err := pass.Admit(digest); err != nil {
 		return reconcile.Failed(err)
 	}
-	if pass.Held() && g.stand(ctx, obj, owned) {
+	if pass.IsHeld() && g.stand(ctx, obj, owned) {
 		return reconcile.Held(meta.Pending{})
 	}
 	if !pass.Requested && reconcile.IsReady(obj) && obj.Status.ObservedSourcesDigest == digest &&

@@ -100,11 +100,11 @@ func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev
 			return nil, In(sourcev1.FetchFailedCondition, err)
 		}
 		a.Metadata = map[string]string{
-			sourcev1.URLMetadata: fault.RedactURL(obj.Spec.URL), sourcev1.CommitAuthorMetadata: commit.Author,
-			sourcev1.CommitSubjectMetadata: commit.Subject,
+			meta.RepositoryURLKey: fault.RedactURL(obj.Spec.URL), meta.CommitAuthorKey: commit.Author,
+			meta.CommitSubjectKey: commit.Subject,
 		}
 		if note := g.note(ctx, view, revision); note != "" {
-			a.Metadata[sourcev1.CommitNoteMetadata] = note
+			a.Metadata[meta.CommitNoteKey] = note
 		}
 		observe(obj, included)
 		return a, nil

@@ -54,14 +54,14 @@ func (k *Keeper[T]) restore(ctx context.Context, pass *reconcile.Pass[T], had *m
 		}
 		again := *pass
 		again.Object = pass.Object.DeepCopyObject().(T)
-		if again.Stands = p.Pin(again.Object, had.Revision); again.Stands == "" {
+		if again.CurrentRevision = p.Pin(again.Object, had.Revision); again.CurrentRevision == "" {
 			return errMovedOn
 		}
 		var err error
 		if found, err = k.Fetcher.Fetch(ctx, &again); err != nil {
 			return err
 		}
-		if found.Name != again.Stands {
+		if found.Name != again.CurrentRevision {
 			return errMovedOn
 		}
 	}

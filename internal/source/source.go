@@ -67,14 +67,14 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reco
 	obj, key := pass.Object, k.key(pass.Object)
 	had := obj.GetArtifact()
 	if had != nil && obj.CommonStatus().ObservedGeneration == obj.GetGeneration() {
-		pass.Stands = had.Revision
+		pass.CurrentRevision = had.Revision
 	}
 	k.keep(ctx, obj, key)
 	revision, err := k.Fetcher.Fetch(ctx, pass)
 	if err == nil {
 		err = pass.Admit(revision.Name)
 	}
-	if pass.Held() {
+	if pass.IsHeld() {
 		return k.held(ctx, pass, had, revision, err)
 	}
 	if err != nil {
@@ -136,9 +136,9 @@ func (k *Keeper[T]) ready(obj T, revision *Revision, had *meta.Artifact) reconci
 	stored := markStored(obj, revision.Name)
 	message, reason := cmp.Or(revision.Message, stored), cmp.Or(revision.Reason, meta.SucceededReason)
 	a := obj.GetArtifact()
-	o := reconcile.Ready(reason, "%s", message).Of(a).About("revision", revision.Name).About("digest", a.Digest)
+	o := reconcile.Ready(reason, "%s", message).WithArtifact(a).WithMetadata("revision", revision.Name).WithMetadata("digest", a.Digest)
 	if had == nil || had.Digest != a.Digest || !had.HasRevision(a.Revision) {
-		return o.News(cmp.Or(revision.Reason, sourcev1.NewArtifactReason))
+		return o.WithEvent(cmp.Or(revision.Reason, sourcev1.NewArtifactReason))
 	}
 	return o
 }

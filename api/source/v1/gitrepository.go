@@ -9,15 +9,6 @@ import (
 // GitRepositoryKind is the kind's name.
 const GitRepositoryKind = "GitRepository"
 
-// Keys of the metadata of a GitRepository's artifact.
-const (
-	URLMetadata          = "source.toolkit.fluxcd.io/url"           // of the repository, without a login
-	CommitAuthorMetadata = "source.toolkit.fluxcd.io/commit-author" // name and address
-	// the git note in refs/notes/sluice, of 4 KiB at most
-	CommitNoteMetadata    = "source.toolkit.fluxcd.io/commit-note"
-	CommitSubjectMetadata = "source.toolkit.fluxcd.io/commit-subject" // first paragraph of the message, on one line
-)
-
 // GitRepositorySpec says where the declarations are and which revision of them counts.
 // +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider == 'aws'))"
 type GitRepositorySpec struct {

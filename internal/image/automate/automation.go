@@ -207,11 +207,11 @@ func (j *job) outcome(err error) reconcile.Outcome {
 		o = reconcile.Ready(meta.SucceededReason, "%s",
 			strings.Join(append([]string{"repository up-to-date"}, j.told...), "; "))
 		if len(j.pushed) == 0 {
-			o = o.Quietly()
+			o = o.Unchanged()
 		}
 	}
 	for _, p := range j.pushed {
-		o = o.Note(meta.SucceededReason, "%s", p.message).About("revision", p.revision)
+		o = o.Note(meta.SucceededReason, "%s", p.message).WithMetadata("revision", p.revision)
 	}
 	return o
 }
@@ -258,7 +258,7 @@ func (a *Automation) remember(uid types.UID) *memory {
 // wakeAfter wakes the automation when a batch is complete.
 func (a *Automation) wakeAfter(j *job, left time.Duration) {
 	ref := reconcile.RefTo(GroupKind, j.pass.Object.Namespace, j.pass.Object.Name)
-	j.memory.batch.alarm = a.Clock.AfterFunc(left, func() { a.Edges.Wake(ref) })
+	j.memory.batch.alarm = a.Clock.AfterFunc(left, func() { a.Edges.Enqueue(ref) })
 }
 
 func refOf(p *imagev1.ImagePolicy) imagev1.ImageRef {

@@ -53,7 +53,7 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 	case err != nil:
 		return reconcile.Failed(err)
 	case view.Unknown > 0:
-		p.Repositories.Edges.Wake(refOf(repo))
+		p.Repositories.Edges.Enqueue(refOf(repo))
 		return reconcile.Waiting(meta.DependencyNotReadyReason,
 			"what %d of the tags of ImageRepository '%s' point to is yet to be read", view.Unknown, keyOf(repo))
 	case len(view.Tags) == 0:
@@ -68,9 +68,9 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 	before := obj.Status.LatestRef
 	obj.SetLatest(latest)
 	o := reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image, latest).
-		About("revision", latest.String())
+		WithMetadata("revision", latest.String())
 	if before != nil && *before == latest {
-		return o.Quietly()
+		return o.Unchanged()
 	}
 	return o
 }
@@ -81,9 +81,9 @@ func (p *Policies) unscanned(obj *imagev1.ImagePolicy, repo *imagev1.ImageReposi
 	if revisionOf(repo) == "" || obj.Status.LatestRef == nil {
 		return reconcile.Waiting(meta.DependencyNotReadyReason, "ImageRepository '%s' was not scanned yet", keyOf(repo))
 	}
-	p.Repositories.Edges.Wake(refOf(repo))
+	p.Repositories.Edges.Enqueue(refOf(repo))
 	return reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image,
-		*obj.Status.LatestRef).Quietly()
+		*obj.Status.LatestRef).Unchanged()
 }
 
 // Finalize implements [reconcile.Step]: views go by themselves.

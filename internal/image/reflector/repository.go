@@ -70,7 +70,7 @@ func (r *Repositories) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*imagev1.ImageRepository]) reconcile.Outcome {
 	obj := pass.Object
 	if last := obj.Status.LastScanResult; last != nil && obj.Status.ObservedGeneration == obj.Generation {
-		pass.Stands = last.Revision
+		pass.CurrentRevision = last.Revision
 	}
 	repo, err := r.open(ctx, obj)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *Repositories) Reconcile(ctx context.Context,
 	if held := pass.Admit(revision); held != nil {
 		return reconcile.Failed(held)
 	}
-	if pass.Held() {
+	if pass.IsHeld() {
 		return reconcile.Held(meta.Pending{})
 	}
 	if err := r.keep(obj, before, found, revision); err != nil {
@@ -95,15 +95,15 @@ func (r *Repositories) Reconcile(ctx context.Context,
 		return reconcile.Failed(cut)
 	}
 	if left > 0 { // the next pass goes on: other objects get their turn
-		r.Edges.Wake(refOf(obj))
+		r.Edges.Enqueue(refOf(obj))
 		return reconcile.Ready(meta.SucceededReason,
 			"successful scan: found %d tags. What %d of them point to is yet to be read", found.Len(), left)
 	}
 	o := reconcile.Ready(meta.SucceededReason, "successful scan: found %d tags", found.Len())
 	if before != nil && before.Revision == revision {
-		return o.Quietly()
+		return o.Unchanged()
 	}
-	return o.About("revision", revision)
+	return o.WithMetadata("revision", revision)
 }
 
 // open returns the object's kept repository, a new one if the access to it is not as it was.
@@ -171,7 +171,7 @@ func (r *Repositories) keep(obj *imagev1.ImageRepository, before, found *store.R
 	}
 	tagsMetric.WithLabelValues(obj.Namespace, obj.Name).Set(float64(found.Len()))
 	if before == nil || before.Revision != revision {
-		r.Edges.Fire(refOf(obj))
+		r.Edges.NotifyDependents(refOf(obj))
 	}
 	return nil
 }

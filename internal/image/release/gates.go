@@ -19,11 +19,11 @@ type Gates struct {
 	Objects client.Reader // the cache
 }
 
-// Over implements [reconcile.Gatekeeper].
-func (g Gates) Over(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
-	over := g.Gatekeeper.Over(ref, obj)
+// GatesFor implements [reconcile.Gatekeeper].
+func (g Gates) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
+	over := g.Gatekeeper.GatesFor(ref, obj)
 	if a := g.automation(obj); a != nil {
-		for _, gate := range g.Gatekeeper.Over(reconcile.RefTo(automate.GroupKind, a.Namespace, a.Name), a) {
+		for _, gate := range g.Gatekeeper.GatesFor(reconcile.RefTo(automate.GroupKind, a.Namespace, a.Name), a) {
 			if !slices.Contains(over, gate) {
 				over = append(over, gate)
 			}
@@ -32,12 +32,12 @@ func (g Gates) Over(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
 	return over
 }
 
-// Closed implements [reconcile.Gatekeeper].
-func (g Gates) Closed(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.Closed {
+// ClosedGates implements [reconcile.Gatekeeper].
+func (g Gates) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.ClosedGate {
 	if a := g.automation(obj); a != nil {
-		return g.Gatekeeper.Closed(over, a, manual) // whose references they may be
+		return g.Gatekeeper.ClosedGates(over, a, manual) // whose references they may be
 	}
-	return g.Gatekeeper.Closed(over, obj, manual)
+	return g.Gatekeeper.ClosedGates(over, obj, manual)
 }
 
 // automation is that of a job that is yet to run; nil if it is not there.

@@ -101,7 +101,7 @@ func (j *Jobs) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1alpha
 	message := outcome(release)
 	o := reconcile.Ready(meta.SucceededReason, "%s", message)
 	if obj.Status.Commit != "" {
-		o = o.About("revision", "sha1:"+obj.Status.Commit)
+		o = o.WithMetadata("revision", "sha1:"+obj.Status.Commit)
 	}
 	return j.finished(obj, o)
 }
@@ -117,11 +117,11 @@ func ended(obj *imagev1alpha1.ImageUpdateJob) reconcile.Outcome {
 	ready := apimeta.FindStatusCondition(obj.Status.Conditions, reconcile.TypeReady)
 	switch {
 	case ready == nil:
-		return reconcile.Ready(meta.SucceededReason, "ran already").Quietly()
+		return reconcile.Ready(meta.SucceededReason, "ran already").Unchanged()
 	case ready.Status == metav1.ConditionTrue:
-		return reconcile.Ready(ready.Reason, "%s", ready.Message).Quietly()
+		return reconcile.Ready(ready.Reason, "%s", ready.Message).Unchanged()
 	}
-	return reconcile.Failed(fault.New(ready.Reason, "%s", ready.Message).Final()).Quietly()
+	return reconcile.Failed(fault.New(ready.Reason, "%s", ready.Message).Final()).Unchanged()
 }
 
 func requestOf(obj *imagev1alpha1.ImageUpdateJob) (automate.Request, error) {

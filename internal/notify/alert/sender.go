@@ -72,7 +72,7 @@ type Health struct {
 // report keeps what became of a try, and wakes the Provider if that is news.
 func (h *Health) report(key types.NamespacedName, err error) {
 	if h.note(key, err) {
-		h.Edges.Wake(reconcile.Ref{GroupKind: ProviderGroupKind, NamespacedName: key})
+		h.Edges.Enqueue(reconcile.Ref{GroupKind: ProviderGroupKind, NamespacedName: key})
 	}
 }
 

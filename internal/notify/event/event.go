@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
@@ -27,18 +28,18 @@ const (
 
 // Keys of Metadata.
 const (
-	Revision       = "revision"
-	OriginRevision = "originRevision"
-	OriginURL      = "originURL" // URL of the repository of the revision, without credentials
-	Token          = "token"     // distinguishes changes with the same revision; not a secret
+	Revision       = meta.EventRevisionKey
+	OriginRevision = meta.EventOriginRevisionKey
+	OriginURL      = meta.EventOriginURLKey
+	Token          = "token" // distinguishes changes with the same revision; not a secret
 	Summary        = "summary"
 	Commit         = "commit" // takes precedence over the commit in revisions
 	CommitStatus   = "commit_status"
 	ChangeRequest  = "change_request"
 
-	CommitAuthor  = "commit_author"
-	CommitMessage = "commit_message"
-	Note          = "note" // content of refs/notes/sluice of the applied commit
+	CommitAuthor  = meta.EventCommitAuthorKey
+	CommitMessage = meta.EventCommitMessageKey
+	Note          = meta.EventNoteKey
 )
 
 // AnnotationGroup is the group of the object annotations that are copied to the metadata of its events.

@@ -1,0 +1,231 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// loop reconciles one kind.
+type loop[T Object] struct {
+	*Kernel
+	Kind[T]
+	failures *failureCounter
+	writes   *writeCache[T]
+}
+
+func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
+	kind.Finalizer = cmp.Or(kind.Finalizer, Finalizer)
+	return &loop[T]{Kernel: k, Kind: kind, failures: newFailureCounter(), writes: newWriteCache[T]()}
+}
+
+// Reconcile runs one pass: load the object, run the step (or finalize, or skip a suspended object), patch the status,
+// emit events, requeue.
+func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj, found, err := l.load(ctx, req)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return l.finalize(ctx, obj)
+	}
+	observeSuspended(l.GroupKind, obj)
+	if obj.Schedule().Suspended {
+		log.FromContext(ctx).V(1).Info("skipped: the object is suspended")
+		l.clearWaiting(obj)
+		return ctrl.Result{}, nil
+	}
+	if finalizers := obj.GetFinalizers(); !l.NoFinalizer && controllerutil.AddFinalizer(obj, l.Finalizer) {
+		if err := l.patchFinalizers(ctx, obj, finalizers); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	return l.pass(ctx, obj)
+}
+
+// pass runs the step of an object and writes what it returned.
+func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
+	request := requestedAt(obj)
+	requested := request != "" && request != obj.CommonStatus().LastHandledReconcileAt
+	admission := l.admissionOf(obj, requested)
+
+	start := l.Clock.Now()
+	w := newStatusWriter(l, obj)
+	outcome := l.step(ctx, &Pass[T]{
+		Object: obj, Requested: requested, admission: admission,
+		InProgress: isInProgress(obj) && admission.allowsProgress(),
+		save: func(ctx context.Context, message string) error {
+			setProgressing(obj, message)
+			return w.write(ctx, obj)
+		},
+	})
+	if outcome.state == held {
+		outcome.reason, outcome.message = admission.closed[0].Reason, l.gateMessage(admission)
+	}
+	setConditions(obj, outcome)
+	l.reportGates(obj, admission, outcome)
+	if request != "" {
+		obj.CommonStatus().LastHandledReconcileAt = request
+	}
+	if err := w.write(ctx, obj); err != nil {
+		if ctx.Err() != nil {
+			return ctrl.Result{}, nil // the process is stopping: the next one continues from the written status
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	l.emitGates(obj, w.before, outcome)
+	l.emit(obj, w.before, outcome)
+	observePass(l.GroupKind, obj, l.Clock.Since(start))
+	l.logOutcome(ctx, outcome)
+	if admission.requiresAnotherPass(l.GateBehavior, outcome) {
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return ctrl.Result{RequeueAfter: l.requeueAfter(obj, outcome)}, nil
+}
+
+// step runs the step of the kind under the object's timeout. A panic becomes a stalled outcome that is retried.
+func (l *loop[T]) step(ctx context.Context, pass *Pass[T]) (o Outcome) {
+	ctx, cancel := withTimeout(ctx, pass.Object)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "reconcile panicked", "stack", string(debug.Stack()))
+			o = Failed(fault.New(ReasonFailed, "internal error while reconciling").
+				WithHint("This is a bug in Sluice: report it with the controller's log. The object is retried").
+				Final())
+			o.err = errPanic
+		}
+	}()
+	return l.Step.Reconcile(ctx, pass)
+}
+
+func withTimeout(ctx context.Context, obj Object) (context.Context, context.CancelFunc) {
+	timeout := obj.Schedule().Timeout
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
+	l.clearWaiting(obj) // gates do not hold deletions
+	if controllerutil.ContainsFinalizer(obj, l.Finalizer) {
+		w := newStatusWriter(l, obj)
+		bounded, cancel := withTimeout(ctx, obj)
+		err := l.Step.Finalize(bounded, obj)
+		cancel()
+		if err != nil {
+			outcome := Failed(err)
+			setConditions(obj, outcome)
+			if err := w.write(ctx, obj); err != nil {
+				return ctrl.Result{}, client.IgnoreNotFound(err)
+			}
+			l.emit(obj, w.before, outcome)
+			l.logOutcome(ctx, outcome)
+			return ctrl.Result{RequeueAfter: l.failures.backoff(client.ObjectKeyFromObject(obj), l.Retry, 0)}, nil
+		}
+		finalizers := slices.Clone(obj.GetFinalizers())
+		controllerutil.RemoveFinalizer(obj, l.Finalizer)
+		if err := l.patchFinalizers(ctx, obj, finalizers); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	l.forget(obj)
+	return ctrl.Result{}, nil
+}
+
+// forget removes everything that the kernel stores about a deleted object.
+func (l *loop[T]) forget(obj T) {
+	key := client.ObjectKeyFromObject(obj)
+	l.Edges.Set(l.ref(obj), nil)
+	l.failures.reset(key)
+	l.writes.forget(key)
+	l.clearWaiting(obj)
+	forgetMetrics(l.GroupKind, key)
+}
+
+// requeueAfter returns when the object is due again if no edge enqueues it earlier.
+func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
+	s, key := obj.Schedule(), client.ObjectKeyFromObject(obj)
+	if o.state != failed && o.err == nil {
+		l.failures.reset(key)
+	}
+	switch {
+	case o.state == progressing:
+		return o.after
+	case o.state == failed && o.after > 0:
+		return o.after
+	case o.state == failed && s.RetryInterval > 0:
+		return l.Retry.jitter(s.RetryInterval)
+	case o.state == failed, errors.Is(o.err, errPanic):
+		return l.failures.backoff(key, l.Retry, s.Interval)
+	default:
+		return l.Retry.jitter(s.Interval)
+	}
+}
+
+func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(), obj.GetName()) }
+
+// emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one.
+func (l *loop[T]) emit(obj, before T, o Outcome) {
+	for _, n := range o.notes {
+		l.Events.Emit(l.GroupKind.Group, obj,
+			Event{Type: n.eventType, Reason: n.reason, Message: n.message, Metadata: o.metadata})
+	}
+	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
+	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
+	if is == nil || o.eventReason == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason &&
+		was.Message == is.Message {
+		return
+	}
+	eventType := normal
+	if is.Status == metav1.ConditionFalse && o.state != waiting {
+		eventType = warning
+	}
+	l.Events.Emit(l.GroupKind.Group, obj, Event{
+		Type: eventType, Reason: cmp.Or(o.eventReason, is.Reason), Message: is.Message, Metadata: o.metadata,
+		Minor: o.unchanged && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue,
+	})
+}
+
+func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {
+	logger := log.FromContext(ctx)
+	for _, n := range o.notes {
+		logger.Info(n.message, "reason", n.reason)
+	}
+	switch o.state {
+	case failed, stalled:
+		logger.Error(errors.New(o.message), "failed", "reason", o.reason)
+	default:
+		logger.V(1).Info("done", "reason", o.reason, "message", o.message)
+	}
+}
+
+func (l *loop[T]) load(ctx context.Context, req ctrl.Request) (T, bool, error) {
+	obj := l.New()
+	err := l.Client.Get(ctx, req.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		obj.SetNamespace(req.Namespace)
+		obj.SetName(req.Name)
+		l.forget(obj)
+		return obj, false, nil
+	}
+	if err != nil {
+		return obj, false, err
+	}
+	return l.writes.newest(obj), true, nil
+}

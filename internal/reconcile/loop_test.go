@@ -1,0 +1,60 @@
+package reconcile
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+func TestRequeueAfter(t *testing.T) {
+	l := newLoop(&Kernel{Retry: Retry{Min: time.Second, Max: time.Hour}}, Kind[*kustomizev1.Kustomization]{})
+	plain, withRetry := &kustomizev1.Kustomization{}, &kustomizev1.Kustomization{}
+	plain.Name, withRetry.Name = "plain", "with-retry-interval"
+	plain.Spec.Interval = metav1.Duration{Duration: 3 * time.Second}
+	withRetry.Spec.Interval, withRetry.Spec.RetryInterval = metav1.Duration{Duration: time.Hour},
+		&metav1.Duration{Duration: time.Minute}
+	failure := Failed(errors.New("it failed"))
+	for n, c := range []struct {
+		obj     *kustomizev1.Kustomization
+		outcome Outcome
+		want    time.Duration
+	}{
+		{obj: plain, outcome: Ready("Ready", ""), want: 3 * time.Second},
+		{obj: plain, outcome: Waiting("Waiting", ""), want: 3 * time.Second},
+		// exponential, up to the interval
+		{obj: plain, outcome: failure, want: time.Second},
+		{obj: plain, outcome: failure, want: 2 * time.Second},
+		{obj: plain, outcome: failure, want: 3 * time.Second},
+		{obj: plain, outcome: Ready("Ready", ""), want: 3 * time.Second},
+		{obj: plain, outcome: failure, want: time.Second}, // the counter was reset
+		{obj: plain, outcome: Failed(fault.New("Busy", "it is busy").After(time.Minute)), want: time.Minute},
+		{obj: plain, outcome: Failed(fault.New("Wrong", "it is wrong").Final()), want: 3 * time.Second},
+		{obj: plain, outcome: Progressing(5*time.Second, ""), want: 5 * time.Second},
+		{obj: withRetry, outcome: failure, want: time.Minute},
+		{obj: withRetry, outcome: failure, want: time.Minute},
+		{obj: withRetry, outcome: Ready("Ready", ""), want: time.Hour},
+	} {
+		if got := l.requeueAfter(c.obj, c.outcome); got != c.want {
+			t.Errorf("case %d: %s is due in %s, want %s", n, c.obj.Name, got, c.want)
+		}
+	}
+	timeout := func(k *kustomizev1.Kustomization) time.Duration { return k.Schedule().Timeout }
+	if got := timeout(plain); got != 3*time.Second {
+		t.Errorf("the default timeout is %s, want the interval", got)
+	}
+	plain.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
+	if got := timeout(plain); got != time.Minute {
+		t.Errorf("the timeout is %s, want 1m", got)
+	}
+	retry := Retry{Jitter: 0.05}
+	for range 1000 {
+		if got := retry.jitter(100 * time.Second); got < 95*time.Second || got > 105*time.Second {
+			t.Fatalf("jitter(100s) = %s, want 95s to 105s", got)
+		}
+	}
+}

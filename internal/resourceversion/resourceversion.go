@@ -1,0 +1,11 @@
+// Package resourceversion compares resource versions of Kubernetes objects.
+package resourceversion
+
+import "k8s.io/apimachinery/pkg/util/resourceversion"
+
+// Newer reports whether resource version a is newer than b. Both must be of the same resource. Resource versions are
+// ordered numbers for all built-in and custom resources (KEP-5504); it returns false if either is not a positive number.
+func Newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
