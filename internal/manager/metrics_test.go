@@ -1,38 +1,15 @@
 package manager
 
 import (
-	"fmt"
 	"maps"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// observed reads a documented metric of an object: a gauge, or how often a histogram was given a value.
-func observed(t *testing.T, metric, kind, namespace, name string) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != metric {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if has(m, "kind", kind) && has(m, "namespace", namespace) && has(m, "name", name) {
-				return m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return 0
-}
 
 // TestCachesShowTheDocumentedMetrics asks for an index twice, and for no credential.
 func TestCachesShowTheDocumentedMetrics(t *testing.T) {
@@ -53,8 +30,8 @@ func TestCachesShowTheDocumentedMetrics(t *testing.T) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			shown[f.GetName()] += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
-			if f.GetName() == "gotk_cache_events_total" && !has(m, "event_type", cacheHit) &&
-				!has(m, "event_type", cacheMiss) {
+			if f.GetName() == "gotk_cache_events_total" && !hasLabel(m, "event_type", cacheHit) &&
+				!hasLabel(m, "event_type", cacheMiss) {
 				t.Errorf("%v", m)
 			}
 		}
@@ -66,22 +43,11 @@ func TestCachesShowTheDocumentedMetrics(t *testing.T) {
 	}
 }
 
-func has(m *dto.Metric, label, value string) bool {
+func hasLabel(m *dto.Metric, label, value string) bool {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == label && l.GetValue() == value {
 			return true
 		}
 	}
 	return false
-}
-
-// suspended waits until the controller has seen that an object is: no pass from before is under way.
-func (s *system) suspended(kind, name string) {
-	s.Helper()
-	testenv.Eventually(s, name+" is suspended", func() error {
-		if got := observed(s.T, "gotk_suspend_status", kind, s.namespace, name); got != 1 {
-			return fmt.Errorf("the metric is %v", got)
-		}
-		return nil
-	})
 }

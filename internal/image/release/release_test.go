@@ -1,0 +1,203 @@
+package release_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/image/record"
+	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+func TestAReleaseIsCommittedOnce(t *testing.T) {
+	s := system.New(t, system.ImageAutomation)
+	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1.0.0",
+		"ghcr.io/org/side:1"),
+		"db.yaml": system.DeploymentWithImages("db", "nginx:1.0.0")})
+	s.GitRepository("app")
+	s.ImageUpdateAutomation("update", "app")
+	s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
+
+	s.ImageUpdateJob("dry", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web"),
+		Images: []string{"nginx:1.1.0"},
+		DryRun: true})
+	dry := s.ImageUpdateJobReady("dry", metav1.ConditionTrue, "1 values would be changed")
+	if dry.Status.Commit != "" || dry.Status.CompletionTime == nil ||
+		!strings.Contains(dry.Status.Diff, "-nginx:1.0.0\n+nginx:1.1.0") || s.CommitCount("app", "main") != 1 {
+		t.Errorf("a dry run says %+v", dry.Status)
+	}
+
+	s.ImageUpdateJob("web", imagev1alpha1.ImageUpdateJobSpec{
+		Workloads: system.Containers("web"), Images: []string{"nginx:1.1.0"}, Author: "Ada <ada@example.com>",
+		Reason: "fixes the login",
+	})
+	j := s.ImageUpdateJobReady("web", metav1.ConditionTrue, "pushed commit")
+	if got := s.Git.Run("app", "show", "main:web.yaml") +
+		"\n"; got != system.DeploymentWithImages("web", "nginx:1.1.0", "ghcr.io/org/side:1") {
+		t.Errorf("web.yaml is\n%s", got)
+	}
+	if got := s.Git.Run("app", "show", "main:db.yaml") + "\n"; got != system.DeploymentWithImages("db", "nginx:1.0.0") {
+		t.Errorf("db.yaml is\n%s", got)
+	}
+	if got := s.Git.Run("app", "log", "-1", "--format=%H %an <%ae> %cn|%B", "main"); got != j.Status.Commit+
+		" Ada <ada@example.com> Robot|Update from image update automation\n\nfixes the login" {
+		t.Errorf("the commit is %q, the status has %s", got, j.Status.Commit)
+	}
+	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", "main"))
+	if err != nil || note.By != "ImageUpdateJob "+s.Namespace+"/web" || note.Author != "Ada <ada@example.com>" ||
+		note.Reason != "fixes the login" || len(note.Updated) != 1 || note.Updated[0].Image != "nginx:1.1.0" {
+		t.Errorf("the note is %+v, %v", note, err)
+	}
+	if c := j.Status.Changes; len(c) != 1 || c[0].File != "web.yaml" || c[0].Container != "c0" ||
+		c[0].Old != "nginx:1.0.0" || c[0].New != "nginx:1.1.0" {
+		t.Errorf("the changes are %+v", c)
+	}
+
+	// It does not run again, though somebody set it back.
+	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1.0.0")})
+	before := s.CommitCount("app", "main")
+	s.RequestReconcile(j, "web")
+	asked := j.Annotations[meta.ReconcileRequestAnnotation]
+	testenv.Eventually(t, "the request was seen", func() error {
+		if err := s.Get(j, "web"); err != nil || j.Status.LastHandledReconcileAt != asked {
+			return errors.Join(err, fmt.Errorf("%+v", j.Status))
+		}
+		return nil
+	})
+	s.ImageUpdateJob("all", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"docker.io/library/nginx:2.0.0"}})
+	s.ImageUpdateJobReady("all", metav1.ConditionTrue, "pushed commit")
+	if got := s.CommitCount("app", "main"); got != before+1 {
+		t.Errorf("there are %d commits, want %d", got, before+1)
+	}
+	for file, want := range map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:2.0.0"),
+		"db.yaml": system.DeploymentWithImages("db", "nginx:2.0.0")} {
+		if got := s.Git.Run("app", "show", "main:"+file) + "\n"; got != want {
+			t.Errorf("%s is\n%s", file, got)
+		}
+	}
+	s.ImageUpdateJob("again", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:2.0.0"}})
+	s.ImageUpdateJobReady("again", metav1.ConditionTrue, "nothing was to be changed")
+	s.ImageUpdateJob("nowhere", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web", "api"),
+		Images: []string{"nginx:2.0.0"}})
+	if j := s.ImageUpdateJobReady("nowhere", metav1.ConditionFalse,
+		"no file has the Deployment 'api'"); j.Status.CompletionTime == nil {
+		t.Error("a job that cannot be done goes on")
+	}
+	s.ImageUpdateJob("unused", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"redis:7"}})
+	s.ImageUpdateJobReady("unused", metav1.ConditionFalse, "has the image 'redis'")
+
+	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "update")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho 'main is protected'\nexit 1\n"), 0o700); err != nil { //nolint:gosec // git runs it
+		t.Fatal(err)
+	}
+	s.ImageUpdateJob("declined", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:3.0.0"}})
+	if j := s.ImageUpdateJobReady("declined", metav1.ConditionFalse,
+		"main is protected"); j.Status.CompletionTime == nil ||
+		j.Status.Commit != "" || len(j.Status.Changes) == 0 {
+		t.Errorf("what was declined has the status %+v", j.Status)
+	}
+}
+
+func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
+	s := system.New(t, system.ImageAutomation)
+	s.Gate("freeze")
+	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1", "nginx:1",
+		"redis:1"),
+		"db.yaml": system.DeploymentWithImages("db", "redis:1")})
+	s.GitRepository("app")
+	s.ChooseImage("nginx", "nginx:2")
+	s.ChooseImage("redis", "redis:2")
+	s.ImageUpdateAutomation("update", "app", func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.Gates = system.GateRefs("freeze")
+	})
+	s.ImageUpdateJob("one", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web:c1"), Latest: true})
+	held := &imagev1alpha1.ImageUpdateJob{}
+	testenv.Eventually(t, "the gate of the automation holds the job", func() error {
+		if err := s.Get(held, "one"); err != nil {
+			return err
+		}
+		if p := held.Status.Pending; p == nil || !strings.Contains(p.Revision, "nginx:2") ||
+			held.Status.CompletionTime != nil {
+			return fmt.Errorf("%+v", held.Status)
+		}
+		return nil
+	})
+	if got := s.CommitCount("app", "main"); got != 1 {
+		t.Errorf("there are %d commits behind a closed gate", got)
+	}
+	s.TurnGate("freeze", gatingv1.Opened)
+	s.ImageUpdateJobReady("one", metav1.ConditionTrue, "pushed commit")
+	if got := s.Git.Run("app", "show", "main:web.yaml") +
+		"\n"; got != system.DeploymentWithImages("web", "nginx:1", "nginx:2", "redis:1") {
+		t.Errorf("web.yaml is\n%s", got)
+	}
+	s.ImageUpdateJob("rest", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web"), Latest: true})
+	s.ImageUpdateJobReady("rest", metav1.ConditionTrue, "pushed commit")
+	if got := s.Git.Run("app", "show", "main:web.yaml") +
+		"\n"; got != system.DeploymentWithImages("web", "nginx:2", "nginx:2", "redis:2") {
+		t.Errorf("web.yaml is\n%s", got)
+	}
+	if got := s.Git.Run("app", "show", "main:db.yaml") + "\n"; got != system.DeploymentWithImages("db", "redis:1") {
+		t.Errorf("db.yaml is\n%s", got)
+	}
+}
+
+// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of
+// that, and others push before the next one starts.
+func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
+	s := system.New(t, system.ImageAutomation)
+	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1")})
+	s.GitRepository("app")
+	s.ImageUpdateAutomation("update", "app")
+	s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
+	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "post-receive")
+	for image, others := range map[string][]map[string]string{
+		// found by its note, as the mirror is lost
+		"nginx:2": {{"other.yaml": "a: 1\n"}, {"other.yaml": "a: 2\n"}},
+		// found by the branch, and not done again
+		"nginx:3": {{"web.yaml": system.DeploymentWithImages("web", "nginx:1")}},
+	} {
+		name, goOn := strings.Replace(image, ":", "-", 1), filepath.Join(t.TempDir(), "go-on")
+		if err := os.WriteFile(hook, []byte("#!/bin/sh\nuntil test -e '"+goOn+"'; do sleep 0.1; done\n"), 0o700); err != nil { //nolint:gosec // git runs it
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.WriteFile(goOn, nil, 0o600) })
+		s.ImageUpdateJob(name, imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web"),
+			Images: []string{image}})
+		s.BranchHas("app", "main", "web.yaml", system.DeploymentWithImages("web", image))
+		commit := s.Git.Run("app", "rev-parse", "main")
+		j := s.ImageUpdateJobReady(name, metav1.ConditionUnknown, fmt.Sprintf("Pushing commit '%.7s'", commit))
+		if j.Status.Commit != commit || j.Status.CompletionTime != nil {
+			t.Errorf("before the push is known to be taken the status is %+v", j.Status)
+		}
+		s.Stop()
+		if err := errors.Join(os.Remove(hook), os.WriteFile(goOn, nil, 0o600), os.RemoveAll(s.Storage)); err != nil {
+			t.Fatal(err)
+		}
+		for _, files := range others {
+			s.Git.Commit("app", files)
+		}
+		before := s.CommitCount("app", "main")
+		s.Start()
+		j = s.ImageUpdateJobReady(name, metav1.ConditionTrue,
+			fmt.Sprintf("pushed commit '%.7s' to branch 'main'", commit))
+		if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 ||
+			j.Status.Changes[0].New != image {
+			t.Errorf("the status is %+v", j.Status)
+		}
+		if got := s.CommitCount("app", "main"); got != before {
+			t.Errorf("there are %d commits, want %d", got, before)
+		}
+	}
+}

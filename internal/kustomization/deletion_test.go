@@ -1,0 +1,393 @@
+package kustomization_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// remove deletes an object by its name.
+func (s *harness) remove(o client.Object, name string) {
+	s.Helper()
+	o.SetNamespace(s.Namespace)
+	o.SetName(name)
+	if err := s.Client.Delete(s.Context(), o); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// inventory returns the IDs of what a Kustomization says that it applied.
+func (s *harness) inventory(name string) string {
+	s.Helper()
+	k := &kustomizev1.Kustomization{}
+	if err := s.Get(k, name); err != nil {
+		s.Fatal(err)
+	}
+	var ids []string
+	if k.Status.Inventory != nil {
+		for _, e := range k.Status.Inventory.Entries {
+			ids = append(ids, e.ID)
+		}
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestDeletionPolicies(t *testing.T) {
+	const finalizer = "sluice.test/hold"
+	for name, c := range map[string]struct {
+		policy      string
+		prune, kept bool
+	}{
+		"MirrorPrune of one that prunes":       {kustomizev1.DeletionPolicyMirrorPrune, true, false},
+		"MirrorPrune of one that does not":     {kustomizev1.DeletionPolicyMirrorPrune, false, true},
+		"none of one that prunes":              {"", true, false},
+		"none of one that does not":            {"", false, true},
+		"Delete":                               {kustomizev1.DeletionPolicyDelete, false, false},
+		"WaitForTermination":                   {kustomizev1.DeletionPolicyWaitForTermination, false, false},
+		"Orphan":                               {kustomizev1.DeletionPolicyOrphan, true, true},
+		"Orphan of one whose way out is wrong": {kustomizev1.DeletionPolicyOrphan, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t)
+			commit := s.Git.Commit("app", map[string]string{
+				"a.yaml": system.ConfigMap("a", "1"),
+				"kept.yaml": strings.Replace(system.ConfigMap("kept", "1"), "{name: kept}",
+					`{name: kept, annotations: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
+			})
+			s.GitRepository("app")
+			s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+				k.Spec.DeletionPolicy,
+					k.Spec.Prune = c.policy, c.prune
+			})
+			s.Ready("app", commit)
+			wait := c.policy == kustomizev1.DeletionPolicyWaitForTermination
+			if wait {
+				s.edit("holder", &corev1.ConfigMap{}, "a", fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, finalizer))
+			}
+			if strings.Contains(name, "way out") {
+				s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"kubeConfig":{"secretRef":{"name":"wrong"}}}}`)
+			}
+			s.remove(&kustomizev1.Kustomization{}, "app")
+			if wait {
+				s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", finalizer)
+				s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+			}
+			s.Gone(&kustomizev1.Kustomization{}, "app")
+			s.ConfigMapHas("kept", "1")
+			if c.kept {
+				s.ConfigMapHas("a", "1")
+			} else {
+				s.Gone(&corev1.ConfigMap{}, "a")
+			}
+		})
+	}
+}
+
+func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.DeletionPolicy, k.Spec.Timeout = kustomizev1.DeletionPolicyWaitForTermination,
+			&metav1.Duration{Duration: 5 * time.Second}
+	})
+	s.Ready("app", commit)
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
+	s.remove(&kustomizev1.Kustomization{}, "app")
+	s.Gone(&kustomizev1.Kustomization{}, "app")
+	s.HasEvent("app", "PruneFailed", "does not wait beyond 5s", "ConfigMap/"+s.Namespace+"/a")
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+	s.Gone(&corev1.ConfigMap{}, "a")
+}
+
+func TestARenamedKustomizationKeepsItsObjects(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("before", "app", "")
+	s.Ready("before", commit)
+	was := &corev1.ConfigMap{}
+	if err := s.Get(was, "a"); err != nil {
+		t.Fatal(err)
+	}
+	s.Kustomization("after", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "slow"}}}
+	})
+	s.remove(&kustomizev1.Kustomization{}, "before")
+	s.NotReady(&kustomizev1.Kustomization{}, "before", "PruneFailed", "1 objects are left for other Kustomizations")
+	s.Patch(&kustomizev1.Kustomization{}, "after", `{"spec":{"dependsOn":null}}`)
+	s.Ready("after", commit)
+	s.Gone(&kustomizev1.Kustomization{}, "before")
+	is := &corev1.ConfigMap{}
+	if err := s.Get(is, "a"); err != nil || is.UID != was.UID {
+		t.Errorf("it is not the same object: %v", err)
+	}
+}
+
+func TestWhatSaysSoIsNotPruned(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{
+		"a.yaml": system.ConfigMap("a", "1"), "b.yaml": system.ConfigMap("b", "1"),
+		"c.yaml": system.ConfigMap("c", "1"),
+		"labelled.yaml": strings.Replace(system.ConfigMap("labelled", "1"), "{name: labelled}",
+			`{name: labelled, labels: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
+	})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "")
+	s.Ready("app", commit)
+	s.edit("kubectl-annotate", &corev1.ConfigMap{}, "b",
+		`{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/prune":"Disabled"}}}`)
+	commit = s.Git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": "", "labelled.yaml": ""})
+	s.RequestFetch("app")
+	s.Ready("app", commit)
+	s.Gone(&corev1.ConfigMap{}, "a")
+	s.ConfigMapHas("b", "1")
+	s.ConfigMapHas("labelled", "1")
+	if got := s.inventory("app"); got != s.Namespace+"_c__ConfigMap" {
+		t.Errorf("the inventory is %s", got)
+	}
+	s.HasEvent("app", "Progressing", "1 deleted, 2 skipped", "ConfigMap/"+s.Namespace+"/a deleted")
+}
+
+func TestDeletionNeedsNoSource(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "")
+	s.Ready("app", commit)
+	s.remove(&sourcev1.GitRepository{}, "app")
+	s.Gone(&sourcev1.GitRepository{}, "app")
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "ArtifactFailed", "not found")
+	s.ConfigMapHas("a", "1")
+	s.remove(&kustomizev1.Kustomization{}, "app")
+	s.Gone(&kustomizev1.Kustomization{}, "app")
+	s.Gone(&corev1.ConfigMap{}, "a")
+}
+
+func TestDeletionWithoutTheAccount(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1"),
+		"b/b.yaml": system.ConfigMap("b", "1"),
+		"c/c.yaml": system.ConfigMap("c", "1")})
+	s.GitRepository("app")
+	for _, name := range []string{"a", "b", "c"} {
+		account := "deployer-" + name
+		s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: account}})
+		s.GrantAll(account)
+		s.Kustomization(name, "app", name, func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = account })
+		s.Ready(name, commit)
+	}
+
+	t.Log("one without rights waits, and says for what, until it has them")
+	s.remove(&rbacv1.RoleBinding{}, "deployer-a")
+	s.refused("deployer-a")
+	s.remove(&kustomizev1.Kustomization{}, "a")
+	s.NotReady(&kustomizev1.Kustomization{}, "a", "PruneFailed", "system:serviceaccount:"+s.Namespace+":deployer-a")
+	s.ConfigMapHas("a", "1")
+	s.remove(&rbacv1.Role{}, "deployer-a")
+	s.GrantAll("deployer-a")
+	s.Gone(&kustomizev1.Kustomization{}, "a")
+	s.Gone(&corev1.ConfigMap{}, "a")
+
+	t.Log("rights that outlive the account are enough")
+	s.remove(&corev1.ServiceAccount{}, "deployer-b")
+	s.remove(&kustomizev1.Kustomization{}, "b")
+	s.Gone(&kustomizev1.Kustomization{}, "b")
+	s.Gone(&corev1.ConfigMap{}, "b")
+
+	t.Log("without account and rights it goes, and says what stays")
+	s.remove(&corev1.ServiceAccount{}, "deployer-c")
+	s.remove(&rbacv1.RoleBinding{}, "deployer-c")
+	s.refused("deployer-c")
+	s.remove(&kustomizev1.Kustomization{}, "c")
+	s.Gone(&kustomizev1.Kustomization{}, "c")
+	s.ConfigMapHas("c", "1")
+	s.HasEvent("c", "PruneFailed", "1 objects are left behind", "deployer-c")
+}
+
+// refused waits until the API server knows that an account may no longer read ConfigMaps.
+func (s *harness) refused(account string) {
+	s.Helper()
+	cfg := testenv.Cluster(s)
+	cfg.Impersonate.UserName = "system:serviceaccount:" + s.Namespace + ":" + account
+	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	if err != nil {
+		s.Fatal(err)
+	}
+	testenv.Eventually(s, account+" may do nothing", func() error {
+		if err := c.Get(s.Context(), types.NamespacedName{Namespace: s.Namespace, Name: "any"},
+			&corev1.ConfigMap{}); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it may: %w", err)
+		}
+		return nil
+	})
+}
+
+func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
+	s := newHarness(t)
+	other := testenv.Namespace(t)
+	commit := s.Git.Commit("app", map[string]string{"near/a.yaml": system.ConfigMap("near", "1"),
+		"far/a.yaml": system.ConfigMap("far", "1")})
+	s.GitRepository("app")
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "deployer"}})
+	s.GrantAll("deployer")
+	s.Kustomization("near", "app", "near", func(k *kustomizev1.Kustomization) {
+		k.Spec.ServiceAccountName = "deployer"
+	})
+	s.Kustomization("far", "app", "far", func(k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = other })
+	s.Ready("near", commit)
+	s.Ready("far", commit)
+	if err := s.Client.Delete(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the namespace is gone", func() error {
+		err := s.Client.Get(t.Context(), types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("still there"))
+	})
+	err := s.Client.Get(t.Context(), types.NamespacedName{Namespace: other, Name: "far"}, &corev1.ConfigMap{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("what was applied elsewhere is left: %v", err)
+	}
+}
+
+func TestAFailedOrEmptyBuildPrunesNothing(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
+		"deploy/b.yaml": system.ConfigMap("b", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "deploy")
+	s.Ready("app", commit)
+	whole := s.inventory("app")
+	stands := func() {
+		t.Helper()
+		s.ConfigMapHas("a", "1")
+		s.ConfigMapHas("b", "1")
+		if got := s.inventory("app"); got != whole {
+			t.Errorf("the inventory is %s", got)
+		}
+	}
+	for _, c := range []struct {
+		files  map[string]string
+		reason string
+		says   string
+	}{
+		{map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"}, "BuildFailed",
+			"deploy/b.yaml"},
+		{map[string]string{"deploy/b.yaml": ""}, "BuildFailed", "no objects"},
+		{map[string]string{"deploy/c.md": "", "other": "-"}, "ArtifactFailed", "kustomization path not found"},
+		{map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"},
+			"ReconciliationFailed", "Not_A_Name"},
+	} {
+		s.Git.Commit("app", c.files)
+		s.RequestFetch("app")
+		s.NotReady(&kustomizev1.Kustomization{}, "app", c.reason, c.says)
+		stands()
+	}
+
+	t.Log("one that says so is empty")
+	commit = s.Git.Commit("app", map[string]string{"deploy/a.yaml": "", "deploy/kustomization.yaml": "resources: []\n"})
+	s.RequestFetch("app")
+	s.Ready("app", commit)
+	s.Gone(&corev1.ConfigMap{}, "a")
+	s.Gone(&corev1.ConfigMap{}, "b")
+	if got := s.inventory("app"); got != "" {
+		t.Errorf("the inventory is %s", got)
+	}
+}
+
+func TestWhatCannotBePrunedIsNotForgotten(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
+		"b.yaml": system.ConfigMap("b", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "")
+	s.Ready("app", commit)
+	whole := s.inventory("app")
+	s.forbidDeletion()
+
+	for _, files := range []map[string]string{{"b.yaml": ""}, {"c.yaml": system.ConfigMap("c", "1")}} {
+		s.Git.Commit("app", files)
+		s.RequestFetch("app")
+		s.NotReady(&kustomizev1.Kustomization{}, "app", "PruneFailed", "ConfigMap/"+s.Namespace+"/b")
+		if got := s.inventory("app"); !strings.Contains(got, s.Namespace+"_b_") {
+			t.Errorf("the inventory was %s and is %s", whole, got)
+		}
+	}
+	s.ConfigMapHas("c", "1")
+	s.Stop()
+	s.Start()
+	policy := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	policy.SetName(s.Namespace)
+	if err := s.Client.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(&corev1.ConfigMap{}, "b")
+	testenv.Eventually(t, "the inventory is right", func() error {
+		if got := s.inventory("app"); strings.Contains(got, "_b_") {
+			return errors.New(got)
+		}
+		return nil
+	})
+}
+
+// forbidDeletion has the API server refuse to delete ConfigMaps of the namespace.
+func (s *harness) forbidDeletion() {
+	s.Helper()
+	name := metav1.ObjectMeta{Name: s.Namespace}
+	deny := admissionv1.Deny
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Delete},
+				Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{"configmaps"}},
+			}}}},
+		Validations: []admissionv1.Validation{{Expression: "false", Message: "nothing is deleted here"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name,
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: s.Namespace, ValidationActions: []admissionv1.ValidationAction{deny},
+			MatchResources: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.Namespace}}},
+		}}
+	s.Create(policy)
+	s.Create(binding)
+	s.Cleanup(func() {
+		for _, o := range []client.Object{binding, policy} {
+			if err := s.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+				s.Error(err)
+			}
+		}
+	})
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "probe"}}
+	s.Create(probe)
+	testenv.Eventually(s, "deletion is forbidden", func() error {
+		if err := s.Client.Delete(s.Context(), probe, client.DryRunAll); err == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,82 @@
+package kustomization_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+func TestObjectsMoveBetweenKustomizations(t *testing.T) {
+	after := func(name string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: name}}}
+		}
+	}
+	alone := func(*kustomizev1.Kustomization) {}
+	for name, c := range map[string]struct {
+		giver, taker func(*kustomizev1.Kustomization)
+	}{
+		"the taker runs first": {after("taker"), alone},
+		"the giver runs first": {alone, after("giver")},
+		"in any order":         {alone, alone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(t)
+			commit := s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+				"one/b.yaml": system.ConfigMap("b", "1"),
+				"two/c.yaml": system.ConfigMap("c", "1")})
+			s.GitRepository("app")
+			s.Kustomization("giver", "app", "one", c.giver)
+			s.Kustomization("taker", "app", "two", c.taker)
+			s.Ready("giver", commit)
+			s.Ready("taker", commit)
+			was := &corev1.ConfigMap{}
+			if err := s.Get(was, "a"); err != nil {
+				t.Fatal(err)
+			}
+			commit = s.Git.Commit("app", map[string]string{"one/a.yaml": "", "two/a.yaml": system.ConfigMap("a", "2")})
+			s.RequestFetch("app")
+			s.Ready("giver", commit)
+			s.Ready("taker", commit)
+			is := &corev1.ConfigMap{}
+			if err := s.Get(is, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if is.UID != was.UID {
+				t.Error("it was deleted on its way")
+			}
+			if owner := is.Labels["kustomize.toolkit.fluxcd.io/name"]; owner != "taker" || is.Data["k"] != "2" {
+				t.Errorf("it belongs to %s, and holds %v", owner, is.Data)
+			}
+			testenv.Eventually(t, "the inventories", func() error {
+				if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
+					!strings.Contains(taker, "_a_") {
+					return fmt.Errorf("%s and %s", giver, taker)
+				}
+				return nil
+			})
+
+			t.Log("what goes for good is pruned, although others cannot come to the revision")
+			files := map[string]string{"one/b.yaml": "", "one/d.yaml": system.ConfigMap("d", "1")}
+			if name == "in any order" {
+				files["two/c.yaml"] = "kind: ["
+			}
+			s.Git.Commit("app", files)
+			s.RequestFetch("app")
+			s.Gone(&corev1.ConfigMap{}, "b")
+
+			t.Log("deleting the one that had it leaves it")
+			s.remove(&kustomizev1.Kustomization{}, "giver")
+			s.Gone(&kustomizev1.Kustomization{}, "giver")
+			s.Gone(&corev1.ConfigMap{}, "d")
+			s.ConfigMapHas("a", "2")
+		})
+	}
+}

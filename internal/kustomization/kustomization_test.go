@@ -1,0 +1,158 @@
+package kustomization_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+func TestRemoteClustersAreAppliedTo(t *testing.T) {
+	s := newHarness(t)
+	raw, err := os.ReadFile(testenv.Kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Secret("remote", map[string]string{"config": string(raw)})
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
+	s.GitRepository("app")
+	via := func(name, key string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: name,
+				Key: key}}
+		}
+	}
+	s.Kustomization("app", "app", "", via("remote", "config"))
+	s.Ready("app", commit)
+	s.ConfigMapHas("far", "1")
+
+	t.Log("what is wrong with the access is told, without telling the access")
+	s.Secret("exec", map[string]string{"value": "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {exec: " +
+		"{command: /bin/true, apiVersion: client.authentication.k8s.io/v1}}}]\n"})
+	s.Kustomization("absent", "app", "", via("absent", ""))
+	s.Kustomization("keyless", "app", "", via("remote", ""))
+	s.Kustomization("runs", "app", "", via("exec", ""))
+	s.Kustomization("denied", "app", "", via("remote", "config"),
+		func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "nobody" })
+	s.NotReady(&kustomizev1.Kustomization{}, "absent", "AuthenticationFailed", "not found")
+	s.NotReady(&kustomizev1.Kustomization{}, "keyless", "AuthenticationFailed", "has no key value or value.yaml")
+	s.NotReady(&kustomizev1.Kustomization{}, "runs", "AuthenticationFailed", "runs a program")
+	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", "nobody")
+
+	t.Log("it goes although the way to its cluster is gone")
+	if err := s.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+		Name: "remote"}}); err != nil {
+		t.Fatal(err)
+	}
+	k := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app"}}
+	if err := s.Client.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(k, "app")
+	s.ConfigMapHas("far", "1")
+}
+
+func TestRemoteClustersByTokensOfTheirOwn(t *testing.T) {
+	s := newHarness(t)
+	cfg := testenv.Cluster(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
+	s.GitRepository("app")
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "deployer"}})
+	s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "oidc"},
+		Data: map[string]string{
+			"provider": "generic", "address": cfg.Host, "ca.crt": string(cfg.CAData), "serviceAccountName": "deployer",
+			"audiences": "https://kubernetes.default.svc.cluster.local",
+		}})
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: "oidc"}}
+	})
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "system:serviceaccount:"+s.Namespace+
+		":deployer")
+	s.GrantAll("deployer")
+	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
+	s.Ready("app", commit)
+}
+
+func TestReadyExpressionsDecideInPlaceOfReady(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"base/a.yaml": system.ConfigMap("base", "1"),
+		"top/a.yaml": system.ConfigMap("top", "1")})
+	s.GitRepository("app")
+	depend := func(expr string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Labels = map[string]string{"wants": "2"}
+			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "base"},
+				ReadyExpr: expr}}
+		}
+	}
+	s.Kustomization("top", "app", "top", depend(`self.metadata.labels.wants == dep.metadata.labels.version && dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')`))
+	s.Kustomization("wrong", "app", "top", depend(`dep.`))
+	s.Kustomization("base", "app", "base", func(k *kustomizev1.Kustomization) {
+		k.Labels = map[string]string{"version": "1"}
+	})
+	s.Ready("base", commit)
+	s.NotReady(&kustomizev1.Kustomization{}, "wrong", "InvalidCELExpression", "Syntax error")
+	s.NotReady(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "does not hold")
+	s.Patch(&kustomizev1.Kustomization{}, "base", `{"metadata":{"labels":{"version":"2"}}}`)
+	s.Ready("top", commit)
+}
+
+func TestHealthExpressionsThatCannotBeReadAreTold(t *testing.T) {
+	s := newHarness(t)
+	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.Wait = true
+		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap",
+			Current: "data.k =="}}
+	})
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "InvalidCELExpression", "for ConfigMap of v1")
+}
+
+func TestAChainDoesNotWaitForWhatARevisionLeavesAlone(t *testing.T) {
+	s := newHarness(t)
+	files := map[string]string{}
+	const length = 6
+	for i := range length {
+		files[fmt.Sprintf("p%d/a.yaml", i)] = system.ConfigMap(fmt.Sprintf("c%d", i), "1")
+	}
+	commit := s.Git.Commit("app", files)
+	s.GitRepository("app")
+	for i := range length {
+		s.Kustomization(fmt.Sprintf("p%d", i), "app", fmt.Sprintf("p%d", i), func(k *kustomizev1.Kustomization) {
+			if i > 0 {
+				k.Spec.DependsOn = []kustomizev1.DependencyReference{
+					{NamespacedName: meta.NamespacedName{Name: fmt.Sprintf("p%d", i-1)}}}
+			}
+		})
+	}
+	last := fmt.Sprintf("p%d", length-1)
+	s.Ready(last, commit)
+	s.Requests.Reset()
+	commit = s.Git.Commit("app", map[string]string{last +
+		"/a.yaml": system.ConfigMap(fmt.Sprintf("c%d", length-1), "2")})
+	s.RequestFetch("app")
+	s.Ready(last, commit)
+	for i := range length {
+		s.Ready(fmt.Sprintf("p%d", i), commit)
+	}
+	for _, l := range s.Requests.Matching("/kustomizations/" + last + "/status") {
+		if strings.HasPrefix(l, "PATCH") {
+			continue
+		}
+		t.Errorf("unexpected: %s", l)
+	}
+	for i := range length - 1 {
+		if n := len(s.Requests.Matching(fmt.Sprintf("/kustomizations/p%d/status", i))); n > 1 {
+			t.Errorf("p%d, which the revision leaves alone, was written %d times", i, n)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package kustomization_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// may lets a service account do something in the namespace, and nothing else.
+func (s *harness) may(account string, rules ...rbacv1.PolicyRule) {
+	s.Helper()
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: account}})
+	s.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: account}, Rules: rules})
+	s.Create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: s.Namespace}},
+	})
+}
+
+func rule(group, resources string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Split(resources, ","), Verbs: verbs}
+}
+
+func as(account string) func(*kustomizev1.Kustomization) {
+	return func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = account }
+}
+
+func TestARoleInOneNamespaceIsEnough(t *testing.T) {
+	s := prepareHarness(t)
+	s.RunsAs = "controller"
+	s.may(s.RunsAs, rule("*", "*", "*"))
+	s.Start()
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
+		"d.yaml": system.WebDeployment("web:1", "")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", system.WaitForHealth(system.NoTimeout))
+	s.Ready("app", commit)
+	s.HasEvent("app", "ReconciliationSucceeded", commit)
+
+	t.Log("drift is seen, and pruning works")
+	s.Patch(&corev1.ConfigMap{}, "a", `{"data":{"k":"drifted"}}`)
+	s.ConfigMapHas("a", "1")
+	commit = s.Git.Commit("app", map[string]string{"a.yaml": ""})
+	s.RequestFetch("app")
+	s.Ready("app", commit)
+	s.Gone(&corev1.ConfigMap{}, "a")
+	for _, request := range s.Requests.Matching("/") {
+		if _, path, _ := strings.Cut(request, " "); strings.Contains(path, "watch=") &&
+			!strings.Contains(path, "/namespaces/"+s.Namespace+"/") && !strings.Contains(path, "labelSelector") {
+			t.Errorf("a watch outside of the namespace: %s", request)
+		}
+	}
+}
+
+func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
+	s := newHarness(t)
+	user := "system:serviceaccount:" + s.Namespace + ":"
+	commit := s.Git.Commit("app", map[string]string{"both/a.yaml": system.ConfigMap("a", "1"),
+		"both/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "one/a.yaml": system.ConfigMap("b", "1")})
+	s.GitRepository("app")
+	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
+	s.may("reader", rule("", "configmaps", "get", "list", "watch"))
+
+	s.Kustomization("both", "app", "both", as("configs"))
+	s.NotReady(&kustomizev1.Kustomization{}, "both", "ReconciliationFailed", `User "`+user+`configs" cannot`)
+	s.NotReady(&kustomizev1.Kustomization{}, "both", "ReconciliationFailed", `resource "secrets"`)
+	s.Gone(&corev1.ConfigMap{}, "a")
+
+	s.Kustomization("reader", "app", "one", as("reader"))
+	s.NotReady(&kustomizev1.Kustomization{}, "reader", "ReconciliationFailed", `User "`+user+
+		`reader" cannot patch resource "configmaps"`)
+
+	s.Kustomization("nobody", "app", "one", as("nobody"))
+	s.NotReady(&kustomizev1.Kustomization{}, "nobody", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
+		"/nobody' not found")
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "nobody"}})
+	s.GrantAll("nobody")
+	s.RequestReconcile(&kustomizev1.Kustomization{}, "nobody")
+	s.Ready("nobody", commit)
+
+	t.Log("pruning is done as the account, too")
+	s.Kustomization("pruner", "app", "one", as("configs"),
+		func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "x-" })
+	s.Ready("pruner", commit)
+	s.Patch(&kustomizev1.Kustomization{}, "pruner", `{"spec":{"namePrefix":"y-"}}`)
+	s.NotReady(&kustomizev1.Kustomization{}, "pruner", "PruneFailed", `User "`+user+
+		`configs" cannot delete resource "configmaps"`)
+	s.ConfigMapHas("x-b", "1")
+}
+
+func TestHealthIsReadAsTheAccount(t *testing.T) {
+	s := newHarness(t)
+	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
+	s.Kustomization("app", "app", "", as("configs"), func(k *kustomizev1.Kustomization) {
+		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
+		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "Secret", Name: "sops-age",
+			Namespace: s.Namespace}}
+	})
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", `User "system:serviceaccount:`+s.Namespace+
+		`:configs" cannot`)
+}
+
+func TestTheDefaultAccountStandsInForNone(t *testing.T) {
+	s := newHarness(t, func(o *manager.Options) { o.DefaultAccount = "tenant" })
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "")
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
+		"/tenant' not found")
+	s.may("tenant", rule("", "configmaps", "*"))
+	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
+	s.Ready("app", commit)
+	s.Kustomization("own", "app", "", as("own"))
+	s.NotReady(&kustomizev1.Kustomization{}, "own", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
+		"/own' not found")
+}
+
+func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
+	s := newHarness(t, system.AllNamespaces, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	labels := map[string]string{"test": s.Namespace}
+	s.GitRepository("app", labelled(labels))
+	other := func(k *kustomizev1.Kustomization) { k.Labels, k.Spec.SourceRef.Namespace = labels, "kube-system" }
+	s.Kustomization("source", "app", "", other)
+	s.Kustomization("dependency", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Labels = labels
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{
+			{NamespacedName: meta.NamespacedName{Namespace: "kube-system", Name: "x"}}}
+	})
+	s.Kustomization("own", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Labels, k.Spec.SourceRef.Namespace = labels,
+			s.Namespace
+	})
+	s.Ready("own", commit)
+	s.NotReady(&kustomizev1.Kustomization{}, "source", "AccessDenied",
+		"spec.sourceRef refers to namespace 'kube-system'")
+	s.NotReady(&kustomizev1.Kustomization{}, "dependency", "AccessDenied",
+		"spec.dependsOn refers to namespace 'kube-system'")
+}
+
+func TestTheAccountIsImpersonatedInTheOtherCluster(t *testing.T) {
+	s := newHarness(t)
+	raw, err := os.ReadFile(testenv.Kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Secret("remote", map[string]string{"value": string(raw)})
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.may("configs", rule("", "configmaps", "*"))
+	s.may("nothing")
+	remote := func(k *kustomizev1.Kustomization) {
+		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: "remote"}}
+	}
+	audit := testenv.NewAuditLog(t)
+	s.Kustomization("app", "app", "", remote, as("configs"))
+	s.Ready("app", commit)
+	user := "system:serviceaccount:" + s.Namespace + ":configs"
+	if audit.Count(t, testenv.Request{Verb: "patch", Resource: "configmaps", Name: "a", User: user}) == 0 {
+		t.Error("it was not applied as " + user)
+	}
+	s.Kustomization("denied", "app", "", remote, as("nothing"))
+	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", `User "system:serviceaccount:`+
+		s.Namespace+
+		`:nothing" cannot`)
+}
+
+// A kubeconfig that is refused, or whose token ended, is corrected by a new one and nothing else.
+func TestExpiredCredentialsAreToldAndRecoveredFrom(t *testing.T) {
+	s := newHarness(t)
+	cfg := testenv.Cluster(t)
+	kubeconfig := func(token string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],
+			"clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority-data":%q}}],"users":[{"name":"u","user":{"token":%q}}]}`,
+			cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), token)
+	}
+	s.may("deployer", rule("*", "*", "*"))
+	s.put(&corev1.Secret{StringData: map[string]string{"value": kubeconfig("s3cret-expired")}}, "remote")
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: "remote"}}
+	})
+	k := &kustomizev1.Kustomization{}
+	s.NotReady(k, "app", "ReconciliationFailed", "does not accept the credentials")
+	if strings.Contains(fmt.Sprint(k.Status), "s3cret") {
+		t.Errorf("the status tells the token: %+v", k.Status)
+	}
+	s.Patch(&corev1.Secret{}, "remote", fmt.Sprintf(`{"stringData":{"value":%q}}`,
+		kubeconfig(s.ServiceAccountConfig(cfg, "deployer").BearerToken)))
+	s.Ready("app", commit)
+}

@@ -1,0 +1,4 @@
+package manager
+
+// Connect is exported for tests.
+var Connect = connect

@@ -1,0 +1,243 @@
+package alert_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// provider makes a Provider, generic if change does not say otherwise.
+func (s *harness) provider(name, address string, change ...func(*v1beta3.ProviderSpec)) {
+	s.Helper()
+	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	p.Spec = v1beta3.ProviderSpec{Type: v1beta3.GenericProvider, Address: address}
+	for _, c := range change {
+		c(&p.Spec)
+	}
+	s.Create(p)
+}
+
+// alert makes an Alert about all Kustomizations.
+func (s *harness) alert(name, provider string, change ...func(*v1beta3.AlertSpec)) {
+	s.Helper()
+	a := &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	a.Spec = v1beta3.AlertSpec{
+		ProviderRef:  meta.LocalObjectReference{Name: provider},
+		EventSources: []v1beta3.EventSource{{Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any}},
+	}
+	for _, c := range change {
+		c(&a.Spec)
+	}
+	s.Create(a)
+}
+
+// known waits until Alerts and Providers were looked at.
+func (s *harness) known(objects ...reconcile.Object) {
+	s.Helper()
+	for _, o := range objects {
+		testenv.Eventually(s, o.GetName()+" is Ready", func() error {
+			if err := s.Get(o, o.GetName()); err != nil {
+				return err
+			}
+			if !reconcile.IsReady(o) {
+				return fmt.Errorf("%+v", o.CommonStatus().Conditions)
+			}
+			return nil
+		})
+	}
+}
+
+func alertNamed(name string) *v1beta3.Alert {
+	return &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func providerNamed(name string) *v1beta3.Provider {
+	return &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// told waits until an inbox has an event of a Kustomization.
+func (in *inbox) told(t *testing.T, name, reason string) event.Event {
+	t.Helper()
+	var found event.Event
+	testenv.Eventually(t, name+" is told to be "+reason, func() error {
+		e, _, n := in.find(kustomizev1.KustomizationKind, name, reason)
+		if n == 0 {
+			return errNotYet{kustomizev1.KustomizationKind, name, reason}
+		}
+		found = e
+		return nil
+	})
+	return found
+}
+
+func TestAlertsReachTheirProvider(t *testing.T) {
+	in, labelled, suspended := newInbox(t), newInbox(t), newInbox(t)
+	s := newHarness(t)
+	s.provider("team", in.URL)
+	s.provider("labelled", labelled.URL)
+	s.provider("suspended", suspended.URL)
+	s.alert("team", "team", func(a *v1beta3.AlertSpec) {
+		a.EventMetadata, a.Summary = map[string]string{"cluster": "prod-1", "env": "of the alert", "revision": "none"},
+			"the shop"
+	})
+	s.alert("labelled", "labelled", func(a *v1beta3.AlertSpec) {
+		a.EventSources[0].MatchLabels = map[string]string{"team": "frontend"}
+	})
+	s.alert("suspended", "suspended", func(a *v1beta3.AlertSpec) { a.Suspend = true })
+	s.known(alertNamed("team"), alertNamed("labelled"), providerNamed("team"), providerNamed("labelled"),
+		providerNamed("suspended"))
+
+	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("told", "x"),
+		"shop/config.yaml": system.ConfigMap("shop", "x"), "bad/config.yaml": "kind: ["})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "./app", func(k *kustomizev1.Kustomization) {
+		k.Annotations = map[string]string{event.AnnotationGroup + "/env": "of the object", event.AnnotationGroup +
+			"/owner": "anna"}
+	})
+	s.Kustomization("shop", "app", "./shop", func(k *kustomizev1.Kustomization) {
+		k.Labels = map[string]string{"team": "frontend"}
+	})
+	s.Kustomization("bad", "app", "./bad")
+
+	e := in.told(t, "app", "ReconciliationSucceeded")
+	for key, want := range map[string]string{
+		event.Revision: "main@sha1:" + commit, "cluster": "prod-1", "env": "of the alert", "owner": "anna",
+		event.Summary: "the shop",
+	} {
+		if e.Metadata[key] != want {
+			t.Errorf("the metadata %s is %q, want %q", key, e.Metadata[key], want)
+		}
+	}
+	if e := in.told(t, "bad", "BuildFailed"); e.Severity != event.Error {
+		t.Errorf("a failure is told as %+v", e)
+	}
+	in.told(t, "shop", "ReconciliationSucceeded")
+	labelled.told(t, "shop", "ReconciliationSucceeded")
+	if _, _, n := labelled.find(kustomizev1.KustomizationKind, "app", "ReconciliationSucceeded"); n != 0 {
+		t.Error("an object without the label was told")
+	}
+	if _, _, n := suspended.find(kustomizev1.KustomizationKind, "app", "ReconciliationSucceeded"); n != 0 {
+		t.Error("a suspended alert was told")
+	}
+	// and the revision, if the first event has one
+	s.warned(v1beta3.AlertKind, "team", "MetadataConflict", "the metadata env")
+}
+
+// warned waits for an event of the type Warning.
+func (s *harness) warned(kind, name, reason, says string) {
+	s.Helper()
+	testenv.Eventually(s, "a warning "+reason+" of "+name, func() error {
+		var all eventsv1.EventList
+		if err := s.Client.List(s.Context(), &all, client.InNamespace(s.Namespace)); err != nil {
+			return err
+		}
+		var seen []string
+		for _, e := range all.Items {
+			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Type == corev1.EventTypeWarning {
+				if e.Reason == reason && strings.Contains(e.Note, says) {
+					return nil
+				}
+				seen = append(seen, e.Reason+": "+e.Note)
+			}
+		}
+		return fmt.Errorf("there are %q", seen)
+	})
+}
+
+func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
+	in := newInbox(t)
+	in.turn(true)
+	s := newHarness(t)
+	s.provider("team", in.URL)
+	s.alert("team", "team")
+	s.known(alertNamed("team"))
+	commit := s.Git.Commit("app", map[string]string{"a/c.yaml": system.ConfigMap("a", "x"),
+		"b/c.yaml": system.ConfigMap("b", "x"),
+		"c/c.yaml": system.ConfigMap("c", "x")})
+	s.GitRepository("app")
+	for _, name := range []string{"a", "b"} {
+		s.Kustomization(name, "app", "./"+name)
+		s.Ready(name, commit)
+	}
+	s.NotReady(providerNamed("team"), "team", "SendFailed", "503")
+	s.warned(v1beta3.ProviderKind, "team", "SendFailed", "503")
+	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider '"+s.Namespace+
+		"/team': A notification about Kustomization/"+s.Namespace)
+	s.Stop()
+	s.Start()
+	s.Kustomization("c", "app", "./c")
+	s.Ready("c", commit)
+	in.turn(false)
+	s.RequestReconcile(&v1beta3.Provider{}, "team") // or the next try would come later
+	for _, name := range []string{"a", "b", "c"} {
+		in.told(t, name, "ReconciliationSucceeded")
+	}
+	s.known(providerNamed("team"))
+}
+
+func TestAlertsAndProvidersTellWhatIsWrong(t *testing.T) {
+	s := newHarness(t)
+	s.alert("homeless", "later")
+	s.alert("broken", "none", func(a *v1beta3.AlertSpec) { a.ExclusionList = []string{"["} })
+	s.alert("elsewhere", "none", func(a *v1beta3.AlertSpec) { a.EventSources[0].Namespace = "default" })
+	s.provider("secretless", "https://example.com",
+		func(p *v1beta3.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
+	s.provider("nowhere", "example")
+
+	s.NotReady(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found, so no event is sent")
+	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed", "spec.exclusionList[0] is no regular expression")
+	s.warned(v1beta3.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
+	s.NotReady(&v1beta3.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers of tests have one
+	s.NotReady(&v1beta3.Provider{}, "nowhere", "ValidationFailed", "no URL")
+	s.NotReady(&v1beta3.Provider{}, "secretless", "TokenNotFound", "login' not found")
+	s.warned(v1beta3.ProviderKind, "secretless", "TokenNotFound", "Create it, or correct spec.secretRef")
+
+	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.Namespace, Name: "login", Labels: map[string]string{"reconcile.fluxcd.io/watch": "Enabled"},
+	}})
+	s.provider("later", "https://example.com")
+	s.known(alertNamed("homeless"), providerNamed("secretless"))
+	for _, o := range []reconcile.Object{alertNamed("homeless"), providerNamed("later")} {
+		if err := s.Get(o, o.GetName()); err != nil || len(o.GetFinalizers()) > 0 {
+			t.Errorf("%s has finalizers %v, %v", o.GetName(), o.GetFinalizers(), err)
+		}
+	}
+}
+
+// A Provider that was corrected sends at once what it could not.
+func TestACorrectedProviderSendsWhatWaited(t *testing.T) {
+	var wrong, right = httptest.NewServer(http.NotFoundHandler()), newInbox(t)
+	wrong.Close()
+	s := newHarness(t)
+	s.provider("team", wrong.URL)
+	s.alert("team", "team")
+	s.known(alertNamed("team"))
+	commit := s.Git.Commit("app", map[string]string{"a/c.yaml": system.ConfigMap("a", "x")})
+	s.GitRepository("app")
+	s.Kustomization("a", "app", "./a")
+	s.Ready("a", commit)
+	s.NotReady(providerNamed("team"), "team", "SendFailed", "connection refused")
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"address":%q}}`, right.URL))
+	if err := s.Client.Patch(t.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+		Name: "team"}}, patch); err != nil {
+		t.Fatal(err)
+	}
+	right.told(t, "a", "ReconciliationSucceeded")
+	s.known(providerNamed("team"))
+}

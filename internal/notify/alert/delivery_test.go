@@ -1,0 +1,206 @@
+package alert_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// inbox is the endpoint of another process, which is told of events.
+type inbox struct {
+	*httptest.Server
+	mu     sync.Mutex
+	events []event.Event
+	raw    []string
+	down   bool
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	in := &inbox{}
+	in.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if in.down {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		var raw json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&raw); err != nil {
+			t.Error(err)
+		}
+		e, err := event.Parse(raw)
+		if err != nil {
+			t.Error(err)
+		}
+		in.events, in.raw = append(in.events, e), append(in.raw, string(raw))
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(in.Close)
+	return in
+}
+
+// find returns the first event of an object for a reason, and how many there are.
+func (in *inbox) find(kind, name, reason string) (found event.Event, raw string, n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i, e := range in.events {
+		if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == reason {
+			if n++; n == 1 {
+				found, raw = e, in.raw[i]
+			}
+		}
+	}
+	return found, raw, n
+}
+
+func (in *inbox) turn(down bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.down = down
+}
+
+// A process without the notification controller posts its events to that of another one, and keeps those that
+// it could not.
+func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t)
+	in.turn(true)
+	s := newHarness(t, func(o *manager.Options) {
+		o.Controllers = []string{manager.SourceController, manager.KustomizeController}
+		o.EventsAddr = in.URL
+	})
+	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("told", "x")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "./app", func(k *kustomizev1.Kustomization) {
+		k.Annotations = map[string]string{event.AnnotationGroup + "/env": "prod"}
+	})
+	s.Ready("app", commit)
+	s.Stop()
+	waiting, err := filepath.Glob(filepath.Join(s.Storage, "events", "*", "*", "*", "*"))
+	if err != nil || len(waiting) == 0 {
+		t.Fatalf("what could not be posted is not kept: %v, %v", waiting, err)
+	}
+	in.turn(false)
+	s.Start()
+	testenv.Eventually(t, "the events are posted", func() error {
+		for _, want := range [][3]string{{"GitRepository", "app", "NewArtifact"},
+			{"Kustomization", "app", "ReconciliationSucceeded"}} {
+			if _, _, n := in.find(want[0], want[1], want[2]); n == 0 {
+				return errNotYet(want)
+			}
+		}
+		return nil
+	})
+	e, raw, n := in.find("Kustomization", "app", "ReconciliationSucceeded")
+	if n != 1 || e.Severity != event.Info || e.ReportingController != "kustomize-controller" ||
+		e.ReportingInstance == "" || e.Timestamp.IsZero() || e.InvolvedObject.UID == "" {
+		t.Errorf("%d events: %+v", n, e)
+	}
+	for key, want := range map[string]string{
+		event.Revision: "main@sha1:", event.CommitAuthor: "<", event.CommitMessage: "", event.AnnotationGroup +
+			"/env": "prod",
+	} {
+		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
+			t.Errorf("the metadata %s is %q", key, got)
+		}
+	}
+	if !strings.Contains(raw, `"kustomize.toolkit.fluxcd.io/revision":"main@sha1:`) {
+		t.Errorf("it is posted as %s", raw)
+	}
+	if _, err := os.Stat(filepath.Join(s.Storage, "events", "intake")); err != nil {
+		t.Error(err)
+	}
+}
+
+type errNotYet [3]string
+
+func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
+
+// What happens in this process and what others post comes to the providers of alerts, also to one that is
+// down for a while.
+func TestAlertsAreSent(t *testing.T) {
+	t.Parallel()
+	in, address := newInbox(t), system.FreeAddress(t)
+	s := newHarness(t, func(o *manager.Options) { o.EventsAddr = address })
+	post := func(name string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization","namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
+			s.Namespace, name)
+		testenv.Eventually(t, "an event is posted", func() error { // the endpoint opens once the process leads
+			resp, err := http.Post("http://"+address, "application/json", strings.NewReader(body))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusAccepted {
+				return fmt.Errorf("the answer is %s", resp.Status)
+			}
+			return nil
+		})
+	}
+	arrives := func(name, reason string) {
+		t.Helper()
+		testenv.Eventually(t, name+" arrives", func() error {
+			if _, _, n := in.find("Kustomization", name, reason); n == 0 {
+				return errNotYet{name, reason}
+			}
+			return nil
+		})
+	}
+	listen := func(name string) {
+		t.Helper()
+		s.provider(name, in.URL)
+		s.alert(name, name)
+		s.known(providerNamed(name), alertNamed(name))
+	}
+	listen("team")
+	s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("alerted", "x")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "./app")
+	arrives("app", "ReconciliationSucceeded")
+	post("theirs")
+	arrives("theirs", "Posted")
+	if _, _, n := in.find("GitRepository", "app", "NewArtifact"); n != 0 {
+		t.Error("an event comes that the alert does not ask for")
+	}
+
+	in.turn(true)
+	post("waiting")
+	s.NotReady(&v1beta3.Provider{}, "team", "SendFailed", "503")
+	s.Stop()
+	in.turn(false)
+	s.Start()
+	arrives("waiting", "Posted")
+
+	in.turn(true)
+	post("dropped")
+	s.NotReady(&v1beta3.Provider{}, "team", "SendFailed", "503")
+	if err := s.Client.Delete(s.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+		Name: "team"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(&v1beta3.Provider{}, "team")
+	in.turn(false)
+	listen("other")
+	post("last")
+	arrives("last", "Posted")
+	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {
+		t.Error("what waited for a provider that is gone comes after all")
+	}
+}

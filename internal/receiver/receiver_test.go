@@ -1,0 +1,350 @@
+package receiver_test
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/receiver/hook"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+const webhookToken = "s3cr3t-of-the-webhook"
+
+// hooks is a system that takes webhooks.
+type hooks struct {
+	*system.System
+	url string
+}
+
+func newHooks(t *testing.T, configure ...func(*manager.Options)) *hooks {
+	t.Helper()
+	address := system.FreeAddress(t)
+	s := system.New(t, append(configure, func(o *manager.Options) { o.ReceiverAddr = address })...)
+	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "webhook-token"},
+		StringData: map[string]string{"token": webhookToken}})
+	return &hooks{s, "http://" + address}
+}
+
+// receiver makes a Receiver, and waits for what becomes of it.
+func (h *hooks) receiver(name, kind string, change func(*notificationv1.ReceiverSpec),
+	reason string) *notificationv1.Receiver {
+	h.Helper()
+	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: name},
+		Spec: notificationv1.ReceiverSpec{
+			Type: kind, SecretRef: &meta.LocalObjectReference{Name: "webhook-token"},
+		}}
+	change(&r.Spec)
+	h.Create(r)
+	testenv.Eventually(h, name+" is "+reason, func() error {
+		if err := h.Get(r, name); err != nil {
+			return err
+		}
+		if c := apimeta.FindStatusCondition(r.Status.Conditions, "Ready"); c == nil || c.Reason != reason {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	return r
+}
+
+// post sends a request by POST, and returns the answer.
+func (h *hooks) post(path, body string, headers ...string) (int, string) {
+	h.Helper()
+	return h.send(http.MethodPost, path, body, headers...)
+}
+
+func (h *hooks) send(method, path, body string, headers ...string) (int, string) {
+	h.Helper()
+	var code int
+	var answer []byte
+	testenv.Eventually(h, "answered", func() error { // the path is in the status before it is in the cache
+		req, err := http.NewRequestWithContext(h.Context(), method, h.url+path, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		code = resp.StatusCode
+		answer, err = io.ReadAll(resp.Body)
+		if err == nil && code == http.StatusNotFound && path != "/hook/0" {
+			return fmt.Errorf("not known yet: %s", answer)
+		}
+		return err
+	})
+	if bytes.Contains(answer, []byte(webhookToken)) {
+		h.Errorf("the answer holds the token: %s", answer)
+	}
+	return code, string(answer)
+}
+
+func signature(body string) string {
+	mac := hmac.New(sha256.New, []byte(webhookToken))
+	mac.Write([]byte(body))
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// asked lists the repositories that were asked for a reconcile.
+func (h *hooks) asked() string {
+	h.Helper()
+	var all sourcev1.GitRepositoryList
+	if err := h.Client.List(h.Context(), &all); err != nil {
+		h.Fatal(err)
+	}
+	var names []string
+	for _, g := range all.Items {
+		if g.Namespace == h.Namespace && g.Annotations[meta.ReconcileRequestAnnotation] != "" {
+			names = append(names, g.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func withLabels(labels map[string]string) func(*sourcev1.GitRepository) {
+	return func(g *sourcev1.GitRepository) { g.Labels = labels }
+}
+
+func revisionOf(g *sourcev1.GitRepository) string {
+	if g.Status.Artifact == nil {
+		return ""
+	}
+	return g.Status.Artifact.Revision
+}
+
+const pushed = `{"ref":"refs/heads/main","repository":{"full_name":"shop/app","name":"app"}}`
+
+func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
+	h := newHooks(t)
+	first := h.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	h.GitRepository("app")
+	h.GitRepository("other")
+	r := h.receiver("github", "github", func(s *notificationv1.ReceiverSpec) {
+		s.Events = []string{"ping", "push"}
+		s.Resources = []notificationv1.ReceiverResource{{APIVersion: "source.toolkit.fluxcd.io/v1beta2",
+			Kind: "GitRepository", Name: "app"}}
+	}, "Succeeded")
+	if want := hook.Path(webhookToken, "github", h.Namespace); r.Status.WebhookPath != want || r.Status.URL != want {
+		t.Errorf("path is %q, want %q", r.Status.WebhookPath, want)
+	}
+	fetched := func(revision string) {
+		t.Helper()
+		testenv.Eventually(t, "fetched "+revision, func() error {
+			g := &sourcev1.GitRepository{}
+			if err := h.Get(g, "app"); err != nil {
+				return err
+			}
+			if !strings.HasSuffix(revisionOf(g), revision) {
+				return fmt.Errorf("%+v", g.Status)
+			}
+			return nil
+		})
+	}
+	fetched(first)
+
+	second := h.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
+	for what, headers := range map[string][]string{
+		"unsigned": {"X-GitHub-Event", "push"},
+		"signed by another key": {"X-GitHub-Event", "push", "X-Hub-Signature-256", "sha256=" +
+			strings.Repeat("00", 32)},
+		"of another body": {"X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed + " ")},
+	} {
+		if code, answer := h.post(r.Status.WebhookPath, pushed, headers...); code != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", what, code, answer)
+		}
+	}
+	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "star", "X-Hub-Signature-256",
+		signature(pushed)); code != http.StatusOK || !strings.Contains(answer, "spec.events") {
+		t.Errorf("an event that nobody asked for: %d %s", code, answer)
+	}
+	if code, _ := h.post("/hook/0", pushed); code != http.StatusNotFound {
+		t.Errorf("a path that is none: %d", code)
+	}
+	if code, answer := h.post(r.Status.WebhookPath,
+		strings.Repeat("x", hook.MaxBody+1)); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large body: %d %s", code, answer)
+	}
+	if got := h.asked(); got != "" {
+		t.Fatalf("%s was woken", got)
+	}
+
+	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
+		signature(pushed)); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	if got := h.asked(); got != "app" {
+		t.Errorf("%q was woken, want app", got)
+	}
+	fetched(second)
+}
+
+// TestGenericWebhookByAnyMethod: who calls such a path may know no other way than to get it; no other
+// receiver is called by that.
+func TestGenericWebhookByAnyMethod(t *testing.T) {
+	h := newHooks(t)
+	h.GitRepository("app")
+	resources := []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "app"}}
+	for name, c := range map[string]struct {
+		kind, action string
+		want         int
+	}{
+		"signed": {"generic-hmac", "", http.StatusMethodNotAllowed},
+		"opener": {"generic", notificationv1.OpenAction, http.StatusMethodNotAllowed},
+		"plain":  {"generic", "", http.StatusOK},
+	} {
+		r := h.receiver(name, c.kind, func(s *notificationv1.ReceiverSpec) {
+			s.Resources, s.Action = resources,
+				c.action
+		}, "Succeeded")
+		for _, method := range []string{http.MethodGet, http.MethodPut} {
+			if code, answer := h.send(method, r.Status.WebhookPath, ""); code != c.want {
+				t.Errorf("%s of %s: %d %s", method, name, code, answer)
+			}
+		}
+	}
+	if got := h.asked(); got != "app" {
+		t.Errorf("%q was woken, want app", got)
+	}
+}
+
+func TestReceiverSelects(t *testing.T) {
+	h := newHooks(t)
+	for name, labels := range map[string]map[string]string{"app": {"team": "shop"}, "lib": {"team": "shop"},
+		"other": {"team": "x"}} {
+		h.GitRepository(name, withLabels(labels))
+	}
+	for name, c := range map[string]struct {
+		filter, own string
+		labels      map[string]string
+		code        int
+		want        string
+	}{
+		"all":    {code: 200, want: "app lib other"},
+		"labels": {labels: map[string]string{"team": "shop"}, code: 200, want: "app lib"},
+		"filter": {filter: "res.metadata.name == req.repository.name", code: 200, want: "app"},
+		"both": {filter: "res.metadata.labels.team == 'shop'", own: "res.metadata.name != 'app'", code: 200,
+			want: "lib"},
+		"fails":   {filter: "req.nothing.at.all == 1", code: 422},
+		"nothing": {filter: "false", code: 200},
+		"endless": {filter: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, " +
+			"[1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, " +
+			"[1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))", code: 422},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hooks{h.For(t), h.url}
+			r := h.receiver(name, "generic", func(s *notificationv1.ReceiverSpec) {
+				s.ResourceFilter = c.filter
+				s.Resources = []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "*",
+					MatchLabels: c.labels, Filter: c.own}}
+			}, "Succeeded")
+			before := time.Now()
+			if code, answer := h.post(r.Status.WebhookPath, pushed); code != c.code {
+				t.Fatalf("%d %s", code, answer)
+			}
+			var all sourcev1.GitRepositoryList
+			if err := h.Client.List(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, g := range all.Items {
+				at, err := time.Parse(time.RFC3339Nano, g.Annotations[meta.ReconcileRequestAnnotation])
+				if g.Namespace == h.Namespace && err == nil && !at.Before(before) {
+					names = append(names, g.Name)
+				}
+			}
+			if got := strings.Join(names, " "); got != c.want {
+				t.Errorf("woke %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWebhookTurnsGate(t *testing.T) {
+	h := newHooks(t)
+	h.Gate("release")
+	h.Gate("bystander")
+	h.AnnotateGate("release", map[string]any{gatingv1.OpenPrefix + gatingv1.RevisionSuffix: "main@sha1:0000"})
+	for _, action := range []string{notificationv1.OpenAction, notificationv1.CloseAction} {
+		h.receiver(action, "generic", func(s *notificationv1.ReceiverSpec) {
+			s.Action = action
+			s.Resources = []notificationv1.ReceiverResource{{Kind: "Gate", Name: "release"}}
+		}, "Succeeded")
+	}
+	for _, step := range []struct {
+		action string
+		status metav1.ConditionStatus
+	}{{notificationv1.OpenAction, metav1.ConditionTrue}, {notificationv1.CloseAction, metav1.ConditionFalse},
+		{notificationv1.OpenAction, metav1.ConditionTrue}} {
+		if code, answer := h.post(hook.Path(webhookToken, step.action, h.Namespace), ""); code != http.StatusOK {
+			t.Fatalf("%s: %d %s", step.action, code, answer)
+		}
+		testenv.Eventually(t, "the gate follows "+step.action, func() error {
+			g := &gatingv1.Gate{}
+			if err := h.Get(g, "release"); err != nil {
+				return err
+			}
+			if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, step.status) ||
+				len(g.Status.ApprovedRevisions) > 0 {
+				return fmt.Errorf("%+v", g.Status)
+			}
+			return nil
+		})
+	}
+	other := &gatingv1.Gate{}
+	if err := h.Get(other, "bystander"); err != nil || other.Annotations[gatingv1.OpenRequestedAtAnnotation] != "" {
+		t.Errorf("the other gate was asked %v (%v)", other.Requests(), err)
+	}
+}
+
+func TestReceiversThatCannotBe(t *testing.T) {
+	h := newHooks(t, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	app := notificationv1.ReceiverResource{Kind: "GitRepository", Name: "app"}
+	for name, c := range map[string]struct {
+		change func(*notificationv1.ReceiverSpec)
+		reason string
+	}{
+		"no-secret": {func(s *notificationv1.ReceiverSpec) { s.SecretRef.Name = "none" }, "TokenNotFound"},
+		"gcr":       {func(s *notificationv1.ReceiverSpec) { s.Type = "gcr" }, "TokenNotFound"},
+		"far": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Namespace = "kube-system" },
+			"AccessDenied"},
+		"filter": {func(s *notificationv1.ReceiverSpec) { s.ResourceFilter = "1 +" }, "InvalidCELExpression"},
+		"number": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Filter = "1 + 1" }, "InvalidCELExpression"},
+		"gate":   {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Kind = "Gate" }, "Failed"},
+		"group":  {func(s *notificationv1.ReceiverSpec) { s.Resources[0].APIVersion = "apps/v1" }, "Failed"},
+		"both": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].MatchLabels = map[string]string{"a": "b"} },
+			"Failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hooks{h.For(t), h.url}
+			r := h.receiver(name, "generic", func(s *notificationv1.ReceiverSpec) {
+				s.Resources = []notificationv1.ReceiverResource{app}
+				c.change(s)
+			}, c.reason)
+			if r.Status.WebhookPath != "" {
+				t.Errorf("it is taken at %s", r.Status.WebhookPath)
+			}
+		})
+	}
+}

@@ -1,0 +1,216 @@
+package source_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// bucketReady waits until the bucket is Ready with a revision other than one, and returns it.
+func (s *harness) bucketReady(than string) *sourcev1.Bucket {
+	s.Helper()
+	b := &sourcev1.Bucket{}
+	testenv.Eventually(s, "the bucket is Ready", func() error {
+		if err := s.Get(b, "apps"); err != nil {
+			return err
+		}
+		if !reconcile.IsReady(b) || b.Status.Artifact == nil || b.Status.Artifact.Revision == than {
+			return fmt.Errorf("%+v", b.Status)
+		}
+		return nil
+	})
+	return b
+}
+
+func (s *harness) syncBucket() {
+	s.Helper()
+	s.Kustomization("apps", "apps", "", func(k *kustomizev1.Kustomization) {
+		k.Spec.SourceRef.Kind = sourcev1.BucketKind
+	})
+}
+
+// since returns how many objects were fetched and how many listings there were since before.
+func since(server *testenv.S3, before map[string]int64) (gets, lists int64) {
+	now := server.Stats()
+	return now["gets"] - before["gets"], now["lists"] - before["lists"]
+}
+
+func TestABucketIsDeployed(t *testing.T) {
+	s, server := newHarness(t), testenv.NewS3(t)
+	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1"), "b.yaml": system.ConfigMap("two", "1"),
+		"c.md":   "x",
+		"d.yaml": "not for the cluster"})
+	ignore := "*.md\nd.yaml"
+	s.Bucket(server, func(b *sourcev1.Bucket) { b.Spec.Ignore = &ignore })
+	s.syncBucket()
+	s.ConfigMapHas("one", "1")
+	s.ConfigMapHas("two", "1")
+	first := s.bucketReady("")
+	if r := first.Status.Artifact.Revision; !strings.HasPrefix(r, "sha256:") || *first.Status.ObservedIgnore != ignore {
+		t.Errorf("revision %s, ignore %q", r, *first.Status.ObservedIgnore)
+	}
+	if c := apimeta.FindStatusCondition(first.Status.Conditions, sourcev1.ArtifactInStorageCondition); c == nil ||
+		c.Status != metav1.ConditionTrue {
+		t.Errorf("%+v", first.Status.Conditions)
+	}
+
+	before := server.Stats()
+	s.Reconcile(&sourcev1.Bucket{}, "apps")
+	if gets, lists := since(server, before); gets != 0 || lists != 1 {
+		t.Errorf("unchanged, it costs %d gets and %d listings", gets, lists)
+	}
+
+	before = server.Stats()
+	server.Put("apps", map[string]string{"b.yaml": system.ConfigMap("two", "2")})
+	s.Reconcile(&sourcev1.Bucket{}, "apps")
+	s.ConfigMapHas("two", "2")
+	if gets, lists := since(server, before); gets != 1 || lists != 1 {
+		t.Errorf("one changed, it costs %d gets and %d listings", gets, lists)
+	}
+	second := s.bucketReady(first.Status.Artifact.Revision)
+
+	t.Log("after a restart nothing is fetched, even if what was kept is lost")
+	s.Stop()
+	if err := os.RemoveAll(filepath.Join(s.Storage, "buckets")); err != nil {
+		t.Fatal(err)
+	}
+	before = server.Stats()
+	s.Start()
+	s.Reconcile(&sourcev1.Bucket{}, "apps")
+	if gets, _ := since(server, before); gets != 0 {
+		t.Errorf("after a restart %d objects were fetched", gets)
+	}
+	if now := s.bucketReady(""); now.Status.Artifact.Digest != second.Status.Artifact.Digest ||
+		!now.Status.Artifact.LastUpdateTime.Equal(&second.Status.Artifact.LastUpdateTime) {
+		t.Errorf("after a restart the artifact is %+v, not %+v", now.Status.Artifact, second.Status.Artifact)
+	}
+
+	if err := s.Client.Delete(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(&sourcev1.Bucket{}, "apps")
+	for _, dir := range []string{"buckets/*", "artifacts/bucket/*/*"} {
+		if left, err := filepath.Glob(filepath.Join(s.Storage, dir)); err != nil || len(left) > 0 {
+			t.Errorf("left %q, %v", left, err)
+		}
+	}
+}
+
+func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
+	server, tls := testenv.NewS3(t), t.TempDir()
+	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
+	secure := testenv.NewS3(t, "--tls-dir", tls)
+	for what, c := range map[string]struct {
+		change       func(*sourcev1.Bucket)
+		reason, says string
+	}{
+		"no such bucket": {func(b *sourcev1.Bucket) { b.Spec.BucketName = "none" }, "BucketOperationFailed",
+			"cannot list the bucket 'none': NoSuchBucket"},
+		"no such Secret": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "none" }, "AuthenticationFailed",
+			"not found"},
+		"a Secret of others": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "other" }, "AuthenticationFailed",
+			"accesskey and secretkey"},
+		"a wrong key": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "wrong" }, "AuthenticationFailed",
+			"SignatureDoesNotMatch"},
+		"an unknown authority": {func(b *sourcev1.Bucket) { b.Spec.Endpoint, b.Spec.Insecure = secure.Endpoint, false },
+			"BucketOperationFailed", "certificate"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newHarness(t)
+			s.Secret("other", map[string]string{"username": "x"})
+			s.Secret("wrong", map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": "s3cr3t-typo"})
+			s.Bucket(server, c.change)
+			b := &sourcev1.Bucket{}
+			s.NotReady(b, "apps", c.reason, c.says)
+			if text := fmt.Sprint(b.Status); strings.Contains(text, "s3cr3t") || b.Status.Artifact != nil {
+				t.Errorf("status %s", text)
+			}
+			if f := apimeta.FindStatusCondition(b.Status.Conditions, sourcev1.FetchFailedCondition); f == nil ||
+				f.Reason != c.reason {
+				t.Errorf("%+v", b.Status.Conditions)
+			}
+		})
+	}
+}
+
+func TestABucketByTLS(t *testing.T) {
+	s, server := newHarness(t), testenv.NewS3(t, "--tls-dir", t.TempDir())
+	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
+	s.Secret("ca", map[string]string{"ca.crt": string(server.CA)})
+	s.Bucket(server, func(b *sourcev1.Bucket) {
+		b.Spec.Insecure, b.Spec.CertSecretRef = false, &meta.LocalObjectReference{Name: "ca"}
+	})
+	s.bucketReady("")
+}
+
+func TestABucketThatIsAwayComesBack(t *testing.T) {
+	s, root := newHarness(t), t.TempDir()
+	address := system.FreeAddress(t)
+	server := testenv.ServeS3(t, root, "--addr", address)
+	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
+	s.Bucket(server)
+	first := s.bucketReady("")
+	server.Stop()
+	s.RequestReconcile(&sourcev1.Bucket{}, "apps")
+	b := &sourcev1.Bucket{}
+	s.NotReady(b, "apps", "BucketOperationFailed", "refuse")
+	if b.Status.Artifact == nil || b.Status.Artifact.Digest != first.Status.Artifact.Digest {
+		t.Errorf("the artifact is %+v", b.Status.Artifact)
+	}
+	resp, err := http.Get(b.Status.Artifact.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() // only its status counts
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the last artifact is served with %s", resp.Status)
+	}
+	elsewhere := testenv.ServeS3(t, root) // so that it comes back with what is new
+	elsewhere.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "2")})
+	elsewhere.Stop()
+	testenv.ServeS3(t, root, "--addr", address)
+	s.bucketReady(first.Status.Artifact.Revision)
+}
+
+func TestALostPodFetchesNothingAgain(t *testing.T) {
+	server := testenv.NewS3(t)
+	server.MakeBucket("artifacts")
+	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	s := newHarness(t)
+	s.Stop()
+	s.Backend = artifact.S3Options{Endpoint: server.URL, Bucket: "artifacts", Prefix: "test", Region: "us-east-1"}
+	s.Start()
+
+	apps := testenv.NewS3(t)
+	apps.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1"), "b.yaml": system.ConfigMap("two", "1")})
+	s.Bucket(apps)
+	first := s.bucketReady("")
+	s.Stop()
+	s.Storage = t.TempDir() // another machine's
+	before := apps.Stats()
+	s.Start()
+	s.Reconcile(&sourcev1.Bucket{}, "apps")
+	s.syncBucket()
+	s.ConfigMapHas("one", "1")
+	if now := s.bucketReady(""); now.Status.Artifact.Digest != first.Status.Artifact.Digest {
+		t.Errorf("the artifact is %+v, not %+v", now.Status.Artifact, first.Status.Artifact)
+	}
+	if gets, _ := since(apps, before); gets != 0 {
+		t.Errorf("%d objects were fetched again", gets)
+	}
+}

@@ -1,0 +1,77 @@
+package source_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// There are more sources of a host that hangs than workers; the one of another host is fetched meanwhile.
+func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
+	t.Parallel()
+	s := newHarness(t, func(o *manager.Options) { o.EgressTimeouts.Answer = time.Hour })
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := make(chan net.Conn, 100)
+	go func() {
+		defer close(reached)
+		for c, err := hanging.Accept(); err == nil; c, err = hanging.Accept() {
+			reached <- c
+		}
+	}()
+	t.Cleanup(func() {
+		_ = hanging.Close()
+		for c := range reached {
+			_ = c.Close()
+		}
+	})
+	const broken = 12
+	for n := range broken {
+		s.GitRepository(fmt.Sprintf("broken-%d", n), func(g *sourcev1.GitRepository) {
+			g.Spec.URL, g.Spec.Timeout = "http://"+hanging.Addr().String()+fmt.Sprintf("/%d", n),
+				&metav1.Duration{Duration: 59 * time.Minute}
+		})
+	}
+	most := s.Options().Concurrent * 3 / 4
+	testenv.Eventually(t, "as many requests as may be are in flight", func() error {
+		if n := len(reached); n != most {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	commit := s.Git.Commit("good", map[string]string{"a": "b"})
+	s.GitRepository("good")
+	s.GitRepositoryReady("good", commit)
+	testenv.Eventually(t, "the sources that have no request in flight say so", func() error {
+		all, failed := &sourcev1.GitRepositoryList{}, 0
+		if err := s.Client.List(t.Context(), all, client.InNamespace(s.Namespace)); err != nil {
+			return err
+		}
+		for _, g := range all.Items {
+			c := apimeta.FindStatusCondition(g.Status.Conditions, sourcev1.FetchFailedCondition)
+			if c != nil && c.Status == metav1.ConditionTrue && c.Reason == "GitOperationFailed" &&
+				strings.Contains(c.Message, hanging.Addr().String()) {
+				failed++
+			}
+		}
+		if failed != broken-most {
+			return fmt.Errorf("%d do", failed)
+		}
+		return nil
+	})
+	if n := len(reached); n != most {
+		t.Errorf("%d requests were in flight, the most is %d", n, most)
+	}
+}

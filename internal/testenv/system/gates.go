@@ -1,0 +1,92 @@
+package system
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// Gate makes a gate that is closed.
+func (s *System) Gate(name string, change ...func(*gatingv1.Gate)) {
+	s.Helper()
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+		Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: time.Minute}, Default: gatingv1.Closed}}
+	for _, c := range change {
+		c(g)
+	}
+	s.Create(g)
+	s.TurnGate(name, gatingv1.Closed)
+}
+
+// TurnGate opens or closes a gate, to one revision alone if there is any, and waits until it is.
+func (s *System) TurnGate(name string, state gatingv1.State, revision ...string) {
+	s.Helper()
+	verb, status := gatingv1.ClosePrefix, metav1.ConditionFalse
+	if state == gatingv1.Opened {
+		verb, status = gatingv1.OpenPrefix, metav1.ConditionTrue
+	}
+	at := time.Now().UTC()
+	asked := map[string]any{verb + gatingv1.RequestedAtSuffix: at.Format(time.RFC3339Nano),
+		gatingv1.OpenRevisionAnnotation: nil}
+	if len(revision) > 0 {
+		asked[gatingv1.OpenRevisionAnnotation] = revision[0]
+	}
+	s.AnnotateGate(name, asked)
+	testenv.Eventually(s, name+" is "+string(state), func() error {
+		g := &gatingv1.Gate{}
+		if err := s.Get(g, name); err != nil {
+			return err
+		}
+		if !apimeta.IsStatusConditionPresentAndEqual(g.Status.Conditions, gatingv1.OpenedCondition, status) ||
+			!slices.Equal(g.Status.ApprovedRevisions, revision) {
+			return fmt.Errorf("%+v", g.Status)
+		}
+		return nil
+	})
+}
+
+// AnnotateGate sets annotations of a gate.
+func (s *System) AnnotateGate(name string, annotations map[string]any) {
+	s.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	if err := s.Client.Patch(s.Context(), g, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func GateRefs(gates ...string) []meta.GateReference {
+	var refs []meta.GateReference
+	for _, g := range gates {
+		refs = append(refs, meta.GateReference{Name: g})
+	}
+	return refs
+}
+
+// CheckStatus tells whether a URL is answered with a status.
+func CheckStatus(url string, status int) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != status {
+		return errors.New(resp.Status)
+	}
+	return nil
+}

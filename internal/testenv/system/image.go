@@ -1,0 +1,115 @@
+package system
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// Images is a system with a registry.
+type Images struct {
+	*System
+	Registry *testenv.Registry
+	URL      string // of the API
+}
+
+func NewImages(t *testing.T, configure ...func(*manager.Options)) *Images {
+	t.Helper()
+	address := FreeAddress(t)
+	s := New(t, append(configure, func(o *manager.Options) { o.ImagesAddr = address })...)
+	return &Images{s, testenv.NewRegistry(t), "http://" + address}
+}
+
+// Push pushes images of which each says when it was made.
+func (s *Images) Push(repo string, created time.Time, tags ...string) {
+	s.Helper()
+	for _, tag := range tags {
+		image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+			OS: "linux", Architecture: "amd64", Created: v1.Time{Time: created}, RootFS: v1.RootFS{Type: "layers"},
+			Config: v1.Config{Labels: map[string]string{"tag": tag}},
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		ref, err := name.NewTag(s.Registry.Host+"/"+repo+":"+tag, name.Insecure)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := remote.Write(ref, image, s.Registry.Access()...); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *Images) ImageRepository(called string, change ...func(*imagev1.ImageRepositorySpec)) {
+	s.Helper()
+	r := &imagev1.ImageRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: called},
+		Spec: imagev1.ImageRepositorySpec{Image: s.Registry.Host + "/" + called,
+			Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
+	}
+	for _, c := range change {
+		c(&r.Spec)
+	}
+	s.Create(r)
+}
+
+func (s *Images) ImagePolicy(called, repository string, change func(*imagev1.ImagePolicySpec)) {
+	s.Helper()
+	p := &imagev1.ImagePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: called},
+		Spec:       imagev1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedName{Name: repository}},
+	}
+	change(&p.Spec)
+	s.Create(p)
+}
+
+func BySemVer(versions string) func(*imagev1.ImagePolicySpec) {
+	return func(s *imagev1.ImagePolicySpec) { s.Policy.SemVer = &imagev1.SemVerPolicy{Range: versions} }
+}
+
+// Scanned waits until a repository is Ready with so many tags, and has handled what was asked for before.
+func (s *Images) Scanned(called string, tags int) *imagev1.ImageRepository {
+	s.Helper()
+	r := &imagev1.ImageRepository{}
+	testenv.Eventually(s, called+" is scanned", func() error {
+		if err := s.Get(r, called); err != nil {
+			return err
+		}
+		if last := r.Status.LastScanResult; !reconcile.IsReady(r) || last == nil || last.TagCount != tags ||
+			r.Annotations[meta.ReconcileRequestAnnotation] != r.Status.LastHandledReconcileAt {
+			return fmt.Errorf("%+v", r.Status)
+		}
+		return nil
+	})
+	return r
+}
+
+// Latest waits until a policy is Ready with a tag.
+func (s *Images) Latest(called, tag string) *imagev1.ImagePolicy {
+	s.Helper()
+	p := &imagev1.ImagePolicy{}
+	testenv.Eventually(s, called+" has "+tag, func() error {
+		if err := s.Get(p, called); err != nil {
+			return err
+		}
+		if !reconcile.IsReady(p) || p.Status.LatestRef == nil || p.Status.LatestRef.Tag != tag {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+	return p
+}
