@@ -15,6 +15,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
@@ -22,35 +24,34 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// testReason is the reason of the event that is sent for a try.
+// testReason is the reason of test events.
 const testReason = "Test"
 
-// alertTest is one run of `alert test`.
+// alertTest is `sluice alert test`.
 type alertTest struct {
-	*app
+	*env
 	severity string
 	metadata map[string]string
 }
 
-func (a *app) alert() *cobra.Command {
-	c := group("alert", "Try an alert out", `  sluice alert test ops -n prod`)
-	t := &alertTest{app: a}
+func newAlertCommand(e *env) *cobra.Command {
+	c := newGroup("alert", "Test an alert", `  sluice alert test ops -n prod`)
+	t := &alertTest{env: e}
 	sub := &cobra.Command{
-		Use: "test NAME", Short: "Send a sample event as an alert would, and show what the other side answers",
-		Long: `Send a sample event by the Provider of an alert, with the metadata of the alert, and show what the other side answers.
+		Use: "test NAME", Short: "Send a test event through the Provider of an alert",
+		Long: `Send a test event through the Provider of an alert, with the metadata of the
+alert, and show the response.
 
-It is sent from here and with what you may read of the cluster: Secrets of the Provider, and hosts that only the cluster reaches, may be out of
-reach. It is sent even if the alert or its Provider is suspended.`,
+The event is sent from this machine with your permissions: you need access to
+the Secrets of the Provider, and to its address. Suspended alerts and Providers
+are tested too.`,
 		Example: `  sluice alert test ops -n prod
   sluice alert test ops -n prod --severity error
-  sluice alert test statuses --metadata revision=main@sha1:4f170ec80b4bd06d3d1d0e1e1f0f2a8d9c3b5a77  # types that write commit statuses need one`,
+  sluice alert test statuses \
+    --metadata revision=main@sha1:4f170ec80b4bd06d3d1d0e1e1f0f2a8d9c3b5a77  # for commit statuses`,
 		Args:              exactlyOne,
-		ValidArgsFunction: a.completeNames(byTitle(v1beta3.AlertKind)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
-			return t.run(ctx, types.NamespacedName{Namespace: a.namespace(), Name: args[0]})
-		},
+		ValidArgsFunction: e.completeNames(kind.ByName(v1beta3.AlertKind)),
+		RunE:              e.bounded(func(ctx context.Context, args []string) error { return t.run(ctx, e.key(args[0])) }),
 	}
 	f := sub.Flags()
 	f.StringVar(&t.severity, "severity", "", "info or error (default: that of the alert)")
@@ -61,80 +62,83 @@ reach. It is sent even if the alert or its Provider is suspended.`,
 }
 
 func (t *alertTest) run(ctx context.Context, key types.NamespacedName) error {
-	if t.severity != "" {
-		if err := oneOf("severity", t.severity, event.Info, event.Error); err != nil {
-			return err
-		}
+	if err := optionalOneOf("severity", t.severity, event.Info, event.Error); err != nil {
+		return err
 	}
-	c, err := t.client()
+	c, err := t.Client()
 	if err != nil {
 		return err
 	}
-	found, err := t.fetch(ctx, c, v1beta3.AlertKind, key)
+	found, err := t.get(ctx, c, v1beta3.AlertKind, key)
 	if err != nil {
 		return err
 	}
-	of := found.(*v1beta3.Alert)
-	ref := types.NamespacedName{Namespace: key.Namespace, Name: of.Spec.ProviderRef.Name}
-	if found, err = t.fetch(ctx, c, v1beta3.ProviderKind, ref); err != nil {
+	a := found.(*v1beta3.Alert)
+	ref := types.NamespacedName{Namespace: key.Namespace, Name: a.Spec.ProviderRef.Name}
+	if found, err = t.get(ctx, c, v1beta3.ProviderKind, ref); err != nil {
 		return err
 	}
-	by := found.(*v1beta3.Provider)
-	ctx, cancel := context.WithTimeout(ctx, by.GetTimeout())
-	defer cancel()
-	resolver := alert.Resolver{Secrets: c, Egress: &egress.Policy{RefuseLinkLocal: true},
-		Identities: &auth.Identities{}, Clock: clock.RealClock{}}
-	sender, err := resolver.Provider(ctx, by)
-	if err == nil {
-		err = sender.Send(ctx, t.sample(of))
-	}
+	provider := found.(*v1beta3.Provider)
+	err = t.send(ctx, c, provider, a)
 	if f := fault.As(err); f != nil && f.RetryAfter > 0 {
-		t.step("the host asks to wait for %s", f.RetryAfter)
+		t.Step("the server asks to retry after %s", f.RetryAfter)
 	}
 	if err != nil {
-		return fmt.Errorf("Provider '%s' of type %s did not send the event: %w", ref, by.Spec.Type, err)
+		return fmt.Errorf("Provider '%s' (type %s) did not send the event: %w", ref, provider.Spec.Type, err)
 	}
-	t.done("Provider '%s' of type %s took the event", ref, by.Spec.Type)
+	t.Done("Provider '%s' (type %s) sent the event", ref, provider.Spec.Type)
 	return nil
 }
 
-// fetch gets an object, and says so if it is suspended.
-func (t *alertTest) fetch(ctx context.Context, c client.Client, title string,
+func (t *alertTest) send(ctx context.Context, c client.Client, provider *v1beta3.Provider, a *v1beta3.Alert) error {
+	ctx, cancel := context.WithTimeout(ctx, provider.GetTimeout())
+	defer cancel()
+	resolver := alert.Resolver{Secrets: c, Egress: &egress.Policy{RefuseLinkLocal: true},
+		Identities: &auth.Identities{}, Clock: clock.RealClock{}}
+	sender, err := resolver.Provider(ctx, provider)
+	if err != nil {
+		return err
+	}
+	return sender.Send(ctx, t.testEvent(a))
+}
+
+// get returns an object, and prints a hint if it is suspended.
+func (t *alertTest) get(ctx context.Context, c client.Client, kindName string,
 	key types.NamespacedName) (reconcile.Object, error) {
-	k := byTitle(title)
-	o, err := fetch(ctx, c, k, key)
+	k := kind.ByName(kindName)
+	o, err := cluster.Get(ctx, c, k, key)
 	if err == nil && o.Schedule().Suspended {
-		t.step("%s '%s' is suspended: nothing else is sent until you run sluice resume %s %s -n %s", title, key,
-			k.path(), key.Name, key.Namespace)
+		t.Step("%s '%s' is suspended: it sends only test events. Run sluice resume %s %s -n %s", kindName, key, k.Path(),
+			key.Name, key.Namespace)
 	}
 	return o, err
 }
 
-// sample is an event of the first object that the alert is about.
-func (t *alertTest) sample(of *v1beta3.Alert) event.Event {
-	source := v1beta3.EventSource{Kind: v1beta3.AlertKind, Name: of.Name}
-	if len(of.Spec.EventSources) > 0 {
-		source = of.Spec.EventSources[0]
+// testEvent returns an event about the first object that the alert selects.
+func (t *alertTest) testEvent(a *v1beta3.Alert) event.Event {
+	source := v1beta3.EventSource{Kind: v1beta3.AlertKind, Name: a.Name}
+	if len(a.Spec.EventSources) > 0 {
+		source = a.Spec.EventSources[0]
 	}
-	object := corev1.ObjectReference{Kind: source.Kind, Namespace: cmp.Or(source.Namespace, of.Namespace),
+	object := corev1.ObjectReference{Kind: source.Kind, Namespace: cmp.Or(source.Namespace, a.Namespace),
 		Name: source.Name}
 	if object.Name == v1beta3.Any {
 		object.Name = "example"
 	}
 	if object.Namespace == v1beta3.Any {
-		object.Namespace = of.Namespace
+		object.Namespace = a.Namespace
 	}
 	metadata := map[string]string{}
-	maps.Copy(metadata, of.Spec.EventMetadata)
-	if of.Spec.Summary != "" {
-		metadata[event.Summary] = of.Spec.Summary
+	maps.Copy(metadata, a.Spec.EventMetadata)
+	if a.Spec.Summary != "" {
+		metadata[event.Summary] = a.Spec.Summary
 	}
 	maps.Copy(metadata, t.metadata)
 	return event.Event{
-		InvolvedObject: object, Severity: cmp.Or(t.severity, of.Spec.EventSeverity, event.Info),
+		InvolvedObject: object, Severity: cmp.Or(t.severity, a.Spec.EventSeverity, event.Info),
 		Timestamp: metav1.Now(), Reason: testReason,
-		Message: fmt.Sprintf("This is a test of Alert '%s', sent by sluice alert test: nothing happened, and there "+
-			"is nothing to do", client.ObjectKeyFromObject(of)),
+		Message: fmt.Sprintf("This is a test of Alert '%s', sent by sluice alert test. No action is required",
+			client.ObjectKeyFromObject(a)),
 		Metadata: metadata, ReportingController: "sluice-cli",
 	}
 }

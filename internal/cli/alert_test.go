@@ -12,24 +12,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// TestAlertTestShowsTheAnswer sends a sample to a real endpoint, by objects of a real cluster.
-func TestAlertTestShowsTheAnswer(t *testing.T) {
+// TestAlertTestShowsResponse sends test events to an HTTP server.
+func TestAlertTestShowsResponse(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	var got event.Event
-	status, answer := http.StatusOK, ""
+	status, body := http.StatusOK, ""
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || json.Unmarshal(body, &got) != nil {
-			t.Errorf("the body is no event: %s", body)
+		content, err := io.ReadAll(r.Body)
+		if err != nil || json.Unmarshal(content, &got) != nil {
+			t.Errorf("the request is not an event: %s", content)
 		}
 		if status == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", "90")
 		}
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, answer+r.URL.Path)
+		_, _ = io.WriteString(w, body+r.URL.Path)
 	}))
 	defer s.Close()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "address"},
@@ -40,7 +41,7 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 	create := func(line string) {
 		t.Helper()
 		made := run(t, strings.Fields("create "+line+" --export -n "+namespace)...).wants(t, exitOK).out
-		objects, err := decode([]byte(made))
+		objects, err := manifest.Decode([]byte(made))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +54,7 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 		"summary=production")
 	create("alert lost --provider-ref none --event-source Kustomization/app")
 
-	at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitOK, "/hook' of type generic took the event")
+	at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitOK, "/hook' (type generic) sent the event")
 	if o := got.InvolvedObject; o.Kind != "Kustomization" || o.Name != "example" || o.Namespace != namespace ||
 		got.Severity != event.Error ||
 		got.Metadata[event.Summary] != "production" ||
@@ -66,28 +67,34 @@ func TestAlertTestShowsTheAnswer(t *testing.T) {
 		t.Errorf("the event is %+v", got)
 	}
 
-	for _, refusal := range []struct {
+	for _, failure := range []struct {
 		status int
-		answer string
+		body   string
 		want   []string
 	}{
-		{http.StatusUnauthorized, "who are you: ",
-			[]string{"answered Unauthorized (401)", "who are you", "Renew the credentials"}},
-		{http.StatusTooManyRequests, "", []string{"asks to wait for 1m30s", "(429)"}},
-		{http.StatusBadGateway, "", []string{"(502)", "again later"}},
+		{
+			status: http.StatusUnauthorized,
+			body:   "who are you: ",
+			want:   []string{"answered Unauthorized (401)", "who are you", "Renew the credentials"},
+		},
+		{
+			status: http.StatusTooManyRequests,
+			want:   []string{"retry after 1m30s", "(429)"},
+		},
+		{status: http.StatusBadGateway, want: []string{"(502)", "again later"}},
 	} {
-		status, answer = refusal.status, refusal.answer
-		r := at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitFailed, refusal.want...)
+		status, body = failure.status, failure.body
+		r := at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitFailed, failure.want...)
 		if strings.Contains(r.out+r.err, "s3cretPath") {
-			t.Errorf("the address is shown: %s", r.err)
+			t.Errorf("the address is printed: %s", r.err)
 		}
 	}
-	status, answer = http.StatusOK, ""
+	status, body = http.StatusOK, ""
 
 	provider := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hook"}}
 	at(t, "suspend", "alert-provider", "hook", "-n", namespace).wants(t, exitOK)
 	at(t, "alert", "test", "ops", "-n", namespace).
-		wants(t, exitOK, "/hook' is suspended: nothing else is sent until", "took the event")
+		wants(t, exitOK, "/hook' is suspended: it sends only test events", "sent the event")
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

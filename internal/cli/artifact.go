@@ -20,46 +20,45 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// ociLogin says how to get into a registry.
-type ociLogin struct {
+// registryAccess is how a command logs in to a registry.
+type registryAccess struct {
+	*env
 	creds, provider string
 	insecure        bool
 }
 
-func (l *ociLogin) bind(f *pflag.FlagSet) {
-	f.StringVar(&l.creds, "creds", "", "USER:PASSWORD, or a token alone; - reads it from standard input (default: "+
-		"that of docker login)")
-	f.StringVar(&l.provider, "provider", sourcev1.ProviderGeneric, "whose login is used: generic, aws, azure or gcp")
+func (r *registryAccess) bind(f *pflag.FlagSet) {
+	f.StringVar(&r.creds, "creds", "",
+		"USER:PASSWORD or a token; - reads it from standard input (default: from docker login)")
+	f.StringVar(&r.provider, "provider", sourcev1.ProviderGeneric,
+		"identity to log in with: generic, aws, azure or gcp")
+	f.BoolVar(&r.insecure, "insecure-registry", false, "use HTTP instead of HTTPS")
 }
 
-func (l *ociLogin) bindInsecure(f *pflag.FlagSet) {
-	f.BoolVar(&l.insecure, "insecure-registry", false, "speak HTTP to a registry that has no HTTPS")
-}
-
-// open returns the repository that a URL names, and the tag or digest in it.
-func (l *ociLogin) open(ctx context.Context, a *app, raw string) (*oci.Repository, oci.Reference, error) {
+// open returns the repository in a URL, and the tag or digest of the URL.
+func (r *registryAccess) open(ctx context.Context, raw string) (*oci.Repository, oci.Reference, error) {
 	url, ref := oci.Split(raw)
-	repo, err := oci.ParseURL(url, l.insecure)
+	repo, err := oci.ParseURL(url, r.insecure)
 	if err != nil {
 		return nil, ref, usageError{err}
 	}
-	var who authn.Authenticator
+	var auth authn.Authenticator
 	switch {
-	case l.creds != "":
-		creds, err := a.private("creds", l.creds)
+	case r.creds != "":
+		creds, err := r.readSecret("creds", r.creds)
 		if err != nil {
 			return nil, ref, err
 		}
-		who = basicOrToken(creds)
-	case l.provider == sourcev1.ProviderGeneric:
-		who, err = authn.DefaultKeychain.Resolve(repo)
+		auth = basicOrToken(creds)
+	case r.provider == sourcev1.ProviderGeneric:
+		auth, err = authn.DefaultKeychain.Resolve(repo)
 	default:
-		who, err = (&auth.Identities{}).Registry(ctx, l.provider, url, nil)
+		auth, err = cloudIdentity(ctx, r.provider, url)
 	}
 	if err != nil {
 		return nil, ref, err
 	}
-	login, err := who.Authorization()
+	login, err := auth.Authorization()
 	if err != nil {
 		return nil, ref, fmt.Errorf("cannot log in to %s: %w", repo.RegistryStr(), err)
 	}
@@ -67,8 +66,12 @@ func (l *ociLogin) open(ctx context.Context, a *app, raw string) (*oci.Repositor
 	if err != nil {
 		return nil, ref, err
 	}
-	opened, err := oci.Open(url, oci.Access{Transport: transport, Login: *login, Insecure: l.insecure})
+	opened, err := oci.Open(url, oci.Access{Transport: transport, Login: *login, Insecure: r.insecure})
 	return opened, ref, err
+}
+
+func cloudIdentity(ctx context.Context, provider, url string) (authn.Authenticator, error) {
+	return (&auth.Identities{}).Registry(ctx, provider, url, nil)
 }
 
 func basicOrToken(creds string) authn.Authenticator {
@@ -79,70 +82,71 @@ func basicOrToken(creds string) authn.Authenticator {
 	return &authn.Basic{Username: user, Password: password}
 }
 
-// content says which files make an artifact.
-type content struct {
-	path          string
-	instead, also []string
-	resolve       bool
+// artifactFiles are the local files of an artifact.
+type artifactFiles struct {
+	path                    string
+	ignorePaths, addIgnores []string
+	resolveSymlinks         bool
 }
 
-func (c *content) bind(f *pflag.FlagSet, short string) {
-	f.StringVarP(&c.path, "path", short, ".", "directory or file to take; - reads declarations from standard input")
-	f.StringSliceVar(&c.instead, "ignore-paths", nil,
-		"patterns in .gitignore syntax of what is left out, instead of the default ones")
-	f.StringSliceVar(&c.also, "add-ignore-paths", nil, "patterns in .gitignore syntax of what is left out besides")
+func (a *artifactFiles) bind(f *pflag.FlagSet, pathShorthand string) {
+	f.StringVarP(&a.path, "path", pathShorthand, ".", "directory or file; - reads manifests from standard input")
+	f.StringSliceVar(&a.ignorePaths, "ignore-paths", nil,
+		"paths to exclude, in .gitignore syntax, instead of the default exclusions")
+	f.StringSliceVar(&a.addIgnores, "add-ignore-paths", nil,
+		"paths to exclude, in .gitignore syntax, in addition to other exclusions")
 }
 
-func (c *content) bindResolve(f *pflag.FlagSet) {
-	f.BoolVar(&c.resolve, "resolve-symlinks", false, "take what symlinks lead to in their place")
+func (a *artifactFiles) bindResolveSymlinks(f *pflag.FlagSet) {
+	f.BoolVar(&a.resolveSymlinks, "resolve-symlinks", false, "replace symlinks by the files that they point to")
 }
 
-// stdinName is how the declarations that were read from standard input are called in an artifact.
-const stdinName = "manifests.yaml"
+// stdinFile is the name of the file in an artifact for manifests from standard input.
+const stdinFile = "manifests.yaml"
 
-// tree reads the files.
-func (c *content) tree(a *app) (*artifact.Tree, error) {
-	if c.path == "-" {
-		b, err := io.ReadAll(a.in)
+// tree reads the files. stdin is read if the path is -.
+func (a *artifactFiles) tree(stdin io.Reader) (*artifact.Tree, error) {
+	if a.path == "-" {
+		b, err := io.ReadAll(stdin)
 		if err != nil {
 			return nil, err
 		}
-		return artifact.NewMemory(map[string]artifact.File{stdinName: {Mode: 0o644, Data: b}})
+		return artifact.NewMemory(map[string]artifact.File{stdinFile: {Mode: 0o644, Data: b}})
 	}
-	if isArchive(c.path) {
-		f, err := os.Open(c.path)
+	if isArchive(a.path) {
+		f, err := os.Open(a.path)
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close() // only read
+		defer func() { _ = f.Close() }()
 		return artifact.ReadArchive(f)
 	}
-	var spec *string
-	if len(c.instead) > 0 {
-		joined := strings.Join(c.instead, "\n")
-		spec = &joined
+	var patterns *string
+	if len(a.ignorePaths) > 0 {
+		joined := strings.Join(a.ignorePaths, "\n")
+		patterns = &joined
 	}
-	return oci.ReadLocal(c.path, ignore.New(spec).With(strings.Join(c.also, "\n")), c.resolve)
+	return oci.ReadLocal(a.path, ignore.New(patterns).With(strings.Join(a.addIgnores, "\n")), a.resolveSymlinks)
 }
 
-// archive returns the files as a .tar.gz; one that is given is taken as it is.
-func (c *content) archive(ctx context.Context, a *app) ([]byte, error) {
-	if isArchive(c.path) {
-		return os.ReadFile(c.path)
+// archive returns the files as a .tar.gz. An existing archive is returned unchanged.
+func (a *artifactFiles) archive(ctx context.Context, stdin io.Reader) ([]byte, error) {
+	if isArchive(a.path) {
+		return os.ReadFile(a.path)
 	}
-	tree, err := c.tree(a)
+	tree, err := a.tree(stdin)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", c.path, err)
+		return nil, fmt.Errorf("cannot read %s: %w", a.path, err)
 	}
 	if len(tree.Root().Entries) == 0 {
-		return nil, fmt.Errorf("%s holds no files that are not left out. See --ignore-paths", c.path)
+		return nil, fmt.Errorf("%s contains no files, or all are excluded. See --ignore-paths", a.path)
 	}
 	var b bytes.Buffer
 	err = artifact.WriteArchive(ctx, &b, tree)
 	return b.Bytes(), err
 }
 
-// isArchive tells that a path names an archive that was built before.
+// isArchive reports whether a path is an existing .tar.gz file.
 func isArchive(path string) bool {
 	if !strings.HasSuffix(path, ".tgz") && !strings.HasSuffix(path, ".tar.gz") {
 		return false
@@ -151,46 +155,59 @@ func isArchive(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// bounded is a command that takes one URL of an artifact, and no longer than --timeout.
-func (a *app) bounded(c *cobra.Command, run func(ctx context.Context, url string) error) *cobra.Command {
+// newArtifactCommand completes a command that takes the URL of an artifact.
+func newArtifactCommand(e *env, c *cobra.Command, run func(ctx context.Context, url string) error) *cobra.Command {
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("name one artifact, such as oci://registry.example.com/org/app:v1. See %s --help",
+			return usagef("expected one artifact, such as oci://registry.example.com/org/app:v1. See %s --help",
 				cmd.CommandPath())
 		}
 		return nil
 	}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-		defer cancel()
-		return run(ctx, args[0])
-	}
+	c.RunE = e.bounded(func(ctx context.Context, args []string) error { return run(ctx, args[0]) })
 	return c
 }
 
-func (a *app) buildArtifact() *cobra.Command {
-	var from content
-	var output string
+// markRequired marks flags of a command as required.
+func markRequired(c *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := c.MarkFlagRequired(flag); err != nil {
+			panic(err) // the flag does not exist
+		}
+	}
+}
+
+// buildArtifact is `sluice build artifact`.
+type buildArtifact struct {
+	*env
+	files  artifactFiles
+	output string
+}
+
+func newBuildArtifactCommand(e *env) *cobra.Command {
+	b := &buildArtifact{env: e}
 	c := &cobra.Command{
 		Use:   "artifact",
-		Short: "Pack declarations as a .tar.gz, the same for the same files",
+		Short: "Pack local files into a reproducible .tar.gz",
 		Example: `  sluice build artifact --path ./deploy --output app.tgz
   kustomize build . | sluice build artifact --path - --output app.tgz`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := from.archive(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(output, b, 0o644); err != nil {
-				return err
-			}
-			a.done("wrote %s, %d bytes", output, len(b))
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
-	from.bind(c.Flags(), "p")
-	from.bindResolve(c.Flags())
-	c.Flags().StringVarP(&output, "output", "o", "artifact.tgz", "file to write")
+	b.files.bind(c.Flags(), "p")
+	b.files.bindResolveSymlinks(c.Flags())
+	c.Flags().StringVarP(&b.output, "output", "o", "artifact.tgz", "file to write")
 	return c
+}
+
+func (b *buildArtifact) run(ctx context.Context) error {
+	content, err := b.files.archive(ctx, b.In)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.output, content, 0o644); err != nil {
+		return err
+	}
+	b.Done("wrote %s (%d bytes)", b.output, len(content))
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// write makes files in a new directory; a content that starts with "symlink:" is a symlink to what follows.
+// write creates files in a new directory. A content of "symlink:TARGET" creates a symlink.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// read returns what write made.
+// read returns the files of a directory in the format of write.
 func read(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -68,7 +68,7 @@ var declarations = map[string]string{
 	"link.yaml": "symlink:base/b.yaml", ".git/HEAD": "-",
 }
 
-func TestArtifactsGoToARegistryAndComeBack(t *testing.T) {
+func TestPushListTagAndPullArtifacts(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t, "--username", "me", "--password", "secret")
 	dir := write(t, declarations)
@@ -85,7 +85,7 @@ func TestArtifactsGoToARegistryAndComeBack(t *testing.T) {
 		t.Fatalf("%v in %s", err, pushed.out)
 	}
 
-	t.Log("the same files give the same digest, wherever they are")
+	t.Log("files in another directory have the same digest")
 	again := run(t, at("push", "artifact", url+":same", "--path", write(t, declarations), "--source",
 		"https://git.example/app", "--revision", "main@sha1:abc",
 		"-a", "team=web", "--reproducible", "-o", "yaml")...).wants(t, exitOK)
@@ -102,7 +102,7 @@ func TestArtifactsGoToARegistryAndComeBack(t *testing.T) {
 		t.Error(diff)
 	}
 
-	t.Log("tags are listed with what they were made of")
+	t.Log("tags are listed with source and revision")
 	run(t, at("tag", "artifact", url+"@"+first.Digest, "--tag", "1.10.0", "--tag", "stable")...).
 		wants(t, exitOK, "as 1.10.0", "as stable")
 	list := run(t, at("list", "artifacts", url)...).wants(t, exitOK)
@@ -121,8 +121,8 @@ func TestArtifactsGoToARegistryAndComeBack(t *testing.T) {
 		}
 	}
 
-	t.Log("differences are told by exit code and name")
-	run(t, at("diff", "artifact", url+":stable", "--path", dir)...).wants(t, exitOK, "holds the same")
+	t.Log("differences are reported by exit code and file name")
+	run(t, at("diff", "artifact", url+":stable", "--path", dir)...).wants(t, exitOK, "have the same content")
 	other := write(t, map[string]string{"app.yaml": "a: 2\n", "base/b.yaml": "b: 2\n", "new.yaml": "c"})
 	differs := run(t, at("diff", "artifact", url+":stable", "--path", other)...).
 		wants(t, exitFailed, "differ in 4 files")
@@ -131,7 +131,7 @@ func TestArtifactsGoToARegistryAndComeBack(t *testing.T) {
 	}
 }
 
-// squeeze makes runs of spaces one.
+// squeeze replaces each run of spaces by one space.
 func squeeze(s string) string {
 	var out []string
 	for line := range strings.Lines(s) {
@@ -142,23 +142,28 @@ func squeeze(s string) string {
 
 func TestBuildArtifact(t *testing.T) {
 	dir := write(t, declarations)
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		args []string
 		want []string
 	}{
-		"the default":      {nil, []string{"app.yaml", "base/.sourceignore", "base/b.yaml", "link.yaml"}},
-		"other patterns":   {[]string{"--ignore-paths", "*.yaml"}, []string{"base/.sourceignore", "pic.jpg"}},
-		"patterns besides": {[]string{"--add-ignore-paths", "link.yaml,base/"}, []string{"app.yaml"}},
-		"symlinks as files": {[]string{"--resolve-symlinks", "--add-ignore-paths", "base/"},
-			[]string{"app.yaml", "link.yaml"}},
-		"a file":                {[]string{"--path", filepath.Join(dir, "app.yaml")}, []string{"app.yaml"}},
-		"declarations on stdin": {[]string{"--path", "-"}, []string{"manifests.yaml"}},
+		"default": {want: []string{"app.yaml", "base/.sourceignore", "base/b.yaml", "link.yaml"}},
+		"other exclusions": {
+			args: []string{"--ignore-paths", "*.yaml"},
+			want: []string{"base/.sourceignore", "pic.jpg"},
+		},
+		"additional exclusions": {args: []string{"--add-ignore-paths", "link.yaml,base/"}, want: []string{"app.yaml"}},
+		"resolved symlinks": {
+			args: []string{"--resolve-symlinks", "--add-ignore-paths", "base/"},
+			want: []string{"app.yaml", "link.yaml"},
+		},
+		"single file":                 {args: []string{"--path", filepath.Join(dir, "app.yaml")}, want: []string{"app.yaml"}},
+		"manifests on standard input": {args: []string{"--path", "-"}, want: []string{"manifests.yaml"}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "app.tgz")
 			runWith(t.Context(), "a: 1\n", append([]string{"build", "artifact", "--path", dir, "-o", file},
 				c.args...)...).wants(t, exitOK, "wrote")
-			b := content{path: file}
+			b := artifactFiles{path: file}
 			tree, err := b.tree(nil)
 			if err != nil {
 				t.Fatal(err)
@@ -179,50 +184,93 @@ func TestBuildArtifact(t *testing.T) {
 	}
 }
 
-func TestArtifactMistakes(t *testing.T) {
+func TestArtifactErrors(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t, "--username", "me", "--password", "secret")
 	dir := write(t, map[string]string{"a.yaml": "a"})
 	circle := write(t, map[string]string{"a/b": "symlink:../a"})
 	noArchive := filepath.Join(write(t, map[string]string{"a.tgz": "text"}), "a.tgz")
-	said := " --source s --revision r --creds me:secret --insecure-registry --path "
-	for what, c := range map[string]struct {
+	common := " --source s --revision r --creds me:secret --insecure-registry --path "
+	for name, c := range map[string]struct {
 		line string
 		code int
-		says string
+		want string
 	}{
-		"no tag": {"push artifact " + r.OCI + "/app" + said + dir, exitUsage, "must end in :TAG"},
-		"no URL": {"push artifact https://example.com/app:v1" + said + dir, exitUsage,
-			"oci://host/path"},
-		"no argument": {"push artifact" + said + dir, exitUsage, "name one artifact"},
-		"an output that is none": {"push artifact " + r.OCI + "/app:v1 -o xml" + said + dir, exitUsage,
-			"choose json or yaml"},
-		"no such directory": {"push artifact " + r.OCI + "/app:v1" + said + dir + "/none", exitFailed,
-			"no such file"},
-		"nothing but what is left out": {"push artifact " + r.OCI + "/app:v1 --ignore-paths *" + said + dir, exitFailed,
-			"holds no files"},
-		"an archive that is none": {"push artifact " + r.OCI + "/app:v1" + said + noArchive, exitFailed,
-			"no .tar.gz"},
-		"symlinks in a circle": {"push artifact " + r.OCI + "/app:v1 --resolve-symlinks" + said + circle,
-			exitFailed, "too many levels of symbolic links"},
-		"a wrong password": {"push artifact " + r.OCI +
-			"/app:v1 --source s --revision r --creds me:wrong --insecure-registry --path " + dir, exitFailed,
-			"Check the login"},
-		"HTTP unasked": {"push artifact " + r.OCI +
-			"/app:v1 --source s --revision r --creds me:secret --path " + dir, exitFailed, "cannot push"},
-		"what is not there": {"pull artifact " + r.OCI +
-			"/app:none --creds me:secret --insecure-registry -o " + t.TempDir(), exitFailed, "cannot find"},
-		"a tag that is none": {"tag artifact " + r.OCI +
-			"/app:v1 --tag a/b --creds me:secret --insecure-registry", exitFailed, "is no tag"},
-		"a list of a tag": {"list artifacts " + r.OCI + "/app:v1 --creds me:secret --insecure-registry",
-			exitUsage, "without a tag"},
-		"a provider that is none": {"list artifacts " + r.OCI + "/app --provider ibm --insecure-registry",
-			exitFailed, "ibm"},
+		"missing tag": {
+			line: "push artifact " + r.OCI + "/app" + common + dir,
+			code: exitUsage,
+			want: "must end in :TAG",
+		},
+		"invalid URL": {
+			line: "push artifact https://example.com/app:v1" + common + dir,
+			code: exitUsage,
+			want: "oci://host/path",
+		},
+		"missing argument": {line: "push artifact" + common + dir, code: exitUsage, want: "expected one artifact"},
+		"unknown output": {
+			line: "push artifact " + r.OCI + "/app:v1 -o xml" + common + dir,
+			code: exitUsage,
+			want: "choose json or yaml",
+		},
+		"missing directory": {
+			line: "push artifact " + r.OCI + "/app:v1" + common + dir + "/none",
+			code: exitFailed,
+			want: "no such file",
+		},
+		"all files excluded": {
+			line: "push artifact " + r.OCI + "/app:v1 --ignore-paths *" + common + dir,
+			code: exitFailed,
+			want: "contains no files",
+		},
+		"invalid archive": {
+			line: "push artifact " + r.OCI + "/app:v1" + common + noArchive,
+			code: exitFailed,
+			want: "no .tar.gz",
+		},
+		"circular symlinks": {
+			line: "push artifact " + r.OCI + "/app:v1 --resolve-symlinks" + common + circle,
+			code: exitFailed,
+			want: "too many levels of symbolic links",
+		},
+		"wrong password": {
+			line: "push artifact " + r.OCI +
+				"/app:v1 --source s --revision r --creds me:wrong --insecure-registry --path " + dir,
+			code: exitFailed,
+			want: "Check the login",
+		},
+		"HTTP registry without flag": {
+			line: "push artifact " + r.OCI +
+				"/app:v1 --source s --revision r --creds me:secret --path " + dir,
+			code: exitFailed,
+			want: "cannot push",
+		},
+		"missing artifact": {
+			line: "pull artifact " + r.OCI +
+				"/app:none --creds me:secret --insecure-registry -o " + t.TempDir(),
+			code: exitFailed,
+			want: "cannot find",
+		},
+		"invalid tag": {
+			line: "tag artifact " + r.OCI +
+				"/app:v1 --tag a/b --creds me:secret --insecure-registry",
+			code: exitFailed,
+			want: "is no tag",
+		},
+		"list with a tag": {
+			line: "list artifacts " + r.OCI + "/app:v1 --creds me:secret --insecure-registry",
+			code: exitUsage,
+			want: "without a tag or digest",
+		},
+		"unknown provider": {
+			line: "list artifacts " + r.OCI + "/app --provider ibm --insecure-registry",
+			code: exitFailed,
+			want: "ibm",
+		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			got := run(t, strings.Fields(c.line)...).wants(t, c.code, c.says)
+		t.Run(name, func(t *testing.T) {
+			got := run(t, strings.Fields(c.line)...).wants(t, c.code, c.want)
 			if strings.Contains(got.err, "secret") {
-				t.Errorf("the login is told: %s", got.err)
+				t.Errorf("the error contains the credentials: %s", got.err)
 			}
 		})
 	}

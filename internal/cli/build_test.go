@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// fleet is a repository with a Kustomization that applies another one, whose source is elsewhere.
+// fleet is a repository with a Kustomization that applies another one, which has another source.
 var fleet = map[string]string{
 	"clusters/apps.yaml": `# what the cluster runs
 apiVersion: kustomize.toolkit.fluxcd.io/v1
@@ -64,17 +64,17 @@ func TestBuildKustomization(t *testing.T) {
 	r := run(t, build...).wants(t, exitOK)
 	golden(t, "build.yaml", r.out)
 	if r.err != "" {
-		t.Errorf("beside the objects it says:\n%s", r.err)
+		t.Errorf("unexpected output to standard error:\n%s", r.err)
 	}
 	deep := append(build, "--recursive")
-	run(t, deep...).wants(t, exitOK, "Kustomization 'flux-system/shared' is left out: say by --local-sources "+
+	run(t, deep...).wants(t, exitOK, "Kustomization 'flux-system/shared' was skipped: its source is not local. Set --local-sources "+
 		"OCIRepository/flux-system/shared=DIRECTORY")
 	deep = append(deep, "--local-sources", "OCIRepository/flux-system/shared="+shared)
 	run(t, deep...).wants(t, exitFailed, "Kustomization 'flux-system/shared'", "left/out.yaml")
 	r = run(t, append(deep, "--ignore-paths", "left/")...).wants(t, exitOK)
 	golden(t, "build-recursive.yaml", r.out)
 	if r := run(t, append(build, "--strict-substitute")...).wants(t, exitOK); !strings.Contains(r.out, "eu-none") {
-		t.Errorf("a variable with a default fails:\n%s", r.out)
+		t.Errorf("a variable with a default is an error:\n%s", r.out)
 	}
 	if err := os.WriteFile(filepath.Join(root, "base/app.yaml"), []byte(configMap+"${nowhere}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -83,13 +83,13 @@ func TestBuildKustomization(t *testing.T) {
 	run(t, build...).wants(t, exitOK)
 
 	if left, err := filepath.Glob(filepath.Join(root, "base/*")); err != nil || len(left) != 2 {
-		t.Errorf("the build left %v (%v)", left, err)
+		t.Errorf("the build left files: %v (%v)", left, err)
 	}
 }
 
-// TestBuildOfPlaces checks what stands for the source: what is above spec.path, else the working tree, else
-// the directory.
-func TestBuildOfPlaces(t *testing.T) {
+// TestBuildFindsRootOfSource checks which directory replaces the source: the one above spec.path, else the git working
+// tree, else --path.
+func TestBuildFindsRootOfSource(t *testing.T) {
 	root := write(t, fleet)
 	file := filepath.Join(root, "clusters/apps.yaml")
 	build := func(path string) result {
@@ -105,7 +105,7 @@ func TestBuildOfPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := build(staging).wants(t, exitOK); !strings.Contains(r.out, "eu-none") {
-		t.Errorf("the base is not there:\n%s", r.out)
+		t.Errorf("the base is missing:\n%s", r.out)
 	}
 	wrong := filepath.Join(root, "wrong.yaml") // y is a boolean in YAML
 	if err := os.WriteFile(wrong, []byte("apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n"+
@@ -116,13 +116,13 @@ func TestBuildOfPlaces(t *testing.T) {
 		wants(t, exitFailed, "spec.targetNamespace")
 	build(filepath.Join(root, "none")).wants(t, exitFailed, "no such file")
 	run(t, "build", "ks", "none", "--path", staging, "--kustomization-file", file, "--dry-run").
-		wants(t, exitFailed, "declares no Kustomization 'flux-system/none'")
+		wants(t, exitFailed, "does not declare Kustomization 'flux-system/none'")
 	local := strings.Fields("build ks apps --dry-run --kustomization-file " + file +
 		" --local-sources GitRepository/flux-system/fleet=" + root)
 	run(t, local...).wants(t, exitFailed, "clusters/prod")
 }
 
-func TestBuildMasksWhatIsEncrypted(t *testing.T) {
+func TestBuildMasksEncryptedValues(t *testing.T) {
 	s := testenv.NewSOPS(t)
 	root := write(t, map[string]string{
 		"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app}\n" +

@@ -17,14 +17,16 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// obey finds every source of a namespace Ready as soon as it is declared, in place of the controllers, until
-// the test ends.
-func obey(t *testing.T, namespace string) {
+// setReady sets all objects of a namespace Ready, in place of the controllers, until the test ends.
+func setReady(t *testing.T, namespace string) {
 	t.Helper()
 	c, err := client.NewWithWatch(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
 	if err != nil {
@@ -36,19 +38,19 @@ func obey(t *testing.T, namespace string) {
 		stop()
 		watching.Wait()
 	})
-	for _, k := range kinds {
-		if k.create == nil {
+	for _, k := range kind.All() {
+		if newObjectFlags(k.Name()) == nil {
 			continue
 		}
 		watching.Go(func() {
-			err := observe(ctx, c, k, client.ListOptions{Namespace: namespace},
+			err := cluster.Watch(ctx, c, k, client.ListOptions{Namespace: namespace},
 				func(event watch.EventType, o reconcile.Object) (bool, error) {
-					if event == watch.Deleted || settled(o) {
+					if event == watch.Deleted || cluster.IsSettled(o) {
 						return false, nil
 					}
 					before := o.DeepCopyObject().(client.Object)
 					s := o.CommonStatus()
-					s.ObservedGeneration, s.LastHandledReconcileAt = o.GetGeneration(), request(o)
+					s.ObservedGeneration, s.LastHandledReconcileAt = o.GetGeneration(), cluster.ReconcileRequest(o)
 					apimeta.SetStatusCondition(&s.Conditions,
 						metav1.Condition{Type: reconcile.TypeReady, Status: metav1.ConditionTrue,
 							Reason: meta.SucceededReason})
@@ -56,17 +58,17 @@ func obey(t *testing.T, namespace string) {
 					return false, client.IgnoreNotFound(err)
 				})
 			if ctx.Err() == nil {
-				t.Errorf("%s: %v", k.title(), err)
+				t.Errorf("%s: %v", k.Name(), err)
 			}
 		})
 	}
 }
 
-// TestCreateStoresWhatItPrints creates an object of every kind: the cluster has what --export prints, and
-// `sluice export` gives it back.
-func TestCreateStoresWhatItPrints(t *testing.T) {
+// TestCreateMatchesExport checks for every kind that `create` stores what `create --export` prints, and that `export`
+// prints it again.
+func TestCreateMatchesExport(t *testing.T) {
 	_, namespace := withDefinitions(t)
-	obey(t, namespace)
+	setReady(t, namespace)
 	for _, line := range []string{
 		"source git app --url https://example.com/app --branch main --username me --password secret --label team=a",
 		"source oci app --url oci://registry.example.com/app --tag 1.0.0",
@@ -83,28 +85,28 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 			printed := run(t, append([]string{"create", "--export"}, words...)...).wants(t, exitOK).out
 			r := at(t, append([]string{"create"}, words...)...).wants(t, exitOK, "/app' created", "/app' is ready")
 			if strings.Contains(r.out+r.err, "secret") {
-				t.Errorf("the password is shown:\n%s%s", r.out, r.err)
+				t.Errorf("the password is printed:\n%s%s", r.out, r.err)
 			}
-			want, err := decode([]byte(printed))
+			want, err := manifest.Decode([]byte(printed))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kind := words[:slices.Index(words, "app")]
-			back := at(t, slices.Concat([]string{"export"}, kind, []string{"app", "-n", namespace})...).
+			kindWords := words[:slices.Index(words, "app")]
+			back := at(t, slices.Concat([]string{"export"}, kindWords, []string{"app", "-n", namespace})...).
 				wants(t, exitOK).out
-			got, err := decode([]byte(back))
+			got, err := manifest.Decode([]byte(back))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if missing := lacks(got[0].Object, want[len(want)-1].Object, ""); missing != "" {
-				t.Errorf("what is exported lacks %s of what was created:\n%s", missing, back)
+				t.Errorf("the export lacks %s:\n%s", missing, back)
 			}
 			for _, tooMuch := range []string{"status:", "uid:", "resourceVersion:", "managedFields:", "requestedAt"} {
 				if strings.Contains(back, tooMuch) {
-					t.Errorf("what is exported has %s:\n%s", tooMuch, back)
+					t.Errorf("the export contains %s:\n%s", tooMuch, back)
 				}
 			}
-			all := at(t, slices.Concat([]string{"export"}, kind, []string{"--all", "-n", namespace})...).
+			all := at(t, slices.Concat([]string{"export"}, kindWords, []string{"--all", "-n", namespace})...).
 				wants(t, exitOK).out
 			if all != back {
 				t.Errorf("--all prints\n%s\nwant\n%s", all, back)
@@ -112,10 +114,10 @@ func TestCreateStoresWhatItPrints(t *testing.T) {
 		})
 	}
 	at(t, "export", "source", "git", "app", "none", "-n", namespace).wants(t, exitFailed, "none' not found")
-	at(t, "export", "source", "external", "--all", "-n", namespace).wants(t, exitOK, "no ExternalArtifact in namespace")
+	at(t, "export", "source", "external", "--all", "-n", namespace).wants(t, exitOK, "no ExternalArtifact found in namespace")
 }
 
-// lacks names the first field of want that have does not have so; nothing when it has all.
+// lacks returns the path of the first field of want that is missing or different in have, or "".
 func lacks(have, want any, path string) string {
 	if w, ok := want.(map[string]any); ok {
 		h, _ := have.(map[string]any)
@@ -132,10 +134,10 @@ func lacks(have, want any, path string) string {
 	return ""
 }
 
-// TestCreateUpdates checks that a second run replaces what the first declared, and leaves alone what is others'.
+// TestCreateUpdates checks that a second run replaces the spec, and keeps annotations and labels of others.
 func TestCreateUpdates(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	obey(t, namespace)
+	setReady(t, namespace)
 	create := func(flags string) result {
 		t.Helper()
 		line := "create source git app --url https://example.com/app -n " + namespace + " " + flags
@@ -160,14 +162,14 @@ func TestCreateUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ref := app.Spec.Reference; ref == nil || ref.Tag != "v1" || ref.Branch != "" {
-		t.Errorf("the reference is %+v, want the tag alone", ref)
+		t.Errorf("the reference is %+v, want only the tag", ref)
 	}
 	if app.Annotations["example.com/note"] != "kept" || app.Labels["owner"] != "b" || app.Labels["team"] != "a" ||
 		app.Labels["tier"] != "web" {
 		t.Errorf("labels are %v, annotations %v", app.Labels, app.Annotations)
 	}
-	if request(app) == "" {
-		t.Error("an update does not ask for a reconcile: a failure of before would count")
+	if cluster.ReconcileRequest(app) == "" {
+		t.Error("the update did not request a reconcile, so an earlier failure would be reported")
 	}
 
 	at(t, "create", "secret", "git", "app", "--url", "https://example.com/app", "--bearer-token", "t", "-n", namespace).
@@ -177,22 +179,22 @@ func TestCreateUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.Data) != 1 || string(s.Data["bearerToken"]) != "t" {
-		t.Errorf("the Secret holds %d keys, want the token alone", len(s.Data))
+		t.Errorf("the Secret has %d keys, want only the token", len(s.Data))
 	}
 
 	create("--provider azure --service-account a --interval 500ms").wants(t, exitOK)
 	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "--service-account", "a", "-n",
 		namespace).
-		wants(t, exitFailed, "the cluster refuses GitRepository", "provider is 'azure' or 'aws'")
+		wants(t, exitFailed, "the cluster rejected GitRepository", "provider is 'azure' or 'aws'")
 	at(t, "create", "source", "git", "app", "--url", "https://example.com/app", "-n", "nowhere").
-		wants(t, exitFailed, "there is no namespace 'nowhere'")
+		wants(t, exitFailed, "namespace 'nowhere' not found")
 	at(t, "create", "secret", "oci", "app", "--url", "example.com", "--username", "me", "--password", "x", "-n",
 		namespace).
-		wants(t, exitFailed, "the cluster refuses Secret", "type")
+		wants(t, exitFailed, "the cluster rejected Secret", "type")
 }
 
-// TestCreateWaits runs the whole way with real controllers: over HTTP, over SSH with the keys of a host that
-// was asked, and of a bucket with a key that nobody sees.
+// TestCreateWaits runs with real controllers: over HTTP, over SSH with host keys from the server, and for a bucket with a
+// secret key from standard input.
 func TestCreateWaits(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
@@ -209,24 +211,24 @@ func TestCreateWaits(t *testing.T) {
 
 	shell := "shell --url " + git.SSHURL + "/app.git"
 	r := create("", shell+" --private-key-file "+identity).
-		wants(t, exitOK, "trusted from now on", "Secret '"+namespace+"/shell' created", "shell' is ready", commit[:8])
+		wants(t, exitOK, "which will be trusted", "Secret '"+namespace+"/shell' created", "shell' is ready", commit[:8])
 	if !strings.HasPrefix(r.out, "ssh-ed25519 ") || strings.Contains(r.out+r.err, "PRIVATE") {
-		t.Errorf("the output is %q, want the public key alone", r.out)
+		t.Errorf("the output is %q, want only the public key", r.out)
 	}
-	create("", shell).wants(t, exitOK, "taking the key of Secret 'shell'", "shell' is ready")
+	create("", shell).wants(t, exitOK, "using the key in Secret 'shell'", "shell' is ready")
 
 	made := "made --url " + git.SSHURL + "/app.git"
-	r = create("n\n", made).wants(t, exitFailed, "made' was not created. Give the host the key", "[y/N]")
+	r = create("n\n", made).wants(t, exitFailed, "made' was not created. Add the public key", "[y/N]")
 	if !strings.HasPrefix(r.out, "ecdsa-sha2-nistp384 ") {
 		t.Errorf("the output is %q, want the public key", r.out)
 	}
 	s := &corev1.Secret{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "made"}, s); err != nil ||
 		string(s.Data["identity.pub"]) != r.out {
-		t.Errorf("the key that was shown is not the one in the Secret (%v)", err)
+		t.Errorf("the printed key is not the one in the Secret (%v)", err)
 	}
-	// as the host knows another
-	create("", made).wants(t, exitFailed, "taking the key of Secret 'made'", "made' is not ready")
+	// the server does not accept this key
+	create("", made).wants(t, exitFailed, "using the key in Secret 'made'", "made' is not ready")
 
 	s3 := testenv.NewS3(t)
 	s3.Put("deploy", map[string]string{"app.yaml": configMap + `"1"`})
@@ -238,7 +240,7 @@ func TestCreateWaits(t *testing.T) {
 
 	args := []string{"delete", "source", "git", "web", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}
 	runWith(t.Context(), "n\n", args...).wants(t, exitFailed, "GitRepository '"+namespace+"/web' and its artifact",
-		"nothing was deleted")
+		"cancelled: nothing was deleted")
 	runWith(t.Context(), "y\n", args...).wants(t, exitOK, "web' deleted")
 	runWith(t.Context(), "", args...).wants(t, exitFailed, "web' not found")
 	at(t, "delete", "source", "bucket", "objects", "--silent", "-n", namespace).wants(t, exitOK, "objects' deleted")
@@ -258,8 +260,8 @@ func TestDeleteWithoutControllers(t *testing.T) {
 	if err := c.Create(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	expires(t, []string{"delete", "source", "git", "app", "--silent", "-n", namespace}, "is not gone after ",
-		"Are the controllers running?")
+	expires(t, []string{"delete", "source", "git", "app", "--silent", "-n", namespace}, "still exists after ",
+		"Check that the controllers are running")
 	before := app.DeepCopy()
 	app.SetFinalizers(nil)
 	if err := c.Patch(t.Context(), app, client.MergeFrom(before)); err != nil {

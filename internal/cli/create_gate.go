@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// createGate is the flags of `create gate`.
+// createGate holds the flags of `create gate`.
 type createGate struct {
 	state, overrun           string
 	window, validFor         time.Duration
@@ -28,28 +28,28 @@ type createGate struct {
 
 func (g *createGate) bind(f *pflag.FlagSet) string {
 	f.StringVar(&g.state, "default", string(gatingv1.Closed),
-		"what it is when nothing says otherwise: opened or closed")
-	f.DurationVar(&g.window, "window", 0, "how long a request to open or close holds; until the opposite one "+
-		"when unset")
+		"state without a request or schedule: opened or closed")
+	f.DurationVar(&g.window, "window", 0, "how long a request to open or close is in effect (default: until the next "+
+		"request)")
 	f.StringArrayVar(&g.schedule, "schedule", nil,
-		"when it is opened or closed, as STATE;CRON;DURATION[;ZONE] or STATE;DATE,DATE…[;DURATION[;ZONE]]; may be "+
-			"given again")
-	f.BoolVar(&g.overridable, "overridable", true, "requests to open and close win over the schedule")
-	f.StringSliceVar(&g.kinds, "select-kinds", nil, "put it over objects of these kinds that do not name it")
+		"schedule entry, as STATE;CRON;DURATION[;ZONE] or STATE;DATE,DATE…[;DURATION[;ZONE]]; can be "+
+			"repeated")
+	f.BoolVar(&g.overridable, "overridable", true, "requests to open and close override the schedule")
+	f.StringSliceVar(&g.kinds, "select-kinds", nil, "apply to objects of these kinds")
 	f.StringSliceVar(&g.namespaces, "select-namespaces", nil,
-		"put it over objects of these namespaces that do not name it")
-	f.StringToStringVar(&g.objects, "select-labels", nil, "put it over objects with these labels that do not name it")
-	f.Int32Var(&g.approvals, "approvals-required", 0, "how many people must approve")
-	f.StringSliceVar(&g.users, "approver", nil, "user who may approve")
-	f.StringSliceVar(&g.groups, "approver-group", nil, "group whose members may approve")
-	f.DurationVar(&g.validFor, "approvals-valid-for", 0, "how long an approval counts that sets no end")
-	f.BoolVar(&g.allowManual, "allow-manual", false, "let reconciles through that somebody asked for")
+		"apply to objects in these namespaces")
+	f.StringToStringVar(&g.objects, "select-labels", nil, "apply to objects with these labels")
+	f.Int32Var(&g.approvals, "approvals-required", 0, "number of required approvals")
+	f.StringSliceVar(&g.users, "approver", nil, "users who may approve")
+	f.StringSliceVar(&g.groups, "approver-group", nil, "groups whose members may approve")
+	f.DurationVar(&g.validFor, "approvals-valid-for", 0, "how long approvals without an expiry are valid")
+	f.BoolVar(&g.allowManual, "allow-manual", false, "let manually requested reconciles through")
 	f.StringVar(&g.overrun, "overrun", gatingv1.OverrunFinish,
-		"what becomes of what is under way when it closes: finish or stop")
+		"what happens to running reconciles when the gate closes: finish or stop")
 	return `--default opened --schedule "closed;0 0 * * 5;24h;Europe/Berlin"`
 }
 
-func (g *createGate) make(_ context.Context, c *creation) (reconcile.Object, error) {
+func (g *createGate) build(_ context.Context, c *creation) (reconcile.Object, error) {
 	if err := oneOf("default", g.state, string(gatingv1.Opened), string(gatingv1.Closed)); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (g *createGate) make(_ context.Context, c *creation) (reconcile.Object, err
 		return nil, err
 	}
 	spec := gatingv1.GateSpec{
-		Interval: c.interval, Default: gatingv1.State(g.state), Window: orUnset(g.window), AllowManual: g.allowManual,
+		Interval: c.interval, Default: gatingv1.State(g.state), Window: optionalDuration(g.window), AllowManual: g.allowManual,
 		Overrun:  g.overrun,
 		Selector: g.selector(),
 	}
@@ -65,7 +65,7 @@ func (g *createGate) make(_ context.Context, c *creation) (reconcile.Object, err
 		spec.Overridable = &g.overridable
 	}
 	var err error
-	if spec.Approvals, err = g.rule(); err != nil {
+	if spec.Approvals, err = g.approvalRule(); err != nil {
 		return nil, err
 	}
 	for _, text := range g.schedule {
@@ -93,28 +93,21 @@ func (g *createGate) selector() *gatingv1.Selector {
 	if len(g.objects) > 0 {
 		s.Objects = &metav1.LabelSelector{MatchLabels: g.objects}
 	}
-	return orNil(s)
+	return optional(s)
 }
 
-// rule returns the approvals that are needed; nil for none.
-func (g *createGate) rule() (*gatingv1.Approvals, error) {
-	rule := gatingv1.Approvals{Required: g.approvals, Users: g.users, Groups: g.groups, ValidFor: orUnset(g.validFor)}
-	if g.approvals < 1 && orNil(rule) != nil {
-		return nil, usagef("--approvals-required is missing, or is less than 1: nobody would be asked to approve")
+// approvalRule returns the required approvals, or nil for none.
+func (g *createGate) approvalRule() (*gatingv1.Approvals, error) {
+	rule := gatingv1.Approvals{Required: g.approvals, Users: g.users, Groups: g.groups, ValidFor: optionalDuration(g.validFor)}
+	if g.approvals < 1 && optional(rule) != nil {
+		return nil, usagef("--approvals-required must be at least 1 if other flags for approvals are set")
 	}
-	return orNil(rule), nil
-}
-
-func orUnset(d time.Duration) *metav1.Duration {
-	if d == 0 {
-		return nil
-	}
-	return &metav1.Duration{Duration: d}
+	return optional(rule), nil
 }
 
 var scheduledDates = regexp.MustCompile(`^([0-9]{4}-)?[0-9]{2}-[0-9]{2}(,|$)`)
 
-// scheduleEntry reads what --schedule says. Whether it can be followed is for the calendar to say.
+// scheduleEntry parses --schedule. It does not check that the calendar accepts the entry.
 func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
 	fields := strings.Split(text, ";")
 	for i := range fields {
@@ -123,7 +116,7 @@ func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
 	dates := len(fields) > 1 && scheduledDates.MatchString(fields[1])
 	if len(fields) < 2 || len(fields) > 4 || len(fields) == 2 && !dates {
 		return gatingv1.ScheduleEntry{}, usagef(
-			`--schedule %q: write it as "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24,12-25;24h;Europe/Berlin"`, text)
+			`invalid --schedule %q: use "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24,12-25;24h;Europe/Berlin"`, text)
 	}
 	if err := oneOf("schedule", fields[0], string(gatingv1.Opened), string(gatingv1.Closed)); err != nil {
 		return gatingv1.ScheduleEntry{}, err
@@ -135,7 +128,7 @@ func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
 	if len(fields) > 2 {
 		d, err := time.ParseDuration(fields[2])
 		if err != nil {
-			return entry, usagef("--schedule %q: %w", text, err)
+			return entry, usagef("invalid --schedule %q: %w", text, err)
 		}
 		entry.Duration = &metav1.Duration{Duration: d}
 	}

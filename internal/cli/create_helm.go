@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// createHelm is the flags of `create source helm`.
+// createHelm holds the flags of `create source helm`.
 type createHelm struct {
 	url, provider, secretRef string
 	passCredentials          bool
@@ -20,21 +20,21 @@ type createHelm struct {
 }
 
 func (h *createHelm) bind(f *pflag.FlagSet) string {
-	f.StringVar(&h.url, "url", "", "URL of the repository, over http, https or oci")
+	f.StringVar(&h.url, "url", "", "URL of the repository: http, https or oci")
 	f.StringVar(&h.provider, "oci-provider", "",
-		"whose identity to log in to an OCI registry by: generic, aws, azure or gcp")
-	f.StringVar(&h.secretRef, "secret-ref", "", "Secret with the login; none is made then")
-	f.BoolVar(&h.passCredentials, "pass-credentials", false, "send the login to the hosts of the charts too")
+		"identity to log in to an OCI registry with: generic, aws, azure or gcp")
+	f.StringVar(&h.secretRef, "secret-ref", "", "existing Secret with the credentials, instead of creating one")
+	f.BoolVar(&h.passCredentials, "pass-credentials", false, "send the credentials to the hosts of charts too")
 	h.login.bind(f)
 	h.tls.bind(f, "ca-file", "cert-file", "key-file")
 	return "--url https://charts.example.com"
 }
 
-func (h *createHelm) make(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := need("url", h.url); err != nil {
+func (h *createHelm) build(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := require("url", h.url); err != nil {
 		return nil, err
 	}
-	spec := sourcev1.HelmRepositorySpec{URL: h.url, Interval: c.interval, SecretRef: refer(h.secretRef),
+	spec := sourcev1.HelmRepositorySpec{URL: h.url, Interval: c.interval, SecretRef: localRef(h.secretRef),
 		PassCredentials: h.passCredentials}
 	scheme, _, _ := strings.Cut(h.url, "://")
 	if err := oneOf("url", scheme, "http", "https", "oci"); err != nil {
@@ -45,40 +45,40 @@ func (h *createHelm) make(_ context.Context, c *creation) (reconcile.Object, err
 	}
 	if h.provider != "" {
 		if scheme != "oci" {
-			return nil, usagef("--oci-provider is for URLs that begin with oci://")
+			return nil, usagef("--oci-provider needs a --url that begins with oci://")
 		}
 		if err := oneOf("oci-provider", h.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS,
 			sourcev1.ProviderAzure, sourcev1.ProviderGCP); err != nil {
 			return nil, err
 		}
 	}
-	if h.secretRef != "" || !h.login.given() && !h.tls.given() {
+	if h.secretRef != "" || !h.login.isSet() && !h.tls.isSet() {
 		return &sourcev1.HelmRepository{Spec: spec}, nil
 	}
 	data, kind := map[string]string{}, corev1.SecretTypeOpaque
-	if scheme == "oci" && h.login.given() {
+	if scheme == "oci" && h.login.isSet() {
 		var err error
-		if data, err = h.login.registry(c.app, h.url); err != nil {
+		if data, err = h.login.registry(c.env, h.url); err != nil {
 			return nil, err
 		}
 		kind = corev1.SecretTypeDockerConfigJson
-	} else if err := h.login.into(c.app, data); err != nil {
+	} else if err := h.login.addTo(c.env, data); err != nil {
 		return nil, err
 	}
-	if err := h.tls.into(data); err != nil {
+	if err := h.tls.addTo(data); err != nil {
 		return nil, err
 	}
-	if err := c.give(kind, data, readTLS); err != nil {
+	if err := c.setSecret(kind, data, checkTLS); err != nil {
 		return nil, err
 	}
-	spec.SecretRef = refer(c.secret.Name)
-	if h.tls.given() {
-		spec.CertSecretRef = refer(c.secret.Name)
+	spec.SecretRef = localRef(c.secret.Name)
+	if h.tls.isSet() {
+		spec.CertSecretRef = localRef(c.secret.Name)
 	}
 	return &sourcev1.HelmRepository{Spec: spec}, nil
 }
 
-// createChart is the flags of `create source chart`.
+// createChart holds the flags of `create source chart`.
 type createChart struct {
 	source, chart, version, strategy string
 	verify                           verifyFlags
@@ -87,20 +87,20 @@ type createChart struct {
 func (h *createChart) bind(f *pflag.FlagSet) string {
 	f.StringVar(&h.source, "source", "", "source of the chart, as KIND/NAME: HelmRepository, GitRepository or Bucket")
 	f.StringVar(&h.chart, "chart", "", "name of the chart, or its path in a GitRepository or Bucket")
-	f.StringVar(&h.version, "chart-version", "", "range of versions to follow, highest first; for a HelmRepository")
+	f.StringVar(&h.version, "chart-version", "", "range of versions to follow in a HelmRepository; the highest one is used")
 	f.StringVar(&h.strategy, "reconcile-strategy", sourcev1.ReconcileStrategyChartVersion,
-		"when to package anew: ChartVersion or Revision")
+		"what a new artifact is made for: ChartVersion or Revision")
 	h.verify.bind(f)
 	return "--source HelmRepository/charts --chart app --chart-version 1.x"
 }
 
-func (h *createChart) make(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := need("chart", h.chart); err != nil {
+func (h *createChart) build(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := require("chart", h.chart); err != nil {
 		return nil, err
 	}
 	kind, name, ok := strings.Cut(h.source, "/")
 	if !ok || name == "" {
-		return nil, usagef("--source %q: write it as KIND/NAME, such as HelmRepository/charts", h.source)
+		return nil, usagef("invalid --source %q: use KIND/NAME, such as HelmRepository/charts", h.source)
 	}
 	if err := oneOf("source", kind, sourcev1.HelmRepositoryKind, sourcev1.GitRepositoryKind,
 		sourcev1.BucketKind); err != nil {

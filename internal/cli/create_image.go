@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// createImageRepository is the flags of `create image repository`.
+// createImageRepository holds the flags of `create image repository`.
 type createImageRepository struct {
 	image, provider           string
 	secretRef, certRef, proxy string
@@ -28,44 +28,42 @@ type createImageRepository struct {
 }
 
 func (r *createImageRepository) bind(f *pflag.FlagSet) string {
-	f.StringVar(&r.image, "image", "", "the image without a tag, such as ghcr.io/org/app")
-	f.StringVar(&r.secretRef, "secret-ref", "", "Secret with the registry's login")
-	f.StringVar(&r.certRef, "cert-ref", "", "Secret with the registry's certificate authority, or a certificate to "+
-		"log in by")
-	f.StringVar(&r.proxy, "proxy-secret-ref", "", "Secret with the proxy")
-	f.StringVar(&r.serviceAccount, "service-account", "", "account whose pull secrets or identity are used")
-	f.StringVar(&r.provider, "provider", "", "whose identity to log in by: generic, aws, azure or gcp")
-	f.DurationVar(&r.scanTimeout, "scan-timeout", 0, "how long a scan may take (default: 1m)")
+	f.StringVar(&r.image, "image", "", "image without a tag, such as ghcr.io/org/app")
+	f.StringVar(&r.secretRef, "secret-ref", "", "Secret with the credentials of the registry")
+	f.StringVar(&r.certRef, "cert-ref", "", "Secret with the CA certificate of the registry, or with a client "+
+		"certificate")
+	f.StringVar(&r.proxy, "proxy-secret-ref", "", "Secret with the address of a proxy")
+	f.StringVar(&r.serviceAccount, "service-account", "", "service account whose pull secrets or identity are used")
+	f.StringVar(&r.provider, "provider", "", "identity to log in with: generic, aws, azure or gcp")
+	f.DurationVar(&r.scanTimeout, "scan-timeout", 0, "timeout of a scan (default: 1m)")
 	f.StringSliceVar(&r.exclude, "exclusion-list", nil,
-		"regular expressions of tags to leave out (default: those of cosign's signatures)")
-	f.BoolVar(&r.insecure, "insecure", false, "speak to the registry over HTTP")
+		"regular expressions of tags to ignore (default: those of cosign signatures)")
+	f.BoolVar(&r.insecure, "insecure", false, "use HTTP instead of HTTPS")
 	return "--image ghcr.io/org/app"
 }
 
-func (r *createImageRepository) make(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := need("image", r.image); err != nil {
+func (r *createImageRepository) build(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := require("image", r.image); err != nil {
 		return nil, err
 	}
 	if ref := edit.ParseRef(r.image); ref.Tag != "" || ref.Digest != "" || !ref.Valid() {
-		return nil, usagef("--image %q: write it without scheme, tag and digest, such as ghcr.io/org/app", r.image)
+		return nil, usagef("invalid --image %q: use a name without scheme, tag and digest, such as ghcr.io/org/app", r.image)
 	}
-	if r.provider != "" {
-		if err := oneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
-			sourcev1.ProviderGCP); err != nil {
-			return nil, err
-		}
+	if err := optionalOneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+		sourcev1.ProviderGCP); err != nil {
+		return nil, err
 	}
 	return &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{
-		Image: r.image, Interval: c.interval, Timeout: orUnset(r.scanTimeout), Provider: r.provider,
+		Image: r.image, Interval: c.interval, Timeout: optionalDuration(r.scanTimeout), Provider: r.provider,
 		ServiceAccountName: r.serviceAccount,
-		SecretRef:          refer(r.secretRef), CertSecretRef: refer(r.certRef), ProxySecretRef: refer(r.proxy),
+		SecretRef:          localRef(r.secretRef), CertSecretRef: localRef(r.certRef), ProxySecretRef: localRef(r.proxy),
 		ExclusionList: r.exclude, Insecure: r.insecure,
 	}}, nil
 }
 
 var ascOrDesc = []string{imagev1.OrderAscending, imagev1.OrderDescending}
 
-// createImagePolicy is the flags of `create image policy`.
+// createImagePolicy holds the flags of `create image policy`.
 type createImagePolicy struct {
 	repository                          string
 	semver, alpha, numeric, createdAt   string
@@ -74,25 +72,25 @@ type createImagePolicy struct {
 }
 
 func (p *createImagePolicy) bind(f *pflag.FlagSet) string {
-	f.StringVar(&p.repository, "image-ref", "", "ImageRepository whose tags are ordered")
-	f.StringVar(&p.semver, "select-semver", "", "range of versions to take the highest of, such as '>=1.0.0'")
-	f.StringVar(&p.alpha, "select-alpha", "", "take the last tag by name: asc, or the first: desc")
-	f.StringVar(&p.numeric, "select-numeric", "", "take the highest number: asc, or the lowest: desc")
-	f.StringVar(&p.createdAt, "select-created", "", "take the newest image, or the oldest")
-	f.StringVar(&p.cel, "select-cel", "", "take the tag with the greatest value of a CEL expression over tag, "+
+	f.StringVar(&p.repository, "image-ref", "", "ImageRepository to select a tag from")
+	f.StringVar(&p.semver, "select-semver", "", "select the highest version in this range, such as '>=1.0.0'")
+	f.StringVar(&p.alpha, "select-alpha", "", "select the last tag by name (asc) or the first (desc)")
+	f.StringVar(&p.numeric, "select-numeric", "", "select the highest number (asc) or the lowest (desc)")
+	f.StringVar(&p.createdAt, "select-created", "", "select the newest or the oldest image")
+	f.StringVar(&p.cel, "select-cel", "", "select the tag with the greatest value of this CEL expression over tag, "+
 		"extracted, digest, labels, platforms and created")
 	f.StringVar(&p.filterCEL, "filter-cel", "",
-		"CEL expression that is true for the tags that count, such as 'platforms.exists(p, p == \"linux/arm64\")'")
-	f.StringVar(&p.filterRegex, "filter-regex", "", "regular expression of the tags that count")
+		"only tags for which this CEL expression is true, such as 'platforms.exists(p, p == \"linux/arm64\")'")
+	f.StringVar(&p.filterRegex, "filter-regex", "", "only tags that match this regular expression")
 	f.StringVar(&p.filterExtract, "filter-extract", "",
-		"what is ordered in place of the tag, with groups of --filter-regex, such as '$ts'")
+		"text to compare instead of the tag, from groups of --filter-regex, such as '$ts'")
 	f.StringVar(&p.reflect, "reflect-digest", "",
-		"whether to tell the image's digest: Never, IfNotPresent, or Always, again at each --interval")
+		"whether to include the digest: Never, IfNotPresent, or Always (updated at each --interval)")
 	return "--image-ref app --select-semver '>=1.0.0'"
 }
 
-func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := need("image-ref", p.repository); err != nil {
+func (p *createImagePolicy) build(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := require("image-ref", p.repository); err != nil {
 		return nil, err
 	}
 	spec := imagev1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedName{Name: p.repository},
@@ -103,15 +101,26 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		choices     []string
 		set         func()
 	}{
-		{"select-semver", p.semver, nil, func() { spec.Policy.SemVer = &imagev1.SemVerPolicy{Range: p.semver} }},
-		{"select-alpha", p.alpha, ascOrDesc, func() {
-			spec.Policy.Alphabetical = &imagev1.OrderPolicy{Order: p.alpha}
-		}},
-		{"select-numeric", p.numeric, ascOrDesc,
-			func() { spec.Policy.Numerical = &imagev1.OrderPolicy{Order: p.numeric} }},
-		{"select-created", p.createdAt, []string{imagev1.OrderNewest, imagev1.OrderOldest},
-			func() { spec.Policy.CreatedAt = &imagev1.CreatedAtPolicy{Order: p.createdAt} }},
-		{"select-cel", p.cel, nil, func() { spec.Policy.CEL = &imagev1.CELPolicy{Order: p.cel} }},
+		{
+			flag: "select-semver", value: p.semver,
+			set: func() { spec.Policy.SemVer = &imagev1.SemVerPolicy{Range: p.semver} },
+		},
+		{
+			flag: "select-alpha", value: p.alpha, choices: ascOrDesc,
+			set: func() { spec.Policy.Alphabetical = &imagev1.OrderPolicy{Order: p.alpha} },
+		},
+		{
+			flag: "select-numeric", value: p.numeric, choices: ascOrDesc,
+			set: func() { spec.Policy.Numerical = &imagev1.OrderPolicy{Order: p.numeric} },
+		},
+		{
+			flag: "select-created", value: p.createdAt, choices: []string{imagev1.OrderNewest, imagev1.OrderOldest},
+			set: func() { spec.Policy.CreatedAt = &imagev1.CreatedAtPolicy{Order: p.createdAt} },
+		},
+		{
+			flag: "select-cel", value: p.cel,
+			set: func() { spec.Policy.CEL = &imagev1.CELPolicy{Order: p.cel} },
+		},
 	} {
 		if o.value == "" {
 			continue
@@ -125,23 +134,21 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 		given++
 	}
 	if given != 1 {
-		return nil, usagef("give one of --select-semver, --select-alpha, --select-numeric, --select-created and " +
+		return nil, usagef("set one of --select-semver, --select-alpha, --select-numeric, --select-created and " +
 			"--select-cel")
 	}
 	if p.filterCEL != "" {
 		spec.Policy.CEL = &imagev1.CELPolicy{Filter: p.filterCEL, Order: p.cel}
 	}
 	if p.filterExtract != "" && p.filterRegex == "" {
-		return nil, usagef("--filter-extract takes groups of a --filter-regex")
+		return nil, usagef("--filter-extract needs a --filter-regex")
 	}
 	if p.filterRegex != "" {
 		spec.FilterTags = &imagev1.TagFilter{Pattern: p.filterRegex, Extract: p.filterExtract}
 	}
-	if p.reflect != "" {
-		if err := oneOf("reflect-digest", p.reflect, imagev1.ReflectAlways, imagev1.ReflectIfNotPresent,
-			imagev1.ReflectNever); err != nil {
-			return nil, err
-		}
+	if err := optionalOneOf("reflect-digest", p.reflect, imagev1.ReflectAlways, imagev1.ReflectIfNotPresent,
+		imagev1.ReflectNever); err != nil {
+		return nil, err
 	}
 	if p.reflect == imagev1.ReflectAlways {
 		spec.Interval = &c.interval
@@ -152,13 +159,13 @@ func (p *createImagePolicy) make(_ context.Context, c *creation) (reconcile.Obje
 	return &imagev1.ImagePolicy{Spec: spec}, nil
 }
 
-// requestHosts are the types of hosts that can be asked to merge.
-var requestHosts = []string{
+// pullRequestHosts are the types of git hosts that pull requests can be opened on.
+var pullRequestHosts = []string{
 	string(githost.GitHub), string(githost.GitLab), string(githost.Gitea), string(githost.Bitbucket),
 	string(githost.BitbucketServer), string(githost.AzureDevOps),
 }
 
-// createImageUpdate is the flags of `create image update`.
+// createImageUpdate holds the flags of `create image update`.
 type createImageUpdate struct {
 	repository, namespace, path string
 	checkout, push              string
@@ -169,24 +176,24 @@ type createImageUpdate struct {
 
 func (u *createImageUpdate) bind(f *pflag.FlagSet) string {
 	f.StringVar(&u.repository, "git-repo-ref", "", "GitRepository to commit to")
-	f.StringVar(&u.namespace, "git-repo-namespace", "", "namespace of the GitRepository, when it is another")
+	f.StringVar(&u.namespace, "git-repo-namespace", "", "namespace of the GitRepository (default: the same)")
 	f.StringVar(&u.path, "git-repo-path", "", "directory whose files are updated (default: all)")
-	f.StringVar(&u.checkout, "checkout-branch", "", "branch to commit upon (default: that of the GitRepository)")
-	f.StringVar(&u.push, "push-branch", "", "branch to push to (default: the one that is committed upon)")
-	f.StringVar(&u.template, "commit-template", "", "template of the commit's message")
-	f.StringVar(&u.author, "author-name", "", "name of the commit's author")
-	f.StringVar(&u.email, "author-email", "", "e-mail address of the commit's author")
-	f.StringVar(&u.signingKey, "signing-key-secret", "", "Secret with the key that signs the commit")
-	f.StringVar(&u.signingType, "signing-key-type", "", "type of that key: gpg or ssh (default: gpg)")
-	f.StringVar(&u.provider, "pull-request", "", "ask to merge what is pushed, at a host of this type: "+
-		strings.Join(requestHosts, ", "))
+	f.StringVar(&u.checkout, "checkout-branch", "", "branch to base commits on (default: that of the GitRepository)")
+	f.StringVar(&u.push, "push-branch", "", "branch to push to (default: that of --checkout-branch)")
+	f.StringVar(&u.template, "commit-template", "", "template of the commit message")
+	f.StringVar(&u.author, "author-name", "", "name of the commit author")
+	f.StringVar(&u.email, "author-email", "", "e-mail address of the commit author")
+	f.StringVar(&u.signingKey, "signing-key-secret", "", "Secret with the key to sign commits with")
+	f.StringVar(&u.signingType, "signing-key-type", "", "type of the signing key: gpg or ssh (default: gpg)")
+	f.StringVar(&u.provider, "pull-request", "", "open a pull request on a host of this type: "+
+		strings.Join(pullRequestHosts, ", "))
 	f.StringVar(&u.providerSecret, "pull-request-secret", "",
-		"Secret with the login to that host's API (default: that of the GitRepository)")
+		"Secret with credentials for the API of that host (default: that of the GitRepository)")
 	return "--git-repo-ref app --git-repo-path ./deploy --author-email sluice@example.com"
 }
 
-func (u *createImageUpdate) make(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := errors.Join(need("git-repo-ref", u.repository), need("author-email", u.email)); err != nil {
+func (u *createImageUpdate) build(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := errors.Join(require("git-repo-ref", u.repository), require("author-email", u.email)); err != nil {
 		return nil, err
 	}
 	git := &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Name: u.author, Email: u.email},
@@ -199,28 +206,26 @@ func (u *createImageUpdate) make(_ context.Context, c *creation) (reconcile.Obje
 	}
 	switch {
 	case u.signingKey != "":
-		if u.signingType != "" {
-			if err := oneOf("signing-key-type", u.signingType, imagev1.SigningKeyGPG,
-				imagev1.SigningKeySSH); err != nil {
-				return nil, err
-			}
+		if err := optionalOneOf("signing-key-type", u.signingType, imagev1.SigningKeyGPG,
+			imagev1.SigningKeySSH); err != nil {
+			return nil, err
 		}
-		git.Commit.SigningKey = &imagev1.SigningKey{SecretRef: *refer(u.signingKey), Type: u.signingType}
+		git.Commit.SigningKey = &imagev1.SigningKey{SecretRef: *localRef(u.signingKey), Type: u.signingType}
 	case u.signingType != "":
-		return nil, usagef("--signing-key-type is for the key of --signing-key-secret")
+		return nil, usagef("--signing-key-type needs --signing-key-secret")
 	}
 	var request *imagev1.PullRequest
 	switch {
 	case u.provider != "":
-		if err := oneOf("pull-request", u.provider, requestHosts...); err != nil {
+		if err := oneOf("pull-request", u.provider, pullRequestHosts...); err != nil {
 			return nil, err
 		}
 		request = &imagev1.PullRequest{Provider: u.provider}
 		if u.providerSecret != "" {
-			request.SecretRef = refer(u.providerSecret)
+			request.SecretRef = localRef(u.providerSecret)
 		}
 	case u.providerSecret != "":
-		return nil, usagef("--pull-request-secret is for the host of --pull-request")
+		return nil, usagef("--pull-request-secret needs --pull-request")
 	}
 	return &imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{
 		PullRequest: request,

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// createKustomization is the flags of `create kustomization`.
+// createKustomization holds the flags of `create kustomization`.
 type createKustomization struct {
 	source, path          string
 	prune, wait           bool
@@ -29,23 +29,23 @@ type createKustomization struct {
 func (k *createKustomization) bind(f *pflag.FlagSet) string {
 	f.StringVar(&k.source, "source", "", "source of the manifests, as [KIND/]NAME[.NAMESPACE]: GitRepository, "+
 		"OCIRepository, Bucket or ExternalArtifact (default kind: GitRepository)")
-	f.StringVar(&k.path, "path", "./", "directory in the source to build")
-	f.BoolVar(&k.prune, "prune", false, "delete what is no longer declared")
-	f.BoolVar(&k.wait, "wait", false, "be Ready only when all that was applied is healthy")
+	f.StringVar(&k.path, "path", "./", "directory to build, relative to the root of the source")
+	f.BoolVar(&k.prune, "prune", false, "delete objects that are no longer declared")
+	f.BoolVar(&k.wait, "wait", false, "become Ready only after all applied objects are healthy")
 	f.StringSliceVar(&k.checks, "health-check", nil,
 		"objects that must be healthy, as KIND/NAME.NAMESPACE: Deployment, StatefulSet, DaemonSet or HelmRelease")
-	f.DurationVar(&k.checkTimeout, "health-check-timeout", 2*time.Minute, "how long health checks may take")
-	f.StringSliceVar(&k.dependsOn, "depends-on", nil, "Kustomizations that must be Ready before, as [NAMESPACE/]NAME")
-	f.DurationVar(&k.retry, "retry-interval", 0, "how long to wait after a failure (default: longer and longer)")
-	f.StringVar(&k.account, "service-account", "", "account in the namespace to apply as")
+	f.DurationVar(&k.checkTimeout, "health-check-timeout", 2*time.Minute, "timeout of health checks")
+	f.StringSliceVar(&k.dependsOn, "depends-on", nil, "Kustomizations that must be Ready first, as [NAMESPACE/]NAME")
+	f.DurationVar(&k.retry, "retry-interval", 0, "interval between retries after a failure (default: exponential backoff)")
+	f.StringVar(&k.account, "service-account", "", "service account to apply as")
 	f.StringVar(&k.kubeConfig, "kubeconfig-secret-ref", "", "Secret with the kubeconfig of another cluster to apply to")
-	f.StringVar(&k.namespace, "target-namespace", "", "namespace to put all objects into")
-	f.StringVar(&k.decryption, "decryption-provider", "", "what decrypts Secrets: sops")
+	f.StringVar(&k.namespace, "target-namespace", "", "namespace for all objects")
+	f.StringVar(&k.decryption, "decryption-provider", "", "decrypt Secrets with: sops")
 	f.StringVar(&k.decrypter, "decryption-secret", "", "Secret with the keys to decrypt with")
 	return "--source GitRepository/app --path ./deploy --prune"
 }
 
-func (k *createKustomization) make(_ context.Context, c *creation) (reconcile.Object, error) {
+func (k *createKustomization) build(_ context.Context, c *creation) (reconcile.Object, error) {
 	source, err := k.sourceRef()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (k *createKustomization) make(_ context.Context, c *creation) (reconcile.Ob
 		ServiceAccountName: k.account, TargetNamespace: k.namespace,
 	}
 	if !strings.HasPrefix(k.path, "./") {
-		return nil, usagef("--path %q: write it from the root of the source, as in ./deploy", k.path)
+		return nil, usagef("invalid --path %q: use a path relative to the root of the source, such as ./deploy", k.path)
 	}
 	if spec.HealthChecks, err = healthChecks(k.checks); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (k *createKustomization) make(_ context.Context, c *creation) (reconcile.Ob
 			namespace, name = "", d
 		}
 		if name == "" {
-			return nil, usagef("--depends-on %q: write it as NAME or NAMESPACE/NAME", d)
+			return nil, usagef("invalid --depends-on %q: use NAME or NAMESPACE/NAME", d)
 		}
 		spec.DependsOn = append(spec.DependsOn,
 			kustomizev1.DependencyReference{NamespacedName: meta.NamespacedName{Namespace: namespace, Name: name}})
@@ -84,16 +84,16 @@ func (k *createKustomization) make(_ context.Context, c *creation) (reconcile.Ob
 		if err := oneOf("decryption-provider", k.decryption, "sops"); err != nil {
 			return nil, err
 		}
-		spec.Decryption = &kustomizev1.Decryption{Provider: k.decryption, SecretRef: refer(k.decrypter)}
+		spec.Decryption = &kustomizev1.Decryption{Provider: k.decryption, SecretRef: localRef(k.decrypter)}
 	} else if k.decrypter != "" {
-		return nil, usagef("--decryption-provider is missing, without which nothing is decrypted")
+		return nil, usagef("--decryption-secret needs --decryption-provider")
 	}
 	return &kustomizev1.Kustomization{Spec: spec}, nil
 }
 
 func (k *createKustomization) sourceRef() (kustomizev1.SourceReference, error) {
 	var ref kustomizev1.SourceReference
-	if err := need("source", k.source); err != nil {
+	if err := require("source", k.source); err != nil {
 		return ref, err
 	}
 	kind, name, ok := strings.Cut(k.source, "/")
@@ -103,13 +103,13 @@ func (k *createKustomization) sourceRef() (kustomizev1.SourceReference, error) {
 	ref.Kind = kind
 	ref.Name, ref.Namespace, _ = strings.Cut(name, ".")
 	if ref.Name == "" {
-		return ref, usagef("--source %q: write it as KIND/NAME, such as GitRepository/app", k.source)
+		return ref, usagef("invalid --source %q: use KIND/NAME, such as GitRepository/app", k.source)
 	}
 	return ref, oneOf("source", kind, sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
 		sourcev1.ExternalArtifactKind)
 }
 
-// checkedVersions are the API versions of the kinds that --health-check names without one.
+// checkedVersions are the API versions of the kinds that --health-check supports.
 var checkedVersions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
 	"HelmRelease": "helm.toolkit.fluxcd.io/v2"}
 
@@ -120,12 +120,12 @@ func healthChecks(flags []string) ([]meta.ObjectReference, error) {
 	for _, text := range flags {
 		m := healthCheck.FindStringSubmatch(text)
 		if m == nil {
-			return nil, usagef("--health-check %q: write it as KIND/NAME.NAMESPACE, such as Deployment/app.apps", text)
+			return nil, usagef("invalid --health-check %q: use KIND/NAME.NAMESPACE, such as Deployment/app.apps", text)
 		}
 		version, ok := checkedVersions[m[1]]
 		if !ok {
-			return nil, usagef("--health-check %q: choose from Deployment, StatefulSet, DaemonSet, HelmRelease, or "+
-				"write spec.healthChecks for other kinds", text)
+			return nil, usagef("invalid --health-check %q: choose from Deployment, StatefulSet, DaemonSet and HelmRelease, "+
+				"or set spec.healthChecks in YAML for other kinds", text)
 		}
 		refs = append(refs, meta.ObjectReference{APIVersion: version, Kind: m[1], Name: m[2], Namespace: m[3]})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// createOCI is the flags of `create source oci`.
+// createOCI holds the flags of `create source oci`.
 type createOCI struct {
 	url, provider, layer   string
 	ref                    sourcev1.OCIRepositoryRef
@@ -22,30 +22,30 @@ type createOCI struct {
 }
 
 func (o *createOCI) bind(f *pflag.FlagSet) string {
-	f.StringVar(&o.url, "url", "", "URL of the repository in a registry, as oci://HOST/PATH")
+	f.StringVar(&o.url, "url", "", "URL of the repository, as oci://HOST/PATH")
 	f.StringVar(&o.ref.Tag, "tag", "", "tag to follow (default: latest)")
-	f.StringVar(&o.ref.SemVer, "tag-semver", "", "range of tags to follow, highest first")
+	f.StringVar(&o.ref.SemVer, "tag-semver", "", "range of tags to follow; the highest one is used")
 	f.StringVar(&o.ref.Digest, "digest", "", "digest to pin, as sha256:HEX")
 	f.StringVar(&o.layer, "layer-selector", "",
-		"media type of the layer to take; with :copy it is kept as it is, not extracted")
+		"media type of the layer to use; append :copy to keep the layer without extracting it")
 	f.StringVar(&o.provider, "provider", sourcev1.ProviderGeneric,
-		"whose identity to log in by: generic, aws, azure or gcp")
-	f.StringVar(&o.secretRef, "secret-ref", "", "Secret with the login, as `sluice create secret oci` makes it")
-	f.StringVar(&o.serviceAccount, "service-account", "", "account whose pull secrets or identity to log in by")
-	f.StringVar(&o.cert, "cert-ref", "", "Secret with the certificates, as `sluice create secret tls` makes it")
-	f.StringVar(&o.proxy, "proxy-secret-ref", "", "Secret with the proxy")
-	f.StringSliceVar(&o.ignore, "ignore-paths", nil, "paths to leave out, in .gitignore syntax")
-	f.BoolVar(&o.insecure, "insecure", false, "speak to the registry over HTTP")
+		"identity to log in with: generic, aws, azure or gcp")
+	f.StringVar(&o.secretRef, "secret-ref", "", "Secret with the credentials; see sluice create secret oci")
+	f.StringVar(&o.serviceAccount, "service-account", "", "service account whose pull secrets or identity are used")
+	f.StringVar(&o.cert, "cert-ref", "", "Secret with certificates; see sluice create secret tls")
+	f.StringVar(&o.proxy, "proxy-secret-ref", "", "Secret with the address of a proxy")
+	f.StringSliceVar(&o.ignore, "ignore-paths", nil, "paths to exclude, in .gitignore syntax")
+	f.BoolVar(&o.insecure, "insecure", false, "use HTTP instead of HTTPS")
 	o.verify.bind(f)
 	return "--url oci://registry.example.com/org/app --tag latest"
 }
 
-func (o *createOCI) make(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := need("url", o.url); err != nil {
+func (o *createOCI) build(_ context.Context, c *creation) (reconcile.Object, error) {
+	if err := require("url", o.url); err != nil {
 		return nil, err
 	}
 	if !strings.HasPrefix(o.url, "oci://") {
-		return nil, usagef("--url must be as oci://HOST/PATH")
+		return nil, usagef("invalid --url: use oci://HOST/PATH")
 	}
 	if err := oneOf("provider", o.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
 		sourcev1.ProviderGCP); err != nil {
@@ -53,37 +53,35 @@ func (o *createOCI) make(_ context.Context, c *creation) (reconcile.Object, erro
 	}
 	layer := sourcev1.OCILayerSelector{}
 	layer.MediaType, layer.Operation, _ = strings.Cut(o.layer, ":")
-	if layer.Operation != "" {
-		if err := oneOf("layer-selector", layer.Operation, sourcev1.LayerExtract, sourcev1.LayerCopy); err != nil {
-			return nil, err
-		}
+	if err := optionalOneOf("layer-selector", layer.Operation, sourcev1.LayerExtract, sourcev1.LayerCopy); err != nil {
+		return nil, err
 	}
 	verification, err := o.verify.verification()
 	if err != nil {
 		return nil, err
 	}
 	return &sourcev1.OCIRepository{Spec: sourcev1.OCIRepositorySpec{
-		URL: o.url, Interval: c.interval, Reference: orNil(o.ref), LayerSelector: orNil(layer),
+		URL: o.url, Interval: c.interval, Reference: optional(o.ref), LayerSelector: optional(layer),
 		Provider: o.provider, ServiceAccountName: o.serviceAccount,
-		SecretRef: refer(o.secretRef), CertSecretRef: refer(o.cert), ProxySecretRef: refer(o.proxy),
+		SecretRef: localRef(o.secretRef), CertSecretRef: localRef(o.cert), ProxySecretRef: localRef(o.proxy),
 		Ignore: ignoreRules(o.ignore), Insecure: o.insecure, Verify: verification,
 	}}, nil
 }
 
-// verifyFlags say by whom an artifact must be signed.
+// verifyFlags say who must have signed an artifact.
 type verifyFlags struct{ provider, secretRef, issuer, subject string }
 
 func (v *verifyFlags) bind(f *pflag.FlagSet) {
-	f.StringVar(&v.provider, "verify-provider", "", "verify signatures by cosign or notation")
-	f.StringVar(&v.secretRef, "verify-secret-ref", "", "Secret with the trusted public keys, or with the trust policy")
-	f.StringVar(&v.issuer, "verify-issuer", "", "issuer of a keyless signer's identity, as a regular expression")
-	f.StringVar(&v.subject, "verify-subject", "", "subject of a keyless signer's identity, as a regular expression")
+	f.StringVar(&v.provider, "verify-provider", "", "verify signatures with cosign or notation")
+	f.StringVar(&v.secretRef, "verify-secret-ref", "", "Secret with the trusted public keys or the trust policy")
+	f.StringVar(&v.issuer, "verify-issuer", "", "regular expression for the issuer of a keyless identity")
+	f.StringVar(&v.subject, "verify-subject", "", "regular expression for the subject of a keyless identity")
 }
 
 func (v *verifyFlags) verification() (*sourcev1.Verification, error) {
 	if v.provider == "" {
 		if *v != (verifyFlags{}) {
-			return nil, usagef("--verify-provider is missing, without which nothing is verified")
+			return nil, usagef("--verify-provider is missing: nothing would be verified")
 		}
 		return nil, nil
 	}
@@ -91,9 +89,9 @@ func (v *verifyFlags) verification() (*sourcev1.Verification, error) {
 		return nil, err
 	}
 	if (v.issuer == "") != (v.subject == "") {
-		return nil, usagef("--verify-issuer and --verify-subject go together: a keyless signer is known by both")
+		return nil, usagef("set both --verify-issuer and --verify-subject")
 	}
-	verification := &sourcev1.Verification{Provider: v.provider, SecretRef: refer(v.secretRef)}
+	verification := &sourcev1.Verification{Provider: v.provider, SecretRef: localRef(v.secretRef)}
 	if v.issuer != "" {
 		verification.MatchOIDCIdentity = []sourcev1.OIDCIdentityMatch{{Issuer: v.issuer, Subject: v.subject}}
 	}

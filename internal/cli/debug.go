@@ -8,83 +8,78 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 )
 
-func (a *app) debug() *cobra.Command {
-	c := group("debug", "Show what an object works with and what it came to",
-		"  sluice debug kustomization app --show-status")
-	c.AddCommand(a.debugKustomization())
-	return c
+// debugKustomization is `sluice debug kustomization`.
+type debugKustomization struct {
+	*env
+	status, history, variables bool
 }
 
-func (a *app) debugKustomization() *cobra.Command {
-	var status, history, vars bool
-	c := a.ofKustomization(&cobra.Command{
-		Short: "Show status, history and variables of a Kustomization",
-		Long: `Show status, history and variables of a Kustomization.
+func newDebugCommand(e *env) *cobra.Command {
+	c := newGroup("debug", "Show variables, status and history of an object",
+		"  sluice debug kustomization app --show-status")
+	d := &debugKustomization{env: e}
+	sub := newKustomizationCommand(e, &cobra.Command{
+		Short: "Show variables, status and history of a Kustomization",
+		Long: `Show variables, status and history of a Kustomization.
 
-Variables that come from Secrets are printed as they are: mind who sees them.`,
+Variables from Secrets are printed in plain text.`,
 		Example: `  sluice debug kustomization app --show-status
   sluice debug kustomization app --show-history
   sluice debug kustomization app --show-vars > vars.env`,
-	}, func(ctx context.Context, key types.NamespacedName) error {
-		if !status && !history && !vars {
-			return usagef("say what to show: --show-status, --show-history or --show-vars")
-		}
-		cluster, err := a.client()
-		if err != nil {
-			return err
-		}
-		found, err := fetch(ctx, cluster, byTitle(kustomizev1.KustomizationKind), key)
-		if err != nil {
-			return err
-		}
-		obj := found.(*kustomizev1.Kustomization)
-		if status {
-			if err := a.printField("status", obj.Status); err != nil {
-				return err
-			}
-		}
-		if history {
-			if err := a.printField("history", obj.Status.History); err != nil {
-				return err
-			}
-		}
-		if !vars {
-			return nil
-		}
-		variables, err := spec.ReadVariables(ctx, cluster, obj)
-		if err != nil {
-			return err
-		}
-		for _, name := range slices.Sorted(maps.Keys(variables.Values)) {
-			fmt.Fprintf(a.out, "%s=%s\n", name, dotenv(variables.Values[name]))
-		}
-		return nil
-	})
-	c.Flags().BoolVar(&status, "show-status", false, "print the status")
-	c.Flags().BoolVar(&history, "show-history", false, "print the history of reconciles")
-	c.Flags().BoolVar(&vars, "show-vars", false,
-		"print the variables of spec.postBuild, those of Secrets too, in dotenv format")
+	}, d.run)
+	sub.Flags().BoolVar(&d.status, "show-status", false, "print the status")
+	sub.Flags().BoolVar(&d.history, "show-history", false, "print the history of reconciles")
+	sub.Flags().BoolVar(&d.variables, "show-vars", false,
+		"print the variables of spec.postBuild in dotenv format, with plain values from Secrets")
+	c.AddCommand(sub)
 	return c
 }
 
-func (a *app) printField(name string, value any) error {
-	b, err := yaml.Marshal(map[string]any{name: value})
+func (d *debugKustomization) run(ctx context.Context, name string) error {
+	if !d.status && !d.history && !d.variables {
+		return usagef("nothing to show: set --show-status, --show-history or --show-vars")
+	}
+	c, err := d.Client()
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(b)
-	return err
+	found, err := cluster.Get(ctx, c, kind.ByName(kustomizev1.KustomizationKind), d.key(name))
+	if err != nil {
+		return err
+	}
+	obj := found.(*kustomizev1.Kustomization)
+	if d.status {
+		if err := d.printAs("yaml", map[string]any{"status": obj.Status}); err != nil {
+			return err
+		}
+	}
+	if d.history {
+		if err := d.printAs("yaml", map[string]any{"history": obj.Status.History}); err != nil {
+			return err
+		}
+	}
+	if !d.variables {
+		return nil
+	}
+	variables, err := spec.ReadVariables(ctx, c, obj)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables.Values)) {
+		fmt.Fprintf(d.Out, "%s=%s\n", name, quoteDotenv(variables.Values[name]))
+	}
+	return nil
 }
 
-// dotenv writes a value so that a shell and readers of .env files read the same of it; plain where that does.
-func dotenv(value string) string {
+// quoteDotenv quotes a value for shells and readers of .env files, if it needs quotes.
+func quoteDotenv(value string) string {
 	if !strings.ContainsFunc(value, func(r rune) bool {
 		return !strings.ContainsRune("_-.,:/@+=%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') &&
 			(r < 'a' || r > 'z')

@@ -8,63 +8,72 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
 )
 
-func (a *app) delete() *cobra.Command {
-	c := group("delete", "Delete an object with what it made, and wait until it has gone",
+// deleter is `sluice delete` for one kind.
+type deleter struct {
+	*env
+	kind   *kind.Kind
+	silent *bool
+}
+
+func newDeleteCommand(e *env) *cobra.Command {
+	c := newGroup("delete", "Delete an object and what it made, and wait until they are gone",
 		`  sluice delete source git app
   sluice delete kustomization app --silent`)
 	var silent bool
-	c.PersistentFlags().BoolVarP(&silent, "silent", "s", false, "do not ask")
-	a.perKind(c, func(k *kind) *cobra.Command {
-		if k.passive {
+	c.PersistentFlags().BoolVarP(&silent, "silent", "s", false, "do not ask for confirmation")
+	e.addPerKind(c, func(k *kind.Kind) *cobra.Command {
+		if k.ReadOnly {
 			return nil
 		}
-		return a.deleteOf(k, &silent)
+		return newDeleteKindCommand(e, k, &silent)
 	})
 	return c
 }
 
-func (a *app) deleteOf(k *kind, silent *bool) *cobra.Command {
+func newDeleteKindCommand(e *env, k *kind.Kind, silent *bool) *cobra.Command {
+	d := deleter{e, k, silent}
 	return &cobra.Command{
-		Use:     k.words[0] + " NAME",
-		Aliases: k.words[1:],
-		Short:   "Delete " + k.one() + " and " + k.losses,
-		Example: fmt.Sprintf("  sluice delete %s NAME", k.path()),
+		Use:     k.Words[0] + " NAME",
+		Aliases: k.Words[1:],
+		Short:   "Delete " + k.WithArticle() + " and " + k.AlsoDeleted,
+		Example: fmt.Sprintf("  sluice delete %s NAME", k.Path()),
 		Args:    exactlyOne,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.deleteOne(cmd.Context(), k, types.NamespacedName{Namespace: a.namespace(), Name: args[0]}, *silent)
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), e.key(args[0])) },
 	}
 }
 
-// deleteOne asks, deletes, and waits.
-func (a *app) deleteOne(ctx context.Context, k *kind, key types.NamespacedName, silent bool) error {
-	c, err := a.client()
+// run asks for confirmation, deletes the object, and waits. The wait for an answer does not count for --timeout.
+func (d deleter) run(ctx context.Context, key types.NamespacedName) error {
+	c, err := d.Client()
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, a.timeout)
-	obj, err := fetch(bounded, c, k, key)
+	bounded, cancel := d.WithTimeout(ctx)
+	obj, err := cluster.Get(bounded, c, d.kind, key)
 	cancel()
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%s '%s'", k.title(), key)
-	if !silent && !a.confirm(fmt.Sprintf("This deletes %s and %s. Go on?", what, k.losses)) {
-		return errors.New("nothing was deleted: say y, or --silent to not be asked")
+	what := fmt.Sprintf("%s '%s'", d.kind.Name(), key)
+	if !*d.silent && !d.Confirm(fmt.Sprintf("This deletes %s and %s. Continue?", what, d.kind.AlsoDeleted)) {
+		return errors.New("cancelled: nothing was deleted. Use --silent to skip the question")
 	}
-	bounded, cancel = context.WithTimeout(ctx, a.timeout) // a person may have thought for long
+	bounded, cancel = d.WithTimeout(ctx)
 	defer cancel()
 	uid := obj.GetUID()
 	if err := c.Delete(bounded, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return explain("cannot delete "+what, err)
+		return cluster.Explain("cannot delete "+what, err)
 	}
-	if err := a.gone(bounded, c, obj, what); errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s is not gone after %s: its controller has yet to let go of it. Are the "+
-			"controllers running?", what, a.timeout)
+	if err := d.awaitDeleted(bounded, c, obj, what); errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s still exists after %s: its finalizers were not removed. Check that the controllers are "+
+			"running", what, d.Timeout)
 	} else if err != nil {
-		return explain(what+" is not gone", err)
+		return cluster.Explain("cannot check the deletion of "+what, err)
 	}
 	return nil
 }

@@ -7,28 +7,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// difference is what a comparison ends with that found one. What else it ends with is a troubleError, as
-// diff(1) has it.
-type difference struct{ error }
+// differenceError reports that a comparison found differences: exit code 1.
+type differenceError struct{ error }
 
-type troubleError struct{ error }
+// comparisonError reports that a comparison failed: exit code 2, as in diff(1).
+type comparisonError struct{ error }
 
-func differ(format string, args ...any) error { return difference{fmt.Errorf(format, args...)} }
+func differencef(format string, args ...any) error {
+	return differenceError{fmt.Errorf(format, args...)}
+}
 
-func (a *app) diff() *cobra.Command {
-	c := group("diff", "Compare with an artifact or with the cluster; exit code 1 if there is a difference, 2 if "+
-		"that cannot be told",
+func newDiffCommand(e *env) *cobra.Command {
+	c := newGroup("diff", "Compare local files with an artifact or with the cluster",
 		`  sluice diff artifact oci://registry.example.com/org/app:v1 --path ./deploy
   sluice diff kustomization app --path ./deploy`)
-	c.AddCommand(a.diffArtifact(), a.diffKustomization())
+	c.Long = `Compare local files with an artifact or with the cluster.
+
+Exit codes: 0 no difference, 1 differences, 2 the comparison failed.`
+	c.AddCommand(newDiffArtifactCommand(e), newDiffKustomizationCommand(e))
 	for _, sub := range c.Commands() {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error {
 			err := run(cmd, args)
-			if found := (difference{}); err == nil || errors.As(err, &found) {
+			if found := (differenceError{}); err == nil || errors.As(err, &found) {
 				return err
 			}
-			return troubleError{err}
+			return comparisonError{err}
 		}
 	}
 	return c

@@ -2,13 +2,12 @@ package cli
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,220 +16,190 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 )
 
-func (a *app) diffKustomization() *cobra.Command {
-	d := &diffing{app: a}
-	c := a.ofKustomization(&cobra.Command{
-		Short: "Show what would change in the cluster if local files were applied",
-		Long: `Build local files as the controller would build the Kustomization's source, and show what would change in the cluster.
+// diffKustomization is `sluice diff kustomization`.
+type diffKustomization struct {
+	*env
+	localbuild.Options
+	ignoreNotFound, progress bool
+}
 
-The cluster tells by a dry-run; nothing is changed. Values of Secrets are never shown, and what SOPS encrypted is taken to be as it
-is in the cluster. The exit code is 0 if nothing would change, 1 if something would, and 2 if that cannot be told.`,
+func newDiffKustomizationCommand(e *env) *cobra.Command {
+	d := &diffKustomization{env: e}
+	c := newKustomizationCommand(e, &cobra.Command{
+		Short: "Show what applying local files would change in the cluster",
+		Long: `Build a Kustomization from local files, as its controller builds it from the
+source, and show what applying the result would change in the cluster.
+
+The comparison is a server-side dry run: nothing is changed. Values of Secrets
+are never shown. Values encrypted by SOPS are assumed to be unchanged.
+
+Exit codes: 0 no change, 1 changes, 2 the comparison failed.`,
 		Example: `  sluice diff kustomization app --path ./deploy
-  sluice diff kustomization app --path ./deploy --kustomization-file ./clusters/app.yaml
-  sluice diff kustomization apps --path ./clusters/prod --recursive --local-sources GitRepository/flux-system/shared=../shared`,
+  sluice diff kustomization app --path ./deploy \
+    --kustomization-file ./clusters/app.yaml
+  sluice diff kustomization apps --path ./clusters/prod --recursive \
+    --local-sources GitRepository/flux-system/shared=../shared`,
 	}, d.run)
-	d.bind(c.Flags())
+	bindLocalBuild(c.Flags(), &d.Options)
 	c.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false,
-		"take a Kustomization that is not in the cluster as one that has applied nothing")
-	c.Flags().BoolVar(&d.progress, "progress-bar", true, "show on a terminal what is being compared")
+		"compare a Kustomization that is not in the cluster as one that has applied nothing")
+	c.Flags().BoolVar(&d.progress, "progress-bar", true, "show progress if the output is a terminal")
 	return c
 }
 
-// diffing is one comparison of local files with the cluster.
-type diffing struct {
-	*app
-	localBuild
-	ignoreNotFound, progress bool
-
-	cluster *apply.Cluster
-	named   types.NamespacedName // the Kustomization to begin with
-	changes int                  // that were shown
-}
-
-func (d *diffing) run(ctx context.Context, key types.NamespacedName) error {
-	d.named = key
-	b, err := d.open(d.app)
+func (d *diffKustomization) run(ctx context.Context, name string) error {
+	builder, c, err := newLocalBuilder(d.env, d.Options)
 	if err != nil {
 		return err
 	}
-	cfg, err := d.config()
+	cfg, err := d.Config()
 	if err != nil {
 		return err
 	}
-	if d.cluster, err = apply.NewCluster(cfg, apply.ClusterOptions{}); err != nil {
-		return err
-	}
-	defer d.cluster.Close()
-	err = b.each(ctx, key, func(one *builtKustomization) error { return d.compare(ctx, b.cluster, one) })
-	d.clear()
+	target, err := apply.NewCluster(cfg, apply.ClusterOptions{})
 	if err != nil {
 		return err
 	}
-	if d.changes > 0 {
-		return differ("%d objects would change", d.changes)
+	defer target.Close()
+	run := &comparison{diffKustomization: d, client: c, target: target, first: d.key(name)}
+	err = builder.Build(ctx, run.first, func(r *localbuild.Result) error { return run.compare(ctx, r) })
+	d.Clear()
+	if err != nil {
+		return err
 	}
-	d.done("nothing would change")
+	if run.changes > 0 {
+		return differencef("%s would change", countObjects(run.changes))
+	}
+	d.Done("no changes")
 	return nil
 }
 
-// compare shows what applying one Kustomization would change.
-func (d *diffing) compare(ctx context.Context, c client.Client, built *builtKustomization) error {
-	obj := built.kustomization
+// countObjects returns a number of objects in words that agree.
+func countObjects(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}
+
+// comparison is one run of `sluice diff kustomization`.
+type comparison struct {
+	*diffKustomization
+	client  client.Client
+	target  *apply.Cluster
+	first   types.NamespacedName // the Kustomization on the command line
+	changes int                  // that were printed
+}
+
+// compare prints what applying one Kustomization would change.
+func (c *comparison) compare(ctx context.Context, built *localbuild.Result) error {
+	obj := built.Kustomization
 	key := client.ObjectKeyFromObject(obj)
-	if obj.Spec.KubeConfig != nil && key != d.named {
-		d.say(yellow, "►", "Kustomization '%s' is left out: it applies to another cluster", key)
+	if obj.Spec.KubeConfig != nil && key != c.first {
+		c.Warn("Kustomization '%s' was skipped: it applies to another cluster", key)
 		return nil
 	}
 	if obj.Spec.KubeConfig != nil {
-		return fmt.Errorf("Kustomization '%s' applies to another cluster, which cannot be compared with", key)
+		return fmt.Errorf("Kustomization '%s' applies to another cluster, which this command cannot read", key)
 	}
-	if d.progress {
-		d.live("comparing Kustomization '%s'", key)
+	if c.progress {
+		c.Live("comparing Kustomization '%s'", key)
 	}
-	live := &kustomizev1.Kustomization{}
-	if err := c.Get(ctx, key, live); apierrors.IsNotFound(err) {
-		if !d.ignoreNotFound {
-			return fmt.Errorf("Kustomization '%s' is not in the cluster. --ignore-not-found compares it all the same", key)
-		}
-	} else if err != nil {
-		return explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
-	}
-	req := apply.Request{Owner: ownerOf(obj), Objects: built.Objects, Origin: built.Origin, Force: obj.Spec.Force}
-	var err error
-	if req.Ignore, err = spec.Ignored(obj); err != nil {
+	req, err := c.request(ctx, built)
+	if err != nil {
 		return err
+	}
+	planned, err := c.target.Diff(ctx, req)
+	if err != nil {
+		return fmt.Errorf("Kustomization '%s': %w", key, err)
+	}
+	for _, p := range planned {
+		c.print(p)
+	}
+	return nil
+}
+
+// request returns the apply that the controller would run.
+func (c *comparison) request(ctx context.Context, built *localbuild.Result) (apply.Request, error) {
+	obj := built.Kustomization
+	key := client.ObjectKeyFromObject(obj)
+	req := apply.Request{Owner: localbuild.OwnerOf(obj), Objects: built.Objects, Origin: built.Origin,
+		Force: obj.Spec.Force}
+	live := &kustomizev1.Kustomization{}
+	err := c.client.Get(ctx, key, live)
+	switch {
+	case apierrors.IsNotFound(err) && !c.ignoreNotFound:
+		return req, fmt.Errorf("Kustomization '%s' is not in the cluster. Set --ignore-not-found to compare it anyway", key)
+	case client.IgnoreNotFound(err) != nil:
+		return req, cluster.Explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
+	}
+	if req.Ignore, err = spec.Ignored(obj); err != nil {
+		return req, err
 	}
 	if obj.Spec.Prune {
 		req.Previous = spec.Inventory(live.Status.Inventory)
 	}
 	if obj.Spec.Decryption != nil {
-		if err := d.unmask(ctx, built.Objects); err != nil {
-			return err
-		}
+		return req, c.unmask(ctx, built.Objects)
 	}
-	planned, err := d.cluster.Diff(ctx, req)
-	if err != nil {
-		return fmt.Errorf("Kustomization '%s': %w", key, err)
-	}
-	for _, p := range planned {
-		d.show(p)
-	}
-	return nil
+	return req, nil
 }
 
-// show prints what would become of an object, if anything.
-func (d *diffing) show(p apply.Change) {
+// print prints how an object would change, if it would.
+func (c *comparison) print(p apply.Change) {
 	mark, colour := "", ""
 	switch p.Action {
 	case apply.Created:
-		mark, colour = "+", green
+		mark, colour = "+", term.Green
 	case apply.Configured:
-		mark, colour = "~", yellow
+		mark, colour = "~", term.Yellow
 	case apply.Deleted:
-		mark, colour = "-", red
+		mark, colour = "-", term.Red
 	default:
 		return
 	}
-	d.clear()
-	d.changes++
-	fmt.Fprintln(d.out, d.out.paint(colour, fmt.Sprintf("%s %s %s", mark, p.Ref, p.Action)))
+	c.Clear()
+	c.changes++
+	fmt.Fprintln(c.Out, c.Out.Paint(colour, fmt.Sprintf("%s %s %s", mark, p.Ref, p.Action)))
 	for _, line := range strings.Split(p.Diff, "\n") {
 		if line != "" {
-			fmt.Fprintln(d.out, d.out.paint(lineColours[line[0]], "    "+line))
+			fmt.Fprintln(c.Out, c.Out.Paint(diffColours[line[0]], "    "+line))
 		}
 	}
 }
 
-// lineColours by how a line of a diff begins.
-var lineColours = map[byte]string{'+': green, '-': red, '~': yellow}
+// diffColours are the colours of the lines of a diff, by their first character.
+var diffColours = map[byte]string{'+': term.Green, '-': term.Red, '~': term.Yellow}
 
-// unmask puts what the cluster has in place of what SOPS encrypted, as only the controller can decrypt it.
-func (d *diffing) unmask(ctx context.Context, objects []*unstructured.Unstructured) error {
+// unmask replaces values that SOPS encrypted by those in the cluster, since only the controller can decrypt them.
+func (c *comparison) unmask(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
-		if !masked(o.Object) {
+		if !localbuild.HasMasked(o.Object) {
 			continue
 		}
 		gvk := o.GroupVersionKind()
-		mapping, err := d.cluster.Mapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind}, gvk.Version)
+		mapping, err := c.target.Mapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind}, gvk.Version)
 		if err != nil {
-			continue // its definition is still to come
+			continue // its CustomResourceDefinition is not installed yet
 		}
 		namespace := o.GetNamespace()
-		if mapping.Scope.Name() == "namespace" && namespace == "" {
+		if mapping.Scope.Name() == apimeta.RESTScopeNameNamespace && namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
-		live, err := d.cluster.Dynamic().Resource(mapping.Resource).Namespace(namespace).
+		live, err := c.target.Dynamic().Resource(mapping.Resource).Namespace(namespace).
 			Get(ctx, o.GetName(), metav1.GetOptions{})
 		if client.IgnoreNotFound(err) != nil {
-			return explain(fmt.Sprintf("cannot get %s '%s/%s'", o.GetKind(), namespace, o.GetName()), err)
+			return cluster.Explain(fmt.Sprintf("cannot get %s '%s/%s'", o.GetKind(), namespace, o.GetName()), err)
 		}
-		if err != nil {
-			continue
+		if err == nil {
+			localbuild.Unmask(o, live)
 		}
-		if plain, ok := o.Object["stringData"].(map[string]any); ok && o.GetKind() == "Secret" {
-			decodeInto(live.Object, plain)
-		}
-		o.Object, _ = revealed(o.Object, live.Object).(map[string]any)
 	}
 	return nil
-}
-
-// decodeInto gives a live Secret, which has none, a stringData with the keys that another one has.
-func decodeInto(live map[string]any, keys map[string]any) {
-	data, _ := live["data"].(map[string]any)
-	plain := map[string]any{}
-	for k := range keys {
-		text, _ := data[k].(string)
-		if b, err := base64.StdEncoding.DecodeString(text); err == nil && text != "" {
-			plain[k] = string(b)
-		}
-	}
-	live["stringData"] = plain
-}
-
-// masked tells whether something in a value is not shown.
-func masked(v any) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, item := range v {
-			if masked(item) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, masked)
-	case string:
-		if strings.Contains(v, decrypt.Redacted) {
-			return true
-		}
-		b, err := base64.StdEncoding.DecodeString(v)
-		return err == nil && strings.Contains(string(b), decrypt.Redacted)
-	}
-	return false
-}
-
-// revealed is a value with what a live one has in place of what is masked.
-func revealed(v, live any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		l, _ := live.(map[string]any)
-		for key := range v {
-			v[key] = revealed(v[key], l[key])
-		}
-		return v
-	case []any:
-		l, _ := live.([]any)
-		for i := range min(len(v), len(l)) {
-			v[i] = revealed(v[i], l[i])
-		}
-		return v
-	}
-	if text, ok := live.(string); ok && masked(v) {
-		return text
-	}
-	return v
 }

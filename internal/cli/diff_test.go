@@ -14,10 +14,11 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestDiffKustomization builds and compares what a controller applied: both come to the same, until a file changes.
+// TestDiffKustomization checks that there is no difference to what the controller applied, until a file changes.
 func TestDiffKustomization(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
@@ -52,7 +53,7 @@ func TestDiffKustomization(t *testing.T) {
 	ks := &kustomizev1.Kustomization{ObjectMeta: withName(in, "app")}
 	ks.Spec = kustomizev1.KustomizationSpec{
 		Interval: metav1.Duration{Duration: 3600e9}, Path: "./deploy", Prune: true, TargetNamespace: namespace,
-		Decryption: &kustomizev1.Decryption{Provider: "sops", SecretRef: refer("keys")},
+		Decryption: &kustomizev1.Decryption{Provider: "sops", SecretRef: localRef("keys")},
 	}
 	ks.Spec.PostBuild = &kustomizev1.PostBuild{
 		SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"}}}
@@ -66,7 +67,7 @@ func TestDiffKustomization(t *testing.T) {
 	dir := write(t, files)
 	local := []string{"ks", "app", "--path", filepath.Join(dir, "deploy"), "-n", namespace}
 	command := func(verb string, more ...string) []string { return append(append([]string{verb}, local...), more...) }
-	built, err := decode([]byte(at(t, command("build", "--recursive")...).wants(t, exitOK).out))
+	built, err := manifest.Decode([]byte(at(t, command("build", "--recursive")...).wants(t, exitOK).out))
 	if err != nil || len(built) != 7 {
 		t.Fatalf("built %d objects, want 7 (%v)", len(built), err)
 	}
@@ -77,15 +78,15 @@ func TestDiffKustomization(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.GetKind() == "Secret" {
-			continue // what SOPS encrypted is masked, and stringData is not stored
+			continue // encrypted values are masked, and the API server does not store stringData
 		}
 		if missing := lacks(live.Object, o.Object, ""); missing != "" {
-			t.Errorf("%s/%s that the controller applied is another than the built one at %s", o.GetKind(), o.GetName(),
+			t.Errorf("%s/%s: the applied object differs from the built one at %s", o.GetKind(), o.GetName(),
 				missing)
 		}
 	}
-	if r := at(t, command("diff", "--recursive")...).wants(t, exitOK, "nothing would change"); r.out != "" {
-		t.Errorf("there is no difference, but it says:\n%s", r.out)
+	if r := at(t, command("diff", "--recursive")...).wants(t, exitOK, "no changes"); r.out != "" {
+		t.Errorf("unexpected differences:\n%s", r.out)
 	}
 
 	change := func(name, content string) {
@@ -97,7 +98,7 @@ func TestDiffKustomization(t *testing.T) {
 	change("deploy/app.yaml", configMap+"${region}-2\n")
 	change("deploy/plain.yaml", strings.Replace(files["deploy/plain.yaml"], "hunter4", "hunter5", 1))
 	change("deploy/new.yaml", strings.Replace(configMap, "name: app", "name: new", 1)+"\"1\"\n")
-	// of which the child takes a variable
+	// the child uses a variable of this ConfigMap
 	change("deploy/vars.yaml", strings.Replace(files["deploy/vars.yaml"], "\"1\"", "\"2\"", 1))
 	if err := os.Remove(filepath.Join(dir, "deploy/old.yaml")); err != nil {
 		t.Fatal(err)

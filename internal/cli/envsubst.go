@@ -11,17 +11,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/substitute"
 )
 
-func (a *app) envsubst() *cobra.Command {
+func newEnvsubstCommand(e *env) *cobra.Command {
 	var strict bool
 	c := &cobra.Command{
-		Use: "envsubst",
-		Short: "Replace ${variables} of standard input by those of the environment, with the functions of " +
-			"spec.postBuild",
+		Use:   "envsubst",
+		Short: "Replace ${variables} in standard input by environment variables",
+		Long: `Replace ${variables} in standard input by environment variables, with the same
+functions as spec.postBuild of a Kustomization.`,
 		Example: `  cat app.yaml | region=eu sluice envsubst
   kustomize build . | sluice envsubst --strict`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			text, err := io.ReadAll(a.in)
+			text, err := io.ReadAll(e.In)
 			if err != nil {
 				return err
 			}
@@ -30,14 +31,14 @@ func (a *app) envsubst() *cobra.Command {
 				name, value, _ := strings.Cut(one, "=")
 				variables[name] = value
 			}
-			out, err := substitute.Expand(string(text), variables, strict)
+			expanded, err := substitute.Expand(string(text), variables, strict)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(a.out, out)
+			_, err = fmt.Fprint(e.Out, expanded)
 			return err
 		},
 	}
-	c.Flags().BoolVar(&strict, "strict", false, "fail when a variable is not set and has no default")
+	c.Flags().BoolVar(&strict, "strict", false, "fail if a variable is not set and has no default")
 	return c
 }

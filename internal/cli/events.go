@@ -18,105 +18,119 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 )
 
-// eventOptions of the events command.
-type eventOptions struct {
-	everywhere, watch bool
-	about             string
-	types             []string
+// maxRelated bounds how many objects `sluice events --for` follows to their sources.
+const maxRelated = 100
+
+// eventsCommand is `sluice events`.
+type eventsCommand struct {
+	*env
+	allNamespaces, watch bool
+	object               string
+	types                []string
 }
 
-func (a *app) events() *cobra.Command {
-	var o eventOptions
+func newEventsCommand(e *env) *cobra.Command {
+	o := &eventsCommand{env: e}
 	c := &cobra.Command{
 		Use:   "events",
-		Short: "Show what happened to objects, the newest last",
+		Short: "Show the events of objects, newest last",
 		Example: `  sluice events -A
   sluice events --for Kustomization/app --watch
   sluice events --types Warning -n apps`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.showEvents(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
 	}
 	f := c.Flags()
-	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in all namespaces")
-	f.StringVar(&o.about, "for", "", "only those of this object, as KIND/NAME, and of what it is built from")
-	f.StringSliceVar(&o.types, "types", nil, "only those of these types: Normal, Warning")
-	f.BoolVarP(&o.watch, "watch", "w", false, "go on showing new ones")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "events in all namespaces")
+	f.StringVar(&o.object, "for", "", "only events of this object, as KIND/NAME, and of its sources")
+	f.StringSliceVar(&o.types, "types", nil, "only events of these types: Normal, Warning")
+	f.BoolVarP(&o.watch, "watch", "w", false, "keep printing new events")
 	return c
 }
 
-func (a *app) showEvents(ctx context.Context, o eventOptions) error {
+func (o *eventsCommand) validate() error {
 	for _, t := range o.types {
 		if err := oneOf("types", t, corev1.EventTypeNormal, corev1.EventTypeWarning); err != nil {
 			return err
 		}
 	}
-	if o.about != "" && strings.Count(o.about, "/") != 1 {
-		return usagef("--for %q: write it as KIND/NAME, such as Kustomization/app", o.about)
+	if o.object != "" && strings.Count(o.object, "/") != 1 {
+		return usagef("invalid --for %q: use KIND/NAME, such as Kustomization/app", o.object)
 	}
-	c, err := a.client()
+	return nil
+}
+
+func (o *eventsCommand) run(ctx context.Context) error {
+	c, err := o.Client()
 	if err != nil {
 		return err
 	}
-	options := client.ListOptions{Namespace: a.namespace()}
-	if o.everywhere {
-		options.Namespace = ""
-	}
-	v := &eventView{app: a, types: o.types, namespaces: o.everywhere, shown: map[types.UID]int32{},
-		table: table{out: a.out}}
-	bounded, cancel := context.WithTimeout(ctx, a.timeout)
+	options := client.ListOptions{Namespace: o.NamespaceOr(o.allNamespaces)}
+	p := &eventPrinter{env: o.env, types: o.types, showNamespace: o.allNamespaces, printed: map[types.UID]int32{},
+		table: term.NewTable(o.Out)}
+	bounded, cancel := o.WithTimeout(ctx)
 	defer cancel()
-	if o.about != "" {
-		if v.about, err = a.related(bounded, c, o.about); err != nil {
+	if o.object != "" {
+		if p.objects, err = o.related(bounded, c); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(v.about, func(r meta.ObjectReference) bool { return r.Namespace != a.namespace() }) {
-			options.Namespace = "" // its source is elsewhere
+		if slices.ContainsFunc(p.objects, func(r meta.ObjectReference) bool { return r.Namespace != o.Namespace() }) {
+			options.Namespace = "" // a source is in another namespace
 		}
 	}
 	var list corev1.EventList
 	if err := c.List(bounded, &list, &options); err != nil {
-		return explain("cannot list events", err)
+		return cluster.Explain("cannot list events", err)
 	}
-	if err := v.first(list.Items); err != nil || !o.watch {
+	if err := p.printFirst(list.Items); err != nil || !o.watch {
 		return err
 	}
-	err = observeList(ctx, c, func() client.ObjectList { return &corev1.EventList{} }, "events", options,
+	err = cluster.WatchList(ctx, c, func() client.ObjectList { return &corev1.EventList{} }, "events", options,
 		func(event watch.EventType, o runtime.Object) (bool, error) {
 			e, ok := o.(*corev1.Event)
-			if !ok || event == watch.Deleted || !v.fresh(e) {
+			if !ok || event == watch.Deleted || !p.isNew(e) {
 				return false, nil
 			}
-			return false, v.table.print(v.row(e))
+			return false, p.table.Print(p.row(e))
 		})
 	if errors.Is(err, context.Canceled) {
-		return nil // stopped by the person
+		return nil // stopped by the user
 	}
 	return err
 }
 
-// related lists an object and all that it is built from.
-func (a *app) related(ctx context.Context, c client.Client, about string) ([]meta.ObjectReference, error) {
-	word, name, _ := strings.Cut(about, "/")
-	k := byWord(word)
+// related returns the object of --for and its sources, with their sources in turn.
+func (o *eventsCommand) related(ctx context.Context, c client.Client) ([]meta.ObjectReference, error) {
+	word, name, _ := strings.Cut(o.object, "/")
+	k := kind.ByWord(word)
 	if k == nil {
-		return []meta.ObjectReference{{Kind: word, Namespace: a.namespace(), Name: name}}, nil
+		return []meta.ObjectReference{{Kind: word, Namespace: o.Namespace(), Name: name}}, nil
 	}
-	refs := []meta.ObjectReference{{Kind: k.title(), Namespace: a.namespace(), Name: name}}
+	refs := []meta.ObjectReference{{Kind: k.Name(), Namespace: o.Namespace(), Name: name}}
 	for i := 0; i < len(refs) && i < maxRelated; i++ {
-		k := byTitle(refs[i].Kind)
+		k := kind.ByName(refs[i].Kind)
 		if k == nil {
 			continue
 		}
-		obj := k.new()
+		obj := k.New()
 		if err := c.Get(ctx, types.NamespacedName{Namespace: refs[i].Namespace, Name: refs[i].Name}, obj); err != nil {
 			if i == 0 && client.IgnoreNotFound(err) != nil {
-				return nil, explain("cannot get "+about, err)
+				return nil, cluster.Explain("cannot get "+o.object, err)
 			}
-			continue // its events outlive it
+			continue // events remain after their object is deleted
 		}
-		for _, s := range sourcesOf(k, obj) {
+		for _, s := range lineage.Sources(obj) {
 			refs = append(refs, meta.ObjectReference{Kind: s.Kind, Namespace: cmp.Or(s.Namespace, refs[i].Namespace),
 				Name: s.Name})
 		}
@@ -124,66 +138,63 @@ func (a *app) related(ctx context.Context, c client.Client, about string) ([]met
 	return refs, nil
 }
 
-// maxRelated bounds how many objects are looked at for what they are built from.
-const maxRelated = 100
-
-// eventView shows events in the order in which they come, each of its counts once.
-type eventView struct {
-	*app
-	types      []string
-	about      []meta.ObjectReference // all of our groups when empty
-	namespaces bool                   // show them
-	shown      map[types.UID]int32    // how often it had happened when it was shown
-	table      table
+// eventPrinter prints events as they arrive. An event that repeats is printed again.
+type eventPrinter struct {
+	*env
+	types         []string
+	objects       []meta.ObjectReference // empty for all objects of the toolkit's API groups
+	showNamespace bool
+	printed       map[types.UID]int32 // count of each event when it was printed
+	table         *term.Table
 }
 
-func (v *eventView) first(all []corev1.Event) error {
-	slices.SortStableFunc(all, func(a, b corev1.Event) int { return happened(&a).Compare(happened(&b)) })
-	header := []cell{{text: "LAST SEEN"}, {text: "TYPE"}, {text: "REASON"}, {text: "OBJECT"}, {text: "MESSAGE"}}
-	if v.namespaces {
-		header = append([]cell{{text: "NAMESPACE"}}, header...)
+func (p *eventPrinter) printFirst(all []corev1.Event) error {
+	slices.SortStableFunc(all, func(a, b corev1.Event) int { return lastSeen(&a).Compare(lastSeen(&b)) })
+	header := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}
+	if p.showNamespace {
+		header = append([]string{"NAMESPACE"}, header...)
 	}
-	rows := [][]cell{header}
+	rows := [][]term.Cell{term.Row(header...)}
 	for i := range all {
-		if v.fresh(&all[i]) {
-			rows = append(rows, v.row(&all[i]))
+		if p.isNew(&all[i]) {
+			rows = append(rows, p.row(&all[i]))
 		}
 	}
 	if len(rows) == 1 {
-		v.step("no events found; the cluster forgets them after an hour")
+		p.Step("no events found; clusters usually keep events for one hour")
 		return nil
 	}
-	return v.table.print(rows...)
+	return p.table.Print(rows...)
 }
 
-// fresh tells whether an event is asked for and new since it was shown.
-func (v *eventView) fresh(e *corev1.Event) bool {
-	if len(v.types) > 0 && !slices.Contains(v.types, e.Type) || !v.asked(e.InvolvedObject) {
+// isNew reports whether an event matches the filters and was not printed with its current count.
+func (p *eventPrinter) isNew(e *corev1.Event) bool {
+	if len(p.types) > 0 && !slices.Contains(p.types, e.Type) || !p.matches(e.InvolvedObject) {
 		return false
 	}
 	count := max(e.Count, 1)
 	if e.Series != nil {
 		count = e.Series.Count
 	}
-	if v.shown[e.UID] == count {
+	if p.printed[e.UID] == count {
 		return false
 	}
-	v.shown[e.UID] = count
+	p.printed[e.UID] = count
 	return true
 }
 
-func (v *eventView) asked(o corev1.ObjectReference) bool {
-	if len(v.about) == 0 {
+func (p *eventPrinter) matches(o corev1.ObjectReference) bool {
+	if len(p.objects) == 0 {
 		gv, err := schema.ParseGroupVersion(o.APIVersion)
-		return err == nil && ours(gv.Group)
+		return err == nil && lineage.IsToolkitGroup(gv.Group)
 	}
-	return slices.ContainsFunc(v.about, func(r meta.ObjectReference) bool {
+	return slices.ContainsFunc(p.objects, func(r meta.ObjectReference) bool {
 		return strings.EqualFold(r.Kind, o.Kind) && r.Name == o.Name && r.Namespace == o.Namespace
 	})
 }
 
-// happened is when an event was seen last: the two APIs for them keep it in different fields.
-func happened(e *corev1.Event) time.Time {
+// lastSeen returns when an event last happened. The two APIs for events store that in different fields.
+func lastSeen(e *corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time
 	}
@@ -193,20 +204,20 @@ func happened(e *corev1.Event) time.Time {
 	return cmp.Or(e.EventTime.Time, e.CreationTimestamp.Time)
 }
 
-func (v *eventView) row(e *corev1.Event) []cell {
-	colour := map[string]string{corev1.EventTypeWarning: red}[e.Type]
-	row := []cell{
-		{text: ago(time.Since(happened(e)))}, {e.Type, colour}, {text: e.Reason},
-		{text: fmt.Sprintf("%s/%s", e.InvolvedObject.Kind, e.InvolvedObject.Name)}, {text: oneLine(e.Message)},
+func (p *eventPrinter) row(e *corev1.Event) []term.Cell {
+	row := term.Row(formatAge(time.Since(lastSeen(e))), e.Type, e.Reason,
+		fmt.Sprintf("%s/%s", e.InvolvedObject.Kind, e.InvolvedObject.Name), term.OneLine(e.Message))
+	if e.Type == corev1.EventTypeWarning {
+		row[1].Colour = term.Red
 	}
-	if v.namespaces {
-		row = append([]cell{{text: e.Namespace}}, row...)
+	if p.showNamespace {
+		row = append(term.Row(e.Namespace), row...)
 	}
 	return row
 }
 
-// ago gives a time that has passed in its largest unit, and the next where that is hours.
-func ago(d time.Duration) string {
+// formatAge formats a duration in its largest unit, and hours with minutes.
+func formatAge(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(int(d.Seconds()), 0))

@@ -6,140 +6,54 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
 )
 
-func (a *app) export() *cobra.Command {
-	c := group("export", "Print objects as YAML to keep in git: what was declared, without what the cluster added",
+// exporter is `sluice export` for one kind.
+type exporter struct {
+	*env
+	kind *kind.Kind
+}
+
+func newExportCommand(e *env) *cobra.Command {
+	c := newGroup("export", "Print objects as YAML to store in git, without status",
 		`  sluice export source git app > app.yaml
   sluice export kustomization --all -n apps`)
 	var all bool
-	c.PersistentFlags().BoolVar(&all, "all", false, "all objects of the namespace")
-	a.perKind(c, func(k *kind) *cobra.Command { return a.exportOf(k, &all) })
+	c.PersistentFlags().BoolVar(&all, "all", false, "all objects in the namespace")
+	e.addPerKind(c, func(k *kind.Kind) *cobra.Command { return newExportKindCommand(e, k, &all) })
 	return c
 }
 
-func (a *app) exportOf(k *kind, all *bool) *cobra.Command {
+func newExportKindCommand(e *env, k *kind.Kind, all *bool) *cobra.Command {
 	return &cobra.Command{
-		Use:     k.words[0] + " NAME...",
-		Aliases: k.words[1:],
-		Short:   "Print " + k.title() + " objects as they were declared",
-		Example: fmt.Sprintf("  sluice export %s NAME\n  sluice export %s --all", k.path(), k.path()),
-		Args:    namesOr(all),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
-			return a.exportKind(ctx, k, args)
-		},
+		Use:     k.Words[0] + " NAME...",
+		Aliases: k.Words[1:],
+		Short:   "Print " + k.Name() + " objects as YAML",
+		Example: fmt.Sprintf("  sluice export %s NAME\n  sluice export %s --all", k.Path(), k.Path()),
+		Args:    namesOrAll(all),
+		RunE:    e.bounded(exporter{e, k}.run),
 	}
 }
 
-// exportKind prints the named objects, or all when none is named.
-func (a *app) exportKind(ctx context.Context, k *kind, names []string) error {
-	c, err := a.client()
+// run prints the named objects, or all if none is named. After an error it continues with the next object.
+func (x exporter) run(ctx context.Context, names []string) error {
+	c, err := x.Client()
 	if err != nil {
 		return err
 	}
-	names, err = a.orAll(ctx, c, k, names)
-	if err != nil {
+	if names, err = x.namesOrAll(ctx, c, x.kind, names); err != nil {
 		return err
 	}
 	var failures []error
 	for _, name := range names {
-		obj, err := fetch(ctx, c, k, types.NamespacedName{Namespace: a.namespace(), Name: name})
+		obj, err := cluster.Get(ctx, c, x.kind, x.key(name))
 		if err == nil {
-			err = a.printDeclared(obj)
+			err = x.printDeclarations(obj)
 		}
 		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
-}
-
-// orAll returns the names, or when there are none those of all objects in the namespace.
-func (a *app) orAll(ctx context.Context, c client.Client, k *kind, names []string) ([]string, error) {
-	if len(names) > 0 {
-		return names, nil
-	}
-	list := k.list()
-	if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {
-		return nil, explain("cannot list "+k.title()+" objects", err)
-	}
-	objects, err := items(list)
-	if err != nil {
-		return nil, err
-	}
-	if len(objects) == 0 {
-		a.step("no %s in namespace %s", k.title(), a.namespace())
-	}
-	for _, o := range objects {
-		names = append(names, o.GetName())
-	}
-	return names, nil
-}
-
-// printDeclared prints what was declared of objects.
-func (a *app) printDeclared(objects ...client.Object) error {
-	for _, o := range objects {
-		u, err := declared(o)
-		if err == nil {
-			err = a.printYAML(u)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// declared returns an object as a person would declare it: without its status, and without what the cluster
-// and its tools add.
-func declared(o client.Object) (*unstructured.Unstructured, error) {
-	gvk, err := apiutil.GVKForObject(o, manager.Scheme())
-	if err != nil {
-		return nil, err
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, err
-	}
-	delete(content, "status")
-	content["metadata"] = map[string]any{}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(gvk)
-	u.SetName(o.GetName())
-	u.SetNamespace(o.GetNamespace())
-	u.SetLabels(o.GetLabels())
-	annotations := map[string]string{}
-	for key, value := range o.GetAnnotations() {
-		if key != meta.ReconcileRequestAnnotation && key != corev1.LastAppliedConfigAnnotation {
-			annotations[key] = value
-		}
-	}
-	if len(annotations) > 0 {
-		u.SetAnnotations(annotations)
-	}
-	return u, nil
-}
-
-// printYAML prints objects as a stream.
-func (a *app) printYAML(objects ...*unstructured.Unstructured) error {
-	for _, o := range objects {
-		b, err := yaml.Marshal(o.Object)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(a.out, "---\n%s", b); err != nil {
-			return err
-		}
-	}
-	return nil
 }

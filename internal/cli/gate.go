@@ -8,136 +8,165 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
 )
 
-// gateOwner is how the command names itself to the API server, which a gate's history shows.
-const gateOwner = client.FieldOwner("sluice-gate")
+// gateFieldOwner is the field manager of requests to gates. The history of a gate shows it.
+const gateFieldOwner = client.FieldOwner("sluice-gate")
 
-func (a *app) gate() *cobra.Command {
-	c := group("gate", "Open, close and approve gates, and show who waits", `  sluice gate list -A
+func gateKind() *kind.Kind { return kind.ByName(gatingv1.GateKind) }
+
+func newGateCommand(e *env) *cobra.Command {
+	c := newGroup("gate", "List, open, close and approve gates", `  sluice gate list -A
   sluice gate status release
   sluice gate open release --for 2h`)
-	c.AddCommand(a.gateList(), a.gateStatus(), a.gateHistory(), a.gateOpen(), a.gateClose(), a.gateApprove(),
-		a.gateExport(), a.gateDelete())
+	c.AddCommand(newGateListCommand(e), newGateStatusCommand(e), newGateHistoryCommand(e), newGateOpenCommand(e),
+		newGateCloseCommand(e), newGateApproveCommand(e), newGateExportCommand(e), newGateDeleteCommand(e))
 	for _, sub := range c.Commands() {
-		sub.ValidArgsFunction = a.completeNames(byTitle(gatingv1.GateKind))
+		sub.ValidArgsFunction = e.completeNames(gateKind())
 	}
-	c.AddCommand(a.gateCreate())
+	c.AddCommand(newGateCreateCommand(e))
 	return c
 }
 
-// gateCreate, gateExport and gateDelete are what these verbs do for all kinds, under the name where people
-// look for them.
-func (a *app) gateCreate() *cobra.Command {
+// `sluice gate create`, `export` and `delete` are the same commands as `sluice create gate` and so on.
+
+func newGateCreateCommand(e *env) *cobra.Command {
 	var o createOptions
-	c := a.createKind(byTitle(gatingv1.GateKind), &o)
+	c := newCreateKindCommand(e, gateKind(), &createGate{}, &o)
 	o.bind(c.Flags())
-	return asGate(c, "create NAME")
+	return asGateCommand(c, "create NAME")
 }
 
-func (a *app) gateExport() *cobra.Command {
+func newGateExportCommand(e *env) *cobra.Command {
 	var all bool
-	c := a.exportOf(byTitle(gatingv1.GateKind), &all)
-	c.Flags().BoolVar(&all, "all", false, "all gates of the namespace")
-	return asGate(c, "export NAME...")
+	c := newExportKindCommand(e, gateKind(), &all)
+	c.Flags().BoolVar(&all, "all", false, "all gates in the namespace")
+	return asGateCommand(c, "export NAME...")
 }
 
-func (a *app) gateDelete() *cobra.Command {
+func newGateDeleteCommand(e *env) *cobra.Command {
 	var silent bool
-	c := a.deleteOf(byTitle(gatingv1.GateKind), &silent)
-	c.Flags().BoolVarP(&silent, "silent", "s", false, "do not ask")
-	return asGate(c, "delete NAME")
+	c := newDeleteKindCommand(e, gateKind(), &silent)
+	c.Flags().BoolVarP(&silent, "silent", "s", false, "do not ask for confirmation")
+	return asGateCommand(c, "delete NAME")
 }
 
-// asGate turns a verb's command for gates into that of `sluice gate`.
-func asGate(c *cobra.Command, use string) *cobra.Command {
+// asGateCommand renames `sluice VERB gate` to `sluice gate VERB`.
+func asGateCommand(c *cobra.Command, use string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	c.Use, c.Aliases = use, nil
 	c.Example = strings.ReplaceAll(c.Example, "sluice "+verb+" gate", "sluice gate "+verb)
 	return c
 }
 
-// gateRequest is what somebody asks of a gate.
-type gateRequest struct {
-	prefix           string
-	window           time.Duration
-	revision, reason string
-}
-
-func (a *app) gateOpen() *cobra.Command {
-	r := gateRequest{prefix: gatingv1.OpenPrefix}
-	var override bool
+func newGateListCommand(e *env) *cobra.Command {
+	var o getOptions
 	c := &cobra.Command{
-		Use: "open NAME", Short: "Open a gate", Args: exactlyOne,
-		Long: `Open a gate for its window, or for --for instead; without either until it is asked to close.
-
---override opens it whatever its schedule, approvals and checks say. It takes the right to "override" gates and a reason.`,
-		Example: `  sluice gate open release --for 2h
-  sluice gate open release --revision main@sha1:4f170ec8a9c1d3a1b5b0f5c5a9e4d5c6b7a8f901
-  sluice gate open release --override --reason "the shop is down"`,
+		Use: "list", Short: "List gates", Args: noArgs, Example: "  sluice gate list -A",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if override {
-				r.prefix = gatingv1.OverridePrefix
-				if strings.TrimSpace(r.reason) == "" {
-					return usagef("--override takes a --reason")
-				}
-			}
-			return a.ask(cmd, args[0], r)
+			return runGet(cmd.Context(), e, []*kind.Kind{gateKind()}, args, o)
 		},
 	}
-	c.Flags().DurationVar(&r.window, "for", 0, "how long, instead of the gate's window")
-	c.Flags().StringVar(&r.revision, "revision", "", "let only this revision through")
-	c.Flags().StringVar(&r.reason, "reason", "", "why, for the record")
-	c.Flags().BoolVar(&override, "override", false, "break the glass")
+	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "gates in all namespaces")
 	return c
 }
 
-func (a *app) gateClose() *cobra.Command {
-	r := gateRequest{prefix: gatingv1.ClosePrefix}
+// gateRequest is `sluice gate open` or `sluice gate close`.
+type gateRequest struct {
+	*env
+	verb             string
+	prefix           string // of the annotations
+	window           time.Duration
+	revision, reason string
+	override         bool
+}
+
+func newGateOpenCommand(e *env) *cobra.Command {
+	r := &gateRequest{env: e, verb: "open", prefix: gatingv1.OpenPrefix}
+	c := &cobra.Command{
+		Use: "open NAME", Short: "Open a gate", Args: exactlyOne,
+		Long: `Open a gate for the duration in --for, or else for its spec.window. Without
+either it stays open until someone closes it.
+
+--override opens the gate regardless of its schedule, approvals and checks. It
+needs the permission "override" on gates, and a --reason.`,
+		Example: `  sluice gate open release --for 2h
+  sluice gate open release --revision main@sha1:4f170ec8a9c1d3a1b5b0f5c5a9e4d5c6b7a8f901
+  sluice gate open release --override --reason "production is down"`,
+		RunE: r.runE,
+	}
+	c.Flags().DurationVar(&r.window, "for", 0, "how long to open, instead of spec.window")
+	c.Flags().StringVar(&r.revision, "revision", "", "let only this revision through")
+	c.Flags().StringVar(&r.reason, "reason", "", "reason to record in the history")
+	c.Flags().BoolVar(&r.override, "override", false, "ignore schedule, approvals and checks (emergency access)")
+	return c
+}
+
+func newGateCloseCommand(e *env) *cobra.Command {
+	r := &gateRequest{env: e, verb: "close", prefix: gatingv1.ClosePrefix}
 	c := &cobra.Command{
 		Use: "close NAME", Short: "Close a gate", Args: exactlyOne,
 		Example: "  sluice gate close release --reason freeze",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.ask(cmd, args[0], r) },
+		RunE:    r.runE,
 	}
-	c.Flags().DurationVar(&r.window, "for", 0,
-		"how long a gate that is opened by default stays closed, instead of its window")
-	c.Flags().StringVar(&r.reason, "reason", "", "why, for the record")
+	c.Flags().DurationVar(&r.window, "for", 0, "how long to close a gate that is open by default, instead of "+
+		"spec.window")
+	c.Flags().StringVar(&r.reason, "reason", "", "reason to record in the history")
 	return c
 }
 
-// ask writes a request to a gate's annotations, in place of the last one of the same verb.
-func (a *app) ask(cmd *cobra.Command, name string, r gateRequest) error {
+func (r *gateRequest) runE(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("for") && r.window <= 0 {
-		return usagef("--for must be more than nothing")
+		return usagef("--for must be greater than 0")
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+	if r.override {
+		r.prefix = gatingv1.OverridePrefix
+		if strings.TrimSpace(r.reason) == "" {
+			return usagef("--override needs a --reason")
+		}
+	}
+	ctx, cancel := r.WithTimeout(cmd.Context())
 	defer cancel()
-	c, err := a.client()
+	return r.run(ctx, args[0])
+}
+
+// run writes the request into the annotations of the gate. It replaces the last request of the same verb.
+func (r *gateRequest) run(ctx context.Context, name string) error {
+	c, err := r.Client()
 	if err != nil {
 		return err
 	}
-	g, err := a.fetchGate(ctx, c, name)
+	g, err := getGate(ctx, r.env, c, name)
 	if err != nil {
 		return err
 	}
-	user, err := a.self(ctx)
+	user, err := r.Username(ctx)
 	if err != nil {
 		return err
 	}
 	before := g.DeepCopy()
+	r.annotate(g, user, time.Now())
+	if err := c.Patch(ctx, g, client.MergeFrom(before), gateFieldOwner); err != nil {
+		return cluster.Explain(fmt.Sprintf("cannot %s Gate '%s'", r.verb, client.ObjectKeyFromObject(g)), err)
+	}
+	r.Done("requested Gate '%s' to %s. Run sluice gate status %s to see the result", client.ObjectKeyFromObject(g),
+		r.verb, name)
+	return nil
+}
+
+func (r *gateRequest) annotate(g *gatingv1.Gate, user string, now time.Time) {
 	if g.Annotations == nil {
 		g.Annotations = map[string]string{}
 	}
 	maps.DeleteFunc(g.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.prefix) })
-	at := time.Now().UTC().Format(time.RFC3339Nano)
+	at := now.UTC().Format(time.RFC3339Nano)
 	g.Annotations[r.prefix+gatingv1.RequestedAtSuffix] = at
 	g.Annotations[r.prefix+gatingv1.RequestedBySuffix] = at + " " + user
 	if r.window > 0 {
@@ -149,85 +178,71 @@ func (a *app) ask(cmd *cobra.Command, name string, r gateRequest) error {
 	if r.reason != "" {
 		g.Annotations[r.prefix+gatingv1.ReasonSuffix] = r.reason
 	}
-	if err := c.Patch(ctx, g, client.MergeFrom(before), gateOwner); err != nil {
-		return explain(fmt.Sprintf("cannot %s Gate '%s'", cmd.Name(), client.ObjectKeyFromObject(g)), err)
-	}
-	a.done("asked Gate '%s' to %s; sluice gate status %s shows what it makes of it", client.ObjectKeyFromObject(g),
-		cmd.Name(), name)
-	return nil
 }
 
-func (a *app) gateApprove() *cobra.Command {
-	var revision, comment string
-	var expires time.Duration
-	var groups []string
+// gateApproval is `sluice gate approve`.
+type gateApproval struct {
+	*env
+	revision, comment string
+	expires           time.Duration
+	groups            []string
+}
+
+func newGateApproveCommand(e *env) *cobra.Command {
+	a := &gateApproval{env: e}
 	c := &cobra.Command{
-		Use: "approve NAME", Short: "Approve what a gate holds, as oneself", Args: exactlyOne,
+		Use: "approve NAME", Short: "Approve what a gate holds, in your name", Args: exactlyOne,
 		Example: "  sluice gate approve release --expires 24h\n  sluice gate approve release --group managers",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("expires") && expires <= 0 {
-				return usagef("--expires must be more than nothing")
+			if cmd.Flags().Changed("expires") && a.expires <= 0 {
+				return usagef("--expires must be greater than 0")
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+			ctx, cancel := e.WithTimeout(cmd.Context())
 			defer cancel()
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			g, err := a.fetchGate(ctx, c, args[0])
-			if err != nil {
-				return err
-			}
-			user, err := a.self(ctx)
-			if err != nil {
-				return err
-			}
-			approval := &gatingv1.GateApproval{
-				ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
-				Spec: gatingv1.GateApprovalSpec{
-					GateRef: meta.LocalObjectReference{Name: g.Name}, User: user, Groups: groups, Revision: revision,
-					Comment: comment,
-				},
-			}
-			if expires > 0 {
-				approval.Spec.ExpiresAt = &metav1.Time{Time: time.Now().Add(expires)}
-			}
-			if err := c.Create(ctx, approval, gateOwner); err != nil {
-				return explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)
-			}
-			a.done("GateApproval '%s' made by %s", client.ObjectKeyFromObject(approval), user)
-			return nil
+			return a.run(ctx, args[0])
 		},
 	}
-	c.Flags().StringVar(&revision, "revision", "", "approve only this revision")
-	c.Flags().DurationVar(&expires, "expires", 0, "how long the approval counts")
-	c.Flags().StringSliceVar(&groups, "group", nil, "group to approve as a member of")
-	c.Flags().StringVar(&comment, "comment", "", "comment for the record")
+	c.Flags().StringVar(&a.revision, "revision", "", "approve only this revision")
+	c.Flags().DurationVar(&a.expires, "expires", 0, "how long the approval is valid")
+	c.Flags().StringSliceVar(&a.groups, "group", nil, "group whose membership you approve with")
+	c.Flags().StringVar(&a.comment, "comment", "", "comment to record")
 	return c
 }
 
-func (a *app) fetchGate(ctx context.Context, c client.Client, name string) (*gatingv1.Gate, error) {
-	obj, err := fetch(ctx, c, byTitle(gatingv1.GateKind), types.NamespacedName{Namespace: a.namespace(), Name: name})
+func (a *gateApproval) run(ctx context.Context, name string) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	g, err := getGate(ctx, a.env, c, name)
+	if err != nil {
+		return err
+	}
+	user, err := a.Username(ctx)
+	if err != nil {
+		return err
+	}
+	approval := &gatingv1.GateApproval{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
+		Spec: gatingv1.GateApprovalSpec{
+			GateRef: meta.LocalObjectReference{Name: g.Name}, User: user, Groups: a.groups, Revision: a.revision,
+			Comment: a.comment,
+		},
+	}
+	if a.expires > 0 {
+		approval.Spec.ExpiresAt = &metav1.Time{Time: time.Now().Add(a.expires)}
+	}
+	if err := c.Create(ctx, approval, gateFieldOwner); err != nil {
+		return cluster.Explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)
+	}
+	a.Done("GateApproval '%s' created for user %s", client.ObjectKeyFromObject(approval), user)
+	return nil
+}
+
+func getGate(ctx context.Context, e *env, c client.Client, name string) (*gatingv1.Gate, error) {
+	obj, err := cluster.Get(ctx, c, gateKind(), e.key(name))
 	if err != nil {
 		return nil, err
 	}
 	return obj.(*gatingv1.Gate), nil
-}
-
-// self asks the API server who we are to it.
-func (a *app) self(ctx context.Context) (string, error) {
-	cfg, err := a.config()
-	if err != nil {
-		return "", err
-	}
-	c, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return "", err
-	}
-	review, err := c.AuthenticationV1().SelfSubjectReviews().
-		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", explain("cannot tell who you are", err)
-	}
-	return review.Status.UserInfo.Username, nil
 }

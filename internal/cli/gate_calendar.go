@@ -6,94 +6,69 @@ import (
 	"slices"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
+	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 )
 
-// How much of a gate's calendar is shown.
+// How much of a gate's calendar is printed.
 const (
-	calendarSpan = 14 * 24 * time.Hour
+	calendarDays = 14
 	calendarRows = 100
 )
 
-// scheduled are the words for what a calendar says.
-var scheduled = map[calendar.State]string{calendar.None: "-", calendar.Opened: "opens", calendar.Closed: "closes"}
+// scheduleWords are the words for what a schedule sets.
+var scheduleWords = map[calendar.State]string{calendar.None: "-", calendar.Opened: "opens", calendar.Closed: "closes"}
 
-// showCalendar prints what the clock does to a gate: what its schedule says, and what the gate is then if
-// nobody does anything.
-func (a *app) showCalendar(g *gatingv1.Gate, now time.Time) error {
-	c, err := gate.Case(g)
+// printCalendar prints when the schedule of a gate or the gate itself changes without any request.
+func printCalendar(e *env, g *gatingv1.Gate, now time.Time) error {
+	transitions, more, err := forecast.Transitions(g, now, calendarDays*24*time.Hour, calendarRows)
 	if err != nil {
-		fmt.Fprintf(a.out, "Calendar: none, %s\n", oneLine(err.Error()))
+		fmt.Fprintf(e.Out, "Calendar: not available: %s\n", term.OneLine(err.Error()))
 		return nil
 	}
-	turns, more := turns(g, c.Calendar, now)
-	if len(turns) == 0 {
-		fmt.Fprintf(a.out, "Calendar: nothing changes by the clock in %d days\n", calendarSpan/(24*time.Hour))
+	if len(transitions) == 0 {
+		fmt.Fprintf(e.Out, "Calendar: no scheduled change in the next %d days\n", calendarDays)
 		return nil
 	}
-	zones := zones(g)
-	head := []cell{{text: "  LOCAL"}}
+	zones := scheduleZones(g)
+	header := []string{"  LOCAL"}
 	for _, z := range zones {
-		head = append(head, cell{text: z.String()})
+		header = append(header, z.String())
 	}
-	rows := [][]cell{append(head, cell{text: "SCHEDULE"}, cell{text: "GATE"}, cell{text: "WHY"})}
-	for _, t := range turns {
-		row := []cell{{text: "  " + day(t.Local())}}
-		for _, z := range zones {
-			row = append(row, cell{text: day(t.In(z))})
-		}
-		state, entry := c.Calendar.At(t)
-		says := scheduled[state]
-		if entry != "" {
-			says += " '" + oneLine(entry) + "'"
-		}
-		then := gate.Foresee(g, t)
-		is, colour := "closed", red
-		if apimeta.IsStatusConditionTrue(then.Status.Conditions, gatingv1.OpenedCondition) {
-			is, colour = "opened", green
-		}
-		rows = append(rows, append(row, cell{text: says}, cell{is, colour},
-			cell{text: oneLine(then.Status.Why.Message)}))
+	rows := [][]term.Cell{term.Row(append(header, "SCHEDULE", "GATE", "WHY")...)}
+	for _, t := range transitions {
+		rows = append(rows, calendarRow(t, zones))
 	}
-	fmt.Fprintf(a.out, "Calendar of %d days, with today's approvals and checks:\n", calendarSpan/(24*time.Hour))
-	if err := (&table{out: a.out}).print(rows...); err != nil {
+	fmt.Fprintf(e.Out, "Calendar of %d days, with current approvals and checks:\n", calendarDays)
+	if err := term.NewTable(e.Out).Print(rows...); err != nil {
 		return err
 	}
 	if more {
-		fmt.Fprintf(a.out, "  and more after that: %d changes are shown\n", calendarRows)
+		fmt.Fprintf(e.Out, "  and more: only the first %d changes are shown\n", calendarRows)
 	}
 	return nil
 }
 
-// turns lists when the schedule, or the gate for another reason, changes by the clock; more tells that there
-// are others.
-func turns(g *gatingv1.Gate, c *calendar.Calendar, now time.Time) (all []time.Time, more bool) {
-	until := now.Add(calendarSpan)
-	walk := func(next func(time.Time) time.Time) {
-		t := next(now)
-		for n := 0; !t.IsZero() && !t.After(until) && n <= calendarRows; n++ {
-			all = append(all, t.UTC())
-			t = next(t)
-		}
+func calendarRow(t forecast.Transition, zones []*time.Location) []term.Cell {
+	texts := []string{"  " + formatMinute(t.At.Local())}
+	for _, z := range zones {
+		texts = append(texts, formatMinute(t.At.In(z)))
 	}
-	walk(c.Next)
-	walk(func(t time.Time) time.Time {
-		if next := gate.Foresee(g, t).Status.NextTransition; next != nil {
-			return next.At.Time
-		}
-		return time.Time{}
-	})
-	slices.SortFunc(all, time.Time.Compare)
-	all = slices.CompactFunc(all, time.Time.Equal)
-	return all[:min(len(all), calendarRows)], len(all) > calendarRows
+	schedule := scheduleWords[t.Schedule]
+	if t.Entry != "" {
+		schedule += " '" + term.OneLine(t.Entry) + "'"
+	}
+	gate := term.Cell{Text: "closed", Colour: term.Red}
+	if t.Opened {
+		gate = term.Cell{Text: "opened", Colour: term.Green}
+	}
+	return append(term.Row(append(texts, schedule)...), gate, term.Cell{Text: term.OneLine(t.Why)})
 }
 
-// zones lists the time zones of a gate's schedule.
-func zones(g *gatingv1.Gate) []*time.Location {
+// scheduleZones returns the time zones of a gate's schedule.
+func scheduleZones(g *gatingv1.Gate) []*time.Location {
 	var zones []*time.Location
 	for _, e := range g.Spec.Schedule {
 		zone, err := time.LoadLocation(cmp.Or(e.TimeZone, "UTC"))
@@ -105,4 +80,4 @@ func zones(g *gatingv1.Gate) []*time.Location {
 	return zones
 }
 
-func day(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
+func formatMinute(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }

@@ -22,10 +22,10 @@ func TestGateRequests(t *testing.T) {
 	if err := c.Create(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	sluice := func(code int, says string, args ...string) result {
-		return at(t, append([]string{"gate", "-n", namespace}, args...)...).wants(t, code, says)
+	sluice := func(code int, want string, args ...string) result {
+		return at(t, append([]string{"gate", "-n", namespace}, args...)...).wants(t, code, want)
 	}
-	asked := func() verdict.Requests {
+	requests := func() verdict.Requests {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
 			t.Fatal(err)
 		}
@@ -36,22 +36,22 @@ func TestGateRequests(t *testing.T) {
 		return r
 	}
 	sluice(exitOK, "to open", "open", "release", "--for", "2h", "--revision", "main@sha1:abc")
-	if r := asked().Open; r == nil || r.Window.Hours() != 2 || r.Revision != "main@sha1:abc" || r.By == "" {
-		t.Errorf("asked for %+v", r)
+	if r := requests().Open; r == nil || r.Window.Hours() != 2 || r.Revision != "main@sha1:abc" || r.By == "" {
+		t.Errorf("the request is %+v", r)
 	}
 	sluice(exitOK, "to open", "open", "release")
-	if r := asked().Open; r == nil || r.Window != 0 || r.Revision != "" {
-		t.Errorf("a new request keeps what the last one said: %+v", r)
+	if r := requests().Open; r == nil || r.Window != 0 || r.Revision != "" {
+		t.Errorf("the new request keeps fields of the last one: %+v", r)
 	}
 	sluice(exitOK, "to close", "close", "release", "--reason", "freeze")
-	if r := asked(); r.Close == nil || !r.Close.At.After(r.Open.At) || r.Close.Reason != "freeze" {
-		t.Errorf("asked for %+v", r.Close)
+	if r := requests(); r.Close == nil || !r.Close.At.After(r.Open.At) || r.Close.Reason != "freeze" {
+		t.Errorf("the request is %+v", r.Close)
 	}
 	sluice(exitUsage, "--reason", "open", "release", "--override")
 	sluice(exitUsage, "--for", "open", "release", "--for", "-1h")
-	sluice(exitOK, "to open", "open", "release", "--override", "--reason", "the shop is down")
-	if r := asked().Override; r == nil || r.Reason != "the shop is down" || r.By == "" {
-		t.Errorf("asked for %+v", r)
+	sluice(exitOK, "to open", "open", "release", "--override", "--reason", "production is down")
+	if r := requests().Override; r == nil || r.Reason != "production is down" || r.By == "" {
+		t.Errorf("the request is %+v", r)
 	}
 
 	sluice(exitOK, "GateApproval", "approve", "release", "--revision", "main@sha1:abc", "--expires", "24h")
@@ -73,19 +73,19 @@ func TestGateRequests(t *testing.T) {
 	if err := c.Status().Patch(t.Context(), g, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	for verb, says := range map[string]string{"status": "Kustomization/" + namespace + "/app main@sha1:def",
+	for verb, want := range map[string]string{"status": "Kustomization/" + namespace + "/app main@sha1:def",
 		"history": "alice"} {
-		if out := sluice(exitOK, "", verb, "release").out; !strings.Contains(out, says) {
-			t.Errorf("%s shows no %q:\n%s", verb, says, out)
+		if out := sluice(exitOK, "", verb, "release").out; !strings.Contains(out, want) {
+			t.Errorf("%s lacks %q:\n%s", verb, want, out)
 		}
 	}
 	if out := sluice(exitOK, "", "list").out; !strings.Contains(out, "OPENED") || !strings.Contains(out, "release") {
-		t.Errorf("list shows\n%s", out)
+		t.Errorf("list prints\n%s", out)
 	}
 	sluice(exitFailed, "nothing", "open", "nothing")
 }
 
-// TestGateCreateExport prints a gate with all that flags can say: by `sluice gate create` as by `sluice create gate`.
+// TestGateCreateExport prints a gate with all flags, with `sluice gate create` and with `sluice create gate`.
 func TestGateCreateExport(t *testing.T) {
 	flags := []string{"release", "--export", "--default", "opened", "--window", "1h", "--interval", "5m", "--label",
 		"team=a", "--overridable=false",
@@ -95,10 +95,10 @@ func TestGateCreateExport(t *testing.T) {
 		"--approvals-required", "2", "--approver", "alice,bob", "--approver-group", "managers",
 		"--approvals-valid-for", "24h",
 		"--allow-manual", "--overrun", "stop"}
-	ours := run(t, append([]string{"gate", "create"}, flags...)...).wants(t, exitOK)
-	golden(t, "create-gate-options.yaml", ours.out)
-	if r := run(t, append([]string{"create", "gate"}, flags...)...).wants(t, exitOK); r.out != ours.out {
-		t.Errorf("sluice create gate prints\n%s\nsluice gate create\n%s", r.out, ours.out)
+	first := run(t, append([]string{"gate", "create"}, flags...)...).wants(t, exitOK)
+	golden(t, "create-gate-options.yaml", first.out)
+	if r := run(t, append([]string{"create", "gate"}, flags...)...).wants(t, exitOK); r.out != first.out {
+		t.Errorf("sluice create gate prints\n%s\nsluice gate create\n%s", r.out, first.out)
 	}
 }
 
@@ -144,19 +144,19 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	}
 
 	out := at(t, "gate", "-n", namespace, "status", "release", "--diff").wants(t, exitOK).out
-	for _, says := range []string{
+	for _, want := range []string{
 		"Europe/Berlin", "closes 'fridays'", "Gate closed by schedule 'fridays'", "Fri ", "00:00 CE",
 		"Gate opened by default", "(3 created, 0 configured, 0 deleted)",
 		"ConfigMap/apps/settings created", "and 2 more", "sluice diff kustomization app -n " + namespace + " --path",
 	} {
-		if !strings.Contains(out, says) {
-			t.Errorf("status shows no %q:\n%s", says, out)
+		if !strings.Contains(out, want) {
+			t.Errorf("status lacks %q:\n%s", want, out)
 		}
 	}
 
 	then := func(when, object string) string {
 		t.Helper()
-		out := at(t, "simulate", "gates", "-n", namespace, "--at", when).wants(t, exitOK, "as they are now").out
+		out := at(t, "simulate", "gates", "-n", namespace, "--at", when).wants(t, exitOK, "objects would pass at").out
 		for line := range strings.Lines(out) {
 			if strings.HasPrefix(line, object+" ") {
 				return strings.Join(strings.Fields(line)[1:], " ")
@@ -173,15 +173,15 @@ func TestGateStatusAndSimulation(t *testing.T) {
 		"2126-11-22T23:00:00Z":      "passes main@sha1:def -",
 	} {
 		if got := then(when, app); got != want {
-			t.Errorf("at %s the app %q, want %q", when, got, want)
+			t.Errorf("at %s the app is %q, want %q", when, got, want)
 		}
 	}
-	if got, want := then("2126-11-21T12:00:00Z", orphan), "held - "+namespace+"/gone: it is not there"; got != want {
-		t.Errorf("behind no gate: %q, want %q", got, want)
+	if got, want := then("2126-11-21T12:00:00Z", orphan), "held - "+namespace+"/gone: the gate does not exist"; got != want {
+		t.Errorf("object with a missing gate: %q, want %q", got, want)
 	}
 	if r := at(t, "simulate", "gates", "-n", namespace, "--at", "2126-11-21T12:00:00Z").
 		wants(t, exitOK, "1 of 2 objects would pass"); strings.Contains(r.out, "/free") {
-		t.Errorf("gates hold what they do not stand over:\n%s", r.out)
+		t.Errorf("the simulation lists an object without gates:\n%s", r.out)
 	}
 
 	g.Status.Conditions = []metav1.Condition{
@@ -195,7 +195,7 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	}
 	if out := at(t, "get", "gates", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") ||
 		!strings.Contains(out, "Gate opened by default") {
-		t.Errorf("get shows\n%s", out)
+		t.Errorf("get prints\n%s", out)
 	}
 	if out := at(t, "gate", "export", "release", "-n", namespace).wants(t, exitOK).
 		out; !strings.Contains(out, "Europe/Berlin") || strings.Contains(out, "status") {

@@ -1,207 +1,160 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/image/history"
+	"github.com/sluice-gitops/sluice/internal/image/workload"
 )
 
-func (a *app) image() *cobra.Command {
-	c := group("image", "Show what images run and what is newer, and release them", `  sluice image list -A
+func newImageCommand(e *env) *cobra.Command {
+	c := newGroup("image", "List images of workloads, release newer ones, and show past releases",
+		`  sluice image list -A
   sluice image release Deployment/web -n apps --latest --dry-run
   sluice image history`)
 	c.Aliases = []string{"images"}
-	c.AddCommand(a.imageList(), a.imageRelease(), a.imageHistory())
+	c.AddCommand(newImageListCommand(e), newImageReleaseCommand(e), newImageHistoryCommand(e))
 	return c
 }
 
-// workloadKinds are the kinds whose images are shown, by the words for them.
-var workloadKinds = []struct {
-	kind  string
-	words []string
-	list  func() client.ObjectList
-}{
-	{"Deployment", []string{"deployment", "deployments", "deploy"},
-		func() client.ObjectList { return &appsv1.DeploymentList{} }},
-	{"StatefulSet", []string{"statefulset", "statefulsets", "sts"},
-		func() client.ObjectList { return &appsv1.StatefulSetList{} }},
-	{"DaemonSet", []string{"daemonset", "daemonsets", "ds"},
-		func() client.ObjectList { return &appsv1.DaemonSetList{} }},
-	{"CronJob", []string{"cronjob", "cronjobs", "cj"}, func() client.ObjectList { return &batchv1.CronJobList{} }},
-}
-
-// workloadOf reads KIND/NAME; a Deployment when there is no kind.
-func workloadOf(arg string) (kind, name string, err error) {
-	word, name, ok := strings.Cut(arg, "/")
-	if !ok {
-		word, name = "deployment", arg
-	}
-	for _, k := range workloadKinds {
-		if slices.Contains(k.words, strings.ToLower(word)) && name != "" {
-			return k.kind, name, nil
+// workloadArgs checks that all arguments name workloads.
+func workloadArgs(_ *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if _, err := workload.ParseRef(arg); err != nil {
+			return usageError{err}
 		}
 	}
-	return "", "", usagef("%q is no workload: write it as KIND/NAME, of a Deployment, StatefulSet, DaemonSet "+
-		"or CronJob", arg)
+	return nil
 }
 
-// imageUse is an image of a container, and a policy that chooses one of the same name.
-type imageUse struct {
-	kind, namespace, name, container string
-	image                            edit.Ref
-	policy                           *imagev1.ImagePolicy // nil: none chooses it
-}
-
-func (u imageUse) newer() string {
-	switch {
-	case u.policy == nil:
-		return ""
-	case *u.policy.Status.LatestRef == imagev1.ImageRef(u.image), u.image.Digest == "" &&
-		u.policy.Status.LatestRef.Tag == u.image.Tag:
-		return "up to date"
+// optionalWorkload returns the workload that the first argument names, or the zero Ref if there is no argument.
+func optionalWorkload(args []string) (workload.Ref, error) {
+	if len(args) == 0 {
+		return workload.Ref{}, nil
 	}
-	return latestTag(u.policy, false)
+	ref, err := workload.ParseRef(args[0])
+	if err != nil {
+		return ref, usageError{err}
+	}
+	return ref, nil
 }
 
-func (a *app) imageList() *cobra.Command {
-	var everywhere bool
+// imageList is `sluice image list`.
+type imageList struct {
+	*env
+	allNamespaces bool
+}
+
+func newImageListCommand(e *env) *cobra.Command {
+	l := &imageList{env: e}
 	c := &cobra.Command{
-		Use: "list [KIND/NAME]", Short: "Show the images of workloads, and what is newer by each policy",
+		Use: "list [KIND/NAME]", Short: "List the images of workloads, and newer ones that policies select",
 		Args: atMostOne,
-		Long: `Show the images of Deployments, StatefulSets, DaemonSets and CronJobs, and for each the policies that choose an image of the same name, in
-any namespace that may be read.`,
+		Long: `List the images of Deployments, StatefulSets, DaemonSets and CronJobs, and the
+policies that select an image of the same name, in all namespaces that you may
+read.`,
 		Example: "  sluice image list -n apps\n  sluice image list StatefulSet/db -n apps\n  sluice image list -A",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
-			return a.listImages(ctx, args, everywhere)
-		},
+		RunE:    e.bounded(l.run),
 	}
-	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "in all namespaces")
+	c.Flags().BoolVarP(&l.allNamespaces, "all-namespaces", "A", false, "workloads in all namespaces")
 	return c
 }
 
-func (a *app) listImages(ctx context.Context, args []string, everywhere bool) error {
-	c, err := a.client()
+func (l *imageList) run(ctx context.Context, args []string) error {
+	only, err := optionalWorkload(args)
 	if err != nil {
 		return err
 	}
-	var kind, named string
-	if len(args) > 0 {
-		if kind, named, err = workloadOf(args[0]); err != nil {
-			return err
-		}
-	}
-	namespace := a.namespace()
-	if everywhere {
-		namespace = ""
-	}
-	uses, err := imagesOf(ctx, c, namespace, kind, named)
+	c, err := l.Client()
 	if err != nil {
 		return err
 	}
-	if len(uses) == 0 {
-		return fmt.Errorf("no workloads found in %s. Choose another with -n, or -A for all",
-			cmp.Or(namespace, "any namespace"))
-	}
-	rows := [][]cell{{{text: "NAMESPACE"}, {text: "WORKLOAD"}, {text: "CONTAINER"}, {text: "IMAGE"}, {text: "RUNS"},
-		{text: "NEWER"}, {text: "POLICY"}}}
-	for _, u := range uses {
-		policy, newer := "", cell{text: u.newer()}
-		if u.policy != nil {
-			policy = u.policy.Namespace + "/" + u.policy.Name
-		}
-		if newer.text != "up to date" {
-			newer.colour = yellow
-		}
-		runs := short(strings.TrimPrefix(strings.TrimPrefix(u.image.String(), u.image.Name), ":"))
-		rows = append(rows, []cell{{text: u.namespace}, {text: u.kind + "/" + u.name}, {text: u.container},
-			{text: u.image.Name}, {text: runs}, newer, {text: policy}})
-	}
-	return (&table{out: a.out}).print(rows...)
-}
-
-// imagesOf lists the images of workloads, once for each policy that chooses among their tags.
-func imagesOf(ctx context.Context, c client.Client, namespace, kind, named string) ([]imageUse, error) {
-	policies := &imagev1.ImagePolicyList{}
-	if err := c.List(ctx, policies); err != nil {
-		if own := c.List(ctx, policies, client.InNamespace(namespace)); own != nil {
-			return nil, explain("cannot list ImagePolicies", err)
-		}
-	}
-	byImage := map[string][]*imagev1.ImagePolicy{}
-	for i := range policies.Items {
-		if p := &policies.Items[i]; p.Status.LatestRef != nil {
-			byImage[canonicalName(p.Status.LatestRef.Name)] = append(byImage[canonicalName(p.Status.LatestRef.Name)], p)
-		}
-	}
-	var uses []imageUse
-	for _, k := range workloadKinds {
-		if kind != "" && k.kind != kind {
-			continue
-		}
-		list := k.list()
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, explain("cannot list "+k.kind+" objects", err)
-		}
-		objects, err := apimeta.ExtractList(list)
-		if err != nil {
-			return nil, err
-		}
-		for _, raw := range objects {
-			o := raw.(client.Object)
-			if named != "" && o.GetName() != named {
-				continue
-			}
-			pod := podOf(o)
-			for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-				use := imageUse{k.kind, o.GetNamespace(), o.GetName(), container.Name,
-					edit.ParseRef(container.Image), nil}
-				choosing := byImage[canonicalName(use.image.Name)]
-				if len(choosing) == 0 {
-					uses = append(uses, use)
-				}
-				for _, use.policy = range choosing {
-					uses = append(uses, use)
-				}
-			}
-		}
-	}
-	return uses, nil
-}
-
-func podOf(o client.Object) corev1.PodSpec {
-	switch o := o.(type) {
-	case *appsv1.Deployment:
-		return o.Spec.Template.Spec
-	case *appsv1.StatefulSet:
-		return o.Spec.Template.Spec
-	case *appsv1.DaemonSet:
-		return o.Spec.Template.Spec
-	case *batchv1.CronJob:
-		return o.Spec.JobTemplate.Spec.Template.Spec
-	}
-	return corev1.PodSpec{}
-}
-
-// canonicalName is a name with everything that may be left out.
-func canonicalName(image string) string {
-	r, err := name.NewRepository(image)
+	namespace := l.NamespaceOr(l.allNamespaces)
+	images, err := workload.Images(ctx, c, namespace, only)
 	if err != nil {
-		return image
+		return cluster.WithHint(err)
 	}
-	return r.Name()
+	if len(images) == 0 {
+		return fmt.Errorf("no workloads found in %s. Choose another with -n, or use -A for all", scope(namespace))
+	}
+	rows := [][]term.Cell{term.Row("NAMESPACE", "WORKLOAD", "CONTAINER", "IMAGE", "RUNS", "NEWER", "POLICY")}
+	for _, image := range images {
+		rows = append(rows, imageRow(image))
+	}
+	return term.NewTable(l.Out).Print(rows...)
+}
+
+func imageRow(i workload.Image) []term.Cell {
+	running := kind.ShortRevision(strings.TrimPrefix(strings.TrimPrefix(i.Ref.String(), i.Ref.Name), ":"))
+	policy, newer := "", term.Cell{Colour: term.Yellow}
+	switch {
+	case i.Policy == nil:
+	case i.IsCurrent():
+		newer = term.Cell{Text: "up to date"}
+	default:
+		newer.Text = i.Policy.Status.LatestRef.Tag
+	}
+	if i.Policy != nil {
+		policy = i.Policy.Namespace + "/" + i.Policy.Name
+	}
+	return append(term.Row(i.Namespace, i.Kind+"/"+i.Name, i.Container, i.Ref.Name, running), newer,
+		term.Cell{Text: policy})
+}
+
+// imageHistory is `sluice image history`.
+type imageHistory struct {
+	*env
+	allNamespaces bool
+}
+
+func newImageHistoryCommand(e *env) *cobra.Command {
+	h := &imageHistory{env: e}
+	c := &cobra.Command{
+		Use: "history [KIND/NAME]", Short: "Show which images were released, by whom and why", Args: atMostOne,
+		Long: `Show ImageUpdateJobs and commits of ImageUpdateAutomations, or only those that
+changed a workload. The cluster knows the last commit of each automation, the
+current commits of GitRepositories, and commits of about the last hour. For the
+complete history run in the repository:
+
+  git fetch origin refs/notes/sluice:refs/notes/sluice
+  git log --notes=sluice`,
+		Example: "  sluice image history\n  sluice image history Deployment/web\n  sluice image history -A",
+		RunE:    e.bounded(h.run),
+	}
+	c.Flags().BoolVarP(&h.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
+	return c
+}
+
+func (h *imageHistory) run(ctx context.Context, args []string) error {
+	only, err := optionalWorkload(args)
+	if err != nil {
+		return err
+	}
+	c, err := h.Client()
+	if err != nil {
+		return err
+	}
+	namespace := h.NamespaceOr(h.allNamespaces)
+	entries, err := history.List(ctx, c, namespace, only)
+	if err != nil {
+		return cluster.WithHint(err)
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("no releases found in %s", scope(namespace))
+	}
+	printable := func(s string) string { return term.Printable(term.OneLine(s)) }
+	rows := [][]term.Cell{term.Row("TIME", "BY", "AUTHOR", "COMMIT", "WHAT")}
+	for _, entry := range entries {
+		rows = append(rows, term.Row(kind.Time(metav1.Time{Time: entry.At}), printable(entry.By),
+			printable(entry.Author), kind.ShortCommit(entry.Commit), printable(entry.Description)))
+	}
+	return term.NewTable(h.Out).Print(rows...)
 }

@@ -62,11 +62,11 @@ func TestImageList(t *testing.T) {
 	golden(t, "image-list.txt", strings.ReplaceAll(r.out, namespace, "test-00000"))
 	if one := at(t, "image", "list", "cronjob/clean", "-n", namespace).
 		wants(t, exitOK); strings.Count(one.out, "\n") != 2 || !strings.Contains(one.out, "up to date") {
-		t.Errorf("one workload shows as\n%s", one.out)
+		t.Errorf("the list of one workload is\n%s", one.out)
 	}
 	at(t, "image", "list", "StatefulSet/web", "-n", namespace).wants(t, exitFailed, "no workloads found")
 	if got := at(t, "get", "image", "policy", "-n", namespace).wants(t, exitOK); !strings.Contains(got.out, "1.1.0") {
-		t.Errorf("the policies show as\n%s", got.out)
+		t.Errorf("the list of policies is\n%s", got.out)
 	}
 }
 
@@ -77,13 +77,13 @@ func TestImageRelease(t *testing.T) {
 	commit := strings.Repeat("4f17", 10)
 	run := func(args ...string) result {
 		t.Helper()
-		came := make(chan result, 1)
+		ended := make(chan result, 1)
 		go func() {
-			came <- runWith(t.Context(), "", append([]string{"image", "release", "Deployment/web", "--image",
+			ended <- runWith(t.Context(), "", append([]string{"image", "release", "Deployment/web", "--image",
 				"nginx:1.1.0", "--reason", "a fix", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)},
 				args...)...)
 		}()
-		testenv.Eventually(t, "the job is there, and runs as its controller would have it", func() error {
+		testenv.Eventually(t, "the job is created, and its status set as by its controller", func() error {
 			jobs := &imagev1alpha1.ImageUpdateJobList{}
 			if err := c.List(t.Context(), jobs, client.InNamespace(namespace)); err != nil {
 				return err
@@ -106,12 +106,12 @@ func TestImageRelease(t *testing.T) {
 			})
 			return c.Status().Patch(t.Context(), j, statusOf(t, j))
 		})
-		return (<-came).wants(t, exitOK, "is ready: pushed")
+		return (<-ended).wants(t, exitOK, "is ready: pushed")
 	}
 	run("--dry-run")
 	if jobs := (&imagev1alpha1.ImageUpdateJobList{}); c.List(t.Context(), jobs, client.InNamespace(namespace)) != nil ||
 		len(jobs.Items) > 0 {
-		t.Errorf("a dry run leaves %d jobs", len(jobs.Items))
+		t.Errorf("%d jobs remain after a dry run", len(jobs.Items))
 	}
 	r := run()
 	if want := "web.yaml:7 Deployment/apps/web (web): nginx:1.0.0 -> nginx:1.1.0\ncommit: " + commit +
@@ -122,17 +122,16 @@ func TestImageRelease(t *testing.T) {
 		r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
 		if want := "4f174f17   nginx:1.0.0 -> nginx:1.1.0 (a fix)\n"; !strings.HasSuffix(r.out, want) ||
 			strings.Count(r.out, "\n") != 2 {
-			t.Errorf("%s shows\n%s", line, r.out)
+			t.Errorf("%s prints\n%s", line, r.out)
 		}
 	}
-	at(t, "image", "history", "other", "-n", namespace).wants(t, exitFailed, "nothing was released")
+	at(t, "image", "history", "other", "-n", namespace).wants(t, exitFailed, "no releases found")
 	makeAll(t, c, namespace, automationOf("second"))
 	at(t, "image", "release", "web", "--latest", "-n", namespace).wants(t, exitFailed, "--automation from app, second")
 }
 
-// TestImageHistoryTellsWhatNotesSay: the note of a commit is in the artifact of the source that has it, and
-// in events about it.
-func TestImageHistoryTellsWhatNotesSay(t *testing.T) {
+// TestImageHistoryReadsGitNotes checks notes in the artifact of a source and in events.
+func TestImageHistoryReadsGitNotes(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	source := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Name: "app"},
 		Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/app",
@@ -171,7 +170,7 @@ func TestImageHistoryTellsWhatNotesSay(t *testing.T) {
 	for _, want := range []string{"ImageUpdateAutomation/app   sluice@example.com   aaaaaaaa   web:1 -> web:2\n",
 		"bbbbbbbb   web:1 -> db:2\n"} {
 		if !strings.Contains(r.out, want) || strings.Count(r.out, "\n") != 3 {
-			t.Errorf("the history is\n%s, without %q", r.out, want)
+			t.Errorf("the history is\n%s, which lacks %q", r.out, want)
 		}
 	}
 	if r := at(t, "image", "history", "db", "-n", namespace).wants(t, exitOK); strings.Count(r.out, "\n") != 2 ||

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -9,91 +10,119 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/manager"
 )
 
-func (a *app) install() *cobra.Command {
-	var o installOptions
+// installCommand is `sluice install`.
+type installCommand struct {
+	*env
+	manifest.InstallOptions
+	export                    bool
+	components, extra         []string
+	image, registry, imageTag string
+}
+
+func newInstallCommand(e *env) *cobra.Command {
+	o := &installCommand{env: e}
 	c := &cobra.Command{
 		Use:   "install",
-		Short: "Install the definitions and the controllers, or print their manifests",
-		Long: `Install the definitions and the controllers. What stands already is brought up to date; running it again changes nothing.
-The order is the one the controllers apply by: definitions first, until the cluster serves them.`,
-		Example: `  sluice install                     # apply to the cluster of the kubeconfig
+		Short: "Install the CustomResourceDefinitions and the controllers",
+		Long: `Install the CustomResourceDefinitions and the controllers, or update them.
+Running the command again without changes has no effect.`,
+		Example: `  sluice install                     # install into the current cluster
   sluice install --export > sluice.yaml
-  sluice install --crds-only         # the definitions alone, for controllers that run outside`,
+  sluice install --crds-only         # for controllers outside of the cluster`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.complete(); err != nil {
 				return err
 			}
-			objects, err := manifests(a.namespace(), o)
-			if err != nil {
-				return err
-			}
-			if o.export {
-				return a.printYAML(objects...)
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
-			return a.applyInstall(ctx, objects, o)
+			return o.run(cmd.Context())
 		},
 	}
 	f := c.Flags()
 	f.BoolVar(&o.export, "export", false, "print the manifests and change nothing")
-	f.BoolVar(&o.crdsOnly, "crds-only", false, "only the CustomResourceDefinitions")
+	f.BoolVar(&o.CRDsOnly, "crds-only", false, "only the CustomResourceDefinitions")
 	f.StringSliceVar(&o.components, "components", manager.AllControllers, "controllers to run")
-	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run beside those of --components")
-	f.StringVar(&o.image, "image", "", "container image of the controllers (default: --registry and --version)")
+	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run in addition to --components")
+	f.StringVar(&o.image, "image", "", "container image of the controllers (default: from --registry and --version)")
 	f.StringVar(&o.registry, "registry", "ghcr.io/sluice-gitops", "registry of the container image")
-	f.StringVar(&o.version, "version", defaultTag(), "tag of the container image")
-	f.StringVar(&o.pullSecret, "image-pull-secret", "", "Secret to pull the container image with")
-	f.StringVar(&o.clusterDomain, "cluster-domain", clusterDomain, "internal domain of the cluster")
-	f.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info or error")
-	f.BoolVar(&o.networkPolicy, "network-policy", true, "let only the namespace reach the artifacts")
-	f.StringSliceVar(&o.tolerations, "toleration-keys", nil, "taints that the controllers tolerate")
-	f.BoolVar(&o.allNamespaces, "watch-all-namespaces", true, "watch all namespaces, else only the controllers' own")
+	f.StringVar(&o.imageTag, "version", defaultTag(), "tag of the container image")
+	f.StringVar(&o.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
+	f.StringVar(&o.ClusterDomain, "cluster-domain", manifest.DefaultClusterDomain, "internal domain of the cluster")
+	f.StringVar(&o.LogLevel, "log-level", "info", "log level: trace, debug, info or error")
+	f.BoolVar(&o.NetworkPolicy, "network-policy", true, "allow only Pods of the namespace to download artifacts")
+	f.StringSliceVar(&o.Tolerations, "toleration-keys", nil, "keys of taints that the controllers tolerate")
+	f.BoolVar(&o.AllNamespaces, "watch-all-namespaces", true,
+		"reconcile objects in all namespaces, not only in that of the controllers")
 	return c
 }
 
-// check finds what would only fail in the cluster, where nobody looks.
-func (o installOptions) check() error {
-	for _, c := range o.controllers() {
+// defaultTag returns the image tag that belongs to this binary.
+func defaultTag() string {
+	if Version == devVersion {
+		return "latest"
+	}
+	return Version
+}
+
+// complete validates the flags and derives options from them.
+func (o *installCommand) complete() error {
+	o.Namespace = o.env.Namespace()
+	o.Controllers = slices.Concat(o.components, o.extra)
+	o.Image = cmp.Or(o.image, o.registry+"/sluice:"+o.imageTag)
+	for _, c := range o.Controllers {
 		if !slices.Contains(manager.AllControllers, c) {
-			return usagef("there is no component %q: choose from %s", c, strings.Join(manager.AllControllers, ", "))
+			return usagef("unknown component %q: choose from %s", c, strings.Join(manager.AllControllers, ", "))
 		}
 	}
-	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.logLevel) {
-		return usagef("unknown --log-level %q: choose trace, debug, info or error", o.logLevel)
+	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.LogLevel) {
+		return usagef("unknown --log-level %q: choose trace, debug, info or error", o.LogLevel)
 	}
 	return nil
 }
 
-// applyInstall applies the objects as the controllers apply theirs.
-func (a *app) applyInstall(ctx context.Context, objects []*unstructured.Unstructured, o installOptions) error {
-	cfg, err := a.config()
+func (o *installCommand) run(ctx context.Context) error {
+	objects, err := manifest.Install(o.InstallOptions)
 	if err != nil {
 		return err
 	}
-	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{FieldManager: "sluice-cli", WaitTimeout: a.timeout})
+	if o.export {
+		return manifest.Encode(o.Out, objects...)
+	}
+	ctx, cancel := o.WithTimeout(ctx)
+	defer cancel()
+	return o.apply(ctx, objects)
+}
+
+// apply applies the objects with the engine that the controllers use.
+func (o *installCommand) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	cfg, err := o.Config()
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	a.step("installing %d objects into namespace %s", len(objects), a.namespace())
-	a.live("waiting for the cluster to serve the definitions")
-	result, err := cluster.Apply(ctx, apply.Request{
-		Owner:   apply.Owner{Group: "app.kubernetes.io", Namespace: a.namespace(), Name: "sluice"},
+	target, err := apply.NewCluster(cfg, apply.ClusterOptions{FieldManager: "sluice-cli", WaitTimeout: o.Timeout})
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	o.Step("installing %d objects into namespace %s", len(objects), o.InstallOptions.Namespace)
+	o.Live("waiting for the cluster to serve the CustomResourceDefinitions")
+	result, err := target.Apply(ctx, apply.Request{
+		Owner:   apply.Owner{Group: "app.kubernetes.io", Namespace: o.InstallOptions.Namespace, Name: "sluice"},
 		Objects: objects,
 	})
 	for _, c := range result.Changes {
-		a.done("%s %s", c.Ref, c.Action)
+		o.Done("%s %s", c.Ref, c.Action)
 	}
 	if err != nil {
-		return explain("the install failed", err)
+		return cluster.Explain("installation failed", err)
 	}
-	if !o.crdsOnly {
-		a.step("the controllers start now: kubectl -n %s rollout status deployment/sluice shows how", a.namespace())
+	if !o.CRDsOnly {
+		o.Step("the controllers are starting. Run kubectl -n %s rollout status deployment/sluice to follow",
+			o.InstallOptions.Namespace)
 	}
 	return nil
 }

@@ -15,25 +15,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
-// basicLogin is a username and a password.
+// basicLogin holds the flags for a username and a password.
 type basicLogin struct{ username, password string }
 
 func (l *basicLogin) bind(f *pflag.FlagSet) {
-	f.StringVarP(&l.username, "username", "u", "", "name to log in by")
-	f.StringVarP(&l.password, "password", "p", "", "password to log in by; - reads it from standard input")
+	f.StringVarP(&l.username, "username", "u", "", "username")
+	f.StringVarP(&l.password, "password", "p", "", "password; - reads it from standard input")
 }
 
-func (l *basicLogin) given() bool { return *l != basicLogin{} }
+func (l *basicLogin) isSet() bool { return *l != basicLogin{} }
 
-// into adds the login to a Secret's data.
-func (l *basicLogin) into(a *app, data map[string]string) error {
+// addTo adds the credentials to the data of a Secret.
+func (l *basicLogin) addTo(e *env, data map[string]string) error {
 	if l.username == "" || l.password == "" {
-		return usagef("--username and --password go together")
+		return usagef("set both --username and --password")
 	}
-	password, err := a.private("password", l.password)
+	password, err := e.readSecret("password", l.password)
 	if err != nil {
 		return err
 	}
@@ -41,14 +42,13 @@ func (l *basicLogin) into(a *app, data map[string]string) error {
 	return nil
 }
 
-// dockerHub is how the clients of registries know docker.io.
+// dockerHub is the key of docker.io in Docker configuration files.
 const dockerHub = "https://index.docker.io/v1/"
 
-// registry returns the login as the data of a pull secret for the host of an address, with or without oci://
-// and a path.
-func (l *basicLogin) registry(a *app, address string) (map[string]string, error) {
+// registry returns the data of a pull secret for the host of an address, which may have a scheme and a path.
+func (l *basicLogin) registry(e *env, address string) (map[string]string, error) {
 	login := map[string]string{}
-	if err := l.into(a, login); err != nil {
+	if err := l.addTo(e, login); err != nil {
 		return nil, err
 	}
 	_, host, found := strings.Cut(address, "://")
@@ -57,7 +57,7 @@ func (l *basicLogin) registry(a *app, address string) (map[string]string, error)
 	}
 	host, _, _ = strings.Cut(host, "/")
 	if u, err := url.Parse("//" + host); err != nil || u.Host == "" || u.User != nil {
-		return nil, usagef("--url must be the address of a registry, such as registry.example.com")
+		return nil, usagef("invalid --url: use the address of a registry, such as registry.example.com")
 	}
 	if slices.Contains([]string{"docker.io", "index.docker.io", "registry-1.docker.io"}, host) {
 		host = dockerHub
@@ -67,7 +67,7 @@ func (l *basicLogin) registry(a *app, address string) (map[string]string, error)
 	return map[string]string{corev1.DockerConfigJsonKey: string(config)}, err
 }
 
-// tlsFiles are files in PEM.
+// tlsFiles holds the flags for PEM files.
 type tlsFiles struct {
 	ca, cert, key             string
 	caFlag, certFlag, keyFlag string
@@ -75,20 +75,22 @@ type tlsFiles struct {
 
 func (t *tlsFiles) bind(f *pflag.FlagSet, ca, cert, key string) {
 	t.caFlag, t.certFlag, t.keyFlag = ca, cert, key
-	f.StringVar(&t.ca, ca, "", "file with the certificate authority in PEM")
-	f.StringVar(&t.cert, cert, "", "file with the client's certificate in PEM")
-	f.StringVar(&t.key, key, "", "file with the client's private key in PEM")
+	f.StringVar(&t.ca, ca, "", "PEM file with the CA certificate")
+	f.StringVar(&t.cert, cert, "", "PEM file with the client certificate")
+	f.StringVar(&t.key, key, "", "PEM file with the private key of the client")
 }
 
-func (t *tlsFiles) given() bool { return t.ca != "" || t.cert != "" || t.key != "" }
+func (t *tlsFiles) isSet() bool { return t.ca != "" || t.cert != "" || t.key != "" }
 
-// into adds the files to a Secret's data.
-func (t *tlsFiles) into(data map[string]string) error {
+// addTo adds the files to the data of a Secret.
+func (t *tlsFiles) addTo(data map[string]string) error {
 	if (t.cert == "") != (t.key == "") {
-		return usagef("--%s and --%s go together", t.certFlag, t.keyFlag)
+		return usagef("set both --%s and --%s", t.certFlag, t.keyFlag)
 	}
 	for _, f := range []struct{ key, flag, file string }{
-		{"ca.crt", t.caFlag, t.ca}, {"tls.crt", t.certFlag, t.cert}, {"tls.key", t.keyFlag, t.key},
+		{key: "ca.crt", flag: t.caFlag, file: t.ca},
+		{key: "tls.crt", flag: t.certFlag, file: t.cert},
+		{key: "tls.key", flag: t.keyFlag, file: t.key},
 	} {
 		if f.file == "" {
 			continue
@@ -102,8 +104,8 @@ func (t *tlsFiles) into(data map[string]string) error {
 	return nil
 }
 
-// readTLS reads certificates as the controllers do.
-func readTLS(data map[string][]byte) error {
+// checkTLS returns an error if the controllers could not use the certificates.
+func checkTLS(data map[string][]byte) error {
 	t, err := auth.TLSFrom(data)
 	if err == nil {
 		_, err = t.Config()
@@ -111,7 +113,7 @@ func readTLS(data map[string][]byte) error {
 	return err
 }
 
-// gitLogin is the login to a git server.
+// gitLogin holds the flags for credentials of a git server.
 type gitLogin struct {
 	basicLogin
 	bearerToken, caFile string
@@ -120,88 +122,89 @@ type gitLogin struct {
 }
 
 func (l *gitLogin) bind(f *pflag.FlagSet) {
-	f.StringVarP(&l.username, "username", "u", "", "name to log in by, over http and https")
+	f.StringVarP(&l.username, "username", "u", "", "username, for http and https")
 	f.StringVarP(&l.password, "password", "p", "",
-		"password to log in by, or over ssh the passphrase of the key; - reads it from standard input")
+		"password, or for ssh the passphrase of the key; - reads it from standard input")
 	f.StringVar(&l.keyFile, "private-key-file", "",
-		"file with the private key to log in by over ssh (default: a key is made)")
+		"file with the private key for ssh (default: create a key)")
 	f.StringVar(&l.knownHosts, "known-hosts-file", "",
-		"file with the keys of the host, for ssh (default: the host is asked)")
-	f.StringVar(&l.key.Algorithm, "ssh-key-algorithm", "ecdsa", "of the key that is made: "+
+		"known_hosts file for ssh (default: ask the host for its keys)")
+	f.StringVar(&l.key.Algorithm, "ssh-key-algorithm", "ecdsa", "algorithm of the created key: "+
 		strings.Join(sshkey.Algorithms, ", "))
-	f.StringVar(&l.key.Curve, "ssh-ecdsa-curve", "p384", "of an ecdsa key that is made: "+
+	f.StringVar(&l.key.Curve, "ssh-ecdsa-curve", "p384", "curve of the created ecdsa key: "+
 		strings.Join(sshkey.Curves, ", "))
-	f.IntVar(&l.key.Bits, "ssh-rsa-bits", 3072, "of an rsa key that is made")
+	f.IntVar(&l.key.Bits, "ssh-rsa-bits", 3072, "size of the created rsa key in bits")
 }
 
-func (l *gitLogin) given() bool { return l.basicLogin.given() || l.bearerToken != "" || l.caFile != "" }
+func (l *gitLogin) isSet() bool { return l.basicLogin.isSet() || l.bearerToken != "" || l.caFile != "" }
 
-// secretFor gives a creation the Secret for a repository, and returns its name. A key that was made in an
-// earlier run is kept.
+// secretFor sets the Secret of the creation for a repository, and returns its name. An existing Secret with an SSH key
+// is used as it is.
 func (l *gitLogin) secretFor(ctx context.Context, c *creation, u *url.URL) (string, error) {
 	if u.Scheme == "ssh" && l.keyFile == "" && !c.export {
-		cluster, err := c.client()
+		cl, err := c.Client()
 		if err != nil {
 			return "", err
 		}
 		s := &corev1.Secret{}
-		err = cluster.Get(ctx, client.ObjectKey{Namespace: c.namespace(), Name: c.name}, s)
+		err = cl.Get(ctx, client.ObjectKey{Namespace: c.Namespace(), Name: c.name}, s)
 		if client.IgnoreNotFound(err) != nil {
-			return "", explain("cannot look for Secret '"+c.name+"'", err)
+			return "", cluster.Explain("cannot get Secret '"+c.name+"'", err)
 		}
 		if err == nil && len(s.Data["identity"]) > 0 {
-			c.step("taking the key of Secret '%s'", c.name)
+			c.Step("using the key in Secret '%s'", c.name)
 			return c.name, nil
 		}
 	}
-	if err := l.make(ctx, c, u); err != nil {
+	if err := l.build(ctx, c, u); err != nil {
 		return "", err
 	}
 	return c.secret.Name, nil
 }
 
-// make gives a creation the Secret for a repository.
-func (l *gitLogin) make(ctx context.Context, c *creation, u *url.URL) error {
+// build sets the Secret of the creation for a repository.
+func (l *gitLogin) build(ctx context.Context, c *creation, u *url.URL) error {
 	data := map[string]string{}
-	of := l.overHTTP
+	addCredentials := l.addHTTP
 	if u.Scheme == "ssh" {
-		of = l.overSSH
+		addCredentials = l.addSSH
 	}
-	if err := of(ctx, c, u, data); err != nil {
+	if err := addCredentials(ctx, c, u, data); err != nil {
 		return err
 	}
-	return c.give(corev1.SecretTypeOpaque, data, readTLS, func(data map[string][]byte) error {
+	return c.setSecret(corev1.SecretTypeOpaque, data, checkTLS, func(data map[string][]byte) error {
 		_, err := auth.Git(u.String(), data)
 		return err
 	})
 }
 
-func (l *gitLogin) overHTTP(_ context.Context, c *creation, _ *url.URL, data map[string]string) error {
+func (l *gitLogin) addHTTP(_ context.Context, c *creation, _ *url.URL, data map[string]string) error {
 	if l.keyFile != "" || l.knownHosts != "" {
-		return usagef("keys are for URLs that begin with ssh://")
+		return usagef("--private-key-file and --known-hosts-file need a --url that begins with ssh://")
 	}
-	if l.bearerToken != "" && l.basicLogin.given() {
-		return usagef("--bearer-token is instead of --username and --password")
+	if l.bearerToken != "" && l.basicLogin.isSet() {
+		return usagef("--bearer-token and --username exclude each other")
 	}
 	var err error
 	if l.bearerToken != "" {
-		if data["bearerToken"], err = c.private("bearer-token", l.bearerToken); err != nil {
+		if data["bearerToken"], err = c.readSecret("bearer-token", l.bearerToken); err != nil {
 			return err
 		}
 	}
-	if l.basicLogin.given() {
-		if err := l.into(c.app, data); err != nil {
+	if l.basicLogin.isSet() {
+		if err := l.addTo(c.env, data); err != nil {
 			return err
 		}
 	}
-	return (&tlsFiles{ca: l.caFile, caFlag: "ca-crt-file"}).into(data)
+	return (&tlsFiles{ca: l.caFile, caFlag: "ca-crt-file"}).addTo(data)
 }
 
-func (l *gitLogin) overSSH(ctx context.Context, c *creation, u *url.URL, data map[string]string) error {
+func (l *gitLogin) addSSH(ctx context.Context, c *creation, u *url.URL, data map[string]string) error {
 	if l.username != "" || l.bearerToken != "" || l.caFile != "" {
-		return usagef("over ssh the login is a key, and the name stands in the URL, as in ssh://git@HOST/PATH")
+		return usagef("ssh uses keys: remove --username, --bearer-token and CA files, and put the username into the URL, as in " +
+			"ssh://git@HOST/PATH")
 	}
-	if err := l.identity(c, data); err != nil {
+	if err := l.addIdentity(c, data); err != nil {
 		return err
 	}
 	if l.knownHosts != "" {
@@ -215,20 +218,20 @@ func (l *gitLogin) overSSH(ctx context.Context, c *creation, u *url.URL, data ma
 	}
 	keys, err := sshkey.Scan(ctx, net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return fmt.Errorf("%w. Correct --url, or give the host's keys by --known-hosts-file", err)
+		return fmt.Errorf("%w. Correct --url, or set --known-hosts-file", err)
 	}
-	c.step("%s has these keys, which are trusted from now on; compare them with what its owner publishes:", u.Host)
+	c.Step("%s has these host keys, which will be trusted. Compare them with those that its owner publishes:", u.Host)
 	for _, fingerprint := range keys.Fingerprints {
-		c.step("  %s", fingerprint)
+		c.Step("  %s", fingerprint)
 	}
 	data["known_hosts"] = string(keys.KnownHosts)
 	return nil
 }
 
-// identity reads the private key, or makes one, which the host has yet to be told of.
-func (l *gitLogin) identity(c *creation, data map[string]string) error {
+// addIdentity adds the private key to the data of a Secret. It creates one if no file is given.
+func (l *gitLogin) addIdentity(c *creation, data map[string]string) error {
 	if l.keyFile == "" && l.password != "" {
-		return usagef("--password is the passphrase of the key in --private-key-file, which is missing")
+		return usagef("--password is the passphrase of a key: --private-key-file is missing")
 	}
 	var err error
 	if l.keyFile != "" {
@@ -236,13 +239,13 @@ func (l *gitLogin) identity(c *creation, data map[string]string) error {
 			return err
 		}
 		if l.password != "" {
-			if data["password"], err = c.private("password", l.password); err != nil {
+			if data["password"], err = c.readSecret("password", l.password); err != nil {
 				return err
 			}
 		}
 	} else {
 		if err := l.key.Check(); err != nil {
-			return usagef("--ssh-key-algorithm: %w", err)
+			return usagef("invalid --ssh-key-algorithm: %w", err)
 		}
 		private, err := sshkey.Generate(l.key)
 		if err != nil {
@@ -252,50 +255,50 @@ func (l *gitLogin) identity(c *creation, data map[string]string) error {
 	}
 	public, err := sshkey.Public([]byte(data["identity"]), data["password"])
 	if err != nil {
-		return fmt.Errorf("%w. --private-key-file names the key, --password its passphrase", err)
+		return fmt.Errorf("%w. Check --private-key-file, and --password if the key has a passphrase", err)
 	}
 	data["identity.pub"], c.deployKey = string(public), strings.TrimSpace(string(public))
 	return nil
 }
 
-// gitSecret is the flags of `create secret git`.
+// gitSecret holds the flags of `create secret git`.
 type gitSecret struct {
 	url   string
 	login gitLogin
 }
 
 func (s *gitSecret) bind(f *pflag.FlagSet) string {
-	f.StringVar(&s.url, "url", "", "URL of the repository, over http, https or ssh")
+	f.StringVar(&s.url, "url", "", "URL of the repository: http, https or ssh")
 	s.login.bind(f)
 	f.StringVar(&s.login.bearerToken, "bearer-token", "",
-		"token to log in by, over http and https; - reads it from standard input")
-	f.StringVar(&s.login.caFile, "ca-crt-file", "", "file with the host's certificate authority in PEM")
+		"token for http and https; - reads it from standard input")
+	f.StringVar(&s.login.caFile, "ca-crt-file", "", "PEM file with the CA certificate of the host")
 	return "--url ssh://git@example.com/org/app --ssh-key-algorithm ed25519"
 }
 
-func (s *gitSecret) make(ctx context.Context, c *creation) error {
-	if err := need("url", s.url); err != nil {
+func (s *gitSecret) build(ctx context.Context, c *creation) error {
+	if err := require("url", s.url); err != nil {
 		return err
 	}
 	u, err := gitURL(s.url)
 	if err != nil {
 		return err
 	}
-	if u.Scheme != "ssh" && !s.login.given() {
-		return usagef("nothing to put in: give --username and --password, --bearer-token or --ca-crt-file")
+	if u.Scheme != "ssh" && !s.login.isSet() {
+		return usagef("nothing to store: set --username and --password, --bearer-token or --ca-crt-file")
 	}
-	return s.login.make(ctx, c, u)
+	return s.login.build(ctx, c, u)
 }
 
-// gitURL reads the URL of a repository. The error leaves it out, as it may hold a password.
+// gitURL parses the URL of a repository. Its errors do not contain the URL, which may contain a password.
 func gitURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "ssh"}, u.Scheme) {
-		return nil, usagef("--url cannot be read: write it as https://HOST/PATH or ssh://git@HOST/PATH")
+		return nil, usagef("invalid --url: use https://HOST/PATH or ssh://git@HOST/PATH")
 	}
 	if _, has := u.User.Password(); has {
-		return nil, usagef("--url holds a password, which everybody who may read the object would see: give it by " +
-			"--username and --password")
+		return nil, usagef("--url contains a password, which everyone who may read the object could see: use " +
+			"--username and --password instead")
 	}
 	return u, nil
 }

@@ -17,89 +17,100 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
 )
 
-// logOptions of the logs command.
-type logOptions struct {
-	everywhere, follow               bool
-	controllers, level, kind, object string
-	since                            time.Duration
-	sinceTime                        string
-	tail                             int64
+const (
+	// controllerPods selects the Pods of the controllers.
+	controllerPods = "app=sluice"
+	// maxLogLine is the maximum length of a log line in bytes.
+	maxLogLine = 1 << 20
+)
+
+// logsCommand is `sluice logs`.
+type logsCommand struct {
+	*env
+	allNamespaces, follow bool
+	controllerNamespace   string
+	level, kind, object   string
+	since                 time.Duration
+	sinceTime             string
+	tail                  int64
 }
 
-// controllerPods selects the pods of the controllers.
-const controllerPods = "app=sluice"
-
-func (a *app) logs() *cobra.Command {
-	var o logOptions
+func newLogsCommand(e *env) *cobra.Command {
+	o := &logsCommand{env: e}
 	c := &cobra.Command{
 		Use:   "logs",
-		Short: "Show what the controllers say, of objects in a namespace or of one",
+		Short: "Show the logs of the controllers, filtered by object",
 		Example: `  sluice logs --follow --level error -A
   sluice logs --kind Kustomization --name app -n apps
   sluice logs --since 10m --tail 100`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.showLogs(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := c.Flags()
-	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "of objects in all namespaces")
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on showing new lines")
-	f.StringVar(&o.controllers, "flux-namespace", defaultNamespace, "namespace that the controllers run in")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "lines about objects in all namespaces")
+	f.BoolVarP(&o.follow, "follow", "f", false, "keep printing new lines")
+	f.StringVar(&o.controllerNamespace, "flux-namespace", cluster.DefaultNamespace, "namespace of the controllers")
 	f.StringVar(&o.level, "level", "", "only lines of this level: debug, info or error")
 	f.StringVar(&o.kind, "kind", "", "only lines about objects of this kind, such as Kustomization")
-	f.StringVar(&o.object, "name", "", "only lines about objects of this name")
-	f.DurationVar(&o.since, "since", 0, "only lines of this last while, such as 10m")
-	f.StringVar(&o.sinceTime, "since-time", "", "only lines after this time, such as 2026-01-02T15:04:05Z")
-	f.Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod, before all other conditions; "+
-		"-1 for all")
+	f.StringVar(&o.object, "name", "", "only lines about objects with this name")
+	f.DurationVar(&o.since, "since", 0, "only lines newer than this duration, such as 10m")
+	f.StringVar(&o.sinceTime, "since-time", "", "only lines newer than this time, such as 2026-01-02T15:04:05Z")
+	f.Int64Var(&o.tail, "tail", -1, "number of last lines to read of each Pod, before other filters; -1 for all")
 	return c
 }
 
-// pick returns the conditions on lines and what is asked of each pod.
-func (a *app) pick(o logOptions) (*picker, *corev1.PodLogOptions, error) {
-	p := &picker{level: o.level, name: o.object, namespace: a.namespace(), show: a.out}
-	if o.everywhere {
-		p.namespace = ""
+// filter returns the filter for lines, or a usage error.
+func (o *logsCommand) filter() (*logFilter, error) {
+	if err := optionalOneOf("level", o.level, "debug", "info", "error"); err != nil {
+		return nil, err
 	}
-	if o.level != "" {
-		if err := oneOf("level", o.level, "debug", "info", "error"); err != nil {
-			return nil, nil, err
-		}
+	f := &logFilter{level: o.level, kind: o.kind, name: o.object, namespace: o.NamespaceOr(o.allNamespaces)}
+	if k := kind.ByWord(o.kind); k != nil {
+		f.kind = k.Name()
 	}
-	if p.kind = o.kind; p.kind != "" {
-		if k := byWord(o.kind); k != nil {
-			p.kind = k.title()
-		}
-	}
+	return f, nil
+}
+
+// podOptions returns what to request of each Pod, or a usage error.
+func (o *logsCommand) podOptions() (*corev1.PodLogOptions, error) {
 	pod := &corev1.PodLogOptions{Follow: o.follow}
 	switch {
 	case o.since != 0 && o.sinceTime != "":
-		return nil, nil, usagef("--since and --since-time say the same: give one")
+		return nil, usagef("--since and --since-time exclude each other")
 	case o.since < 0:
-		return nil, nil, usagef("--since %s is in the future", o.since)
+		return nil, usagef("invalid --since %s: it is in the future", o.since)
 	case o.since > 0:
 		seconds := int64(max(o.since.Round(time.Second), time.Second).Seconds())
 		pod.SinceSeconds = &seconds
 	case o.sinceTime != "":
 		at, err := time.Parse(time.RFC3339, o.sinceTime)
 		if err != nil {
-			return nil, nil, usagef("--since-time %q: write it as 2026-01-02T15:04:05Z", o.sinceTime)
+			return nil, usagef("invalid --since-time %q: use RFC 3339, such as 2026-01-02T15:04:05Z", o.sinceTime)
 		}
 		pod.SinceTime = &metav1.Time{Time: at}
 	}
 	if o.tail >= 0 {
 		pod.TailLines = &o.tail
 	}
-	return p, pod, nil
+	return pod, nil
 }
 
-func (a *app) showLogs(ctx context.Context, o logOptions) error {
-	p, ask, err := a.pick(o)
+func (o *logsCommand) run(ctx context.Context) error {
+	filter, err := o.filter()
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
+	options, err := o.podOptions()
+	if err != nil {
+		return err
+	}
+	cfg, err := o.Config()
 	if err != nil {
 		return err
 	}
@@ -107,70 +118,67 @@ func (a *app) showLogs(ctx context.Context, o logOptions) error {
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, a.timeout)
+	bounded, cancel := o.WithTimeout(ctx)
 	defer cancel()
-	pods, err := c.CoreV1().Pods(o.controllers).List(bounded, metav1.ListOptions{LabelSelector: controllerPods})
+	pods, err := c.CoreV1().Pods(o.controllerNamespace).List(bounded, metav1.ListOptions{LabelSelector: controllerPods})
 	if err != nil {
-		return explain("cannot list the pods of the controllers", err)
+		return cluster.Explain("cannot list the Pods of the controllers", err)
 	}
 	if len(pods.Items) == 0 {
-		return fmt.Errorf("no controllers run in namespace '%s'. Say by --flux-namespace where they do, or run "+
-			"sluice install", o.controllers)
+		return fmt.Errorf("no controllers found in namespace '%s'. Set --flux-namespace, or run sluice install",
+			o.controllerNamespace)
 	}
-	reading := bounded
-	if o.follow {
-		reading = ctx
-	}
-	failures := make([]error, len(pods.Items))
-	read := func(i int) {
-		pod := &pods.Items[i]
-		stream, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, ask).Stream(reading)
+	read := func(ctx context.Context, pod *corev1.Pod) error {
+		stream, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 		if err != nil {
-			failures[i] = explain("cannot read the log of pod "+pod.Name, err)
-			return
+			return cluster.Explain("cannot read the log of Pod "+pod.Name, err)
 		}
-		defer stream.Close() // only read
-		failures[i] = p.read(stream)
+		defer func() { _ = stream.Close() }()
+		return filter.copy(o.Out, stream)
 	}
-	if !o.follow {
-		for i := range pods.Items {
-			read(i)
-		}
-		return errors.Join(failures...)
+	if o.follow {
+		return followPods(ctx, pods.Items, read)
 	}
-	var following sync.WaitGroup
+	var failures []error
 	for i := range pods.Items {
-		following.Go(func() { read(i) })
-	}
-	following.Wait()
-	if ctx.Err() != nil {
-		return nil // stopped by the person
+		failures = append(failures, read(bounded, &pods.Items[i]))
 	}
 	return errors.Join(failures...)
 }
 
-// picker shows the lines of logs that meet all conditions; an empty one is always met.
-type picker struct {
+// followPods reads all Pods at once, until ctx is cancelled or all streams end.
+func followPods(ctx context.Context, pods []corev1.Pod, read func(context.Context, *corev1.Pod) error) error {
+	failures := make([]error, len(pods))
+	var following sync.WaitGroup
+	for i := range pods {
+		following.Go(func() { failures[i] = read(ctx, &pods[i]) })
+	}
+	following.Wait()
+	if ctx.Err() != nil {
+		return nil // stopped by the user
+	}
+	return errors.Join(failures...)
+}
+
+// logFilter selects and formats log lines. Empty fields match all lines.
+type logFilter struct {
 	level, kind, name string
-	namespace         string // of the object; lines about none are shown unless kind or name are given
-	show              *screen
+	namespace         string // of the object; lines without an object match unless kind or name are set
 	writing           sync.Mutex
 }
 
-// maxLogLine bounds a line, in bytes.
-const maxLogLine = 1 << 20
-
-func (p *picker) read(log io.Reader) error {
+// copy writes the lines of a log that match.
+func (f *logFilter) copy(out *term.Screen, log io.Reader) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, maxLogLine)
 	for lines.Scan() {
-		text, ok := p.line(lines.Bytes())
+		text, ok := f.format(out, lines.Bytes())
 		if !ok {
 			continue
 		}
-		p.writing.Lock()
-		_, err := fmt.Fprintln(p.show, text)
-		p.writing.Unlock()
+		f.writing.Lock()
+		_, err := fmt.Fprintln(out, text)
+		f.writing.Unlock()
 		if err != nil {
 			return err
 		}
@@ -178,11 +186,11 @@ func (p *picker) read(log io.Reader) error {
 	return lines.Err()
 }
 
-// line words a line for people, and tells whether it is asked for.
-func (p *picker) line(raw []byte) (string, bool) {
+// format returns a line as text, and whether it matches. Lines that are not JSON match if only the namespace is set.
+func (f *logFilter) format(out *term.Screen, raw []byte) (string, bool) {
 	var fields map[string]any
 	if json.Unmarshal(raw, &fields) != nil {
-		return printable(string(raw)), len(raw) > 0 && p.level == "" && p.kind == "" && p.name == ""
+		return term.Printable(string(raw)), len(raw) > 0 && f.level == "" && f.kind == "" && f.name == ""
 	}
 	take := func(key string) string {
 		s, _ := fields[key].(string)
@@ -194,17 +202,18 @@ func (p *picker) line(raw []byte) (string, bool) {
 	if kind == "" {
 		kind, _, _ = strings.Cut(logger, ".")
 	}
-	if p.level != "" && p.level != level || p.kind != "" && !strings.EqualFold(p.kind, kind) ||
-		p.name != "" && p.name != name ||
-		p.namespace != "" && namespace != "" && p.namespace != namespace {
+	if f.level != "" && f.level != level || f.kind != "" && !strings.EqualFold(f.kind, kind) ||
+		f.name != "" && f.name != name ||
+		f.namespace != "" && namespace != "" && f.namespace != namespace {
 		return "", false
 	}
-	about := kind
+	object := kind
 	if name != "" {
-		about = fmt.Sprintf("%s/%s/%s", kind, namespace, name)
+		object = fmt.Sprintf("%s/%s/%s", kind, namespace, name)
 	}
-	words := []string{printable(at), p.show.paint(map[string]string{"error": red}[level], printable(level)),
-		printable(about), "-", printable(message)}
+	words := []string{term.Printable(at),
+		out.Paint(map[string]string{"error": term.Red}[level], term.Printable(level)),
+		term.Printable(object), "-", term.Printable(message)}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if text, ok := fields[key].(string); ok &&
 			(key == "error" || key == "message" || key == "reason" || key == "revision") {

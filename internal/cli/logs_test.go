@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// controllerPod makes a node whose kubelet has nothing but the log of every container, and a controller's pod
-// on it. Lines sent on the channel follow.
+// controllerPod creates a node whose kubelet serves only logs, with a controller Pod on it. Lines sent to the channel are
+// appended to the log.
 func controllerPod(t *testing.T, c client.Client, namespace string, log []string) chan<- string {
 	t.Helper()
 	more := make(chan string)
@@ -30,10 +30,10 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 		}
 		since := r.URL.Query().Get("sinceSeconds")
 		if at, err := time.Parse(time.RFC3339, r.URL.Query().Get("sinceTime")); err == nil {
-			since = at.UTC().Format(time.RFC3339) // the API server tells it in its own time zone
+			since = at.UTC().Format(time.RFC3339) // the API server converts it to its own time zone
 		}
 		if since != "" {
-			lines = append([]string{"asked since " + since}, lines...)
+			lines = append([]string{"since " + since}, lines...)
 		}
 		fmt.Fprintln(w, strings.Join(lines, "\n"))
 		for r.URL.Query().Get("follow") == "true" {
@@ -74,14 +74,14 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 		Labels: map[string]string{"app": "sluice"}}}
 	pod.Spec = corev1.PodSpec{NodeName: node.Name,
 		Containers: []corev1.Container{{Name: "sluice", Image: "example.com/sluice"}}}
-	// its service account takes a moment
-	testenv.Eventually(t, "the Pod is there", func() error { return c.Create(t.Context(), pod) })
+	// the service account is created asynchronously
+	testenv.Eventually(t, "the Pod is created", func() error { return c.Create(t.Context(), pod) })
 	return more
 }
 
 func TestLogs(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	at(t, "logs", "--flux-namespace", namespace).wants(t, exitFailed, "no controllers run in namespace '"+namespace+"'")
+	at(t, "logs", "--flux-namespace", namespace).wants(t, exitFailed, "no controllers found in namespace '"+namespace+"'")
 	more := controllerPod(t, c, namespace, []string{
 		"not in JSON \x1b[2J",
 		`{"level":"info","ts":"2026-01-02T15:04:05.000Z","msg":"starting"}`,
@@ -101,8 +101,8 @@ func TestLogs(t *testing.T) {
 		"logs -A --kind kustomization --name web":            {"failed", "done"},
 		"logs -n other --name web":                           {"done"},
 		"logs -A --tail 1":                                   {"done"},
-		"logs -A --tail 0 --since 90s":                       {"asked since 90"},
-		"logs -A --tail 0 --since-time 2026-01-02T15:04:05Z": {"asked since 2026-01-02T15:04:05Z"},
+		"logs -A --tail 0 --since 90s":                       {"since 90"},
+		"logs -A --tail 0 --since-time 2026-01-02T15:04:05Z": {"since 2026-01-02T15:04:05Z"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			lines := strings.FieldsFunc(ask(line).wants(t, exitOK).out, func(r rune) bool { return r == '\n' })
@@ -116,13 +116,13 @@ func TestLogs(t *testing.T) {
 			}
 		})
 	}
-	for line, says := range map[string]string{
+	for line, want := range map[string]string{
 		"logs --level loud":              "choose from debug",
-		"logs --since 1m --since-time x": "give one",
+		"logs --since 1m --since-time x": "exclude each other",
 		"logs --since-time yesterday":    "--since-time",
 		"logs --since -1m":               "in the future",
 	} {
-		ask(line).wants(t, exitUsage, says)
+		ask(line).wants(t, exitUsage, want)
 	}
 
 	next, stop := follow(t, "logs", "--follow", "-A", "--tail", "0", "--flux-namespace", namespace)

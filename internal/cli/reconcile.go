@@ -7,126 +7,116 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-func (a *app) reconcile() *cobra.Command {
-	c := group("reconcile", "Reconcile an object now, and wait until it is done", `  sluice reconcile source git app
+// reconciler requests reconciles and waits for their results.
+type reconciler struct {
+	*env
+	client client.WithWatch
+}
+
+func newReconcileCommand(e *env) *cobra.Command {
+	c := newGroup("reconcile", "Reconcile an object now, and wait for the result", `  sluice reconcile source git app
   sluice reconcile source chart app --with-source
   sluice reconcile kustomization app --with-source`)
-	a.perKind(c, func(k *kind) *cobra.Command {
-		if k.passive || k.once {
+	e.addPerKind(c, func(k *kind.Kind) *cobra.Command {
+		if k.ReadOnly || k.RunsOnce {
 			return nil
 		}
-		var withSource bool
-		sub := &cobra.Command{
-			Use:     k.words[0] + " NAME",
-			Aliases: k.words[1:],
-			Short:   "Reconcile " + k.one() + " now",
-			Example: "  sluice reconcile " + k.path() + " NAME",
-			Args:    exactlyOne,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-				defer cancel()
-				c, err := a.client()
-				if err != nil {
-					return err
-				}
-				return a.reconcileNow(ctx, c, k, types.NamespacedName{Namespace: a.namespace(), Name: args[0]},
-					withSource)
-			},
-		}
-		if k.source != nil {
-			sub.Flags().BoolVar(&withSource, "with-source", false, "reconcile its source before")
-		}
-		return sub
+		return newReconcileKindCommand(e, k)
 	})
 	return c
 }
 
-func exactlyOne(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("name one object, got %d. See %s --help", len(args), cmd.CommandPath())
+func newReconcileKindCommand(e *env, k *kind.Kind) *cobra.Command {
+	var withSource bool
+	c := &cobra.Command{
+		Use:     k.Words[0] + " NAME",
+		Aliases: k.Words[1:],
+		Short:   "Reconcile " + k.WithArticle() + " now",
+		Example: "  sluice reconcile " + k.Path() + " NAME",
+		Args:    exactlyOne,
+		RunE: e.bounded(func(ctx context.Context, args []string) error {
+			c, err := e.Client()
+			if err != nil {
+				return err
+			}
+			return reconciler{e, c}.run(ctx, k, e.key(args[0]), withSource)
+		}),
 	}
-	return nil
+	if k.HasSource {
+		c.Flags().BoolVar(&withSource, "with-source", false, "reconcile its source first")
+	}
+	return c
 }
 
-// reconcileNow asks for a reconcile and waits until it was handled and has come to an end.
-func (a *app) reconcileNow(ctx context.Context, c client.WithWatch, k *kind, key types.NamespacedName,
-	withSource bool) error {
-	obj, err := fetch(ctx, c, k, key)
+// run requests a reconcile and waits until the object is Ready, failed or held.
+func (r reconciler) run(ctx context.Context, k *kind.Kind, key types.NamespacedName, withSource bool) error {
+	obj, err := cluster.Get(ctx, r.client, k, key)
 	if err != nil {
 		return err
 	}
 	if obj.Schedule().Suspended {
-		return fmt.Errorf("%s '%s' is suspended. Run sluice resume %s %s -n %s", k.title(), key, k.path(), key.Name,
+		return fmt.Errorf("%s '%s' is suspended. Run sluice resume %s %s -n %s", k.Name(), key, k.Path(), key.Name,
 			key.Namespace)
 	}
 	if withSource {
-		if err := a.reconcileSource(ctx, c, k, obj); err != nil {
+		if err := r.source(ctx, k, obj); err != nil {
 			return err
 		}
 	}
-	at := time.Now().Format(time.RFC3339Nano)
-	a.step("asking for a reconcile of %s '%s'", k.title(), key)
-	if err := annotate(ctx, c, obj, at); err != nil {
-		return explain(fmt.Sprintf("cannot annotate %s '%s'", k.title(), key), err)
+	r.Step("requesting a reconcile of %s '%s'", k.Name(), key)
+	if err := r.request(ctx, obj); err != nil {
+		return cluster.Explain(fmt.Sprintf("cannot annotate %s '%s'", k.Name(), key), err)
 	}
-	obj, err = a.await(ctx, c, k, key, func(o reconcile.Object) bool {
-		// Someone may have asked again in the meantime: theirs counts for ours.
-		return request(o) != "" && settled(o)
+	obj, err = r.await(ctx, r.client, k, key, func(o reconcile.Object) bool {
+		// The annotation may be another user's later request, which counts too.
+		return cluster.ReconcileRequest(o) != "" && cluster.IsSettled(o)
 	})
 	if err != nil {
 		return err
 	}
-	return a.verdict(k, obj)
+	return r.reportReady(k, obj)
 }
 
-// reconcileSource reconciles what an object is built from. Of an ExternalArtifact that is what it was made from.
-func (a *app) reconcileSource(ctx context.Context, c client.WithWatch, k *kind, obj reconcile.Object) error {
-	ref := k.source(obj)
-	source := byTitle(ref.Kind)
-	if source == nil || source.passive && k.passive {
-		return fmt.Errorf("the source of %s '%s' is %s '%s', which this command cannot reconcile. Leave "+
-			"--with-source out",
-			k.title(), client.ObjectKeyFromObject(obj), cmp.Or(ref.Kind, "unknown"), ref.Name)
+// source reconciles the source of an object. For an ExternalArtifact this is the object that made it.
+func (r reconciler) source(ctx context.Context, k *kind.Kind, obj reconcile.Object) error {
+	var ref meta.ObjectReference
+	if refs := lineage.Sources(obj); len(refs) > 0 {
+		ref = refs[0]
+	}
+	source := kind.ByName(ref.Kind)
+	if source == nil || source.ReadOnly && k.ReadOnly {
+		return fmt.Errorf("the source of %s '%s' is %s '%s', which cannot be reconciled by this command. Omit "+
+			"--with-source", k.Name(), client.ObjectKeyFromObject(obj), cmp.Or(ref.Kind, "unknown"), ref.Name)
 	}
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
-	if !source.passive {
-		return a.reconcileNow(ctx, c, source, key, false)
+	if !source.ReadOnly {
+		return r.run(ctx, source, key, false)
 	}
-	made, err := fetch(ctx, c, source, key)
+	made, err := cluster.Get(ctx, r.client, source, key)
 	if err != nil {
 		return err
 	}
-	return a.reconcileSource(ctx, c, source, made)
+	return r.source(ctx, source, made)
 }
 
-func annotate(ctx context.Context, c client.Client, obj reconcile.Object, at string) error {
+// request annotates an object with the current time, which makes its controller reconcile it.
+func (r reconciler) request(ctx context.Context, obj reconcile.Object) error {
 	before := obj.DeepCopyObject().(client.Object)
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[meta.ReconcileRequestAnnotation] = at
+	annotations[meta.ReconcileRequestAnnotation] = time.Now().Format(time.RFC3339Nano)
 	obj.SetAnnotations(annotations)
-	return c.Patch(ctx, obj, client.MergeFrom(before))
-}
-
-func fetch(ctx context.Context, c client.Client, k *kind, key types.NamespacedName) (reconcile.Object, error) {
-	obj := k.new()
-	err := c.Get(ctx, key, obj)
-	if apierrors.IsNotFound(err) {
-		return nil, notFound(k, key.Namespace, key.Name)
-	}
-	return obj, explain(fmt.Sprintf("cannot get %s '%s'", k.title(), key), err)
-}
-
-func notFound(k *kind, namespace, name string) error {
-	return fmt.Errorf("%s '%s/%s' not found. See %s -A", k.title(), namespace, name, k.get())
+	return r.client.Patch(ctx, obj, client.MergeFrom(before))
 }

@@ -27,17 +27,16 @@ func controllers(t *testing.T) {
 	t.Cleanup(func() {
 		stop()
 		if r := <-ended; r.code != exitOK {
-			t.Errorf("sluice controller ended with %d:\n%s", r.code, r.err)
+			t.Errorf("sluice controller exited with code %d:\n%s", r.code, r.err)
 		}
 	})
 }
 
-// errStillThere is what a wait for an object to go ends with.
-var errStillThere = errors.New("it is still there")
+var errNotDeleted = errors.New("the object still exists")
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  at: "
 
-// TestReconcile runs the verbs that wait against real controllers and a real repository.
+// TestReconcile runs the commands that wait, with real controllers and a git server.
 func TestReconcile(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
@@ -62,7 +61,7 @@ func TestReconcile(t *testing.T) {
 	}
 
 	at(t, "reconcile", "source", "git", "app", "-n", namespace).
-		wants(t, exitOK, "asking for a reconcile of GitRepository", "app' is ready")
+		wants(t, exitOK, "requesting a reconcile of GitRepository", "app' is ready")
 	at(t, "reconcile", "ks", "app", "-n", namespace).
 		wants(t, exitOK, "Kustomization '"+namespace+"/app' is ready", "main@sha1:")
 
@@ -71,7 +70,7 @@ func TestReconcile(t *testing.T) {
 		wants(t, exitOK, "of GitRepository", "of Kustomization", commit[:8])
 	if r := at(t, "get", "ks", "app", "-n", namespace).
 		wants(t, exitOK); !strings.Contains(r.out, "main@sha1:"+commit[:8]) {
-		t.Errorf("the new commit is not what is applied:\n%s", r.out)
+		t.Errorf("the new commit is not applied:\n%s", r.out)
 	}
 
 	at(t, "reconcile", "ks", "astray", "-n", namespace).wants(t, exitFailed, "astray' is not ready: ", "nowhere")
@@ -83,17 +82,17 @@ func TestReconcile(t *testing.T) {
 		wants(t, exitFailed, "is suspended", "sluice resume kustomization app")
 	at(t, "resume", "ks", "app", "-n", namespace).wants(t, exitOK, "app' resumed", "app' is ready")
 
-	// The controllers must be there for their objects to go.
+	// Delete the objects while the controllers run, which remove the finalizers.
 	for _, o := range []client.Object{kustomization("app", ""), kustomization("astray", ""), repository} {
 		if err := c.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Eventually(t, o.GetName()+" is gone", func() error {
+		testenv.Eventually(t, o.GetName()+" is deleted", func() error {
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 			if client.IgnoreNotFound(err) == nil && err != nil {
 				return nil
 			}
-			return errStillThere
+			return errNotDeleted
 		})
 	}
 }

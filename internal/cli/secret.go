@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,86 +19,112 @@ import (
 	"github.com/sluice-gitops/sluice/internal/verify/notation"
 )
 
-// secretKind is a kind of Secret that the controllers read. A new one is one more entry in secretKinds.
-type secretKind struct {
-	words []string
-	short string
-	new   func() secretMaker
+// secretType is a type of Secret that `sluice create secret` creates. A new type is one more entry in secretTypes.
+type secretType struct {
+	words    []string
+	content  string // for help
+	newFlags func() secretFlags
 }
 
-// secretMaker makes a Secret: flags to data.
-type secretMaker interface {
-	// bind adds the flags, and returns an example of them that makes a Secret.
+// secretFlags are the flags for one type of Secret.
+type secretFlags interface {
+	// bind adds the flags. It returns an example of them that is sufficient to create a Secret.
 	bind(f *pflag.FlagSet) string
-	// make gives the creation its Secret.
-	make(ctx context.Context, c *creation) error
+	// build sets the Secret of the creation.
+	build(ctx context.Context, c *creation) error
 }
 
-var secretKinds = []secretKind{
-	{[]string{"git"}, "the login to a git server", func() secretMaker { return &gitSecret{} }},
-	{[]string{"oci"}, "the login to an OCI registry", func() secretMaker { return &ociSecret{} }},
-	{[]string{"helm"}, "the login to a Helm repository", func() secretMaker { return &helmSecret{} }},
-	{[]string{"tls"}, "certificates", func() secretMaker { return &tlsSecret{} }},
-	{[]string{"proxy"}, "a proxy and the login to it", func() secretMaker { return &proxySecret{} }},
-	{[]string{"githubapp", "github-app"}, "a GitHub App", func() secretMaker { return &githubAppSecret{} }},
-	{[]string{"notation"}, "the trust policy and certificates of Notation",
-		func() secretMaker { return &notationSecret{} }},
-	{[]string{"receiver"}, "the token of a Receiver's webhook", func() secretMaker { return &receiverSecret{} }},
+var secretTypes = []secretType{
+	{
+		words: []string{"git"}, content: "credentials for a git server",
+		newFlags: func() secretFlags { return &gitSecret{} },
+	},
+	{
+		words: []string{"oci"}, content: "credentials for an OCI registry",
+		newFlags: func() secretFlags { return &ociSecret{} },
+	},
+	{
+		words: []string{"helm"}, content: "credentials for a Helm repository",
+		newFlags: func() secretFlags { return &helmSecret{} },
+	},
+	{
+		words: []string{"tls"}, content: "TLS certificates",
+		newFlags: func() secretFlags { return &tlsSecret{} },
+	},
+	{
+		words: []string{"proxy"}, content: "the address of a proxy and credentials for it",
+		newFlags: func() secretFlags { return &proxySecret{} },
+	},
+	{
+		words: []string{"githubapp", "github-app"}, content: "the private key of a GitHub App",
+		newFlags: func() secretFlags { return &githubAppSecret{} },
+	},
+	{
+		words: []string{"notation"}, content: "a Notation trust policy and certificates",
+		newFlags: func() secretFlags { return &notationSecret{} },
+	},
+	{
+		words: []string{"receiver"}, content: "the token of a Receiver's webhook",
+		newFlags: func() secretFlags { return &receiverSecret{} },
+	},
 }
 
-func (a *app) createSecret(o *createOptions) *cobra.Command {
-	c := group("secret", "Create or update a Secret that the controllers read",
+func newCreateSecretCommand(e *env, o *createOptions) *cobra.Command {
+	c := newGroup("secret", "Create or update a Secret for the controllers",
 		`  sluice create secret git login --url ssh://git@example.com/org/app
-  sluice create secret oci login --url registry.example.com --username me --password - --export`)
-	c.Long = `Create or update a Secret that the controllers read. A value of - is read from a line of standard input, so that it stands
-neither in the shell's history nor in the list of processes. Nothing private is printed, but by --export.`
-	for _, k := range secretKinds {
-		m := k.new()
+  sluice create secret oci login --url registry.example.com \
+    --username me --password - --export`)
+	c.Long = `Create or update a Secret for the controllers.
+
+If the value of a secret flag is -, it is read from a line of standard input, so
+that it does not appear in the shell history and the process list. Secret values
+are printed only with --export.`
+	for _, t := range secretTypes {
+		flags := t.newFlags()
 		sub := &cobra.Command{
-			Use:               k.words[0] + " NAME",
-			Aliases:           k.words[1:],
-			Short:             "Create or update a Secret with " + k.short,
+			Use:               t.words[0] + " NAME",
+			Aliases:           t.words[1:],
+			Short:             "Create or update a Secret with " + t.content,
 			Args:              oneNewName,
 			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-				defer cancel()
-				c := &creation{app: a, name: args[0], labels: o.labels, export: o.export}
-				if err := m.make(ctx, c); err != nil {
+			RunE: e.bounded(func(ctx context.Context, args []string) error {
+				c := &creation{env: e, createOptions: *o, name: args[0]}
+				if err := flags.build(ctx, c); err != nil {
 					return err
 				}
 				if c.export {
-					return a.printDeclared(c.secret)
+					return c.printDeclarations(c.secret)
 				}
-				return a.storeSecret(ctx, c)
-			},
+				return c.storeSecret(ctx)
+			}),
 		}
-		sub.Example = fmt.Sprintf("  sluice create secret %s NAME %s", k.words[0], m.bind(sub.Flags()))
+		sub.Example = fmt.Sprintf("  sluice create secret %s NAME %s", t.words[0], flags.bind(sub.Flags()))
 		c.AddCommand(sub)
 	}
 	return c
 }
 
-// storeSecret stores the Secret of a creation, and shows the public half of its key.
-func (a *app) storeSecret(ctx context.Context, c *creation) error {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+// storeSecret stores the Secret of the creation, and prints the public half of its SSH key.
+func (c *creation) storeSecret(ctx context.Context) error {
+	ctx, cancel := c.WithTimeout(ctx)
 	defer cancel()
-	cluster, err := a.client()
+	cl, err := c.Client()
 	if err != nil {
 		return err
 	}
-	if _, err := a.put(ctx, cluster, c.secret); err != nil {
+	if _, err := c.put(ctx, cl, c.secret); err != nil {
 		return err
 	}
 	if c.deployKey != "" {
-		fmt.Fprintln(a.out, c.deployKey)
-		a.step("above is the public key: the repository's host must know it as a deploy key")
+		fmt.Fprintln(c.Out, c.deployKey)
+		c.Step("this is the public key: add it to the git host as a deploy key")
 	}
 	return nil
 }
 
-// give makes the Secret of a creation. What the controllers cannot read, by any of the readers, is refused.
-func (c *creation) give(kind corev1.SecretType, data map[string]string,
+// setSecret sets the Secret of the creation. It returns an error if one of the readers, with which the controllers read
+// it, does.
+func (c *creation) setSecret(kind corev1.SecretType, data map[string]string,
 	readers ...func(map[string][]byte) error) error {
 	stored := map[string][]byte{}
 	for key, value := range data {
@@ -112,36 +136,25 @@ func (c *creation) give(kind corev1.SecretType, data map[string]string,
 		}
 	}
 	c.secret = &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace(), Labels: c.labels},
+		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.Namespace(), Labels: c.labels},
 		Type:       kind, StringData: data,
 	}
 	return nil
 }
 
-// private returns the value of a flag that may be - for a line of standard input, which a terminal does not show.
-func (a *app) private(flag, value string) (string, error) {
+// readSecret returns the value of a flag, or a line of standard input if the value is -.
+func (e *env) readSecret(flag, value string) (string, error) {
 	if value != "-" {
 		return value, nil
 	}
-	var line string
-	var err error
-	if a.terminal != nil {
-		fmt.Fprintf(a.err, "--%s: ", flag)
-		var typed []byte
-		typed, err = term.ReadPassword(int(a.terminal.Fd()))
-		line = string(typed)
-		fmt.Fprintln(a.err)
-	} else {
-		line, err = a.in.ReadString('\n')
+	line, err := e.ReadSecret("--" + flag)
+	if err != nil {
+		return "", fmt.Errorf("cannot read --%s from standard input: %w", flag, err)
 	}
-	if line = strings.TrimRight(line, "\r\n"); line != "" {
-		return line, nil
-	}
-	return "", fmt.Errorf("standard input holds no value for --%s: %w", flag,
-		cmp.Or(err, errors.New("the line is empty")))
+	return line, nil
 }
 
-// readFile reads the file that a flag names.
+// readFile returns the content of the file that a flag names.
 func readFile(flag, file string) (string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -150,7 +163,7 @@ func readFile(flag, file string) (string, error) {
 	return string(b), nil
 }
 
-// ociSecret is the flags of `create secret oci`.
+// ociSecret holds the flags of `create secret oci`.
 type ociSecret struct {
 	url   string
 	login basicLogin
@@ -162,19 +175,19 @@ func (s *ociSecret) bind(f *pflag.FlagSet) string {
 	return "--url registry.example.com --username me --password -"
 }
 
-func (s *ociSecret) make(_ context.Context, c *creation) error {
-	if err := errors.Join(need("url", s.url), need("username", s.login.username),
-		need("password", s.login.password)); err != nil {
+func (s *ociSecret) build(_ context.Context, c *creation) error {
+	if err := errors.Join(require("url", s.url), require("username", s.login.username),
+		require("password", s.login.password)); err != nil {
 		return err
 	}
-	data, err := s.login.registry(c.app, s.url)
+	data, err := s.login.registry(c.env, s.url)
 	if err != nil {
 		return err
 	}
-	return c.give(corev1.SecretTypeDockerConfigJson, data)
+	return c.setSecret(corev1.SecretTypeDockerConfigJson, data)
 }
 
-// helmSecret is the flags of `create secret helm`.
+// helmSecret holds the flags of `create secret helm`.
 type helmSecret struct {
 	login basicLogin
 	tls   tlsFiles
@@ -186,23 +199,23 @@ func (s *helmSecret) bind(f *pflag.FlagSet) string {
 	return "--username me --password -"
 }
 
-func (s *helmSecret) make(_ context.Context, c *creation) error {
-	if !s.login.given() && !s.tls.given() {
-		return usagef("nothing to put in: give --username and --password, or certificates")
+func (s *helmSecret) build(_ context.Context, c *creation) error {
+	if !s.login.isSet() && !s.tls.isSet() {
+		return usagef("nothing to store: set --username and --password, or certificates")
 	}
 	data := map[string]string{}
-	if s.login.given() {
-		if err := s.login.into(c.app, data); err != nil {
+	if s.login.isSet() {
+		if err := s.login.addTo(c.env, data); err != nil {
 			return err
 		}
 	}
-	if err := s.tls.into(data); err != nil {
+	if err := s.tls.addTo(data); err != nil {
 		return err
 	}
-	return c.give(corev1.SecretTypeOpaque, data, readTLS)
+	return c.setSecret(corev1.SecretTypeOpaque, data, checkTLS)
 }
 
-// tlsSecret is the flags of `create secret tls`.
+// tlsSecret holds the flags of `create secret tls`.
 type tlsSecret struct{ files tlsFiles }
 
 func (s *tlsSecret) bind(f *pflag.FlagSet) string {
@@ -210,18 +223,18 @@ func (s *tlsSecret) bind(f *pflag.FlagSet) string {
 	return "--ca-crt-file ca.crt --tls-crt-file client.crt --tls-key-file client.key"
 }
 
-func (s *tlsSecret) make(_ context.Context, c *creation) error {
-	if !s.files.given() {
-		return usagef("nothing to put in: give --ca-crt-file, or --tls-crt-file and --tls-key-file, or all")
+func (s *tlsSecret) build(_ context.Context, c *creation) error {
+	if !s.files.isSet() {
+		return usagef("nothing to store: set --ca-crt-file, or --tls-crt-file and --tls-key-file")
 	}
 	data := map[string]string{}
-	if err := s.files.into(data); err != nil {
+	if err := s.files.addTo(data); err != nil {
 		return err
 	}
-	return c.give(corev1.SecretTypeOpaque, data, readTLS)
+	return c.setSecret(corev1.SecretTypeOpaque, data, checkTLS)
 }
 
-// proxySecret is the flags of `create secret proxy`.
+// proxySecret holds the flags of `create secret proxy`.
 type proxySecret struct {
 	address string
 	login   basicLogin
@@ -233,40 +246,40 @@ func (s *proxySecret) bind(f *pflag.FlagSet) string {
 	return "--address http://proxy.example.com:3128 --username me --password -"
 }
 
-func (s *proxySecret) make(_ context.Context, c *creation) error {
-	if err := need("address", s.address); err != nil {
+func (s *proxySecret) build(_ context.Context, c *creation) error {
+	if err := require("address", s.address); err != nil {
 		return err
 	}
 	if u, err := url.Parse(s.address); err == nil && u.User != nil {
-		return usagef("--address holds a login: give it by --username and --password")
+		return usagef("--address contains credentials: use --username and --password instead")
 	}
 	data := map[string]string{"address": s.address}
-	if s.login.given() {
-		if err := s.login.into(c.app, data); err != nil {
+	if s.login.isSet() {
+		if err := s.login.addTo(c.env, data); err != nil {
 			return err
 		}
 	}
-	return c.give(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
+	return c.setSecret(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
 		_, err := auth.ProxyFrom(data)
 		return err
 	})
 }
 
-// githubAppSecret is the flags of `create secret githubapp`.
+// githubAppSecret holds the flags of `create secret githubapp`.
 type githubAppSecret struct{ id, installation, owner, key, baseURL string }
 
 func (s *githubAppSecret) bind(f *pflag.FlagSet) string {
-	f.StringVar(&s.id, "app-id", "", "ID of the app")
+	f.StringVar(&s.id, "app-id", "", "ID of the GitHub App")
 	f.StringVar(&s.installation, "app-installation-id", "", "ID of the installation")
 	f.StringVar(&s.owner, "app-installation-owner", "", "organization or user of the installation, instead of its ID")
-	f.StringVar(&s.key, "app-private-key", "", "file with the app's private key in PEM")
+	f.StringVar(&s.key, "app-private-key", "", "PEM file with the private key of the app")
 	f.StringVar(&s.baseURL, "app-base-url", "",
-		"API of a GitHub Enterprise Server, such as https://github.example.com/api/v3")
+		"API URL of GitHub Enterprise Server, such as https://github.example.com/api/v3")
 	return "--app-id 1 --app-installation-id 2 --app-private-key app.pem"
 }
 
-func (s *githubAppSecret) make(_ context.Context, c *creation) error {
-	if err := errors.Join(need("app-id", s.id), need("app-private-key", s.key)); err != nil {
+func (s *githubAppSecret) build(_ context.Context, c *creation) error {
+	if err := errors.Join(require("app-id", s.id), require("app-private-key", s.key)); err != nil {
 		return err
 	}
 	key, err := readFile("app-private-key", s.key)
@@ -281,27 +294,27 @@ func (s *githubAppSecret) make(_ context.Context, c *creation) error {
 			data[name] = value
 		}
 	}
-	return c.give(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
+	return c.setSecret(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
 		_, err := auth.GitHubAppFrom(data)
 		return err
 	})
 }
 
-// notationSecret is the flags of `create secret notation`.
+// notationSecret holds the flags of `create secret notation`.
 type notationSecret struct {
 	policy string
 	cas    []string
 }
 
 func (s *notationSecret) bind(f *pflag.FlagSet) string {
-	f.StringVar(&s.policy, "trust-policy-file", "", "file with the trust policy in JSON")
-	f.StringSliceVar(&s.cas, "ca-cert-file", nil, "files with root certificates, .crt or .pem")
+	f.StringVar(&s.policy, "trust-policy-file", "", "JSON file with the trust policy")
+	f.StringSliceVar(&s.cas, "ca-cert-file", nil, "files with root certificates, named .crt or .pem")
 	return "--trust-policy-file policy.json --ca-cert-file root.crt"
 }
 
-func (s *notationSecret) make(_ context.Context, c *creation) error {
-	if err := errors.Join(need("trust-policy-file", s.policy),
-		need("ca-cert-file", strings.Join(s.cas, ""))); err != nil {
+func (s *notationSecret) build(_ context.Context, c *creation) error {
+	if err := errors.Join(require("trust-policy-file", s.policy),
+		require("ca-cert-file", strings.Join(s.cas, ""))); err != nil {
 		return err
 	}
 	policy, err := readFile("trust-policy-file", s.policy)
@@ -312,16 +325,16 @@ func (s *notationSecret) make(_ context.Context, c *creation) error {
 	for _, file := range s.cas {
 		name := filepath.Base(file)
 		if ext := filepath.Ext(name); ext != ".crt" && ext != ".pem" {
-			return usagef("--ca-cert-file %s: only names that end in .crt or .pem are read", file)
+			return usagef("invalid --ca-cert-file %s: the name must end in .crt or .pem", file)
 		}
 		if data[name] != "" {
-			return usagef("--ca-cert-file: two files are named %s", name)
+			return usagef("invalid --ca-cert-file: two files are named %s", name)
 		}
 		if data[name], err = readFile("ca-cert-file", file); err != nil {
 			return err
 		}
 	}
-	return c.give(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
+	return c.setSecret(corev1.SecretTypeOpaque, data, func(data map[string][]byte) error {
 		_, err := notation.New(data, http.DefaultTransport)
 		return err
 	})

@@ -12,31 +12,31 @@ import (
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
-// receiverSecret is the flags of `create secret receiver`.
-type receiverSecret struct{ kind, token, host, email, audience string }
+// receiverSecret holds the flags of `create secret receiver`.
+type receiverSecret struct{ receiverType, token, host, email, audience string }
 
 func (s *receiverSecret) bind(f *pflag.FlagSet) string {
-	f.StringVar(&s.kind, "type", "", "type of the Receiver, such as github or gcr")
-	f.StringVar(&s.token, "token", "", "the secret that the sender signs with; a random one when unset")
-	f.StringVar(&s.host, "hostname", "", "host under which the webhooks come in: tells the address of the webhook "+
-		"of a Receiver of the same name")
-	f.StringVar(&s.email, "email-claim", "", "service account that Pub/Sub pushes as, for the type gcr")
-	f.StringVar(&s.audience, "audience-claim", "", "audience that Pub/Sub pushes with, for the type gcr")
+	f.StringVar(&s.receiverType, "type", "", "type of the Receiver, such as github or gcr")
+	f.StringVar(&s.token, "token", "", "secret that the sender signs with; - reads it from standard input (default: random)")
+	f.StringVar(&s.host, "hostname", "", "host of the webhook server, to print the address of the webhook of a "+
+		"Receiver with the same name")
+	f.StringVar(&s.email, "email-claim", "", "e-mail address of the service account of Pub/Sub, for the type gcr")
+	f.StringVar(&s.audience, "audience-claim", "", "audience of the tokens of Pub/Sub, for the type gcr")
 	return "--type github --hostname hooks.example.com"
 }
 
-func (s *receiverSecret) make(_ context.Context, c *creation) error {
-	if err := need("type", s.kind); err != nil {
+func (s *receiverSecret) build(_ context.Context, c *creation) error {
+	if err := require("type", s.receiverType); err != nil {
 		return err
 	}
-	if s.kind == notificationv1.GenericOIDCReceiver {
-		return usagef("--type %s: a Receiver of this type has no Secret", s.kind)
+	if s.receiverType == notificationv1.GenericOIDCReceiver {
+		return usagef("--type %s is not supported: Receivers of this type have no Secret", s.receiverType)
 	}
-	if gcr := s.kind == notificationv1.GCRReceiver; gcr != (s.email != "") || gcr != (s.audience != "") {
-		return usagef("--email-claim and --audience-claim are for --type %s, which needs both",
+	if gcr := s.receiverType == notificationv1.GCRReceiver; gcr != (s.email != "") || gcr != (s.audience != "") {
+		return usagef("--email-claim and --audience-claim must both be set for --type %s, and for no other type",
 			notificationv1.GCRReceiver)
 	}
-	token, err := c.private("token", s.token)
+	token, err := c.readSecret("token", s.token)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *receiverSecret) make(_ context.Context, c *creation) error {
 	}
 	if s.host != "" {
 		host := strings.TrimSuffix(strings.TrimPrefix(s.host, "https://"), "/")
-		c.step("the webhook of a Receiver of this name is https://%s%s", host, hook.Path(token, c.name, c.namespace()))
+		c.Step("the webhook of a Receiver with this name is https://%s%s", host, hook.Path(token, c.name, c.Namespace()))
 	}
-	return c.give(corev1.SecretTypeOpaque, data)
+	return c.setSecret(corev1.SecretTypeOpaque, data)
 }

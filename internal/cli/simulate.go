@@ -4,183 +4,113 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-func (a *app) simulate() *cobra.Command {
-	c := group("simulate", "Show what would happen, and change nothing",
-		"  sluice simulate gates --at 2026-12-24T12:00:00Z -A")
-	c.AddCommand(a.simulateGates())
-	return c
+// simulateGates is `sluice simulate gates`.
+type simulateGates struct {
+	*env
+	time          string
+	allNamespaces bool
 }
 
-func (a *app) simulateGates() *cobra.Command {
-	var at string
-	var everywhere bool
-	c := &cobra.Command{
+func newSimulateCommand(e *env) *cobra.Command {
+	c := newGroup("simulate", "Show what would happen at a given time, and change nothing",
+		"  sluice simulate gates --at 2026-12-24T12:00:00Z -A")
+	s := &simulateGates{env: e}
+	sub := &cobra.Command{
 		Use: "gates", Aliases: []string{"gate"},
-		Short: "Show what gates would let through and what they would hold at a time", Args: noArgs,
-		Long: `Show for every object that gates stand over whether a change of it would pass at a time.
+		Short: "Show what gates would hold at a given time", Args: noArgs,
+		Long: `Show for every object with gates whether a change would pass at a given time.
 
-Schedules, requests and their windows are those of that time. Approvals, checks and who waits are taken as they are now.`,
+Schedules, requests and their windows are evaluated for that time. Approvals,
+checks and waiting objects are assumed to stay as they are now.`,
 		Example: "  sluice simulate gates --at 2026-12-24T12:00:00Z\n" +
 			"  sluice simulate gates --at 2026-12-24T12:00:00+01:00 -A",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := need("at", at); err != nil {
-				return err
-			}
-			when, err := time.Parse(time.RFC3339, at)
-			if err != nil {
-				return usagef("--at %q: write it as 2006-01-02T15:04:05Z (RFC 3339)", at)
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
-			return a.simulateAt(ctx, when, everywhere)
-		},
+		RunE: e.bounded(func(ctx context.Context, _ []string) error { return s.run(ctx) }),
 	}
-	c.Flags().StringVar(&at, "at", "", "the time, as 2006-01-02T15:04:05Z")
-	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "objects of all namespaces")
+	sub.Flags().StringVar(&s.time, "at", "", "time in RFC 3339 format, such as 2026-12-24T12:00:00Z")
+	sub.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces")
+	c.AddCommand(sub)
 	return c
 }
 
-func (a *app) simulateAt(ctx context.Context, at time.Time, everywhere bool) error {
-	c, err := a.client()
+func (s *simulateGates) run(ctx context.Context) error {
+	if err := require("at", s.time); err != nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, s.time)
+	if err != nil {
+		return usagef("invalid --at %q: use RFC 3339, such as 2026-12-24T12:00:00Z", s.time)
+	}
+	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	q, err := a.query(kinds, nil, getOptions{everywhere: everywhere})
+	q, err := newQuery(s.Namespace(), kind.All(), nil, getOptions{allNamespaces: s.allNamespaces})
 	if err != nil {
 		return err
 	}
-	rows, err := q.run(ctx, c)
+	found, err := q.run(ctx, c)
 	if err != nil {
 		return err
 	}
-	s := &simulation{client: c, at: at, gates: map[types.NamespacedName]*foreseen{}}
-	lines := [][]cell{{{text: "OBJECT"}, {text: "THEN"}, {text: "WAITING"}, {text: "WHY"}}}
+	simulation := forecast.NewSimulation(c, at)
+	rows := [][]term.Cell{term.Row("OBJECT", "THEN", "WAITING", "WHY")}
 	passing := 0
-	for _, r := range rows {
-		o, ok := r.object.(reconcile.Gated)
-		if !ok {
+	for _, f := range found {
+		o, ok := f.object.(reconcile.Gated)
+		if !ok || len(forecast.GatesOf(o)) == 0 {
 			continue
 		}
-		over := over(o)
-		if len(over) == 0 {
-			continue
-		}
-		held, err := s.held(ctx, o, over)
+		reasons, err := heldReasons(ctx, simulation, o)
 		if err != nil {
-			return err
+			return cluster.WithHint(err)
 		}
-		revision := "-"
-		if p := o.Held().Pending; p != nil {
-			revision = cmp.Or(short(oneLine(p.Revision)), "-")
-		}
-		then := cell{"held", red}
-		if len(held) == 0 {
-			then, held = cell{"passes", green}, []string{"-"}
+		if len(reasons) == 0 {
 			passing++
 		}
-		object := fmt.Sprintf("%s/%s/%s", r.kind.title(), o.GetNamespace(), o.GetName())
-		lines = append(lines, []cell{{text: object}, then, {text: revision}, {text: strings.Join(held, "; ")}})
+		rows = append(rows, simulationRow(f.kind, o, reasons))
 	}
-	if len(lines) == 1 {
-		a.step("gates stand over no object here; -A looks in all namespaces")
+	if len(rows) == 1 {
+		s.Step("no objects with gates found; use -A for all namespaces")
 		return nil
 	}
-	if err := (&table{out: a.out}).print(lines...); err != nil {
+	if err := term.NewTable(s.Out).Print(rows...); err != nil {
 		return err
 	}
-	a.step("at %s %d of %d objects would pass; approvals, checks and who waits are taken as they are now",
-		at.Format(time.RFC3339), passing, len(lines)-1)
+	s.Step("%d of %d objects would pass at %s, if approvals, checks and waiting objects stay as they are now",
+		passing, len(rows)-1, at.Format(time.RFC3339))
 	return nil
 }
 
-// over lists the gates over an object: those that it was last seen under, and those that it names.
-func over(o reconcile.Gated) []types.NamespacedName {
-	var gates []types.NamespacedName
-	for _, text := range o.Held().Gates {
-		namespace, name, _ := strings.Cut(text, "/")
-		gates = append(gates, types.NamespacedName{Namespace: namespace, Name: name})
+// heldReasons returns why gates would hold an object. An object whose author may not use a gate is held at any time.
+func heldReasons(ctx context.Context, s *forecast.Simulation, o reconcile.Gated) ([]string, error) {
+	if c := cluster.HeldCondition(o); c != nil && c.Reason == meta.AccessDeniedReason {
+		return []string{c.Message}, nil
 	}
-	for _, g := range o.GateRefs() {
-		key := types.NamespacedName{Namespace: cmp.Or(g.Namespace, o.GetNamespace()), Name: g.Name}
-		if !slices.Contains(gates, key) {
-			gates = append(gates, key)
-		}
-	}
-	return gates
+	return s.HeldBy(ctx, o)
 }
 
-// simulation is what gates will be at a time.
-type simulation struct {
-	client client.Client
-	at     time.Time
-	gates  map[types.NamespacedName]*foreseen
-}
-
-// foreseen is a gate at the time, or why there is none.
-type foreseen struct {
-	gate *gatingv1.Gate
-	none string
-}
-
-// held lists the gates that hold an object at the time, and why.
-func (s *simulation) held(ctx context.Context, o reconcile.Gated, over []types.NamespacedName) ([]string, error) {
-	if c := held(o); c != nil && c.Reason == meta.AccessDeniedReason {
-		return []string{oneLine(c.Message)}, nil
+func simulationRow(k *kind.Kind, o reconcile.Gated, reasons []string) []term.Cell {
+	revision := "-"
+	if p := o.Held().Pending; p != nil {
+		revision = cmp.Or(kind.ShortRevision(term.OneLine(p.Revision)), "-")
 	}
-	var why []string
-	for _, key := range over {
-		f, err := s.foresee(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		revision := ""
-		if p := o.Held().Pending; p != nil {
-			revision = p.Revision
-		}
-		switch {
-		case f.gate == nil:
-			why = append(why, fmt.Sprintf("%s: %s", key, f.none))
-		case gate.Passes(f.gate, revision, s.at):
-		case len(f.gate.Status.ApprovedRevisions) > 0:
-			why = append(why, fmt.Sprintf("%s: lets only %s through", key,
-				oneLine(strings.Join(f.gate.Status.ApprovedRevisions, ", "))))
-		default:
-			why = append(why, fmt.Sprintf("%s: %s", key, oneLine(f.gate.Status.Why.Message)))
-		}
+	then, why := term.Cell{Text: "held", Colour: term.Red}, term.OneLine(strings.Join(reasons, "; "))
+	if len(reasons) == 0 {
+		then, why = term.Cell{Text: "passes", Colour: term.Green}, "-"
 	}
-	return why, nil
-}
-
-func (s *simulation) foresee(ctx context.Context, key types.NamespacedName) (*foreseen, error) {
-	if f := s.gates[key]; f != nil {
-		return f, nil
-	}
-	g, f := &gatingv1.Gate{}, &foreseen{}
-	switch err := s.client.Get(ctx, key, g); {
-	case apierrors.IsNotFound(err):
-		f.none = "it is not there"
-	case apierrors.IsForbidden(err):
-		f.none = "you may not read it, so it is taken for closed"
-	case err != nil:
-		return nil, explain(fmt.Sprintf("cannot get Gate '%s'", key), err)
-	default:
-		f.gate = gate.Foresee(g, s.at)
-	}
-	s.gates[key] = f
-	return f, nil
+	object := fmt.Sprintf("%s/%s/%s", k.Name(), o.GetNamespace(), o.GetName())
+	return []term.Cell{{Text: object}, then, {Text: revision}, {Text: why}}
 }

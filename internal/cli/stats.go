@@ -2,87 +2,93 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-func (a *app) stats() *cobra.Command {
-	var everywhere bool
+// counts summarizes the objects of a kind.
+type counts struct {
+	running, failing, suspended int
+	artifactBytes               int64
+}
+
+func newStatsCommand(e *env) *cobra.Command {
+	var allNamespaces bool
 	c := &cobra.Command{
 		Use:   "stats",
-		Short: "Count objects by kind: how many there are, fail and are suspended, and what their artifacts take",
+		Short: "Count running, failing and suspended objects, and the size of artifacts",
 		Example: `  sluice stats -A
   sluice stats -n apps`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-			defer cancel()
-			namespace := a.namespace()
-			if everywhere {
-				namespace = ""
-			}
-			return a.count(ctx, namespace)
-		},
+		RunE: e.bounded(func(ctx context.Context, _ []string) error {
+			return runStats(ctx, e, e.NamespaceOr(allNamespaces))
+		}),
 	}
-	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "in all namespaces")
+	c.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "objects in all namespaces")
 	return c
 }
 
-func (a *app) count(ctx context.Context, namespace string) error {
-	c, err := a.client()
+func runStats(ctx context.Context, e *env, namespace string) error {
+	c, err := e.Client()
 	if err != nil {
 		return err
 	}
 	var missing error
-	rows := [][]cell{{{text: "KIND"}, {text: "RUNNING"}, {text: "FAILING"}, {text: "SUSPENDED"}, {text: "STORAGE"}}}
-	for _, k := range kinds {
-		list := k.list()
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			if missing = explain("cannot list "+k.title()+" objects", err); apimeta.IsNoMatchError(err) {
-				continue
-			}
-			return missing
+	rows := [][]term.Cell{term.Row("KIND", "RUNNING", "FAILING", "SUSPENDED", "STORAGE")}
+	for _, k := range kind.All() {
+		objects, err := cluster.List(ctx, c, k, client.InNamespace(namespace))
+		if errors.Is(err, cluster.ErrNotInstalled) {
+			missing = err
+			continue
 		}
-		objects, err := items(list)
 		if err != nil {
 			return err
 		}
-		var running, failing, suspended int
-		var bytes int64
-		for _, o := range objects {
-			switch c := readyCondition(o); {
-			case o.Schedule().Suspended:
-				suspended++
-			case c != nil && c.Status == metav1.ConditionFalse:
-				failing++
-			default:
-				running++
-			}
-			if s, ok := o.(sourcev1.Source); ok && s.GetArtifact() != nil && s.GetArtifact().Size != nil {
-				bytes += *s.GetArtifact().Size
-			}
+		n := count(objects)
+		row := term.Row(k.Name(), strconv.Itoa(n.running), strconv.Itoa(n.failing), strconv.Itoa(n.suspended),
+			formatBytes(n.artifactBytes))
+		if n.failing > 0 {
+			row[2].Colour = term.Red
 		}
-		colour := ""
-		if failing > 0 {
-			colour = red
-		}
-		rows = append(rows, []cell{{text: k.title()}, {text: fmt.Sprint(running)}, {fmt.Sprint(failing), colour},
-			{text: fmt.Sprint(suspended)}, {text: size(bytes)}})
+		rows = append(rows, row)
 	}
 	if len(rows) == 1 {
 		return missing
 	}
-	return (&table{out: a.out}).print(rows...)
+	return term.NewTable(e.Out).Print(rows...)
 }
 
-// size gives bytes as people read them; a dash for none.
-func size(bytes int64) string {
+func count(objects []reconcile.Object) counts {
+	var n counts
+	for _, o := range objects {
+		switch c := cluster.ReadyCondition(o); {
+		case o.Schedule().Suspended:
+			n.suspended++
+		case c != nil && c.Status == metav1.ConditionFalse:
+			n.failing++
+		default:
+			n.running++
+		}
+		if s, ok := o.(sourcev1.Source); ok && s.GetArtifact() != nil && s.GetArtifact().Size != nil {
+			n.artifactBytes += *s.GetArtifact().Size
+		}
+	}
+	return n
+}
+
+// formatBytes formats a size in bytes with a unit, or as "-" if it is 0.
+func formatBytes(bytes int64) string {
 	if bytes == 0 {
 		return "-"
 	}

@@ -8,96 +8,91 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
 )
 
-func (a *app) suspend() *cobra.Command {
-	return a.toggle("suspend", "Stop reconciling objects; what they made stays", true)
+// suspender is `sluice suspend` or `sluice resume` for one kind.
+type suspender struct {
+	*env
+	kind    *kind.Kind
+	suspend bool
+	all     bool
+	wait    bool
 }
 
-func (a *app) resume() *cobra.Command {
-	return a.toggle("resume", "Go on reconciling objects, and wait until they are Ready", false)
+func newSuspendCommand(e *env) *cobra.Command {
+	return newSuspenderCommand(e, "suspend", "Suspend objects: their controllers stop reconciling them", true)
 }
 
-// toggle makes the commands that set whether an object is suspended.
-func (a *app) toggle(verb, short string, suspend bool) *cobra.Command {
-	c := group(verb, short, fmt.Sprintf("  sluice %s source git app\n  sluice %s kustomization app other\n"+
+func newResumeCommand(e *env) *cobra.Command {
+	return newSuspenderCommand(e, "resume", "Resume suspended objects, and wait until they are Ready", false)
+}
+
+func newSuspenderCommand(e *env, verb, short string, suspend bool) *cobra.Command {
+	c := newGroup(verb, short, fmt.Sprintf("  sluice %s source git app\n  sluice %s kustomization app other\n"+
 		"  sluice %s ks --all", verb, verb, verb))
-	a.perKind(c, func(k *kind) *cobra.Command {
-		if k.suspend == nil {
+	e.addPerKind(c, func(k *kind.Kind) *cobra.Command {
+		if k.SetSuspended == nil {
 			return nil
 		}
-		var all bool
-		wait := !suspend
+		s := &suspender{env: e, kind: k, suspend: suspend}
 		sub := &cobra.Command{
-			Use:     k.words[0] + " NAME...",
-			Aliases: k.words[1:],
+			Use:     k.Words[0] + " NAME...",
+			Aliases: k.Words[1:],
 			Short:   short,
-			Example: fmt.Sprintf("  sluice %s %s NAME\n  sluice %s %s --all", verb, k.path(), verb, k.path()),
-			Args:    namesOr(&all),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-				defer cancel()
-				return a.setSuspended(ctx, k, args, suspend, wait)
-			},
+			Example: fmt.Sprintf("  sluice %s %s NAME\n  sluice %s %s --all", verb, k.Path(), verb, k.Path()),
+			Args:    namesOrAll(&s.all),
+			RunE:    e.bounded(s.run),
 		}
-		sub.Flags().BoolVar(&all, "all", false, "all objects of the namespace")
+		sub.Flags().BoolVar(&s.all, "all", false, "all objects in the namespace")
 		if !suspend {
-			sub.Flags().BoolVar(&wait, "wait", true, "wait until they are Ready")
+			sub.Flags().BoolVar(&s.wait, "wait", true, "wait until the objects are Ready")
 		}
 		return sub
 	})
 	return c
 }
 
-// namesOr wants names, or the flag that stands for all.
-func namesOr(all *bool) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if (len(args) == 0) != *all {
-			return usagef("name objects, or say --all for all of the namespace. See %s --help", cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-// setSuspended suspends or resumes the named objects, or all when none is named. One that fails does not keep
-// it from the others.
-func (a *app) setSuspended(ctx context.Context, k *kind, names []string, suspend, wait bool) error {
-	c, err := a.client()
+// run suspends or resumes the named objects, or all if none is named. After an error it continues with the next object.
+func (s *suspender) run(ctx context.Context, names []string) error {
+	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if names, err = a.orAll(ctx, c, k, names); err != nil {
+	if names, err = s.namesOrAll(ctx, c, s.kind, names); err != nil {
 		return err
 	}
 	var failures []error
 	var changed []types.NamespacedName
 	for _, name := range names {
-		key := types.NamespacedName{Namespace: a.namespace(), Name: name}
-		obj, err := fetch(ctx, c, k, key)
-		if err == nil {
-			before := obj.DeepCopyObject().(client.Object)
-			k.suspend(obj, suspend)
-			err = explain(fmt.Sprintf("cannot change %s '%s'", k.title(), key),
-				c.Patch(ctx, obj, client.MergeFrom(before)))
-		}
-		if err != nil {
+		key := s.key(name)
+		if err := s.set(ctx, c, key); err != nil {
 			failures = append(failures, err)
 			continue
 		}
-		a.done("%s '%s' %s", k.title(), key, map[bool]string{true: "suspended", false: "resumed"}[suspend])
+		s.Done("%s '%s' %s", s.kind.Name(), key, map[bool]string{true: "suspended", false: "resumed"}[s.suspend])
 		changed = append(changed, key)
 	}
-	if !wait {
+	if !s.wait {
 		changed = nil
 	}
 	for _, key := range changed {
-		obj, err := a.await(ctx, c, k, key, settled)
-		if err == nil {
-			err = a.verdict(k, obj)
-		}
-		if err != nil {
+		if err := s.awaitReady(ctx, c, s.kind, key); err != nil {
 			failures = append(failures, err)
 		}
 	}
 	return errors.Join(failures...)
+}
+
+func (s *suspender) set(ctx context.Context, c client.Client, key types.NamespacedName) error {
+	obj, err := cluster.Get(ctx, c, s.kind, key)
+	if err != nil {
+		return err
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	s.kind.SetSuspended(obj, s.suspend)
+	return cluster.Explain(fmt.Sprintf("cannot change %s '%s'", s.kind.Name(), key),
+		c.Patch(ctx, obj, client.MergeFrom(before)))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
-// webhooks takes the requests of one Receiver as the controller does. answer may take a request in its place,
-// by a status other than 0.
-func webhooks(t *testing.T, trust hook.Trust, answer func(try int, w http.ResponseWriter) int) string {
+// serveWebhook handles the requests of one Receiver as the controller does. If override returns a status other than 0, it
+// is the response instead.
+func serveWebhook(t *testing.T, trust hook.Trust, override func(try int, w http.ResponseWriter) int) string {
 	t.Helper()
 	token := trust.Token
 	if trust.Type == "generic-oidc" {
@@ -27,8 +27,8 @@ func webhooks(t *testing.T, trust hook.Trust, answer func(try int, w http.Respon
 	tries := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tries++
-		if answer != nil {
-			if status := answer(tries, w); status != 0 {
+		if override != nil {
+			if status := override(tries, w); status != 0 {
 				w.WriteHeader(status)
 				return
 			}
@@ -58,30 +58,38 @@ func TestTriggerSignsAsTheSenderDoes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"ref":"main"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ kind, flags, want string }{
-		{"generic", "", "ok: {}"},
-		{"generic-hmac", `--payload {"image":"app:1"}`, `ok: {"image":"app:1"}`},
-		{"github", "--payload @" + file, `ok: push {"ref":"main"}`},
-		{"gitlab", "--event Tag", "ok: Tag {}"},
-		{"bitbucket", "", "ok: repo:push {}"},
-		{"harbor", "", "ok: {}"},
-		{"nexus", `--payload {"action":"UPDATED"}`, `ok: {"action":"UPDATED"}`},
+	for _, c := range []struct{ receiverType, flags, want string }{
+		{receiverType: "generic", want: "ok: {}"},
+		{
+			receiverType: "generic-hmac",
+			flags:        `--payload {"image":"app:1"}`,
+			want:         `ok: {"image":"app:1"}`,
+		},
+		{receiverType: "github", flags: "--payload @" + file, want: `ok: push {"ref":"main"}`},
+		{receiverType: "gitlab", flags: "--event Tag", want: "ok: Tag {}"},
+		{receiverType: "bitbucket", want: "ok: repo:push {}"},
+		{receiverType: "harbor", want: "ok: {}"},
+		{
+			receiverType: "nexus",
+			flags:        `--payload {"action":"UPDATED"}`,
+			want:         `ok: {"action":"UPDATED"}`,
+		},
 	} {
-		t.Run(c.kind, func(t *testing.T) {
-			host := webhooks(t, hook.Trust{Type: c.kind, Token: "s3cret"}, nil)
-			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.kind + " --url " +
+		t.Run(c.receiverType, func(t *testing.T) {
+			host := serveWebhook(t, hook.Trust{Type: c.receiverType, Token: "s3cret"}, nil)
+			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.receiverType + " --url " +
 				host + " " + c.flags)
 			r := runWith(t.Context(), "s3cret\n", line...).wants(t, exitOK, c.want)
 			if strings.Contains(r.out+r.err, "s3cret") {
-				t.Errorf("the token is shown: %s", r.err)
+				t.Errorf("the token is printed: %s", r.err)
 			}
-			runWith(t.Context(), "other\n", line...).wants(t, exitFailed, "knows no such webhook")
+			runWith(t.Context(), "other\n", line...).wants(t, exitFailed, "has no such webhook")
 		})
 	}
 }
 
-func TestTriggerWithATokenOfThePipeline(t *testing.T) {
-	host := webhooks(t, hook.Trust{Type: "generic-oidc"}, nil)
+func TestTriggerWithOIDCToken(t *testing.T) {
+	host := serveWebhook(t, hook.Trust{Type: "generic-oidc"}, nil)
 	line := []string{"trigger", "receiver", "app", "-n", "apps", "--type", "generic-oidc", "--url", host,
 		"--retries", "0"}
 	t.Run("given", func(t *testing.T) {
@@ -89,7 +97,7 @@ func TestTriggerWithATokenOfThePipeline(t *testing.T) {
 		t.Setenv(oidcTokenEnv, "def")
 		run(t, line...).wants(t, exitOK, "token Bearer def of {}")
 	})
-	t.Run("of the job", func(t *testing.T) {
+	t.Run("requested", func(t *testing.T) {
 		issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer job" || r.URL.Query().Get("audience") != "sluice" ||
 				r.URL.Query().Get("api-version") != "2.0" {
@@ -103,19 +111,19 @@ func TestTriggerWithATokenOfThePipeline(t *testing.T) {
 		t.Setenv(oidcRequestToken, "job")
 		run(t, append(line, "--oidc-provider", "github", "--oidc-audience", "sluice")...).
 			wants(t, exitOK, "token Bearer ghi of {}")
-		run(t, append(line, "--oidc-provider", "forgejo")...).wants(t, exitFailed, "gave no token: status 403")
+		run(t, append(line, "--oidc-provider", "forgejo")...).wants(t, exitFailed, "did not issue an OIDC token: status 403")
 		t.Setenv(oidcRequestURL, "")
 		run(t, append(line, "--oidc-provider", "github")...).wants(t, exitFailed, "id-token: write")
 	})
-	t.Run("none", func(t *testing.T) {
+	t.Run("missing", func(t *testing.T) {
 		run(t, line...).wants(t, exitUsage, "--oidc-token is missing")
-		run(t, append(line, "--token", "x")...).wants(t, exitUsage, "--token is of no use")
-		run(t, append(line, "--oidc-token", "x", "--oidc-provider", "github")...).wants(t, exitUsage, "not both")
+		run(t, append(line, "--token", "x")...).wants(t, exitUsage, "--token is not supported")
+		run(t, append(line, "--oidc-token", "x", "--oidc-provider", "github")...).wants(t, exitUsage, "exclude each other")
 		run(t, append(line, "--oidc-provider", "jenkins")...).wants(t, exitUsage, "choose from github, forgejo")
 	})
 }
 
-func TestTriggerTriesAgain(t *testing.T) {
+func TestTriggerRetries(t *testing.T) {
 	busy := func(status int) func(int, http.ResponseWriter) int {
 		return func(try int, _ http.ResponseWriter) int {
 			if try < 3 {
@@ -126,28 +134,28 @@ func TestTriggerTriesAgain(t *testing.T) {
 	}
 	line := "trigger receiver app -n apps --token s3cret --retry-delay 1ms --url "
 	for _, status := range []int{408, 500, 503} {
-		host := webhooks(t, hook.Trust{Type: "generic", Token: "s3cret"}, busy(status))
-		run(t, strings.Fields(line+host)...).wants(t, exitOK, "again in 1ms", "was taken")
+		host := serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"}, busy(status))
+		run(t, strings.Fields(line+host)...).wants(t, exitOK, "retrying in 1ms", "was accepted")
 	}
-	host := webhooks(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(int, http.ResponseWriter) int { return 500 })
+	host := serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(int, http.ResponseWriter) int { return 500 })
 	run(t, strings.Fields(line+host+" --retries 1")...).wants(t, exitFailed, "status 500")
-	host = webhooks(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(try int, w http.ResponseWriter) int {
+	host = serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(try int, w http.ResponseWriter) int {
 		w.Header().Set("Location", "https://example.com")
 		return map[int]int{1: 302}[try]
 	})
-	run(t, strings.Fields(line+host)...).wants(t, exitFailed, "refused the webhook with status 302")
+	run(t, strings.Fields(line+host)...).wants(t, exitFailed, "rejected the webhook with status 302")
 	r := run(t, strings.Fields(line+"http://127.0.0.1:1 --retries 1")...).wants(t, exitFailed, "connection refused")
 	if path, err := url.Parse(hook.Path("s3cret", "app", "apps")); err != nil || strings.Contains(r.err, path.Path) {
-		t.Errorf("the path is shown: %s", r.err)
+		t.Errorf("the path is printed: %s", r.err)
 	}
 }
 
-func TestTriggerNeedsItsWords(t *testing.T) {
+func TestTriggerRejectsInvalidFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"--token x":                                "--url is missing",
 		"--url https://h":                          "--token is missing",
 		"--url h --token x":                        "https://HOST",
-		"--url https://h --token x --payload {":    "no JSON",
+		"--url https://h --token x --payload {":    "not valid JSON",
 		"--url https://h --token x --type gcr":     "can only be made by its sender",
 		"--url https://h --token x --type carrier": "can only be made by its sender",
 	} {

@@ -1,89 +1,91 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 )
 
 const devVersion = "dev"
 
-// Version is set by the release build; a build from source carries its commit.
+// shortCommit is the number of characters of the commit in the version of a build from source.
+const shortCommit = 12
+
+// Version is set by release builds.
 var Version = devVersion
 
-func (a *app) version() *cobra.Command {
-	var clientOnly bool
-	var output string
+// versionCommand is `sluice version`.
+type versionCommand struct {
+	*env
+	clientOnly bool
+	output     string
+}
+
+func newVersionCommand(e *env) *cobra.Command {
+	o := &versionCommand{env: e}
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of this binary and of the cluster",
+		Short: "Show the versions of sluice and of the cluster",
 		Example: `  sluice version --client
   sluice version -o json`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			info := map[string]string{"sluice": Version + commit(), "go": runtime.Version()}
-			if !clientOnly {
-				cfg, err := a.config()
-				if err != nil {
-					return err
-				}
-				d, err := discovery.NewDiscoveryClientForConfig(cfg)
-				if err != nil {
-					return err
-				}
-				v, err := d.ServerVersion()
-				if err != nil {
-					return explain("cannot ask the cluster for its version; --client leaves it out", err)
-				}
-				info["kubernetes"] = v.GitVersion
-			}
-			return a.printVersion(info, output)
-		},
+		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
-	c.Flags().BoolVar(&clientOnly, "client", false, "this binary alone")
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	c.Flags().BoolVar(&o.clientOnly, "client", false, "show only the version of sluice")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
 	return c
 }
 
-func (a *app) printVersion(info map[string]string, output string) error {
-	var b []byte
-	var err error
-	switch output {
-	case "":
-		for _, k := range []string{"sluice", "kubernetes", "go"} {
-			if info[k] != "" {
-				b = fmt.Appendf(b, "%s: %s\n", k, info[k])
-			}
+func (o *versionCommand) run() error {
+	info := map[string]string{"sluice": Version + commitSuffix(), "go": runtime.Version()}
+	if !o.clientOnly {
+		version, err := o.serverVersion()
+		if err != nil {
+			return err
 		}
-	case "json":
-		b, err = json.MarshalIndent(info, "", "  ")
-		b = append(b, '\n')
-	case "yaml":
-		b, err = yaml.Marshal(info)
-	default:
-		return usagef("unknown output %q: choose json or yaml", output)
+		info["kubernetes"] = version
 	}
-	if err != nil {
-		return err
+	if o.output != "" {
+		return o.printAs(o.output, info)
 	}
-	_, err = a.out.Write(b)
-	return err
+	for _, k := range []string{"sluice", "kubernetes", "go"} {
+		if info[k] != "" {
+			fmt.Fprintf(o.Out, "%s: %s\n", k, info[k])
+		}
+	}
+	return nil
 }
 
-// commit returns +<hash> of a build from a checkout.
-func commit() string {
+func (o *versionCommand) serverVersion() (string, error) {
+	cfg, err := o.Config()
+	if err != nil {
+		return "", err
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return "", err
+	}
+	v, err := d.ServerVersion()
+	if err != nil {
+		return "", cluster.Explain("cannot get the version of the cluster (use --client to skip it)", err)
+	}
+	return v.GitVersion, nil
+}
+
+// commitSuffix returns "+" and the commit that the binary was built from, or "" if it is not known.
+func commitSuffix() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			return "+" + s.Value[:min(12, len(s.Value))]
+			return "+" + s.Value[:min(shortCommit, len(s.Value))]
 		}
 	}
 	return ""

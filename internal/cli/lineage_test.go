@@ -15,8 +15,14 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
+
+// helmGroup is the API group of HelmReleases.
+const helmGroup = "helm.toolkit.fluxcd.io"
 
 const web = `apiVersion: apps/v1
 kind: Deployment
@@ -29,8 +35,8 @@ spec:
     spec: {containers: [{name: web, image: example.com/web}]}
 `
 
-// TestWhereThingsComeFrom asks all commands that explain a cluster about one that real controllers keep.
-func TestWhereThingsComeFrom(t *testing.T) {
+// TestLineageCommands runs the commands that explain objects, with real controllers.
+func TestLineageCommands(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
 	git := testenv.NewGit(t)
@@ -76,7 +82,7 @@ func TestWhereThingsComeFrom(t *testing.T) {
 		golden(t, "tree-compact.txt", ask("tree ks top --compact").wants(t, exitOK).out)
 		golden(t, "tree-generator.txt", ask("tree artifact generator split").wants(t, exitOK).out)
 		golden(t, "tree.yaml", ask("tree ks top -o yaml").wants(t, exitOK).out)
-		var n node
+		var n lineage.Node
 		if err := json.Unmarshal([]byte(ask("tree ks top -o json").wants(t, exitOK).out), &n); err != nil ||
 			n.Resources[0].Resources[0].Kind != "Deployment" {
 			t.Errorf("got %+v (%v)", n, err)
@@ -96,7 +102,7 @@ func TestWhereThingsComeFrom(t *testing.T) {
 			}
 		}
 		if n := strings.Count(whole, "Commit author"); n != 1 {
-			t.Errorf("the source is shown %d times", n)
+			t.Errorf("the source is printed %d times", n)
 		}
 		var pods corev1.PodList
 		if err := c.List(t.Context(), &pods, client.InNamespace(namespace),
@@ -119,15 +125,15 @@ func TestWhereThingsComeFrom(t *testing.T) {
 		if err := c.Create(t.Context(), lone); err != nil {
 			t.Fatal(err)
 		}
-		ask("trace cm lone").wants(t, exitFailed, "is managed by no Kustomization")
+		ask("trace cm lone").wants(t, exitFailed, "is not managed by a Kustomization")
 		before := lone.DeepCopy()
-		lone.Labels = ownerOf(parts).Labels()
+		lone.Labels = localbuild.OwnerOf(parts).Labels()
 		if err := c.Patch(t.Context(), lone, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 		if r := ask("trace cm lone").wants(t, exitOK); !strings.Contains(r.out,
-			"its inventory does not name ConfigMap/"+namespace+"/lone") {
-			t.Errorf("a copied label is taken for true:\n%s", r.out)
+			"its inventory does not list ConfigMap/"+namespace+"/lone") {
+			t.Errorf("the trace does not warn about a copied label:\n%s", r.out)
 		}
 		ask("trace cm none").wants(t, exitFailed, "not found")
 		ask("trace widget x").wants(t, exitFailed, "widget")
@@ -135,7 +141,7 @@ func TestWhereThingsComeFrom(t *testing.T) {
 	})
 
 	t.Run("events", func(t *testing.T) {
-		testenv.Eventually(t, "the events are there", func() error {
+		testenv.Eventually(t, "the events are recorded", func() error {
 			if out := ask("events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") ||
 				!strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
 				return errors.New(out)
@@ -169,7 +175,7 @@ func TestWhereThingsComeFrom(t *testing.T) {
 	t.Run("stats", func(t *testing.T) {
 		var lines []string
 		for line := range strings.Lines(ask("stats").wants(t, exitOK).out) {
-			lines = append(lines, oneLine(line))
+			lines = append(lines, term.OneLine(line))
 		}
 		out := strings.Join(lines, "\n")
 		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", " B\nOCIRepository 0 0 0 -",
@@ -185,8 +191,8 @@ func TestWhereThingsComeFrom(t *testing.T) {
 	}
 }
 
-// TestTraceOfHelm goes by way of a HelmRelease, of whose kind the cluster need not know more than its fields.
-func TestTraceOfHelm(t *testing.T) {
+// TestTraceHelmRelease traces an object of a HelmRelease, of a kind with any fields.
+func TestTraceHelmRelease(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
 	serveHelmReleases(t, c)
@@ -206,30 +212,30 @@ func TestTraceOfHelm(t *testing.T) {
 	golden(t, "trace-helm.txt", at(t, "trace", "configmap", "rendered", "-n", namespace).wants(t, exitOK).out)
 }
 
-// TestEventsFollow sees an event that comes while it watches, and one that happens again.
-func TestEventsFollow(t *testing.T) {
+// TestEventsWatchPrintsRepeatedEvents checks that an event is printed again when its count grows.
+func TestEventsWatchPrintsRepeatedEvents(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	happen := &corev1.Event{
+	repeated := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e"}, Type: corev1.EventTypeWarning, Reason: "Broken",
 		Message: "one\nof two", Count: 1,
 		InvolvedObject: corev1.ObjectReference{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization",
 			Namespace: namespace, Name: "app"},
 	}
-	if err := c.Create(t.Context(), happen); err != nil {
+	if err := c.Create(t.Context(), repeated); err != nil {
 		t.Fatal(err)
 	}
 	next, stop := follow(t, "events", "--watch", "-n", namespace)
 	next("LAST SEEN", "MESSAGE")
 	next("Warning", "Broken", "Kustomization/app", "one of two")
-	happen.Count, happen.Message = 2, "again"
-	if err := c.Update(t.Context(), happen); err != nil {
+	repeated.Count, repeated.Message = 2, "again"
+	if err := c.Update(t.Context(), repeated); err != nil {
 		t.Fatal(err)
 	}
 	next("Kustomization/app", "again")
 	stop()
 }
 
-// serveHelmReleases makes the cluster serve HelmReleases, if it does not, with whatever fields they have.
+// serveHelmReleases makes the cluster serve HelmReleases with any fields, if it serves none yet.
 func serveHelmReleases(t *testing.T, c client.Client) {
 	t.Helper()
 	name := "helmreleases." + helmGroup

@@ -1,4 +1,4 @@
-package cli
+package localbuild
 
 import (
 	"cmp"
@@ -11,17 +11,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configs reads ConfigMaps and Secrets as they will be once what was built is applied, and all else as the
-// cluster has it: a Kustomization may take its variables from what the one above it applies.
-type configs struct {
+// configOverlay reads ConfigMaps and Secrets as they will be once the built objects are applied, and all other objects
+// from the cluster. A Kustomization may take its variables from objects that the one above it applies.
+type configOverlay struct {
 	client.Reader
 	built map[client.ObjectKey]map[string]*unstructured.Unstructured // by kind
 }
 
-// add notes what was built. What is masked says nothing.
-func (c *configs) add(objects []*unstructured.Unstructured) {
+func newConfigOverlay(cluster client.Reader) *configOverlay {
+	return &configOverlay{Reader: cluster, built: map[client.ObjectKey]map[string]*unstructured.Unstructured{}}
+}
+
+// add records built objects. Objects with masked values are skipped.
+func (c *configOverlay) add(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
-		if o.GetAPIVersion() != "v1" || o.GetKind() != "ConfigMap" && o.GetKind() != "Secret" || masked(o.Object) {
+		if o.GetAPIVersion() != "v1" || o.GetKind() != "ConfigMap" && o.GetKind() != "Secret" || HasMasked(o.Object) {
 			continue
 		}
 		key := client.ObjectKey{Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}
@@ -32,8 +36,8 @@ func (c *configs) add(objects []*unstructured.Unstructured) {
 	}
 }
 
-// Get returns what was built under this name, or else what the cluster has.
-func (c *configs) Get(ctx context.Context, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+// Get returns the built object of this name, or else the one in the cluster.
+func (c *configOverlay) Get(ctx context.Context, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
 	switch obj := obj.(type) {
 	case *corev1.ConfigMap:
 		if u := c.built[key]["ConfigMap"]; u != nil {

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 )
 
-// exported returns what install --export prints, without what is generated: the definitions and the role.
+// exported returns the output of install --export, without the generated CustomResourceDefinitions and ClusterRoles.
 func exported(t *testing.T, args ...string) string {
 	t.Helper()
 	r := run(t, append([]string{"install", "--export"}, args...)...).wants(t, exitOK)
-	objects, err := decode([]byte(r.out))
+	objects, err := manifest.Decode([]byte(r.out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +32,11 @@ func exported(t *testing.T, args ...string) string {
 	return b.String()
 }
 
-func TestExport(t *testing.T) {
+func TestInstallExport(t *testing.T) {
 	golden(t, "export.yaml", exported(t))
 }
 
-func TestExportInAnotherWay(t *testing.T) {
+func TestInstallExportWithOptions(t *testing.T) {
 	golden(t, "export-options.yaml", exported(t, "-n", "gitops", "--components", "source-controller",
 		"--components-extra", "kustomize-controller",
 		"--registry", "registry.example.com/mirror", "--version", "v1.2.3", "--image-pull-secret", "pull",
@@ -43,8 +45,8 @@ func TestExportInAnotherWay(t *testing.T) {
 		"--watch-all-namespaces=false"))
 }
 
-func TestExportStartsWithTheNamespaceAndHoldsTheDefinitions(t *testing.T) {
-	objects, err := decode([]byte(run(t, "install", "--export").wants(t, exitOK).out))
+func TestInstallExportOrder(t *testing.T) {
+	objects, err := manifest.Decode([]byte(run(t, "install", "--export").wants(t, exitOK).out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestExportStartsWithTheNamespaceAndHoldsTheDefinitions(t *testing.T) {
 	if kinds[0] != "Namespace" || !slices.Contains(kinds, "CustomResourceDefinition") {
 		t.Errorf("got %q", kinds)
 	}
-	only, err := decode([]byte(run(t, "install", "--export", "--crds-only").wants(t, exitOK).out))
+	only, err := manifest.Decode([]byte(run(t, "install", "--export", "--crds-only").wants(t, exitOK).out))
 	if err != nil {
 		t.Fatal(err)
 	}

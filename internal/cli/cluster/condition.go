@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// ReadyCondition returns the Ready condition, or nil if there is none.
+func ReadyCondition(o reconcile.Object) *metav1.Condition {
+	return apimeta.FindStatusCondition(o.CommonStatus().Conditions, reconcile.TypeReady)
+}
+
+// Message returns the message of the Ready condition.
+func Message(o reconcile.Object) string {
+	if c := ReadyCondition(o); c != nil {
+		return c.Message
+	}
+	return "not reconciled yet"
+}
+
+// ReconcileRequest returns the time at which someone last requested a reconcile, or "".
+func ReconcileRequest(o client.Object) string {
+	return o.GetAnnotations()[meta.ReconcileRequestAnnotation]
+}
+
+// isObserved reports whether the status is of the current generation and of the last requested reconcile.
+func isObserved(o reconcile.Object) bool {
+	s := o.CommonStatus()
+	return s.ObservedGeneration == o.GetGeneration() && s.LastHandledReconcileAt == ReconcileRequest(o)
+}
+
+// IsSettled reports whether the current declaration of an object was reconciled: it is Ready, failed or held by a gate.
+func IsSettled(o reconcile.Object) bool {
+	if HeldCondition(o) != nil && o.CommonStatus().LastHandledReconcileAt == ReconcileRequest(o) {
+		return true
+	}
+	c := ReadyCondition(o)
+	return c != nil && c.Status != metav1.ConditionUnknown && isObserved(o)
+}
+
+// HeldCondition returns the condition of an object that a gate holds. It returns nil if no gate holds it, or if it is
+// being reconciled.
+func HeldCondition(o reconcile.Object) *metav1.Condition {
+	conditions := o.CommonStatus().Conditions
+	if apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling) {
+		return nil
+	}
+	for t, closed := range map[string]metav1.ConditionStatus{
+		meta.ApprovedCondition: metav1.ConditionFalse, meta.BlockedCondition: metav1.ConditionTrue,
+	} {
+		if apimeta.IsStatusConditionPresentAndEqual(conditions, t, closed) {
+			return apimeta.FindStatusCondition(conditions, t)
+		}
+	}
+	return nil
+}

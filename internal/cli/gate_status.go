@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// gateStatus is `sluice gate status`.
+type gateStatus struct {
+	*env
+	diff bool
+}
+
+func newGateStatusCommand(e *env) *cobra.Command {
+	s := &gateStatus{env: e}
+	c := newOneGateCommand(e, &cobra.Command{
+		Use: "status NAME", Short: "Show the state of a gate, its calendar, and the objects that wait",
+		Example: "  sluice gate status release\n  sluice gate status release --diff",
+	}, s.run)
+	c.Flags().BoolVar(&s.diff, "diff", false, "list the objects that the waiting revisions would change")
+	return c
+}
+
+func (s *gateStatus) run(ctx context.Context, c client.Client, g *gatingv1.Gate) error {
+	s.printState(g)
+	s.printApprovals(g)
+	if err := printCalendar(s.env, g, time.Now()); err != nil {
+		return err
+	}
+	s.printWaiting(ctx, c, g)
+	return nil
+}
+
+func (s *gateStatus) printState(g *gatingv1.Gate) {
+	fmt.Fprintf(s.Out, "Opened: %s\n", kind.GateState(g))
+	if w := g.Status.Why; w != nil {
+		fmt.Fprintf(s.Out, "Why: %s: %s\n", w.Reason, term.OneLine(w.Message))
+	}
+	if r := cluster.ReadyCondition(g); r != nil && r.Status != metav1.ConditionTrue {
+		fmt.Fprintf(s.Out, "Problem: %s: %s\n", r.Reason, term.OneLine(r.Message))
+	}
+	if g.Status.ObservedGeneration != g.Generation {
+		fmt.Fprintln(s.Out, "Problem: the controller has not seen the current spec of the gate. It lets nothing through "+
+			"until then")
+	}
+	if n := g.Status.NextTransition; n != nil {
+		fmt.Fprintf(s.Out, "Next: %s at %s\n", n.State, kind.Time(n.At))
+	}
+	for _, c := range g.Status.Checks {
+		fmt.Fprintf(s.Out, "Check: %s holds=%t %s\n", c.Name, c.Holds, term.OneLine(c.Message))
+	}
+}
+
+func (s *gateStatus) printApprovals(g *gatingv1.Gate) {
+	valid := 0
+	for _, p := range g.Status.Approvals {
+		if p.Counts {
+			valid++
+		}
+	}
+	if rule := g.Spec.Approvals; rule != nil {
+		fmt.Fprintf(s.Out, "Approvals: %d of %d required\n", valid, rule.Required)
+	}
+	for _, p := range g.Status.Approvals {
+		fmt.Fprintf(s.Out, "Approval: %s by %s counts=%t %s\n", p.Name, term.OneLine(p.User), p.Counts,
+			term.OneLine(p.Revision+" "+p.Message))
+	}
+}
+
+// printWaiting prints the objects that wait, and with --diff what they would change.
+func (s *gateStatus) printWaiting(ctx context.Context, c client.Client, g *gatingv1.Gate) {
+	fmt.Fprintf(s.Out, "Waiting: %d\n", g.Status.WaitingCount)
+	for _, w := range g.Status.Waiting {
+		changes := ""
+		if w.Created != nil || w.Configured != nil || w.Deleted != nil {
+			changes = fmt.Sprintf(" (%d created, %d configured, %d deleted)", ptr.Deref(w.Created, 0),
+				ptr.Deref(w.Configured, 0), ptr.Deref(w.Deleted, 0))
+		}
+		fmt.Fprintf(s.Out, "  %s/%s/%s %s%s\n", w.Kind, w.Namespace, w.Name, term.OneLine(w.Revision), changes)
+		if s.diff && w.Kind == kustomizev1.KustomizationKind {
+			s.printPending(ctx, c, types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
+		}
+	}
+	if more := g.Status.WaitingCount - int64(len(g.Status.Waiting)); more > 0 {
+		fmt.Fprintf(s.Out, "  and %d more\n", more)
+	}
+}
+
+// printPending prints what a waiting Kustomization would change, as its controller recorded it. The changed lines are
+// not recorded: artifacts can be read by controllers only, so a diff needs local files.
+func (s *gateStatus) printPending(ctx context.Context, c client.Client, key types.NamespacedName) {
+	obj, err := cluster.Get(ctx, c, kind.ByName(kustomizev1.KustomizationKind), key)
+	if err != nil {
+		fmt.Fprintf(s.Out, "    %s\n", term.OneLine(err.Error()))
+		return
+	}
+	p := obj.(reconcile.Gated).Held().Pending
+	if p == nil {
+		fmt.Fprintln(s.Out, "    no longer waiting")
+		return
+	}
+	for _, line := range p.Changes {
+		fmt.Fprintf(s.Out, "    %s\n", term.OneLine(line))
+	}
+	if more := int(p.Created+p.Configured+p.Deleted) - len(p.Changes); more > 0 {
+		fmt.Fprintf(s.Out, "    and %d more\n", more)
+	}
+	if p.Message != "" {
+		fmt.Fprintf(s.Out, "    %s\n", term.OneLine(p.Message))
+	}
+	fmt.Fprintf(s.Out, "    to see the changed fields, check out %s and run\n", term.OneLine(p.Revision))
+	fmt.Fprintf(s.Out, "    sluice diff kustomization %s -n %s --path …\n", key.Name, key.Namespace)
+}
+
+func newGateHistoryCommand(e *env) *cobra.Command {
+	return newOneGateCommand(e, &cobra.Command{
+		Use: "history NAME", Short: "Show when and why a gate opened and closed, newest first",
+		Example: "  sluice gate history release",
+	}, func(_ context.Context, _ client.Client, g *gatingv1.Gate) error {
+		rows := [][]term.Cell{term.Row("AT", "STATE", "BY", "FROM", "WHY")}
+		for _, h := range g.Status.History {
+			rows = append(rows, term.Row(kind.Time(h.At), string(h.State), cmp.Or(term.OneLine(h.By), "-"),
+				cmp.Or(term.OneLine(h.From), "-"), term.OneLine(h.Message)))
+		}
+		return term.NewTable(e.Out).Print(rows...)
+	})
+}
+
+// newOneGateCommand completes a command that reads one gate.
+func newOneGateCommand(e *env, c *cobra.Command,
+	run func(context.Context, client.Client, *gatingv1.Gate) error) *cobra.Command {
+	c.Args = exactlyOne
+	c.RunE = e.bounded(func(ctx context.Context, args []string) error {
+		cl, err := e.Client()
+		if err != nil {
+			return err
+		}
+		g, err := getGate(ctx, e, cl, args[0])
+		if err != nil {
+			return err
+		}
+		return run(ctx, cl, g)
+	})
+	return c
+}

@@ -1,0 +1,226 @@
+// Package localbuild builds Kustomizations from local files, as the controller builds them from their sources.
+package localbuild
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+)
+
+// Options say from which local files a Kustomization is built.
+type Options struct {
+	Path        string            // directory that replaces spec.path
+	File        string            // declares the Kustomization; if empty, it is read from the cluster
+	IgnorePaths []string          // patterns in .gitignore syntax
+	Sources     map[string]string // directories of sources, by KIND/NAMESPACE/NAME
+	Recursive   bool              // also build the Kustomizations among the built objects
+	Strict      bool              // variables without a value and a default are errors
+	Offline     bool              // do not read the cluster
+}
+
+// Validate checks that the options agree. Its errors name the flags.
+func (o Options) Validate() error {
+	if o.Path == "" && len(o.Sources) == 0 {
+		return errors.New("--path is missing")
+	}
+	if o.Offline && o.File == "" {
+		return errors.New("--dry-run does not read the cluster: declare the Kustomization in a file and name it with " +
+			"--kustomization-file")
+	}
+	for source := range o.Sources {
+		if strings.Count(source, "/") != 2 {
+			return fmt.Errorf("--local-sources %q: use KIND/NAMESPACE/NAME=DIRECTORY", source)
+		}
+	}
+	return nil
+}
+
+// Result is a built Kustomization.
+type Result struct {
+	*build.Result
+	Kustomization *kustomizev1.Kustomization
+}
+
+// Builder builds Kustomizations.
+type Builder struct {
+	options Options
+	cluster client.Reader             // nil if the options say Offline
+	configs *configOverlay            // nil if the options say Offline
+	onSkip  func(message string)      // called for each Kustomization that is left out
+	trees   map[string]*artifact.Tree // of sources, by sourceKey
+	seen    map[types.NamespacedName]bool
+}
+
+// New returns a Builder. The cluster may be nil if the options say Offline.
+func New(o Options, cluster client.Reader, onSkip func(message string)) *Builder {
+	b := &Builder{options: o, onSkip: onSkip, trees: map[string]*artifact.Tree{}, seen: map[types.NamespacedName]bool{}}
+	if !o.Offline {
+		b.cluster = cluster
+		b.configs = newConfigOverlay(cluster)
+	}
+	return b
+}
+
+// Build builds a Kustomization, and with Recursive those among its objects too. It passes each result to use.
+func (b *Builder) Build(ctx context.Context, key types.NamespacedName, use func(*Result) error) error {
+	obj, err := b.declaration(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := b.replaceSource(ctx, obj); err != nil {
+		return err
+	}
+	return b.build(ctx, obj, use)
+}
+
+// declaration returns the Kustomization from the file, or else from the cluster.
+func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (*kustomizev1.Kustomization, error) {
+	if b.options.File == "" {
+		obj, err := cluster.Get(ctx, b.cluster, kind.ByName(kustomizev1.KustomizationKind), key)
+		if err != nil {
+			return nil, err
+		}
+		return obj.(*kustomizev1.Kustomization), nil
+	}
+	content, err := os.ReadFile(b.options.File)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := manifest.Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.options.File, err)
+	}
+	for _, o := range objects {
+		if isKustomization(o) && o.GetName() == key.Name && cmp.Or(o.GetNamespace(), key.Namespace) == key.Namespace {
+			o.SetNamespace(key.Namespace)
+			return asKustomization(o)
+		}
+	}
+	return nil, fmt.Errorf("%s does not declare Kustomization '%s'", b.options.File, key)
+}
+
+func isKustomization(o *unstructured.Unstructured) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == kustomizev1.GroupVersion.Group && gvk.Kind == kustomizev1.KustomizationKind
+}
+
+// asKustomization converts an object of any served version, which all have the same fields.
+func asKustomization(o *unstructured.Unstructured) (*kustomizev1.Kustomization, error) {
+	obj := &kustomizev1.Kustomization{}
+	b, err := o.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(b, obj) // its error names the invalid field
+	}
+	if err != nil {
+		return nil, fmt.Errorf("Kustomization '%s/%s' cannot be decoded: %w", o.GetNamespace(), o.GetName(), err)
+	}
+	return obj, nil
+}
+
+// build builds a Kustomization whose source is local.
+func (b *Builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use func(*Result) error) error {
+	key := client.ObjectKeyFromObject(obj)
+	b.seen[key] = true
+	tree, err := b.tree(ctx, obj)
+	if err != nil {
+		return err
+	}
+	if tree == nil {
+		return fmt.Errorf("no local directory for the source of Kustomization '%s'. Set --local-sources %s=DIRECTORY", key,
+			sourceKey(obj))
+	}
+	req, err := b.request(ctx, obj, tree)
+	if err != nil {
+		return fmt.Errorf("Kustomization '%s': %w", key, err)
+	}
+	result, err := build.Build(ctx, req)
+	if err != nil {
+		return fmt.Errorf("Kustomization '%s': %w", key, err)
+	}
+	if err := use(&Result{result, obj}); err != nil || !b.options.Recursive {
+		return err
+	}
+	if b.configs != nil {
+		b.configs.add(result.Objects)
+	}
+	return b.buildNested(ctx, result.Objects, use)
+}
+
+// request returns the build that the controller would run, without decryption: encrypted values are masked.
+func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree) (build.Request,
+	error) {
+	req, err := spec.Request(obj)
+	if err != nil {
+		return req, err
+	}
+	var configs client.Reader
+	if b.configs != nil {
+		configs = b.configs
+	}
+	variables, err := spec.ReadVariables(ctx, configs, obj)
+	if err != nil {
+		return req, err
+	}
+	labels := maps.Clone(req.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, OwnerOf(obj).Labels())
+	req.Labels = labels
+	req.Tree, req.Substitution = tree, variables.Substitution(b.options.Strict)
+	req.Redact = obj.Spec.Decryption != nil
+	return req, nil
+}
+
+// OwnerOf returns a Kustomization as the owner of what it applies.
+func OwnerOf(obj *kustomizev1.Kustomization) apply.Owner {
+	return apply.Owner{Group: kustomizev1.GroupVersion.Group, Namespace: obj.Namespace, Name: obj.Name}
+}
+
+// buildNested builds the Kustomizations among the objects of another one. It skips those without a local source.
+func (b *Builder) buildNested(ctx context.Context, objects []*unstructured.Unstructured,
+	use func(*Result) error) error {
+	for _, o := range objects {
+		if !isKustomization(o) {
+			continue
+		}
+		obj, err := asKustomization(o)
+		if err != nil {
+			return err
+		}
+		obj.Namespace = cmp.Or(obj.Namespace, metav1.NamespaceDefault)
+		key := client.ObjectKeyFromObject(obj)
+		if b.seen[key] {
+			continue
+		}
+		if _, local := b.options.Sources[sourceKey(obj)]; !local && b.trees[sourceKey(obj)] == nil {
+			b.seen[key] = true
+			b.onSkip(fmt.Sprintf("Kustomization '%s' was skipped: its source is not local. Set --local-sources "+
+				"%s=DIRECTORY", key, sourceKey(obj)))
+			continue
+		}
+		if err := b.build(ctx, obj, use); err != nil {
+			return err
+		}
+	}
+	return nil
+}

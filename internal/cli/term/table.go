@@ -1,0 +1,55 @@
+package term
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// columnGap is the number of spaces between columns.
+const columnGap = 3
+
+// Cell is one field of a table. Colour is optional.
+type Cell struct{ Text, Colour string }
+
+// Row returns cells without colours.
+func Row(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = text
+	}
+	return cells
+}
+
+// Table prints rows in aligned columns. Columns only get wider, so rows printed later stay aligned with earlier ones.
+type Table struct {
+	out    *Screen
+	widths []int
+}
+
+// NewTable returns an empty table.
+func NewTable(out *Screen) *Table { return &Table{out: out} }
+
+// Print writes rows.
+func (t *Table) Print(rows ...[]Cell) error {
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
+			}
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c.Text))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		for i, c := range row {
+			b.WriteString(t.out.Paint(c.Colour, c.Text))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(c.Text)+columnGap))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(t.out, b.String())
+	return err
+}

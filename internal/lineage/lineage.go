@@ -1,0 +1,115 @@
+// Package lineage follows objects in both directions: from an object to what applied it and to its sources (Trace), and
+// from an object to what it made (Tree). It reads the cluster and never prints.
+package lineage
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/apply"
+)
+
+const (
+	helmGroup       = "helm.toolkit.fluxcd.io"
+	helmVersion     = "v2"
+	helmReleaseKind = "HelmRelease"
+)
+
+// IsToolkitGroup reports whether an API group is one of the toolkit's, whose objects can make other objects.
+func IsToolkitGroup(group string) bool { return strings.HasSuffix(group, ".fluxcd.io") }
+
+// Sources returns references to what an object is built from. References without a namespace are to the namespace of
+// the object.
+func Sources(o client.Object) []meta.ObjectReference {
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		r := o.Spec.SourceRef
+		return []meta.ObjectReference{{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}}
+	case *sourcev1.HelmChart:
+		r := o.Spec.SourceRef
+		return []meta.ObjectReference{{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name}}
+	case *imagev1.ImageUpdateAutomation:
+		r := o.Spec.SourceRef
+		return []meta.ObjectReference{{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}}
+	case *sourcev1.ExternalArtifact:
+		if o.Spec.SourceRef != nil {
+			return []meta.ObjectReference{*o.Spec.SourceRef}
+		}
+	case *extensionsv1beta1.ArtifactGenerator:
+		var refs []meta.ObjectReference
+		for _, s := range o.Spec.Sources {
+			refs = append(refs, meta.ObjectReference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
+		}
+		return refs
+	}
+	return nil
+}
+
+// newObject returns an empty object of a kind that can be part of a lineage, or nil.
+func newObject(kind string) client.Object {
+	switch kind {
+	case sourcev1.GitRepositoryKind:
+		return &sourcev1.GitRepository{}
+	case sourcev1.OCIRepositoryKind:
+		return &sourcev1.OCIRepository{}
+	case sourcev1.HelmRepositoryKind:
+		return &sourcev1.HelmRepository{}
+	case sourcev1.HelmChartKind:
+		return &sourcev1.HelmChart{}
+	case sourcev1.BucketKind:
+		return &sourcev1.Bucket{}
+	case sourcev1.ExternalArtifactKind:
+		return &sourcev1.ExternalArtifact{}
+	case extensionsv1beta1.ArtifactGeneratorKind:
+		return &extensionsv1beta1.ArtifactGenerator{}
+	}
+	return nil
+}
+
+// managers are the kinds that apply objects and label them with their own name.
+var managers = []apply.Ref{
+	{Group: kustomizev1.GroupVersion.Group, Version: kustomizev1.GroupVersion.Version, Kind: kustomizev1.KustomizationKind},
+	{Group: helmGroup, Version: helmVersion, Kind: helmReleaseKind},
+}
+
+// managerOf returns what applied an object, as its labels name it, or nil.
+func managerOf(o client.Object) *apply.Ref {
+	for _, m := range managers {
+		m.Name, m.Namespace = o.GetLabels()[m.Group+"/name"], o.GetLabels()[m.Group+"/namespace"]
+		if m.Name != "" {
+			return &m
+		}
+	}
+	return nil
+}
+
+// nameOf returns an object as Kind/namespace/name.
+func nameOf(o client.Object, kind string) string {
+	return apply.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}.String()
+}
+
+// conditions returns the conditions of an object of any kind.
+func conditions(o *unstructured.Unstructured) []metav1.Condition {
+	var read struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &read) != nil {
+		return nil
+	}
+	return read.Status.Conditions
+}
+
+// cannotGet returns the error for an object that could not be read.
+func cannotGet(what string, err error) error { return fmt.Errorf("cannot get %s: %w", what, err) }

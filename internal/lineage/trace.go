@@ -1,0 +1,218 @@
+package lineage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+)
+
+// maxOwners bounds how many owner references are followed. A Pod has at most three owners above it, rarely more.
+const maxOwners = 10
+
+// Section describes one object of a trace.
+type Section struct {
+	Object string // Kind/namespace/name
+	Facts  []Fact // without empty values
+}
+
+// Fact is one property of an object.
+type Fact struct{ Name, Value string }
+
+// Trace returns where an object comes from: the object, then what applied it, its sources, and what applied that in
+// turn. On an error it returns the sections found so far.
+func Trace(ctx context.Context, c client.Reader, o *unstructured.Unstructured) ([]Section, error) {
+	t := &tracer{cluster: c, seen: map[string]bool{}}
+	err := t.object(ctx, o)
+	return t.sections, err
+}
+
+// tracer collects the sections of one trace.
+type tracer struct {
+	cluster  client.Reader
+	sections []Section
+	seen     map[string]bool // managers and sources in sections
+}
+
+func (t *tracer) add(object string, facts ...Fact) {
+	facts = slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" })
+	t.sections = append(t.sections, Section{Object: object, Facts: facts})
+}
+
+// object adds an object. If nothing applied the object itself, its owners are followed up to one that was applied.
+func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error {
+	var owners []string
+	top := o
+	for range maxOwners {
+		owner := metav1.GetControllerOf(top)
+		if managerOf(top) != nil || owner == nil {
+			break
+		}
+		above := &unstructured.Unstructured{}
+		above.SetAPIVersion(owner.APIVersion)
+		above.SetKind(owner.Kind)
+		key := client.ObjectKey{Namespace: o.GetNamespace(), Name: owner.Name}
+		if err := t.cluster.Get(ctx, key, above); err != nil {
+			return cannotGet("the owner of "+nameOf(top, top.GetKind()), err)
+		}
+		owners, top = append(owners, nameOf(above, above.GetKind())), above
+	}
+	by := managerOf(top)
+	if by == nil {
+		return fmt.Errorf("%s is not managed by a Kustomization or HelmRelease", nameOf(o, o.GetKind()))
+	}
+	t.add(nameOf(o, o.GetKind()), Fact{"Owned by", strings.Join(owners, ", ")}, Fact{"Managed by", by.String()})
+	gvk := top.GroupVersionKind()
+	return t.manager(ctx, *by, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
+		Namespace: top.GetNamespace(), Name: top.GetName()})
+}
+
+// manager adds what applied an object, its sources, and what applied the manager in turn.
+func (t *tracer) manager(ctx context.Context, by, object apply.Ref) error {
+	if t.seen[by.String()] {
+		return nil // it applies itself
+	}
+	t.seen[by.String()] = true
+	if by.Group == helmGroup {
+		return t.helmRelease(ctx, by)
+	}
+	return t.kustomization(ctx, by, object)
+}
+
+func (t *tracer) kustomization(ctx context.Context, by, object apply.Ref) error {
+	ks := &kustomizev1.Kustomization{}
+	if err := t.cluster.Get(ctx, types.NamespacedName{Namespace: by.Namespace, Name: by.Name}, ks); err != nil {
+		return cannotGet(by.String(), err)
+	}
+	note := ""
+	if !spec.Inventory(ks.Status.Inventory).Has(object.Entry()) {
+		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
+	}
+	t.add(by.String(), Fact{"Path", ks.Spec.Path}, Fact{"Revision", ks.Status.LastAppliedRevision},
+		Fact{"Origin revision", ks.Status.LastAppliedOriginRevision}, status(ks.Status.Conditions), Fact{"Note", note})
+	if err := t.sources(ctx, ks); err != nil {
+		return err
+	}
+	return t.above(ctx, ks, by)
+}
+
+// above adds what applied the manager itself.
+func (t *tracer) above(ctx context.Context, o client.Object, ref apply.Ref) error {
+	by := managerOf(o)
+	if by == nil {
+		return nil
+	}
+	return t.manager(ctx, *by, ref)
+}
+
+func (t *tracer) helmRelease(ctx context.Context, by apply.Ref) error {
+	hr := &unstructured.Unstructured{}
+	hr.SetGroupVersionKind(schema.GroupVersionKind{Group: by.Group, Version: by.Version, Kind: by.Kind})
+	if err := t.cluster.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, hr); err != nil {
+		return cannotGet(by.String(), err)
+	}
+	text := func(fields ...string) string {
+		s, _, _ := unstructured.NestedString(hr.Object, fields...)
+		return s
+	}
+	t.add(by.String(), Fact{"Revision", text("status", "lastAttemptedRevision")}, status(conditions(hr)))
+	kind, name := text("spec", "chartRef", "kind"), text("spec", "chartRef", "name")
+	namespace := cmp.Or(text("spec", "chartRef", "namespace"), by.Namespace)
+	if kind == "" {
+		kind = sourcev1.HelmChartKind
+		namespace, name, _ = strings.Cut(text("status", "helmChart"), "/")
+	}
+	if name != "" {
+		if err := t.source(ctx, kind, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
+			return err
+		}
+	}
+	return t.above(ctx, hr, by)
+}
+
+// sources adds what an object is built from.
+func (t *tracer) sources(ctx context.Context, o client.Object) error {
+	for _, ref := range Sources(o) {
+		key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, o.GetNamespace()), Name: ref.Name}
+		if err := t.source(ctx, ref.Kind, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source adds a source and its own sources.
+func (t *tracer) source(ctx context.Context, kind string, key types.NamespacedName) error {
+	what := apply.Ref{Kind: kind, Namespace: key.Namespace, Name: key.Name}.String()
+	obj := newObject(kind)
+	if obj == nil || t.seen[what] {
+		return nil
+	}
+	t.seen[what] = true
+	if err := t.cluster.Get(ctx, key, obj); err != nil {
+		return cannotGet(what, err)
+	}
+	facts := location(obj)
+	if s, ok := obj.(sourcev1.Source); ok && s.GetArtifact() != nil {
+		a := s.GetArtifact()
+		facts = append(facts,
+			Fact{"Revision", a.Revision},
+			Fact{"Commit author", a.Metadata[meta.CommitAuthorKey]},
+			Fact{"Commit message", a.Metadata[meta.CommitSubjectKey]},
+			Fact{"Origin revision", a.OriginRevision()},
+			Fact{"Origin source", a.Metadata[meta.OriginURLKey]},
+		)
+	}
+	if s, ok := obj.(interface{ CommonStatus() *meta.Status }); ok {
+		facts = append(facts, status(s.CommonStatus().Conditions))
+	}
+	t.add(what, facts...)
+	return t.sources(ctx, obj)
+}
+
+// location returns where a source is fetched from, and which part of it.
+func location(obj client.Object) []Fact {
+	switch s := obj.(type) {
+	case *sourcev1.GitRepository:
+		ref := cmp.Or(s.Spec.Reference, &sourcev1.GitRepositoryRef{})
+		return []Fact{{"URL", fault.RedactURL(s.Spec.URL)}, {"Branch", ref.Branch},
+			{"Tag", cmp.Or(ref.Tag, ref.SemVer)}, {"Reference", ref.Name}}
+	case *sourcev1.OCIRepository:
+		ref := cmp.Or(s.Spec.Reference, &sourcev1.OCIRepositoryRef{})
+		return []Fact{{"URL", s.Spec.URL}, {"Tag", cmp.Or(ref.Tag, ref.SemVer)}}
+	case *sourcev1.HelmRepository:
+		return []Fact{{"URL", fault.RedactURL(s.Spec.URL)}}
+	case *sourcev1.HelmChart:
+		return []Fact{{"Chart", s.Spec.Chart}, {"Version", s.Spec.Version}}
+	case *sourcev1.Bucket:
+		return []Fact{{"URL", fmt.Sprintf("%s/%s", s.Spec.Endpoint, s.Spec.BucketName)}}
+	}
+	return nil
+}
+
+// status summarizes the Ready condition.
+func status(conditions []metav1.Condition) Fact {
+	c := apimeta.FindStatusCondition(conditions, "Ready")
+	if c == nil {
+		return Fact{"Status", "not reconciled yet"}
+	}
+	ready := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "Ready", metav1.ConditionFalse: "not Ready",
+		metav1.ConditionUnknown: "in progress"}[c.Status]
+	return Fact{"Status", fmt.Sprintf("%s since %s: %s", ready, c.LastTransitionTime.UTC().
+		Format("2006-01-02 15:04:05"), c.Message)}
+}
