@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// asTenant makes a cluster be seen by the default service account of the test's namespace.
+// asTenant returns a fixture that applies as the default service account of the test's namespace.
 func asTenant(t *testing.T) *fixture {
 	f := newFixture(t)
 	cfg := testenv.Cluster(t)
@@ -28,7 +28,7 @@ func asTenant(t *testing.T) *fixture {
 	return f
 }
 
-// grant gives the tenant rights in its namespace.
+// grant sets the verbs that the tenant may use in its namespace.
 func (f *fixture) grant(verbs string) {
 	f.t.Helper()
 	admin := *f
@@ -46,49 +46,49 @@ subjects: [{kind: ServiceAccount, name: default, namespace: %s}]
 `, "%v", verbs))
 }
 
-// allowed waits until the API server has taken in a right that was just granted.
+// applySoon applies until a right that was just granted takes effect.
 func (f *fixture) applySoon(text string) []string {
 	f.t.Helper()
 	var got []string
-	testenv.Eventually(f.t, "right", func() error {
+	testenv.Eventually(f.t, "right to take effect", func() error {
 		r, err := f.try(f.request(text))
-		got = said(r.Changes)
+		got = describe(r.Changes)
 		return err
 	})
 	return got
 }
 
-func TestATenantMayNotWatchAllNamespaces(t *testing.T) {
+func TestTenantWatchesItsNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	f := asTenant(t)
 	f.grant("get, list, watch, create, patch, delete")
 	f.applySoon(f.cm("a"))
-	f.watched()
+	f.waitSynced()
 	testenv.Eventually(t, "watch of the namespace", func() error {
 		if kinds := f.UnwatchedKinds(f.owner); len(kinds) > 0 {
 			return fmt.Errorf("unwatched: %v", kinds)
 		}
 		return nil
 	})
-	f.seen(configMaps, "a")
+	f.waitObserved(configMaps, "a")
 	f.requests.take()
-	same(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
-	same(t, "requests", f.requests.take(), nil)
+	assertLines(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
+	assertLines(t, "requests", f.requests.take(), nil)
 	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
 		f.client(configMaps, f.ns), "a"); err != nil {
 		t.Fatal(err)
 	}
-	f.waitWoken(f.owner)
-	same(t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
+	f.waitDrift(f.owner)
+	assertLines(t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
 	f.Forget(f.owner)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.watches) != 0 {
-		t.Errorf("watches left: %v", f.watches)
+	for key := range f.watches.All() {
+		t.Errorf("watch %v is left", key)
 	}
 }
 
-func TestAKindThatMayNotBeWatched(t *testing.T) {
+func TestKindThatMayNotBeWatchedIsDryRun(t *testing.T) {
 	t.Parallel()
 	f := asTenant(t)
 	f.grant("get, create, patch, delete")
@@ -101,24 +101,24 @@ func TestAKindThatMayNotBeWatched(t *testing.T) {
 		return nil
 	})
 	f.requests.take()
-	same(t, "again", f.apply(text), []string{"ConfigMap/a unchanged", "ConfigMap/b unchanged"})
+	assertLines(t, "again", f.apply(text), []string{"ConfigMap/a unchanged", "ConfigMap/b unchanged"})
 	count := 0
 	for _, l := range f.requests.take() {
 		if strings.HasPrefix(l, "PATCH") || strings.HasPrefix(l, "GET") && strings.Contains(l, "/configmaps/") {
-			t.Errorf("asked %s", l)
+			t.Errorf("unexpected request %s", l)
 		}
 		if strings.HasPrefix(l, "DRY PATCH") {
 			count++
 		}
 	}
 	if count != 2 {
-		t.Errorf("%d dry-runs, want one an object", count)
+		t.Errorf("%d dry-runs, want one for each object", count)
 	}
 	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
 		f.client(configMaps, f.ns), "a"); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "after an edit", f.apply(text), []string{"ConfigMap/a configured", "ConfigMap/b unchanged"})
+	assertLines(t, "after an edit", f.apply(text), []string{"ConfigMap/a configured", "ConfigMap/b unchanged"})
 
 	f.grant("get, list, watch, create, patch, delete")
 	testenv.Eventually(t, "watch", func() error {
@@ -132,7 +132,7 @@ func TestAKindThatMayNotBeWatched(t *testing.T) {
 	})
 }
 
-func TestWhatTheAccountMayNotDo(t *testing.T) {
+func TestForbiddenObjectIsNamed(t *testing.T) {
 	t.Parallel()
 	f := asTenant(t)
 	f.grant("get, list, watch, create, patch, delete")
@@ -140,7 +140,7 @@ func TestWhatTheAccountMayNotDo(t *testing.T) {
 	_, err := f.try(f.request(f.cm("b") + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: %s}"))
 	for _, s := range []string{"Secret/" + f.ns + "/s", "cannot patch resource", "Grant"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
-			t.Errorf("%v does not say %q", err, s)
+			t.Errorf("error %v does not contain %q", err, s)
 		}
 	}
 	if f.has(configMaps, f.ns, "b") {
@@ -148,7 +148,7 @@ func TestWhatTheAccountMayNotDo(t *testing.T) {
 	}
 }
 
-func TestOwnersShareWatchesAndStopThem(t *testing.T) {
+func TestOwnersShareWatches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := *f
@@ -159,58 +159,62 @@ func TestOwnersShareWatchesAndStopThem(t *testing.T) {
 	count := func() int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.watches)
+		n := 0
+		for range f.watches.All() {
+			n++
+		}
+		return n
 	}
 	if count() != 2 {
-		t.Errorf("%d watches, want one a kind", count())
+		t.Errorf("%d watches, want one for each kind", count())
 	}
 	other.apply(f.cm("b"))
 	if count() != 1 {
 		t.Errorf("%d watches after the Service is no longer applied", count())
 	}
-	f.watched()
+	f.waitSynced()
 	if err := deleted(context.Background(), f.client(configMaps, f.ns), "b"); err != nil {
 		t.Fatal(err)
 	}
-	f.waitWoken(other.owner)
-	if f.Drifted(f.owner) || len(f.woken) > 0 {
-		t.Error("an owner was told of what is not its own")
+	f.waitDrift(other.owner)
+	if f.Drifted(f.owner) || len(f.notified) > 0 {
+		t.Error("an owner was notified of drift of another owner")
 	}
 	f.Forget(other.owner)
 	f.Forget(f.owner)
 	if count() != 0 {
-		t.Errorf("%d watches left", count())
+		t.Errorf("%d watches are left", count())
 	}
 }
 
-func TestTwoOwnersDoNotFight(t *testing.T) {
+func TestOwnerIsNotNotifiedWhenAnotherTakesOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := *f
 	other.owner.Name, other.inventory = "other", nil
 	f.apply(f.cm("a"))
-	f.watched()
+	f.waitSynced()
 	other.apply(f.cm("a"))
-	f.seen(configMaps, "a")
+	f.waitObserved(configMaps, "a")
 	if !f.Drifted(f.owner) || other.Drifted(other.owner) {
-		t.Error("the one from whom it was taken does not know")
+		t.Error("the former owner does not see the drift")
 	}
-	if len(f.woken) > 0 {
-		t.Error("the one from whom it was taken is woken, to take it back at once")
+	if len(f.notified) > 0 {
+		t.Error("the former owner was notified")
 	}
 	if changes, err := f.Prune(context.Background(), f.owner, f.inventory); err != nil || len(changes) != 0 {
-		t.Errorf("pruned what another owns: %v, %v", changes, err)
+		t.Errorf("pruned an object of another owner: %v, %v", changes, err)
 	}
 }
 
-// line can be cut: open watches end, and none begins.
-type line struct {
+// connection can be interrupted: open watches end, and no list or watch starts.
+type connection struct {
 	mu   sync.Mutex
 	down bool
 	open []io.Closer
 }
 
-func (l *line) wrap(next http.RoundTripper) http.RoundTripper {
+func (l *connection) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Query().Get("watch") == "" && !strings.HasSuffix(r.URL.Path, "/configmaps") {
 			return next.RoundTrip(r)
@@ -218,7 +222,7 @@ func (l *line) wrap(next http.RoundTripper) http.RoundTripper {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.down {
-			return nil, errors.New("the line is cut")
+			return nil, errors.New("the connection is interrupted")
 		}
 		resp, err := next.RoundTrip(r)
 		if err == nil {
@@ -228,7 +232,7 @@ func (l *line) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (l *line) cut(down bool) {
+func (l *connection) interrupt(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = down
@@ -238,14 +242,14 @@ func (l *line) cut(down bool) {
 	l.open = nil
 }
 
-func TestAWatchThatBreaksMissesNothing(t *testing.T) {
+func TestBrokenWatchMissesNoDrift(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l connection
 	f := newFixture(t, func(cfg *rest.Config) { cfg.Wrap(l.wrap) })
 	ctx := context.Background()
 	f.apply(f.cm("edited") + "---\n" + f.cm("deleted") + "---\n" + f.cm("untouched"))
-	f.watched()
-	l.cut(true)
+	f.waitSynced()
+	l.interrupt(true)
 	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(ctx, f.client(configMaps, f.ns),
 		"edited"); err != nil {
 		t.Fatal(err)
@@ -253,21 +257,21 @@ func TestAWatchThatBreaksMissesNothing(t *testing.T) {
 	if err := f.client(configMaps, f.ns).Delete(ctx, "deleted", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.cut(false)
-	testenv.Eventually(t, "both moves", func() error {
+	l.interrupt(false)
+	testenv.Eventually(t, "drift of both objects", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		moved := map[string]bool{}
-		for _, a := range f.states[f.owner] {
-			moved[a.ref.Name] = a.moved
+		drifted := map[string]bool{}
+		for _, a := range f.tracked[f.owner] {
+			drifted[a.ref.Name] = a.drifted
 		}
-		if moved["edited"] && moved["deleted"] && !moved["untouched"] {
+		if drifted["edited"] && drifted["deleted"] && !drifted["untouched"] {
 			return nil
 		}
-		return fmt.Errorf("moved: %v", moved)
+		return fmt.Errorf("drifted: %v", drifted)
 	})
-	f.waitWoken(f.owner)
-	same(t, "put right", f.apply(f.cm("edited")+"---\n"+f.cm("deleted")+"---\n"+f.cm("untouched")), []string{
+	f.waitDrift(f.owner)
+	assertLines(t, "corrected", f.apply(f.cm("edited")+"---\n"+f.cm("deleted")+"---\n"+f.cm("untouched")), []string{
 		"ConfigMap/deleted created", "ConfigMap/edited configured", "ConfigMap/untouched unchanged",
 	})
 }

@@ -16,27 +16,28 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-func TestListsAreTakenApart(t *testing.T) {
+func TestListsAreFlattened(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	list := func(items string) string { return "{apiVersion: v1, kind: List, items: [" + items + "]}" }
 	typed := "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: b, namespace: %s}, data: {k: v}}]}"
-	same(t, "nested", f.apply(list(list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, "+
-		typed)+", "+list(""))), []string{
+	assertLines(t, "nested", f.apply(list(list(
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, "+
+			typed)+", "+list(""))), []string{
 		"ConfigMap/a created", "ConfigMap/b created",
 	})
 	deep := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: %s}}"
 	for range maxNesting + 2 {
 		deep = list(deep)
 	}
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		list("5"): "item 0 of a List is not an object",
-		deep:      "a List stands in 10 others",
+		deep:      "a List is nested in 10 other lists",
 		list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, " +
 			list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}")): "is declared twice",
 	} {
-		if _, err := f.try(f.request(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v does not say %q", err, says)
+		if _, err := f.try(f.request(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 	}
 }
@@ -56,13 +57,13 @@ func onRequest(matches func(*http.Request) bool, do func()) func(*rest.Config) {
 	}
 }
 
-// writes tells whether a request writes objects of a resource.
+// writes reports whether a request writes objects of a resource.
 func writes(r *http.Request, resource string) bool {
 	return r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == "" &&
 		strings.Contains(r.URL.Path, "/"+resource+"/")
 }
 
-func TestADefinitionThatGoesDuringTheApply(t *testing.T) {
+func TestDefinitionDeletedDuringApply(t *testing.T) {
 	t.Parallel()
 	var f *fixture
 	f = newFixture(t, onRequest(func(r *http.Request) bool { return writes(r, "gadgets") && f.inventory != nil },
@@ -71,22 +72,22 @@ func TestADefinitionThatGoesDuringTheApply(t *testing.T) {
 			if err := deleted(context.Background(), f.client(crds, ""), name); err != nil {
 				t.Error(err)
 			}
-			testenv.Eventually(t, "kind to go", func() error {
+			testenv.Eventually(t, "deletion of the kind", func() error {
 				if _, err := f.dynamic.Resource(f.gadgets()).
 					List(context.Background(), metav1.ListOptions{}); err == nil {
-					return fmt.Errorf("it is still served")
+					return fmt.Errorf("the kind is still served")
 				}
 				return nil
 			})
 		}))
 	t.Cleanup(f.pruneAll)
 	f.apply(definition + "---\n" + gadget)
-	f.watched()
+	f.waitSynced()
 	changed := definition + "---\n" + strings.ReplaceAll(gadget, "size: 3", "size: 4")
 	_, err := f.try(f.request(changed))
 	for _, s := range []string{"Gadget/" + f.ns + "/g", "no longer serves the kind"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
-			t.Errorf("%v does not say %q", err, s)
+			t.Errorf("error %v does not contain %q", err, s)
 		}
 	}
 	testenv.Eventually(t, "recovery", func() error {
@@ -98,7 +99,7 @@ func TestADefinitionThatGoesDuringTheApply(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatIsBeingDeleted(t *testing.T) {
+func TestNamespaceBeingDeletedIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
@@ -109,30 +110,30 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 	f.apply(namespace + "---\n" + inside("a"))
 	admin := f.another("holder")
 	admin.apply(held)
-	f.watched()
+	f.waitSynced()
 	if err := deleted(ctx, f.client(namespaces, ""), f.ns+"-new"); err != nil {
 		t.Fatal(err)
 	}
 
 	_, err := f.try(f.request(inside("b")))
 	for _, s := range []string{"ConfigMap/" + f.ns + "-new/b", "because it is being terminated",
-		"Wait until the namespace is gone"} {
+		"Wait until the namespace is deleted"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
-			t.Errorf("%v does not say %q", err, s)
+			t.Errorf("error %v does not contain %q", err, s)
 		}
 	}
 	text := namespace + "---\n" + inside("a") + "---\n" + inside("b")
-	f.options.WaitTimeout = brief
-	testenv.Eventually(t, "end of the namespace to be told", func() error {
+	f.options.WaitTimeout = shortTimeout
+	testenv.Eventually(t, "error for the namespace", func() error {
 		if _, err := f.try(f.request(text)); err == nil ||
 			!strings.Contains(err.Error(), "Namespace/"+f.ns+"-new is being deleted") {
-			return fmt.Errorf("applying says %w", err)
+			return fmt.Errorf("error is %w", err)
 		}
 		return nil
 	})
 
-	// Once it can go, it is made anew with all that is declared.
-	f.options.WaitTimeout = patient
+	// After the deletion, the namespace is created again with all objects.
+	f.options.WaitTimeout = longTimeout
 	done := make(chan error)
 	go func() {
 		_, err := f.try(f.request(text))
@@ -150,13 +151,13 @@ func TestANamespaceThatIsBeingDeleted(t *testing.T) {
 			return err
 		}
 		if !f.has(configMaps, f.ns+"-new", "a") || !f.has(configMaps, f.ns+"-new", "b") {
-			return fmt.Errorf("not all are there")
+			return fmt.Errorf("not all objects exist")
 		}
 		return nil
 	})
 }
 
-func TestOneForbiddenObjectOfMany(t *testing.T) {
+func TestForbiddenObjectLeavesClusterUnchanged(t *testing.T) {
 	t.Parallel()
 	f := asTenant(t)
 	f.grant("get, list, watch, create, patch, delete")
@@ -170,17 +171,17 @@ func TestOneForbiddenObjectOfMany(t *testing.T) {
 		"c, image: i}]}}}")
 	result, err := f.try(f.request(strings.Join(docs, "---\n")))
 	for _, s := range []string{"Deployment/" + f.ns + "/d", `cannot patch resource "deployments"`,
-		"system:serviceaccount:" + f.ns + ":default", "Grant this"} {
+		"system:serviceaccount:" + f.ns + ":default", "Grant the right"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
-			t.Errorf("%v does not say %q", err, s)
+			t.Errorf("error %v does not contain %q", err, s)
 		}
 	}
 	if len(result.Changes) != 0 || f.has(configMaps, f.ns, "many-0") {
-		t.Errorf("applied in part: %v", result.Changes)
+		t.Errorf("objects were applied: %v", result.Changes)
 	}
 }
 
-// failing answers the first requests that match with a status.
+// failing responds to the first matching requests for each URL with an error.
 func failing(times int, matches func(*http.Request) bool, status string) func(*rest.Config) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -214,23 +215,23 @@ func failing(times int, matches func(*http.Request) bool, status string) func(*r
 	}
 }
 
-func TestAnAPIServerThatStumbles(t *testing.T) {
+func TestTransientErrorsAreRetried(t *testing.T) {
 	patches := func(r *http.Request) bool { return r.Method == http.MethodPatch }
 	for _, status := range []string{"500 InternalError", "503 ServiceUnavailable", "504 Timeout",
 		"429 TooManyRequests"} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, failing(2, patches, status))
-			same(t, "applied", f.apply(f.cm("a")), []string{"ConfigMap/a created"})
+			assertLines(t, "applied", f.apply(f.cm("a")), []string{"ConfigMap/a created"})
 		})
 	}
-	t.Run("for long", func(t *testing.T) {
+	t.Run("permanent error", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t, failing(1000, patches, "500 InternalError"))
 		_, err := f.try(f.request(f.cm("a")))
 		for _, s := range []string{"ConfigMap/" + f.ns + "/a", "etcdserver: leader changed"} {
 			if err == nil || !strings.Contains(err.Error(), s) {
-				t.Errorf("%v does not say %q", err, s)
+				t.Errorf("error %v does not contain %q", err, s)
 			}
 		}
 	})

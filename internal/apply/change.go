@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Action is what became of an object.
+// Action is what was done to an object.
 type Action string
 
 // Actions.
@@ -14,46 +14,45 @@ const (
 	Configured Action = "configured"
 	Unchanged  Action = "unchanged"
 	Deleted    Action = "deleted"
-	Skipped    Action = "skipped" // an annotation says to leave it alone
+	Skipped    Action = "skipped" // an annotation or a label excludes the object
 )
 
-// Change is what became of one object, or would become of it.
+// Change is what was done to an object, or in a preview what would be done.
 type Change struct {
 	Ref             Ref
 	Action          Action
-	ResourceVersion string // the resource version of what was written; empty if nothing was
-	Diff            string // what changed of an object that was there, as [diff.Text] words it; empty if it was not asked for
-	PreviousOwner   Owner  // another owner to whom the object belonged until now; zero if there is none
+	ResourceVersion string // of the object after it was written; empty if it was not
+	Diff            string // changed fields of an object that existed, in the format of [diff.Text]; may be empty
+	PreviousOwner   Owner  // another owner that applied the object before; zero if there is none
 }
 
-// changes lists what became of the items.
-func changes(items []*item) []Change {
+func (r *run) changes() []Change {
 	var out []Change
-	for _, i := range items {
-		if i.done {
-			out = append(out, Change{i.ref, i.action, i.written, i.diff, i.from})
+	for _, s := range r.steps {
+		if o := s.outcome; o != nil {
+			out = append(out, Change{s.ref, o.action, o.version, o.diff, o.previousOwner})
 		}
 	}
 	return out
 }
 
-// claims warns of objects that belonged to other owners. An object that moves from one owner to another does once; what
-// two owners declare does again and again.
-func claims(owner Owner, changes []Change) []string {
+// ownershipWarnings returns a warning for each object that another owner applied before. An object that moves
+// to another owner causes one warning; one that two owners declare causes a warning on each apply.
+func ownershipWarnings(owner Owner, changes []Change) []string {
 	var out []string
 	for _, c := range changes {
 		if c.PreviousOwner != (Owner{}) {
-			out = append(out, fmt.Sprintf("%s was applied by %s before, and now by %s: if both declare it, they "+
-				"take it from each other for ever; remove it from one of them", c.Ref, c.PreviousOwner, owner))
+			out = append(out, fmt.Sprintf("%s was applied by %s before, and now by %s: if both declare it, each apply "+
+				"overwrites the other; remove it from one of them", c.Ref, c.PreviousOwner, owner))
 		}
 	}
 	return out
 }
 
-// Summary counts what became of objects.
+// Summary counts changes by action.
 type Summary struct{ Created, Configured, Unchanged, Deleted, Skipped int }
 
-// Summarize counts changes by what became of the objects.
+// Summarize counts changes by action.
 func Summarize(changes []Change) Summary {
 	var s Summary
 	for _, c := range changes {
@@ -73,7 +72,7 @@ func Summarize(changes []Change) Summary {
 	return s
 }
 
-// String names the counts that are not zero, such as "1 created, 2 unchanged".
+// String lists the counts that are not zero, such as "1 created, 2 unchanged".
 func (s Summary) String() string {
 	var parts []string
 	for _, p := range []struct {

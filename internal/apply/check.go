@@ -2,383 +2,321 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
-// check finds out, by dry-runs, what is to be done for every item that may not stand as declared. Definitions
-// and namespaces come first: what becomes of them decides whether the objects that need them can be checked
-// yet.
+// unknownVersion is the version in the plan of an object that cannot be dry-run.
+const unknownVersion = "unknown"
+
+// check makes a plan for each object that may not be up to date. It writes nothing. It checks definitions and
+// namespaces first, because objects that depend on new ones cannot be checked before those are written.
 func (r *run) check(ctx context.Context) error {
-	var bases, others, trusted []*item
-	for _, i := range r.items {
-		gk := i.ref.groupKind()
+	var bases, others, direct []*step
+	for _, s := range r.steps {
+		gk := s.ref.groupKind()
 		switch {
 		case gk == definitionKind, gk == namespaceKind:
-			bases = append(bases, i)
-		case i.trusted:
-			trusted = append(trusted, i)
+			bases = append(bases, s)
+		case s.direct:
+			direct = append(direct, s)
 		default:
-			others = append(others, i)
+			others = append(others, s)
 		}
 	}
-	r.prefetch(ctx, slices.DeleteFunc(slices.Clone(r.items),
-		func(i *item) bool { return i.ref.groupKind() == definitionKind }))
-	problems := r.each(ctx, bases, r.checkFirst)
-	for _, i := range others {
-		for _, b := range bases {
-			switch {
-			case b.defines(i.ref.groupKind()) && b.action != Unchanged && b.action != Skipped,
-				// and made anew, empty
-				b.ref.groupKind() == namespaceKind && b.ref.Name == i.ref.Namespace && b.terminating:
-				i.deferred = true
-			}
-		}
+	r.listLive(ctx)
+	problems := each(ctx, r.options.Concurrency, bases, r.checkStep)
+	for _, s := range others {
+		s.deferred = s.deferred || slices.ContainsFunc(bases, s.dependsOn)
 	}
-	problems = append(problems, r.each(ctx, others, r.checkFirst)...)
-	if refused(problems) != nil { // then all problems are told, those of what would have been trusted as well
-		problems = append(problems, r.each(ctx, trusted, r.checkFirst)...)
+	problems = append(problems, each(ctx, r.options.Concurrency, others, r.checkStep)...)
+	if refused(problems) != nil { // nothing will be written: report the problems of all objects
+		problems = append(problems, each(ctx, r.options.Concurrency, direct, r.checkStep)...)
 	}
 	return refused(problems)
 }
 
-// checkFirst checks an item before anything is written. What builds on objects of the same set that are not
-// there yet is left for later.
-func (r *run) checkFirst(ctx context.Context, i *item) error {
-	if i.deferred {
-		return r.estimate(ctx, i)
+// dependsOn reports whether an object can only be checked after a definition or a namespace is written: a definition
+// that changes, or a namespace that is being deleted and will be created again.
+func (s *step) dependsOn(base *step) bool {
+	if base.defines(s.ref.groupKind()) {
+		return base.plan == nil || base.plan.action != Unchanged && base.plan.action != Skipped
 	}
-	err := r.checkItem(ctx, i)
+	return base.ref.groupKind() == namespaceKind && base.ref.Name == s.ref.Namespace && base.plan != nil &&
+		base.plan.terminating
+}
+
+// checkStep checks an object before anything is written. The plan stays nil if the object depends on objects of the set
+// that do not exist yet; a preview then estimates the change.
+func (r *run) checkStep(ctx context.Context, s *step) (err error) {
+	if s.deferred {
+		s.plan, err = r.estimate(ctx, s)
+		return err
+	}
+	p, err := r.checkObject(ctx, s.object)
 	switch {
 	case err == nil:
+		s.plan = p
 		return nil
-	case namespaceMissing(err, i.ref.Namespace) && r.brings(namespaceKind, i.ref.Namespace):
-		if err := r.trial(ctx, i, metav1.NamespaceDefault); err != nil {
+	case namespaceMissing(err, s.ref.Namespace) && r.declares(namespaceKind, s.ref.Namespace):
+		if err := r.validate(ctx, s.object, metav1.NamespaceDefault); err != nil {
 			return err
 		}
-		return r.estimate(ctx, i)
-	case r.awaits(i, err), dryRunUnsupported(err):
-		return r.estimate(ctx, i)
+	case r.missesDeclaredObject(s, err), dryRunUnsupported(err):
 	default:
-		return r.explain(i, err)
+		return r.explain(s.object, err)
 	}
+	s.plan, err = r.estimate(ctx, s)
+	return err
 }
 
-// unknownVersion stands for that of an object which could not be dry-run.
-const unknownVersion = "unknown"
-
-// brings tells whether the set holds an object.
-func (r *run) brings(gk schema.GroupKind, name string) bool {
-	for _, i := range r.items {
-		if i.ref.groupKind() == gk && i.ref.Name == name {
-			return true
-		}
-	}
-	return false
+// declares reports whether the set contains an object.
+func (r *run) declares(gk schema.GroupKind, name string) bool {
+	return slices.ContainsFunc(r.steps, func(s *step) bool { return s.ref.groupKind() == gk && s.ref.Name == name })
 }
 
-// awaits tells whether the server missed another object that this very set brings, such as the Role of a RoleBinding.
-func (r *run) awaits(i *item, err error) bool {
+// missesDeclaredObject reports whether the server did not find another object that an earlier stage creates,
+// such as the Role of a RoleBinding.
+func (r *run) missesDeclaredObject(s *step, err error) bool {
 	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return false
 	}
-	said := err.Error()
-	if !strings.Contains(said, "found") {
+	message := err.Error()
+	if !strings.Contains(message, "found") {
 		return false
 	}
-	for _, o := range r.items {
-		if o != i && r.options.rank(o.ref.groupKind()) < r.options.rank(i.ref.groupKind()) &&
-			strings.Contains(said, o.ref.Name) && strings.Contains(strings.ToLower(said), strings.ToLower(o.ref.Kind)) {
+	for _, o := range r.steps {
+		if o != s && r.options.rank(o.ref.groupKind()) < r.options.rank(s.ref.groupKind()) &&
+			strings.Contains(message, o.ref.Name) &&
+			strings.Contains(strings.ToLower(message), strings.ToLower(o.ref.Kind)) {
 			return true
 		}
 	}
 	return false
 }
 
-// checkLate checks an item right before it is written. A definition of its kind was just established, and may take a
-// moment to be served.
-func (r *run) checkLate(ctx context.Context, i *item) error {
-	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 14} // 11 s in all
-	if !i.deferred {
-		backoff.Steps = 1
+// checkObject makes a plan for an object, by a dry-run unless the object is known to be up to date. Errors are those of
+// the API server. The plan is nil if the object was deleted while it was compared.
+func (r *run) checkObject(ctx context.Context, o *object) (*plan, error) {
+	owner, known := r.req.Owner, r.lookup(r.req.Owner, o)
+	if isExcluded(o.manifest, owner) {
+		return &plan{action: Skipped}, nil
 	}
-	err := retry.OnError(backoff, notServed, func() error { return r.checkItem(ctx, i) })
-	if dryRunUnsupported(err) {
-		i.version = unknownVersion
-		return i.found(Configured)
+	if known.upToDate && !r.req.Resync {
+		return &plan{action: known.action}, nil
 	}
-	if err != nil {
-		return r.explain(i, err)
-	}
-	return nil
-}
-
-// checkItem dry-runs an item unless it is known to stand as declared. The error is the API server's.
-func (r *run) checkItem(ctx context.Context, i *item) error {
-	owner := r.req.Owner
-	k := r.known(owner, i)
-	if leftAlone(i.desired, owner) {
-		return i.found(Skipped)
-	}
-	if k.settled && !r.req.Resync {
-		return i.found(k.action)
-	}
-	if steered(i.desired, owner, ssaKey, "IfNotPresent") {
-		if done, err := r.present(ctx, i); done || err != nil {
-			return err
+	if isCreateOnly(o.manifest, owner) {
+		if p, err := r.skipExisting(ctx, o); p != nil || err != nil {
+			return p, err
 		}
 	}
-	return r.dryRun(ctx, i, false)
+	return r.dryRun(ctx, o, known, false)
 }
 
-// dryRun asks the server what applying the item would come to. Again is set if it is asked for the second time.
-func (r *run) dryRun(ctx context.Context, i *item, again bool) error {
+// dryRun makes a plan from the server's response to a dry-run of the apply. Retried is set for the second attempt.
+func (r *run) dryRun(ctx context.Context, o *object, known knownState, retried bool) (*plan, error) {
 	owner := r.req.Owner
-	k := r.known(owner, i)
-	if err := r.leaveIgnored(ctx, i); err != nil {
-		return err
-	}
-	wouldBe, err := r.patch(ctx, i, true)
+	desired, err := r.withoutIgnored(ctx, o, known)
 	if err != nil {
-		return r.checkRefused(ctx, i, err, again)
+		return nil, err
 	}
-	i.version = wouldBe.GetResourceVersion()
-	i.terminating = wouldBe.GetDeletionTimestamp() != nil
-	switch {
-	case (i.version == "" || i.terminating) && r.expired(i, k):
-		return i.found(Unchanged)
-	case i.version == "" || i.terminating:
-		return r.created(i)
-	case leftAlone(wouldBe, owner) || steered(wouldBe, owner, ssaKey, "IfNotPresent"): // the live object says so
-		_, err := r.present(ctx, i)
-		return err
-	}
-	if !steered(wouldBe, owner, ssaKey, "Merge") {
-		_, i.takeOver = r.managers.takeOver(wouldBe.GetManagedFields(), i.desired.GetAPIVersion(), owner.Group)
-	}
-	i.from = r.formerOwner(i)
-	now := r.managers.digest(wouldBe)
-	if !i.takeOver && k.known && k.version == i.version && k.digest == now {
-		return r.stands(i, wouldBe)
-	}
-	likely := i.takeOver || k.known && !k.same // to change, and if it does not, the server leaves it as it is
-	told := likely && r.tells()
-	if likely && !told {
-		return i.found(Configured)
-	}
-	live, err := r.live(ctx, i)
+	result, err := r.patch(ctx, o, desired, patchOptions{dryRun: true})
 	if err != nil {
-		return err
+		return r.checkRefused(ctx, o, desired, err)
 	}
-	i.claimedBy(live, owner)
+	p := &plan{action: Configured, desired: desired, version: result.GetResourceVersion(),
+		terminating: result.GetDeletionTimestamp() != nil}
 	switch {
-	case !i.takeOver && r.managers.digest(live) == now:
-		return r.stands(i, wouldBe)
-	case !again && live.GetResourceVersion() != i.version:
-		return r.dryRun(ctx, i, true) // it changed in between
-	case told || k.same || r.tells():
-		r.tell(i, live, wouldBe)
+	case (p.version == "" || p.terminating) && r.expired(o, known):
+		p.action = Unchanged
+		return p, nil
+	case p.version == "" || p.terminating:
+		return r.planCreate(p), nil
+	case isExcluded(result, owner), isCreateOnly(result, owner): // the live object has the annotation
+		return r.skipExisting(ctx, o)
 	}
-	return i.found(Configured)
-}
-
-// expired tells whether an item was applied as it is declared, ran, and went by its time to live.
-func (r *run) expired(i *item, k knowledge) bool {
-	return !r.req.RerunExpired && HasTTL(i.whole) && (k.same || r.req.SameDeclaration && r.req.Previous.Has(i.ref.Entry()))
-}
-
-// stands notes that an item stands as declared.
-func (r *run) stands(i *item, live *unstructured.Unstructured) error {
-	if !r.preview || r.learn {
-		r.commit(r.req.Owner, i, live, Unchanged)
+	if !keepsOtherFields(result, owner) {
+		_, p.takeOver = r.managers.takeOver(result.GetManagedFields(), desired.GetAPIVersion(), owner.Group)
 	}
-	return i.found(Unchanged)
+	p.previousOwner = r.previousOwner(o)
+	digest := r.managers.digest(result)
+	if !p.takeOver && known.tracked && known.version == p.version && known.digest == digest {
+		return r.planUnchanged(o, p, result), nil
+	}
+	// If the object probably changes, it is applied without a comparison; an apply that changes nothing is harmless.
+	changes := p.takeOver || known.tracked && !known.sameDeclaration
+	report := changes && r.reportsDiff()
+	if changes && !report {
+		return p, nil
+	}
+	live, err := r.live(ctx, o, p.version)
+	if err != nil {
+		return nil, err
+	}
+	p.previousOwner = otherOwner(live, owner)
+	switch {
+	case !p.takeOver && r.managers.digest(live) == digest:
+		return r.planUnchanged(o, p, result), nil
+	case !retried && live.GetResourceVersion() != p.version:
+		return r.dryRun(ctx, o, known, true) // the object changed between the requests
+	case report || known.sameDeclaration || r.reportsDiff():
+		r.planDiff(p, live, result)
+	}
+	return p, nil
 }
 
-// found notes what a check came to.
-func (i *item) found(a Action) error {
-	i.checked, i.action = true, a
-	return nil
+// expired reports whether an object was applied with the same declaration, and was then deleted by its time to live.
+func (r *run) expired(o *object, known knownState) bool {
+	return !r.req.RerunExpired && HasTTL(o.manifest) &&
+		(known.sameDeclaration || r.req.SameDeclaration && r.req.Previous.Has(o.ref.Entry()))
 }
 
-// present tells whether the object is there, in which case it is left as it is.
-func (r *run) present(ctx context.Context, i *item) (bool, error) {
-	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+func (r *run) planUnchanged(o *object, p *plan, live *unstructured.Unstructured) *plan {
+	if !r.preview || r.track {
+		r.commit(r.req.Owner, o, live, Unchanged)
+	}
+	p.action = Unchanged
+	return p
+}
+
+func (r *run) planCreate(p *plan) *plan {
+	p.action = Created
+	if r.preview {
+		p.diff = r.difference(nil, p.desired)
+	}
+	return p
+}
+
+// skipExisting returns the plan to skip an object that exists; nil if it does not.
+func (r *run) skipExisting(ctx context.Context, o *object) (*plan, error) {
+	live, err := r.client(o.resource, o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return true, r.leave(i, live)
+	return r.planSkip(o, live), nil
 }
 
-// leave notes that a live object is not to be touched. If it was ours, the watch tells when that may have changed.
-func (r *run) leave(i *item, live *unstructured.Unstructured) error {
-	if (!r.preview || r.learn) && r.req.Owner.owns(live.GetLabels()) {
-		r.commit(r.req.Owner, i, live, Skipped)
+// planSkip returns the plan not to modify a live object. An object of the owner is tracked, so that the watch reports
+// when the annotation changes.
+func (r *run) planSkip(o *object, live *unstructured.Unstructured) *plan {
+	if (!r.preview || r.track) && r.req.Owner.owns(live.GetLabels()) {
+		r.commit(r.req.Owner, o, live, Skipped)
 	}
-	return i.found(Skipped)
+	return &plan{action: Skipped}
 }
 
-// checkRefused takes in that the server refused the dry-run.
-func (r *run) checkRefused(ctx context.Context, i *item, refusal error, again bool) error {
-	versions := ofOldVersion(refusal)
-	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) && !versions {
-		return refusal
+// checkRefused makes a plan for an object whose dry-run the server refused, if the refusal can be resolved: by the
+// normalization of managed fields, or by deleting and creating the object. Otherwise it returns the refusal.
+func (r *run) checkRefused(ctx context.Context, o *object, desired *unstructured.Unstructured,
+	refusal error) (*plan, error) {
+	if !apierrors.IsInvalid(refusal) && !apierrors.IsForbidden(refusal) && !isVersionConflict(refusal) {
+		return nil, refusal
 	}
-	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	live, err := r.client(o.resource, o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return refusal // it says more
+		return nil, refusal // more helpful than err
 	}
-	if leftAlone(live, r.req.Owner) {
-		return r.leave(i, live)
+	if isExcluded(live, r.req.Owner) {
+		return r.planSkip(o, live), nil
 	}
-	// Managed fields may be what is refused. Setting them right changes who owns fields, and no field.
-	fields, right := live.GetManagedFields(), r.taken(i)
-	if versions {
-		right = func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
-			return inVersion(live.GetManagedFields(), i.desired.GetAPIVersion())
-		}
-		fields, _ = right(live)
+	p, err := r.checkNormalized(ctx, o, desired, live, isVersionConflict(refusal))
+	if p != nil {
+		return p, nil
 	}
-	if _, wrong := right(live); wrong && !again && (versions || !steered(i.desired, r.req.Owner, ssaKey, "Merge")) {
-		if r.preview {
-			return r.previewRefused(ctx, i, live, fields)
-		}
-		if err := r.setManagedFields(ctx, i, right); err != nil {
-			return err
-		}
-		return r.dryRun(ctx, i, true)
+	if err != nil {
+		refusal = err
 	}
-	if !isImmutable(refusal) || !r.req.Force && !steered(i.desired, r.req.Owner, forceKey, "enabled") {
-		return refusal
+	if !isImmutable(refusal) || !r.req.Force && !allowsRecreate(desired, r.req.Owner) {
+		return nil, refusal
 	}
-	// What cannot be created anew must not be deleted.
-	if err := r.trial(ctx, i, i.ref.Namespace); err != nil {
-		return err
+	// An object that cannot be created again must not be deleted.
+	if err := r.validate(ctx, o, o.ref.Namespace); err != nil {
+		return nil, err
 	}
-	i.version, i.recreate, i.terminating = live.GetResourceVersion(), true, live.GetDeletionTimestamp() != nil
-	i.claimedBy(live, r.req.Owner)
-	if r.tells() {
-		r.tell(i, live, diff.Overlay(live, i.whole))
+	p = &plan{action: Configured, desired: o.manifest, version: live.GetResourceVersion(), recreate: true,
+		terminating: live.GetDeletionTimestamp() != nil, previousOwner: otherOwner(live, r.req.Owner)}
+	if r.reportsDiff() {
+		r.planDiff(p, live, diff.Overlay(live, o.manifest))
 	}
-	return i.found(Configured)
+	return p, nil
 }
 
-// trial has an object validated as if it were created, in a namespace that exists. Only what is wrong with the object
-// itself counts: all else may be of the other namespace, or of the object by the same name.
-func (r *run) trial(ctx context.Context, i *item, namespace string) error {
-	probe := i.desired.DeepCopy()
+// validate dry-runs the creation of an object, in a namespace that exists. It returns only errors about the object
+// itself: others may come from the other namespace, or from an object with the same name.
+func (r *run) validate(ctx context.Context, o *object, namespace string) error {
+	probe := o.manifest.DeepCopy()
 	probe.SetNamespace(namespace)
-	_, err := r.client(i.resource, namespace).Create(ctx, probe, metav1.CreateOptions{
+	_, err := r.client(o.resource, namespace).Create(ctx, probe, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: r.managers.own, FieldValidation: metav1.FieldValidationStrict,
 	})
 	if dryRunUnsupported(err) || err == nil || strings.Contains(err.Error(), "already allocated") {
 		return nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return r.explain(i, err)
+		return r.explain(o, err)
 	}
 	return nil
 }
 
-// prefetchFrom is how many objects of a kind make a list cheaper than asking for each.
-const prefetchFrom = 3
+// listThreshold is the number of objects of a resource from which on one list costs less than a request for each.
+const listThreshold = 3
 
-// prefetch lists the owner's objects where nothing is known of several of a kind, as after a start.
-func (r *run) prefetch(ctx context.Context, items []*item) {
+// listLive lists the owner's live objects of resources with several objects that are not tracked yet, as after a start.
+func (r *run) listLive(ctx context.Context) {
 	count := map[schema.GroupVersionResource]int{}
-	for _, i := range items {
-		if !r.known(r.req.Owner, i).known && !i.deferred && r.req.Previous.Has(i.ref.Entry()) {
-			count[i.resource]++
+	for _, s := range r.steps {
+		if s.ref.groupKind() != definitionKind && !r.lookup(r.req.Owner, s.object).tracked && !s.deferred &&
+			r.req.Previous.Has(s.ref.Entry()) {
+			count[s.resource]++
 		}
 	}
-	mine := labels.SelectorFromSet(labels.Set{r.req.Owner.nameLabel(): r.req.Owner.Name,
-		r.req.Owner.namespaceLabel(): r.req.Owner.Namespace}).String()
-	r.lives = map[Ref]*unstructured.Unstructured{}
+	selector := labels.SelectorFromSet(r.req.Owner.Labels()).String()
+	r.listed = map[Ref]*unstructured.Unstructured{}
 	for resource, n := range count {
-		if n < prefetchFrom {
+		if n < listThreshold {
 			continue
 		}
-		list, err := r.dynamic.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: mine})
+		list, err := r.dynamic.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
-			continue // asked for one by one instead
+			continue // the objects are requested one by one instead
 		}
 		for n := range list.Items {
 			o := &list.Items[n]
 			gvk := o.GroupVersionKind()
-			r.lives[Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()}] = o
+			r.listed[Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()}] = o
 		}
 	}
 }
 
-// live returns an object as it stands in the cluster, no older than the item's dry-run met it.
-func (r *run) live(ctx context.Context, i *item) (*unstructured.Unstructured, error) {
-	if o := r.lives[i.ref]; o != nil && o.GetResourceVersion() == i.version {
-		return o, nil
+// live returns the live object at a version, or a newer one.
+func (r *run) live(ctx context.Context, o *object, version string) (*unstructured.Unstructured, error) {
+	if listed := r.listed[o.ref]; listed != nil && listed.GetResourceVersion() == version {
+		return listed, nil
 	}
-	client := r.client(i.resource, i.ref.Namespace)
-	// spares the server a read of its store
-	cached, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{ResourceVersion: "0"})
-	if err == nil && cached.GetResourceVersion() == i.version {
+	client := r.client(o.resource, o.ref.Namespace)
+	// Version 0 is served from the watch cache of the server, which costs it less.
+	cached, err := client.Get(ctx, o.ref.Name, metav1.GetOptions{ResourceVersion: "0"})
+	if err == nil && cached.GetResourceVersion() == version {
 		return cached, nil
 	}
-	return client.Get(ctx, i.ref.Name, metav1.GetOptions{})
+	return client.Get(ctx, o.ref.Name, metav1.GetOptions{})
 }
 
-// taken returns the managed fields of an item's object with those of overridden managers made ours.
-func (r *run) taken(i *item) func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
-	return func(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool) {
-		return r.managers.takeOver(live.GetManagedFields(), i.desired.GetAPIVersion(), r.req.Owner.Group)
+// otherOwner returns the owner of a live object if it is another one; zero otherwise.
+func otherOwner(live *unstructured.Unstructured, owner Owner) Owner {
+	if o := ownerOf(live.GetLabels(), owner.Group); o != owner {
+		return o
 	}
-}
-
-// setManagedFields writes who owns which fields of an item's object, unless that is right already.
-func (r *run) setManagedFields(ctx context.Context, i *item,
-	right func(*unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool)) error {
-	client := r.client(i.resource, i.ref.Namespace)
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		live, err := client.Get(ctx, i.ref.Name, metav1.GetOptions{})
-		if err != nil {
-			return unlessGone(err)
-		}
-		i.claimedBy(live, r.req.Owner)
-		fields, needed := right(live)
-		if !needed {
-			return nil
-		}
-		patch, err := json.Marshal([]map[string]any{
-			{"op": "replace", "path": "/metadata/managedFields", "value": fields},
-			// conflicts if it is older
-			{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
-		})
-		if err != nil {
-			return err
-		}
-		_, err = client.Patch(ctx, i.ref.Name, types.JSONPatchType, patch,
-			metav1.PatchOptions{FieldManager: r.managers.own})
-		return unlessGone(err)
-	})
-}
-
-// unlessGone lets pass what is gone meanwhile: applying creates it.
-func unlessGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return Owner{}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -14,32 +15,36 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/internal/kubewatch"
 )
 
-// DefaultFieldManager is the manager that installations of these APIs have always used, so that taking over from one
-// neither conflicts nor leaves fields behind.
+// DefaultFieldManager is the field manager that other implementations of these APIs use. So Sluice takes over their
+// objects without conflicts, and removes their fields when they are no longer declared.
 const DefaultFieldManager = "kustomize-controller"
 
-// DefaultConcurrency is how many requests of an Apply run at once.
+// DefaultConcurrency is the default number of concurrent requests of an Apply.
 const DefaultConcurrency = 8
 
-// ClusterOptions of a cluster.
+// ClusterOptions configures a cluster.
 type ClusterOptions struct {
-	FieldManager string        // DefaultFieldManager when empty
-	Concurrency  int           // requests at once of each Apply; DefaultConcurrency when 0
-	WaitTimeout  time.Duration // how long definitions may take to be served and objects to go; 30 s when 0
-	OnDrift      func(Owner)   // called soon after a live object of the owner moved; must not block
-	Contention   ContentionOptions
-	// CustomStage names kinds that are applied after definitions, namespaces and classes, and before all others.
+	FieldManager string // DefaultFieldManager when empty
+	Concurrency  int    // concurrent requests of each Apply; DefaultConcurrency when 0
+	// WaitTimeout bounds how long one call waits for definitions to be served and for objects to be deleted; 30 s when
+	// 0. See [IsWaiting].
+	WaitTimeout time.Duration
+	OnDrift     func(Owner) // called when a live object of the owner drifted; must not block
+	Contention  ContentionOptions
+	// CustomStage lists kinds that are applied after definitions, namespaces and classes, and before all other kinds.
 	CustomStage []schema.GroupKind
-	// OverrideManagers are field managers whose fields become ours, as those of kubectl do: what they set and nobody
-	// declares goes.
+	// OverrideManagers lists field managers whose fields are taken over like those of kubectl: fields that they set and
+	// that are not declared are removed.
 	OverrideManagers []string
-	Clock            clock.PassiveClock // of fights; the real one when nil
+	Clock            clock.PassiveClock // for contention; the real clock when nil
 }
 
-// Cluster is one cluster under one identity. All owners that apply to it share its watches. It is safe for concurrent
-// use, one call at a time for each owner.
+// Cluster applies objects to one cluster under one identity. All owners share its watches. It is safe for concurrent
+// use, with one call at a time for each owner.
 type Cluster struct {
 	options   ClusterOptions
 	managers  managers
@@ -47,19 +52,16 @@ type Cluster struct {
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterface
 	mapper    *restmapper.DeferredDiscoveryRESTMapper
-	edges     *notifier
+	notifier  *notifier
 
-	mu      sync.Mutex
-	states  map[Owner]map[Ref]*applied // by Ref.key
-	watches map[watchKey]*driftWatch
-
-	contests map[Owner]map[Ref]*contest // by Ref.key
-
-	// whether the account may delete such objects everywhere, where it was asked
-	deletable map[schema.GroupVersionResource]bool
+	mu          sync.Mutex
+	tracked     map[Owner]map[Ref]*trackedObject // by Ref.key
+	watches     *watchStore
+	corrections map[Owner]map[Ref]*correctionHistory // by Ref.key
+	deletable   map[schema.GroupVersionResource]bool // whether the account may delete such objects in all namespaces
 }
 
-// NewCluster connects to a cluster; nothing is asked of it yet.
+// NewCluster returns a cluster. It sends no request.
 func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	if o.FieldManager == "" {
 		o.FieldManager = DefaultFieldManager
@@ -68,7 +70,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 		o.Concurrency = DefaultConcurrency
 	}
 	if o.WaitTimeout <= 0 {
-		o.WaitTimeout = defaultPatience
+		o.WaitTimeout = defaultWaitTimeout
 	}
 	if o.OnDrift == nil {
 		o.OnDrift = func(Owner) {}
@@ -91,37 +93,41 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{
-		options: o, managers: managers{o.FieldManager, o.OverrideManagers}, dynamic: d, metadata: m, discovery: disco,
-		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
-		edges:   newNotifier(o.OnDrift),
-		states:  map[Owner]map[Ref]*applied{},
-		watches: map[watchKey]*driftWatch{}, contests: map[Owner]map[Ref]*contest{},
-		deletable: map[schema.GroupVersionResource]bool{},
-	}, nil
+	c := newCluster(o, kubewatch.Metadata(m))
+	c.dynamic, c.metadata, c.discovery = d, m, disco
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	return c, nil
 }
 
-// Dynamic gives access to any object of the cluster.
+// newCluster returns a cluster with watches, but without clients.
+func newCluster(o ClusterOptions, client kubewatch.Client[*metav1.PartialObjectMetadata]) *Cluster {
+	c := &Cluster{
+		options: o, managers: managers{o.FieldManager, o.OverrideManagers}, notifier: newNotifier(o.OnDrift),
+		tracked: map[Owner]map[Ref]*trackedObject{}, corrections: map[Owner]map[Ref]*correctionHistory{},
+		deletable: map[schema.GroupVersionResource]bool{},
+	}
+	c.watches = c.newWatches(client)
+	return c
+}
+
+// Dynamic returns a client for all objects of the cluster.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Mapper knows the kinds of the cluster.
+// Mapper returns the mapper for the kinds of the cluster.
 func (c *Cluster) Mapper() meta.ResettableRESTMapper { return c.mapper }
 
 // Close stops all watches. OnDrift is not called after it.
 func (c *Cluster) Close() {
-	c.edges.close()
+	c.notifier.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k, w := range c.watches {
-		w.stop()
-		delete(c.watches, k)
-	}
-	c.states = map[Owner]map[Ref]*applied{}
+	c.watches.Close()
+	c.tracked = map[Owner]map[Ref]*trackedObject{}
 }
 
 type warningsKey struct{}
 
-// warnings are what the API server remarks on the requests of one Apply.
+// warnings collects the warnings of the API server for the requests of one Apply.
 type warnings struct {
 	mu   sync.Mutex
 	all  []string
@@ -133,11 +139,11 @@ func withWarnings(ctx context.Context) (context.Context, *warnings) {
 	return context.WithValue(ctx, warningsKey{}, w), w
 }
 
-// warningCollector hands warnings to whoever made the request.
+// warningCollector adds a warning to the warnings in the context of its request.
 type warningCollector struct{}
 
 func (warningCollector) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
-	const miscellaneous = 299 // the only code by which the API server warns
+	const miscellaneous = 299 // the only code that the API server uses
 	w, ok := ctx.Value(warningsKey{}).(*warnings)
 	if !ok || code != miscellaneous || text == "" {
 		return
@@ -154,4 +160,11 @@ func (w *warnings) list() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all
+}
+
+func (c *Cluster) client(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return c.dynamic.Resource(resource)
+	}
+	return c.dynamic.Resource(resource).Namespace(namespace)
 }

@@ -33,7 +33,7 @@ spec:
     spec: {containers: [{name: main, image: app:1, env: [{name: A, value: "1"}]}]}
 `
 
-// edit is a change by somebody else.
+// edit changes an object outside of Apply.
 type edit func(ctx context.Context, r dynamic.ResourceInterface, name string) error
 
 func patched(kind types.PatchType, manager, body string, subresources ...string) edit {
@@ -68,7 +68,7 @@ func set(value any, path ...string) func(*unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, value, path...) }
 }
 
-// applied returns an edit by server-side apply under our own name.
+// reapplied returns an edit by server-side apply under our field manager.
 func reapplied(change func(*unstructured.Unstructured)) edit {
 	return func(ctx context.Context, r dynamic.ResourceInterface, name string) error {
 		o, err := r.Get(ctx, name, metav1.GetOptions{})
@@ -86,76 +86,76 @@ func reapplied(change func(*unstructured.Unstructured)) edit {
 	}
 }
 
-func TestMoves(t *testing.T) {
+func TestDriftIsDetectedAndCorrected(t *testing.T) {
 	for name, c := range map[string]struct {
 		resource schema.GroupVersionResource
 		object   string
 		edit     edit
 	}{
-		"a value is updated": {configMaps, "config",
+		"update of a value with kubectl": {configMaps, "config",
 			updated("kubectl-edit", set("9", "data", "a"))},
-		"a value is updated by a controller": {configMaps, "config",
+		"update of a value by a controller": {configMaps, "config",
 			updated("other", set("9", "data", "a"))},
-		"a value is changed by a JSON patch": {configMaps, "config",
+		"JSON patch of a value": {configMaps, "config",
 			patched(types.JSONPatchType, "other", `[{"op":"replace","path":"/data/a","value":"9"}]`)},
-		"a value is changed by a merge patch": {configMaps, "config",
+		"merge patch of a value": {configMaps, "config",
 			patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`)},
-		"a value is removed": {configMaps, "config",
+		"removal of a value": {configMaps, "config",
 			patched(types.MergePatchType, "other", `{"data":{"b":null}}`)},
-		"a key is added with kubectl": {configMaps, "config",
+		"key added with kubectl": {configMaps, "config",
 			patched(types.MergePatchType, "kubectl-edit", `{"data":{"c":"3"}}`)},
-		"a label is changed": {configMaps, "config",
+		"change of a label": {configMaps, "config",
 			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":"back"}}}`)},
-		"a label of ours is removed": {configMaps, "config",
+		"removal of a declared label": {configMaps, "config",
 			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":null}}}`)},
-		"the owner's label is changed": {configMaps, "config",
-			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":"nobody"}}}`)},
-		"the owner's label is removed": {configMaps, "config",
+		"change of the owner label": {configMaps, "config",
+			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":"unknown"}}}`)},
+		"removal of the owner label": {configMaps, "config",
 			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":null}}}`)},
-		"another applies a value with force": {configMaps, "config",
+		"forced apply by another manager": {configMaps, "config",
 			patched(types.ApplyPatchType, "other",
 				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`)},
-		"somebody applies other values in our name": {configMaps, "config",
+		"apply of another value under our name": {configMaps, "config",
 			reapplied(set("9", "data", "a"))},
-		"somebody applies other values in our name, of a spec": {deployments, "app",
+		"apply of another spec under our name": {deployments, "app",
 			reapplied(set(int64(7), "spec", "replicas"))},
-		"somebody applies fewer fields in our name": {configMaps, "config",
+		"apply of fewer fields under our name": {configMaps, "config",
 			patched(types.ApplyPatchType, DefaultFieldManager,
 				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
-		"somebody updates in our name": {configMaps, "config",
+		"update under our name": {configMaps, "config",
 			updated(DefaultFieldManager, set("9", "data", "a"))},
-		"somebody takes away the managed fields": {configMaps, "config",
+		"removal of the managed fields": {configMaps, "config",
 			updated("other", func(o *unstructured.Unstructured) {
 				o.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
 			})},
-		"the object is deleted": {configMaps, "config", deleted},
-		"a Deployment's image is changed": {deployments, "app",
+		"deletion": {configMaps, "config", deleted},
+		"change of an image": {deployments, "app",
 			patched(types.StrategicMergePatchType, "other",
 				`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:2"}]}}}}`)},
-		"a variable is changed": {deployments, "app",
+		"change of an environment variable": {deployments, "app",
 			patched(types.StrategicMergePatchType, "other",
 				`{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"2"}]}]}}}}`)},
-		"replicas are scaled by the subresource": {deployments, "app",
+		"change of replicas by the scale subresource": {deployments, "app",
 			patched(types.MergePatchType, "kubectl", `{"spec":{"replicas":5}}`, "scale")},
-		"a Deployment is deleted": {deployments, "app", deleted},
-		"a Service's selector is changed": {services, "service",
+		"deletion of a Deployment": {deployments, "app", deleted},
+		"change of a selector": {services, "service",
 			patched(types.MergePatchType, "other", `{"spec":{"selector":{"app":"y"}}}`)},
-		"a Service's port is replaced with kubectl": {services, "service",
+		"port replaced with kubectl": {services, "service",
 			patched(types.JSONPatchType, "kubectl-edit", `[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.apply(drifting)
-			f.watched()
+			f.waitSynced()
 			ctx := context.Background()
-			for round := range 2 { // the second edit meets an object that was put right
+			for round := range 2 { // the second edit changes an object that was corrected
 				if err := c.edit(ctx, f.client(c.resource, f.ns), c.object); err != nil {
 					t.Fatal(err)
 				}
-				f.waitWoken(f.owner)
+				f.waitDrift(f.owner)
 				if !f.Drifted(f.owner) {
-					t.Fatal("not known to have moved")
+					t.Fatal("no drift")
 				}
 				changes := f.apply(drifting)
 				count := 0
@@ -166,10 +166,10 @@ func TestMoves(t *testing.T) {
 					}
 				}
 				if count != len(changes)-1 {
-					t.Errorf("round %d: %q, want one put right", round, changes)
+					t.Errorf("round %d: %q, want one correction", round, changes)
 				}
 				if f.Drifted(f.owner) {
-					t.Error("moved still")
+					t.Error("still drifted")
 				}
 				live := f.get(c.resource, c.object)
 				for _, o := range f.objects(drifting) {
@@ -179,19 +179,19 @@ func TestMoves(t *testing.T) {
 					if c.resource == configMaps && len(live.Object["data"].(map[string]any)) != 2 {
 						t.Errorf("data %v", live.Object["data"])
 					}
-					assertHolds(t, live.Object, o.Object, "")
+					assertContains(t, live.Object, o.Object, "")
 				}
 			}
-			f.seen(c.resource, c.object)
+			f.waitObserved(c.resource, c.object)
 			if f.Drifted(f.owner) {
-				t.Error("our own apply is taken for a move")
+				t.Error("our own apply counts as drift")
 			}
 		})
 	}
 }
 
-// assertHolds fails unless live holds all that want does.
-func assertHolds(t *testing.T, live, want any, path string) {
+// assertContains fails unless live contains all values of want.
+func assertContains(t *testing.T, live, want any, path string) {
 	t.Helper()
 	switch w := want.(type) {
 	case map[string]any:
@@ -201,7 +201,7 @@ func assertHolds(t *testing.T, live, want any, path string) {
 			return
 		}
 		for k, v := range w {
-			assertHolds(t, l[k], v, path+"."+k)
+			assertContains(t, l[k], v, path+"."+k)
 		}
 	case []any:
 		l, ok := live.([]any)
@@ -210,7 +210,7 @@ func assertHolds(t *testing.T, live, want any, path string) {
 			return
 		}
 		for n := range w {
-			assertHolds(t, l[n], w[n], path)
+			assertContains(t, l[n], w[n], path)
 		}
 	default:
 		a, _ := json.Marshal(live)
@@ -221,74 +221,75 @@ func assertHolds(t *testing.T, live, want any, path string) {
 	}
 }
 
-func TestNoMoves(t *testing.T) {
+func TestChangesThatAreNoDrift(t *testing.T) {
 	for name, c := range map[string]struct {
 		resource schema.GroupVersionResource
 		object   string
 		edit     edit
 	}{
-		"a status": {deployments, "app",
+		"status": {deployments, "app",
 			patched(types.MergePatchType, "other",
 				`{"status":{"observedGeneration":77,"conditions":[{"type":"Mine","status":"True"}]}}`, "status")},
-		"a label that is not ours": {deployments, "app",
+		"label of another manager": {deployments, "app",
 			patched(types.MergePatchType, "other", `{"metadata":{"labels":{"x":"y"}}}`)},
-		"an annotation that is not ours": {configMaps, "config",
+		"annotation of another manager": {configMaps, "config",
 			patched(types.MergePatchType, "other", `{"metadata":{"annotations":{"x":"y"}}}`)},
-		"a key that is not ours": {configMaps, "config",
+		"key of another manager": {configMaps, "config",
 			patched(types.MergePatchType, "other", `{"data":{"c":"3"}}`)},
-		"a field of the spec that is not ours": {deployments, "app",
+		"field of the spec of another manager": {deployments, "app",
 			patched(types.MergePatchType, "other", `{"spec":{"minReadySeconds":1}}`)},
-		"a sidecar that is not ours": {deployments, "app",
+		"injected sidecar": {deployments, "app",
 			patched(types.StrategicMergePatchType, "injector",
 				`{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"s:1"}]}}}}`)},
-		"another applies the same value": {configMaps, "config",
+		"apply of the same value by another manager": {configMaps, "config",
 			patched(types.ApplyPatchType, "other",
 				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
-		"an update that changes nothing": {configMaps, "config",
+		"update without changes": {configMaps, "config",
 			updated("other", func(*unstructured.Unstructured) {})},
-		"our own apply again": {deployments, "app",
+		"apply without fields by another manager": {deployments, "app",
 			patched(types.ApplyPatchType, "other",
 				`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"app"}}`)},
-		"a load balancer's status of a Service": {services, "service",
+		"status of a Service": {services, "service",
 			patched(types.MergePatchType, "cloud", `{"status":{"conditions":[{"type":"Mine","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, "status")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.apply(drifting)
-			f.watched()
+			f.waitSynced()
 			for range 3 {
 				if err := c.edit(context.Background(), f.client(c.resource, f.ns), c.object); err != nil {
 					t.Fatal(err)
 				}
-				f.seen(c.resource, c.object)
+				f.waitObserved(c.resource, c.object)
 				if f.Drifted(f.owner) {
-					t.Fatal("taken for a move")
+					t.Fatal("counts as drift")
 				}
 			}
 			f.requests.take()
 			f.apply(drifting)
-			same(t, "requests", f.requests.take(), nil)
+			assertLines(t, "requests", f.requests.take(), nil)
 		})
 	}
 }
 
-func TestARestartIsNotUndone(t *testing.T) {
+func TestRolloutRestartIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.apply(drifting)
-	f.watched()
+	f.waitSynced()
 	restart := patched(types.StrategicMergePatchType, "kubectl-rollout",
 		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}}}}}`)
 	if err := restart(context.Background(), f.client(deployments, f.ns), "app"); err != nil {
 		t.Fatal(err)
 	}
-	f.seen(deployments, "app")
-	same(t, "after it", f.apply(drifting), []string{"ConfigMap/config unchanged", "Service/service unchanged",
-		"Deployment/app unchanged"})
+	f.waitObserved(deployments, "app")
+	assertLines(t, "after the restart", f.apply(drifting),
+		[]string{"ConfigMap/config unchanged", "Service/service unchanged",
+			"Deployment/app unchanged"})
 	annotations, _, _ := unstructured.NestedStringMap(f.get(deployments, "app").Object, "spec", "template", "metadata",
 		"annotations")
 	if annotations["kubectl.kubernetes.io/restartedAt"] == "" {
-		t.Error("undone")
+		t.Error("the annotation was removed")
 	}
 }

@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	maxNamed = 10  // how many problems one error tells in words
-	maxWords = 600 // how many bytes of what the API server said one problem repeats
-	maxValue = 120 // how long a refused value may be to be repeated
+	maxProblems      = 10  // problems that one error lists
+	maxServerMessage = 600 // bytes of a message of the API server
+	maxInvalidValue  = 120 // bytes of a refused value; a longer one is left out
 )
 
 func problem(format string, args ...any) *fault.Fault {
 	return fault.New(meta.ReconciliationFailedReason, format, args...)
 }
 
-// refused puts problems found before anything was written into one error.
+// refused joins the problems that were found before anything was written.
 func refused(problems []error) error {
 	return join(problems, "%d objects refused, nothing was changed")
 }
 
-// failed puts problems of writing into one error.
+// failed joins the problems of writing.
 func failed(problems []error) error { return join(problems, "%d objects could not be applied") }
 
-// join tells what to do once where it is the same for several in a row.
+// join makes one error of all problems. Consecutive problems with the same hint share it.
 func join(problems []error, title string) error {
 	var texts, hints []string
 	var first error
-	told := map[string]bool{}
+	seen, waits := map[string]bool{}, true
 	for _, p := range problems {
 		if p == nil {
 			continue
@@ -50,8 +50,9 @@ func join(problems []error, title string) error {
 		if first == nil {
 			first = p
 		}
-		if text := p.Error(); !told[text] {
-			told[text] = true
+		waits = waits && IsWaiting(p)
+		if text := p.Error(); !seen[text] {
+			seen[text] = true
 			hint := ""
 			if f := fault.As(p); f != nil && f.Hint != "" && strings.HasSuffix(text, ". "+f.Hint) {
 				hint = ". " + f.Hint
@@ -63,8 +64,8 @@ func join(problems []error, title string) error {
 		return first
 	}
 	all := fmt.Sprintf(title, len(texts))
-	more := len(texts) - maxNamed
-	texts = texts[:min(len(texts), maxNamed)]
+	more := len(texts) - maxProblems
+	texts = texts[:min(len(texts), maxProblems)]
 	for n := range texts {
 		if n == len(texts)-1 || hints[n+1] != hints[n] {
 			texts[n] += hints[n]
@@ -73,17 +74,21 @@ func join(problems []error, title string) error {
 	if more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return problem("%s: %s", all, strings.Join(texts, "; "))
+	joined := problem("%s: %s", all, strings.Join(texts, "; "))
+	if waits {
+		return waitingError{joined}
+	}
+	return joined
 }
 
 func show(o *unstructured.Unstructured) string {
 	return Ref{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}.String()
 }
 
-// show names an object and its file.
+// show returns the name of an object with its file.
 func (r Request) show(o *unstructured.Unstructured) string { return show(o) + r.where(o) }
 
-// where names the file of an object as it was declared, where that is known.
+// where returns " in <file>" for an object; empty if the file is unknown.
 func (r Request) where(o *unstructured.Unstructured) string {
 	if r.Origin != nil {
 		if file := r.Origin(o); file != "" {
@@ -93,91 +98,102 @@ func (r Request) where(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// name names an item and its file.
-func (r *run) name(i *item) string { return i.ref.String() + r.req.where(i.declared) }
+// name returns the name of an object with its file.
+func (r *run) name(o *object) string { return o.ref.String() + r.req.where(o.source) }
 
-// explain words what the API server said of an object.
-func (r *run) explain(i *item, err error) error {
+// explain returns the error for an object that the API server did not accept.
+func (r *run) explain(o *object, err error) error {
 	if f := fault.As(err); f != nil {
 		return f
 	}
-	if lost := lineLost(err); lost != nil {
-		return lost
+	if f := unreachable(err); f != nil {
+		return f
 	}
-	p := problem("%s", r.name(i)).Because(errors.New(words(i, err)))
-	group := r.req.Owner.Group
+	p := problem("%s", r.name(o)).Because(errors.New(serverMessage(o, err)))
 	switch {
 	case webhookFailed(err):
-		return p.WithHint("The webhook does not answer, and says that nothing may pass then: look at what serves " +
-			"it, or at its failurePolicy in the webhook's configuration")
+		return p.WithHint("The admission webhook did not respond, and its failurePolicy rejects the object then. " +
+			"Check the service of the webhook, or change the failurePolicy")
 	case strings.Contains(err.Error(), "admission webhook"), apierrors.IsForbidden(err) &&
 		strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
-		return p.WithHint("The cluster's own rules refuse the object: change it as they ask, or have them changed")
+		return p.WithHint("An admission rule of the cluster rejects the object. Change the object, or the rule")
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return p.WithHint("Wait until the namespace is gone; its conditions tell what holds it. If it is to stay, " +
-			"declare it here too: it is made anew then")
+		return p.WithHint("Wait until the namespace is deleted; its conditions name what blocks the deletion. " +
+			"To keep the namespace, declare it here: it is then created again")
 	case isImmutable(err):
-		return p.WithHint("The field cannot be changed in place. Set spec.force, or the annotation %s%s: enabled on "+
-			"the object, to have it deleted and created anew; or undo the change",
-			group, forceKey)
+		return p.WithHint("The field is immutable. Set spec.force, or the annotation %s%s: enabled on the object, "+
+			"to delete and create it again; or undo the change", r.req.Owner.Group, forceKey)
 	case apierrors.IsForbidden(err):
-		return p.WithHint("Grant this to the account that applies, or set spec.serviceAccountName to one that may")
-	case namespaceMissing(err, i.ref.Namespace):
-		return p.WithHint("Declare the Namespace, or add a dependsOn to what brings it")
-	case kindGone(err):
-		r.mapper.Reset() // what was discovered is no longer true
+		return p.WithHint("%s", forbiddenHint(err))
+	case namespaceMissing(err, o.ref.Namespace):
+		return p.WithHint("Declare the Namespace, or add a dependsOn on the Kustomization that creates it")
+	case isKindGone(err):
+		r.mapper.Reset() // the cached discovery is outdated
 		return p.WithHint("The cluster no longer serves the kind: its CustomResourceDefinition was removed")
 	default:
 		return p
 	}
 }
 
+var exceededQuota = regexp.MustCompile(`exceeded quota: ([\w.-]+)`)
+
+func forbiddenHint(err error) string {
+	if m := exceededQuota.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Sprintf("ResourceQuota '%s' is exhausted. Raise it, or delete other objects", m[1])
+	}
+	if strings.Contains(err.Error(), "violates PodSecurity") {
+		return "Change the pod template, or the Pod Security level of the namespace"
+	}
+	return "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it"
+}
+
 var (
 	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	dumped = regexp.MustCompile(`\{Value:.*?\}`)
-	// missingRight is how RBAC refuses: it has not seen the object, and who may not do what is to be told.
-	missingRight = regexp.MustCompile(`^User "[^"]*" cannot [a-z]+ resource "[a-z.]*" in API group "[a-z0-9.-]*"( in the namespace "[a-z0-9-]*"| at the cluster scope)?(: RBAC: .*)?$`)
-	refusal      = regexp.MustCompile(`^[\w.-]+ "[^"]*" is (?:invalid|forbidden): `)
+	// missingRight matches the messages of RBAC. They name the account and the right, and nothing of the object.
+	missingRight = regexp.MustCompile(`^User "[^"]*" cannot [a-z]+ resource "[a-z.]*" in API group "[a-z0-9.-]*"` +
+		`( in the namespace "[a-z0-9-]*"| at the cluster scope)?(: RBAC: .*)?$`)
+	refusalPrefix = regexp.MustCompile(`^[\w.-]+ "[^"]*" is (?:invalid|forbidden): `)
 )
 
-// words returns what the API server said, short of what it repeats of the object, and with no value of a Secret.
-func words(i *item, err error) string {
-	said := err.Error()
+// serverMessage returns the message of the API server without long values of the object and without values of Secrets.
+func serverMessage(o *object, err error) string {
+	message := err.Error()
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0 &&
 		apierrors.IsInvalid(err) {
 		var causes []string
 		for _, c := range status.Status().Details.Causes {
-			text := shorten(c.Message)
+			text := withoutLongValue(c.Message)
 			if c.Field != "" && c.Field != "<nil>" {
 				text = c.Field + ": " + text
 			}
 			causes = append(causes, text)
 		}
-		said = strings.Join(causes, ", ")
+		message = strings.Join(causes, ", ")
 	} else {
-		said = refusal.ReplaceAllString(said, "")
+		message = refusalPrefix.ReplaceAllString(message, "")
 	}
-	if isSecret(i.ref.groupKind()) && !(apierrors.IsForbidden(err) && missingRight.MatchString(said)) {
-		said = mask(said, i.desired)
+	if isSecret(o.ref.groupKind()) && !(apierrors.IsForbidden(err) && missingRight.MatchString(message)) {
+		message = mask(message, o.manifest)
 	}
-	return excerpt.Bytes(said, maxWords)
+	return excerpt.Bytes(message, maxServerMessage)
 }
 
-// shorten cuts a refused value that is as long as a pod template from what the API server said.
-func shorten(said string) string {
-	value, found := strings.CutPrefix(said, "Invalid value: ")
+// withoutLongValue removes a refused value, such as a whole pod template, from a message.
+func withoutLongValue(message string) string {
+	value, found := strings.CutPrefix(message, "Invalid value: ")
 	at := strings.LastIndex(value, ": ")
-	if found && at > maxValue {
+	if found && at > maxInvalidValue {
 		return value[at+2:]
 	}
-	return said
+	return message
 }
 
-// mask takes out of a text what may be a value of a Secret.
-func mask(said string, secret *unstructured.Unstructured) string {
-	said = dumped.ReplaceAllString(said, "{***}")
-	said = quoted.ReplaceAllString(said, `"***"`)
+// mask replaces what may be a value of a Secret in a message.
+func mask(message string, secret *unstructured.Unstructured) string {
+	message = dumped.ReplaceAllString(message, "{***}")
+	message = quoted.ReplaceAllString(message, `"***"`)
 	for _, field := range []string{"data", "stringData"} {
 		values, ok := secret.Object[field].(map[string]any)
 		if !ok {
@@ -185,73 +201,73 @@ func mask(said string, secret *unstructured.Unstructured) string {
 		}
 		for _, v := range values {
 			if text := fmt.Sprint(v); text != "" {
-				said = strings.ReplaceAll(said, text, "***")
+				message = strings.ReplaceAll(message, text, "***")
 			}
 		}
 	}
-	return said
+	return message
 }
 
-// unreachable explains that the cluster did not even say which kinds it serves.
-func unreachable(err error) error {
-	p := problem("cannot find out which kinds the cluster serves").Because(err)
+// discoveryFailed returns the error for a cluster whose kinds cannot be discovered.
+func discoveryFailed(err error) error {
+	p := problem("cannot discover the kinds that the cluster serves").Because(err)
 	if apierrors.IsUnauthorized(err) {
-		return p.WithHint("The cluster does not accept the credentials: they may have expired, or a token's " +
-			"audience may not be one of the cluster's")
+		return p.WithHint("The cluster does not accept the credentials: they may have expired, or the audience of a " +
+			"token may not be an audience of the cluster")
 	}
 	return p
 }
 
-// immutables are the ways in which the API server says that a field is set once.
-var immutables = []string{
+// immutableMessages are parts of the messages of the API server for immutable fields.
+var immutableMessages = []string{
 	"immutable", "may not change once set", "may not be changed", "cannot be changed", "cannot change",
 	"updates to statefulset spec for fields other than", "pod updates may not change fields other than",
 	"updates to parameters are forbidden",
 }
 
-// isImmutable tells whether the server refused the change of a field that is set once.
+// isImmutable reports whether the server refused the change of an immutable field.
 func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && slices.ContainsFunc(immutables,
+	return apierrors.IsInvalid(err) && slices.ContainsFunc(immutableMessages,
 		func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
-// lineLost explains that the API server did not answer at all, which has nothing to do with the object; nil if it did.
-func lineLost(err error) *fault.Fault {
-	why := io.ErrUnexpectedEOF
-	var line *net.OpError
+// unreachable returns the error for an API server that did not respond; nil if it did.
+func unreachable(err error) *fault.Fault {
+	cause := io.ErrUnexpectedEOF
+	var connection *net.OpError
 	var request *url.Error
 	switch {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return nil
-	case errors.As(err, &line): // also in the midst of an answer
-		same := *line
-		same.Source = nil // a port of ours, by which one reason would be many
-		why = &same
+	case errors.As(err, &connection): // also while a response is read
+		same := *connection
+		same.Source = nil // a local port, which would make the same cause look different each time
+		cause = &same
 	case errors.As(err, &request):
-		why = request.Err
-	case !errors.Is(err, why):
+		cause = request.Err
+	case !errors.Is(err, cause):
 		return nil
 	}
-	return problem("cannot reach the cluster").Because(errLineLost{why}).
-		WithHint("What was not applied is applied once it answers")
+	return problem("cannot reach the cluster").Because(unreachableError{cause}).
+		WithHint("The other objects are applied when the cluster responds again")
 }
 
-// errLineLost is why the API server did not answer, less what it was asked.
-type errLineLost struct{ error }
+// unreachableError is the reason why the API server did not respond, without the request.
+type unreachableError struct{ error }
 
-// webhookFailed tells whether an admission webhook was asked and did not answer.
+// webhookFailed reports whether an admission webhook did not respond.
 func webhookFailed(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// transient tells whether the server is likely to take the same request in a moment.
-func transient(err error) bool {
+// isTransient reports whether a retry of the same request is likely to succeed soon.
+func isTransient(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) && !webhookFailed(err)
 }
 
-// namespaceMissing tells whether the server found the namespace, not the object, missing.
+// namespaceMissing reports whether the server did not find the namespace of an object.
 func namespaceMissing(err error, namespace string) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
@@ -261,29 +277,29 @@ func namespaceMissing(err error, namespace string) bool {
 	return d != nil && d.Kind == "namespaces" && d.Name == namespace
 }
 
-// notServed tells whether the server does not know a kind, or a field of it, which it will in a moment if the
-// definition is new.
-func notServed(err error) bool {
-	return kindGone(err) || err != nil && strings.Contains(err.Error(), "field not declared in schema")
+// isNotServedYet reports whether the server does not serve a kind or a field of it. If the definition is new, it will
+// soon.
+func isNotServedYet(err error) bool {
+	return isKindGone(err) || err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// ofOldVersion tells whether the server may have read an apply in an older version of the kind, which managed
-// fields name.
-func ofOldVersion(err error) bool {
+// isVersionConflict reports whether the server may have converted an apply to an older version of the kind, because the
+// managed fields name that version.
+func isVersionConflict(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "request to convert CR") ||
 		strings.Contains(err.Error(), "field not declared in schema"))
 }
 
-// kindGone tells whether the server found the kind, not the object, missing.
-func kindGone(err error) bool {
+// isKindGone reports whether the server does not serve the kind of an object.
+func isKindGone(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(),
 		"the server could not find the requested resource")
 }
 
-// dryRunUnsupported tells whether a webhook stands in the way that cannot be dry-run.
+// dryRunUnsupported reports whether a webhook does not support dry-runs.
 func dryRunUnsupported(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
-// isGone tells whether an object is not there, or not the one that was meant.
+// isGone reports whether an object does not exist, or is not the one that a precondition names.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

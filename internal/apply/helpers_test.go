@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	group   = "kustomize.toolkit.fluxcd.io"
-	patient = 3 * time.Minute        // for what is to come
-	brief   = 500 * time.Millisecond // for what is not
+	group        = "kustomize.toolkit.fluxcd.io"
+	longTimeout  = 3 * time.Minute        // of waits that succeed
+	shortTimeout = 500 * time.Millisecond // of waits that time out
 )
 
-// fixture is a cluster as one owner sees it.
+// fixture is a cluster and an owner that applies to it.
 type fixture struct {
 	*Cluster
-	admin     *Cluster // where the owner is not one
+	admin     *Cluster // with all rights, if the owner has only some
 	t         testing.TB
 	ns        string
 	owner     Owner
 	requests  *counter
 	inventory Inventory
-	woken     chan Owner
-	intended  []Inventory
+	notified  chan Owner  // calls of OnDrift
+	saved     []Inventory // calls of SaveInventory
 }
 
 func newFixture(t testing.TB, tune ...func(*rest.Config)) *fixture {
 	t.Helper()
 	cfg := testenv.Cluster(t)
-	f := &fixture{t: t, ns: testenv.Namespace(t), requests: &counter{}, woken: make(chan Owner, 100)}
+	f := &fixture{t: t, ns: testenv.Namespace(t), requests: &counter{}, notified: make(chan Owner, 100)}
 	cfg.Wrap(f.requests.wrap)
 	for _, change := range tune {
 		change(cfg)
@@ -52,10 +52,10 @@ func newFixture(t testing.TB, tune ...func(*rest.Config)) *fixture {
 	return f
 }
 
-// connect makes the fixture see the cluster by a configuration.
+// connect replaces the cluster of the fixture.
 func (f *fixture) connect(cfg *rest.Config) {
 	f.t.Helper()
-	c, err := NewCluster(cfg, ClusterOptions{WaitTimeout: patient, OnDrift: func(o Owner) { f.woken <- o }})
+	c, err := NewCluster(cfg, ClusterOptions{WaitTimeout: longTimeout, OnDrift: func(o Owner) { f.notified <- o }})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (f *fixture) connect(cfg *rest.Config) {
 	f.Cluster = c
 }
 
-// counter counts requests by verb, dry-runs apart, and does not count watches that are open.
+// counter records requests. Dry-runs have the prefix DRY.
 type counter struct {
 	mu    sync.Mutex
 	lines []string
@@ -91,7 +91,7 @@ func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// take returns what was asked since the last time, without discovery and what the account may do, which is asked once.
+// take returns the requests since the last call, without discovery and access reviews.
 func (c *counter) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *counter) take() []string {
 	return out
 }
 
-// objects reads YAML documents; a %s in them is the namespace of the test.
+// objects parses YAML documents. A %s in them is replaced by the namespace of the test.
 func (f *fixture) objects(text string) []*unstructured.Unstructured {
 	f.t.Helper()
 	var out []*unstructured.Unstructured
@@ -123,14 +123,15 @@ func (f *fixture) objects(text string) []*unstructured.Unstructured {
 
 func (f *fixture) request(text string) Request {
 	f.t.Helper()
-	return Request{Owner: f.owner, Objects: f.objects(text), Previous: f.inventory, SaveInventory: func(i Inventory) error {
-		f.intended = append(f.intended, i)
-		return nil
-	}}
+	return Request{Owner: f.owner, Objects: f.objects(text), Previous: f.inventory,
+		SaveInventory: func(i Inventory) error {
+			f.saved = append(f.saved, i)
+			return nil
+		}}
 }
 
 func (f *fixture) try(req Request) (*Result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	ctx, cancel := context.WithTimeout(context.Background(), longTimeout)
 	defer cancel()
 	r, err := f.Apply(ctx, req)
 	if err == nil {
@@ -139,7 +140,7 @@ func (f *fixture) try(req Request) (*Result, error) {
 	return r, err
 }
 
-// apply applies and returns what became of the objects, as "Kind/name action" of namespaced ones.
+// apply applies objects and returns the changes as "Kind/name action".
 func (f *fixture) apply(text string) []string {
 	f.t.Helper()
 	return f.do(f.request(text))
@@ -151,10 +152,11 @@ func (f *fixture) do(req Request) []string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return said(r.Changes)
+	return describe(r.Changes)
 }
 
-func said(changes []Change) []string {
+// describe returns changes as "Kind/name action".
+func describe(changes []Change) []string {
 	var out []string
 	for _, c := range changes {
 		out = append(out, fmt.Sprintf("%s/%s %s", c.Ref.Kind, c.Ref.Name, c.Action))
@@ -177,14 +179,14 @@ func (f *fixture) has(resource schema.GroupVersionResource, namespace, name stri
 	return err == nil
 }
 
-// watched waits until all watches are complete.
-func (f *fixture) watched() {
+// waitSynced waits until all watches are complete.
+func (f *fixture) waitSynced() {
 	f.t.Helper()
 	testenv.Eventually(f.t, "watches", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for k, w := range f.watches {
-			if !w.synced && !w.refused {
+		for k, w := range f.watches.All() {
+			if !w.Live() && w.Refusal() == nil {
 				return fmt.Errorf("watch of %v is not complete", k)
 			}
 		}
@@ -193,32 +195,32 @@ func (f *fixture) watched() {
 	f.requests.take()
 }
 
-// waitWoken waits until the owner was told of a move that is not put right yet.
-func (f *fixture) waitWoken(o Owner) {
+// waitDrift waits until the owner was notified of drift that is not corrected yet.
+func (f *fixture) waitDrift(o Owner) {
 	f.t.Helper()
-	deadline := time.NewTimer(patient)
+	deadline := time.NewTimer(longTimeout)
 	defer deadline.Stop()
 	for {
 		select {
-		case got := <-f.woken:
+		case got := <-f.notified:
 			if got == o && f.Drifted(o) {
 				return
 			}
 		case <-deadline.C:
-			f.t.Fatalf("%v was not told that something moved", o)
+			f.t.Fatalf("%v was not notified of drift", o)
 		}
 	}
 }
 
-// seen waits until the watch has come to the newest version of an object, so that whatever it has to say is said.
-func (f *fixture) seen(resource schema.GroupVersionResource, name string) {
+// waitObserved waits until the watch has come to the newest version of an object.
+func (f *fixture) waitObserved(resource schema.GroupVersionResource, name string) {
 	f.t.Helper()
 	version := f.get(resource, name).GetResourceVersion()
-	testenv.Eventually(f.t, "watch to come to "+name, func() error {
+	testenv.Eventually(f.t, "event of "+name, func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for k, w := range f.watches {
-			if k.resource == resource && !resourceversion.Newer(version, w.newest) {
+		for k, w := range f.watches.All() {
+			if k.Resource == resource && !resourceversion.Newer(version, w.ResourceVersion()) {
 				return nil
 			}
 		}
@@ -226,7 +228,8 @@ func (f *fixture) seen(resource schema.GroupVersionResource, name string) {
 	})
 }
 
-func same(t testing.TB, what string, got, want []string) {
+// assertLines compares lists of lines.
+func assertLines(t testing.TB, what string, got, want []string) {
 	t.Helper()
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s:\ngot  %s\nwant %s", what, strings.Join(got, "\n     "), strings.Join(want, "\n     "))

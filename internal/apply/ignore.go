@@ -10,31 +10,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Ignored are fields of objects that others may set: they are applied when an object is created, and left to whoever
-// changes them from then on.
+// Ignored selects fields that other managers may set. They are applied when an object is created; after that,
+// changes of them are not overwritten.
 type Ignored struct {
 	Matches   func(*unstructured.Unstructured) bool
-	Paths     []string // JSON pointers (RFC 6901); a list's element is named by its index
-	DriftOnly bool     // only as long as the object is declared as it was: a new declaration is applied whole
+	Paths     []string // JSON pointers (RFC 6901); an item of a list is named by its index
+	DriftOnly bool     // a new declaration of the object is applied with all fields
 }
 
-// ignoredPaths returns the fields of an object that are left to others; anew tells that its declaration is
-// not as it was.
-func ignoredPaths(rules []Ignored, o *unstructured.Unstructured, anew bool) [][]string {
+// ignoredPaths returns the ignored fields of an object. Changed is set if its declaration changed.
+func ignoredPaths(rules []Ignored, o *unstructured.Unstructured, changed bool) [][]string {
 	var paths [][]string
 	for _, rule := range rules {
-		if rule.DriftOnly && anew || !rule.Matches(o) {
+		if rule.DriftOnly && changed || !rule.Matches(o) {
 			continue
 		}
 		for _, p := range rule.Paths {
-			paths = append(paths, pointer(p))
+			paths = append(paths, splitPointer(p))
 		}
 	}
 	return paths
 }
 
-// pointer splits a JSON pointer.
-func pointer(p string) []string {
+// splitPointer splits a JSON pointer.
+func splitPointer(p string) []string {
 	parts := strings.Split(strings.TrimPrefix(p, "/"), "/")
 	for i := range parts {
 		parts[i] = strings.ReplaceAll(strings.ReplaceAll(parts[i], "~1", "/"), "~0", "~")
@@ -42,45 +41,44 @@ func pointer(p string) []string {
 	return parts
 }
 
-// leaveIgnored makes the item say of ignored fields what keeps them as they are in the cluster. A field that
-// is still ours alone gets its live value, as leaving it out would remove it; one that somebody else set is
-// left out, so that it is theirs.
-func (r *run) leaveIgnored(ctx context.Context, i *item) error {
-	k := r.known(r.req.Owner, i)
-	paths := ignoredPaths(r.req.Ignore, i.whole, !k.same && (k.known || !r.req.SameDeclaration))
+// withoutIgnored returns the manifest of an object changed so that an apply does not change ignored fields. A
+// field that only we own gets its live value, because the apply would remove it otherwise. A field that
+// another manager owns is removed from the manifest, so that we no longer own it.
+func (r *run) withoutIgnored(ctx context.Context, o *object, known knownState) (*unstructured.Unstructured, error) {
+	changed := !known.sameDeclaration && (known.tracked || !r.req.SameDeclaration)
+	paths := ignoredPaths(r.req.Ignore, o.manifest, changed)
 	if len(paths) == 0 {
-		return nil
+		return o.manifest, nil
 	}
-	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	live, err := r.client(o.resource, o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		i.desired = i.whole
-		return nil
+		return o.manifest, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	i.desired = i.whole.DeepCopy()
+	desired := o.manifest.DeepCopy()
 	ours := r.managers.ownedFields(live.GetManagedFields())
 	for _, path := range paths {
-		leave(i.desired.Object, live.Object, path, ours[fieldKey(path)])
+		ignoreField(desired.Object, live.Object, path, ours[fieldKey(path)])
 	}
-	return nil
+	return desired, nil
 }
 
-// leave sets the value at a path to the live one if it is kept, and removes it otherwise. What is not
-// declared stays so.
-func leave(desired, live any, path []string, keep bool) {
+// ignoreField sets the desired value at a path to the live one if keep is set, and removes it otherwise. A
+// field that is not declared is not added.
+func ignoreField(desired, live any, path []string, keep bool) {
 	last := len(path) == 1
 	switch d := desired.(type) {
 	case map[string]any:
 		l, _ := live.(map[string]any)
 		value, declared := d[path[0]]
-		liveValue, there := l[path[0]]
+		liveValue, exists := l[path[0]]
 		switch {
 		case !declared:
 		case !last:
-			leave(value, liveValue, path[1:], keep)
-		case keep && there:
+			ignoreField(value, liveValue, path[1:], keep)
+		case keep && exists:
 			d[path[0]] = liveValue
 		default:
 			delete(d, path[0])
@@ -88,16 +86,16 @@ func leave(desired, live any, path []string, keep bool) {
 	case []any:
 		n, err := strconv.Atoi(path[0])
 		if err != nil || n < 0 || n >= len(d) || last {
-			return // an element as a whole is what its list is about
+			return // a whole item cannot be ignored
 		}
 		l, _ := live.([]any)
-		leave(d[n], counterpart(d[n], n, l), path[1:], keep)
+		ignoreField(d[n], liveItem(d[n], n, l), path[1:], keep)
 	}
 }
 
-// counterpart finds the live element of a list that stands for the n-th declared one: by its name, else by its place.
-func counterpart(element any, n int, live []any) any {
-	if m, ok := element.(map[string]any); ok && m["name"] != nil {
+// liveItem returns the item of a live list that corresponds to the n-th declared item: by name, else by index.
+func liveItem(item any, n int, live []any) any {
+	if m, ok := item.(map[string]any); ok && m["name"] != nil {
 		for _, l := range live {
 			if lm, ok := l.(map[string]any); ok && lm["name"] == m["name"] {
 				return l
@@ -111,7 +109,7 @@ func counterpart(element any, n int, live []any) any {
 	return nil
 }
 
-// fieldKey names a path with no regard to which element of a list it leads through.
+// fieldKey returns a path as a map key, with all items of a list as one.
 func fieldKey(path []string) string {
 	parts := make([]string, len(path))
 	for i, p := range path {
@@ -123,11 +121,11 @@ func fieldKey(path []string) string {
 	return strings.Join(parts, "\x00")
 }
 
-// ownedFields are the fields that our manager owns or takes over, as named by [fieldKey], with all that they stand in.
+// ownedFields returns the fields that we own or take over, and their parents, as keys of [fieldKey].
 func (m managers) ownedFields(entries []metav1.ManagedFieldsEntry) map[string]bool {
 	owned := map[string]bool{}
-	counts := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) || m.overrides(e) }
-	for p := range fieldsOf(entries, counts).All() {
+	selects := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) || m.overrides(e) }
+	for p := range fieldsOf(entries, selects).All() {
 		var parts []string
 		for _, element := range p {
 			name := "*"

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestIgnoredFieldsAreLeftToOthers(t *testing.T) {
+func TestIgnoredFieldsAreNotOverwritten(t *testing.T) {
 	rules := []Ignored{{
 		Matches: func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" },
 		Paths: []string{"/spec/replicas", "/spec/template/spec/containers/0/image",
@@ -21,10 +21,10 @@ metadata: {annotations: {example.com/note: declared}, `, 1)
 		subresource []string
 		body        string
 	}{
-		"an autoscaler":    {"hpa", []string{"scale"}, `{"spec":{"replicas":5}}`},
-		"another manager":  {"other", nil, `{"spec":{"replicas":5}}`},
-		"kubectl":          {"kubectl-patch", nil, `{"spec":{"replicas":5}}`},
-		"kubectl at scale": {"kubectl", []string{"scale"}, `{"spec":{"replicas":5}}`},
+		"autoscaler":      {manager: "hpa", subresource: []string{"scale"}, body: `{"spec":{"replicas":5}}`},
+		"another manager": {manager: "other", body: `{"spec":{"replicas":5}}`},
+		"kubectl":         {manager: "kubectl-patch", body: `{"spec":{"replicas":5}}`},
+		"kubectl scale":   {manager: "kubectl", subresource: []string{"scale"}, body: `{"spec":{"replicas":5}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,22 +58,22 @@ metadata: {annotations: {example.com/note: declared}, `, 1)
 					t.Errorf("%s: %d replicas, %v, %v", when, f.replicas(), containers, o.GetAnnotations())
 				}
 			}
-			f.seen(deployments, "app")
+			f.waitObserved(deployments, "app")
 			apply(f, noted)
-			check("applied again")
+			check("second apply")
 			apply(f, strings.Replace(noted, `{name: A, value: "1"}`, `{name: A, value: "2"}`, 1))
-			check("applied with another change")
+			check("apply with another change")
 			restarted := f.restart()
 			for _, change := range apply(restarted,
 				strings.Replace(noted, `{name: A, value: "1"}`, `{name: A, value: "2"}`, 1)) {
 				if strings.HasPrefix(change, "Deployment") && !strings.HasSuffix(change, " unchanged") {
-					t.Errorf("after a start: %s", change)
+					t.Errorf("after a restart: %s", change)
 				}
 			}
-			check("applied after a start")
+			check("apply after a restart")
 		})
 	}
-	t.Run("what nobody changed stays as it was created", func(t *testing.T) {
+	t.Run("ignored field keeps its first value", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		for _, text := range []string{noted, strings.Replace(noted, "replicas: 2", "replicas: 3", 1)} {

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// settle is how long moves are gathered before the owner is told: one deletion rarely comes alone.
-	settle = 50 * time.Millisecond
-	// Live objects that move all the time must not keep us busy: after a burst, one edge now and then.
-	edgeBurst = 30
-	edgeEvery = 10 * time.Second
+	// notifyDelay collects the changes of several objects into one notification.
+	notifyDelay = 50 * time.Millisecond
+	// Objects that drift all the time must not keep the process busy: after a burst, notifications have an interval.
+	notifyBurst    = 30
+	notifyInterval = 10 * time.Second
 )
 
-// notifier tells owners that something of theirs moved.
+// notifier notifies owners that one of their objects drifted.
 type notifier struct {
 	call func(Owner)
 
@@ -33,7 +33,8 @@ func newNotifier(call func(Owner)) *notifier {
 	}
 }
 
-func (n *notifier) wake(o Owner) {
+// notify calls the function for an owner soon. Calls until then are merged.
+func (n *notifier) notify(o Owner) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed || n.pending[o] != nil {
@@ -41,22 +42,22 @@ func (n *notifier) wake(o Owner) {
 	}
 	limit := n.limits[o]
 	if limit == nil {
-		limit = rate.NewLimiter(rate.Every(edgeEvery), edgeBurst)
+		limit = rate.NewLimiter(rate.Every(notifyInterval), notifyBurst)
 		n.limits[o] = limit
 	}
-	n.pending[o] = time.AfterFunc(max(settle, limit.Reserve().Delay()), func() {
+	n.pending[o] = time.AfterFunc(max(notifyDelay, limit.Reserve().Delay()), func() {
 		n.mu.Lock()
-		live := n.pending[o] != nil
+		due := n.pending[o] != nil
 		delete(n.pending, o)
 		n.mu.Unlock()
-		if live {
+		if due {
 			n.call(o)
 		}
 	})
 }
 
-// later tells the owner after a while, in place of what was to be told later of the same object.
-func (n *notifier) later(o Owner, about Ref, d time.Duration) {
+// notifyAfter notifies an owner after a delay. It replaces the earlier delay for the same object.
+func (n *notifier) notifyAfter(o Owner, object Ref, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -65,10 +66,10 @@ func (n *notifier) later(o Owner, about Ref, d time.Duration) {
 	if n.delayed[o] == nil {
 		n.delayed[o] = map[Ref]*time.Timer{}
 	}
-	if t := n.delayed[o][about]; t != nil {
+	if t := n.delayed[o][object]; t != nil {
 		t.Stop()
 	}
-	n.delayed[o][about] = time.AfterFunc(d, func() { n.wake(o) })
+	n.delayed[o][object] = time.AfterFunc(d, func() { n.notify(o) })
 }
 
 func (n *notifier) forget(o Owner) {

@@ -10,115 +10,93 @@ import (
 	"github.com/sluice-gitops/sluice/internal/diff"
 )
 
-// Diff tells what Apply would do to each object, and what a Prune of those that Previous names and Objects do
-// not would, by dry-runs only: nothing is written, and what is known of the owner's objects stays as it is.
-// Of objects that are to be created or configured it tells all diffs. What cannot be dry-run before other
-// objects of the set are there, such as their namespace or definition, is compared with what is declared.
-// Errors are those of Apply; with one, Diff returns the changes of the objects that were not refused. SaveInventory
-// and Diffs of the request are of no meaning.
+// Diff returns what Apply would do to each object, and what Prune would do to the objects of Previous that are not
+// declared. It writes nothing, and does not change which objects are tracked. Changes of objects that would be created
+// or configured have a diff. An object that cannot be dry-run before others of the set exist, such as its namespace, is
+// compared with its declaration. Errors are those of Apply; with an error, Diff returns the changes of the
+// other objects. SaveInventory and MaxDiffs of the request are ignored.
 func (c *Cluster) Diff(ctx context.Context, req Request) ([]Change, error) {
-	return c.preview(ctx, req, false)
+	return c.runPreview(ctx, req, false)
 }
 
-// preview does the dry-runs of Diff, and of Look, which learns from them.
-func (c *Cluster) preview(ctx context.Context, req Request, learn bool) ([]Change, error) {
-	items, err := c.plan(req)
+// DetectDrift is Diff for an owner whose drift is reported, not corrected. The drift that it returns counts
+// as reported: Drifted and OnDrift only report changes after it. The objects must be declared as they were
+// applied, by this process or an earlier one.
+func (c *Cluster) DetectDrift(ctx context.Context, req Request) ([]Change, error) {
+	c.markReported(req.Owner) // before the dry-runs, so that changes during them are reported
+	return c.runPreview(ctx, req, true)
+}
+
+func (c *Cluster) runPreview(ctx context.Context, req Request, track bool) ([]Change, error) {
+	r, err := c.newRun(req)
 	if err != nil {
 		return nil, err
 	}
-	var desired Inventory
-	for _, i := range items {
-		desired = append(desired, i.ref.Entry())
-	}
-	r := &run{Cluster: c, req: req, items: items, preview: true, learn: learn}
+	r.preview, r.track = true, track
 	problems := []error{r.check(ctx)}
-	for _, i := range items {
-		i.done = i.checked
-		if learn && i.checked && (i.action == Created || i.action == Configured) {
-			c.follow(req.Owner, i)
+	for _, s := range r.steps {
+		if s.plan == nil {
+			continue
 		}
-		if i.recreate {
-			i.action = Created
+		if track && (s.plan.action == Created || s.plan.action == Configured) {
+			c.trackDrifted(req.Owner, s.object)
+		}
+		s.outcome = &outcome{action: s.plan.action, diff: s.plan.diff, previousOwner: s.plan.previousOwner}
+		if s.plan.recreate {
+			s.outcome.action = Created
 		}
 	}
-	stale, unread := c.options.staleItems(req.Previous.Without(desired))
-	problems = append(append(problems, unread...), r.each(ctx, stale, func(ctx context.Context, i *item) error {
-		_, err := r.stale(ctx, i)
-		return err
-	})...)
-	return changes(append(items, stale...)), join(problems, "%d problems")
+	stale, unread := c.options.staleObjects(req.Previous.Without(r.inventory()))
+	problems = append(append(problems, unread...), each(ctx, c.options.Concurrency, stale,
+		func(ctx context.Context, o *staleObject) error {
+			_, err := c.checkStale(ctx, req.Owner, o)
+			return err
+		})...)
+	return append(r.changes(), staleChanges(stale)...), join(problems, "%d problems")
 }
 
-// difference words what changes of an object, with what is secret masked.
+// difference returns the diff of two objects, with secrets masked.
 func (r *run) difference(before, after *unstructured.Unstructured) string {
 	return diff.Text(before, after, r.req.Secrets...)
 }
 
-// tells reserves a place among the changes that are told with their diff.
-func (r *run) tells() bool { return r.preview || r.told.Add(1) <= int64(r.req.MaxDiffs) }
+// reportsDiff reports whether the diff of one more object may be reported, and counts it.
+func (r *run) reportsDiff() bool { return r.preview || r.diffs.Add(1) <= int64(r.req.MaxDiffs) }
 
-// tell notes what an item is before it changes, and in a preview, what would change.
-func (r *run) tell(i *item, live, wouldBe *unstructured.Unstructured) {
+// planDiff adds what is needed to report the diff of an object: in a preview the diff itself, else the live object.
+func (r *run) planDiff(p *plan, live, result *unstructured.Unstructured) {
 	if !r.preview {
-		i.live = live
+		p.live = live
 		return
 	}
-	if i.takeOver {
-		wouldBe = wouldBe.DeepCopy()
-		r.managers.dropForsaken(wouldBe, r.req.Owner.Group)
+	if p.takeOver {
+		result = result.DeepCopy()
+		r.managers.dropUnowned(result, r.req.Owner.Group)
 	}
-	i.diff = r.difference(live, wouldBe)
+	p.diff = r.difference(live, result)
 }
 
-// estimate tells in a preview what an item that the server cannot dry-run yet will come to.
-func (r *run) estimate(ctx context.Context, i *item) error {
+// estimate returns the plan of an object that the server cannot dry-run yet; nil unless it is for a preview.
+func (r *run) estimate(ctx context.Context, s *step) (*plan, error) {
 	if !r.preview {
-		return nil
+		return nil, nil
 	}
-	if i.deferred && r.checkItem(ctx, i) == nil { // the definition that it waits for stands already, and allows it
-		return nil
+	if s.deferred {
+		// The definition or namespace may exist, and allow the object as it is.
+		if p, err := r.checkObject(ctx, s.object); err == nil && p != nil {
+			return p, nil
+		}
 	}
-	live, err := r.client(i.resource, i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	live, err := r.client(s.resource, s.ref.Namespace).Get(ctx, s.ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return r.created(i)
+		return r.planCreate(&plan{desired: s.manifest}), nil
 	case err != nil:
-		return r.explain(i, err)
+		return nil, r.explain(s.object, err)
 	}
-	i.claimedBy(live, r.req.Owner)
-	if i.diff = r.difference(live, diff.Overlay(live, i.desired)); i.diff == "" {
-		return i.found(Unchanged)
+	p := &plan{action: Configured, previousOwner: otherOwner(live, r.req.Owner)}
+	if p.diff = r.difference(live, diff.Overlay(live, s.manifest)); p.diff == "" {
+		p.action = Unchanged
 	}
-	return i.found(Configured)
-}
-
-// previewRefused tells what an item comes to whose dry-run is refused for the managed fields of its object,
-// which are set right before it is applied. What kubectl left in it is taken over then.
-func (r *run) previewRefused(ctx context.Context, i *item, live *unstructured.Unstructured,
-	fields []metav1.ManagedFieldsEntry) error {
-	if err := r.trial(ctx, i, i.ref.Namespace); err != nil {
-		return err
-	}
-	i.claimedBy(live, r.req.Owner)
-	rest := live.DeepCopy()
-	rest.SetManagedFields(fields)
-	r.managers.dropForsaken(rest, r.req.Owner.Group)
-	i.diff = r.difference(live, diff.Overlay(rest, i.desired))
-	return i.found(Configured)
-}
-
-// created notes that an item is not there.
-func (r *run) created(i *item) error {
-	if r.preview {
-		i.diff = r.difference(nil, i.desired)
-	}
-	return i.found(Created)
-}
-
-// claimedBy notes that a live object belongs to another owner.
-func (i *item) claimedBy(live *unstructured.Unstructured, owner Owner) {
-	i.from = Owner{}
-	if o := ownerOf(live.GetLabels(), owner.Group); o != owner {
-		i.from = o
-	}
+	return p, nil
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// plan returns what Diff says, as said does, with the diffs below.
-func (f *fixture) plan(req Request) []string {
+// preview returns the changes of Diff with their diffs.
+func (f *fixture) preview(req Request) []string {
 	f.t.Helper()
 	changes, err := f.Diff(context.Background(), req)
 	if err != nil {
@@ -22,7 +22,7 @@ func (f *fixture) plan(req Request) []string {
 
 func withDiffs(changes []Change) []string {
 	var out []string
-	for n, line := range said(changes) {
+	for n, line := range describe(changes) {
 		out = append(out, line)
 		if changes[n].Diff != "" {
 			out = append(out, strings.Split(changes[n].Diff, "\n")...)
@@ -31,25 +31,25 @@ func withDiffs(changes []Change) []string {
 	return out
 }
 
-// unwritten fails if anything but dry-runs was asked to be written.
-func (f *fixture) unwritten() {
+// assertNoWrites fails if there were writes that are not dry-runs.
+func (f *fixture) assertNoWrites() {
 	f.t.Helper()
 	for _, l := range f.requests.take() {
 		if verb, _, _ := strings.Cut(l, " "); verb != "DRY" && verb != "GET" && verb != "WATCH" {
-			f.t.Errorf("written: %s", l)
+			f.t.Errorf("unexpected write: %s", l)
 		}
 	}
 }
 
-func TestDiffTellsWhatApplyWouldDo(t *testing.T) {
+func TestDiffMatchesApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: %s}\nstringData: {password: one}\n"
 	text := drifting + "---\n" + f.cm("stays") + "---\n" + f.cm("kept") + "---\n" + f.cm("goes") + "---\n" + secret
 	text = strings.Replace(text, "name: kept,", "name: kept, annotations: {"+group+"/prune: disabled},", 1)
 	f.apply(text)
-	f.watched()
-	known := maps.Clone(f.states[f.owner])
+	f.waitSynced()
+	known := maps.Clone(f.tracked[f.owner])
 
 	changed := strings.NewReplacer("app:1", "app:2", "replicas: 2", "replicas: 3", "password: one", "password: two",
 		`b: "2"`, `c: "3"`).Replace(
@@ -65,19 +65,22 @@ func TestDiffTellsWhatApplyWouldDo(t *testing.T) {
 		"~ spec.template.spec.containers[name=main].image: app:1 → app:2",
 		"ConfigMap/kept skipped", "ConfigMap/goes deleted",
 	}
-	same(t, "known", f.plan(f.request(changed)), want)
-	f.unwritten()
+	assertLines(t, "tracked objects", f.preview(f.request(changed)), want)
+	f.assertNoWrites()
 	f.mu.Lock()
-	if !maps.EqualFunc(known, f.states[f.owner], func(a, b *applied) bool { return a == b }) {
-		t.Error("what is known was changed")
+	if !maps.EqualFunc(known, f.tracked[f.owner], func(a, b *trackedObject) bool { return a == b }) {
+		t.Error("the tracked objects changed")
 	}
 	f.mu.Unlock()
 
 	restarted := f.restart()
-	same(t, "after a start", restarted.plan(restarted.request(changed)), want)
-	restarted.unwritten()
-	if len(restarted.states)+len(restarted.watches) != 0 {
-		t.Error("a diff is taken for an apply")
+	assertLines(t, "after a restart", restarted.preview(restarted.request(changed)), want)
+	restarted.assertNoWrites()
+	for key := range restarted.watches.All() {
+		t.Errorf("the diff started watch %v", key)
+	}
+	if len(restarted.tracked) != 0 {
+		t.Error("the diff tracks objects")
 	}
 
 	req := f.request(changed)
@@ -86,45 +89,45 @@ func TestDiffTellsWhatApplyWouldDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = append(want[:1:1], want[6:len(want)-2]...) // what is created is told in a preview only
-	same(t, "applied", withDiffs(r.Changes), want)
+	want = append(want[:1:1], want[6:len(want)-2]...) // created objects have a diff in a preview only
+	assertLines(t, "applied", withDiffs(r.Changes), want)
 	if got := Summarize(r.Changes).String(); got != "1 created, 3 configured, 2 unchanged" {
 		t.Errorf("summary %s", got)
 	}
-	same(t, "after it", said(r.Changes[:1]), []string{"ConfigMap/comes created"})
-	f.seen(deployments, "app")
-	f.seen(configMaps, "config")
+	assertLines(t, "first change", describe(r.Changes[:1]), []string{"ConfigMap/comes created"})
+	f.waitObserved(deployments, "app")
+	f.waitObserved(configMaps, "config")
 	f.requests.take()
 	req = f.request(changed)
-	same(t, "again", f.plan(req), []string{
+	assertLines(t, "again", f.preview(req), []string{
 		"ConfigMap/comes unchanged", "ConfigMap/config unchanged", "ConfigMap/stays unchanged", "Secret/s unchanged",
 		"Service/service unchanged", "Deployment/app unchanged",
 	})
 }
 
-func TestDiffOfAMove(t *testing.T) {
+func TestDiffOfDriftKeepsDrift(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.apply(drifting)
-	f.watched()
+	f.waitSynced()
 	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns),
 		"config"); err != nil {
 		t.Fatal(err)
 	}
-	f.waitWoken(f.owner)
+	f.waitDrift(f.owner)
 	f.requests.take()
-	for range 2 { // it stays known as moved
-		same(t, "plan", f.plan(f.request(drifting)),
+	for range 2 { // the drift stays known
+		assertLines(t, "plan", f.preview(f.request(drifting)),
 			[]string{"ConfigMap/config configured", `~ data.a: "9" → "1"`, "Service/service unchanged",
 				"Deployment/app unchanged"})
 		if !f.Drifted(f.owner) {
-			t.Error("no longer known to have moved")
+			t.Error("no longer drifted")
 		}
 	}
-	f.unwritten()
+	f.assertNoWrites()
 }
 
-func TestDiffOfWhatIsNotThereYet(t *testing.T) {
+func TestDiffOfObjectsThatDependOnEachOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
@@ -139,33 +142,33 @@ func TestDiffOfWhatIsNotThereYet(t *testing.T) {
 		}
 		return out
 	}
-	same(t, "first", strip(f.plan(f.request(text))), []string{
+	assertLines(t, "first", strip(f.preview(f.request(text))), []string{
 		"Namespace/" + f.ns + "-new created", "CustomResourceDefinition/gadgets." + f.ns + ".example.com created",
 		"ConfigMap/a created", "Gadget/g created",
 	})
-	f.unwritten()
+	f.assertNoWrites()
 	f.apply(text)
-	f.watched()
+	f.waitSynced()
 
 	wider := strings.ReplaceAll(text, "{size: {", "{colour: {type: string}, size: {")
 	red := strings.ReplaceAll(wider, "{size: 3}", "{size: 3, colour: red}")
-	same(t, "a new field", f.plan(f.request(red)), []string{
+	assertLines(t, "a new field", f.preview(f.request(red)), []string{
 		"Namespace/" + f.ns + "-new unchanged",
 		"CustomResourceDefinition/gadgets." + f.ns + ".example.com configured",
 		"+ spec.versions[name=v1].schema.openAPIV3Schema.properties.spec.properties.colour:", "+   type: string",
 		"ConfigMap/a unchanged", "Gadget/g configured", "+ spec.colour: red",
 	})
-	f.unwritten()
+	f.assertNoWrites()
 	_, err := f.Diff(t.Context(), f.request(strings.ReplaceAll(text, "size: 3", "size: 11")+"---\n"+
 		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s-new}\nspec: {ports: [{port: 0}]}"))
 	for _, s := range []string{"2 objects refused", "spec.size", "spec.ports[0].port"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
-			t.Errorf("%v does not say %q", err, s)
+			t.Errorf("error %v does not contain %q", err, s)
 		}
 	}
 }
 
-func TestDiffHonoursWhatSteersAnApply(t *testing.T) {
+func TestDiffHonorsPolicies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := t.Context()
@@ -201,11 +204,11 @@ func TestDiffHonoursWhatSteersAnApply(t *testing.T) {
 	want = append(want, labels...)
 	want = append(want, "ConfigMap/present skipped", "Job/job created",
 		"~ spec.template.spec.containers[name=c].image: i:1 → i:2")
-	same(t, "plan", f.plan(req), want)
-	f.unwritten()
+	assertLines(t, "plan", f.preview(req), want)
+	f.assertNoWrites()
 }
 
-func TestDiffTakesOverWhatMakesAnObjectInvalid(t *testing.T) {
+func TestDiffTakesOverFieldsThatMakeObjectInvalid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	service := f.objects(drifting)[1]
@@ -215,11 +218,12 @@ func TestDiffTakesOverWhatMakesAnObjectInvalid(t *testing.T) {
 		t.Context(), f.client(services, f.ns), service.GetName()); err != nil {
 		t.Fatal(err)
 	}
-	f.waitWoken(f.owner)
+	f.waitDrift(f.owner)
 	f.requests.take()
 	req := f.request("apiVersion: v1\nkind: Service\nmetadata: {name: service, namespace: %s}\n" +
 		"spec: {selector: {app: x}, ports: [{port: 80}]}")
-	same(t, "plan", f.plan(req), []string{"Service/service configured", "- spec.ports[port=81]:", "-   port: 81",
+	assertLines(t, "plan", f.preview(req), []string{"Service/service configured", "- spec.ports[port=81]:",
+		"-   port: 81",
 		"-   protocol: TCP", "-   targetPort: 80", "+ spec.ports[port=80]:", "+   port: 80"})
-	f.unwritten()
+	f.assertNoWrites()
 }

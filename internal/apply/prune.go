@@ -14,73 +14,93 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Prune deletes the objects of an inventory that still carry the owner's labels, in the reverse order of applying; what
-// they own goes in the background. What is gone already is no error, and no change. What another owner took
-// over is left, and so is what says that it is not to be pruned, which the changes list as skipped.
-func (c *Cluster) Prune(ctx context.Context, owner Owner, stale Inventory) ([]Change, error) {
-	items, problems := c.options.staleItems(stale)
-	for _, i := range items {
-		c.dropRef(owner, i.ref) // its end is no drift
+// staleObject is an object of an inventory that is no longer declared.
+type staleObject struct {
+	ref      Ref
+	resource schema.GroupVersionResource
+	action   Action // Deleted or Skipped; empty if there is nothing to do
+}
+
+func (o *staleObject) reference() Ref { return o.ref }
+
+func staleChanges(stale []*staleObject) []Change {
+	var out []Change
+	for _, o := range stale {
+		if o.action != "" {
+			out = append(out, Change{Ref: o.ref, Action: o.action})
+		}
 	}
-	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
-	for _, stage := range c.options.stages(items) {
-		if found := r.each(ctx, stage, r.prune); slices.ContainsFunc(found,
-			func(err error) bool { return err != nil }) {
+	return out
+}
+
+// Prune deletes the objects of an inventory that carry the owner's labels, in the reverse order of applying, with
+// background propagation. Objects that do not exist, or belong to another owner, are not in the changes. Objects that
+// must not be pruned are skipped.
+func (c *Cluster) Prune(ctx context.Context, owner Owner, inventory Inventory) ([]Change, error) {
+	stale, problems := c.options.staleObjects(inventory)
+	for _, o := range stale {
+		c.untrack(owner, o.ref) // the deletion is not drift
+	}
+	for _, stage := range stages(c.options, stale) {
+		found := each(ctx, c.options.Concurrency, stage,
+			func(ctx context.Context, o *staleObject) error { return c.prune(ctx, owner, o) })
+		if slices.ContainsFunc(found, func(err error) bool { return err != nil }) {
 			problems = append(problems, found...)
-			break // what others build on stays until they are gone
+			break // objects that others depend on stay until those are deleted
 		}
 	}
 	if err := join(problems, "%d objects could not be deleted"); err != nil {
-		return changes(items), fault.New(meta.PruneFailedReason, "pruning failed").Because(err)
+		return staleChanges(stale), fault.New(meta.PruneFailedReason, "pruning failed").Because(err)
 	}
-	return changes(items), nil
+	return staleChanges(stale), nil
 }
 
-// Owned returns those of an inventory that are there and carry the owner's labels, but for what is on its way out.
-func (c *Cluster) Owned(ctx context.Context, owner Owner, of Inventory) (Inventory, error) {
-	items, problems := c.options.staleItems(of)
-	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
-	problems = append(problems, r.each(ctx, items, func(ctx context.Context, i *item) error {
-		_, err := r.stale(ctx, i)
-		return err
-	})...)
+// Owned returns the entries of an inventory whose objects exist, carry the owner's labels, and are not being deleted.
+func (c *Cluster) Owned(ctx context.Context, owner Owner, inventory Inventory) (Inventory, error) {
+	stale, problems := c.options.staleObjects(inventory)
+	problems = append(problems, each(ctx, c.options.Concurrency, stale,
+		func(ctx context.Context, o *staleObject) error {
+			_, err := c.checkStale(ctx, owner, o)
+			return err
+		})...)
 	var owned Inventory
-	for _, i := range items {
-		if i.done {
-			owned = append(owned, i.ref.Entry())
+	for _, o := range stale {
+		if o.action != "" {
+			owned = append(owned, o.ref.Entry())
 		}
 	}
-	return owned, join(problems, "%d objects cannot be looked at")
+	return owned, join(problems, "%d objects could not be read")
 }
 
-// staleItems returns items in the order of deleting them, and what of the inventory cannot be read.
-func (o ClusterOptions) staleItems(stale Inventory) (items []*item, problems []error) {
-	for _, e := range stale {
+// staleObjects returns the objects of an inventory in the order of deletion, and the errors of invalid entries.
+func (o ClusterOptions) staleObjects(inventory Inventory) (stale []*staleObject, problems []error) {
+	for _, e := range inventory {
 		if ref, err := e.Ref(); err != nil {
 			problems = append(problems, err)
 		} else {
-			items = append(items, &item{ref: ref})
+			stale = append(stale, &staleObject{ref: ref})
 		}
 	}
-	slices.SortFunc(items, func(a, b *item) int { return o.byRank(b, a) })
-	return items, problems
+	slices.SortFunc(stale, byRank[*staleObject](o))
+	slices.Reverse(stale)
+	return stale, problems
 }
 
-// pruneAttempts is how often an object that changes all the time is tried to be deleted as it was looked at.
-const pruneAttempts = 10
+// maxPruneAttempts is the number of attempts to delete an object that changes between the check and the deletion.
+const maxPruneAttempts = 10
 
-var errBusy = errors.New("it changes all the time")
+var errKeepsChanging = errors.New("the object keeps changing")
 
-// prune deletes an item. What changes between a look at it and its deletion is looked at again: another owner may have
-// taken it over.
-func (r *run) prune(ctx context.Context, i *item) error {
-	for range pruneAttempts {
-		live, err := r.stale(ctx, i)
-		if err != nil || i.action != Deleted {
+// prune deletes an object. If the object changes between the check and the deletion, it is checked again, because
+// another owner may have taken it over.
+func (c *Cluster) prune(ctx context.Context, owner Owner, o *staleObject) error {
+	for range maxPruneAttempts {
+		live, err := c.checkStale(ctx, owner, o)
+		if err != nil || o.action != Deleted {
 			return err
 		}
 		policy := metav1.DeletePropagationBackground
-		err = r.metadata.Resource(i.resource).Namespace(i.ref.Namespace).Delete(ctx, i.ref.Name, metav1.DeleteOptions{
+		err = c.metadata.Resource(o.resource).Namespace(o.ref.Namespace).Delete(ctx, o.ref.Name, metav1.DeleteOptions{
 			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &live.UID,
 				ResourceVersion: &live.ResourceVersion},
 		})
@@ -88,75 +108,76 @@ func (r *run) prune(ctx context.Context, i *item) error {
 		case err == nil:
 			return nil
 		case apierrors.IsNotFound(err):
-			i.done = false
+			o.action = ""
 			return nil
 		case !apierrors.IsConflict(err):
-			i.done = false
-			return cannotDelete(i, err)
+			o.action = ""
+			return cannotDelete(o, err)
 		}
 	}
-	i.done = false
-	return cannotDelete(i, errBusy)
+	o.action = ""
+	return cannotDelete(o, errKeepsChanging)
 }
 
-// stale finds out what is to be done about an item that is no longer declared: it is Deleted or Skipped, or not done if
-// there is nothing to do.
-func (r *run) stale(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
-	i.done, i.action = false, ""
-	resource, served, err := r.resource(i.ref)
-	if err != nil {
-		return nil, cannotDelete(i, err)
-	}
-	if !served {
-		return nil, nil // the kind is gone, and its objects with it
-	}
-	i.resource = resource
-	live, err := r.metadata.Resource(resource).Namespace(i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
+// checkStale sets the action for an object that is no longer declared. It returns the live object if there is one.
+func (c *Cluster) checkStale(ctx context.Context, owner Owner, o *staleObject) (*metav1.PartialObjectMetadata, error) {
+	o.action = ""
+	live, err := c.metadataOf(ctx, o)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
 	case err != nil:
-		return nil, cannotDelete(i, err)
-	case !r.req.Owner.owns(live.Labels) || live.DeletionTimestamp != nil:
+		return nil, cannotDelete(o, err)
+	case live == nil, !owner.owns(live.Labels), live.DeletionTimestamp != nil:
+		return nil, nil
+	case isExcluded(live, owner), hasPolicy(live, owner, pruneKey, "disabled"):
+		o.action = Skipped
+	default:
+		o.action = Deleted
+	}
+	return live, nil
+}
+
+// metadataOf returns the metadata of a live object; nil if it does not exist. It sets the resource of the object.
+func (c *Cluster) metadataOf(ctx context.Context, o *staleObject) (*metav1.PartialObjectMetadata, error) {
+	resource, served, err := c.resourceOf(o.ref)
+	if err != nil || !served {
+		return nil, err // objects of a kind that is not served do not exist
+	}
+	o.resource = resource
+	live, err := c.metadata.Resource(resource).Namespace(o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	i.done = true
-	if leftAlone(live, r.req.Owner) || steered(live, r.req.Owner, pruneKey, "disabled") {
-		return live, i.found(Skipped)
-	}
-	return live, i.found(Deleted)
+	return live, err
 }
 
-func cannotDelete(i *item, err error) error {
-	return fault.New(meta.PruneFailedReason, "cannot delete %s", i.ref).Because(err)
+func cannotDelete(o *staleObject, err error) error {
+	return fault.New(meta.PruneFailedReason, "cannot delete %s", o.ref).Because(err)
 }
 
-// WaitUntilDeleted waits, woken by their changes, until none of the inventory's objects that carry the owner's
-// labels and are on their way out is there any more, for as long as the context and the cluster's patience
-// last.
-func (c *Cluster) WaitUntilDeleted(ctx context.Context, owner Owner, gone Inventory) error {
-	items, _ := c.options.staleItems(gone) // what cannot be read was never applied
-	r := &run{Cluster: c, req: Request{Owner: owner}, items: items}
-	return join(r.each(ctx, items, func(ctx context.Context, i *item) error {
-		resource, served, err := r.resource(i.ref)
-		if err != nil || !served {
-			return err
-		}
-		live, err := c.metadata.Resource(resource).Namespace(i.ref.Namespace).Get(ctx, i.ref.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && (live.DeletionTimestamp == nil || !owner.owns(live.Labels)) {
+// WaitUntilDeleted waits until no object of the inventory that carries the owner's labels is being deleted any more. It
+// waits until the context or the cluster's WaitTimeout ends; see [IsWaiting].
+func (c *Cluster) WaitUntilDeleted(ctx context.Context, owner Owner, inventory Inventory) error {
+	stale, _ := c.options.staleObjects(inventory) // objects of invalid entries were never applied
+	r := &run{Cluster: c}
+	return join(each(ctx, c.options.Concurrency, stale, func(ctx context.Context, o *staleObject) error {
+		live, err := c.metadataOf(ctx, o)
+		if err == nil && (live == nil || live.DeletionTimestamp == nil || !owner.owns(live.Labels)) {
 			return nil
 		}
-		return c.gone(ctx, resource, i.ref)
-	}), "%d objects are still there")
+		if o.resource.Empty() {
+			return err
+		}
+		return r.waitDeleted(ctx, o.resource, o.ref)
+	}), "%d objects still exist")
 }
 
-// resource finds what serves a kind. It reports false only if the cluster is sure that nothing does: a discovery that
-// failed in part, as it does while an aggregated API is down, says nothing of the kinds behind it.
-func (c *Cluster) resource(ref Ref) (schema.GroupVersionResource, bool, error) {
+// resourceOf returns the resource of a kind. It reports false only if the cluster certainly does not serve the kind. If
+// discovery fails for some groups, as it does while an aggregated API is down, it returns an error.
+func (c *Cluster) resourceOf(ref Ref) (schema.GroupVersionResource, bool, error) {
 	mapping, err := c.mapper.RESTMapping(ref.groupKind(), ref.Version)
 	if apimeta.IsNoMatchError(err) {
 		c.mapper.Reset()
-		mapping, err = c.mapper.RESTMapping(ref.groupKind()) // any version will do
+		mapping, err = c.mapper.RESTMapping(ref.groupKind()) // in any version
 	}
 	if err == nil {
 		return mapping.Resource, true, nil

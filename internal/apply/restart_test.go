@@ -19,15 +19,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// controlPlane is a cluster of this test alone, which it may kill.
+// controlPlane is a cluster that the test may kill.
 type controlPlane struct {
 	t    *testing.T
 	dir  string
-	line *testenv.Line // to the API server: its port is another one after a restart
+	line *testenv.Line // proxy to the API server, whose port changes with a restart
 	cmd  *exec.Cmd
 }
 
-// newControlPlane also returns access to it, which outlives a restart.
+// newControlPlane returns a control plane and a configuration that stays valid after a restart.
 func newControlPlane(t *testing.T) (*controlPlane, *rest.Config) {
 	t.Helper()
 	c := &controlPlane{t: t, dir: t.TempDir(), line: testenv.NewLine(t, "")}
@@ -37,7 +37,7 @@ func newControlPlane(t *testing.T) (*controlPlane, *rest.Config) {
 	return c, cfg
 }
 
-// start runs it until it says that it is ready, and returns access to it as it is now.
+// start starts the control plane, waits until it is ready, and returns its configuration.
 func (c *controlPlane) start() *rest.Config {
 	c.t.Helper()
 	kubeconfig := filepath.Join(c.dir, "kubeconfig")
@@ -47,7 +47,7 @@ func (c *controlPlane) start() *rest.Config {
 	}
 	c.cmd = exec.Command(binary, "cluster", "--dir", filepath.Join(c.dir, "state"), "--kubeconfig", kubeconfig)
 	c.cmd.Env = append(os.Environ(), "PLAYGROUND_PARENT_WATCH=1")
-	if _, err := c.cmd.StdinPipe(); err != nil { // it ends when this process does
+	if _, err := c.cmd.StdinPipe(); err != nil { // the control plane ends with this process
 		c.t.Fatal(err)
 	}
 	stdout, err := c.cmd.StdoutPipe()
@@ -72,19 +72,19 @@ func (c *controlPlane) start() *rest.Config {
 	return nil
 }
 
-// kill ends it with no chance to tidy up.
+// kill ends the control plane without a shutdown.
 func (c *controlPlane) kill() {
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 }
 
-func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
+func TestAPIServerRestartDuringApply(t *testing.T) {
 	plane, cfg := newControlPlane(t)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, ns: metav1.NamespaceDefault, requests: &counter{}, woken: make(chan Owner, 100)}
+	f := &fixture{t: t, ns: metav1.NamespaceDefault, requests: &counter{}, notified: make(chan Owner, 100)}
 	f.owner = Owner{group, f.ns, "app"}
 	killing := rest.CopyConfig(cfg)
 	onRequest(func(r *http.Request) bool { return writes(r, "configmaps") && strings.HasSuffix(r.URL.Path, "c050") },
@@ -98,14 +98,14 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 
 	result, err := f.try(f.request(text))
 	if err == nil || !strings.Contains(err.Error(), "cannot reach the cluster") || len(err.Error()) > 500 {
-		t.Errorf("%v does not say, shortly, that the cluster cannot be reached", err)
+		t.Errorf("error %v does not say briefly that the cluster cannot be reached", err)
 	}
-	if len(f.intended) != 1 || len(f.intended[0]) != 200 || len(result.Inventory) != 200 {
-		t.Errorf("%d intended, %d in the inventory: something would be forgotten", len(f.intended[0]),
+	if len(f.saved) != 1 || len(f.saved[0]) != 200 || len(result.Inventory) != 200 {
+		t.Errorf("%d saved, %d in the inventory, want all", len(f.saved[0]),
 			len(result.Inventory))
 	}
 	if n := len(result.Changes); n == 0 || n >= len(docs) {
-		t.Errorf("%d are said to be applied", n)
+		t.Errorf("%d changes", n)
 	}
 
 	plane.start()
@@ -117,19 +117,19 @@ func TestAnAPIServerThatRestartsDuringTheApply(t *testing.T) {
 	list, err := client.CoreV1().ConfigMaps(f.ns).
 		List(t.Context(), metav1.ListOptions{LabelSelector: group + "/name=app"})
 	if err != nil || len(list.Items) != 200 {
-		t.Errorf("%d objects are there: %v", len(list.Items), err)
+		t.Errorf("%d objects exist: %v", len(list.Items), err)
 	}
 	if s := Summarize(again.Changes); s.Created+s.Unchanged != 200 {
-		t.Errorf("then %s", s)
+		t.Errorf("second apply: %s", s)
 	}
-	// The watches that broke come back by themselves.
+	// The watches reconnect.
 	if err := patched(types.MergePatchType, "other", `{"data":{"a":"9"}}`)(t.Context(), f.client(configMaps, f.ns),
 		"c000"); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "move to be told", func() error {
+	testenv.Eventually(t, "drift", func() error {
 		if !f.Drifted(f.owner) {
-			return fmt.Errorf("not moved")
+			return fmt.Errorf("no drift")
 		}
 		return nil
 	})

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// successors are versions of built-in kinds that Kubernetes no longer serves, and what took their place. Manifests that
-// say the same in both are applied in the new one on clusters that do not serve the old
+// successors maps versions of built-in kinds that Kubernetes no longer serves to the versions that replaced them. They
+// contain only kinds whose manifests mean the same in both versions, or for which upgrade converts them
 // (https://kubernetes.io/docs/reference/using-api/deprecation-guide/).
 var successors = map[schema.GroupVersionKind]schema.GroupVersion{
 	{Group: "autoscaling", Version: "v2beta1", Kind: "HorizontalPodAutoscaler"}: {Group: "autoscaling",
@@ -39,7 +39,7 @@ var successors = map[schema.GroupVersionKind]schema.GroupVersion{
 		Version: "v1"},
 }
 
-// upgrade returns the object in the version that took the place of its own, or nil when there is none.
+// upgrade returns the object in the version that replaced its version; nil if there is none.
 func upgrade(o *unstructured.Unstructured) *unstructured.Unstructured {
 	gvk := o.GroupVersionKind()
 	to, ok := successors[gvk]
@@ -56,7 +56,7 @@ func upgrade(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// upgradeMetrics moves the targets of resource metrics to where autoscaling/v2 has them. It knows no other metrics.
+// upgradeMetrics converts the targets of resource metrics to autoscaling/v2. It reports false for other metrics.
 func upgradeMetrics(o *unstructured.Unstructured) bool {
 	metrics, _, err := unstructured.NestedSlice(o.Object, "spec", "metrics")
 	if err != nil {

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,19 +13,40 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
-	// defaultPatience is how long definitions may take to be served, and objects to go.
-	defaultPatience = 30 * time.Second
-	// again is how soon an object is asked for again whose watch broke or is not allowed.
-	again = 500 * time.Millisecond
+	defaultWaitTimeout = 30 * time.Second
+	// pollInterval is the interval between requests for an object whose watch broke or is not allowed.
+	pollInterval = 500 * time.Millisecond
 )
 
-// until waits until done says so of an object, nil once it is not there, woken by its changes. It returns the
-// object that it saw last, and the context's error if that ends first.
-func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResource, ref Ref,
+// waitingError marks the error of a wait that timed out.
+type waitingError struct{ error }
+
+func (e waitingError) Unwrap() error { return e.error }
+
+// IsWaiting reports whether an error means that the call waited for the cluster until [ClusterOptions.WaitTimeout]: for
+// a definition to be served, or for the deletion of an object. Calling again goes on with the wait.
+func IsWaiting(err error) bool { return errors.As(err, &waitingError{}) }
+
+// waitBudget limits all waits of one call together. The time starts with the first wait.
+type waitBudget struct {
+	once     sync.Once
+	deadline time.Time
+}
+
+func (b *waitBudget) context(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	b.once.Do(func() { b.deadline = time.Now().Add(timeout) })
+	return context.WithDeadline(ctx, b.deadline)
+}
+
+// waitFor watches an object until done returns true for it. Done is called with nil if the object does not exist. It
+// returns the last object that it has seen, and the context's error if that ends first.
+func (c *Cluster) waitFor(ctx context.Context, resource schema.GroupVersionResource, ref Ref,
 	done func(*unstructured.Unstructured) bool) (*unstructured.Unstructured, error) {
 	client := c.client(resource, ref.Namespace)
 	for {
@@ -43,7 +66,7 @@ func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResourc
 			options.ResourceVersion = last.GetResourceVersion()
 		}
 		if w, err := client.Watch(ctx, options); err == nil {
-			seen, ok := drain(ctx, w, done)
+			seen, ok := readUntil(ctx, w, done)
 			w.Stop()
 			if ok {
 				return seen, nil
@@ -52,13 +75,13 @@ func (c *Cluster) until(ctx context.Context, resource schema.GroupVersionResourc
 		select {
 		case <-ctx.Done():
 			return last, ctx.Err()
-		case <-time.After(again):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// drain reads a watch until done says so; it reports false if the watch ends before.
-func drain(ctx context.Context, w watch.Interface,
+// readUntil reads a watch until done returns true. It reports false if the watch ends before that.
+func readUntil(ctx context.Context, w apiwatch.Interface,
 	done func(*unstructured.Unstructured) bool) (*unstructured.Unstructured, bool) {
 	for {
 		select {
@@ -66,82 +89,93 @@ func drain(ctx context.Context, w watch.Interface,
 			return nil, false
 		case e, ok := <-w.ResultChan():
 			o, isObject := e.Object.(*unstructured.Unstructured)
-			if !ok || !isObject || e.Type == watch.Error {
+			if !ok || !isObject || e.Type == apiwatch.Error {
 				return nil, false
 			}
-			if e.Type == watch.Deleted {
+			if e.Type == apiwatch.Deleted {
 				o = nil
 			}
-			if e.Type != watch.Bookmark && done(o) {
+			if e.Type != apiwatch.Bookmark && done(o) {
 				return o, true
 			}
 		}
 	}
 }
 
-// gone waits until an object is not there.
-func (c *Cluster) gone(ctx context.Context, resource schema.GroupVersionResource, ref Ref) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.WaitTimeout)
+// waitDeleted waits until an object does not exist.
+func (r *run) waitDeleted(ctx context.Context, resource schema.GroupVersionResource, ref Ref) error {
+	waitCtx, cancel := r.waits.context(ctx, r.options.WaitTimeout)
 	defer cancel()
-	last, err := c.until(ctx, resource, ref, func(o *unstructured.Unstructured) bool { return o == nil })
+	last, err := r.waitFor(waitCtx, resource, ref, func(o *unstructured.Unstructured) bool { return o == nil })
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() == nil {
-		return problem("cannot wait for the end of %s", ref).Because(err)
+	if waitCtx.Err() == nil {
+		return problem("cannot wait for the deletion of %s", ref).Because(err)
 	}
-	f := problem("%s is being deleted, and did not go within %s", ref, c.options.WaitTimeout)
+	f := problem("%s is being deleted, and still exists after %s", ref, r.options.WaitTimeout)
 	if last != nil && len(last.GetFinalizers()) > 0 {
-		return f.WithHint("Its finalizers hold it: %s. Whoever set them has to let go",
+		f = f.WithHint("Its finalizers block the deletion: %s. Check the controllers that set them",
 			strings.Join(last.GetFinalizers(), ", "))
+	} else {
+		f = f.WithHint("Check the objects that it owns")
 	}
-	return f.WithHint("Look at what it still holds")
+	return timedOut(ctx, f)
 }
 
-// established waits until the definitions of a stage that changed are served.
-func (r *run) established(ctx context.Context, stage []*item) error {
-	var definitions []*item
-	for _, i := range stage {
-		if i.ref.groupKind() == definitionKind && (i.action == Created || i.action == Configured || r.awaited(i)) {
-			definitions = append(definitions, i)
+// timedOut marks the error of a wait for [IsWaiting], unless the context of the call ended.
+func timedOut(ctx context.Context, f *fault.Fault) error {
+	if ctx.Err() != nil {
+		return f
+	}
+	return waitingError{f}
+}
+
+// waitEstablished waits until the cluster serves the definitions of a stage that changed.
+func (r *run) waitEstablished(ctx context.Context, stage []*step) error {
+	var definitions []*step
+	for _, s := range stage {
+		if s.ref.groupKind() == definitionKind &&
+			(s.outcome.action == Created || s.outcome.action == Configured || r.isNeeded(s)) {
+			definitions = append(definitions, s)
 		}
 	}
 	if len(definitions) == 0 {
 		return nil
 	}
 	defer r.mapper.Reset()
-	return failed(r.each(ctx, definitions, func(ctx context.Context, i *item) error {
-		ctx, cancel := context.WithTimeout(ctx, r.options.WaitTimeout)
+	return failed(each(ctx, r.options.Concurrency, definitions, func(ctx context.Context, s *step) error {
+		waitCtx, cancel := r.waits.context(ctx, r.options.WaitTimeout)
 		defer cancel()
-		why := ""
-		_, err := r.until(ctx, i.resource, i.ref, func(o *unstructured.Unstructured) bool {
-			ok, says := isEstablished(o)
-			why = says
+		reason := ""
+		_, err := r.waitFor(waitCtx, s.resource, s.ref, func(o *unstructured.Unstructured) (ok bool) {
+			ok, reason = isEstablished(o)
 			return ok
 		})
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil:
-			return problem("%s is not established after %s", i.ref, r.options.WaitTimeout).WithHint("%s", why)
+		case waitCtx.Err() != nil:
+			return timedOut(ctx, problem("%s is not established after %s", s.ref, r.options.WaitTimeout).
+				WithHint("%s", reason))
 		default:
-			return r.explain(i, err)
+			return r.explain(s.object, err)
 		}
 	}))
 }
 
-// awaited tells whether objects of the set wait for a definition.
-func (r *run) awaited(definition *item) bool {
-	for _, i := range r.items {
-		if i.deferred && definition.defines(i.ref.groupKind()) {
+// isNeeded reports whether objects of the set wait for a definition.
+func (r *run) isNeeded(definition *step) bool {
+	for _, s := range r.steps {
+		if s.deferred && definition.defines(s.ref.groupKind()) {
 			return true
 		}
 	}
 	return false
 }
 
-// isEstablished tells whether a definition is served, and if not, what it says of that.
-func isEstablished(o *unstructured.Unstructured) (established bool, why string) {
+// isEstablished reports whether a definition is served; if not, it returns the reason.
+func isEstablished(o *unstructured.Unstructured) (established bool, reason string) {
 	if o == nil {
 		return false, "It was deleted"
 	}
@@ -149,7 +183,7 @@ func isEstablished(o *unstructured.Unstructured) (established bool, why string) 
 	if err != nil {
 		return false, err.Error()
 	}
-	var says []string
+	var reasons []string
 	for _, c := range conditions {
 		m, ok := c.(map[string]any)
 		if !ok {
@@ -159,11 +193,11 @@ func isEstablished(o *unstructured.Unstructured) (established bool, why string) 
 			return true, ""
 		}
 		if m["status"] == "False" {
-			says = append(says, fmt.Sprintf("%v: %v", m["type"], m["message"]))
+			reasons = append(reasons, fmt.Sprintf("%v: %v", m["type"], m["message"]))
 		}
 	}
-	if len(says) == 0 {
+	if len(reasons) == 0 {
 		return false, "It has no conditions yet"
 	}
-	return false, "It says: " + strings.Join(says, ", ")
+	return false, "Its conditions: " + strings.Join(reasons, ", ")
 }

@@ -1,15 +1,20 @@
 package apply
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/sluice-gitops/sluice/internal/kubewatch"
 )
 
-// saw is a sighting of one object, with the fields of two managers.
-func saw(version, uid, ours, others string) *metav1.PartialObjectMetadata {
+// event returns the metadata of an object with fields of two managers.
+func event(version, uid, ours, others string) *metav1.PartialObjectMetadata {
 	entry := func(manager, set string, op metav1.ManagedFieldsOperationType) metav1.ManagedFieldsEntry {
 		f := &metav1.FieldsV1{}
 		f.SetRawBytes([]byte(`{"f:data":{"f:` + set + `":{}}}`))
@@ -27,83 +32,103 @@ func saw(version, uid, ours, others string) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// The watch and the answer to our own apply come in any order. The object was applied at version 10.
-func TestTheWatchIsJudgedByVersions(t *testing.T) {
-	const unseen = false
+// listed makes the watch complete, with the object as it was applied.
+func listed(w *watch) { _ = w.Replace([]any{event("10", "u", "a", "x")}, "10") }
+
+// Events of the watch and the response to our apply come in any order. The object was applied at version 10.
+func TestDriftIsFoundInAnyOrderOfEvents(t *testing.T) {
 	for name, c := range map[string]struct {
-		watch func(*driftWatch)
-		moved bool
+		events  func(*watch)
+		drifted bool
+		// With the events before the response, only the last state is compared.
+		missedBeforeResponse bool
 	}{
-		"nothing came yet":                 {func(*driftWatch) {}, unseen},
-		"the list is older than the apply": {func(w *driftWatch) { _ = w.Replace(nil, "9") }, false},
-		"the list is newer and has none":   {func(w *driftWatch) { _ = w.Replace(nil, "11") }, true},
-		"the list has it as applied": {
-			func(w *driftWatch) { _ = w.Replace([]any{saw("10", "u", "a", "x")}, "12") }, false},
-		"the list has it changed": {
-			func(w *driftWatch) { _ = w.Replace([]any{saw("11", "u", "b", "x")}, "12") }, true},
-		"the list has another by that name": {
-			func(w *driftWatch) { _ = w.Replace([]any{saw("11", "v", "a", "x")}, "12") }, true},
-		"an older event comes late": {
-			func(w *driftWatch) { synced(w); _ = w.Update(saw("8", "u", "b", "y")) }, false},
-		"the end of a former object comes late": {
-			func(w *driftWatch) { synced(w); _ = w.Delete(saw("9", "t", "b", "y")) }, false},
-		"its end": {
-			func(w *driftWatch) { synced(w); _ = w.Delete(saw("11", "u", "a", "x")) }, true},
-		"its end, and a new one by that name": {func(w *driftWatch) {
-			synced(w)
-			_ = w.Delete(saw("11", "u", "a", "x"))
-			_ = w.Add(saw("12", "v", "a", "x"))
-		}, true},
-		"others change what is theirs": {func(w *driftWatch) {
-			synced(w)
-			_ = w.Update(saw("11", "u", "a", "xyz"))
-		}, false},
-		"a change that nothing explains": {func(w *driftWatch) {
-			synced(w)
-			_ = w.Update(saw("11", "u", "a", "x"))
-		}, true},
-		"others change twice, then something unseen": {func(w *driftWatch) {
-			synced(w)
-			_ = w.Update(saw("11", "u", "a", "xyz"))
-			_ = w.Update(saw("12", "u", "a", "xyz"))
-		}, true},
-		"a version far longer than the other": {
-			func(w *driftWatch) { synced(w); _ = w.Update(saw("100000000000000000000000", "u", "b", "x")) }, true},
-		"a version that is no number": {
-			func(w *driftWatch) { synced(w); _ = w.Update(saw("abc", "u", "b", "x")) }, true},
-		"a bookmark past it": {func(w *driftWatch) { synced(w); _ = w.Bookmark("99") }, false},
+		"no event": {events: func(*watch) {}},
+		"list older than the apply": {
+			events: func(w *watch) { _ = w.Replace(nil, "9") }},
+		"newer list without the object": {
+			events: func(w *watch) { _ = w.Replace(nil, "11") }, drifted: true},
+		"list with the applied object": {
+			events: func(w *watch) { _ = w.Replace([]any{event("10", "u", "a", "x")}, "12") }},
+		"list with the changed object": {
+			events: func(w *watch) { _ = w.Replace([]any{event("11", "u", "b", "x")}, "12") }, drifted: true},
+		"list with another object of the same name": {
+			events: func(w *watch) { _ = w.Replace([]any{event("11", "v", "a", "x")}, "12") }, drifted: true},
+		"late older event": {
+			events: func(w *watch) { listed(w); _ = w.Update(event("8", "u", "b", "y")) }},
+		"late deletion of an older object": {
+			events: func(w *watch) { listed(w); _ = w.Delete(event("9", "t", "b", "y")) }},
+		"deletion": {
+			events: func(w *watch) { listed(w); _ = w.Delete(event("11", "u", "a", "x")) }, drifted: true},
+		"deletion and creation": {events: func(w *watch) {
+			listed(w)
+			_ = w.Delete(event("11", "u", "a", "x"))
+			_ = w.Add(event("12", "v", "a", "x"))
+		}, drifted: true},
+		"change of other fields": {events: func(w *watch) {
+			listed(w)
+			_ = w.Update(event("11", "u", "a", "xyz"))
+		}},
+		"change that nothing explains": {events: func(w *watch) {
+			listed(w)
+			_ = w.Update(event("11", "u", "a", "x"))
+		}, drifted: true},
+		"change of other fields, then one that nothing explains": {events: func(w *watch) {
+			listed(w)
+			_ = w.Update(event("11", "u", "a", "xyz"))
+			_ = w.Update(event("12", "u", "a", "xyz"))
+		}, drifted: true, missedBeforeResponse: true},
+		"version with more digits": {
+			events:  func(w *watch) { listed(w); _ = w.Update(event("100000000000000000000000", "u", "b", "x")) },
+			drifted: true},
+		"version that is no number": {
+			events: func(w *watch) { listed(w); _ = w.Update(event("abc", "u", "b", "x")) }, drifted: true},
+		"bookmark": {events: func(w *watch) { listed(w); _ = w.Bookmark("99") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, first := range []string{"watch", "answer"} {
-				c1 := &Cluster{
-					managers: managers{own: DefaultFieldManager}, edges: newNotifier(func(Owner) {}),
-					states: map[Owner]map[Ref]*applied{}, watches: map[watchKey]*driftWatch{},
-				}
-				w := &driftWatch{cluster: c1, key: watchKey{group: group}, seen: map[types.NamespacedName]mark{},
-					applied: map[types.NamespacedName][]*applied{}}
+			for _, eventsFirst := range []bool{true, false} {
+				cluster := newCluster(ClusterOptions{FieldManager: DefaultFieldManager, OnDrift: func(Owner) {}},
+					idleClient())
 				owner := Owner{group, "ns", "app"}
-				a := &applied{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"},
-					at: managers{own: DefaultFieldManager}.markOf(saw("10", "u", "a", "x"), group)}
-				if first == "watch" {
-					c.watch(w)
+				object := &trackedObject{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"},
+					applied: cluster.managers.fingerprintOf(event("10", "u", "a", "x"), group)}
+				cluster.mu.Lock()
+				w := cluster.watchFor(object.resource, "", group)
+				cluster.mu.Unlock()
+				if eventsFirst {
+					c.events(w)
 				}
-				w.attach(a)
-				w.judge(a)
-				if first == "answer" {
-					c.watch(w)
+				cluster.mu.Lock()
+				cluster.attach(object, w)
+				cluster.compare(object)
+				cluster.mu.Unlock()
+				if !eventsFirst {
+					c.events(w)
 				}
-				// What happened in between cannot be told apart once only the last state is seen.
-				lost := first == "watch" && name == "others change twice, then something unseen"
-				if a.moved != c.moved && !lost {
-					t.Errorf("%s first: moved is %v", first, a.moved)
+				want := c.drifted && !(eventsFirst && c.missedBeforeResponse)
+				if cluster.mu.Lock(); object.drifted != want {
+					t.Errorf("events first %v: drifted is %v", eventsFirst, object.drifted)
 				}
-				c1.Close()
+				cluster.mu.Unlock()
+				cluster.Close()
 			}
 		})
 	}
 }
 
-func synced(w *driftWatch) { _ = w.Replace([]any{saw("10", "u", "a", "x")}, "10") }
+// idleClient returns a client whose requests never complete.
+func idleClient() kubewatch.Client[*metav1.PartialObjectMetadata] {
+	return kubewatch.Client[*metav1.PartialObjectMetadata]{
+		List: func(ctx context.Context, _ kubewatch.Key, _ metav1.ListOptions) (runtime.Object, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		Watch: func(ctx context.Context, _ kubewatch.Key, _ metav1.ListOptions) (apiwatch.Interface, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}
+}
 
 func TestTakeOver(t *testing.T) {
 	entry := func(manager, set string, op metav1.ManagedFieldsOperationType, sub string) metav1.ManagedFieldsEntry {
@@ -116,43 +141,44 @@ func TestTakeOver(t *testing.T) {
 	ours := entry(DefaultFieldManager, `{"f:data":{"f:a":{}}}`, apply, "")
 	for name, c := range map[string]struct {
 		fields []metav1.ManagedFieldsEntry
-		want   []string // manager, operation and set of each, or none if there is nothing to take
+		want   []string // manager, operation and fields of each entry; nil if nothing is taken over
 	}{
-		"nobody else": {[]metav1.ManagedFieldsEntry{ours}, nil},
-		"a controller": {[]metav1.ManagedFieldsEntry{ours,
-			entry("other", `{"f:data":{"f:b":{}}}`, update, "")}, nil},
-		"kubectl, by the scale": {[]metav1.ManagedFieldsEntry{ours,
-			entry("kubectl", `{"f:spec":{"f:replicas":{}}}`, update, "scale")}, nil},
-		"kubectl edit": {[]metav1.ManagedFieldsEntry{ours,
+		"no other manager": {fields: []metav1.ManagedFieldsEntry{ours}},
+		"controller": {fields: []metav1.ManagedFieldsEntry{ours,
+			entry("other", `{"f:data":{"f:b":{}}}`, update, "")}},
+		"kubectl scale": {fields: []metav1.ManagedFieldsEntry{ours,
+			entry("kubectl", `{"f:spec":{"f:replicas":{}}}`, update, "scale")}},
+		"kubectl edit": {fields: []metav1.ManagedFieldsEntry{ours,
 			entry("kubectl-edit", `{"f:data":{"f:b":{}}}`, update, "")},
-			[]string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
-		"kubectl apply --server-side": {[]metav1.ManagedFieldsEntry{entry("kubectl", `{"f:data":{"f:b":{}}}`, apply,
-			"")}, []string{`kustomize-controller Apply {"f:data":{"f:b":{}}}`}},
-		"before there was an apply": {[]metav1.ManagedFieldsEntry{entry("before-first-apply",
+			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
+		"kubectl apply --server-side": {fields: []metav1.ManagedFieldsEntry{entry("kubectl",
+			`{"f:data":{"f:b":{}}}`, apply,
+			"")}, want: []string{`kustomize-controller Apply {"f:data":{"f:b":{}}}`}},
+		"before the first apply": {fields: []metav1.ManagedFieldsEntry{entry("before-first-apply",
 			`{"f:data":{"f:b":{}}}`, update, ""), ours},
-			[]string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
-		"an update in our own name": {[]metav1.ManagedFieldsEntry{ours,
+			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
+		"update under our name": {fields: []metav1.ManagedFieldsEntry{ours,
 			entry(DefaultFieldManager, `{"f:data":{"f:b":{}}}`, update, "")},
-			[]string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
-		"an annotation that steers us": {[]metav1.ManagedFieldsEntry{ours,
+			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
+		"policy annotation": {fields: []metav1.ManagedFieldsEntry{ours,
 			entry("kubectl-annotate", `{"f:metadata":{"f:annotations":{".":{},"f:`+group+`/prune":{}}}}`, update,
-				"")}, nil},
-		"a label that steers us": {[]metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-label", `{"f:metadata":{"f:labels":{".":{},"f:`+group+`/prune":{}}}}`, update, "")}, nil},
-		"a restart": {[]metav1.ManagedFieldsEntry{ours,
+				"")}},
+		"policy label": {fields: []metav1.ManagedFieldsEntry{ours,
+			entry("kubectl-label", `{"f:metadata":{"f:labels":{".":{},"f:`+group+`/prune":{}}}}`, update, "")}},
+		"restart annotation": {fields: []metav1.ManagedFieldsEntry{ours,
 			entry("kubectl-rollout", `{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}`,
-				update, "")}, nil},
-		"a restart of the pods": {[]metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, update, "")}, nil},
-		"a steering annotation and data": {
-			[]metav1.ManagedFieldsEntry{ours,
+				update, "")}},
+		"restart annotation of pods": {fields: []metav1.ManagedFieldsEntry{ours,
+			entry("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, update, "")}},
+		"policy annotation and data": {
+			fields: []metav1.ManagedFieldsEntry{ours,
 				entry("kubectl-edit", `{"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:`+group+`/prune":{}}}}`,
 					update, "")},
-			[]string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`,
+			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`,
 				`kubectl-edit Update {"f:metadata":{"f:annotations":{"f:` + group + `/prune":{}}}}`},
 		},
-		"a set that cannot be read": {[]metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-edit", `{"f:data`, update, "")}, nil},
+		"invalid fields": {fields: []metav1.ManagedFieldsEntry{ours,
+			entry("kubectl-edit", `{"f:data`, update, "")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1", group)
@@ -166,7 +192,7 @@ func TestTakeOver(t *testing.T) {
 			for _, e := range out {
 				got = append(got, e.Manager+" "+string(e.Operation)+" "+e.FieldsV1.GetRawString())
 			}
-			same(t, "fields", got, c.want)
+			assertLines(t, "fields", got, c.want)
 		})
 	}
 }
@@ -182,11 +208,11 @@ func FuzzInventoryEntry(f *testing.F) {
 			return
 		}
 		if ref.Name == "" || ref.Kind == "" {
-			t.Errorf("%q is read as %+v", id, ref)
+			t.Errorf("%q is parsed as %+v", id, ref)
 		}
 		again, err := ref.Entry().Ref()
 		if err != nil || again != ref {
-			t.Errorf("%q is read as %+v, written as %q, read as %+v, %v", id, ref, ref.Entry().ID, again, err)
+			t.Errorf("%q is parsed as %+v, formatted as %q, parsed as %+v, %v", id, ref, ref.Entry().ID, again, err)
 		}
 	})
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// webhook is asked about every ConfigMap of the test's namespace that is labelled for it, and waited for so
-// many seconds.
+// webhook starts an admission webhook for labeled ConfigMaps in the namespace of the test. The timeout is in seconds.
 func (f *fixture) webhook(handle http.HandlerFunc, timeout int) *httptest.Server {
 	f.t.Helper()
 	server := httptest.NewTLSServer(handle)
@@ -44,8 +43,8 @@ webhooks:
 	return server
 }
 
-// answer answers as an admission webhook does.
-func answer(allowed bool, message string) http.HandlerFunc {
+// review returns a handler that allows or denies all objects.
+func review(allowed bool, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
@@ -58,8 +57,8 @@ func answer(allowed bool, message string) http.HandlerFunc {
 	}
 }
 
-// silent does not answer before it is given up on. A server notices that once the request is read.
-func silent(_ http.ResponseWriter, r *http.Request) {
+// block does not respond before the client gives up. The server only detects that after the body is read.
+func block(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
@@ -67,61 +66,60 @@ func silent(_ http.ResponseWriter, r *http.Request) {
 func TestWebhooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		handle http.HandlerFunc
-		gone   bool // nothing listens
-		says   []string
+		closed bool     // the server does not listen
+		want   []string // in the error; nil if the object is allowed
 	}{
-		"that deny": {answer(false, "no owner is named"), false,
-			[]string{"denied the request: no owner is named", "change it as they ask"}},
-		"that time out": {silent, false,
-			[]string{"failed calling webhook", "deadline exceeded", "does not answer"}},
-		"that answer nonsense": {func(w http.ResponseWriter,
-			_ *http.Request) {
+		"denies": {handle: review(false, "no owner is named"),
+			want: []string{"denied the request: no owner is named", "An admission rule of the cluster rejects"}},
+		"times out": {handle: block,
+			want: []string{"failed calling webhook", "deadline exceeded", "did not respond"}},
+		"fails": {handle: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "broken", http.StatusInternalServerError)
-		}, false, []string{"failed calling webhook", "does not answer"}},
-		"that nobody serves": {nil, true, []string{"failed calling webhook", "connection refused",
-			"does not answer"}},
-		"that allow": {answer(true, ""), false, nil},
+		}, want: []string{"failed calling webhook", "did not respond"}},
+		"is not served": {closed: true, want: []string{"failed calling webhook", "connection refused",
+			"did not respond"}},
+		"allows": {handle: review(true, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			timeout := 30 // the longest that there is
-			if name == "that time out" {
+			timeout := 30 // the maximum
+			if name == "times out" {
 				timeout = 1
 			}
 			server := f.webhook(c.handle, timeout)
-			if c.gone {
+			if c.closed {
 				server.Close()
 			}
 			checked := strings.Replace(f.cm("checked"), "name: checked,", `name: checked, labels: {checked: "yes"},`, 1)
-			testenv.Eventually(t, "webhook to be known to the API server", func() error {
+			testenv.Eventually(t, "webhook to take effect", func() error {
 				err := patched(types.ApplyPatchType, "probe",
 					`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"probe","labels":{"checked":"yes"}}}`)(
 					t.Context(), f.client(configMaps, f.ns), "probe")
-				if (err == nil) != (c.says == nil) {
-					return fmt.Errorf("asked: %w", err)
+				if (err == nil) != (c.want == nil) {
+					return fmt.Errorf("probe: %w", err)
 				}
 				return nil
 			})
 			result, err := f.try(f.request(f.cm("other") + "---\n" + checked))
-			if c.says == nil {
+			if c.want == nil {
 				if err != nil || !f.has(configMaps, f.ns, "checked") {
 					t.Fatal(err)
 				}
-				same(t, "again", f.apply(f.cm("other")+"---\n"+checked),
+				assertLines(t, "again", f.apply(f.cm("other")+"---\n"+checked),
 					[]string{"ConfigMap/checked unchanged", "ConfigMap/other unchanged"})
 				return
 			}
 			if err == nil {
 				t.Fatalf("applied: %v", result.Changes)
 			}
-			for _, s := range append(c.says, "ConfigMap/"+f.ns+"/checked", "check."+f.ns+".example.com") {
+			for _, s := range append(c.want, "ConfigMap/"+f.ns+"/checked", "check."+f.ns+".example.com") {
 				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%q does not say %q", err, s)
+					t.Errorf("%q does not contain %q", err, s)
 				}
 			}
 			if f.has(configMaps, f.ns, "other") {
-				t.Error("the other object was created although one is refused")
+				t.Error("the other object was created although one was refused")
 			}
 		})
 	}

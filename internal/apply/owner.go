@@ -9,27 +9,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Owner is the object on whose behalf others are applied. They carry it in the labels <group>/name and
-// <group>/namespace.
+// Owner is the object that declares other objects. They name it in the labels <group>/name and <group>/namespace.
 type Owner struct{ Group, Namespace, Name string }
 
 func (o Owner) nameLabel() string      { return o.Group + "/name" }
 func (o Owner) namespaceLabel() string { return o.Group + "/namespace" }
 
-// Labels are those that objects of the owner carry.
+// Labels returns the labels of the owner's objects.
 func (o Owner) Labels() map[string]string {
 	return map[string]string{o.nameLabel(): o.Name, o.namespaceLabel(): o.Namespace}
 }
 
-// owns tells whether the labels name this owner.
+// owns reports whether labels name this owner.
 func (o Owner) owns(labels map[string]string) bool {
 	return labels[o.nameLabel()] == o.Name && labels[o.namespaceLabel()] == o.Namespace
 }
 
-// String gives it as people say it: namespace/name.
+// String returns namespace/name.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name }
 
-// ownerOf returns the owner of a group that labels name; zero if they name none.
+// ownerOf returns the owner of a group that labels name; zero if there is none.
 func ownerOf(labels map[string]string, group string) Owner {
 	o := Owner{Group: group}
 	if o.Namespace, o.Name = labels[o.namespaceLabel()], labels[o.nameLabel()]; o.Name == "" {
@@ -41,7 +40,7 @@ func ownerOf(labels map[string]string, group string) Owner {
 // Ref identifies an object.
 type Ref struct{ Group, Version, Kind, Namespace, Name string }
 
-// String gives it as people say it: Kind/namespace/name.
+// String returns Kind/namespace/name, or Kind/name without a namespace.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + "/" + r.Name
@@ -51,7 +50,7 @@ func (r Ref) String() string {
 
 func (r Ref) groupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
 
-// key identifies the object whatever the version.
+// key returns the reference without the version.
 func (r Ref) key() Ref {
 	r.Version = ""
 	return r
@@ -62,19 +61,19 @@ func (r Ref) compare(o Ref) int {
 		cmp.Compare(r.Name, o.Name))
 }
 
-// Entry is how an inventory names an object: the documented form of status.inventory.
+// Entry is an object in an inventory, in the form of status.inventory.
 type Entry struct {
 	ID      string // <namespace>_<name>_<group>_<kind>; a colon in the name is two underscores
 	Version string
 }
 
-// Entry returns the inventory's form of the reference.
+// Entry returns the reference as an entry of an inventory.
 func (r Ref) Entry() Entry {
 	name := strings.ReplaceAll(r.Name, ":", "__")
 	return Entry{ID: strings.Join([]string{r.Namespace, name, r.Group, r.Kind}, "_"), Version: r.Version}
 }
 
-// Ref reads the entry.
+// Ref parses the entry.
 func (e Entry) Ref() (Ref, error) {
 	namespace, rest, ok1 := strings.Cut(e.ID, "_")
 	k := strings.LastIndexByte(rest, '_')
@@ -91,15 +90,15 @@ func (e Entry) Ref() (Ref, error) {
 	}, nil
 }
 
-// Inventory lists objects that were applied.
+// Inventory lists applied objects.
 type Inventory []Entry
 
-// Has tells whether the inventory names the same object, whatever the version.
+// Has reports whether the inventory contains an object, in any version.
 func (i Inventory) Has(e Entry) bool {
 	return slices.ContainsFunc(i, func(o Entry) bool { return o.ID == e.ID })
 }
 
-// Without returns the entries whose objects the other does not name.
+// Without returns the entries whose objects the other inventory does not contain.
 func (i Inventory) Without(other Inventory) Inventory {
 	named := other.ids()
 	var out Inventory
@@ -111,7 +110,7 @@ func (i Inventory) Without(other Inventory) Inventory {
 	return out
 }
 
-// With returns the entries of both, those of i first.
+// With returns the entries of both inventories, those of i first.
 func (i Inventory) With(other Inventory) Inventory {
 	return append(slices.Clone(i), other.Without(i)...)
 }

@@ -10,25 +10,25 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// another returns another owner that uses the same cluster.
+// another returns another owner on the same cluster.
 func (f *fixture) another(name string) *fixture {
 	other := *f
 	other.owner.Name, other.inventory = name, nil
 	return &other
 }
 
-// pruneStale deletes what the owner no longer declares, and returns what became of it.
+// pruneStale deletes objects that the owner no longer declares, and returns the changes.
 func (f *fixture) pruneStale(before Inventory) []string {
 	f.t.Helper()
 	changes, err := f.Prune(context.Background(), f.owner, before.Without(f.inventory))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return said(changes)
+	return describe(changes)
 }
 
-func TestObjectsMoveBetweenOwners(t *testing.T) {
-	// It starts with a, which declares two objects; then one is declared by b.
+func TestHandoverBetweenOwners(t *testing.T) {
+	// Owner a declares two objects. Then one of them moves to owner b.
 	type step func(a, b *fixture, before Inventory) []string
 	text := func(f *fixture, names ...string) string {
 		var docs []string
@@ -43,27 +43,27 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps  []step
 		want   [][]string
-		stays  bool // the object that it was
-		moment string
+		kept   bool   // the object is not deleted
+		during string // b applies before the first request with this method
 	}{
-		"the new owner comes first": {
-			[]step{bApplies, aApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/moves configured"}, {"ConfigMap/stays unchanged"}, nil,
-				{"ConfigMap/moves unchanged"}}, true, "",
+		"new owner applies first": {
+			steps: []step{bApplies, aApplies, aPrunes, bApplies},
+			want: [][]string{{"ConfigMap/moves configured"}, {"ConfigMap/stays unchanged"}, nil,
+				{"ConfigMap/moves unchanged"}}, kept: true,
 		},
-		"the new owner comes before the old one prunes": {
-			[]step{aApplies, bApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves configured"}, nil,
-				{"ConfigMap/moves unchanged"}}, true, "",
+		"new owner applies before the old one prunes": {
+			steps: []step{aApplies, bApplies, aPrunes, bApplies},
+			want: [][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves configured"}, nil,
+				{"ConfigMap/moves unchanged"}}, kept: true,
 		},
-		"the new owner comes while the old one prunes": {
-			[]step{aApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/stays unchanged"}, nil, {"ConfigMap/moves unchanged"}}, true, http.MethodDelete,
+		"new owner applies while the old one prunes": {
+			steps: []step{aApplies, aPrunes, bApplies},
+			want:  [][]string{{"ConfigMap/stays unchanged"}, nil, {"ConfigMap/moves unchanged"}}, kept: true,
+			during: http.MethodDelete,
 		},
-		"the old owner prunes first": { // nobody can know that another is to come: it is created anew
-			[]step{aApplies, aPrunes, bApplies},
-			[][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves deleted"}, {"ConfigMap/moves created"}},
-			false, "",
+		"old owner prunes first": { // the object is created again
+			steps: []step{aApplies, aPrunes, bApplies},
+			want:  [][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves deleted"}, {"ConfigMap/moves created"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 			a := newFixture(t, func(cfg *rest.Config) {
 				cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 					return roundTripper(func(r *http.Request) (*http.Response, error) {
-						if c.moment != "" && r.Method == c.moment {
+						if c.during != "" && r.Method == c.during {
 							once.Do(between)
 						}
 						return next.RoundTrip(r)
@@ -84,26 +84,26 @@ func TestObjectsMoveBetweenOwners(t *testing.T) {
 			between = func() { b.apply(text(b, "moves")) }
 			a.apply(text(a, "stays", "moves"))
 			before, uid := a.inventory, a.get(configMaps, "moves").GetUID()
-			a.watched()
+			a.waitSynced()
 			for n, do := range c.steps {
-				same(t, "step", do(a, b, before), c.want[n])
+				assertLines(t, "step", do(a, b, before), c.want[n])
 				if a.has(configMaps, a.ns, "moves") {
-					a.seen(configMaps, "moves")
+					a.waitObserved(configMaps, "moves")
 				}
 			}
 			live := b.get(configMaps, "moves")
-			if (live.GetUID() == uid) != c.stays || !b.owner.owns(live.GetLabels()) {
-				t.Errorf("the same object: %v, want %v; its labels are %v", live.GetUID() == uid, c.stays,
+			if (live.GetUID() == uid) != c.kept || !b.owner.owns(live.GetLabels()) {
+				t.Errorf("same object: %v, want %v; labels %v", live.GetUID() == uid, c.kept,
 					live.GetLabels())
 			}
 			if b.Drifted(b.owner) {
-				t.Error("the new owner thinks that it moved")
+				t.Error("the new owner sees drift")
 			}
 		})
 	}
 }
 
-func TestObjectsThatTwoOwnersClaim(t *testing.T) {
+func TestObjectDeclaredByTwoOwnersCausesWarning(t *testing.T) {
 	t.Parallel()
 	a := newFixture(t)
 	b := a.another("b")
@@ -112,7 +112,7 @@ func TestObjectsThatTwoOwnersClaim(t *testing.T) {
 		f, other := owners[round%2], owners[(round+1)%2]
 		text := f.cm("x")
 		if round == 2 {
-			text = strings.ReplaceAll(text, `"1"`, `"2"`) // which spares a look at the live object
+			text = strings.ReplaceAll(text, `"1"`, `"2"`) // the live object is not read then
 		}
 		result, err := f.try(f.request(text))
 		if err != nil {
@@ -120,20 +120,20 @@ func TestObjectsThatTwoOwnersClaim(t *testing.T) {
 		}
 		if round == 0 {
 			if len(result.Warnings) != 0 || result.Changes[0].PreviousOwner != (Owner{}) {
-				t.Errorf("claimed by %v: %q", result.Changes[0].PreviousOwner, result.Warnings)
+				t.Errorf("previous owner %v, warnings %q", result.Changes[0].PreviousOwner, result.Warnings)
 			}
-			f.watched()
+			f.waitSynced()
 			continue
 		}
-		f.seen(configMaps, "x")
+		f.waitObserved(configMaps, "x")
 		if result.Changes[0].PreviousOwner != other.owner {
-			t.Errorf("round %d: taken from %v, want %v", round, result.Changes[0].PreviousOwner, other.owner)
+			t.Errorf("round %d: previous owner %v, want %v", round, result.Changes[0].PreviousOwner, other.owner)
 		}
-		told := strings.Join(result.Warnings, " ")
+		warnings := strings.Join(result.Warnings, " ")
 		for _, s := range []string{"ConfigMap/" + f.ns + "/x", f.owner.String(), other.owner.String(),
 			"remove it from one"} {
-			if !strings.Contains(told, s) {
-				t.Errorf("round %d: %q does not say %q", round, told, s)
+			if !strings.Contains(warnings, s) {
+				t.Errorf("round %d: %q does not contain %q", round, warnings, s)
 			}
 		}
 	}
@@ -141,6 +141,6 @@ func TestObjectsThatTwoOwnersClaim(t *testing.T) {
 	restarted.owner = a.owner
 	changes, err := restarted.Diff(t.Context(), restarted.request(a.cm("x")))
 	if err != nil || len(changes) != 1 || changes[0].PreviousOwner != b.owner {
-		t.Errorf("a diff after a start says %v, %v", changes, err)
+		t.Errorf("diff after a restart: %v, %v", changes, err)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// managers tells apart by their names who set fields of objects.
+// managers holds the names of field managers.
 type managers struct {
 	own        string
-	overridden []string // whose fields we take over besides those that everybody does
+	overridden []string // taken over in addition to the default ones, see overrides
 }
 
 func (m managers) isOurs(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// overrides tells whether fields set by this manager are taken over, so that what a person did with kubectl,
-// or what was applied before there was server-side apply, does not stay behind for good.
+// overrides reports whether the fields of an entry are taken over. These are fields that were set with
+// kubectl, or before server-side apply was used; otherwise they would never be removed.
 func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 	if e.Subresource != "" {
 		return false
@@ -32,9 +32,9 @@ func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 		e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationUpdate
 }
 
-// takeOver returns the managed fields with those of overridden managers made ours, so that the next apply
-// removes what is not declared. It reports false if there is nothing to take. Annotations and labels that
-// tell us how to treat the object, and the request for a restart, stay with whoever set them.
+// takeOver returns managed fields in which we own the fields of overridden managers, so that the next apply
+// removes those that are not declared. It reports false if there are none. Annotations and labels that
+// control how the object is applied, and the annotation of a rollout restart, stay with their managers.
 func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion,
 	group string) ([]metav1.ManagedFieldsEntry, bool) {
 	taken := fieldpath.NewSet()
@@ -55,7 +55,7 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion,
 		}
 		kept := fieldpath.NewSet()
 		for p := range set.All() {
-			if keeps(p, group) {
+			if isKept(p, group) {
 				kept.Insert(p.Copy())
 			}
 		}
@@ -85,9 +85,10 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion,
 	return append(out, withFields(entry, taken)), true
 }
 
-// inVersion returns the managed fields with all of them said to be of a version, and false if they are already. The API
-// server reads an apply in the oldest version that they name, and refuses it once that version is not served
-// any more, or has not got a field that is declared (https://github.com/fluxcd/flux2/issues/5715).
+// inVersion returns managed fields with all entries in one version. It reports false if they are already. The
+// API server converts an apply to the oldest version of the entries. It refuses the apply if it no longer
+// serves that version, or if that version lacks a declared field
+// (https://github.com/fluxcd/flux2/issues/5715).
 func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, bool) {
 	var out []metav1.ManagedFieldsEntry
 	changed := false
@@ -106,10 +107,10 @@ func inVersion(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.
 	return out, changed
 }
 
-// onlyParents tells whether a set holds nothing but the maps in which the kept fields stand.
+// onlyParents reports whether a set contains only parents of the kept fields.
 func onlyParents(s, kept *fieldpath.Set) bool {
 	only := true
-	for p := range s.All() { // to the end: the library goes on after an early return, which panics
+	for p := range s.All() { // the iterator of the library panics after a break
 		prefix := p.String() + "."
 		only = only && slices.ContainsFunc(slices.Collect(kept.All()),
 			func(k fieldpath.Path) bool { return strings.HasPrefix(k.String(), prefix) })
@@ -117,8 +118,8 @@ func onlyParents(s, kept *fieldpath.Set) bool {
 	return only
 }
 
-// keeps tells whether a field is one that stays with whoever set it.
-func keeps(p fieldpath.Path, group string) bool {
+// isKept reports whether a field stays with its manager.
+func isKept(p fieldpath.Path, group string) bool {
 	field := func(back int) string {
 		if n := len(p) - 1 - back; n >= 0 && p[n].FieldName != nil {
 			return *p[n].FieldName
@@ -135,37 +136,37 @@ func keeps(p fieldpath.Path, group string) bool {
 func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedFieldsEntry {
 	raw, err := set.ToJSON()
 	if err != nil {
-		return e // a set that was read can be written
+		return e // not possible for a set that was parsed
 	}
 	e.FieldsV1 = &metav1.FieldsV1{}
 	e.FieldsV1.SetRawBytes(raw)
 	return e
 }
 
-// dropForsaken takes out of an object the fields that nobody holds once those of overridden managers are
-// ours, and an apply does not name them. The object carries the managed fields that an apply leaves.
-func (m managers) dropForsaken(o *unstructured.Unstructured, group string) {
+// dropUnowned removes the fields that an apply removes after those of overridden managers were taken over. The object
+// has the managed fields of an apply without the takeover.
+func (m managers) dropUnowned(o *unstructured.Unstructured, group string) {
 	before := o.GetManagedFields()
 	after, _ := m.takeOver(before, o.GetAPIVersion(), group)
 	ours := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) && e.APIVersion == o.GetAPIVersion() }
 	others := func(e metav1.ManagedFieldsEntry) bool { return !ours(e) }
-	held := fieldsOf(before, ours).Union(fieldsOf(after, others))
+	owned := fieldsOf(before, ours).Union(fieldsOf(after, others))
 	for p := range fieldsOf(after, ours).All() {
-		if !holds(held, p) {
+		if !holds(owned, p) {
 			without(o.Object, p)
 		}
 	}
 }
 
-// holds tells whether a set has a field, or any in it.
+// holds reports whether a set contains a field or a part of it.
 func holds(set *fieldpath.Set, p fieldpath.Path) bool {
-	for _, step := range p[:len(p)-1] {
-		set = set.WithPrefix(step)
+	for _, e := range p[:len(p)-1] {
+		set = set.WithPrefix(e)
 	}
 	return set.Has(p[len(p)-1:]) || !set.WithPrefix(p[len(p)-1]).Empty()
 }
 
-// without returns a value less the field at a path.
+// without returns a value without the field at a path. It may modify the value.
 func without(v any, p fieldpath.Path) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -173,8 +174,8 @@ func without(v any, p fieldpath.Path) any {
 			return v
 		}
 		name := *p[0].FieldName
-		item, there := v[name]
-		if !there {
+		item, ok := v[name]
+		if !ok {
 			return v
 		}
 		if len(p) == 1 {
@@ -195,19 +196,56 @@ func without(v any, p fieldpath.Path) any {
 	return v
 }
 
-// isAt tells whether an item of a list is the one that a step leads to, by its merge keys or as itself.
-func isAt(item any, step fieldpath.PathElement) bool {
-	if step.Value != nil {
-		return value.Equals(*step.Value, value.NewValueInterface(item))
+// isAt reports whether an element of a path selects an item of a list, by merge keys or by value.
+func isAt(item any, e fieldpath.PathElement) bool {
+	if e.Value != nil {
+		return value.Equals(*e.Value, value.NewValueInterface(item))
 	}
 	m, ok := item.(map[string]any)
-	if !ok || step.Key == nil {
+	if !ok || e.Key == nil {
 		return false
 	}
-	for _, key := range *step.Key {
+	for _, key := range *e.Key {
 		if !value.Equals(key.Value, value.NewValueInterface(m[key.Name])) {
 			return false
 		}
 	}
 	return true
+}
+
+// hasField reports whether a value has the field at a path. An item of a list may lack merge keys that the
+// server sets by default.
+func hasField(v any, p fieldpath.Path) bool {
+	if len(p) == 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if p[0].FieldName == nil {
+			return false
+		}
+		item, ok := v[*p[0].FieldName]
+		return ok && hasField(item, p[1:])
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return mayBeAt(item, p[0]) && hasField(item, p[1:]) })
+	default:
+		return false
+	}
+}
+
+// mayBeAt is isAt for an item that may lack some of the merge keys.
+func mayBeAt(item any, e fieldpath.PathElement) bool {
+	m, ok := item.(map[string]any)
+	if !ok || e.Key == nil {
+		return isAt(item, e)
+	}
+	found := false
+	for _, key := range *e.Key {
+		v, ok := m[key.Name]
+		if ok && !value.Equals(key.Value, value.NewValueInterface(v)) {
+			return false
+		}
+		found = found || ok
+	}
+	return found
 }

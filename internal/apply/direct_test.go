@@ -30,7 +30,7 @@ func (f *fixture) maps() []string {
 	return names
 }
 
-func TestNewInertObjectsNeedNoDryRun(t *testing.T) {
+func TestInertObjectsAreCreatedWithoutDryRun(t *testing.T) {
 	f := newFixture(t)
 	result, err := f.try(f.request(threeMaps))
 	if err != nil || len(result.Changes) != 3 {
@@ -43,15 +43,15 @@ func TestNewInertObjectsNeedNoDryRun(t *testing.T) {
 	}
 	for _, line := range f.requests.take() {
 		if strings.HasPrefix(line, "DRY") || strings.HasPrefix(line, "GET") {
-			t.Errorf("asked in vain: %s", line)
+			t.Errorf("unnecessary request: %s", line)
 		}
 	}
-	if len(f.intended) != 1 {
-		t.Errorf("the inventory was written ahead %d times", len(f.intended))
+	if len(f.saved) != 1 {
+		t.Errorf("the inventory was saved %d times", len(f.saved))
 	}
 }
 
-func TestRefusalTakesBackWhatWasCreatedOnTrust(t *testing.T) {
+func TestRefusalRollsBackDirectCreation(t *testing.T) {
 	f := newFixture(t)
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
 ---
@@ -62,22 +62,22 @@ func TestRefusalTakesBackWhatWasCreatedOnTrust(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	if len(result.Changes) > 0 {
-		t.Errorf("told as done: %+v", result.Changes)
+		t.Errorf("reported changes: %+v", result.Changes)
 	}
-	if n := len(f.intended); n != 2 || len(f.intended[1]) > 0 {
-		t.Errorf("the inventory names what is not there: %v", f.intended)
+	if n := len(f.saved); n != 2 || len(f.saved[1]) > 0 {
+		t.Errorf("the saved inventory contains deleted objects: %v", f.saved)
 	}
 	if left := f.maps(); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
+		t.Errorf("objects are left: %q", left)
 	}
 	for _, line := range f.requests.take() {
 		if strings.Contains(line, "/services/") && !strings.HasPrefix(line, "DRY") {
-			t.Errorf("written although another was refused: %s", line)
+			t.Errorf("written although another object was refused: %s", line)
 		}
 	}
 }
 
-func TestRefusalsOfTheTrustedAreToldWithTheOthers(t *testing.T) {
+func TestRefusalsOfDirectObjectsAreReportedWithOthers(t *testing.T) {
 	f := newFixture(t)
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
 ---
@@ -89,12 +89,12 @@ func TestRefusalsOfTheTrustedAreToldWithTheOthers(t *testing.T) {
 	}
 	for _, line := range f.requests.take() {
 		if strings.HasPrefix(line, "PATCH") {
-			t.Errorf("written although another was refused: %s", line)
+			t.Errorf("written although another object was refused: %s", line)
 		}
 	}
 }
 
-func TestNothingIsCreatedThatCannotBeTakenBack(t *testing.T) {
+func TestDirectCreationNeedsRightToDelete(t *testing.T) {
 	f := asTenant(t)
 	f.grant("get, list, watch, create, patch")
 	first := `{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: "%s"}}`
@@ -103,10 +103,10 @@ func TestNothingIsCreatedThatCannotBeTakenBack(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no key") {
 		t.Fatalf("%v", err)
 	}
-	same(t, "left", f.maps(), []string{"first"})
+	assertLines(t, "left", f.maps(), []string{"first"})
 }
 
-func TestWhatIsThereAlreadyIsNotTrusted(t *testing.T) {
+func TestExistingObjectIsNotCreatedDirectly(t *testing.T) {
 	f := newFixture(t)
 	force := true
 	_, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).Patch(context.Background(), "b", types.ApplyPatchType,
@@ -122,22 +122,22 @@ func TestWhatIsThereAlreadyIsNotTrusted(t *testing.T) {
 	}
 	skipped := slices.IndexFunc(result.Changes, func(c Change) bool { return c.Ref.Name == "b" && c.Action == Skipped })
 	if skipped < 0 || len(f.maps()) != 2 {
-		t.Errorf("what others keep to themselves was taken: %+v", result.Changes)
+		t.Errorf("an excluded object was changed: %+v", result.Changes)
 	}
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key")
 	if _, err := f.try(f.request(text)); err == nil {
 		t.Fatal("accepted")
 	}
 	if !f.has(configMaps, f.ns, "b") {
-		t.Error("what was there before was deleted")
+		t.Error("an existing object was deleted")
 	}
 }
 
-func TestOneOfThoseThatChangeNeedsNoDryRun(t *testing.T) {
+func TestFirstChangedObjectNeedsNoDryRun(t *testing.T) {
 	f := newFixture(t)
 	f.apply(threeMaps)
-	f.watched()
-	f.seen(configMaps, "c")
+	f.waitSynced()
+	f.waitObserved(configMaps, "c")
 	req := f.request(strings.ReplaceAll(threeMaps, "{k: v}", "{k: w}"))
 	req.MaxDiffs = 2
 	f.requests.take()
@@ -145,18 +145,18 @@ func TestOneOfThoseThatChangeNeedsNoDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "changes", withDiffs(r.Changes), []string{
+	assertLines(t, "changes", withDiffs(r.Changes), []string{
 		"ConfigMap/a configured", `~ data.k: v → w`, "ConfigMap/b configured", `~ data.k: v → w`,
 		"ConfigMap/c unchanged",
 	})
-	same(t, "requests", f.verbs(), []string{"DRY PATCH", "GET", "GET", "PATCH", "PATCH"})
+	assertLines(t, "requests", f.verbs(), []string{"DRY PATCH", "GET", "GET", "PATCH", "PATCH"})
 }
 
-func TestChangeThatIsRefusedLeavesTheClusterAsItWas(t *testing.T) {
+func TestRefusedDirectChangeLeavesClusterUnchanged(t *testing.T) {
 	f := newFixture(t)
 	f.apply(threeMaps)
-	f.watched()
-	f.seen(configMaps, "c")
+	f.waitSynced()
+	f.waitObserved(configMaps, "c")
 	before := f.get(configMaps, "b").GetResourceVersion()
 	bad := strings.Replace(strings.Replace(threeMaps, "{k: v}", `{"no key": v}`, 1), "{k: v}", "{k: w}", 1)
 	r, err := f.try(f.request(bad))
@@ -166,22 +166,22 @@ func TestChangeThatIsRefusedLeavesTheClusterAsItWas(t *testing.T) {
 	}
 	if f.get(configMaps, "b").GetResourceVersion() != before ||
 		slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Action != Unchanged }) {
-		t.Errorf("another was changed: %+v", r.Changes)
+		t.Errorf("another object was changed: %+v", r.Changes)
 	}
-	same(t, "after it", f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1)),
+	assertLines(t, "after the refusal", f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1)),
 		[]string{"ConfigMap/a configured", "ConfigMap/b unchanged", "ConfigMap/c unchanged"})
 }
 
-func TestChangeOfWhatOthersChangedIsNotTrusted(t *testing.T) {
+func TestObjectChangedByOthersIsNotChangedDirectly(t *testing.T) {
 	for name, patch := range map[string]string{
-		"left alone":  `{"metadata":{"annotations":{"` + group + `/reconcile":"disabled"}},"data":{"k":"theirs"}}`,
-		"taken over":  `{"data":{"k":"theirs","more":"theirs"}}`,
-		"being ended": `{"metadata":{"finalizers":["example.com/wait"]}}`,
+		"excluded":      `{"metadata":{"annotations":{"` + group + `/reconcile":"disabled"}},"data":{"k":"theirs"}}`,
+		"takeover":      `{"data":{"k":"theirs","more":"theirs"}}`,
+		"being deleted": `{"metadata":{"finalizers":["example.com/wait"]}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.apply(threeMaps)
-			f.watched()
+			f.waitSynced()
 			maps := f.Dynamic().Resource(configMaps).Namespace(f.ns)
 			if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(patch),
 				metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
@@ -189,23 +189,23 @@ func TestChangeOfWhatOthersChangedIsNotTrusted(t *testing.T) {
 			}
 			want := "ConfigMap/a configured"
 			switch name {
-			case "left alone":
+			case "excluded":
 				want = "ConfigMap/a skipped"
-			case "being ended":
+			case "being deleted":
 				if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				go func() { // once it is waited for
+				go func() { // while Apply waits for the deletion
 					_, _ = maps.Patch(context.Background(), "a", types.MergePatchType,
 						[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				}()
 				want = "ConfigMap/a created"
 			}
 			got := f.apply(strings.Replace(threeMaps, "{k: v}", "{k: w}", 1))
-			same(t, "changes", got[:1], []string{want})
+			assertLines(t, "changes", got[:1], []string{want})
 			data := f.get(configMaps, "a").Object["data"].(map[string]any)
-			if value := map[bool]string{true: "theirs", false: "w"}[name == "left alone"]; data["k"] != value ||
-				name != "left alone" && data["more"] != nil {
+			if value := map[bool]string{true: "theirs", false: "w"}[name == "excluded"]; data["k"] != value ||
+				name != "excluded" && data["more"] != nil {
 				t.Errorf("data is %v", data)
 			}
 		})

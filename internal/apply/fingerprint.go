@@ -1,0 +1,151 @@
+package apply
+
+import (
+	"encoding/json"
+	"hash/maphash"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
+)
+
+var seed = maphash.MakeSeed() // hashes are compared within this process only
+
+// fingerprint summarizes an object for the detection of drift. It is small enough to be kept for every object.
+//
+// The API server keeps the set of fields that our manager applied. It removes a field from the set as soon as another
+// manager changes the value. So the set stays the same as long as all applied values do, whatever happens to the status
+// or to fields of others. Only an apply under our name can change a value and not the set. It changes the time of the
+// set or, within the same second, results in a new version for which there is no other reason.
+type fingerprint struct {
+	version    string
+	uid        types.UID
+	generation int64
+	deleting   bool
+	owner      Owner
+	ours       uint64 // hash of the fields that we own or would take over, and of their times
+	others     uint64 // hash of the other managers and their times
+	policy     uint64 // hash of the annotations and labels that control how the object is applied
+}
+
+func (m managers) fingerprintOf(o metav1.Object, group string) fingerprint {
+	f := fingerprint{
+		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(),
+		deleting: o.GetDeletionTimestamp() != nil,
+		owner:    ownerOf(o.GetLabels(), group),
+	}
+	f.ours, f.others = m.hashFields(o.GetManagedFields())
+	for _, values := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
+		for k, v := range values {
+			if strings.HasPrefix(k, group+"/") {
+				f.policy ^= maphash.String(seed, k+"="+v) // independent of the order
+			}
+		}
+	}
+	return f
+}
+
+// driftedTo reports whether an object that had this fingerprint when it was applied has drifted. A fingerprint that is
+// older, such as that of an event before the apply, is no drift.
+func (f fingerprint) driftedTo(now fingerprint) bool {
+	switch {
+	case now.version == f.version || resourceversion.Newer(f.version, now.version):
+		return false
+	case now.uid != f.uid:
+		return true
+	case now.deleting:
+		return false // an event follows when the object is deleted
+	case now.ours != f.ours || now.owner != f.owner || now.policy != f.policy:
+		return true
+	default:
+		unexplained := now.others == f.others
+		return unexplained && (now.generation != f.generation || now.generation == 0)
+	}
+}
+
+// differs reports whether an object that drifted has changed again, except for fields of other managers. The
+// fingerprint of an object that does not exist is zero.
+func (f fingerprint) differs(now fingerprint) bool {
+	if f.uid != now.uid || f.version == now.version {
+		return f.uid != now.uid
+	}
+	return now.ours != f.ours || now.owner != f.owner || now.policy != f.policy || now.generation != f.generation ||
+		now.generation == 0
+}
+
+// hashFields returns the hash of the fields that we own or would take over, and the hash of the other managers.
+func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others uint64) {
+	var own, rest maphash.Hash
+	own.SetSeed(seed)
+	rest.SetSeed(seed)
+	for _, e := range fields {
+		h := &rest
+		if m.isOurs(e) || m.overrides(e) {
+			h = &own
+			hashFieldSet(h, e.FieldsV1)
+		}
+		for _, s := range []string{e.Manager, string(e.Operation), e.Subresource, e.APIVersion} {
+			_, _ = h.WriteString(s) // never fails
+			_ = h.WriteByte(0)
+		}
+		if e.Time != nil {
+			_, _ = h.WriteString(strconv.FormatInt(e.Time.Unix(), 36))
+		}
+	}
+	return own.Sum64(), rest.Sum64()
+}
+
+// hashFieldSet hashes a set of fields. Decoding and encoding sorts the keys, whose order depends on the client.
+func hashFieldSet(h *maphash.Hash, f *metav1.FieldsV1) {
+	if f == nil {
+		return
+	}
+	raw := f.GetRawBytes()
+	var set any
+	if json.Unmarshal(raw, &set) == nil {
+		if sorted, err := json.Marshal(set); err == nil {
+			raw = sorted
+		}
+	}
+	_, _ = h.Write(raw) // never fails
+}
+
+// digest returns a hash of what an object declares, without its status.
+func (m managers) digest(o *unstructured.Unstructured) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	b, err := json.Marshal(withoutServerFields(o))
+	if err != nil {
+		return 0
+	}
+	_, _ = h.Write(b) // never fails
+	ours, _ := m.hashFields(o.GetManagedFields())
+	return h.Sum64() ^ ours
+}
+
+// withoutServerFields returns an object without the status and the metadata that the server sets. It shares values with
+// the object.
+func withoutServerFields(o *unstructured.Unstructured) map[string]any {
+	out := make(map[string]any, len(o.Object))
+	for k, v := range o.Object {
+		if k != "status" {
+			out[k] = v
+		}
+	}
+	if m, ok := o.Object["metadata"].(map[string]any); ok {
+		metadata := make(map[string]any, len(m))
+		for k, v := range m {
+			switch k {
+			case "managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink":
+			default:
+				metadata[k] = v
+			}
+		}
+		out["metadata"] = metadata
+	}
+	return out
+}
