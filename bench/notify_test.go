@@ -20,7 +20,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -110,7 +110,7 @@ type notified struct {
 func newNotified(b *testing.B) *notified {
 	b.Helper()
 	define(b)
-	c, err := client.New(testenv.Cluster(b), client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(testenv.Cluster(b), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,9 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -36,7 +38,7 @@ func BenchmarkSources(b *testing.B) {
 		}
 	}
 	cfg := testenv.Cluster(b)
-	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -52,8 +54,8 @@ func BenchmarkSources(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- manager.Run(ctx, counting(cfg, &asked), manager.Options{
-			Controllers: []string{manager.SourceController}, StoragePath: b.TempDir(), StorageAddr: "127.0.0.1:0",
+		ended <- manager.Run(ctx, counting(cfg, &asked), options.Options{
+			Controllers: []string{options.SourceController}, StoragePath: b.TempDir(), StorageAddr: "127.0.0.1:0",
 			RetentionTTL: time.Minute, RetentionCount: 2,
 			MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: namespace, Concurrent: 4, KubeAPIQPS: 1000,
 			KubeAPIBurst: 1000,

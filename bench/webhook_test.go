@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -39,7 +39,7 @@ type pushes struct {
 func newPushes(b *testing.B) *pushes {
 	b.Helper()
 	define(b)
-	c, err := client.NewWithWatch(testenv.Cluster(b), client.Options{Scheme: manager.Scheme()})
+	c, err := client.NewWithWatch(testenv.Cluster(b), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -47,7 +47,7 @@ type fleet struct {
 func newFleet(b *testing.B, apps int, manifest func(int, string) []string) *fleet {
 	b.Helper()
 	define(b)
-	c, err := client.NewWithWatch(testenv.Cluster(b), client.Options{Scheme: manager.Scheme()})
+	c, err := client.NewWithWatch(testenv.Cluster(b), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -37,7 +37,7 @@ func at(t *testing.T, args ...string) result {
 
 func clusterClient(t *testing.T) client.Client {
 	t.Helper()
-	s := manager.Scheme()
+	s := kubeclient.Scheme()
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: s})
 	if err != nil {

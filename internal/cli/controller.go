@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 )
 
 func newControllerCommand(e *env) *cobra.Command {
-	var o manager.Options
+	var o options.Options
 	c := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controllers",

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -28,7 +28,7 @@ import (
 // setReady sets all objects of a namespace Ready, in place of the controllers, until the test ends.
 func setReady(t *testing.T, namespace string) {
 	t.Helper()
-	c, err := client.NewWithWatch(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	c, err := client.NewWithWatch(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

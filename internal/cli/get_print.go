@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/lineage"
-	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -61,7 +61,7 @@ func (p *objectPrinter) print(found []foundObject, single bool) error {
 
 func (p *objectPrinter) printNames(found []foundObject) error {
 	for _, f := range found {
-		gvk, err := apiutil.GVKForObject(f.object, manager.Scheme())
+		gvk, err := apiutil.GVKForObject(f.object, kubeclient.Scheme())
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (p *objectPrinter) row(f foundObject) []term.Cell {
 func (p *objectPrinter) printObjects(found []foundObject, single bool) error {
 	items := []any{}
 	for _, f := range found {
-		gvk, err := apiutil.GVKForObject(f.object, manager.Scheme())
+		gvk, err := apiutil.GVKForObject(f.object, kubeclient.Scheme())
 		if err != nil {
 			return err
 		}

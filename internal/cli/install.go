@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 )
 
 // installCommand is `sluice install`.
@@ -45,7 +45,7 @@ Running the command again without changes has no effect.`,
 	f := c.Flags()
 	f.BoolVar(&o.export, "export", false, "print the manifests and change nothing")
 	f.BoolVar(&o.CRDsOnly, "crds-only", false, "only the CustomResourceDefinitions")
-	f.StringSliceVar(&o.components, "components", manager.AllControllers, "controllers to run")
+	f.StringSliceVar(&o.components, "components", options.AllControllers, "controllers to run")
 	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run in addition to --components")
 	f.StringVar(&o.image, "image", "", "container image of the controllers (default: from --registry and --version)")
 	f.StringVar(&o.registry, "registry", "ghcr.io/sluice-gitops", "registry of the container image")
@@ -74,8 +74,8 @@ func (o *installCommand) complete() error {
 	o.Controllers = slices.Concat(o.components, o.extra)
 	o.Image = cmp.Or(o.image, o.registry+"/sluice:"+o.imageTag)
 	for _, c := range o.Controllers {
-		if !slices.Contains(manager.AllControllers, c) {
-			return usagef("unknown component %q: choose from %s", c, strings.Join(manager.AllControllers, ", "))
+		if !slices.Contains(options.AllControllers, c) {
+			return usagef("unknown component %q: choose from %s", c, strings.Join(options.AllControllers, ", "))
 		}
 	}
 	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.LogLevel) {

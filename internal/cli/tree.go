@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/lineage"
-	"github.com/sluice-gitops/sluice/internal/manager"
 )
 
 // treeCommand is `sluice tree` for one kind.
@@ -61,7 +61,7 @@ func (t *treeCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	gvk, err := apiutil.GVKForObject(obj, manager.Scheme())
+	gvk, err := apiutil.GVKForObject(obj, kubeclient.Scheme())
 	if err != nil {
 		return err
 	}

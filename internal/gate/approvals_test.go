@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/gate"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -77,7 +77,7 @@ func (s *harness) person(name string, groups []string, verbs ...string) client.C
 	})
 	cfg := rest.CopyConfig(testenv.Cluster(s))
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
-	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -61,7 +61,7 @@ func openBy(g *metav1.Time) string {
 
 func TestGateOpensForAWindow(t *testing.T) {
 	clock := testingclock.NewFakeClock(tenOClock())
-	s := newHarness(t, func(o *manager.Options) { o.Clock = clock })
+	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
 	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &metav1.Duration{Duration: time.Hour}})
 	s.newGate("freeze", gatingv1.GateSpec{Default: gatingv1.Opened, Window: &metav1.Duration{Duration: 24 * time.Hour}})
 	s.newGate("fridays", gatingv1.GateSpec{Default: gatingv1.Opened, Schedule: []gatingv1.ScheduleEntry{{
@@ -209,7 +209,7 @@ func TestChecksOfGates(t *testing.T) {
 		}
 	}))
 	t.Cleanup(endpoint.Close)
-	s := newHarness(t, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	s := newHarness(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	every := &metav1.Duration{Duration: time.Second}
 	check := func(c gatingv1.Check) gatingv1.GateSpec {
 		c.Name, c.Interval = "it", every

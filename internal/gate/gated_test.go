@@ -17,7 +17,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -184,7 +184,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 }
 
 func TestGatesSelect(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	s := newHarness(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("free", "app", "")

@@ -14,7 +14,8 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -23,7 +24,7 @@ import (
 func (s *harness) rival(fieldManager, name, value string) (count *atomic.Int64, stop func()) {
 	s.Helper()
 	list := &corev1.ConfigMapList{}
-	c, err := client.NewWithWatch(testenv.Cluster(s), client.Options{Scheme: manager.Scheme()})
+	c, err := client.NewWithWatch(testenv.Cluster(s), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func (s *harness) rival(fieldManager, name, value string) (count *atomic.Int64, 
 func TestAFightIsNamedAndEnds(t *testing.T) {
 	fights := apply.ContentionOptions{Threshold: 4, Window: time.Hour, MinDelay: time.Minute, MaxDelay: time.Hour}
 	clock := testingclock.NewFakeClock(time.Now())
-	s := newHarness(t, func(o *manager.Options) { o.Contention, o.Clock = fights, clock })
+	s := newHarness(t, func(o *options.Options) { o.Contention, o.Clock = fights, clock })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")

@@ -19,7 +19,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -228,7 +228,7 @@ func (s *harness) refused(account string) {
 	s.Helper()
 	cfg := testenv.Cluster(s)
 	cfg.Impersonate.UserName = "system:serviceaccount:" + s.Namespace + ":" + account
-	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -86,7 +86,7 @@ func TestReferencesThatAreNotWatchedAreRefused(t *testing.T) {
 }
 
 func TestReadinessCanBeAskedForBesideAnExpression(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) {
+	s := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"AdditiveCELDependencyCheck": "true"}
 	})
 	s.Git.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:1", "not-ready"),
@@ -133,7 +133,7 @@ func TestSuspendedKustomizationsAreLeftAloneUntilTheyResume(t *testing.T) {
 }
 
 func TestClustersThatMoveAreFollowedAtOnce(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) { o.KubeConfigAccount = "deployer" })
+	s := newHarness(t, func(o *options.Options) { o.KubeConfigAccount = "deployer" })
 	cfg := testenv.Cluster(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
 	s.GitRepository("app")

@@ -17,7 +17,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -176,7 +176,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 }
 
 func TestDriftIsNotLookedAtWhenDisabled(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) { o.Resync = time.Millisecond })
+	s := newHarness(t, func(o *options.Options) { o.Resync = time.Millisecond })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")

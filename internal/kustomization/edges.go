@@ -8,18 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
-
-// SourceMoved tells whether a change of a source is one that its consumers act on: another artifact.
-func SourceMoved[T sourcev1.Source](before, after T) bool {
-	b, a := before.GetArtifact(), after.GetArtifact()
-	if b == nil || a == nil {
-		return b != a
-	}
-	return b.Revision != a.Revision || b.Digest != a.Digest
-}
 
 // anyChangeGroupKind stands for Kustomizations in the edges of those whose readyExpr may look at anything in them.
 var anyChangeGroupKind = schema.GroupKind{Group: KustomizationGroupKind.Group, Kind: KustomizationGroupKind.Kind + "*"}

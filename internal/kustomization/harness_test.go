@@ -3,7 +3,7 @@ package kustomization_test
 import (
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -11,13 +11,13 @@ import (
 type harness struct{ *system.System }
 
 // newHarness starts the controllers in a namespace of their own.
-func newHarness(t *testing.T, configure ...func(*manager.Options)) *harness {
+func newHarness(t *testing.T, configure ...func(*options.Options)) *harness {
 	t.Helper()
 	return &harness{system.New(t, configure...)}
 }
 
 // prepareHarness creates everything but the controllers.
-func prepareHarness(t *testing.T, configure ...func(*manager.Options)) *harness {
+func prepareHarness(t *testing.T, configure ...func(*options.Options)) *harness {
 	t.Helper()
 	return &harness{system.Prepare(t, configure...)}
 }

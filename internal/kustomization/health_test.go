@@ -13,7 +13,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -108,7 +108,7 @@ func (s *harness) ran(job string) int {
 }
 
 func TestWhatFailedIsWaitedForOnRequest(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) {
+	s := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"DisableFailFastBehavior": "true"}
 	})
 	s.Git.Commit("app", map[string]string{"job.yaml": brokenJob})

@@ -13,7 +13,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -116,7 +116,7 @@ func TestHealthIsReadAsTheAccount(t *testing.T) {
 }
 
 func TestTheDefaultAccountStandsInForNone(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) { o.DefaultAccount = "tenant" })
+	s := newHarness(t, func(o *options.Options) { o.DefaultAccount = "tenant" })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
@@ -131,7 +131,7 @@ func TestTheDefaultAccountStandsInForNone(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
-	s := newHarness(t, system.AllNamespaces, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	labels := map[string]string{"test": s.Namespace}
 	s.GitRepository("app", labelled(labels))

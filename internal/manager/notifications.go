@@ -1,47 +1,37 @@
 package manager
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/notify/alert"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
+	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/receiver"
+	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// defaultEventsAddr is not the documented one, :9090, which is that of artifacts when one process runs all.
-const defaultEventsAddr = ":9293"
-
-// runNotifications lets events of this process, and those that others post to it, come to where --events-addr
-// and the alerts want them.
-func (p *process) runNotifications(ctx context.Context) error {
-	var n *notifications
+// addNotifications delivers the events of this process: by its Alerts, or to another process that has them.
+func (p *process) addNotifications(ctx context.Context) error {
+	var endpoint *delivery.Endpoint
 	var err error
 	switch {
-	case p.runs(NotificationController):
-		a, options := p.newAlerts(), p.deliveryOptions()
-		options.Router, options.Sender = a.router, a.sender
-		options.Reporter = &deliveryReporter{p.mgr.GetCache(), p.recorder}
-		n = &notifications{Dispatcher: delivery.New(options), address: p.EventsAddr, ready: a.router.Ready}
-		err = p.runAlerts(ctx, a, n.Dispatcher)
-	case p.forwards():
-		n = p.forward()
+	case p.Runs(options.NotificationController):
+		endpoint, err = p.addAlerts(ctx)
+	case p.ForwardsEvents():
+		endpoint = p.forwardEvents()
 	default:
 		return nil
 	}
@@ -50,101 +40,101 @@ func (p *process) runNotifications(ctx context.Context) error {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("cannot tell the name of this machine: %w", err)
+		return fmt.Errorf("cannot get the host name: %w", err)
 	}
-	p.kernel.Events = reconcile.EmitToAll(p.kernel.Events, n.KernelEvents(p.mgr.GetScheme(), host))
-	return p.mgr.Add(n)
+	p.kernel.Events = reconcile.EmitToAll(p.kernel.Events, endpoint.KernelEvents(p.mgr.GetScheme(), host))
+	return p.mgr.Add(endpoint)
 }
 
-// deliveryOptions returns the options that do not depend on the destination of events.
-func (o *Options) deliveryOptions() delivery.Options {
-	return delivery.Options{Dir: filepath.Join(o.StoragePath, "events"), Clock: o.clock(),
-		RateLimit: cmp.Or(o.RateLimit, -1)}
+// forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
+func (p *process) forwardEvents() *delivery.Endpoint {
+	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}}
+	o := p.DeliveryOptions()
+	o.Router, o.Sender, o.RateLimit = to, to, -1
+	o.Reporter = delivery.LogReporter(func(message string) { log.Log.WithName("notifications").Info(message) })
+	return &delivery.Endpoint{Dispatcher: delivery.New(o)}
 }
 
-// forward posts all events to the process that has the alerts, and the rate limit.
-func (p *process) forward() *notifications {
-	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.out.transport}}
-	options := p.deliveryOptions()
-	options.Router, options.Sender, options.RateLimit = to, to, -1
-	options.Reporter = delivery.LogReporter(func(message string) { log.Log.WithName("notifications").Info(message) })
-	return &notifications{Dispatcher: delivery.New(options)}
-}
-
-// notifications runs the dispatcher, and the endpoint for events of other programs if it has an address. Both
-// run on the leader only: an event that another replica accepted would wait until that one leads.
-type notifications struct {
-	*delivery.Dispatcher
-	address string                         // of the endpoint; none if empty or 0
-	ready   func(ctx context.Context) bool // waits until it is known who wants what; at once if nil
-}
-
-// Start implements manager.Runnable.
-func (n *notifications) Start(ctx context.Context) error {
-	if err := metrics.Registry.Register(n.Dispatcher); err == nil { // else there are two in this process: a test
-		defer metrics.Registry.Unregister(n.Dispatcher)
+// addAlerts adds the controllers of Alerts and Providers, and returns the endpoint that delivers events by them.
+func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
+	router := &alert.Router{
+		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
+		Labels:               alert.CachedLabels(p.mgr),
+		Warn: func(a *v1beta3.Alert, message string) {
+			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a,
+				reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
+		},
 	}
-	if n.ready != nil && !n.ready(ctx) {
-		return nil // the process ends
+	sender := &alert.Sender{
+		Router: router,
+		Resolver: &alert.Resolver{
+			Secrets: p.mgr.GetAPIReader(), Egress: p.TenantEgress(), Identities: p.remotes.Identities,
+			Clock: p.GetClock(),
+		},
+		Health: &alert.Health{Edges: p.kernel.Edges},
 	}
-	if n.address == "" || n.address == "0" {
-		return n.Dispatcher.Start(ctx)
+	o := p.DeliveryOptions()
+	o.Router, o.Sender = router, sender
+	o.Reporter = &alert.EventReporter{Alerts: p.mgr.GetCache(), Recorder: p.recorder}
+	dispatcher := delivery.New(o)
+	router.Gone = func(provider types.NamespacedName) {
+		dispatcher.Forget(provider)
+		sender.Health.Forget(provider)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.address)
-	if err != nil {
-		return fmt.Errorf("cannot take events on --events-addr %s: %w", n.address, err)
+	if err := router.Observe(ctx, p.mgr.GetCache()); err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	served := make(chan error, 1)
-	go func() {
-		defer cancel()
-		served <- (&ctrlmanager.Server{Name: "events", Listener: listener, Server: delivery.NewServer(n.Dispatcher)}).
-			Start(ctx)
-	}()
-	err = n.Dispatcher.Start(ctx)
-	cancel()
-	return errors.Join(err, <-served)
+	// an Alert depends on the existence of its Provider only
+	never := func(_, _ *v1beta3.Provider) bool { return false }
+	if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{},
+		never); err != nil {
+		return nil, err
+	}
+	if err := registerWithoutFinalizer(p, alert.AlertGroupKind, &alert.Alert{Client: p.mgr.GetClient(),
+		NoCrossNamespaceRefs: router.NoCrossNamespaceRefs}); err != nil {
+		return nil, err
+	}
+	endpoint := &delivery.Endpoint{Dispatcher: dispatcher, Ready: router.Ready}
+	if !options.IsDisabled(p.EventsAddr) {
+		endpoint.Address = p.EventsAddr
+	}
+	return endpoint, registerWithoutFinalizer(p, alert.ProviderGroupKind, &alert.Provider{Resolver: sender.Resolver,
+		Health: sender.Health, Retry: dispatcher.Retry})
 }
 
-// forwards tells whether events go to another process, which has the alerts.
-func (o *Options) forwards() bool {
-	u, err := url.Parse(o.EventsAddr)
-	return !o.runs(NotificationController) && err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+// registerWithoutFinalizer starts a controller whose objects need no cleanup.
+func registerWithoutFinalizer[T any, P interface {
+	*T
+	reconcile.Object
+}](p *process, gk schema.GroupKind, step reconcile.Step[P]) error {
+	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[P]{
+		GroupKind: gk, New: func() P { return new(T) }, Concurrent: p.Concurrent, NoFinalizer: true, Step: step,
+	})
 }
 
-// checkEvents refuses an --events-addr that this process cannot listen on.
-func (o *Options) checkEvents() error {
-	switch {
-	case o.RateLimit < 0:
-		return fmt.Errorf("--rate-limit-interval is %s: choose 0 or more", o.RateLimit)
-	case !o.runs(NotificationController) || o.EventsAddr == "" || o.EventsAddr == "0":
+// addReceivers adds the controller of Receivers and the server of their webhooks.
+func (p *process) addReceivers(ctx context.Context) error {
+	plans := &receiver.Plans{Secrets: p.mgr.GetAPIReader(), NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs()}
+	if err := register(p, receiver.GroupKind, reconcile.Ungated, &receiver.Receiver{Plans: plans}); err != nil {
+		return err
+	}
+	if options.IsDisabled(p.ReceiverAddr) {
 		return nil
-	case o.runs(SourceController) && o.EventsAddr == o.StorageAddr:
-		return fmt.Errorf("--events-addr and --storage-addr are both %s: choose another one, such as %s", o.EventsAddr,
-			defaultEventsAddr)
 	}
-	if _, _, err := net.SplitHostPort(o.EventsAddr); err != nil || strings.Contains(o.EventsAddr, "/") {
-		return fmt.Errorf("--events-addr is %s, but this process runs %s, to which others post events: choose an "+
-			"address to listen on, such as %s",
-			fault.RedactURL(o.EventsAddr), NotificationController, defaultEventsAddr)
+	if err := receiver.IndexPaths(ctx, p.mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
-	return nil
-}
-
-// deliveryReporter records problems with notifications as Kubernetes events of their Alert. No notifications are
-// sent about them.
-type deliveryReporter struct {
-	alerts   client.Reader // of the cache
-	recorder reconcile.Recorder
-}
-
-// Report implements [delivery.Reporter].
-func (t *deliveryReporter) Report(alert, provider types.NamespacedName, reason, message string) {
-	a := &v1beta3.Alert{}
-	if err := t.alerts.Get(context.Background(), alert, a); err != nil {
-		return // it is gone
+	issuers, err := p.TenantEgress().Transport(egress.Options{})
+	if err != nil {
+		return err
 	}
-	t.recorder.AnnotatedEventf(a, nil, nil, corev1.EventTypeWarning, reason, "Notify", "Provider '%s': %s", provider,
-		message)
+	listener, err := net.Listen("tcp", p.ReceiverAddr)
+	if err != nil {
+		return fmt.Errorf("cannot serve webhooks on --receiverAddr %s: %w", p.ReceiverAddr, err)
+	}
+	server := receiver.NewServer(&receiver.Server{
+		Cache: p.mgr.GetCache(), Reader: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Mapper: p.mgr.GetRESTMapper(),
+		Plans: plans, Check: &hook.Checker{Transport: issuers}, Clock: p.GetClock(),
+	})
+	return p.mgr.Add(&ctrlmanager.Server{Name: "webhooks", Listener: listener, Server: server})
 }

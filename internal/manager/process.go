@@ -2,152 +2,160 @@ package manager
 
 import (
 	"context"
-	"fmt"
+	"net/http"
 	"path/filepath"
-	"time"
+	"slices"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/cachemetrics"
+	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/eventrecorder"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
 // process is what the controllers of one process share.
 type process struct {
-	Options
+	options.Options
 	mgr        ctrlmanager.Manager
 	recorder   reconcile.Recorder
 	kernel     *reconcile.Kernel
 	book       *gate.Book
 	storage    *storage
-	out        *wayOut
+	accounts   serviceaccount.Accounts
+	remotes    access.Connector
+	transport  http.RoundTripper // the transport of remotes.Egress
 	registries *access.Registries
 	git        *access.Git
 	mirrors    *git.Mirrors
 
-	ends []func() // what is to be done at the end, in the order that it was begun
+	closers []func() // in the order of creation
 }
 
-func newProcess(ctx context.Context, cfg *rest.Config, o Options) (p *process, err error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
-	cfg.UserAgent = "sluice"
-	cfg.WarningHandler = rest.NoWarnings{} // the API server's warnings are for who wrote the manifest, not for our log
-
+func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *process, err error) {
 	p = &process{Options: o}
-	if p.mgr, err = connect(ctx, cfg, o); err != nil {
+	if p.mgr, err = kubeclient.Connect(ctx, cfg, o); err != nil {
 		return nil, err
 	}
 	if p.storage, err = newStorage(o); err != nil {
 		return nil, err
 	}
-	if p.out, err = newWayOut(p.mgr, o); err != nil {
+	p.accounts = serviceaccount.Accounts{Reader: p.mgr.GetAPIReader(), Client: p.mgr.GetClient()}
+	if err := p.connectRemotes(); err != nil {
 		return nil, err
 	}
-	recorder, end, err := recordEvents(ctx, p.mgr)
+	recorder, stop, err := eventrecorder.Start(ctx, p.mgr)
 	if err != nil {
 		return nil, err
 	}
-	p.recorder, p.ends = recorder, append(p.ends, end)
-	p.kernel = newKernel(p.mgr, reconcile.EmitToCluster(recorder), o)
-	p.registries = &access.Registries{Connector: p.out.Connector}
+	p.recorder, p.closers = recorder, append(p.closers, stop)
+	retry := o.Retry
+	retry.Jitter = float64(o.JitterPercentage) / 100
+	p.kernel = &reconcile.Kernel{
+		Client: p.mgr.GetClient(),
+		Edges:  reconcile.NewEdges(),
+		Events: reconcile.EmitToCluster(recorder),
+		Clock:  o.GetClock(),
+		Retry:  retry,
+	}
+	return p, nil
+}
+
+// connectRemotes creates the access to git, registries and buckets, and the credentials of workload identity.
+func (p *process) connectRemotes() (err error) {
+	policy := &egress.Policy{PerHost: p.HostLimit(), RefuseLinkLocal: !p.AllowLinkLocal, Timeouts: p.EgressTimeouts}
+	if p.transport, err = policy.Transport(egress.Options{}); err != nil {
+		return err
+	}
+	// No object can name the URL of these requests, so the link-local address of the metadata server is allowed.
+	metadata, err := (&egress.Policy{PerHost: p.HostLimit()}).Transport(egress.Options{})
+	if err != nil {
+		return err
+	}
+	identities := &auth.Identities{
+		Accounts: p.accounts, Transport: p.transport, Metadata: metadata, Keep: p.TokenCacheLimit(),
+		DefaultAccount: p.IdentityServiceAccount(),
+	}
+	p.remotes = access.Connector{Secrets: access.Secrets{Reader: p.mgr.GetAPIReader()}, Egress: policy,
+		Identities: identities}
+	p.registries = &access.Registries{Connector: p.remotes}
 	p.git = &access.Git{
-		Connector:  p.out.Connector,
+		Connector:  p.remotes,
 		GitHubApps: &auth.GitHubApps{},
 		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
-	return p, nil
+	return p.mgr.Add(cachemetrics.ForTokens(identities))
 }
 
-// definitionsPatience is how long the cluster may take to serve our kinds: they are often installed together
-// with the controllers.
-const definitionsPatience = time.Minute
-
-// connect makes the manager once the cluster serves our kinds.
-func connect(ctx context.Context, cfg *rest.Config, o Options) (mgr ctrlmanager.Manager, err error) {
-	_ = wait.PollUntilContextTimeout(ctx, time.Second, definitionsPatience, true, func(context.Context) (bool, error) {
-		mgr, err = newManager(cfg, o)
-		return !apimeta.IsNoMatchError(err), nil
-	}) // err says what it waited for
-	switch {
-	case apimeta.IsNoMatchError(err):
-		return nil, fmt.Errorf("the cluster does not serve all kinds of Sluice: %w. Run sluice install, or sluice "+
-			"install --crds-only", err)
-	case err != nil:
-		return nil, fmt.Errorf("cannot reach the cluster: %w", err)
-	}
-	return mgr, nil
-}
-
-// runControllers starts what the chosen controllers share, and then each of them.
-func (p *process) runControllers(ctx context.Context) error {
-	for _, run := range []func(context.Context) error{p.serveArtifacts, p.observeSources, p.keepBook,
-		p.runNotifications} {
-		if err := run(ctx); err != nil {
+// addControllers adds what the enabled controllers share, and then each of them, to the manager.
+func (p *process) addControllers(ctx context.Context) error {
+	for _, add := range []func(context.Context) error{p.addArtifactServer, p.observeSources, p.observeGates,
+		p.addNotifications} {
+		if err := add(ctx); err != nil {
 			return err
 		}
 	}
 	for _, controller := range []struct {
 		name string
-		run  func(context.Context) error
+		add  func(context.Context) error
 	}{
-		{SourceController, p.runSources},
-		{KustomizeController, p.runKustomizations},
-		{GatingController, p.runGates},
-		{NotificationController, p.runReceivers},
-		{ImageReflectorController, p.runImages},
-		{ImageAutomationController, p.runImageAutomations},
+		{options.SourceController, p.addSources},
+		{options.KustomizeController, p.addKustomizations},
+		{options.GatingController, p.addGates},
+		{options.NotificationController, p.addReceivers},
+		{options.ImageReflectorController, p.addImageReflector},
+		{options.ImageAutomationController, p.addImageAutomation},
 	} {
-		if !p.runs(controller.name) {
+		if !p.Runs(controller.name) {
 			continue
 		}
-		if err := controller.run(ctx); err != nil {
+		if err := controller.add(ctx); err != nil {
 			return err
 		}
 	}
 	return p.observeConfigs(ctx)
 }
 
-// end ends what was begun, the last one first.
-func (p *process) end() {
-	for i := len(p.ends) - 1; i >= 0; i-- {
-		p.ends[i]()
+// close releases what the process created, in reverse order.
+func (p *process) close() {
+	for _, c := range slices.Backward(p.closers) {
+		c()
 	}
 }
 
-func newKernel(mgr ctrlmanager.Manager, events reconcile.Events, o Options) *reconcile.Kernel {
-	retry := o.Retry
-	retry.Jitter = float64(o.JitterPercentage) / 100
-	return &reconcile.Kernel{
-		Client: mgr.GetClient(),
-		Edges:  reconcile.NewEdges(),
-		Events: events,
-		Clock:  o.clock(),
-		Retry:  retry,
-	}
+// register starts a controller.
+func register[T any, P interface {
+	*T
+	reconcile.Object
+}](p *process, gk schema.GroupKind, behavior reconcile.GateBehavior, step reconcile.Step[P]) error {
+	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[P]{
+		GroupKind: gk, New: func() P { return new(T) }, Concurrent: p.Concurrent, GateBehavior: behavior, Step: step,
+	})
 }
 
-// observeConfigs wakes objects whose referenced ConfigMap or Secret changed; only those labelled for it are
-// watched, by metadata alone.
+// observeConfigs enqueues objects whose referenced ConfigMap or Secret changes. Only the metadata of those with the
+// label of --watch-configs-label-selector is watched.
 func (p *process) observeConfigs(ctx context.Context) error {
 	if p.ConfigsSelector == "" {
 		return nil
 	}
+	changed := func(before, after *metav1.PartialObjectMetadata) bool {
+		return before.ResourceVersion != after.ResourceVersion
+	}
 	for _, kind := range []string{"ConfigMap", "Secret"} {
-		changed := func(before, after *metav1.PartialObjectMetadata) bool {
-			return before.ResourceVersion != after.ResourceVersion
-		}
 		if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), schema.GroupKind{Kind: kind},
-			configMetadata(kind), changed); err != nil {
+			kubeclient.ConfigMetadata(kind), changed); err != nil {
 			return err
 		}
 	}

@@ -8,83 +8,75 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/access"
+	"github.com/sluice-gitops/sluice/internal/cachemetrics"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
-// sources are the controllers of the source kinds, with what several of them share.
-type sources struct {
-	*process
-	signatures *access.Signatures
+// observeSources enqueues what builds on a source when its artifact changes.
+func (p *process) observeSources(ctx context.Context) error {
+	return source.Observe(ctx, p.kernel.Edges, p.mgr.GetCache())
 }
 
-func (p *process) runSources(context.Context) error {
-	r := &sources{p, &access.Signatures{Connector: p.out.Connector,
-		Public: &cosign.PublicRoot{Egress: p.out.Egress, Clock: p.clock()}}}
+func (p *process) addSources(context.Context) error {
+	signatures := &access.Signatures{Connector: p.remotes,
+		Public: &cosign.PublicRoot{Egress: p.remotes.Egress, Clock: p.GetClock()}}
 	return errors.Join(
-		r.gitRepositories(),
-		r.ociRepositories(),
-		r.helm(),
-		r.buckets(),
-		r.artifactGenerators(),
+		addSource(p, source.GitRepositoryGroupKind, &source.GitRepository{
+			Access: p.git, Objects: p.mgr.GetClient(), Store: p.storage.store, Mirrors: p.mirrors, Clock: p.GetClock(),
+		}),
+		addSource(p, source.OCIRepositoryGroupKind, &source.OCIRepository{
+			Registries: p.registries, Signatures: signatures, Store: p.storage.store,
+		}),
+		addSource(p, source.BucketGroupKind, &source.Bucket{
+			Access: &access.Buckets{Connector: p.remotes, Metadata: p.remotes.Identities.Metadata},
+			Store:  p.storage.store, Dir: filepath.Join(p.StoragePath, "buckets"),
+		}),
+		p.addHelm(signatures),
+		p.addArtifactGenerators(),
 	)
 }
 
-func (r *sources) gitRepositories() error {
-	return keep(r, source.GitRepositoryGroupKind, func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} },
-		&source.GitRepository{
-			Access:  r.git,
-			Objects: r.mgr.GetClient(),
-			Store:   r.storage.store,
-			Mirrors: r.mirrors,
-			Clock:   r.clock(),
-		})
+func (p *process) addHelm(signatures *access.Signatures) error {
+	charts := &source.HelmCharts{
+		Connector: p.remotes, Objects: p.mgr.GetClient(), Registries: p.registries, Store: p.storage.store,
+		Limits: p.HelmLimits,
+	}
+	return errors.Join(
+		p.mgr.Add(cachemetrics.ForIndexes(&charts.Indexes)),
+		register(p, source.HelmRepositoryGroupKind, reconcile.BlocksSource,
+			source.NewHelmRepository(p.storage.store, charts)),
+		addSource(p, source.HelmChartGroupKind, &source.HelmChart{
+			Objects: p.mgr.GetClient(), Secrets: p.remotes.Secrets, Charts: charts, Signatures: signatures,
+			Store: p.storage.store, Artifacts: p.storage.fetcher, Clock: p.GetClock(),
+		}),
+	)
 }
 
-func (r *sources) ociRepositories() error {
-	return keep(r, source.OCIRepositoryGroupKind, func() *sourcev1.OCIRepository { return &sourcev1.OCIRepository{} },
-		&source.OCIRepository{
-			Registries: r.registries,
-			Signatures: r.signatures,
-			Store:      r.storage.store,
-		})
-}
-
-func (r *sources) buckets() error {
-	return keep(r, source.BucketGroupKind, func() *sourcev1.Bucket { return &sourcev1.Bucket{} }, &source.Bucket{
-		Access: &access.Buckets{Connector: r.out.Connector, Metadata: r.out.Identities.Metadata},
-		Store:  r.storage.store,
-		Dir:    filepath.Join(r.StoragePath, "buckets"),
-	})
-}
-
-func (r *sources) artifactGenerators() error {
-	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[*extensionsv1beta1.ArtifactGenerator]{
+func (p *process) addArtifactGenerators() error {
+	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*extensionsv1beta1.ArtifactGenerator]{
 		GroupKind:    source.ArtifactGeneratorGroupKind,
 		New:          func() *extensionsv1beta1.ArtifactGenerator { return &extensionsv1beta1.ArtifactGenerator{} },
-		Concurrent:   r.Concurrent,
+		Concurrent:   p.Concurrent,
 		GateBehavior: reconcile.BlocksSource,
 		Finalizer:    extensionsv1beta1.ArtifactGeneratorFinalizer,
 		Step: &source.ArtifactGenerator{
-			Client:               r.mgr.GetClient(),
-			Store:                r.storage.store,
-			Artifacts:            r.storage.fetcher,
-			Outputs:              source.Published{Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader()},
-			NoCrossNamespaceRefs: r.noCrossNamespaceRefs(),
+			Client:               p.mgr.GetClient(),
+			Store:                p.storage.store,
+			Artifacts:            p.storage.fetcher,
+			Outputs:              source.Published{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()},
+			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 		},
 	})
 }
 
-// keep starts the controller of a kind whose objects keep an artifact.
-func keep[T source.Object](r *sources, gk schema.GroupKind, newObject func() T, fetcher source.Fetcher[T]) error {
-	return reconcile.Register(r.mgr, r.kernel, reconcile.Kind[T]{
-		GroupKind:    gk,
-		New:          newObject,
-		Concurrent:   r.Concurrent,
-		GateBehavior: reconcile.BlocksSource,
-		Step:         &source.Keeper[T]{Kind: gk, Store: r.storage.store, Fetcher: fetcher},
-	})
+// addSource starts the controller of a kind that has an artifact.
+func addSource[T any, P interface {
+	*T
+	source.Object
+}](p *process, gk schema.GroupKind, fetcher source.Fetcher[P]) error {
+	return register(p, gk, reconcile.BlocksSource, &source.Keeper[P]{Kind: gk, Store: p.storage.store,
+		Fetcher: fetcher})
 }

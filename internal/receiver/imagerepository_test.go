@@ -9,13 +9,13 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 func TestWebhookWakesImageRepository(t *testing.T) {
 	address := system.FreeAddress(t)
-	s := system.NewImages(t, func(o *manager.Options) { o.ReceiverAddr = address })
+	s := system.NewImages(t, func(o *options.Options) { o.ReceiverAddr = address })
 	h := &hooks{s.System, "http://" + address}
 	s.Push("app", time.Now(), "1.0.0")
 	s.ImageRepository("app")

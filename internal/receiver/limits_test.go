@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -267,7 +267,7 @@ func TestReplayedWebhook(t *testing.T) {
 // Ingress chooses any of them.
 func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 	address := system.FreeAddress(t)
-	s := system.Prepare(t, func(o *manager.Options) {
+	s := system.Prepare(t, func(o *options.Options) {
 		o.ReceiverAddr, o.LeaderElection = address, true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = time.Hour, time.Minute, time.Second
 	})

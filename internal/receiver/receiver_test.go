@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -34,10 +34,10 @@ type hooks struct {
 	url string
 }
 
-func newHooks(t *testing.T, configure ...func(*manager.Options)) *hooks {
+func newHooks(t *testing.T, configure ...func(*options.Options)) *hooks {
 	t.Helper()
 	address := system.FreeAddress(t)
-	s := system.New(t, append(configure, func(o *manager.Options) { o.ReceiverAddr = address })...)
+	s := system.New(t, append(configure, func(o *options.Options) { o.ReceiverAddr = address })...)
 	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "webhook-token"},
 		StringData: map[string]string{"token": webhookToken}})
 	return &hooks{s, "http://" + address}
@@ -319,7 +319,7 @@ func TestWebhookTurnsGate(t *testing.T) {
 }
 
 func TestReceiversThatCannotBe(t *testing.T) {
-	h := newHooks(t, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	h := newHooks(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	app := notificationv1.ReceiverResource{Kind: "GitRepository", Name: "app"}
 	for name, c := range map[string]struct {
 		change func(*notificationv1.ReceiverSpec)

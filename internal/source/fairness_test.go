@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // There are more sources of a host that hangs than workers; the one of another host is fetched meanwhile.
 func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t, func(o *manager.Options) { o.EgressTimeouts.Answer = time.Hour })
+	s := newHarness(t, func(o *options.Options) { o.EgressTimeouts.Answer = time.Hour })
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package source_test
 import (
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -11,7 +11,7 @@ import (
 type harness struct{ *system.System }
 
 // newHarness starts the controllers in a namespace of their own.
-func newHarness(t *testing.T, configure ...func(*manager.Options)) *harness {
+func newHarness(t *testing.T, configure ...func(*options.Options)) *harness {
 	t.Helper()
 	return &harness{system.New(t, configure...)}
 }

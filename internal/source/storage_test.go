@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -66,7 +66,7 @@ func TestArtifactsAreServedToThoseWhoMayGetTheSource(t *testing.T) {
 		"tokens for the server of ours": {ours, []string{ours}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := newHarness(t, func(o *manager.Options) {
+			s := newHarness(t, func(o *options.Options) {
 				o.Artifacts.CheckAccess, o.Artifacts.Audience = true,
 					c.audience
 			})
@@ -103,9 +103,9 @@ func TestSplitControllersReadWithTheirToken(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, token := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "token")
 	writeCertificate(t, cert, key)
-	s := newHarness(t, func(o *manager.Options) {
-		o.Controllers = []string{manager.SourceController}
-		o.Artifacts = manager.ArtifactOptions{TLSCertFile: cert, TLSKeyFile: key, CheckAccess: true}
+	s := newHarness(t, func(o *options.Options) {
+		o.Controllers = []string{options.SourceController}
+		o.Artifacts = options.ArtifactOptions{TLSCertFile: cert, TLSKeyFile: key, CheckAccess: true}
 	})
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -115,9 +115,9 @@ func TestSplitControllersReadWithTheirToken(t *testing.T) {
 	s.mayGet("kustomize", "app")
 	write(t, token, []byte(s.ServiceAccountToken("kustomize")))
 	other := *s
-	other.Storage, other.Configure = t.TempDir(), []func(*manager.Options){func(o *manager.Options) {
-		o.Controllers = []string{manager.KustomizeController}
-		o.Artifacts = manager.ArtifactOptions{CAFile: cert, TokenFile: token, TokenHosts: []string{"127.0.0.1"}}
+	other.Storage, other.Configure = t.TempDir(), []func(*options.Options){func(o *options.Options) {
+		o.Controllers = []string{options.KustomizeController}
+		o.Artifacts = options.ArtifactOptions{CAFile: cert, TokenFile: token, TokenHosts: []string{"127.0.0.1"}}
 	}}
 	other.Start()
 	s.Kustomization("app", "app", "")

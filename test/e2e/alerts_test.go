@@ -27,7 +27,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -164,7 +164,7 @@ func newCluster(t *testing.T) *cluster {
 		CombinedOutput(); err != nil {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
-	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

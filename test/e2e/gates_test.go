@@ -21,7 +21,9 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -40,7 +42,7 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	t.Helper()
 	installDefinitions(t)
 	cfg := testenv.Cluster(t)
-	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 		T: t, client: c, git: testenv.NewGit(t), namespace: testenv.Namespace(t),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 19, 12, 0, 0, 0, time.UTC)),
 	}
-	var o manager.Options
+	var o options.Options
 	o.BindFlags(pflag.NewFlagSet("story", pflag.ContinueOnError))
 	o.StoragePath, o.StorageAddr, o.MetricsAddr, o.HealthAddr, o.ReceiverAddr, o.EventsAddr, o.ImagesAddr = t.TempDir(),
 		"127.0.0.1:0", "0", "0", "0", "0", "0"

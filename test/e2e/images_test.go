@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -70,7 +70,7 @@ func (h *heard) of(commit string) []event.Event {
 func newImageStory(t *testing.T) *imageStory {
 	t.Helper()
 	installDefinitions(t)
-	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

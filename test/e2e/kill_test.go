@@ -21,7 +21,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -44,7 +44,7 @@ func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
 	namespace, git, storage := testenv.Namespace(t), testenv.NewGit(t), t.TempDir()
-	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

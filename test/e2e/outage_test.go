@@ -28,7 +28,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -87,7 +87,7 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 		CombinedOutput(); err != nil {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
-	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

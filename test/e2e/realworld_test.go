@@ -23,7 +23,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -124,7 +124,7 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 		t.Fatalf("install: %v\n%s", err, out)
 	}
 	namespace, git := testenv.Namespace(t), testenv.NewGit(t)
-	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

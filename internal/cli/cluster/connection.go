@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 )
 
 // DefaultNamespace is where the controllers run, and the namespace of commands without --namespace.
@@ -113,7 +113,7 @@ func (c *Connection) Client() (client.WithWatch, error) {
 		return nil, err
 	}
 	log.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
-	cl, err := client.NewWithWatch(cfg, client.Options{Scheme: manager.Scheme()})
+	cl, err := client.NewWithWatch(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		return nil, Explain("cannot reach the cluster", err)
 	}

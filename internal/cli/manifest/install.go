@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-gitops/sluice/config"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 )
 
 // Values that the manifests in config are written with.
@@ -113,7 +113,7 @@ func (o InstallOptions) configure(u *unstructured.Unstructured) error {
 	pod := &d.Spec.Template.Spec
 	c := &pod.Containers[0]
 	c.Image = o.Image
-	if !slices.Equal(o.Controllers, manager.AllControllers) {
+	if !slices.Equal(o.Controllers, options.AllControllers) {
 		c.Args = append(c.Args, "--controllers="+strings.Join(o.Controllers, ","))
 	}
 	if level := cmp.Or(o.LogLevel, defaultLogLevel); level != defaultLogLevel {

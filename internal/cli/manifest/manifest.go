@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 )
 
 // Decode returns the objects of a YAML stream. Empty documents are skipped.
@@ -59,7 +59,7 @@ func Encode(w io.Writer, objects ...*unstructured.Unstructured) error {
 // Declaration returns an object as a person would declare it: without status, and without what the cluster and its
 // tools add.
 func Declaration(o client.Object) (*unstructured.Unstructured, error) {
-	gvk, err := apiutil.GVKForObject(o, manager.Scheme())
+	gvk, err := apiutil.GVKForObject(o, kubeclient.Scheme())
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/image/record"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -193,7 +193,7 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 
 // TestAPushBranchIsBuiltUpon with the feature gate off: nothing is forced, and what others pushed there stays.
 func TestAPushBranchIsBuiltUpon(t *testing.T) {
-	s := newHarness(t, system.ImageAutomation, func(o *manager.Options) {
+	s := newHarness(t, system.ImageAutomation, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"GitForcePushBranch": "false"}
 	})
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web")})
@@ -299,7 +299,7 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 }
 
 func TestReferencesIntoOtherNamespacesCanBeRefused(t *testing.T) {
-	s := newHarness(t, system.ImageAutomation, func(o *manager.Options) { o.NoCrossNamespaceRefs = true })
+	s := newHarness(t, system.ImageAutomation, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	s.ImageUpdateAutomation("update", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.SourceRef.Namespace = "other"
 	})

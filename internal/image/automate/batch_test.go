@@ -14,7 +14,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -22,7 +22,7 @@ import (
 
 func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	s := newHarness(t, system.ImageAutomation, func(o *manager.Options) { o.Clock = clock })
+	s := newHarness(t, system.ImageAutomation, func(o *options.Options) { o.Clock = clock })
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web"), "api.yaml": s.mark("api:1", "api")})
 	s.Git.Commit("each", map[string]string{"web.yaml": s.mark("web:1", "web"), "api.yaml": s.mark("api:1", "api")})
 	s.GitRepository("app")

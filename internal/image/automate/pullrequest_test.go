@@ -21,7 +21,7 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -147,8 +147,8 @@ func (g *gitea) says() string {
 // TestUpdatesByPullRequest: an update is a branch and a pull request, which a newer image changes in place,
 // and which is opened once the host is back.
 func TestUpdatesByPullRequest(t *testing.T) {
-	s := newHarness(t, func(o *manager.Options) {
-		o.Controllers = []string{manager.SourceController, "image-automation-controller"}
+	s := newHarness(t, func(o *options.Options) {
+		o.Controllers = []string{options.SourceController, "image-automation-controller"}
 	})
 	host := newGitea(t, s.Git)
 	file := func(image string) string {

@@ -3,7 +3,7 @@ package reflector_test
 import (
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -11,7 +11,7 @@ import (
 type images struct{ *system.Images }
 
 // newImages starts the controllers in a namespace of their own, beside a registry.
-func newImages(t *testing.T, configure ...func(*manager.Options)) *images {
+func newImages(t *testing.T, configure ...func(*options.Options)) *images {
 	t.Helper()
 	return &images{system.NewImages(t, configure...)}
 }

@@ -21,7 +21,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -211,7 +211,7 @@ func TestTagsAreServed(t *testing.T) {
 }
 
 func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
-	s := newImages(t, func(o *manager.Options) { o.Artifacts.CheckAccess = true })
+	s := newImages(t, func(o *options.Options) { o.Artifacts.CheckAccess = true })
 	s.Push("app", time.Now(), "1.0.0")
 	s.ImageRepository("app")
 	s.Scanned("app", 1)

@@ -15,8 +15,8 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
-	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -81,8 +81,8 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)
 	in.turn(true)
-	s := newHarness(t, func(o *manager.Options) {
-		o.Controllers = []string{manager.SourceController, manager.KustomizeController}
+	s := newHarness(t, func(o *options.Options) {
+		o.Controllers = []string{options.SourceController, options.KustomizeController}
 		o.EventsAddr = in.URL
 	})
 	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("told", "x")})
@@ -137,7 +137,7 @@ func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not to
 func TestAlertsAreSent(t *testing.T) {
 	t.Parallel()
 	in, address := newInbox(t), system.FreeAddress(t)
-	s := newHarness(t, func(o *manager.Options) { o.EventsAddr = address })
+	s := newHarness(t, func(o *options.Options) { o.EventsAddr = address })
 	post := func(name string) {
 		t.Helper()
 		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization","namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,

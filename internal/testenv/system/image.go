@@ -14,7 +14,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -26,10 +26,10 @@ type Images struct {
 	URL      string // of the API
 }
 
-func NewImages(t *testing.T, configure ...func(*manager.Options)) *Images {
+func NewImages(t *testing.T, configure ...func(*options.Options)) *Images {
 	t.Helper()
 	address := FreeAddress(t)
-	s := New(t, append(configure, func(o *manager.Options) { o.ImagesAddr = address })...)
+	s := New(t, append(configure, func(o *options.Options) { o.ImagesAddr = address })...)
 	return &Images{s, testenv.NewRegistry(t), "http://" + address}
 }
 

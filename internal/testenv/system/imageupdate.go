@@ -12,14 +12,14 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // ImageAutomation leaves policies to the test: no registry is asked.
-func ImageAutomation(o *manager.Options) {
-	o.Controllers = []string{manager.SourceController, manager.GatingController, manager.ImageAutomationController}
+func ImageAutomation(o *options.Options) {
+	o.Controllers = []string{options.SourceController, options.GatingController, options.ImageAutomationController}
 }
 
 // ChooseImage makes a policy choose an image.

@@ -29,7 +29,9 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -45,7 +47,7 @@ type System struct {
 	Storage   string
 	Backend   artifact.S3Options
 	Requests  *Requests
-	Configure []func(*manager.Options)
+	Configure []func(*options.Options)
 	Stop      func()
 }
 
@@ -80,7 +82,7 @@ func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 var install sync.Once
 
-func New(t *testing.T, configure ...func(*manager.Options)) *System {
+func New(t *testing.T, configure ...func(*options.Options)) *System {
 	t.Helper()
 	s := Prepare(t, configure...)
 	s.Start()
@@ -88,11 +90,11 @@ func New(t *testing.T, configure ...func(*manager.Options)) *System {
 }
 
 // Prepare makes all but the controllers.
-func Prepare(t *testing.T, configure ...func(*manager.Options)) *System {
+func Prepare(t *testing.T, configure ...func(*options.Options)) *System {
 	t.Helper()
 	cfg := testenv.Cluster(t)
 	install.Do(func() { installDefinitions(t, cfg) })
-	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,9 +151,9 @@ func FreeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func (s *System) Options() manager.Options {
-	o := manager.Options{
-		Controllers: manager.AllControllers, StoragePath: s.Storage, StorageAddr: "127.0.0.1:0",
+func (s *System) Options() options.Options {
+	o := options.Options{
+		Controllers: options.AllControllers, StoragePath: s.Storage, StorageAddr: "127.0.0.1:0",
 		RetentionTTL:   time.Minute,
 		RetentionCount: 2, HelmLimits: helm.DefaultLimits,
 		Backend: s.Backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.Namespace, Concurrent: 4,

@@ -1,4 +1,4 @@
-package manager
+package source
 
 import (
 	"context"
@@ -14,13 +14,11 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/source"
 )
 
-// announceAll tells the subscribers of the artifact server what becomes of all sources, as their objects say.
-func announceAll(ctx context.Context, c ctrlcache.Cache, events *artifact.Events) error {
+// Announce publishes the changes of all sources to the subscribers of the artifact server.
+func Announce(ctx context.Context, c ctrlcache.Cache, events *artifact.Events) error {
 	return errors.Join(
 		announce(ctx, c, events, sourcev1.GitRepositoryKind, &sourcev1.GitRepository{}),
 		announce(ctx, c, events, sourcev1.OCIRepositoryKind, &sourcev1.OCIRepository{}),
@@ -31,20 +29,20 @@ func announceAll(ctx context.Context, c ctrlcache.Cache, events *artifact.Events
 	)
 }
 
-func announce[T source.Object](ctx context.Context, c ctrlcache.Cache, events *artifact.Events, kind string,
-	obj T) error {
+func announce[T Object](ctx context.Context, c ctrlcache.Cache, events *artifact.Events, kind string, obj T) error {
 	informer, err := c.GetInformer(ctx, client.Object(obj))
 	if err != nil {
 		return err
 	}
 	a := &announcer[T]{events: events, kind: kind, failing: map[types.NamespacedName]bool{}}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: a.added, UpdateFunc: a.updated,
-		DeleteFunc: a.deleted})
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: a.added, UpdateFunc: a.updated, DeleteFunc: a.deleted,
+	})
 	return err
 }
 
-// announcer turns what an informer sees of a kind into events. An informer calls it for one object after the other.
-type announcer[T source.Object] struct {
+// announcer converts the changes of one kind to events. The informer calls it sequentially.
+type announcer[T Object] struct {
 	events  *artifact.Events
 	kind    string
 	failing map[types.NamespacedName]bool
@@ -56,9 +54,9 @@ func (a *announcer[T]) added(o any, initial bool) {
 		return
 	}
 	if obj.GetArtifact() != nil && !initial {
-		a.tell(artifact.EventPublished, obj, "")
+		a.publish(artifact.EventPublished, obj, "")
 	}
-	a.health(obj, initial)
+	a.publishHealth(obj, initial)
 }
 
 func (a *announcer[T]) updated(before, after any) {
@@ -67,10 +65,10 @@ func (a *announcer[T]) updated(before, after any) {
 	if !ok1 || !ok2 {
 		return
 	}
-	if obj.GetArtifact() != nil && kustomization.SourceMoved(b, obj) {
-		a.tell(artifact.EventPublished, obj, "")
+	if obj.GetArtifact() != nil && artifactChanged(b, obj) {
+		a.publish(artifact.EventPublished, obj, "")
 	}
-	a.health(obj, false)
+	a.publishHealth(obj, false)
 }
 
 func (a *announcer[T]) deleted(o any) {
@@ -79,12 +77,13 @@ func (a *announcer[T]) deleted(o any) {
 	}
 	if obj, ok := o.(T); ok {
 		delete(a.failing, client.ObjectKeyFromObject(obj))
-		a.tell(artifact.EventRemoved, obj, "")
+		a.publish(artifact.EventRemoved, obj, "")
 	}
 }
 
-// health tells when a source begins to fail, and when it is Ready again.
-func (a *announcer[T]) health(obj T, quiet bool) {
+// publishHealth publishes when a source starts to fail and when it is Ready again. Failures that exist when the
+// process starts are recorded, but not published.
+func (a *announcer[T]) publishHealth(obj T, initial bool) {
 	key := client.ObjectKeyFromObject(obj)
 	ready := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, reconcile.TypeReady)
 	if ready == nil {
@@ -93,22 +92,22 @@ func (a *announcer[T]) health(obj T, quiet bool) {
 	switch failing := a.failing[key]; {
 	case ready.Status == metav1.ConditionFalse && !failing:
 		a.failing[key] = true
-		if !quiet {
-			a.tell(artifact.EventFailing, obj, ready.Message)
+		if !initial {
+			a.publish(artifact.EventFailing, obj, ready.Message)
 		}
 	case ready.Status == metav1.ConditionTrue && failing:
 		delete(a.failing, key)
-		a.tell(artifact.EventRecovered, obj, "")
+		a.publish(artifact.EventRecovered, obj, "")
 	}
 }
 
-func (a *announcer[T]) tell(what string, obj T, message string) {
+func (a *announcer[T]) publish(eventType string, obj T, message string) {
 	e := artifact.Event{
-		Type: what, Kind: a.kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Message: message,
+		Type: eventType, Kind: a.kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Message: message,
 		Time: time.Now().UTC(),
 	}
-	if made := obj.GetArtifact(); made != nil && what != artifact.EventRemoved {
-		e.Revision, e.Digest, e.URL = made.Revision, made.Digest, made.URL
+	if current := obj.GetArtifact(); current != nil && eventType != artifact.EventRemoved {
+		e.Revision, e.Digest, e.URL = current.Revision, current.Digest, current.URL
 	}
 	a.events.Publish(e)
 }

@@ -1,4 +1,4 @@
-package manager
+package options
 
 import (
 	"flag"
@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the tables of docs/flags.md")
 
 const flagsDoc = "../../docs/flags.md"
 
-// documented are the flags and gates of other implementations of these APIs, for the controllers that run here.
+// Flags and feature gates that other implementations of these APIs document for the same controllers.
 var (
 	documentedFlags = strings.Fields(`concurrent events-addr rate-limit-interval export-http-path-metrics health-addr metrics-addr kube-api-qps kube-api-burst log-encoding log-level watch-all-namespaces
 		watch-label-selector watch-configs-label-selector no-cross-namespace-refs default-service-account default-decryption-service-account
@@ -42,19 +42,17 @@ func TestDocumentedFlagsAreAccepted(t *testing.T) {
 	f := flags()
 	for _, name := range documentedFlags {
 		if f.Lookup(name) == nil {
-			t.Errorf("--%s is not accepted", name)
+			t.Errorf("flag --%s is not accepted", name)
 		}
 	}
 	for _, name := range documentedGates {
-		if gates[name] == "" {
-			t.Errorf("the feature gate %s is not accepted", name)
+		if featureGates[name] == "" {
+			t.Errorf("feature gate %s is not accepted", name)
 		}
 	}
 }
 
-// A process without Kustomizations takes the default account for that of logins to clouds, as controllers of
-// its kinds do elsewhere.
-func TestTheDefaultAccountOfIdentities(t *testing.T) {
+func TestIdentityServiceAccount(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -69,14 +67,14 @@ func TestTheDefaultAccountOfIdentities(t *testing.T) {
 		if err := f.Parse(c.args); err != nil {
 			t.Fatal(err)
 		}
-		if got := o.identityAccount(); got != c.want {
-			t.Errorf("%q: %q, want %q", c.args, got, c.want)
+		if got := o.IdentityServiceAccount(); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.args, got, c.want)
 		}
 	}
 }
 
-// The tables of docs/flags.md are made of the flags themselves: run this test with -update after a change of one.
-func TestTheDocumentationListsEveryFlag(t *testing.T) {
+// The tables of docs/flags.md are generated: run this test with -update after a change.
+func TestDocumentationListsEveryFlag(t *testing.T) {
 	var used, unused, onOff strings.Builder
 	fmt.Fprint(&used, "| flag | default | meaning |\n|---|---|---|\n")
 	flags().VisitAll(func(f *pflag.Flag) {
@@ -85,12 +83,12 @@ func TestTheDocumentationListsEveryFlag(t *testing.T) {
 		}
 	})
 	fmt.Fprint(&unused, "| flag | why it has no effect |\n|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(accepted)) {
-		fmt.Fprintf(&unused, "| `--%s` | %s |\n", name, cell(accepted[name]))
+	for _, name := range slices.Sorted(maps.Keys(ignoredFlags)) {
+		fmt.Fprintf(&unused, "| `--%s` | %s |\n", name, cell(ignoredFlags[name]))
 	}
 	fmt.Fprint(&onOff, "| gate | meaning |\n|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		fmt.Fprintf(&onOff, "| `%s` | %s |\n", name, cell(gates[name]))
+	for _, name := range slices.Sorted(maps.Keys(featureGates)) {
+		fmt.Fprintf(&onOff, "| `%s` | %s |\n", name, cell(featureGates[name]))
 	}
 	raw, err := os.ReadFile(flagsDoc)
 	if err != nil {
@@ -103,7 +101,7 @@ func TestTheDocumentationListsEveryFlag(t *testing.T) {
 		before, rest, found := strings.Cut(want, start)
 		_, after, closed := strings.Cut(rest, end)
 		if !found || !closed {
-			t.Fatalf("%s has no table of %s", flagsDoc, name)
+			t.Fatalf("%s has no table %q", flagsDoc, name)
 		}
 		want = before + start + "\n" + table + "\n" + end + after
 	}
@@ -114,7 +112,7 @@ func TestTheDocumentationListsEveryFlag(t *testing.T) {
 		return
 	}
 	if want != string(raw) {
-		t.Errorf("%s is not what the flags are: run go test ./internal/manager -run %s -update", flagsDoc, t.Name())
+		t.Errorf("%s is out of date: run go test ./internal/options -run %s -update", flagsDoc, t.Name())
 	}
 }
 
@@ -127,12 +125,12 @@ func code(value string) string {
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
-func TestFlagsThatCannotBeAreRefused(t *testing.T) {
-	for says, change := range map[string]func(*Options){
-		"--ssh-hostkey-algos names": func(o *Options) {
+func TestValidateRejectsInvalidFlags(t *testing.T) {
+	for message, change := range map[string]func(*Options){
+		"--ssh-hostkey-algos: unknown value": func(o *Options) {
 			o.SSHHostKeys = []string{"ssh-none"}
 		},
-		"--ssh-kex-algos names": func(o *Options) {
+		"--ssh-kex-algos: unknown value": func(o *Options) {
 			o.SSHKeyExchanges = []string{"curve25519-sha256", "none"}
 		},
 		"--concurrent-ssa is": func(o *Options) { o.ConcurrentSSA = -1 },
@@ -142,20 +140,19 @@ func TestFlagsThatCannotBeAreRefused(t *testing.T) {
 		"--concurrent is":          func(o *Options) { o.Concurrent = 0 },
 		"--rate-limit-interval is": func(o *Options) { o.RateLimit = -1 },
 		"--events-addr and --storage-addr are both :9090": func(o *Options) {
-			o.EventsAddr,
-				o.StorageAddr = ":9090", ":9090"
+			o.EventsAddr, o.StorageAddr = ":9090", ":9090"
 		},
 		"--events-addr is http://notification-controller/, but": func(o *Options) {
 			o.EventsAddr = "http://notification-controller/"
 		},
 	} {
 		o := Options{Controllers: AllControllers, Concurrent: 1}
-		if err := o.validate(); err != nil {
+		if err := o.Validate(); err != nil {
 			t.Fatal(err)
 		}
 		change(&o)
-		if err := o.validate(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("want %q, got %v", says, err)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("got error %v, want %q", err, message)
 		}
 	}
 }

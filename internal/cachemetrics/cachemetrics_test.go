@@ -1,4 +1,4 @@
-package manager
+package cachemetrics
 
 import (
 	"maps"
@@ -11,35 +11,35 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
 
-// TestCachesShowTheDocumentedMetrics asks for an index twice, and for no credential.
-func TestCachesShowTheDocumentedMetrics(t *testing.T) {
-	var indexes helm.Indexes
+// The index is looked up twice, and no credentials are.
+func TestCollectorsExposeDocumentedMetrics(t *testing.T) {
+	var cache helm.Indexes
 	for range 2 {
-		if _, err := indexes.Get(t.Context(), "sha256:a",
+		if _, err := cache.Get(t.Context(), "sha256:a",
 			func() (*helm.Index, error) { return &helm.Index{}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collected{indexMetrics{&indexes}}, collected{tokenMetrics{&auth.Identities{}}})
+	r.MustRegister(ForIndexes(&cache), ForTokens(&auth.Identities{}))
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := map[string]int{}
+	got := map[string]int{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			shown[f.GetName()] += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
+			got[f.GetName()] += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
 			if f.GetName() == "gotk_cache_events_total" && !hasLabel(m, "event_type", cacheHit) &&
 				!hasLabel(m, "event_type", cacheMiss) {
-				t.Errorf("%v", m)
+				t.Errorf("metric without a valid event_type: %v", m)
 			}
 		}
 	}
 	want := map[string]int{"gotk_cache_events_total": 2, "gotk_cached_items": 1, "gotk_token_cache_events_total": 0,
 		"gotk_token_cache_requests_total": 0, "gotk_token_cache_evictions_total": 0, "gotk_token_cached_items": 0}
-	if !maps.Equal(shown, want) {
-		t.Errorf("%v, want %v", shown, want)
+	if !maps.Equal(got, want) {
+		t.Errorf("got metrics %v, want %v", got, want)
 	}
 }
 

@@ -1,0 +1,166 @@
+// Package accessreview authorizes reads of artifacts and image tags: a client may read what belongs to an object if
+// the API server lets it get that object. Clients authenticate with a bearer token of the cluster.
+package accessreview
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+)
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+const (
+	positiveTTL    = time.Minute      // of a cached positive review
+	negativeTTL    = 10 * time.Second // of a cached negative review
+	cacheSize      = 10_000
+	requestTimeout = 5 * time.Second
+	requestQPS     = 20 // of all clients together, apart from the requests of controllers
+)
+
+// resources maps kinds, in lower case as in URLs, to their resources.
+var resources = func() map[string]schema.GroupResource {
+	all := map[string]schema.GroupResource{}
+	for group, kinds := range map[string]map[string]string{
+		sourcev1.GroupVersion.Group: {
+			"gitrepository": "gitrepositories", "ocirepository": "ocirepositories",
+			"helmrepository": "helmrepositories", "helmchart": "helmcharts", "bucket": "buckets",
+			"externalartifact": "externalartifacts",
+		},
+		imagev1.GroupVersion.Group: {"imagerepository": "imagerepositories", "imagepolicy": "imagepolicies"},
+		"apps": {"deployment": "deployments", "statefulset": "statefulsets",
+			"daemonset": "daemonsets", "replicaset": "replicasets"},
+		"batch": {"job": "jobs", "cronjob": "cronjobs"},
+		"":      {"pod": "pods"},
+	} {
+		for kind, resource := range kinds {
+			all[kind] = schema.GroupResource{Group: group, Resource: resource}
+		}
+	}
+	return all
+}()
+
+// Reviewer authorizes by TokenReviews and SubjectAccessReviews, which it caches. It implements [artifact.Access] and
+// is safe for concurrent use.
+type Reviewer struct {
+	client   client.Client
+	audience string
+	users    *utilcache.LRUExpireCache // SHA-256 of a token to *UserInfo; nil for an invalid token
+	rights   *utilcache.LRUExpireCache // right to bool
+}
+
+// New returns a reviewer. Tokens must be for the audience, or for that of the API server if it is empty.
+func New(cfg *rest.Config, audience string) (*Reviewer, error) {
+	cfg = rest.CopyConfig(cfg)
+	// A separate rate limit, so that clients cannot slow down the controllers.
+	cfg.QPS, cfg.Burst, cfg.RateLimiter = requestQPS, 2*requestQPS, nil
+	c, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return nil, err
+	}
+	return &Reviewer{c, audience, utilcache.NewLRUExpireCache(cacheSize), utilcache.NewLRUExpireCache(cacheSize)}, nil
+}
+
+// Authenticate implements [artifact.Access].
+func (r *Reviewer) Authenticate(ctx context.Context, token string) (artifact.Reader, error) {
+	if _, err := r.user(ctx, token); err != nil {
+		return nil, err
+	}
+	return &reader{r, token}, nil
+}
+
+func (r *Reviewer) user(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
+	hash := sha256.Sum256([]byte(token))
+	if cached, ok := r.users.Get(hash); ok {
+		if user := cached.(*authenticationv1.UserInfo); user != nil {
+			return user, nil
+		}
+		return nil, artifact.ErrUnauthenticated
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if r.audience != "" {
+		review.Spec.Audiences = []string{r.audience}
+	}
+	if err := r.client.Create(ctx, review); err != nil {
+		return nil, fmt.Errorf("cannot review the token: %w", err)
+	}
+	if !review.Status.Authenticated {
+		r.users.Add(hash, (*authenticationv1.UserInfo)(nil), negativeTTL)
+		return nil, artifact.ErrUnauthenticated
+	}
+	r.users.Add(hash, &review.Status.User, positiveTTL)
+	return &review.Status.User, nil
+}
+
+// reader is the bearer of a token. A stream of events may outlive the token, so the token is reviewed again when the
+// cached review expires.
+type reader struct {
+	reviewer *Reviewer
+	token    string
+}
+
+// MayRead implements [artifact.Reader].
+func (r *reader) MayRead(ctx context.Context, key artifact.Key) error {
+	user, err := r.reviewer.user(ctx, r.token)
+	if err != nil {
+		return err
+	}
+	return r.reviewer.mayGet(ctx, user, key)
+}
+
+// right is the key of a cached SubjectAccessReview.
+type right struct {
+	user, uid string
+	key       artifact.Key
+}
+
+func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, key artifact.Key) error {
+	resource, ok := resources[key.Kind]
+	if !ok {
+		return artifact.ErrForbidden
+	}
+	cacheKey := right{user.Username, user.UID, key}
+	if allowed, ok := r.rights.Get(cacheKey); ok {
+		if allowed.(bool) {
+			return nil
+		}
+		return artifact.ErrForbidden
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	extra := map[string]authorizationv1.ExtraValue{}
+	for k, v := range user.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: key.Namespace, Name: key.Name,
+		},
+	}}
+	if err := r.client.Create(ctx, review); err != nil {
+		return fmt.Errorf("cannot review access: %w", err)
+	}
+	if !review.Status.Allowed {
+		r.rights.Add(cacheKey, false, negativeTTL)
+		return artifact.ErrForbidden
+	}
+	r.rights.Add(cacheKey, true, positiveTTL)
+	return nil
+}

@@ -1,0 +1,143 @@
+// Package eventrecorder writes Kubernetes Events.
+//
+// It writes one event at a time, in the order of recording, so that a change of everything at once delays events
+// instead of competing with reconciles for the API server. client-go's recorder writes in any order, and merges events
+// of one object version with equal reasons, which loses the notes of all but the first.
+package eventrecorder
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/tools/reference"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+const (
+	queueSize   = 10_000           // further events are dropped
+	maxAttempts = 12               // to write an event
+	retryDelay  = 10 * time.Second // between attempts
+	drainTime   = 5 * time.Second  // for writing queued events when the process stops
+)
+
+// Recorder implements [reconcile.Recorder]. It is safe for concurrent use.
+type Recorder struct {
+	scheme     *runtime.Scheme
+	create     func(context.Context, *eventsv1.Event) error
+	instance   string
+	log        logr.Logger
+	retryDelay time.Duration
+	queue      chan *eventsv1.Event
+	sequence   atomic.Int64 // makes names of events unique
+}
+
+// Start returns a recorder that writes to the manager's cluster, and a function that stops it. The recorder runs
+// until stopped, even if ctx ends before, and then writes the events in its queue for up to 5 s.
+func Start(ctx context.Context, mgr ctrlmanager.Manager) (*Recorder, func(), error) {
+	c, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot record events: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot record events: cannot get the host name: %w", err)
+	}
+	r := &Recorder{
+		scheme: mgr.GetScheme(), instance: "sluice-" + host, log: mgr.GetLogger().WithName("events"),
+		retryDelay: retryDelay, queue: make(chan *eventsv1.Event, queueSize),
+		create: func(ctx context.Context, e *eventsv1.Event) error {
+			_, err := c.EventsV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+			return err
+		},
+	}
+	r.sequence.Store(time.Now().UnixNano())
+	writing, abort := context.WithCancel(context.WithoutCancel(ctx))
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		r.run(writing, stop)
+	}()
+	return r, func() {
+		close(stop)
+		deadline := time.AfterFunc(drainTime, abort)
+		<-done
+		deadline.Stop()
+		abort()
+	}, nil
+}
+
+// AnnotatedEventf queues an event. It does not block: if the queue is full, the event is dropped and logged.
+func (r *Recorder) AnnotatedEventf(regarding, _ runtime.Object, annotations map[string]string, kind, reason, action,
+	note string, args ...any) {
+	ref, err := reference.GetReference(r.scheme, regarding)
+	if err != nil {
+		r.log.Error(err, "cannot record an event: its object has no reference", "reason", reason)
+		return
+	}
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace,
+			Name: util.GenerateEventName(ref.Name, r.sequence.Add(1)), Annotations: annotations},
+		EventTime: metav1.NowMicro(), ReportingController: "sluice", ReportingInstance: r.instance,
+		Type: kind, Reason: reason, Action: action, Regarding: *ref, Note: fmt.Sprintf(note, args...),
+	}
+	if e.Namespace == "" {
+		e.Namespace = corev1.NamespaceDefault
+	}
+	select {
+	case r.queue <- e:
+	default:
+		r.log.Info("event dropped: the queue is full", "reason", reason, "object", ref.Namespace+"/"+ref.Name)
+	}
+}
+
+// run writes events until stop is closed, and then the queued ones.
+func (r *Recorder) run(ctx context.Context, stop <-chan struct{}) {
+	for {
+		select {
+		case e := <-r.queue:
+			r.write(ctx, e)
+		case <-stop:
+			for len(r.queue) > 0 && ctx.Err() == nil {
+				r.write(ctx, <-r.queue)
+			}
+			return
+		}
+	}
+}
+
+// write creates an event, with retries if the error may be temporary.
+func (r *Recorder) write(ctx context.Context, e *eventsv1.Event) {
+	for attempt := 1; ; attempt++ {
+		err := r.create(ctx, e)
+		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
+			return
+		}
+		if attempt == maxAttempts || !isTemporary(err) {
+			r.log.Error(err, "event not written", "reason", e.Reason, "object",
+				e.Regarding.Namespace+"/"+e.Regarding.Name)
+			return
+		}
+		select {
+		case <-time.After(r.retryDelay):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// isTemporary reports whether a request may succeed later. Errors without a reason are those of the connection.
+func isTemporary(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err)
+}

@@ -1,0 +1,129 @@
+// Package kubeclient connects the process to its cluster: the scheme of all kinds, caches, leader election, and the
+// endpoints for metrics and health.
+package kubeclient
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/options"
+)
+
+const (
+	// shutdownGracePeriod is how long running passes may take to end when the process stops.
+	shutdownGracePeriod = 20 * time.Second
+	// definitionsTimeout is how long the cluster may take to serve our kinds, which are often installed together with
+	// the controllers.
+	definitionsTimeout = time.Minute
+)
+
+// Connect returns a manager for the cluster as soon as the cluster serves all our kinds.
+func Connect(ctx context.Context, cfg *rest.Config, o options.Options) (mgr ctrlmanager.Manager, err error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
+	cfg.UserAgent = "sluice"
+	cfg.WarningHandler = rest.NoWarnings{} // they are for authors of manifests, not for our log
+
+	_ = wait.PollUntilContextTimeout(ctx, time.Second, definitionsTimeout, true, func(context.Context) (bool, error) {
+		mgr, err = newManager(cfg, o)
+		return !apimeta.IsNoMatchError(err), nil
+	}) // err is that of the last attempt
+	switch {
+	case apimeta.IsNoMatchError(err):
+		return nil, fmt.Errorf("the cluster does not serve all kinds of Sluice: %w. Run `sluice install` or `sluice "+
+			"install --crds-only`", err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	return mgr, nil
+}
+
+func newManager(cfg *rest.Config, o options.Options) (ctrlmanager.Manager, error) {
+	caches, err := cacheOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
+		Scheme:                        Scheme(),
+		Cache:                         caches,
+		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress:        o.HealthAddr,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              "sluice-leader-election",
+		LeaderElectionNamespace:       o.RuntimeNamespace,
+		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
+		LeaseDuration:                 &o.LeaseDuration,
+		RenewDeadline:                 &o.RenewDeadline,
+		RetryPeriod:                   &o.RetryPeriod,
+		GracefulShutdownTimeout:       ptr.To(shutdownGracePeriod),
+		Controller:                    ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
+}
+
+func cacheOptions(o options.Options) (cache.Options, error) {
+	watched, err := labels.Parse(o.WatchLabelSelector)
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("--watch-label-selector %q: %w", o.WatchLabelSelector, err)
+	}
+	configs, err := labels.Parse(o.ConfigsSelector)
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("--watch-configs-label-selector %q: %w", o.ConfigsSelector, err)
+	}
+	c := cache.Options{DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			ConfigMetadata("ConfigMap"): {Label: configs},
+			ConfigMetadata("Secret"):    {Label: configs},
+			// Gates keep their managed fields, which record who set an annotation.
+			&gatingv1.Gate{}: {Transform: func(o any) (any, error) { return o, nil }},
+		}}
+	for _, obj := range []client.Object{
+		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
+		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{},
+		&kustomizev1.Kustomization{}, &notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
+		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
+		&imagev1alpha1.ImageUpdateJob{},
+	} {
+		c.ByObject[obj] = cache.ByObject{Label: watched}
+	}
+	if !o.WatchAllNamespaces {
+		c.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
+	}
+	return c, nil
+}
+
+// ConfigMetadata returns an object that selects the metadata cache of ConfigMaps or Secrets.
+func ConfigMetadata(kind string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return m
+}

@@ -1,0 +1,59 @@
+package kubeclient_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// connectWithoutKustomizations returns a function that connects to a cluster whose first responses do not list the
+// API group of Kustomizations, and the number of requests for that group.
+func connectWithoutKustomizations(s *system.System, responses int64) (func(context.Context) error, *atomic.Int64) {
+	var requests atomic.Int64
+	cfg := testenv.Cluster(s)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return system.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/api" || r.URL.Path == "/apis" {
+				r = r.Clone(r.Context())
+				r.Header.Set("Accept", "application/json") // without aggregated discovery: one request per group
+			}
+			if r.URL.Path != "/apis/kustomize.toolkit.fluxcd.io/v1" || requests.Add(1) > responses {
+				return next.RoundTrip(r)
+			}
+			w := httptest.NewRecorder()
+			http.NotFound(w, r)
+			return w.Result(), nil
+		})
+	})
+	return func(ctx context.Context) error {
+		_, err := kubeclient.Connect(ctx, cfg, s.Options())
+		return err
+	}, &requests
+}
+
+func TestConnectWaitsForDefinitions(t *testing.T) {
+	connect, requests := connectWithoutKustomizations(system.Prepare(t), 2)
+	if err := connect(t.Context()); err != nil || requests.Load() < 3 {
+		t.Errorf("%d requests, error %v; want at least 3 requests and no error", requests.Load(), err)
+	}
+}
+
+func TestConnectNamesMissingDefinitions(t *testing.T) {
+	connect, _ := connectWithoutKustomizations(system.Prepare(t), 1<<60)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // a process that is stopped does not wait
+	err := connect(ctx)
+	if !apimeta.IsNoMatchError(err) || !strings.Contains(err.Error(), `"Kustomization"`) ||
+		!strings.Contains(err.Error(), "sluice install") {
+		t.Errorf("got error %v, want one that names the kind and the command", err)
+	}
+}

@@ -1,0 +1,29 @@
+package kubeclient
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+)
+
+// Scheme returns a scheme with the kinds of Kubernetes and of Sluice.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, sourcev1.AddToScheme, extensionsv1beta1.AddToScheme, gatingv1.AddToScheme,
+		imagev1.AddToScheme, imagev1alpha1.AddToScheme, kustomizev1.AddToScheme, notificationv1.AddToScheme,
+		v1beta3.AddToScheme,
+	} {
+		utilruntime.Must(add(s))
+	}
+	return s
+}

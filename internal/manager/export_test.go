@@ -1,4 +1,0 @@
-package manager
-
-// Connect is exported for tests.
-var Connect = connect

@@ -1,0 +1,122 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/image/automate"
+	"github.com/sluice-gitops/sluice/internal/image/discover"
+	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
+	"github.com/sluice-gitops/sluice/internal/image/reflector"
+	"github.com/sluice-gitops/sluice/internal/image/release"
+	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source"
+)
+
+func (p *process) addImageReflector(ctx context.Context) error {
+	tags, err := store.Open(filepath.Join(p.StoragePath, "images"))
+	if err != nil {
+		return fmt.Errorf("cannot open the store of image tags in --storage-path %s: %w", p.StoragePath, err)
+	}
+	repositories := &reflector.Repositories{
+		Registries: p.registries, Store: tags, Objects: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(),
+	}
+	policies := &reflector.Policies{
+		Objects: p.mgr.GetClient(), Namespaces: p.mgr.GetAPIReader(), Repositories: repositories,
+		Views:                &reflector.Views{Store: tags},
+		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
+	}
+	return errors.Join(
+		reflector.IndexPolicies(ctx, p.mgr.GetFieldIndexer()),
+		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind,
+			&imagev1.ImageRepository{}, reflector.RepositoryMoved),
+		register(p, reflector.RepositoryGroupKind, reconcile.BlocksSource, repositories),
+		register(p, reflector.PolicyGroupKind, reconcile.Ungated, policies),
+		p.mgr.Add(&reflector.Cleanup{Store: tags, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}),
+		p.addImageServer(policies),
+		p.addImageDiscovery(),
+	)
+}
+
+// addImageServer adds the API of image tags. Every replica serves it.
+func (p *process) addImageServer(policies *reflector.Policies) error {
+	if options.IsDisabled(p.ImagesAddr) {
+		return nil
+	}
+	access, err := p.artifactAccess()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", p.ImagesAddr)
+	if err != nil {
+		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w", p.ImagesAddr, err)
+	}
+	if listener, err = p.withTLS(listener); err != nil {
+		return err
+	}
+	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,
+		Access: access}
+	return p.mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflector.NewServer(server)})
+}
+
+// addImageDiscovery adds the controller that creates image objects for workloads. Without it, a process whose
+// --watch-label-selector does not match these objects leaves them to another process.
+func (p *process) addImageDiscovery() error {
+	watched, err := labels.Parse(p.WatchLabelSelector)
+	if err != nil || !watched.Matches(labels.Set{plan.Discovered: "true"}) {
+		return err
+	}
+	return discover.Register(p.mgr, p.Namespace())
+}
+
+func (p *process) addImageAutomation(ctx context.Context) error {
+	automation := &automate.Automation{
+		Objects:              p.mgr.GetClient(),
+		Remotes:              p.git,
+		Secrets:              p.git.Secrets,
+		Mirrors:              p.mirrors,
+		Clock:                p.GetClock(),
+		Edges:                p.kernel.Edges,
+		Fetch:                p.requestFetch(),
+		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
+		KeepPushBranch:       p.KeepsPushBranch(),
+	}
+	jobs := *p.kernel
+	jobs.Gates = release.Gates{Gatekeeper: p.book, Objects: p.mgr.GetClient()}
+	return errors.Join(
+		automate.ObservePolicies(ctx, p.kernel.Edges, p.mgr.GetCache()),
+		reconcile.Register(p.mgr, &jobs, reconcile.Kind[*imagev1alpha1.ImageUpdateJob]{
+			GroupKind:    release.GroupKind,
+			New:          func() *imagev1alpha1.ImageUpdateJob { return &imagev1alpha1.ImageUpdateJob{} },
+			Concurrent:   p.Concurrent,
+			GateBehavior: reconcile.HoldsSync,
+			Step:         &release.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.GetClock()},
+		}),
+		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{},
+			func(before, after *imagev1.ImageUpdateAutomation) bool { return before.Generation != after.Generation }),
+		register(p, automate.GroupKind, reconcile.HoldsSync, automation),
+	)
+}
+
+// requestFetch returns a function that requests a fetch of a GitRepository: by its edge if this process reconciles
+// it, else by annotation. Gates hold either like any other pass.
+func (p *process) requestFetch() func(context.Context, types.NamespacedName) error {
+	if !p.Runs(options.SourceController) {
+		return source.RequestFetch(p.mgr.GetClient(), p.GetClock(), "sluice-image-automation")
+	}
+	return func(_ context.Context, repository types.NamespacedName) error {
+		p.kernel.Edges.Enqueue(reconcile.RefTo(source.GitRepositoryGroupKind, repository.Namespace, repository.Name))
+		return nil
+	}
+}

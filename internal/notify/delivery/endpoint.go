@@ -1,0 +1,48 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Endpoint runs a dispatcher with its metrics, and the HTTP endpoint for events of other programs. It implements
+// manager.Runnable and runs on the leader only: an event that another replica accepted would wait until that one
+// leads.
+type Endpoint struct {
+	*Dispatcher
+	Address string                         // to listen on; empty for no HTTP endpoint
+	Ready   func(ctx context.Context) bool // waits until events can be routed; optional
+}
+
+// Start implements manager.Runnable.
+func (e *Endpoint) Start(ctx context.Context) error {
+	if err := metrics.Registry.Register(e.Dispatcher); err == nil { // only tests run two in a process
+		defer metrics.Registry.Unregister(e.Dispatcher)
+	}
+	if e.Ready != nil && !e.Ready(ctx) {
+		return nil // the process stops
+	}
+	if e.Address == "" {
+		return e.Dispatcher.Start(ctx)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Address)
+	if err != nil {
+		return fmt.Errorf("cannot listen on --events-addr %s: %w", e.Address, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		server := ctrlmanager.Server{Name: "events", Listener: listener, Server: NewServer(e.Dispatcher)}
+		served <- server.Start(ctx)
+	}()
+	err = e.Dispatcher.Start(ctx)
+	cancel()
+	return errors.Join(err, <-served)
+}

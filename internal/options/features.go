@@ -1,0 +1,111 @@
+package options
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+const (
+	strictGate           = "StrictPostBuildSubstitutions"
+	forcePushGate        = "GitForcePushBranch"
+	waitFailedGate       = "DisableFailFastBehavior"
+	additiveReadyExprKey = "AdditiveCELDependencyCheck"
+)
+
+// featureGates describes the feature gates of these APIs.
+var featureGates = map[string]string{
+	strictGate: "fail if a variable of spec.postBuild is not set and has no default",
+	waitFailedGate: "wait until spec.timeout for objects that report a failure; otherwise the health check fails " +
+		"at once",
+	additiveReadyExprKey: "require a dependency with a readyExpr to be Ready as well",
+	forcePushGate: "on by default: a push branch is recreated from the checked out branch; if false, commits " +
+		"are added " +
+		"to it",
+
+	"OptimizedGitClones":     "no effect: nothing is fetched for a reference that did not change",
+	"GitShallowClone":        "no effect: fetches are always shallow and incremental",
+	"GitSparseCheckout":      "no effect: there is no checkout, and only files that may have changed are read",
+	"GitAllBranchReferences": "no effect: only references in use are fetched",
+
+	"ExternalArtifact":               "no effect: Kustomizations always support ExternalArtifacts",
+	"ObjectLevelWorkloadIdentity":    "no effect: objects always log in as the service account they name",
+	"CancelHealthCheckOnNewRevision": "no effect: a new revision always cancels the running health checks",
+	"DisableConfigWatchers": "no effect: only ConfigMaps and Secrets that match --watch-configs-label-selector are " +
+		"watched",
+	"DisableStatusPollerCache":  "no effect: health is watched, not polled",
+	"GroupChangeLog":            "no effect: each apply reports its changes in one event, not one log line per object",
+	"MigrateAPIVersion":         "no effect: managed fields of versions that are no longer served are always migrated",
+	"FluxStorage":               "no effect: tags are stored in files of another format",
+	"CacheSecretsAndConfigMaps": "no effect: the contents of Secrets and ConfigMaps are never cached",
+}
+
+// ignoredFlags are accepted so that manifests for other implementations of these APIs run. Each has the reason why it
+// has no effect.
+var ignoredFlags = map[string]string{
+	"requeue-dependency":        "dependents are reconciled as soon as their dependency is ready",
+	"http-retry":                "artifacts are read in the process, or fetched again by the retry of the object",
+	"export-http-path-metrics":  "paths of webhooks are secret, and callers must not create metric series",
+	"artifact-digest-algo":      "the digest of an artifact is always its SHA-256",
+	"token-cache-max-duration":  "credentials are cached until shortly before they expire, at most one hour",
+	"helm-cache-max-size":       "all indexes in use are cached; they need little memory",
+	"helm-cache-ttl":            "indexes are cached by digest",
+	"helm-cache-purge-interval": "indexes are cached by digest",
+
+	"gc-interval":                   "files of tags are replaced as a whole and leave nothing to collect",
+	"storage-compression-threshold": "files of tags are always compressed",
+	"storage-value-log-file-size":   "there is no value log; tags are stored in one file per repository",
+}
+
+// bindIgnored registers the ignored flags, hidden.
+func bindIgnored(f *pflag.FlagSet) {
+	for name, why := range ignoredFlags {
+		f.String(name, "", "accepted but ignored: "+why)
+		if err := f.MarkHidden(name); err != nil {
+			panic(err) // the flag was registered one line above
+		}
+	}
+}
+
+// StrictSubstitutionsEnabled returns the value of the feature gate StrictPostBuildSubstitutions if it is set, else
+// that of the flag.
+func (o *Options) StrictSubstitutionsEnabled() bool {
+	if o.FeatureGates[strictGate] != "" {
+		return o.enabled(strictGate)
+	}
+	return o.StrictSubstitutions
+}
+
+// WaitsForFailed reports whether health checks wait for failed objects until the timeout.
+func (o *Options) WaitsForFailed() bool { return o.enabled(waitFailedGate) }
+
+// AdditiveReadyExpr reports whether a dependency with a readyExpr must be Ready as well.
+func (o *Options) AdditiveReadyExpr() bool { return o.enabled(additiveReadyExprKey) }
+
+// KeepsPushBranch reports whether image updates add commits to an existing push branch.
+func (o *Options) KeepsPushBranch() bool {
+	return o.FeatureGates[forcePushGate] != "" && !o.enabled(forcePushGate)
+}
+
+func (o *Options) enabled(gate string) bool {
+	on, err := strconv.ParseBool(o.FeatureGates[gate])
+	return err == nil && on
+}
+
+// checkFeatureGates rejects unknown feature gates, since a misspelt one would silently be off.
+func (o *Options) checkFeatureGates() error {
+	for name, value := range o.FeatureGates {
+		if _, known := featureGates[name]; !known {
+			return fmt.Errorf("--feature-gates: unknown feature gate %q, choose from %s", name,
+				strings.Join(slices.Sorted(maps.Keys(featureGates)), ", "))
+		}
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("--feature-gates: %s is %q, choose true or false", name, value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package options
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestApplyOptions(t *testing.T) {
+	t.Parallel()
+	parse := func(args ...string) *Options {
+		o := &Options{}
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.BindFlags(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	o := parse("--concurrent-ssa=3", "--custom-apply-stage-kinds=rbac.authorization.k8s.io/Role,Secret",
+		"--override-manager=node-fetch", "--override-manager=lens")
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	got := o.ApplyOptions()
+	if got.Concurrency != 3 || len(got.CustomStage) != 2 ||
+		got.CustomStage[0] != (schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}) ||
+		got.CustomStage[1].Kind != "Secret" || strings.Join(got.OverrideManagers, " ") != "node-fetch lens" {
+		t.Errorf("apply options: %+v", got)
+	}
+	if got := parse().ApplyOptions(); got.Concurrency != 8 || len(got.CustomStage)+len(got.OverrideManagers) != 0 {
+		t.Errorf("default apply options: %+v", got)
+	}
+}
+
+func TestFeatureGateOverridesFlag(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "false": false, "": true} {
+		o := Options{StrictSubstitutions: true, FeatureGates: map[string]string{"StrictPostBuildSubstitutions": value}}
+		if o.StrictSubstitutionsEnabled() != want {
+			t.Errorf("feature gate %q: got %v, want %v", value, !want, want)
+		}
+	}
+	for gate, message := range map[string]string{"StrictPostBuildSubstitutions": "choose true or false",
+		"Some": "unknown feature gate"} {
+		o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{gate: "maybe"}}
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), gate) ||
+			!strings.Contains(err.Error(), message) {
+			t.Errorf("feature gate %s: got error %v, want %q", gate, err, message)
+		}
+	}
+}

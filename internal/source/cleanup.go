@@ -1,0 +1,58 @@
+package source
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+)
+
+// Cleanup removes the artifacts of deleted objects and damaged artifacts once, when the process starts. It implements
+// manager.Runnable.
+type Cleanup struct {
+	Store     *artifact.Store
+	Reader    client.Reader // without a label selector: objects of other processes must be found
+	Namespace string        // empty for all namespaces
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has its own store.
+func (c *Cleanup) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. Failures are logged only: the next start tries again.
+func (c *Cleanup) Start(ctx context.Context) error {
+	logger := log.FromContext(ctx).WithName("artifacts")
+	for _, kind := range []string{
+		sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.HelmRepositoryKind,
+		sourcev1.HelmChartKind, sourcev1.ExternalArtifactKind,
+	} {
+		removed, err := c.collect(ctx, kind)
+		if err != nil && ctx.Err() == nil {
+			logger.Info("cannot remove artifacts of deleted objects; the next start tries again", "kind", kind, "error",
+				err.Error())
+		}
+		for _, dir := range removed {
+			logger.Info("removed the artifacts of a deleted object", "path", dir)
+		}
+	}
+	for _, file := range c.Store.CheckAll(ctx) {
+		logger.Info("removed a damaged artifact; its source writes it again", "path", file)
+	}
+	return nil
+}
+
+func (c *Cleanup) collect(ctx context.Context, kind string) (removed []string, err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(kind + "List"))
+	if err := c.Reader.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, err
+	}
+	var live []artifact.Key
+	for _, o := range list.Items {
+		live = append(live, artifact.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name})
+	}
+	return c.Store.CollectOrphans(kind, c.Namespace, live)
+}
