@@ -21,19 +21,19 @@ import (
 
 // controlPlane is a cluster that the test may kill.
 type controlPlane struct {
-	t    *testing.T
-	dir  string
-	line *testenv.Line // proxy to the API server, whose port changes with a restart
-	cmd  *exec.Cmd
+	t     *testing.T
+	dir   string
+	proxy *testenv.Proxy // proxy to the API server, whose port changes with a restart
+	cmd   *exec.Cmd
 }
 
 // newControlPlane returns a control plane and a configuration that stays valid after a restart.
 func newControlPlane(t *testing.T) (*controlPlane, *rest.Config) {
 	t.Helper()
-	c := &controlPlane{t: t, dir: t.TempDir(), line: testenv.NewLine(t, "")}
+	c := &controlPlane{t: t, dir: t.TempDir(), proxy: testenv.NewProxy(t, "")}
 	cfg := c.start()
 	t.Cleanup(c.kill)
-	cfg.Host, cfg.QPS = "https://"+c.line.Address(), -1
+	cfg.Host, cfg.QPS = "https://"+c.proxy.Address(), -1
 	return c, cfg
 }
 
@@ -65,7 +65,7 @@ func (c *controlPlane) start() *rest.Config {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		c.line.Lead(strings.TrimPrefix(cfg.Host, "https://"))
+		c.proxy.SetTarget(strings.TrimPrefix(cfg.Host, "https://"))
 		return cfg
 	}
 	c.t.Fatalf("the control plane ended: %v", c.cmd.Wait())

@@ -202,8 +202,8 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 	root := t.TempDir()
 	server := testenv.ServeS3(t, root)
 	server.MakeBucket("artifacts")
-	line := testenv.NewLine(t, server.Endpoint)
-	s := replica(t, backendAt(t, "http://"+line.Address()))
+	proxy := testenv.NewProxy(t, server.Endpoint)
+	s := replica(t, backendAt(t, "http://"+proxy.Address()))
 	a := mustPut(t, s, "main@sha1:1", "one", nil)
 	if _, err := s.Collect(manifests, a); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 		t.Errorf("a pass without news needs the backend: %v", err)
 	}
 	back := testenv.ServeS3(t, root)
-	line.Lead(back.Endpoint)
+	proxy.SetTarget(back.Endpoint)
 	if second := mustPut(t, s, "main@sha1:2", "two", a); !slices.Contains(objects(t, back), "cluster-1/"+second.Path) {
 		t.Error("it does not recover by itself")
 	}

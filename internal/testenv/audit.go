@@ -11,24 +11,24 @@ import (
 	"testing"
 )
 
-// Request is one that the API server answered. As a filter, its empty fields match anything.
+// Request is a request that the API server answered. In a filter, empty fields match anything.
 type Request struct {
 	Verb        string // get, list, watch, create, update, patch, delete, deletecollection
 	Group       string
-	Resource    string // plural, such as "deployments"; empty for a path that is none, such as /version
+	Resource    string // plural, such as "deployments"; empty for other paths, such as /version
 	Subresource string
 	Namespace   string
 	Name        string
-	User        string // who asked, or whom they impersonated
-	UserAgent   string // a filter's is a part of it
-	URI         string // a filter's is a part of it; "dryRun=All" finds dry-runs
+	User        string // the user, or the impersonated one
+	UserAgent   string // a filter matches a part of it
+	URI         string // a filter matches a part of it, such as "dryRun=All"
 	Code        int    // HTTP status
 }
 
-// AuditLog is what the API server was asked since the log was taken, the playground's own parts left out.
+// AuditLog holds the requests to the API server since its creation, without those of the playground itself.
 type AuditLog struct{ from int64 }
 
-// NewAuditLog begins to look at what the cluster of [Cluster] is asked.
+// NewAuditLog returns a log of the further requests to the cluster of [Cluster].
 func NewAuditLog(tb testing.TB) *AuditLog {
 	tb.Helper()
 	log := &AuditLog{}
@@ -36,14 +36,13 @@ func NewAuditLog(tb testing.TB) *AuditLog {
 	return log
 }
 
-// Count returns how many requests match the filter.
+// Count returns the number of requests that match the filter.
 func (a *AuditLog) Count(tb testing.TB, filter Request) int {
 	tb.Helper()
 	return len(a.Requests(tb, filter))
 }
 
-// Requests returns those that match the filter, in the order in which they were answered. A watch is answered
-// when it begins.
+// Requests returns the requests that match the filter, in the order of their responses. A watch counts when it starts.
 func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
 	tb.Helper()
 	var found []Request
@@ -51,27 +50,27 @@ func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return found // a line without an end is still being written
+			return found // an incomplete line is still being written
 		}
 		if err != nil {
 			tb.Fatal(err)
 		}
-		r, counts, err := parse(line)
+		r, counted, err := parse(line)
 		if err != nil {
 			tb.Fatalf("audit log: %v: %s", err, line)
 		}
-		if counts && filter.matches(r) {
+		if counted && filter.matches(r) {
 			found = append(found, r)
 		}
 	}
 }
 
-// end is the offset behind the last whole line.
+// end returns the offset after the last complete line.
 func (a *AuditLog) end(tb testing.TB) int64 {
 	tb.Helper()
 	file := use(tb).audit
 	if file == nil {
-		tb.Fatalf("the audit log of the cluster in %s is not known: set %s to its file", kubeconfigEnv, auditLogEnv)
+		tb.Fatalf("the cluster of %s has no audit log: set %s to its file", kubeconfigEnv, auditLogEnv)
 	}
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -91,7 +90,7 @@ func (a *AuditLog) end(tb testing.TB) int64 {
 	return 0
 }
 
-// entry is what of a line of the log is read; audit.k8s.io documents it.
+// entry holds the fields that are read of an audit.k8s.io Event.
 type entry struct {
 	Stage            string
 	Verb             string
@@ -103,7 +102,8 @@ type entry struct {
 	ResponseStatus   struct{ Code int }
 }
 
-// parse reads a line, and tells whether it counts: what a long-running request is at its end was counted when it began.
+// parse reads a line and reports whether the request is counted. Watches are counted when they start, other requests
+// when they end.
 func parse(line []byte) (Request, bool, error) {
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -117,10 +117,10 @@ func parse(line []byte) (Request, bool, error) {
 	if e.ImpersonatedUser != nil {
 		r.User = e.ImpersonatedUser.Username
 	}
-	began := e.Stage == "ResponseStarted"
+	started := e.Stage == "ResponseStarted"
 	own := r.User == "system:apiserver" || strings.HasPrefix(r.UserAgent, "playground-")
-	return r, !own && began == (r.Verb == "watch") &&
-		(began || e.Stage == "ResponseComplete" || e.Stage == "Panic"), nil
+	return r, !own && started == (r.Verb == "watch") &&
+		(started || e.Stage == "ResponseComplete" || e.Stage == "Panic"), nil
 }
 
 func (f Request) matches(r Request) bool {

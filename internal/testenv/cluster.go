@@ -1,5 +1,6 @@
-// Package testenv gives tests the real parts: the kube-apiserver of the playground and real git over HTTP and SSH.
-// Only tests may import it. The playground runs as a child process, so its modules stay out of this one.
+// Package testenv provides tests with real servers: kube-apiserver, git over HTTP and SSH, an OCI registry, S3 and Helm
+// repositories. Only tests may import it. Servers of the playground run as child processes, so that its
+// dependencies are not those of this module.
 package testenv
 
 import (
@@ -13,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// These point at a cluster to use instead of starting one, and at its audit log.
+// Environment variables that name the kubeconfig of a cluster to use instead of starting one, and its audit log.
 const (
 	kubeconfigEnv = "SLUICE_TEST_KUBECONFIG"
 	auditLogEnv   = "SLUICE_TEST_AUDIT_LOG"
@@ -22,8 +23,8 @@ const (
 // shared is the cluster that all tests of one binary use.
 type shared struct {
 	kubeconfig string
-	audit      *os.File // nil if it is not known
-	pid        int      // of the playground; 0 if it is not known
+	audit      *os.File // nil if unknown
+	pid        int      // of the playground; 0 if unknown
 }
 
 var startOnce = sync.OnceValues(startCluster)
@@ -37,19 +38,20 @@ func use(tb testing.TB) *shared {
 	return c
 }
 
-// Kubeconfig returns the file with admin access to the cluster, which all tests of one binary share.
+// Kubeconfig returns the path of a kubeconfig with administrator access to the cluster, which all tests of a
+// binary share.
 func Kubeconfig(tb testing.TB) string {
 	tb.Helper()
 	return use(tb).kubeconfig
 }
 
-// ClusterPID returns the process that is the cluster, for what it takes to be measured; 0 if it was not started here.
+// ClusterPID returns the ID of the process that runs the cluster, or 0 if this binary did not start it.
 func ClusterPID(tb testing.TB) int {
 	tb.Helper()
 	return use(tb).pid
 }
 
-// Cluster returns admin access to the cluster.
+// Cluster returns administrator access to the cluster.
 func Cluster(tb testing.TB) *rest.Config {
 	tb.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", Kubeconfig(tb))
@@ -72,7 +74,7 @@ func startCluster() (*shared, error) {
 		}
 		return c, err
 	}
-	// The name is unique to this process; the playground removes the file when it ends.
+	// The name is unique to this process. The playground removes the file when it stops.
 	c := &shared{kubeconfig: filepath.Join(os.TempDir(), fmt.Sprintf("sluice-test-%d.kubeconfig", os.Getpid()))}
 	audit := c.kubeconfig + ".audit"
 	cluster, err := start("cluster", "--kubeconfig", c.kubeconfig, "--audit-log", audit)
@@ -83,5 +85,5 @@ func startCluster() (*shared, error) {
 	if c.audit, err = os.Open(audit); err != nil {
 		return nil, err
 	}
-	return c, os.Remove(audit) // both processes hold it open; it goes with them, however they end
+	return c, os.Remove(audit) // both processes hold it open, so it does not outlive them
 }

@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	deadline = 3 * time.Minute // of everything that a test waits for
+	deadline = 3 * time.Minute
 	interval = 20 * time.Millisecond
 )
 
-// Eventually waits until check returns nil, and fails the test with its last error after three minutes: a
-// test machine may stand still for long.
+// Eventually calls check until it returns nil, and fails the test with the last error after three minutes. The timeout
+// allows for slow test machines.
 func Eventually(tb testing.TB, what string, check func() error) {
 	tb.Helper()
 	end := time.NewTimer(deadline)
@@ -25,7 +25,7 @@ func Eventually(tb testing.TB, what string, check func() error) {
 		}
 		select {
 		case <-end.C:
-			tb.Fatalf("%s: not within %s: %v", what, deadline, err)
+			tb.Fatalf("%s: timeout after %s: %v", what, deadline, err)
 		case <-tick.C:
 		}
 	}

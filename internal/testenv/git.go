@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Git is a git server with the repositories under Root.
+// Git is a git server for the repositories below Root.
 type Git struct {
 	tb     testing.TB
 	Root   string
@@ -25,13 +25,13 @@ type Git struct {
 	stop   func()
 }
 
-// NewGit starts a git server; args are further flags of `playground git`.
+// NewGit starts a git server. args are further flags of `playground git`.
 func NewGit(tb testing.TB, args ...string) *Git {
 	tb.Helper()
 	return ServeGit(tb, tb.TempDir(), args...)
 }
 
-// ServeGit starts a git server over an existing root.
+// ServeGit starts a git server for the repositories of an existing directory.
 func ServeGit(tb testing.TB, root string, args ...string) *Git {
 	tb.Helper()
 	c, err := start(append([]string{"git", "--root", root}, args...)...)
@@ -51,10 +51,10 @@ func ServeGit(tb testing.TB, root string, args ...string) *Git {
 	return g
 }
 
-// Stop ends the server, as an outage would.
+// Stop stops the server.
 func (g *Git) Stop() { g.stop() }
 
-// Init makes an empty bare repository whose branch is main.
+// Init creates an empty bare repository with the branch main.
 func (g *Git) Init(repo string) {
 	g.tb.Helper()
 	if out, err := exec.Command("git", "init", "-q", "--bare", "-b", "main", g.dir(repo)).CombinedOutput(); err != nil {
@@ -62,16 +62,16 @@ func (g *Git) Init(repo string) {
 	}
 }
 
-// Symlink is the content of a file that is a symbolic link.
+// Symlink returns the content that makes a file a symbolic link.
 func Symlink(target string) string { return symlink + target }
 
-// Executable is the content of a file that may be run.
+// Executable returns the content that makes a file executable.
 func Executable(content string) string { return executable + content }
 
-// Submodule is the content of a directory that is a commit of another repository.
+// Submodule returns the content that makes a path a submodule at a commit.
 func Submodule(commit string) string { return submodule + commit }
 
-// Delete is the content of a file that a commit deletes.
+// Delete is the content that makes a commit delete a file.
 const Delete = ""
 
 const (
@@ -80,9 +80,8 @@ const (
 	submodule  = "submodule:"
 )
 
-// Commit adds a commit to the branch main that sets files to contents, or to [Delete], [Symlink], [Executable] or
-// [Submodule].
-// It makes the repository if need be and returns the commit's hash.
+// Commit adds a commit to the branch main that writes files. Their contents are text, or made by [Delete], [Symlink],
+// [Executable] or [Submodule]. It creates the repository if it does not exist, and returns the hash of the commit.
 func (g *Git) Commit(repo string, files map[string]string) string {
 	g.tb.Helper()
 	return g.CommitTo(repo, "refs/heads/main", files)
@@ -101,31 +100,31 @@ func (g *Git) CommitTo(repo, ref string, files map[string]string) string {
 	return g.git(repo, stream(ref, parent, files), "fast-import", "--quiet", "--force")
 }
 
-// ForcePush makes a reference a single commit without a past, and returns its hash.
+// ForcePush sets a reference to a new commit without parents, and returns its hash.
 func (g *Git) ForcePush(repo, ref string, files map[string]string) string {
 	g.tb.Helper()
 	return g.git(repo, stream(ref, "", files), "fast-import", "--quiet", "--force")
 }
 
-// SetRef points a reference, such as refs/tags/v1 or refs/pull/1/head, to a commit.
+// SetRef sets a reference, such as refs/tags/v1 or refs/pull/1/head, to a commit.
 func (g *Git) SetRef(repo, ref, commit string) {
 	g.tb.Helper()
 	g.git(repo, "", "update-ref", ref, commit)
 }
 
-// Run runs git in the repository and returns what it printed.
+// Run runs git in the repository and returns its output.
 func (g *Git) Run(repo string, args ...string) string {
 	g.tb.Helper()
 	return g.git(repo, "", args...)
 }
 
-// Object writes an object as it is, such as a commit that is signed, and returns its hash.
+// Object writes a raw object, such as a signed commit, and returns its hash.
 func (g *Git) Object(repo, kind, content string) string {
 	g.tb.Helper()
 	return g.git(repo, content, "hash-object", "-w", "--stdin", "-t", kind)
 }
 
-// Stats returns the server's counts: advertisements, fetches, pushes, bytesSent and bytesReceived.
+// Stats returns the server's counters: advertisements, fetches, pushes, bytesSent and bytesReceived.
 func (g *Git) Stats() map[string]int64 {
 	g.tb.Helper()
 	roots := x509.NewCertPool()
@@ -137,7 +136,7 @@ func (g *Git) Stats() map[string]int64 {
 	if err != nil {
 		g.tb.Fatal(err)
 	}
-	defer resp.Body.Close() // it is read
+	defer resp.Body.Close()
 	stats := map[string]int64{}
 	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
 		g.tb.Fatal(err)
@@ -145,7 +144,7 @@ func (g *Git) Stats() map[string]int64 {
 	return stats
 }
 
-// stream is a commit in the format of git fast-import: a process a commit, however many files it has.
+// stream returns a commit in the format of git fast-import, which needs one process per commit for any number of files.
 func stream(ref, parent string, files map[string]string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "feature done\ncommit %s\nmark :1\ncommitter Test <test@example.com> %d +0000\ndata 6\nchange\n",

@@ -21,23 +21,23 @@ import (
 	repo "helm.sh/helm/v4/pkg/repo/v1"
 )
 
-// The login that a Helm repository wants.
+// The login of a Helm repository.
 const (
 	HelmUser     = "user"
 	HelmPassword = "pa55"
 )
 
-// Helm is a chart repository over HTTPS that wants a login. Its index is made by Helm, and its files are
-// served with validators.
+// Helm is a chart repository over HTTPS with basic authentication. Helm's library writes its index. It serves
+// files with ETags.
 type Helm struct {
 	tb     testing.TB
 	URL    string
-	CA     []byte // PEM of its authority
-	Dir    string // of the files
+	CA     []byte // PEM of the certificate authority
+	Dir    string // with the files
 	server *httptest.Server
 
-	mu   sync.Mutex
-	seen []string
+	mu       sync.Mutex
+	requests []string
 }
 
 // NewHelm starts an empty repository.
@@ -51,25 +51,25 @@ func NewHelm(tb testing.TB) *Helm {
 }
 
 func (h *Helm) serve(w http.ResponseWriter, r *http.Request) {
-	answer := &statusWriter{w, http.StatusOK}
+	response := &statusWriter{w, http.StatusOK}
 	if user, password, _ := r.BasicAuth(); user != HelmUser || password != HelmPassword {
-		answer.WriteHeader(http.StatusUnauthorized)
+		response.WriteHeader(http.StatusUnauthorized)
 	} else {
-		answer.Header().Set("ETag", etag(filepath.Join(h.Dir, filepath.Base(r.URL.Path))))
-		http.FileServer(http.Dir(h.Dir)).ServeHTTP(answer, r)
+		response.Header().Set("ETag", etag(filepath.Join(h.Dir, filepath.Base(r.URL.Path))))
+		http.FileServer(http.Dir(h.Dir)).ServeHTTP(response, r)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seen = append(h.seen, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), answer.status))
+	h.requests = append(h.requests, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), response.status))
 }
 
-// etag is that of a file's content; empty if it cannot be read.
+// etag returns the ETag of a file, or "" if it cannot be read.
 func etag(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
 		return ""
 	}
-	defer f.Close() // only read
+	defer f.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return ""
@@ -87,22 +87,22 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Requests returns what was asked since the last call: method, path and status.
+// Requests returns the requests since the last call, as method, path and status.
 func (h *Helm) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	seen := h.seen
-	h.seen = nil
-	return seen
+	requests := h.requests
+	h.requests = nil
+	return requests
 }
 
-// Transport trusts the repository's certificate.
+// Transport returns a transport that trusts the server's certificate.
 func (h *Helm) Transport() http.RoundTripper { return h.server.Client().Transport }
 
-// Stop ends the server, as an outage would.
+// Stop stops the server.
 func (h *Helm) Stop() { h.server.Close() }
 
-// Publish packages charts beside the ones before, and indexes them all.
+// Publish adds packaged charts and updates the index.
 func (h *Helm) Publish(charts ...*chart.Chart) {
 	h.tb.Helper()
 	for _, c := range charts {
@@ -119,7 +119,7 @@ func (h *Helm) Publish(charts ...*chart.Chart) {
 	}
 }
 
-// Write puts a file beside the charts.
+// Write writes a file next to the charts.
 func (h *Helm) Write(name string, content []byte) {
 	h.tb.Helper()
 	if err := os.WriteFile(filepath.Join(h.Dir, name), content, 0o600); err != nil {
@@ -129,12 +129,12 @@ func (h *Helm) Write(name string, content []byte) {
 
 // NewChart returns a chart with a template, values, and other values in values-prod.yaml.
 func NewChart(name, version string, dependencies ...*chart.Chart) *chart.Chart {
-	made := time.Unix(0, 0) // always, so that it packages to the same bytes
+	modTime := time.Unix(0, 0) // constant, so that packaging is reproducible
 	file := func(name, text string) *common.File {
-		return &common.File{Name: name, Data: []byte(text), ModTime: made}
+		return &common.File{Name: name, Data: []byte(text), ModTime: modTime}
 	}
 	c := &chart.Chart{
-		ModTime:   made,
+		ModTime:   modTime,
 		Metadata:  &chart.Metadata{APIVersion: "v2", Name: name, Version: version},
 		Templates: []*common.File{file("templates/config.yaml", "kind: ConfigMap\n")},
 		Raw:       []*common.File{file("values.yaml", "color: red\nsize: {w: 1, h: 2}\n")},
@@ -144,7 +144,7 @@ func NewChart(name, version string, dependencies ...*chart.Chart) *chart.Chart {
 	return c
 }
 
-// Package packages a chart with Helm's packager.
+// Package returns a chart packaged by Helm's library.
 func Package(tb testing.TB, c *chart.Chart) []byte {
 	tb.Helper()
 	dir := tb.TempDir()

@@ -9,50 +9,50 @@ import (
 	"time"
 )
 
-// jitterEnv is a duration, such as 500ms, by up to which some of the cluster's answers and events are late. A
-// whole run with it finds tests that look at what the server has and take it for what a controller knows.
+// jitterEnv is the maximum delay, such as 500ms, that is added to some responses and events of the cluster. A test run
+// with it finds tests that read an object from the server and expect that a controller has seen it as well.
 const jitterEnv = "SLUICE_TEST_JITTER"
 
-// late delays one in four answers, and one in four reads of a watch.
-type late struct {
+// jitterTransport delays one in four responses, and one in four reads of a watch.
+type jitterTransport struct {
 	next http.RoundTripper
-	most time.Duration
+	max  time.Duration
 }
 
-// jitter returns what wraps a client's transport, and nil if no jitter is asked for.
+// jitter returns a wrapper of a client's transport, or nil if no jitter is configured.
 func jitter() (func(http.RoundTripper) http.RoundTripper, error) {
 	text := os.Getenv(jitterEnv)
 	if text == "" {
 		return nil, nil
 	}
-	most, err := time.ParseDuration(text)
-	if err != nil || most <= 0 {
-		return nil, fmt.Errorf("%s=%s is no time above zero, such as 500ms", jitterEnv, text)
+	maxDelay, err := time.ParseDuration(text)
+	if err != nil || maxDelay <= 0 {
+		return nil, fmt.Errorf("%s=%s: want a positive duration, such as 500ms", jitterEnv, text)
 	}
-	return func(next http.RoundTripper) http.RoundTripper { return late{next, most} }, nil
+	return func(next http.RoundTripper) http.RoundTripper { return jitterTransport{next, maxDelay} }, nil
 }
 
-func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := l.next.RoundTrip(r)
-	l.pause()
+func (j jitterTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := j.next.RoundTrip(r)
+	j.pause()
 	if err == nil && r.URL.Query().Has("watch") {
-		answer.Body = lateBody{answer.Body, l}
+		resp.Body = jitterBody{resp.Body, j}
 	}
-	return answer, err
+	return resp, err
 }
 
-func (l late) pause() {
+func (j jitterTransport) pause() {
 	if rand.N(4) == 0 {
-		<-time.After(rand.N(l.most))
+		<-time.After(rand.N(j.max))
 	}
 }
 
-type lateBody struct {
+type jitterBody struct {
 	io.ReadCloser
-	late
+	jitterTransport
 }
 
-func (b lateBody) Read(p []byte) (int, error) {
+func (b jitterBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.pause()
 	return n, err

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// Namespace makes a namespace that goes with the test.
+// Namespace creates a namespace, which is deleted when the test ends.
 func Namespace(tb testing.TB) string {
 	tb.Helper()
 	client, err := kubernetes.NewForConfig(Cluster(tb))
@@ -36,19 +36,18 @@ func Namespace(tb testing.TB) string {
 		if apierrors.IsNotFound(err) { // the test may have deleted it
 			return
 		}
-		if err := errors.Join(err, letGo(client.Discovery(), objects, ns.Name)); err != nil {
+		if err := errors.Join(err, removeFinalizers(client.Discovery(), objects, ns.Name)); err != nil {
 			tb.Error(err)
 		}
 	})
 	return ns.Name
 }
 
-// letGo takes the finalizers from objects of our kinds in a namespace that is deleted, as the controllers
-// that heed them ended with the test. Else the namespace would stay, and the cluster be busy until its end
-// with trying to empty it.
-func letGo(kinds discovery.DiscoveryInterface, objects metadata.Interface, namespace string) error {
+// removeFinalizers removes the finalizers of our objects in a deleted namespace, since the controllers that would do it
+// stopped with the test. Otherwise the cluster would retry to empty the namespace until it stops.
+func removeFinalizers(kinds discovery.DiscoveryInterface, objects metadata.Interface, namespace string) error {
 	lists, err := kinds.ServerPreferredNamespacedResources()
-	if err != nil && len(lists) == 0 { // of some groups nothing may be known
+	if err != nil && len(lists) == 0 { // discovery of some groups may fail
 		return err
 	}
 	ours := discovery.FilteredBy(discovery.ResourcePredicateFunc(func(groupVersion string, _ *metav1.APIResource) bool {
@@ -62,7 +61,7 @@ func letGo(kinds discovery.DiscoveryInterface, objects metadata.Interface, names
 	for resource := range resources {
 		of := objects.Resource(resource).Namespace(namespace)
 		all, err := of.List(context.Background(), metav1.ListOptions{})
-		if apierrors.IsNotFound(err) { // the definition is gone
+		if apierrors.IsNotFound(err) { // the definition was deleted
 			continue
 		}
 		if err != nil {

@@ -13,17 +13,17 @@ import (
 	"syscall"
 )
 
-// parentWatch makes a child end when its standard input does.
+// parentWatch makes a child stop when its standard input is closed.
 const parentWatch = "PLAYGROUND_PARENT_WATCH=1"
 
-// child is a process that ends with this one, however this one ends.
+// child is a process that stops with this one, even if this one is killed.
 type child struct {
-	printed []string // before "ready"
+	printed []string // lines before "ready"
 	pid     int
-	stop    func() // returns when it has ended
+	stop    func() // returns when it has stopped
 }
 
-// children are kept for the life of this process: the standard input of one that is collected would be closed.
+// children holds all children, since garbage collection would close their standard input.
 var children struct {
 	sync.Mutex
 	kept []*child
@@ -35,7 +35,7 @@ func keep(c *child) {
 	children.kept = append(children.kept, c)
 }
 
-// start runs the playground until it says that it is ready.
+// start runs the playground and waits until it prints "ready".
 func start(args ...string) (*child, error) {
 	binary, err := Binary("playground")
 	if err != nil {
@@ -57,12 +57,12 @@ func start(args ...string) (*child, error) {
 		return nil, err
 	}
 	c := &child{pid: cmd.Process.Pid, stop: func() {
-		_ = stdin.Close() // asks it to end
-		_ = cmd.Wait()    // it may have been stopped before
+		_ = stdin.Close() // asks it to stop
+		_ = cmd.Wait()    // it may have stopped already
 	}}
 	for out := bufio.NewScanner(stdout); out.Scan(); c.printed = append(c.printed, out.Text()) {
 		if out.Text() == "ready" {
-			go func() { _, _ = io.Copy(io.Discard, stdout) }() // ends with the child
+			go func() { _, _ = io.Copy(io.Discard, stdout) }() // until the child stops
 			keep(c)
 			return c, nil
 		}
@@ -70,8 +70,8 @@ func start(args ...string) (*child, error) {
 	return nil, errors.Join(cmd.Wait(), errors.New(stderr.String()))
 }
 
-// Binary returns the path of bin/<name> of this checkout, playground or sluice, and builds it if it is not there.
-// Test binaries that run at the same time build it once.
+// Binary returns the path of bin/playground or bin/sluice of this checkout, and builds it if it does not exist.
+// Concurrent test binaries build it once.
 func Binary(name string) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -79,7 +79,7 @@ func Binary(name string) (string, error) {
 	}
 	module, known := map[string]string{"playground": filepath.Join(root, "playground"), "sluice": root}[name]
 	if !known {
-		return "", fmt.Errorf("there is no binary %q", name)
+		return "", fmt.Errorf("unknown binary %q", name)
 	}
 	file := filepath.Join(root, "bin", name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -89,7 +89,7 @@ func Binary(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // gives up the lock
+	defer lock.Close() // releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
@@ -104,7 +104,7 @@ func Binary(name string) (string, error) {
 	return file, nil
 }
 
-// Root returns the root of this checkout.
+// Root returns the root directory of this checkout.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -115,5 +115,5 @@ func Root() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("not inside a checkout of Sluice")
+	return "", errors.New("the working directory is not in a checkout of Sluice")
 }

@@ -26,13 +26,13 @@ type Registry struct {
 	Host string // host:port
 	URL  string // http(s)://host:port
 	OCI  string // oci://host:port
-	// PEM, with --tls-dir the authority, and with --client-certificates what a client must show.
+	// PEM: the certificate authority with --tls-dir, the client certificate with --client-certificates.
 	CA, ClientCert, ClientKey []byte
 	login                     authn.AuthConfig
 	stop                      func()
 }
 
-// NewRegistry starts a registry; args are further flags of `playground registry`.
+// NewRegistry starts a registry. args are further flags of `playground registry`.
 func NewRegistry(tb testing.TB, args ...string) *Registry {
 	tb.Helper()
 	c, err := start(append([]string{"registry"}, args...)...)
@@ -58,13 +58,13 @@ func NewRegistry(tb testing.TB, args ...string) *Registry {
 	return r
 }
 
-// Access is that of one who may do everything.
+// Access returns options for access as an administrator.
 func (r *Registry) Access() []remote.Option {
 	r.tb.Helper()
 	return []remote.Option{remote.WithTransport(r.Transport()), remote.WithAuth(authn.FromConfig(r.login))}
 }
 
-// Push pushes an artifact of layers, and returns its name by digest.
+// Push pushes an artifact of layers and returns its digest.
 func (r *Registry) Push(repo, tag string, annotations map[string]string, layers ...v1.Layer) name.Digest {
 	r.tb.Helper()
 	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
@@ -86,10 +86,10 @@ func (r *Registry) Push(repo, tag string, annotations map[string]string, layers 
 	return ref.Digest(digest.String())
 }
 
-// Stop ends the server, as an outage would.
+// Stop stops the server.
 func (r *Registry) Stop() { r.stop() }
 
-// Transport trusts the registry's certificate, and shows the client's.
+// Transport returns a transport that trusts the registry's certificate and presents the client's.
 func (r *Registry) Transport() *http.Transport {
 	r.tb.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
@@ -104,7 +104,8 @@ func (r *Registry) Transport() *http.Transport {
 	return &http.Transport{TLSClientConfig: config}
 }
 
-// Stats returns the server's counts: requests, bytesSent, and by method and resource, such as "HEAD manifests".
+// Stats returns the server's counters: requests, bytesSent, and requests by method and resource, such as
+// "HEAD manifests".
 func (r *Registry) Stats() map[string]int64 {
 	r.tb.Helper()
 	transport := r.Transport()
@@ -113,7 +114,7 @@ func (r *Registry) Stats() map[string]int64 {
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	defer resp.Body.Close() // it is read
+	defer resp.Body.Close()
 	stats := map[string]int64{}
 	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
 		r.tb.Fatal(err)

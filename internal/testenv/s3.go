@@ -17,7 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// Keys of the one account of an S3 server.
+// Keys of the only account of an S3 server.
 const (
 	S3AccessKey = "playground"
 	S3SecretKey = "playground-secret"
@@ -35,13 +35,13 @@ type S3 struct {
 	stop     func()
 }
 
-// NewS3 starts an S3 server without a bucket; args are further flags of `playground s3`.
+// NewS3 starts an S3 server without buckets. args are further flags of `playground s3`.
 func NewS3(tb testing.TB, args ...string) *S3 {
 	tb.Helper()
 	return ServeS3(tb, tb.TempDir(), args...)
 }
 
-// ServeS3 starts an S3 server over an existing directory of buckets.
+// ServeS3 starts an S3 server for the buckets of an existing directory.
 func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
 	tb.Helper()
 	c, err := start(append([]string{"s3", "--dir", dir}, args...)...)
@@ -72,10 +72,10 @@ func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
 	return s
 }
 
-// Stop ends the server, as an outage would.
+// Stop stops the server.
 func (s *S3) Stop() { s.stop() }
 
-// MakeBucket makes a bucket.
+// MakeBucket creates a bucket.
 func (s *S3) MakeBucket(name string) {
 	s.tb.Helper()
 	if err := s.Client.MakeBucket(s.tb.Context(), name, minio.MakeBucketOptions{}); err != nil {
@@ -83,14 +83,15 @@ func (s *S3) MakeBucket(name string) {
 	}
 }
 
-// Put sets objects of a bucket to contents, or removes those that are [Delete]. It makes the bucket if need be.
+// Put writes objects of a bucket, or deletes those with the content [Delete]. It creates the bucket if it
+// does not exist.
 func (s *S3) Put(bucket string, objects map[string]string) {
 	s.tb.Helper()
-	there, err := s.Client.BucketExists(s.tb.Context(), bucket)
+	exists, err := s.Client.BucketExists(s.tb.Context(), bucket)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	if !there {
+	if !exists {
 		s.MakeBucket(bucket)
 	}
 	for name, content := range objects {
@@ -109,14 +110,14 @@ func (s *S3) put(ctx context.Context, bucket, name, content string) error {
 	return err
 }
 
-// Stats returns the server's counts: lists, gets, heads, puts, deletes, others and bytesSent.
+// Stats returns the server's counters: lists, gets, heads, puts, deletes, others and bytesSent.
 func (s *S3) Stats() map[string]int64 {
 	s.tb.Helper()
 	resp, err := s.http.Get(s.URL + "/-/stats")
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	defer resp.Body.Close() // it is read
+	defer resp.Body.Close()
 	stats := map[string]int64{}
 	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
 		s.tb.Fatal(err)

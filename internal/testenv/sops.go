@@ -17,14 +17,14 @@ import (
 	"github.com/getsops/sops/v3/stores/yaml"
 )
 
-// SOPS encrypts as its command does, for a key of age that it made.
+// SOPS encrypts files for an age key, like the sops command.
 type SOPS struct {
 	tb         testing.TB
-	PrivateKey string // what a Secret holds
-	Recipient  string // what files name
+	PrivateKey string // for a Secret
+	Recipient  string // for encrypted files
 }
 
-// NewSOPS makes a key.
+// NewSOPS generates a key.
 func NewSOPS(tb testing.TB) *SOPS {
 	tb.Helper()
 	identity, err := age.GenerateX25519Identity()
@@ -36,7 +36,8 @@ func NewSOPS(tb testing.TB) *SOPS {
 
 var object = regexp.MustCompile(`(?m)^kind: `)
 
-// Encrypt encrypts a text that is yaml, json, dotenv, ini or binary. Of Kubernetes objects it encrypts the data alone.
+// Encrypt encrypts a text of the format yaml, json, dotenv, ini or binary. It encrypts only data and stringData of
+// Kubernetes objects.
 func (s *SOPS) Encrypt(format, plain string) string {
 	s.tb.Helper()
 	stores := config.NewStoresConfig()

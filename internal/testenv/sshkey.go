@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
-// SSHKey makes a key: the private half in PEM without a passphrase, and the public one as a line of authorized_keys.
+// SSHKey generates a key: the private key in PEM without a passphrase, and the public key as a line of authorized_keys.
 func SSHKey(tb testing.TB) (private, public []byte) {
 	tb.Helper()
 	private, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})

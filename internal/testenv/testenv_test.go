@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-func TestAuditLogCountsWhatIsAsked(t *testing.T) {
+func TestAuditLogCountsRequests(t *testing.T) {
 	cfg, ns := Cluster(t), Namespace(t)
 	cfg.UserAgent = "the-test/1"
 	client, err := kubernetes.NewForConfig(cfg)
@@ -30,28 +30,28 @@ func TestAuditLogCountsWhatIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := maps.Get(t.Context(), "none", metav1.GetOptions{}); err == nil {
-		t.Fatal("an object that is not there was got")
+		t.Fatal("Get of an object that does not exist succeeded")
 	}
 	w, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		filter Request
 		want   int
 	}{
-		"a verb on a resource": {Request{Verb: "create", Resource: "configmaps", Namespace: ns,
+		"verb and resource": {Request{Verb: "create", Resource: "configmaps", Namespace: ns,
 			UserAgent: "the-test"}, 2},
-		"a dry-run":                     {Request{URI: "dryRun=All", Namespace: ns}, 1},
-		"a name and a status":           {Request{Name: "none", Code: 404, Namespace: ns}, 1},
-		"a watch that goes on":          {Request{Verb: "watch", Namespace: ns, User: "admin"}, 1},
-		"another's requests":            {Request{Namespace: ns, UserAgent: "another"}, 0},
-		"the playground's own requests": {Request{UserAgent: "playground-"}, 0},
-		"a group that was not asked":    {Request{Group: "apps", Namespace: ns, UserAgent: "the-test"}, 0},
+		"dry-run":                    {Request{URI: "dryRun=All", Namespace: ns}, 1},
+		"name and status":            {Request{Name: "none", Code: 404, Namespace: ns}, 1},
+		"running watch":              {Request{Verb: "watch", Namespace: ns, User: "admin"}, 1},
+		"other user agent":           {Request{Namespace: ns, UserAgent: "another"}, 0},
+		"requests of the playground": {Request{UserAgent: "playground-"}, 0},
+		"group without requests":     {Request{Group: "apps", Namespace: ns, UserAgent: "the-test"}, 0},
 	} {
-		t.Run(what, func(t *testing.T) {
-			Eventually(t, what, func() error {
+		t.Run(name, func(t *testing.T) {
+			Eventually(t, name, func() error {
 				if got := log.Count(t, c.filter); got != c.want {
 					return fmt.Errorf("%d requests match, want %d", got, c.want)
 				}
@@ -60,11 +60,11 @@ func TestAuditLogCountsWhatIsAsked(t *testing.T) {
 		})
 	}
 	if got := NewAuditLog(t).Count(t, Request{UserAgent: "the-test"}); got != 0 {
-		t.Errorf("a new log knows %d requests from before", got)
+		t.Errorf("a new log has %d earlier requests", got)
 	}
 }
 
-func TestGitHelpersMakeWhatTheySay(t *testing.T) {
+func TestGit(t *testing.T) {
 	g := NewGit(t, "--tls-dir", t.TempDir(), "--username", "me", "--password", "secret")
 	first := g.Commit("app", map[string]string{"a file": "1\n", "dir/b": "2", "link": Symlink("dir/b"),
 		"run": Executable("#!/bin/sh\n")})
@@ -74,35 +74,35 @@ func TestGitHelpersMakeWhatTheySay(t *testing.T) {
 	other := g.ForcePush("app", "refs/heads/other", map[string]string{"e": "5"})
 	again := g.ForcePush("app", "refs/heads/other", map[string]string{"e": "6"})
 
-	for what, c := range map[string]struct{ args, want string }{
-		"the second commit has a parent":   {"rev-parse " + second + "^", first},
-		"main is the second":               {"rev-parse main", second},
-		"a tag is set":                     {"rev-parse v1", first},
-		"a pull request stands alone":      {"rev-list --count refs/pull/1/head", "1"},
-		"its commit is returned":           {"rev-parse refs/pull/1/head", pull},
-		"a force push leaves no past":      {"rev-list --count other", "1"},
-		"a force push moves the reference": {"rev-parse other", again},
-		"a file was deleted":               {"ls-tree -r --name-only main", "a file\nc\nlink\nrun"},
-		"a content is kept to the byte":    {"cat-file -s main:c", fmt.Sprint(len("no newline at its end"))},
-		"a link leads to its target":       {"cat-file blob main:link", "dir/b"},
+	for name, c := range map[string]struct{ args, want string }{
+		"second commit has a parent":           {"rev-parse " + second + "^", first},
+		"main is the second commit":            {"rev-parse main", second},
+		"tag":                                  {"rev-parse v1", first},
+		"pull request has one commit":          {"rev-list --count refs/pull/1/head", "1"},
+		"commit of a pull request is returned": {"rev-parse refs/pull/1/head", pull},
+		"force push has no parents":            {"rev-list --count other", "1"},
+		"force push sets the reference":        {"rev-parse other", again},
+		"deleted file":                         {"ls-tree -r --name-only main", "a file\nc\nlink\nrun"},
+		"content without a newline":            {"cat-file -s main:c", fmt.Sprint(len("no newline at its end"))},
+		"symbolic link":                        {"cat-file blob main:link", "dir/b"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if got := g.Run("app", strings.Fields(c.args)...); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 	if again == other {
-		t.Error("the force push made the commit that was there")
+		t.Error("the force push returned the previous commit")
 	}
 	if modes := g.Run("app", "ls-tree", "main"); !strings.Contains(modes, "120000 blob") ||
 		!strings.Contains(modes, "100755 blob") {
-		t.Errorf("no link or no program:\n%s", modes)
+		t.Errorf("no symbolic link or no executable file:\n%s", modes)
 	}
 	clone(t, g)
 }
 
-// clone goes through the server, with the certificate that it made.
+// clone clones from the server, trusting its certificate authority.
 func clone(t *testing.T, g *Git) {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,6 +119,6 @@ func clone(t *testing.T, g *Git) {
 	}
 	after := g.Stats()
 	if after["fetches"]-before["fetches"] != 1 || after["bytesSent"] <= before["bytesSent"] {
-		t.Errorf("one clone was counted as %v after %v", after, before)
+		t.Errorf("stats after one clone: %v, before: %v", after, before)
 	}
 }

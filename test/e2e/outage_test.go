@@ -102,24 +102,24 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	}
 	s3.MakeBucket("app")
 	publish("1")
-	lines := map[string]*testenv.Line{}
+	proxies := map[string]*testenv.Proxy{}
 	for name, url := range map[string]string{"git": git.URL, "registry": registry.URL, "s3": s3.URL, "helm": web.URL} {
 		_, host, _ := strings.Cut(url, "://")
-		lines[name] = testenv.NewLine(t, host)
+		proxies[name] = testenv.NewProxy(t, host)
 	}
 
 	object := metav1.ObjectMeta{Namespace: namespace, Name: "app"}
 	second := metav1.Duration{Duration: time.Second}
 	sources := []source.Object{
 		&sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
-			URL: "http://" + lines["git"].Address() + "/app", Interval: second,
+			URL: "http://" + proxies["git"].Address() + "/app", Interval: second,
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
 		&sourcev1.OCIRepository{ObjectMeta: object, Spec: sourcev1.OCIRepositorySpec{
-			URL: "oci://" + lines["registry"].Address() + "/app", Interval: second, Insecure: true}},
+			URL: "oci://" + proxies["registry"].Address() + "/app", Interval: second, Insecure: true}},
 		&sourcev1.HelmRepository{ObjectMeta: object, Spec: sourcev1.HelmRepositorySpec{
-			URL: "http://" + lines["helm"].Address(), Interval: second}},
+			URL: "http://" + proxies["helm"].Address(), Interval: second}},
 		&sourcev1.Bucket{ObjectMeta: object, Spec: sourcev1.BucketSpec{
-			BucketName: "app", Endpoint: lines["s3"].Address(), Insecure: true, Interval: second,
+			BucketName: "app", Endpoint: proxies["s3"].Address(), Insecure: true, Interval: second,
 			SecretRef: &meta.LocalObjectReference{Name: "s3"}}},
 		&sourcev1.HelmChart{ObjectMeta: object, Spec: sourcev1.HelmChartSpec{
 			Chart: "web", Interval: second, SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository",
@@ -148,8 +148,8 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 		stored(t, c, o, "")
 		first[kindOf(o)] = o.GetArtifact().Digest
 	}
-	for _, l := range lines {
-		l.Cut(true)
+	for _, l := range proxies {
+		l.Interrupt(true)
 	}
 	for _, o := range sources[:4] { // the chart needs no network while its repository's index is as it was
 		testenv.Eventually(t, kindOf(o)+" says that it cannot fetch", func() error {
@@ -172,8 +172,8 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	}
 
 	publish("2")
-	for _, l := range lines {
-		l.Cut(false)
+	for _, l := range proxies {
+		l.Interrupt(false)
 	}
 	for _, o := range sources {
 		stored(t, c, o, first[kindOf(o)])

@@ -1,5 +1,5 @@
-// Package signing makes real signatures of artifacts in a registry, for tests: by cosign with a key, keyless
-// by a Sigstore of the test's own, and by notation.
+// Package signing signs artifacts in a registry for tests: with cosign and a key, with cosign and identities of a test
+// Sigstore, and with notation.
 package signing
 
 import (
@@ -42,13 +42,13 @@ type Target struct {
 	Access []remote.Option
 }
 
-// Key is a key of cosign's.
+// Key is a cosign key pair.
 type Key struct {
 	Public []byte // PEM
 	signer signature.SignerVerifier
 }
 
-// NewKey makes a key.
+// NewKey generates a key pair.
 func NewKey(tb testing.TB) *Key {
 	tb.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,7 +68,7 @@ func (k *Key) Tagged(t Target) {
 	k.taggedAs(t, text)
 }
 
-// TaggedFor stores a signature of another artifact as this one's.
+// TaggedFor attaches a signature of another artifact.
 func (k *Key) TaggedFor(t Target, other name.Digest) {
 	t.TB.Helper()
 	text, err := json.Marshal(payload.Cosign{Image: other})
@@ -83,20 +83,19 @@ func (k *Key) taggedAs(t Target, text []byte) {
 	attach(t, text, raw)
 }
 
-// Bundle signs as cosign 3 does: by a bundle that refers to the artifact.
+// Bundle signs as cosign 3 does: with a bundle that refers to the artifact.
 func (k *Key) Bundle(t Target) {
 	t.TB.Helper()
 	k.Statement(t, t.Image, types.CosignSignPredicateType)
 }
 
-// Statement attaches a signed statement of a kind about an artifact, which may be another than the one it is
-// attached to.
+// Statement attaches a signed statement with a predicate type. Its subject may be another artifact.
 func (k *Key) Statement(t Target, about name.Digest, kind string) {
 	t.TB.Helper()
 	k.StatementAs(t, about, kind, kind)
 }
 
-// StatementAs is Statement where what the registry says of the kind is not what it is.
+// StatementAs is Statement with a separate predicate type in the annotations of the manifest.
 func (k *Key) StatementAs(t Target, about name.Digest, kind, label string) {
 	t.TB.Helper()
 	text := statement(t.TB, about, kind)
@@ -123,7 +122,7 @@ func envelope(text, raw []byte) *protobundle.Bundle_DsseEnvelope {
 	}}
 }
 
-// statement is what cosign signs in a bundle: an in-toto statement about a digest.
+// statement returns the in-toto statement about a digest that cosign signs in a bundle.
 func statement(tb testing.TB, about name.Digest, kind string) []byte {
 	tb.Helper()
 	_, hex, _ := bytes.Cut([]byte(about.DigestStr()), []byte(":"))
@@ -136,7 +135,7 @@ func statement(tb testing.TB, about name.Digest, kind string) []byte {
 	return text
 }
 
-// preAuthentication is the encoding that DSSE signs.
+// preAuthentication returns the pre-authentication encoding that DSSE signs.
 func preAuthentication(kind string, text []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(kind), kind, len(text), text)
 }

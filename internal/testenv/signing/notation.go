@@ -27,16 +27,16 @@ import (
 	ociremote "github.com/sigstore/cosign/v3/pkg/oci/remote"
 )
 
-// envelopeType is that of notation's signatures in JSON.
+// envelopeType is the media type of notation signatures in JSON.
 const envelopeType = "application/jose+json"
 
-// Notary signs with a certificate of its own authority.
+// Notary signs with notation and a certificate of a test authority.
 type Notary struct {
 	CA     []byte // PEM
 	signer notation.Signer
 }
 
-// NewNotary makes one whose certificate is good until a time.
+// NewNotary returns a notary whose certificate expires at a time.
 func NewNotary(tb testing.TB, until time.Time) *Notary {
 	tb.Helper()
 	root := &x509.Certificate{
@@ -63,17 +63,18 @@ func NewNotary(tb testing.TB, until time.Time) *Notary {
 	return &Notary{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootCert.Raw}), s}
 }
 
-func certify(tb testing.TB, of, by *x509.Certificate, public *ecdsa.PublicKey,
+func certify(tb testing.TB, template, parent *x509.Certificate, public *ecdsa.PublicKey,
 	key *ecdsa.PrivateKey) *x509.Certificate {
 	tb.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, of, by, public, key)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	must(tb, err)
 	c, err := x509.ParseCertificate(der)
 	must(tb, err)
 	return c
 }
 
-// Policy is a trustpolicy.json that trusts any identity of the store ca:test at a level: strict, audit or skip.
+// Policy returns a trustpolicy.json that trusts any identity of the store ca:test, with the verification level strict,
+// audit or skip.
 func (n *Notary) Policy(level string) []byte {
 	policy := map[string]any{
 		"name": "test", "registryScopes": []string{"*"}, "signatureVerification": map[string]string{"level": level},
@@ -85,12 +86,12 @@ func (n *Notary) Policy(level string) []byte {
 	}
 	text, err := json.Marshal(map[string]any{"version": "1.0", "trustPolicies": []any{policy}})
 	if err != nil {
-		panic(err) // it can be marshalled
+		panic(err) // maps of strings can be marshalled
 	}
 	return text
 }
 
-// Sign signs with notation. A signature that expires does so after a second at least.
+// Sign signs an artifact. The signature expires after at least one second, or never if expires is 0.
 func (n *Notary) Sign(t Target, expires time.Duration) {
 	t.TB.Helper()
 	_, err := notation.Sign(t.TB.Context(), n.signer, pushing{t}, notation.SignOptions{
@@ -112,7 +113,7 @@ func (n *Notary) SignOther(t Target, other name.Digest) {
 	must(t.TB, err)
 }
 
-// pushing is the registry as notation's signer needs it.
+// pushing implements notation's repository interface for signing.
 type pushing struct{ Target }
 
 func (p pushing) Resolve(context.Context, string) (ocispec.Descriptor, error) {

@@ -21,13 +21,13 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
-// Sigstore is one of the test's own: an authority that vouches for identities, and a log of what they signed.
+// Sigstore is a test instance: a certificate authority for identities, and a transparency log.
 type Sigstore struct {
 	Root []byte // trusted_root.json
 	ca   *ca.VirtualSigstore
 }
 
-// NewSigstore makes one.
+// NewSigstore returns a new instance.
 func NewSigstore(tb testing.TB) *Sigstore {
 	tb.Helper()
 	virtual, err := ca.NewVirtualSigstore()
@@ -72,7 +72,7 @@ func (s *Sigstore) Bundle(t Target, identity, issuer string) {
 	s.BundleAt(t, t.Image, identity, issuer, time.Now())
 }
 
-// BundleAt is Bundle with an artifact and a time of one's own; certificates are good for ten minutes.
+// BundleAt is Bundle with the artifact to sign and the time of signing. Certificates are valid for ten minutes.
 func (s *Sigstore) BundleAt(t Target, about name.Digest, identity, issuer string, at time.Time) {
 	t.TB.Helper()
 	text := statement(t.TB, about, types.CosignSignPredicateType)
@@ -102,7 +102,7 @@ func (s *Sigstore) leaf(tb testing.TB, entity *ca.TestEntity) []byte {
 	return text
 }
 
-// entry is the log's, with what the library keeps to itself: its kind, and the log's promise.
+// entry returns the log entry with the fields that the library does not export: its kind, and the inclusion promise.
 func (s *Sigstore) entry(tb testing.TB, entity *ca.TestEntity) *protorekor.TransparencyLogEntry {
 	tb.Helper()
 	entries, err := entity.TlogEntries()

@@ -2,9 +2,7 @@ package system
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -18,7 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// Gate makes a gate that is closed.
+// Gate creates a closed gate.
 func (s *System) Gate(name string, change ...func(*gatingv1.Gate)) {
 	s.Helper()
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
@@ -30,7 +28,7 @@ func (s *System) Gate(name string, change ...func(*gatingv1.Gate)) {
 	s.TurnGate(name, gatingv1.Closed)
 }
 
-// TurnGate opens or closes a gate, to one revision alone if there is any, and waits until it is.
+// TurnGate opens or closes a gate by request and waits until it is. With a revision, it opens for that revision only.
 func (s *System) TurnGate(name string, state gatingv1.State, revision ...string) {
 	s.Helper()
 	verb, status := gatingv1.ClosePrefix, metav1.ConditionFalse
@@ -38,12 +36,12 @@ func (s *System) TurnGate(name string, state gatingv1.State, revision ...string)
 		verb, status = gatingv1.OpenPrefix, metav1.ConditionTrue
 	}
 	at := time.Now().UTC()
-	asked := map[string]any{verb + gatingv1.RequestedAtSuffix: at.Format(time.RFC3339Nano),
+	annotations := map[string]any{verb + gatingv1.RequestedAtSuffix: at.Format(time.RFC3339Nano),
 		gatingv1.OpenRevisionAnnotation: nil}
 	if len(revision) > 0 {
-		asked[gatingv1.OpenRevisionAnnotation] = revision[0]
+		annotations[gatingv1.OpenRevisionAnnotation] = revision[0]
 	}
-	s.AnnotateGate(name, asked)
+	s.AnnotateGate(name, annotations)
 	testenv.Eventually(s, name+" is "+string(state), func() error {
 		g := &gatingv1.Gate{}
 		if err := s.Get(g, name); err != nil {
@@ -70,23 +68,11 @@ func (s *System) AnnotateGate(name string, annotations map[string]any) {
 	}
 }
 
+// GateRefs returns references to gates.
 func GateRefs(gates ...string) []meta.GateReference {
 	var refs []meta.GateReference
 	for _, g := range gates {
 		refs = append(refs, meta.GateReference{Name: g})
 	}
 	return refs
-}
-
-// CheckStatus tells whether a URL is answered with a status.
-func CheckStatus(url string, status int) error {
-	resp, err := http.Get(url)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != status {
-		return errors.New(resp.Status)
-	}
-	return nil
 }

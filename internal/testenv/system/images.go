@@ -26,6 +26,7 @@ type Images struct {
 	URL      string // of the API
 }
 
+// NewImages starts the controllers with the image tag API, and a registry.
 func NewImages(t *testing.T, configure ...func(*options.Options)) *Images {
 	t.Helper()
 	address := FreeAddress(t)
@@ -33,7 +34,7 @@ func NewImages(t *testing.T, configure ...func(*options.Options)) *Images {
 	return &Images{s, testenv.NewRegistry(t), "http://" + address}
 }
 
-// Push pushes images of which each says when it was made.
+// Push pushes one image per tag, with a creation time and a label that holds the tag.
 func (s *Images) Push(repo string, created time.Time, tags ...string) {
 	s.Helper()
 	for _, tag := range tags {
@@ -54,6 +55,7 @@ func (s *Images) Push(repo string, created time.Time, tags ...string) {
 	}
 }
 
+// ImageRepository creates an ImageRepository for the repository of the same name.
 func (s *Images) ImageRepository(called string, change ...func(*imagev1.ImageRepositorySpec)) {
 	s.Helper()
 	r := &imagev1.ImageRepository{
@@ -67,6 +69,7 @@ func (s *Images) ImageRepository(called string, change ...func(*imagev1.ImageRep
 	s.Create(r)
 }
 
+// ImagePolicy creates an ImagePolicy for an ImageRepository.
 func (s *Images) ImagePolicy(called, repository string, change func(*imagev1.ImagePolicySpec)) {
 	s.Helper()
 	p := &imagev1.ImagePolicy{
@@ -77,11 +80,12 @@ func (s *Images) ImagePolicy(called, repository string, change func(*imagev1.Ima
 	s.Create(p)
 }
 
+// BySemVer makes a policy select the highest version in a range.
 func BySemVer(versions string) func(*imagev1.ImagePolicySpec) {
 	return func(s *imagev1.ImagePolicySpec) { s.Policy.SemVer = &imagev1.SemVerPolicy{Range: versions} }
 }
 
-// Scanned waits until a repository is Ready with so many tags, and has handled what was asked for before.
+// Scanned waits until an ImageRepository is Ready with a number of tags and its last request handled, and returns it.
 func (s *Images) Scanned(called string, tags int) *imagev1.ImageRepository {
 	s.Helper()
 	r := &imagev1.ImageRepository{}
@@ -98,7 +102,7 @@ func (s *Images) Scanned(called string, tags int) *imagev1.ImageRepository {
 	return r
 }
 
-// Latest waits until a policy is Ready with a tag.
+// Latest waits until an ImagePolicy is Ready with a tag, and returns it.
 func (s *Images) Latest(called, tag string) *imagev1.ImagePolicy {
 	s.Helper()
 	p := &imagev1.ImagePolicy{}
