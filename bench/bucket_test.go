@@ -37,7 +37,7 @@ func BenchmarkBucket(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if c.Holds(remote, l) {
+		if c.IsComplete(remote, l) {
 			return
 		}
 		if _, err := c.Tree(b.Context(), remote, l); err != nil {

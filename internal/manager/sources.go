@@ -28,7 +28,7 @@ func (p *process) addSources(context.Context) error {
 			Access: p.git, Objects: p.mgr.GetClient(), Store: p.storage.store, Mirrors: p.mirrors, Clock: p.GetClock(),
 		}),
 		addSource(p, source.OCIRepositoryGroupKind, &source.OCIRepository{
-			Registries: p.registries, Signatures: signatures, Store: p.storage.store,
+			Registries: p.registries, Signatures: signatures,
 		}),
 		addSource(p, source.BucketGroupKind, &source.Bucket{
 			Access: &access.Buckets{Connector: p.remotes, Metadata: p.remotes.Identities.Metadata},
@@ -46,11 +46,10 @@ func (p *process) addHelm(signatures *access.Signatures) error {
 	}
 	return errors.Join(
 		p.mgr.Add(cachemetrics.ForIndexes(&charts.Indexes)),
-		register(p, source.HelmRepositoryGroupKind, reconcile.BlocksSource,
-			source.NewHelmRepository(p.storage.store, charts)),
+		addSource(p, source.HelmRepositoryGroupKind, &source.HelmRepository{Charts: charts}),
 		addSource(p, source.HelmChartGroupKind, &source.HelmChart{
 			Objects: p.mgr.GetClient(), Secrets: p.remotes.Secrets, Charts: charts, Signatures: signatures,
-			Store: p.storage.store, Artifacts: p.storage.fetcher, Clock: p.GetClock(),
+			Artifacts: p.storage.fetcher, Clock: p.GetClock(),
 		}),
 	)
 }
@@ -66,7 +65,7 @@ func (p *process) addArtifactGenerators() error {
 			Client:               p.mgr.GetClient(),
 			Store:                p.storage.store,
 			Artifacts:            p.storage.fetcher,
-			Outputs:              source.Published{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()},
+			Outputs:              source.Outputs{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()},
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 		},
 	})
@@ -76,7 +75,7 @@ func (p *process) addArtifactGenerators() error {
 func addSource[T any, P interface {
 	*T
 	source.Object
-}](p *process, gk schema.GroupKind, fetcher source.Fetcher[P]) error {
-	return register(p, gk, reconcile.BlocksSource, &source.Keeper[P]{Kind: gk, Store: p.storage.store,
+}, R source.Revision](p *process, gk schema.GroupKind, fetcher source.Fetcher[P, R]) error {
+	return register(p, gk, reconcile.BlocksSource, &source.Controller[P, R]{Kind: gk, Store: p.storage.store,
 		Fetcher: fetcher})
 }

@@ -2,14 +2,12 @@ package source
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,20 +30,21 @@ var ArtifactGeneratorGroupKind = schema.GroupKind{Group: extensionsv1beta1.Group
 // +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators/finalizers,verbs=get;create;update;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;buckets;helmrepositories;helmcharts;externalartifacts,verbs=get;list;watch
 
-// maxFailures bounds how many outputs that fail a message names.
+// maxFailures bounds how many failed outputs a message lists.
 const maxFailures = 5
 
-// ArtifactGenerator is the domain step of the kind: fetch the sources' trees, compose the outputs, publish
-// what changed.
+// ArtifactGenerator is the step of the kind: read the artifacts of the sources, compose the outputs, and publish those
+// that have changed. A generator has many artifacts, one in each ExternalArtifact that it owns, so it is not a
+// [Fetcher]; but it asks the gates at the same point, after resolving its sources and before reading their content.
 type ArtifactGenerator struct {
-	Client               client.Client // reads sources from the cache
+	Client               client.Client // reads sources from a cache
 	Store                *artifact.Store
 	Artifacts            *artifact.Fetcher
-	Outputs              Published
+	Outputs              Outputs
 	NoCrossNamespaceRefs bool
 }
 
-// References lists the sources, and the outputs, so that one that is deleted or changed by others is put back.
+// References lists the sources, and the outputs, so that an output that was deleted or changed is restored.
 func (g *ArtifactGenerator) References(obj *extensionsv1beta1.ArtifactGenerator) []reconcile.Ref {
 	var refs []reconcile.Ref
 	for _, s := range obj.Spec.Sources {
@@ -63,30 +62,23 @@ func (g *ArtifactGenerator) References(obj *extensionsv1beta1.ArtifactGenerator)
 	return refs
 }
 
-func namespaceOf(obj *extensionsv1beta1.ArtifactGenerator, s extensionsv1beta1.SourceReference) string {
-	if s.Namespace == "" {
-		return obj.Namespace
-	}
-	return s.Namespace
-}
-
-// Reconcile publishes the outputs that the sources give. An output whose content did not change keeps its
-// artifact, whatever revision its sources are at.
+// Reconcile publishes the outputs. An output whose content did not change keeps its artifact, even if the revisions of
+// its sources changed.
 func (g *ArtifactGenerator) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*extensionsv1beta1.ArtifactGenerator]) reconcile.Outcome {
 	obj := pass.Object
-	declared := outputsOf(obj)
-	if err := compose.Check(aliasesOf(obj), obj.Spec.PathPattern, declared); err != nil {
+	declared := declaredOutputs(obj)
+	if err := compose.Check(aliases(obj), obj.Spec.PathPattern, declared); err != nil {
 		return reconcile.Failed(err)
 	}
 	if cycle := g.cycle(ctx, obj); cycle != nil {
 		return reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason,
-			"artifacts are made of themselves: %s", strings.Join(cycle, " → ")).
+			"the artifacts depend on themselves: %s", strings.Join(cycle, " → ")).
 			WithHint("Remove one of these from spec.sources").Final())
 	}
-	sources, waiting := g.sources(ctx, obj)
-	if waiting != nil {
-		return *waiting
+	sources, outcome := g.sources(ctx, obj)
+	if outcome != nil {
+		return *outcome
 	}
 	owned, err := g.Outputs.Of(ctx, obj)
 	if err != nil {
@@ -99,39 +91,41 @@ func (g *ArtifactGenerator) Reconcile(ctx context.Context,
 	if err := pass.Admit(digest); err != nil {
 		return reconcile.Failed(err)
 	}
-	if pass.IsHeld() && g.stand(ctx, obj, owned) {
+	if pass.IsHeld() && g.isPublished(ctx, obj, owned) {
 		return reconcile.Held(meta.Pending{})
 	}
 	if !pass.Requested && reconcile.IsReady(obj) && obj.Status.ObservedSourcesDigest == digest &&
-		g.stand(ctx, obj, owned) {
-		return ready(obj)
+		g.isPublished(ctx, obj, owned) {
+		return generated(obj)
 	}
 	changes, err := g.publish(ctx, obj, declared, sources, owned)
 	if err != nil {
-		return noted(reconcile.Failed(err), changes)
+		return withChanges(reconcile.Failed(err), changes)
 	}
 	obj.Status.ObservedSourcesDigest = digest
-	return noted(ready(obj), changes)
+	return withChanges(generated(obj), changes)
 }
 
-func ready(obj *extensionsv1beta1.ArtifactGenerator) reconcile.Outcome {
+// generated is the outcome of a generator whose outputs are all published.
+func generated(obj *extensionsv1beta1.ArtifactGenerator) reconcile.Outcome {
 	return reconcile.Ready(meta.SucceededReason, "generated %d artifact(s)", len(obj.Status.Inventory))
 }
 
-func noted(o reconcile.Outcome, changes []string) reconcile.Outcome {
+// withChanges adds an event with the changes to an outcome.
+func withChanges(o reconcile.Outcome, changes []string) reconcile.Outcome {
 	if len(changes) == 0 {
 		return o
 	}
 	return o.Note(meta.ProgressingReason, "%s", strings.Join(changes, "\n"))
 }
 
-// stand tells whether all outputs are published as this generator last published them.
-func (g *ArtifactGenerator) stand(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
+// isPublished reports whether all outputs in the inventory exist, unchanged and with complete artifacts, and no others.
+func (g *ArtifactGenerator) isPublished(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
 	owned map[string]*sourcev1.ExternalArtifact) bool {
 	for _, e := range obj.Status.Inventory {
 		o := owned[e.Name]
 		if o == nil || o.Status.Artifact == nil || o.Status.Artifact.Digest != e.Digest ||
-			o.Status.Artifact.URL != g.Store.Address(o.Status.Artifact.Path) || !g.Outputs.stands(obj, o) ||
+			o.Status.Artifact.URL != g.Store.Address(o.Status.Artifact.Path) || !g.Outputs.isUnchanged(obj, o) ||
 			g.Store.Verify(ctx, externalKey(e.Namespace, e.Name), o.Status.Artifact) != nil {
 			return false
 		}
@@ -139,11 +133,12 @@ func (g *ArtifactGenerator) stand(ctx context.Context, obj *extensionsv1beta1.Ar
 	return len(owned) == len(obj.Status.Inventory)
 }
 
-// publish composes the outputs, publishes them, and removes those that are no longer declared. It returns
-// what it changed.
+// publish composes and publishes the outputs, and deletes those that are no longer declared. It returns a
+// description of each change. An output that fails does not stop the others, and its entry in the inventory
+// stays.
 func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
-	outputs []compose.Output, sources sourceSet,
-	owned map[string]*sourcev1.ExternalArtifact) (changes []string, err error) {
+	outputs []compose.Output, sources sourceSet, owned map[string]*sourcev1.ExternalArtifact) (changes []string,
+	err error) {
 	trees, err := g.trees(ctx, sources)
 	if err != nil {
 		return nil, err
@@ -154,9 +149,8 @@ func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.
 		}
 	}
 	var inventory []extensionsv1beta1.ExternalArtifactReference
-	stale := obj.Status.Inventory
-	// What fails stays in the inventory as it was.
-	defer func() { obj.Status.Inventory = append(inventory, stale...) }()
+	remaining := obj.Status.Inventory // entries of earlier passes that this pass has not replaced or deleted
+	defer func() { obj.Status.Inventory = append(inventory, remaining...) }()
 	var failures []error
 	for _, o := range outputs {
 		a, changed, err := g.output(ctx, obj, o, sources, trees, owned[o.Name])
@@ -164,7 +158,7 @@ func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.
 		if ctx.Err() != nil {
 			return changes, ctx.Err()
 		}
-		if err != nil { // the others are not held up
+		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
@@ -174,32 +168,32 @@ func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.
 		inventory = append(inventory, extensionsv1beta1.ExternalArtifactReference{
 			Name: o.Name, Namespace: obj.Namespace, Digest: a.Digest, Filename: path.Base(a.Path),
 		})
-		stale = without(stale, o.Name)
+		remaining = without(remaining, o.Name)
 	}
 	for _, o := range owned {
 		if err := g.remove(ctx, o); err != nil {
 			failures = append(failures, err)
 			continue
 		}
-		stale = without(stale, o.Name)
+		remaining = without(remaining, o.Name)
 		changes = append(changes, fmt.Sprintf("ExternalArtifact/%s/%s removed", o.Namespace, o.Name))
 	}
 	if len(failures) == 0 {
-		stale = nil
+		remaining = nil
 	}
 	return changes, errors.Join(failures[:min(len(failures), maxFailures)]...)
 }
 
+// without returns the inventory without an entry.
 func without(inventory []extensionsv1beta1.ExternalArtifactReference,
 	name string) []extensionsv1beta1.ExternalArtifactReference {
 	return slices.DeleteFunc(slices.Clone(inventory),
 		func(e extensionsv1beta1.ExternalArtifactReference) bool { return e.Name == name })
 }
 
-// output brings one output to what the sources give.
+// output composes and publishes one output. It returns its artifact, and whether something changed.
 func (g *ArtifactGenerator) output(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator, o compose.Output,
-	sources sourceSet,
-	trees map[string]*artifact.Tree, live *sourcev1.ExternalArtifact) (*meta.Artifact, bool, error) {
+	sources sourceSet, trees map[string]*artifact.Tree, live *sourcev1.ExternalArtifact) (*meta.Artifact, bool, error) {
 	tree, err := compose.Build(o.Copies, trees)
 	if err != nil {
 		return nil, false, fmt.Errorf("artifact '%s': %w", o.Name, err)
@@ -241,6 +235,7 @@ func (g *ArtifactGenerator) Finalize(ctx context.Context, obj *extensionsv1beta1
 	return nil
 }
 
+// remove deletes an output and its artifact.
 func (g *ArtifactGenerator) remove(ctx context.Context, o *sourcev1.ExternalArtifact) error {
 	if err := g.Outputs.Delete(ctx, o); err != nil {
 		return err
@@ -252,77 +247,30 @@ func externalKey(namespace, name string) artifact.Key {
 	return artifact.Key{Kind: sourcev1.ExternalArtifactKind, Namespace: namespace, Name: name}
 }
 
-// sourceSet is the artifacts of the sources, by alias.
-type sourceSet map[string]*meta.Artifact
-
-// sources returns the artifacts to compose, or what the generator waits for.
-func (g *ArtifactGenerator) sources(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) (sourceSet,
-	*reconcile.Outcome) {
-	set := sourceSet{}
-	for _, ref := range obj.Spec.Sources {
-		namespace := namespaceOf(obj, ref)
-		if g.NoCrossNamespaceRefs && namespace != obj.Namespace {
-			o := reconcile.Failed(fault.New(meta.AccessDeniedReason,
-				"source '@%s' is in namespace '%s': cross-namespace references have been blocked", ref.Alias,
-				namespace).
-				WithHint("Move it to namespace '%s', or ask whoever runs Sluice with --no-cross-namespace-refs or "+
-					"--watch-all-namespaces=false", obj.Namespace).Final())
-			return nil, &o
-		}
-		source := sourcev1.NewSource(ref.Kind)
-		if source == nil {
-			o := reconcile.Failed(fault.New(extensionsv1beta1.ValidationFailedReason,
-				"source '@%s' is of kind %s, which has no artifact of files", ref.Alias, ref.Kind).Final())
-			return nil, &o
-		}
-		err := g.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, source)
-		if err == nil && source.GetArtifact() != nil {
-			set[ref.Alias] = source.GetArtifact()
-			continue
-		}
-		var o reconcile.Outcome
-		switch {
-		case err == nil:
-			o = reconcile.Waiting(extensionsv1beta1.SourceFetchFailedReason,
-				"source '@%s', %s '%s/%s', has no artifact yet. Its own conditions say why", ref.Alias, ref.Kind,
-				namespace, ref.Name)
-		case apierrors.IsNotFound(err):
-			o = reconcile.Waiting(extensionsv1beta1.SourceFetchFailedReason,
-				"source '@%s', %s '%s/%s', not found. Create it, or correct spec.sources", ref.Alias, ref.Kind,
-				namespace, ref.Name)
-		default:
-			o = reconcile.Failed(fault.New(extensionsv1beta1.SourceFetchFailedReason,
-				"cannot read source '@%s', %s '%s/%s'", ref.Alias, ref.Kind, namespace, ref.Name).Because(err))
-		}
-		return nil, &o
-	}
-	return set, nil
-}
-
-// cycle returns the generators along a cycle of ExternalArtifacts that this one is part of, or nil: its
-// outputs would never come to rest.
+// cycle returns the generators along a cycle of ExternalArtifacts that contains this generator, or nil. In a
+// cycle, each pass would cause another one.
 func (g *ArtifactGenerator) cycle(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) []string {
 	self := client.ObjectKeyFromObject(obj)
 	seen := map[types.NamespacedName]bool{}
 	var walk func(at *extensionsv1beta1.ArtifactGenerator, path []string) []string
 	walk = func(at *extensionsv1beta1.ArtifactGenerator, path []string) []string {
 		for _, s := range at.Spec.Sources {
-			var made sourcev1.ExternalArtifact
+			var output sourcev1.ExternalArtifact
 			if s.Kind != sourcev1.ExternalArtifactKind ||
-				g.Client.Get(ctx, types.NamespacedName{Namespace: namespaceOf(at, s), Name: s.Name}, &made) != nil ||
-				made.Labels[extensionsv1beta1.GeneratorLabel] == "" || made.Spec.SourceRef == nil {
+				g.Client.Get(ctx, types.NamespacedName{Namespace: namespaceOf(at, s), Name: s.Name}, &output) != nil ||
+				output.Labels[extensionsv1beta1.GeneratorLabel] == "" || output.Spec.SourceRef == nil {
 				continue
 			}
-			maker := types.NamespacedName{Namespace: made.Namespace, Name: made.Spec.SourceRef.Name}
-			next := append(slices.Clone(path), maker.String())
-			if maker == self {
+			owner := types.NamespacedName{Namespace: output.Namespace, Name: output.Spec.SourceRef.Name}
+			next := append(slices.Clone(path), owner.String())
+			if owner == self {
 				return next
 			}
 			var generator extensionsv1beta1.ArtifactGenerator
-			if seen[maker] || g.Client.Get(ctx, maker, &generator) != nil {
+			if seen[owner] || g.Client.Get(ctx, owner, &generator) != nil {
 				continue
 			}
-			seen[maker] = true
+			seen[owner] = true
 			if found := walk(&generator, next); found != nil {
 				return found
 			}
@@ -332,55 +280,8 @@ func (g *ArtifactGenerator) cycle(ctx context.Context, obj *extensionsv1beta1.Ar
 	return walk(obj, []string{self.String()})
 }
 
-// trees fetches what the artifacts hold.
-func (g *ArtifactGenerator) trees(ctx context.Context, sources sourceSet) (map[string]*artifact.Tree, error) {
-	trees := map[string]*artifact.Tree{}
-	for alias, a := range sources {
-		tree, err := g.Artifacts.Fetch(ctx, *a)
-		if err != nil {
-			return nil, fault.New(extensionsv1beta1.SourceFetchFailedReason, "cannot fetch source '@%s'", alias).
-				Because(err)
-		}
-		trees[alias] = tree
-	}
-	return trees, nil
-}
-
-// digest is the same as long as all sources are.
-func (s sourceSet) digest() string {
-	var lines []string
-	for alias, a := range s {
-		lines = append(lines, fmt.Sprintf("%s %s %s\n", alias, a.Revision, a.Digest))
-	}
-	slices.Sort(lines)
-	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(strings.Join(lines, ""))))
-}
-
-// revision returns the revision of the source that a reference names; nothing when it names none.
-func (s sourceSet) revision(ref string) string {
-	if a := s[strings.TrimPrefix(ref, "@")]; ref != "" && a != nil {
-		return a.Revision
-	}
-	return ""
-}
-
-// origin returns what the source was made from in its turn, else its revision.
-func (s sourceSet) origin(ref string) string {
-	if a := s[strings.TrimPrefix(ref, "@")]; ref != "" && a.OriginRevision() != "" {
-		return a.OriginRevision()
-	}
-	return s.revision(ref)
-}
-
-func aliasesOf(obj *extensionsv1beta1.ArtifactGenerator) (aliases []string) {
-	for _, s := range obj.Spec.Sources {
-		aliases = append(aliases, s.Alias)
-	}
-	return aliases
-}
-
-// outputsOf translates the spec.
-func outputsOf(obj *extensionsv1beta1.ArtifactGenerator) []compose.Output {
+// declaredOutputs converts the outputs in the spec.
+func declaredOutputs(obj *extensionsv1beta1.ArtifactGenerator) []compose.Output {
 	outputs := make([]compose.Output, 0, len(obj.Spec.Artifacts))
 	for _, a := range obj.Spec.Artifacts {
 		o := compose.Output{Name: a.Name, Revision: a.Revision, Origin: a.OriginRevision}

@@ -290,7 +290,7 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 				loop.Spec.Sources[0].Name = sourcev1.ExternalArtifactKind, of[1]
 		})
 	}
-	s.NotReady(g, "loop", "ValidationFailed", "made of themselves")
+	s.NotReady(g, "loop", "ValidationFailed", "depend on themselves")
 }
 
 func TestSuspendedGeneratorsAreLeftAlone(t *testing.T) {

@@ -26,24 +26,24 @@ var BucketGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind:
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=buckets/finalizers,verbs=get;create;update;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch
 
-// Bucket fetches the kind: it lists the bucket, and fetches the objects that are new.
+// Bucket fetches Buckets: it lists the bucket, and fetches the objects that have changed.
 type Bucket struct {
 	Access *access.Buckets
 	Store  *artifact.Store
-	Dir    string // where contents are kept, a directory an object
+	Dir    string // the directory of the caches; each object has one, named by its UID
 
-	mu   sync.Mutex
-	kept map[types.UID]*keptBucket
+	mu       sync.Mutex
+	sessions map[types.UID]*bucketSession
 }
 
-// keptBucket is what is kept of one object between passes.
-type keptBucket struct {
+// bucketSession is what is kept of one object between passes.
+type bucketSession struct {
 	cache  *bucket.Cache
-	remote bucket.Remote
-	key    string // what the remote depends on
+	remote bucket.Remote // nil if it must be made anew
+	key    string        // of the access that the remote was made with
 }
 
-// References lists what the bucket builds on.
+// References implements [Fetcher].
 func (b *Bucket) References(obj *sourcev1.Bucket) []reconcile.Ref {
 	names := []*meta.LocalObjectReference{obj.Spec.SecretRef, obj.Spec.CertSecretRef, obj.Spec.ProxySecretRef}
 	if sts := obj.Spec.STS; sts != nil {
@@ -52,100 +52,113 @@ func (b *Bucket) References(obj *sourcev1.Bucket) []reconcile.Ref {
 	return access.SecretRefs(obj.Namespace, names...)
 }
 
-// Fetch lists the bucket. Only when its revision is not that of the artifact, objects are fetched: those that changed.
-func (b *Bucket) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.Bucket]) (*Revision, error) {
-	obj := pass.Object
+// BucketRevision is a listing of a bucket.
+type BucketRevision struct {
+	name    string
+	listing *bucket.Listing
+	session *bucketSession
+}
+
+// String returns the digest of the listing, as sha256:<hex>.
+func (r BucketRevision) String() string { return r.name }
+
+// Resolve implements [Fetcher]. It lists the bucket, and reads the .sourceignore objects that have changed:
+// which objects belong to the revision depends on them.
+func (b *Bucket) Resolve(ctx context.Context, req Request[*sourcev1.Bucket]) (BucketRevision, error) {
+	obj := req.Object
 	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
-		return nil, err
+		return BucketRevision{}, err
 	}
-	kept, err := b.open(obj)
+	session, err := b.session(obj)
 	if err != nil {
-		return nil, err
+		return BucketRevision{}, err
 	}
-	if err := b.connect(ctx, obj, kept); err != nil {
-		return nil, err
+	if err := b.connect(ctx, obj, session); err != nil {
+		return BucketRevision{}, err
 	}
-	listing, err := kept.cache.List(ctx, kept.remote, obj.Spec.Prefix, obj.Spec.Ignore)
+	listing, err := session.cache.List(ctx, session.remote, obj.Spec.Prefix, obj.Spec.Ignore)
 	if err != nil {
-		kept.remote = nil // who may have changed without a change of what it was made of, such as the region
-		return nil, err
+		session.remote = nil // the bucket itself may have changed, such as its region
+		return BucketRevision{}, err
 	}
-	revision := listing.Revision()
-	if err := pass.Admit(revision); err != nil {
-		return nil, err
-	}
-	var tree *artifact.Tree
-	if !obj.Status.Artifact.HasRevision(revision) {
-		if tree, err = kept.cache.Tree(ctx, kept.remote, listing); err != nil {
-			return nil, err
-		}
-	}
-	put := func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error) {
-		if tree == nil {
-			if tree, err = b.again(ctx, kept, listing, current); err != nil {
-				return nil, err
-			}
-		}
-		a, err := b.Store.Put(ctx, key, tree, revision, current)
-		if err == nil {
-			obj.Status.ObservedIgnore = obj.Spec.Ignore
-		}
-		return a, err
-	}
-	return &Revision{Name: revision, Put: put}, nil
+	return BucketRevision{name: listing.Revision(), listing: listing, session: session}, nil
 }
 
-// again returns the tree of the artifact that the object has, after a restart: nothing is fetched for it, even if the
-// contents that were kept are lost.
-func (b *Bucket) again(ctx context.Context, kept *keptBucket, l *bucket.Listing,
-	current *meta.Artifact) (*artifact.Tree, error) {
-	if kept.cache.Holds(kept.remote, l) {
-		return kept.cache.Tree(ctx, kept.remote, l)
+// Fetch implements [Fetcher]. It fetches the objects that the cache lacks.
+func (b *Bucket) Fetch(ctx context.Context, req Request[*sourcev1.Bucket], r BucketRevision) (
+	f Fetched[*sourcev1.Bucket], err error) {
+	obj := req.Object
+	if req.IsStored(r.name, "") {
+		return f, nil
 	}
-	return b.Store.Tree(*current)
+	f.Observed = bucketObserved{ignore: obj.Spec.Ignore}
+	if obj.Status.Artifact.HasRevision(r.name) {
+		f.Tree, err = b.storedTree(ctx, obj, r)
+		return f, In(sourcev1.StorageOperationFailedCondition, err)
+	}
+	f.Tree, err = r.session.cache.Tree(ctx, r.session.remote, r.listing)
+	return f, err
 }
 
-// connect makes the way to the bucket anew if what it depends on is not as it was.
-func (b *Bucket) connect(ctx context.Context, obj *sourcev1.Bucket, kept *keptBucket) error {
+// storedTree returns the tree of the artifact that the object has, after a restart. It fetches nothing, even if the
+// cache was lost.
+func (b *Bucket) storedTree(ctx context.Context, obj *sourcev1.Bucket, r BucketRevision) (*artifact.Tree, error) {
+	if r.session.cache.IsComplete(r.session.remote, r.listing) {
+		return r.session.cache.Tree(ctx, r.session.remote, r.listing)
+	}
+	return b.Store.Tree(*obj.Status.Artifact)
+}
+
+// bucketObserved is what an artifact was made from.
+type bucketObserved struct {
+	ignore *string
+}
+
+// Record implements [Observed].
+func (o bucketObserved) Record(obj *sourcev1.Bucket) { obj.Status.ObservedIgnore = o.ignore }
+
+// connect makes a new remote for the session if the access has changed.
+func (b *Bucket) connect(ctx context.Context, obj *sourcev1.Bucket, session *bucketSession) error {
 	at, err := b.Access.Resolve(ctx, obj)
 	if err != nil {
 		return err
 	}
-	if key := at.Key(); kept.remote == nil || kept.key != key {
-		kept.remote, err = b.Access.Remote(ctx, at)
-		kept.key = key
+	if key := at.Key(); session.remote == nil || session.key != key {
+		session.remote, err = b.Access.Remote(ctx, at)
+		session.key = key
 	}
 	return err
 }
 
-func (b *Bucket) open(obj *sourcev1.Bucket) (*keptBucket, error) {
+// session returns the session of the object, and opens its cache the first time.
+func (b *Bucket) session(obj *sourcev1.Bucket) (*bucketSession, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if kept := b.kept[obj.UID]; kept != nil {
-		return kept, nil
+	if s := b.sessions[obj.UID]; s != nil {
+		return s, nil
 	}
-	cache, err := bucket.Open(b.home(obj))
+	cache, err := bucket.Open(b.cacheDir(obj))
 	if err != nil {
 		return nil, err
 	}
-	if b.kept == nil {
-		b.kept = map[types.UID]*keptBucket{}
+	if b.sessions == nil {
+		b.sessions = map[types.UID]*bucketSession{}
 	}
-	kept := &keptBucket{cache: cache}
-	b.kept[obj.UID] = kept
-	return kept, nil
+	s := &bucketSession{cache: cache}
+	b.sessions[obj.UID] = s
+	return s, nil
 }
 
-// Forget removes the contents that are kept.
+// Forget implements [Fetcher]: it removes the cache.
 func (b *Bucket) Forget(_ context.Context, obj *sourcev1.Bucket) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var closed error
-	if kept := b.kept[obj.UID]; kept != nil {
-		closed = kept.cache.Close()
-		delete(b.kept, obj.UID)
+	var closeErr error
+	if s := b.sessions[obj.UID]; s != nil {
+		closeErr = s.cache.Close()
+		delete(b.sessions, obj.UID)
 	}
-	return errors.Join(closed, os.RemoveAll(b.home(obj)))
+	return errors.Join(closeErr, os.RemoveAll(b.cacheDir(obj)))
 }
 
-func (b *Bucket) home(obj *sourcev1.Bucket) string { return filepath.Join(b.Dir, string(obj.UID)) }
+func (b *Bucket) cacheDir(obj *sourcev1.Bucket) string { return filepath.Join(b.Dir, string(obj.UID)) }

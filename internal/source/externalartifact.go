@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// ExternalArtifactGroupKind identifies the kind, which has no controller: whoever makes an artifact publishes it in the
-// object's status, and consumers fetch it from the address there and compare it with the digest.
+// ExternalArtifactGroupKind identifies the kind to the kernel. It has no controller: the owner of an artifact publishes
+// it in the status of the object, and consumers fetch it from its URL and check its digest.
 var ExternalArtifactGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group,
 	Kind: sourcev1.ExternalArtifactKind}
 
@@ -29,20 +29,20 @@ var ExternalArtifactGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Gr
 
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
-	managedBy      = "source-watcher" // as on objects of other implementations, so that they are taken over as they are
+	managedBy      = "source-watcher" // the value of other implementations, so that their objects need no change
 )
 
-// Published writes the ExternalArtifacts of generators.
-type Published struct {
+// Outputs writes the ExternalArtifacts of generators.
+type Outputs struct {
 	Client client.Client
-	Reader client.Reader // past the cache: an output must not be made twice
+	Reader client.Reader // without a cache, so that no output is created twice
 }
 
 // Of returns the ExternalArtifacts of a generator, by name.
-func (p Published) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator) (
+func (w Outputs) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator) (
 	map[string]*sourcev1.ExternalArtifact, error) {
 	var list sourcev1.ExternalArtifactList
-	err := p.Reader.List(ctx, &list, client.InNamespace(g.Namespace),
+	err := w.Reader.List(ctx, &list, client.InNamespace(g.Namespace),
 		client.MatchingLabels{extensionsv1beta1.GeneratorLabel: string(g.UID)})
 	if err != nil {
 		return nil, fault.New(meta.ReconciliationFailedReason, "cannot list the ExternalArtifacts of this generator").
@@ -57,47 +57,47 @@ func (p Published) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerato
 	return owned, nil
 }
 
-// Ensure makes the object of an output as it must be, but for its status. Live is the one that there is, nil
-// if none is known.
-func (p Published) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, name string,
+// Ensure creates or updates the object of an output, except its status. Live is the existing object, nil if none is
+// known. It returns the object, and whether it changed.
+func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, name string,
 	labels map[string]string, live *sourcev1.ExternalArtifact) (*sourcev1.ExternalArtifact, bool, error) {
 	if live == nil {
 		created := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: name}}
-		if err := p.shape(g, labels, created); err != nil {
+		if err := w.shape(g, labels, created); err != nil {
 			return nil, false, err
 		}
-		err := p.Client.Create(ctx, created)
+		err := w.Client.Create(ctx, created)
 		if err == nil {
 			return created, true, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, false, failedOn(name, err)
 		}
-		if live, err = p.takeOver(ctx, g, name); err != nil {
+		if live, err = w.takeOver(ctx, g, name); err != nil {
 			return nil, false, err
 		}
 	}
 	desired := live.DeepCopy()
-	if err := p.shape(g, labels, desired); err != nil {
+	if err := w.shape(g, labels, desired); err != nil {
 		return nil, false, err
 	}
 	if equality.Semantic.DeepEqual(desired, live) {
 		return live, false, nil
 	}
-	if err := p.Client.Patch(ctx, desired, client.MergeFromWithOptions(live,
+	if err := w.Client.Patch(ctx, desired, client.MergeFromWithOptions(live,
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, false, failedOn(name, err)
 	}
 	return desired, true, nil
 }
 
-// shape sets what a generator says of an ExternalArtifact.
-func (p Published) shape(g *extensionsv1beta1.ArtifactGenerator, captured map[string]string,
+// shape sets the fields of an ExternalArtifact that its generator defines.
+func (w Outputs) shape(g *extensionsv1beta1.ArtifactGenerator, labels map[string]string,
 	o *sourcev1.ExternalArtifact) error {
 	if o.Labels == nil {
 		o.Labels = map[string]string{}
 	}
-	maps.Copy(o.Labels, captured)
+	maps.Copy(o.Labels, labels)
 	if m := g.Spec.CommonMetadata; m != nil {
 		maps.Copy(o.Labels, m.Labels)
 		if o.Annotations == nil && len(m.Annotations) > 0 {
@@ -111,42 +111,43 @@ func (p Published) shape(g *extensionsv1beta1.ArtifactGenerator, captured map[st
 		Name: g.Name, Namespace: g.Namespace,
 	}
 	o.OwnerReferences = nil
-	if err := controllerutil.SetControllerReference(g, o, p.Client.Scheme()); err != nil {
+	if err := controllerutil.SetControllerReference(g, o, w.Client.Scheme()); err != nil {
 		return failedOn(o.Name, err)
 	}
 	return nil
 }
 
-// stands tells whether an ExternalArtifact is as a generator said, as far as that is known without its sources.
-func (p Published) stands(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1.ExternalArtifact) bool {
+// isUnchanged reports whether an ExternalArtifact has the fields that its generator defines, except labels that are
+// captured from the paths of the sources.
+func (w Outputs) isUnchanged(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1.ExternalArtifact) bool {
 	desired := o.DeepCopy()
-	return p.shape(g, nil, desired) == nil && equality.Semantic.DeepEqual(desired, o)
+	return w.shape(g, nil, desired) == nil && equality.Semantic.DeepEqual(desired, o)
 }
 
-// takeOver returns an ExternalArtifact of a generator that is gone. One of anybody else's stays theirs.
-func (p Published) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator,
+// takeOver returns an existing ExternalArtifact if its generator no longer exists. It refuses objects of other owners.
+func (w Outputs) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator,
 	name string) (*sourcev1.ExternalArtifact, error) {
 	var o sourcev1.ExternalArtifact
-	if err := p.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: name}, &o); err != nil {
+	if err := w.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: name}, &o); err != nil {
 		return nil, failedOn(name, err)
 	}
-	theirs := fault.New(meta.ReconciliationFailedReason,
-		"ExternalArtifact '%s/%s' exists already, and this generator did not make it", g.Namespace, name).
+	refused := fault.New(meta.ReconciliationFailedReason,
+		"ExternalArtifact '%s/%s' already exists and belongs to another owner", g.Namespace, name).
 		WithHint("Delete it, or choose another name in spec.artifacts")
 	uid, ref := o.Labels[extensionsv1beta1.GeneratorLabel], o.Spec.SourceRef
 	if uid == "" || ref == nil || ref.Kind != extensionsv1beta1.ArtifactGeneratorKind || !o.DeletionTimestamp.IsZero() {
-		return nil, theirs
+		return nil, refused
 	}
 	var other extensionsv1beta1.ArtifactGenerator
-	err := p.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: ref.Name}, &other)
+	err := w.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: ref.Name}, &other)
 	if err == nil && string(other.UID) == uid || client.IgnoreNotFound(err) != nil {
-		return nil, theirs
+		return nil, refused
 	}
 	return &o, nil
 }
 
-// Publish writes the artifact into the status, if it is not there.
-func (p Published) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *meta.Artifact) (changed bool,
+// Publish writes the artifact to the status, and reports whether the status changed.
+func (w Outputs) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *meta.Artifact) (changed bool,
 	err error) {
 	desired := o.DeepCopy()
 	desired.Status.Artifact = a
@@ -155,21 +156,22 @@ func (p Published) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a 
 	if equality.Semantic.DeepEqual(desired.Status, o.Status) {
 		return false, nil
 	}
-	if err := p.Client.Status().Patch(ctx, desired, client.MergeFrom(o)); err != nil {
+	if err := w.Client.Status().Patch(ctx, desired, client.MergeFrom(o)); err != nil {
 		return false, failedOn(o.Name, err)
 	}
 	return true, nil
 }
 
-// Delete deletes an ExternalArtifact of a generator, unless another took its name meanwhile.
-func (p Published) Delete(ctx context.Context, o *sourcev1.ExternalArtifact) error {
-	err := p.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})
+// Delete deletes an ExternalArtifact of a generator. Another object that has taken its name meanwhile is kept.
+func (w Outputs) Delete(ctx context.Context, o *sourcev1.ExternalArtifact) error {
+	err := w.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return failedOn(o.Name, err)
 	}
 	return nil
 }
 
+// failedOn is the error of a failed write.
 func failedOn(name string, err error) error {
 	return fault.New(meta.ReconciliationFailedReason, "cannot write ExternalArtifact '%s'", name).Because(err)
 }

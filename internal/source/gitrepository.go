@@ -1,5 +1,3 @@
-// Package source holds the controllers of the source kinds: each joins a fetcher to the artifact store.
-// Fetching, verifying and packaging live in the packages below; here is only what a kind does in which order.
 package source
 
 import (
@@ -33,20 +31,20 @@ var GitRepositoryGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
-// GitRepository fetches the kind: it resolves the reference, brings a mirror to it, verifies it, and
-// completes it by what it includes.
+// GitRepository fetches GitRepositories: it brings a mirror to the commit that the reference leads to, verifies it, and
+// adds the artifacts of included repositories.
 type GitRepository struct {
 	Access  *access.Git
-	Objects client.Reader // the cache: other GitRepositories
+	Objects client.Reader // a cache
 	Store   *artifact.Store
 	Mirrors *git.Mirrors
 	Clock   clock.PassiveClock
 
-	mu   sync.Mutex
-	tidy bool // whether mirrors of objects that are gone were removed since the start
+	mu                sync.Mutex
+	hasRemovedOrphans bool // whether mirrors of deleted objects were removed since the start
 }
 
-// References lists what the repository builds on.
+// References implements [Fetcher].
 func (g *GitRepository) References(obj *sourcev1.GitRepository) []reconcile.Ref {
 	refs := access.SecretRefs(obj.Namespace, obj.Spec.SecretRef, obj.Spec.ProxySecretRef)
 	if v := obj.Spec.Verification; v != nil {
@@ -58,89 +56,108 @@ func (g *GitRepository) References(obj *sourcev1.GitRepository) []reconcile.Ref 
 	return refs
 }
 
-// Fetch brings the mirror to the revision that the reference points at, and verifies it.
-func (g *GitRepository) Fetch(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository]) (*Revision, error) {
-	obj := pass.Object
+// GitRevision is the commit that a reference leads to. It locks the mirror until it is fetched or closed.
+type GitRevision struct {
+	*git.Resolved
+	view *git.View
+}
+
+// Resolve implements [Fetcher]. It transfers the list of the remote's references, or nothing if the reference is a
+// commit that the mirror has.
+func (g *GitRepository) Resolve(ctx context.Context, req Request[*sourcev1.GitRepository]) (GitRevision, error) {
+	obj := req.Object
 	if err := g.removeOrphans(ctx); err != nil {
-		return nil, In(sourcev1.StorageOperationFailedCondition, err)
+		return GitRevision{}, In(sourcev1.StorageOperationFailedCondition, err)
 	}
-	view := g.Mirrors.View(string(obj.UID))
-	view.Admit = func(r git.Revision) error { return pass.Admit(r.String()) }
-	revision, err := g.update(ctx, pass, view)
-	if revision.Commit != "" {
-		markOutdated(obj, revision.String())
+	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
+		return GitRevision{}, err
 	}
-	if err == nil {
-		err = view.Admit(revision)
-	}
+	remote, err := g.Access.Remote(ctx, obj)
 	if err != nil {
-		return nil, err
+		return GitRevision{}, err
 	}
-	if err := g.verify(ctx, obj, view, revision); err != nil {
-		return nil, err
+	fresh := req.IsRequested || obj.Status.ObservedGeneration != obj.Generation
+	view := g.Mirrors.View(string(obj.UID))
+	resolved, err := view.Resolve(ctx, remote, access.GitReference(obj.Spec.Reference), fresh)
+	return GitRevision{resolved, view}, err
+}
+
+// Fetch implements [Fetcher]. It transfers the objects of the commit that the mirror lacks. Signatures are verified on
+// every pass, as a key may have expired or may have been removed from the Secret.
+func (g *GitRepository) Fetch(ctx context.Context, req Request[*sourcev1.GitRepository], r GitRevision) (
+	Fetched[*sourcev1.GitRepository], error) {
+	obj, revision := req.Object, r.Revision
+	var f Fetched[*sourcev1.GitRepository]
+	if err := r.Resolved.Fetch(); err != nil {
+		return f, err
+	}
+	mode, err := g.verify(ctx, obj, r.view, revision, &f)
+	if err != nil {
+		return f, err
 	}
 	included, err := g.included(ctx, obj)
 	if err != nil {
-		return nil, In(sourcev1.IncludeUnavailableCondition, err)
+		return f, In(sourcev1.IncludeUnavailableCondition, err)
 	}
-	put := func(ctx context.Context, key artifact.Key, current *meta.Artifact) (*meta.Artifact, error) {
-		tree, err := view.Tree(ctx, revision, options(obj))
-		if err != nil {
-			return nil, In(sourcev1.FetchFailedCondition, err)
-		}
-		if tree, err = g.compose(obj, tree, included); err != nil {
-			return nil, In(sourcev1.IncludeUnavailableCondition, err)
-		}
-		a, err := g.Store.Put(ctx, key, tree, revision.String(), current)
-		if err != nil {
-			return nil, err
-		}
-		commit, err := view.About(revision)
-		if err != nil {
-			return nil, In(sourcev1.FetchFailedCondition, err)
-		}
-		a.Metadata = map[string]string{
-			meta.RepositoryURLKey: fault.RedactURL(obj.Spec.URL), meta.CommitAuthorKey: commit.Author,
-			meta.CommitSubjectKey: commit.Subject,
-		}
-		if note := g.note(ctx, view, revision); note != "" {
-			a.Metadata[meta.CommitNoteKey] = note
-		}
-		observe(obj, included)
-		return a, nil
+	f.Content = contentKey(obj, included)
+	f.Observed = gitObserved{spec: obj.Spec, included: included, verificationMode: mode}
+	if req.IsStored(revision.String(), f.Content) {
+		return f, nil
 	}
-	return &Revision{Name: revision.String(), Content: contentKey(obj, included), Put: put}, nil
+	tree, err := r.view.Tree(ctx, revision, treeOptions(obj))
+	if err != nil {
+		return f, err
+	}
+	if f.Tree, err = g.compose(obj, tree, included); err != nil {
+		return f, In(sourcev1.IncludeUnavailableCondition, err)
+	}
+	f.Metadata, err = g.metadata(ctx, obj, r.view, revision)
+	return f, err
 }
 
-// maxNote bounds, in bytes, the note of a commit that the status keeps.
+// gitObserved is what an artifact was made from.
+type gitObserved struct {
+	spec             sourcev1.GitRepositorySpec
+	included         []*meta.Artifact
+	verificationMode *string
+}
+
+// Record implements [Observed].
+func (o gitObserved) Record(obj *sourcev1.GitRepository) {
+	obj.Status.ObservedIgnore = o.spec.Ignore
+	obj.Status.ObservedRecurseSubmodules = o.spec.RecurseSubmodules
+	obj.Status.ObservedSparseCheckout = o.spec.SparseCheckout
+	obj.Status.ObservedInclude = o.spec.Include
+	obj.Status.IncludedArtifacts = o.included
+	obj.Status.SourceVerificationMode = o.verificationMode
+}
+
+// maxNote bounds the note of a commit in the status, in bytes.
 const maxNote = 4 << 10
 
-// note is what refs/notes/sluice says of a commit. It comes with the commit; one that cannot be read is no
-// reason to hold the commit back.
-func (g *GitRepository) note(ctx context.Context, view *git.View, revision git.Revision) string {
+// metadata describes the commit: its repository, author, subject, and note.
+func (g *GitRepository) metadata(ctx context.Context, obj *sourcev1.GitRepository, view *git.View,
+	revision git.Revision) (map[string]string, error) {
+	commit, err := view.About(revision)
+	if err != nil {
+		return nil, err
+	}
+	metadata := map[string]string{
+		meta.RepositoryURLKey: fault.RedactURL(obj.Spec.URL), meta.CommitAuthorKey: commit.Author,
+		meta.CommitSubjectKey: commit.Subject,
+	}
+	// Notes are fetched with their commit. A note that cannot be read does not fail the commit.
 	note, err := view.Note(ctx, plumbing.NewHash(revision.Commit))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "cannot read the note of a commit", "revision", revision.String())
 	}
-	return excerpt.Bytes(strings.TrimSpace(note), maxNote)
+	if note = excerpt.Bytes(strings.TrimSpace(note), maxNote); note != "" {
+		metadata[meta.CommitNoteKey] = note
+	}
+	return metadata, nil
 }
 
-// update resolves the reference and brings the mirror to it; nothing travels when it holds the revision already.
-func (g *GitRepository) update(ctx context.Context, pass *reconcile.Pass[*sourcev1.GitRepository],
-	view *git.View) (git.Revision, error) {
-	obj := pass.Object
-	if err := refuseAccessFrom(obj.Spec.AccessFrom); err != nil {
-		return git.Revision{}, err
-	}
-	remote, err := g.Access.Remote(ctx, obj)
-	if err != nil {
-		return git.Revision{}, err
-	}
-	fresh := pass.Requested || obj.Status.ObservedGeneration != obj.Generation
-	return view.Update(ctx, remote, access.GitReference(obj.Spec.Reference), fresh)
-}
-
-// Pin makes the commit of a revision the one that counts.
+// Pin implements pinner: it pins the commit of a revision.
 func (g *GitRepository) Pin(obj *sourcev1.GitRepository, revision string) string {
 	r, err := git.ParseRevision(revision)
 	if err != nil {
@@ -150,45 +167,42 @@ func (g *GitRepository) Pin(obj *sourcev1.GitRepository, revision string) string
 	return r.String()
 }
 
-// Forget removes the mirrors that nobody else uses.
+// Forget implements [Fetcher]: it removes the mirrors that no other object uses.
 func (g *GitRepository) Forget(_ context.Context, obj *sourcev1.GitRepository) error {
 	return g.Mirrors.Forget(string(obj.UID))
 }
 
-// removeOrphans removes, once after the start, the mirrors of objects that were deleted while no one was
-// there to see it.
+// removeOrphans removes, once after the start, the mirrors of objects that were deleted without their finalizer.
 func (g *GitRepository) removeOrphans(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.tidy {
+	if g.hasRemovedOrphans {
 		return nil
 	}
 	var all sourcev1.GitRepositoryList
 	if err := g.Objects.List(ctx, &all); err != nil {
 		return err
 	}
-	alive := map[string]bool{}
+	exists := map[string]bool{}
 	for i := range all.Items {
-		alive[string(all.Items[i].UID)] = true
+		exists[string(all.Items[i].UID)] = true
 	}
-	if err := g.Mirrors.Collect(func(owner string) bool {
-		return alive[owner] ||
-			strings.HasPrefix(owner, git.WriterPrefix)
-	}); err != nil {
-		return fault.New(meta.StorageOperationFailedReason, "cannot remove the mirrors of deleted repositories").
+	isUsed := func(owner string) bool { return exists[owner] || strings.HasPrefix(owner, git.WriterPrefix) }
+	if err := g.Mirrors.Collect(isUsed); err != nil {
+		return fault.New(meta.StorageOperationFailedReason, "cannot remove the mirrors of deleted GitRepositories").
 			Because(err)
 	}
-	g.tidy = true
+	g.hasRemovedOrphans = true
 	return nil
 }
 
-// options say what the artifact is made of.
-func options(obj *sourcev1.GitRepository) git.Options {
+// treeOptions returns which part of a commit the artifact contains.
+func treeOptions(obj *sourcev1.GitRepository) git.Options {
 	return git.Options{Ignore: obj.Spec.Ignore, Directories: obj.Spec.SparseCheckout,
 		Submodules: obj.Spec.RecurseSubmodules}
 }
 
-// contentKey tells artifacts of one revision apart.
+// contentKey distinguishes artifacts of the same revision.
 func contentKey(obj *sourcev1.GitRepository, included []*meta.Artifact) string {
 	parts := []string{ptr.Deref(obj.Spec.Ignore, "")}
 	if obj.Spec.RecurseSubmodules {
@@ -199,13 +213,4 @@ func contentKey(obj *sourcev1.GitRepository, included []*meta.Artifact) string {
 		parts = append(parts, obj.Spec.Include[i].FromPath, includeTo(obj.Spec.Include[i]), a.Digest)
 	}
 	return strings.Join(parts, "\x00")
-}
-
-// observe notes what the artifact was made of.
-func observe(obj *sourcev1.GitRepository, included []*meta.Artifact) {
-	obj.Status.ObservedIgnore = obj.Spec.Ignore
-	obj.Status.ObservedRecurseSubmodules = obj.Spec.RecurseSubmodules
-	obj.Status.ObservedSparseCheckout = obj.Spec.SparseCheckout
-	obj.Status.ObservedInclude = obj.Spec.Include
-	obj.Status.IncludedArtifacts = included
 }

@@ -139,7 +139,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "Tag",
 			SecretRef: meta.LocalObjectReference{Name: "signers"}}
 	})
-	s.NotReady(g, "tag", "InvalidVerificationMode", "does not lead to a tag")
+	s.NotReady(g, "tag", "InvalidVerificationMode", "spec.ref does not select a tag")
 	s.GitRepository("keyless", func(g *sourcev1.GitRepository) {
 		g.Spec.URL = s.Git.URL + "/app"
 		g.Spec.Verification = &sourcev1.GitRepositoryVerification{SecretRef: meta.LocalObjectReference{Name: "none"}}
@@ -176,7 +176,7 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 		})
 	})
 	g := &sourcev1.GitRepository{}
-	s.NotReady(g, "app", "NotFound", "goes on as soon as it is there")
+	s.NotReady(g, "app", "NotFound", "continues when it exists")
 	if condition(g, "IncludeUnavailable").Status != metav1.ConditionTrue {
 		t.Errorf("%+v", g.Status.Conditions)
 	}

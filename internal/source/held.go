@@ -9,28 +9,32 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// pinner is a fetcher that can go back to a revision that it had.
+// pinner is a fetcher that can fetch an earlier revision again.
 type pinner[T Object] interface {
-	// Pin makes the object's reference lead to the revision alone.
-	// It returns the name that the revision has then, or none if it cannot.
+	// Pin changes the reference of the object so that it resolves to the revision. It returns the name that the
+	// revision then has, or "" if the revision cannot be pinned.
 	Pin(obj T, revision string) string
 }
 
-// held ends the pass of a source that gates hold. Its artifact is served on. One that is lost from the store
-// is made again of the revision that it had, which was let through before; so a restart in the middle of a
-// freeze costs nobody his artifacts.
-func (k *Keeper[T]) held(ctx context.Context, pass *reconcile.Pass[T], had *meta.Artifact, found *Revision,
+// held ends the pass of a source that gates hold. The artifact stays available. If its file was lost, it is made again
+// from the revision that it had, which gates admitted before. err is the error of Resolve or Admit, if any.
+func (c *Controller[T, R]) held(ctx context.Context, req Request[T], previous *meta.Artifact, resolved R,
 	err error) reconcile.Outcome {
-	obj := pass.Object
-	if had != nil && obj.GetArtifact() == nil {
-		if err := k.restore(ctx, pass, had, found); err != nil {
-			obj.SetArtifact(had) // so that the next pass knows what to restore
+	obj := req.Object
+	if previous != nil && obj.GetArtifact() == nil {
+		var found *R
+		if err == nil || reconcile.IsHeld(err) {
+			found = &resolved
+		}
+		if err := c.restore(ctx, req, previous, found); err != nil {
+			obj.SetArtifact(previous) // so that the next pass restores it
 			return failed(obj, sourcev1.StorageOperationFailedCondition, fault.New(meta.StorageOperationFailedReason,
-				"the artifact of revision '%s' was lost and cannot be made again while gates hold the source",
-				had.Revision).Because(err))
+				"the file of the artifact of revision '%s' is missing, and it cannot be restored while a gate "+
+					"is closed",
+				previous.Revision).Because(err))
 		}
 		reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
-		markStored(obj, had.Revision)
+		markStored(obj, previous.Revision)
 	}
 	switch {
 	case err == nil:
@@ -42,33 +46,57 @@ func (k *Keeper[T]) held(ctx context.Context, pass *reconcile.Pass[T], had *meta
 	}
 }
 
-var errMovedOn = fault.New(meta.StorageOperationFailedReason, "the remote has moved on").
-	WithHint("Open the gates to take up what there is now")
+var errNotAvailable = fault.New(meta.StorageOperationFailedReason, "the source no longer offers this revision").
+	WithHint("Open the gates to fetch the current revision")
 
-// restore makes the artifact again that the source had: of what was found, if that is its revision.
-func (k *Keeper[T]) restore(ctx context.Context, pass *reconcile.Pass[T], had *meta.Artifact, found *Revision) error {
-	if found == nil || found.Name != had.Revision {
-		p, ok := k.Fetcher.(pinner[T])
-		if !ok {
-			return errMovedOn
+// restore makes the artifact again that the source had. Resolved is the current revision, nil if it is unknown.
+func (c *Controller[T, R]) restore(ctx context.Context, req Request[T], previous *meta.Artifact, resolved *R) error {
+	obj := req.Object
+	if resolved == nil || (*resolved).String() != previous.Revision {
+		if resolved != nil {
+			closeRevision(*resolved) // it may lock what the pinned one needs
 		}
-		again := *pass
-		again.Object = pass.Object.DeepCopyObject().(T)
-		if again.CurrentRevision = p.Pin(again.Object, had.Revision); again.CurrentRevision == "" {
-			return errMovedOn
-		}
-		var err error
-		if found, err = k.Fetcher.Fetch(ctx, &again); err != nil {
+		pinned, err := c.resolvePinned(ctx, &req, previous.Revision)
+		if err != nil {
 			return err
 		}
-		if found.Name != again.CurrentRevision {
-			return errMovedOn
-		}
+		defer closeRevision(pinned)
+		resolved = &pinned
 	}
-	a, err := found.Put(ctx, k.key(pass.Object), nil)
-	if err == nil {
-		a.Revision = had.Revision // a pinned one may go by its digest alone
-		pass.Object.SetArtifact(a)
+	fetched, err := c.Fetcher.Fetch(ctx, req, *resolved)
+	if err != nil {
+		return err
 	}
-	return err
+	if fetched.isUnchanged() {
+		return errNotAvailable
+	}
+	a, err := c.put(ctx, obj, (*resolved).String(), fetched, nil)
+	if err != nil {
+		return err
+	}
+	a.Revision = previous.Revision // the name of a pinned revision may be the digest alone
+	obj.SetArtifact(a)
+	return nil
+}
+
+// resolvePinned resolves an earlier revision. It changes the request to one for an object with that revision.
+func (c *Controller[T, R]) resolvePinned(ctx context.Context, req *Request[T], revision string) (resolved R,
+	err error) {
+	p, ok := c.Fetcher.(pinner[T])
+	if !ok {
+		return resolved, errNotAvailable
+	}
+	req.Object = req.Object.DeepCopyObject().(T)
+	name := p.Pin(req.Object, revision)
+	if name == "" {
+		return resolved, errNotAvailable
+	}
+	if resolved, err = c.Fetcher.Resolve(ctx, *req); err != nil {
+		return resolved, err
+	}
+	if resolved.String() != name {
+		closeRevision(resolved)
+		return resolved, errNotAvailable
+	}
+	return resolved, nil
 }

@@ -6,27 +6,24 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
 
-// trust is what spec.verify of a chart says: a keyring for provenance files, or signatures in the registry.
+// trust is what spec.verify of a chart trusts: a keyring for provenance files, or signatures in the registry.
 type trust struct {
 	keyring    []byte
 	signatures access.Verifier
-	key        string // differs when what is trusted does; empty when nothing is verified
+	key        string // changes with what is trusted; empty if nothing is verified
 }
 
-// trust reads what is trusted. Where the Secret has a keyring, charts must come with a provenance file, from
-// whichever repository.
+// trust reads what spec.verify trusts. If the Secret has a keyring, charts need a provenance file, whichever repository
+// they come from.
 func (h *HelmChart) trust(ctx context.Context, obj *sourcev1.HelmChart) (trust, error) {
 	v := obj.Spec.Verify
 	if v == nil {
-		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
 		return trust{}, nil
 	}
 	secret, err := h.Secrets.Data(ctx, obj.Namespace, v.SecretRef, "spec.verify.secretRef")
@@ -40,56 +37,54 @@ func (h *HelmChart) trust(ctx context.Context, obj *sourcev1.HelmChart) (trust, 
 	return trust{signatures: signatures, key: key}, err
 }
 
-// verify checks the chart, and says so in the condition SourceVerified.
-func (h *HelmChart) verify(ctx context.Context, obj *sourcev1.HelmChart, t trust, repository helm.Repository,
-	o helm.Offer, data []byte) error {
-	if t.key == "" {
+// verify verifies the package if the object asks for it, and adds the result to f.
+func (c *pulledChart) verify(ctx context.Context, obj *sourcev1.HelmChart, data []byte,
+	f *Fetched[*sourcev1.HelmChart]) error {
+	if c.trusted.key == "" {
 		return nil
 	}
-	by, err := h.signer(ctx, t, repository, o, data)
+	signer, err := c.signer(ctx, data)
 	if err != nil {
-		return unverified(obj, err)
+		return unverifiedChart(obj, err, f)
 	}
-	message := fmt.Sprintf("verified chart '%s' with version '%s', signed by %s", o.Name, o.Version, by)
-	if by == "" {
-		message = "the trust policy asks for no signature"
+	f.Verification = verified("the trust policy requires no signature")
+	if signer != "" {
+		f.Verification = verified(fmt.Sprintf("verified chart '%s' with version '%s', signed by %s", c.offer.Name,
+			c.offer.Version, signer))
 	}
-	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionTrue, meta.SucceededReason, message)
 	return nil
 }
 
-// unverified says in the condition SourceVerified why nobody vouches for the chart.
-func unverified(obj *sourcev1.HelmChart, err error) error {
-	reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, metav1.ConditionFalse, sourcev1.VerificationErrorReason,
-		err.Error())
-	f := fault.New(sourcev1.ChartVerificationErrorReason, "chart '%s' is not verified", obj.Spec.Chart).Because(err)
+// unverifiedChart adds the failed verification to f, and returns the error of the pass.
+func unverifiedChart(obj *sourcev1.HelmChart, err error, f *Fetched[*sourcev1.HelmChart]) error {
+	f.Verification = &Verification{metav1.ConditionFalse, sourcev1.VerificationErrorReason, err.Error()}
+	failure := fault.New(sourcev1.ChartVerificationErrorReason, "cannot verify chart '%s'", obj.Spec.Chart).Because(err)
 	if cause := fault.As(err); cause != nil {
-		f.Terminal, f.RetryAfter = cause.Terminal, cause.RetryAfter
+		failure.Terminal, failure.RetryAfter = cause.Terminal, cause.RetryAfter
 	}
-	return In(sourcev1.BuildFailedCondition, f)
+	return In(sourcev1.BuildFailedCondition, failure)
 }
 
-// signer returns who signed the chart.
-func (h *HelmChart) signer(ctx context.Context, t trust, repository helm.Repository, o helm.Offer, data []byte) (string,
-	error) {
-	if t.signatures == nil {
-		prov, err := repository.Provenance(ctx, o)
+// signer returns the signer of the package; empty if the policy requires no signature.
+func (c *pulledChart) signer(ctx context.Context, data []byte) (string, error) {
+	if c.trusted.signatures == nil {
+		provenance, err := c.repository.Provenance(ctx, c.offer)
 		if err != nil {
 			return "", err
 		}
-		key, err := helm.VerifyProvenance(t.keyring, prov, o, data, h.Clock.Now())
+		key, err := helm.VerifyProvenance(c.trusted.keyring, provenance, c.offer, data, c.charts.Clock.Now())
 		return "OpenPGP key " + key, err
 	}
-	registry, ok := repository.(*helm.Registry)
+	registry, ok := c.repository.(*helm.Registry)
 	if !ok {
 		return "", fault.New(sourcev1.VerificationErrorReason,
-			"charts of a repository over HTTP are signed by provenance files, and the Secret of "+
-				"spec.verify.secretRef has no keyring").
-			WithHint("Add the key %s to it, made by: gpg --export KEY", helm.KeyringKey).Final()
+			"the Secret of spec.verify.secretRef has no keyring, which is required for charts of a repository "+
+				"over HTTP").
+			WithHint("Add the key '%s' with the output of: gpg --export KEY", helm.KeyringKey).Final()
 	}
-	image, access, err := registry.Signed(ctx, o)
+	image, options, err := registry.Signed(ctx, c.offer)
 	if err != nil {
 		return "", err
 	}
-	return t.signatures.Verify(ctx, image, access...)
+	return c.trusted.signatures.Verify(ctx, image, options...)
 }

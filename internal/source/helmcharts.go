@@ -19,26 +19,28 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// HelmCharts opens the repositories that HelmRepositories name, with their credentials. Repositories share
-// what they read: an index is read once for each digest, and a registry stays logged in.
+// HelmCharts opens the chart repositories that HelmRepositories declare, with their credentials. Parsed indexes and
+// logins to registries are shared by all charts.
 type HelmCharts struct {
 	access.Connector
-	Objects    client.Reader // the cache
+	Objects    client.Reader // a cache
 	Registries *access.Registries
 	Store      *artifact.Store
 	Limits     helm.Limits
 	Indexes    helm.Indexes
 
 	mu         sync.Mutex
-	registries map[types.NamespacedName]map[string]keptRegistry // by the HelmRepository, and the chart's URL
+	registries map[types.NamespacedName]map[string]helmRegistry // by name of the HelmRepository and URL of the chart
 }
 
-type keptRegistry struct {
+// helmRegistry is a login to the repository of a chart.
+type helmRegistry struct {
 	*oci.Repository
-	access string // what it was opened with
+	key string // of the access that it was opened with
 }
 
-// Open returns the charts of a repository. One over HTTP is that of its artifact: no index is fetched.
+// Open returns the charts of a HelmRepository. For a repository over HTTP it reads the index from the artifact and
+// sends no request.
 func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (helm.Repository, error) {
 	if obj.Spec.Type == sourcev1.HelmRepositoryTypeOCI {
 		return c.registry(obj), nil
@@ -49,40 +51,39 @@ func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (he
 	}
 	a := obj.Status.Artifact
 	if a == nil {
-		return nil, fault.New(sourcev1.NoSourceArtifactReason, "HelmRepository '%s/%s' has no artifact", obj.Namespace,
-			obj.Name).
-			WithHint("It goes on as soon as there is one: see the HelmRepository's conditions")
+		return nil, noArtifact(sourcev1.HelmRepositoryKind, obj.Namespace, obj.Name)
 	}
 	repository.Index, err = c.Indexes.Get(ctx, a.Digest, func() (*helm.Index, error) {
 		file, err := c.Store.Open(*a)
 		if err != nil {
 			return nil, fault.New(sourcev1.SourceUnavailableReason,
-				"the index of HelmRepository '%s/%s' is not in the storage", obj.Namespace, obj.Name).
-				Because(err).WithHint("The HelmRepository fetches it anew")
+				"the index of HelmRepository '%s/%s' is missing from the storage", obj.Namespace, obj.Name).
+				Because(err).WithHint("The HelmRepository fetches it again at its next reconciliation")
 		}
-		defer file.Close() // only read
+		defer file.Close() // it was only read
 		return helm.ParseIndex(file, c.Limits.Index)
 	})
 	return repository, err
 }
 
-// Dependency returns the repository of a dependency's URL: that of a HelmRepository of the namespace with
-// this URL, with its credentials, or else as anybody may see it.
-func (c *HelmCharts) Dependency(ctx context.Context, namespace, at string) (helm.Repository, error) {
+// Dependency returns the repository with the URL of a dependency. If a HelmRepository in the namespace has
+// this URL, its credentials are used; otherwise the access is anonymous, and the index of a repository over
+// HTTP is downloaded.
+func (c *HelmCharts) Dependency(ctx context.Context, namespace, repositoryURL string) (helm.Repository, error) {
 	var all sourcev1.HelmRepositoryList
 	if err := c.Objects.List(ctx, &all, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
 	for i := range all.Items {
-		if sameRepository(all.Items[i].Spec.URL, at) {
+		if sameRepository(all.Items[i].Spec.URL, repositoryURL) {
 			return c.Open(ctx, &all.Items[i])
 		}
 	}
-	nobody := &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{URL: at}}
-	if strings.HasPrefix(at, oci.Scheme) {
-		return c.registry(nobody), nil
+	anonymous := &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{URL: repositoryURL}}
+	if strings.HasPrefix(repositoryURL, oci.Scheme) {
+		return c.registry(anonymous), nil
 	}
-	repository, err := c.http(ctx, nobody)
+	repository, err := c.http(ctx, anonymous)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +91,12 @@ func (c *HelmCharts) Dependency(ctx context.Context, namespace, at string) (helm
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // it was read
+	defer file.Close() // it was only read
 	repository.Index, err = c.Indexes.Get(ctx, file.Digest, func() (*helm.Index, error) { return file.Parse(c.Limits) })
 	return repository, err
 }
 
-// sameRepository compares URLs but for case of the host and a slash at the end.
+// sameRepository compares URLs, ignoring the case of the host and a trailing slash.
 func sameRepository(a, b string) bool {
 	parsedA, errA := url.Parse(a)
 	parsedB, errB := url.Parse(b)
@@ -105,17 +106,16 @@ func sameRepository(a, b string) bool {
 		parsedA.RawQuery == parsedB.RawQuery
 }
 
-// http returns the client of a repository over HTTP(S), without an index. The certificates may stand in the
-// Secret with the login too, as they did before spec.certSecretRef.
+// http returns a client for a repository over HTTP, without its index. Objects older than spec.certSecretRef have their
+// certificates in the Secret with the login.
 func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*helm.HTTP, error) {
 	login, err := c.Secrets.Data(ctx, obj.Namespace, obj.Spec.SecretRef, "spec.secretRef")
 	if err != nil {
 		return nil, err
 	}
 	certificates := login
-	if obj.Spec.CertSecretRef != nil {
-		if certificates, err = c.Secrets.Data(ctx, obj.Namespace, obj.Spec.CertSecretRef,
-			"spec.certSecretRef"); err != nil {
+	if ref := obj.Spec.CertSecretRef; ref != nil {
+		if certificates, err = c.Secrets.Data(ctx, obj.Namespace, ref, "spec.certSecretRef"); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +138,7 @@ func (c *HelmCharts) http(ctx context.Context, obj *sourcev1.HelmRepository) (*h
 	}, nil
 }
 
-// registry returns the registry of a repository of type oci.
+// registry returns a client for a repository of type oci.
 func (c *HelmCharts) registry(obj *sourcev1.HelmRepository) *helm.Registry {
 	return &helm.Registry{URL: obj.Spec.URL, Limits: c.Limits,
 		Open: func(ctx context.Context, url string) (*oci.Repository, error) {
@@ -146,14 +146,14 @@ func (c *HelmCharts) registry(obj *sourcev1.HelmRepository) *helm.Registry {
 		}}
 }
 
-// openRegistry returns the repository of a chart: the one that was opened before, if the access to it is as it was.
+// openRegistry returns the repository of a chart. It reuses the last login unless the access has changed.
 func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmRepository, url string) (*oci.Repository,
 	error) {
 	certificates := obj.Spec.CertSecretRef
 	if certificates == nil {
 		certificates = obj.Spec.SecretRef
 	}
-	to, key, err := c.Registries.Access(ctx, access.Registry{
+	granted, key, err := c.Registries.Access(ctx, access.Registry{
 		Namespace: obj.Namespace, URL: url, Insecure: obj.Spec.Insecure, Provider: obj.Spec.Provider,
 		Secret: obj.Spec.SecretRef, Cert: certificates,
 	})
@@ -163,23 +163,24 @@ func (c *HelmCharts) openRegistry(ctx context.Context, obj *sourcev1.HelmReposit
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := client.ObjectKeyFromObject(obj)
-	if kept, ok := c.registries[name][url]; ok && kept.access == key {
-		return kept.Repository, nil
+	if r, ok := c.registries[name][url]; ok && r.key == key {
+		return r.Repository, nil
 	}
-	repository, err := oci.Open(url, to)
+	repository, err := oci.Open(url, granted)
 	if err != nil || obj.UID == "" {
 		return repository, err
 	}
 	if c.registries == nil {
-		c.registries = map[types.NamespacedName]map[string]keptRegistry{}
+		c.registries = map[types.NamespacedName]map[string]helmRegistry{}
 	}
 	if c.registries[name] == nil {
-		c.registries[name] = map[string]keptRegistry{}
+		c.registries[name] = map[string]helmRegistry{}
 	}
-	c.registries[name][url] = keptRegistry{repository, key}
+	c.registries[name][url] = helmRegistry{repository, key}
 	return repository, nil
 }
 
+// forget removes the logins of a HelmRepository.
 func (c *HelmCharts) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

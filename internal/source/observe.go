@@ -18,7 +18,7 @@ func Observe(ctx context.Context, e *reconcile.Edges, c cache.Cache) error {
 		observeKind(ctx, e, c, sourcev1.OCIRepositoryKind, &sourcev1.OCIRepository{}),
 		observeKind(ctx, e, c, sourcev1.BucketKind, &sourcev1.Bucket{}),
 		observeKind(ctx, e, c, sourcev1.HelmChartKind, &sourcev1.HelmChart{}),
-		reconcile.Observe(ctx, e, c, HelmRepositoryGroupKind, &sourcev1.HelmRepository{}, HelmRepositoryMoved),
+		reconcile.Observe(ctx, e, c, HelmRepositoryGroupKind, &sourcev1.HelmRepository{}, HelmRepositoryChanged),
 		observeKind(ctx, e, c, sourcev1.ExternalArtifactKind, &sourcev1.ExternalArtifact{}),
 	)
 }

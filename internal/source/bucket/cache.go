@@ -110,8 +110,8 @@ func (c *Cache) Tree(ctx context.Context, from Remote, l *Listing) (*artifact.Tr
 	return artifact.NewTree(treeOf(l, next), &content{c}), nil
 }
 
-// Holds tells whether the tree of a listing can be had without fetching anything.
-func (c *Cache) Holds(from Remote, l *Listing) bool {
+// IsComplete reports whether the cache has all contents of a listing.
+func (c *Cache) IsComplete(from Remote, l *Listing) bool {
 	known := c.index(from)
 	for _, o := range l.Objects {
 		if _, ok := c.has(known, o); !ok {

@@ -52,7 +52,7 @@ func (b *builder) submodule(c *checkout, p place, before *directory) (*directory
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.update(b.ctx, remote, Reference{Commit: p.hash.String()}, b.view.owner, nil, false); err != nil {
+	if _, err := m.update(b.ctx, remote, Reference{Commit: p.hash.String()}, b.view.owner, false); err != nil {
 		return nil, err
 	}
 	r := m.current.Load()

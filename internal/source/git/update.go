@@ -31,49 +31,109 @@ type listing struct {
 // maxListing is how many references are kept for others who ask soon.
 const maxListing = 1000
 
-// update is one run of bringing a mirror to a reference.
+// update is one run of bringing a mirror to a reference. It holds the lock of the mirror until it is closed.
 type update struct {
 	mirror *mirror
 	ctx    context.Context
+	cancel context.CancelFunc
 	remote Remote
 	ref    Reference
 	owner  string
-	admit  func(Revision) error
 	conn   *wire.Conn
 }
 
-// update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
-// nothing when the commit is held already; a pinned commit that is held costs no request at all. What the
-// remote answered another owner a moment ago counts, unless fresh says that only an answer to a question
-// asked from now on does.
-func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, admit func(Revision) error,
-	fresh bool) (Revision, error) {
-	pinned, isPinned, err := ref.pinned()
+// Resolved is a revision that a reference leads to. Unless the mirror has it already, the mirror stays locked and the
+// connection to the remote open until Fetch or Close is called.
+type Resolved struct {
+	Revision
+	update *update // nil once there is nothing left to do
+	target target
+}
+
+// Fetch fetches the revision into the mirror, unless the mirror has it. The context of the call that resolved the
+// revision applies. The error is a fault.
+func (r *Resolved) Fetch() error {
+	if r.update == nil {
+		return nil
+	}
+	defer r.Close()
+	return r.update.bringAny(r.target)
+}
+
+// Close releases the mirror and the connection. It is idempotent and always returns nil.
+func (r *Resolved) Close() error {
+	if r.update != nil {
+		r.update.close()
+		r.update = nil
+	}
+	return nil
+}
+
+// update brings the mirror to a reference: it resolves the reference and fetches the revision.
+func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, fresh bool) (Revision,
+	error) {
+	r, err := m.resolve(ctx, remote, ref, owner, fresh)
 	if err != nil {
 		return Revision{}, err
 	}
-	if isPinned && m.holds(plumbing.NewHash(pinned.Commit)) {
-		return pinned, nil
+	return r.Revision, r.Fetch()
+}
+
+// resolve finds the revision of a reference. It asks the remote once for its references; a pinned commit that
+// the mirror has costs no request at all. References that the remote listed for another owner less than
+// [limits].moment ago count, unless fresh requires an answer to a request made from now on.
+func (m *mirror) resolve(ctx context.Context, remote Remote, ref Reference, owner string, fresh bool) (*Resolved,
+	error) {
+	pinned, isPinned, err := ref.pinned()
+	if err != nil {
+		return nil, err
 	}
+	if isPinned && m.holds(plumbing.NewHash(pinned.Commit)) {
+		return &Resolved{Revision: pinned}, nil
+	}
+	cancel := func() {}
 	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
-		defer cancel()
 	}
 	asked := time.Now()
 	select {
 	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
 	case <-ctx.Done():
-		return Revision{}, busy(remote, ctx.Err())
-	}
-	if revision, done, err := m.known(ref, owner, asked, fresh); done {
-		return revision, err
+		cancel()
+		return nil, busy(remote, ctx.Err())
 	}
 	remote.Scratch = m.dir
-	u := &update{mirror: m, ctx: ctx, remote: remote, ref: ref, owner: owner, admit: admit}
-	defer u.hangUp()
-	return u.run()
+	u := &update{mirror: m, ctx: ctx, cancel: cancel, remote: remote, ref: ref, owner: owner}
+	r, err := u.resolve(asked, fresh)
+	if err != nil || r.update == nil {
+		u.close()
+	}
+	return r, err
+}
+
+// close releases the lock of the mirror and the connection.
+func (u *update) close() {
+	u.hangUp()
+	u.cancel()
+	<-u.mirror.turn
+}
+
+// resolve finds the revision. The result refers to the update if something is left to fetch.
+func (u *update) resolve(asked time.Time, fresh bool) (*Resolved, error) {
+	if revision, done, err := u.mirror.known(u.ref, u.owner, asked, fresh); done {
+		return &Resolved{Revision: revision}, err
+	}
+	if err := u.dial(); err != nil {
+		return nil, err
+	}
+	t, err := u.ref.resolve(u.conn.Refs)
+	if err != nil {
+		return nil, err
+	}
+	if u.mirror.arrived(t) {
+		return &Resolved{Revision: t.Revision}, nil
+	}
+	return &Resolved{Revision: t.Revision, update: u, target: t}, nil
 }
 
 // busy explains that another one has the mirror for too long.
@@ -126,26 +186,12 @@ func (u *update) hangUp() {
 	u.conn = nil
 }
 
-func (u *update) run() (Revision, error) {
-	if err := u.dial(); err != nil {
-		return Revision{}, err
-	}
-	t, err := u.ref.resolve(u.conn.Refs)
-	if err != nil {
-		return Revision{}, err
-	}
-	if u.mirror.arrived(t) {
-		return t.Revision, nil
-	}
-	if u.admit != nil {
-		if err := u.admit(t.Revision); err != nil {
-			return t.Revision, err
-		}
-	}
+// bringAny fetches the commit, whether or not the remote lists it.
+func (u *update) bringAny(t target) error {
 	if t.hidden && !u.conn.Supports(capability.AllowReachableSHA1InWant) && !u.conn.Supports(allowAny) {
-		return t.Revision, u.bringHistory(t)
+		return u.bringHistory(t)
 	}
-	return t.Revision, u.bring(t)
+	return u.bring(t)
 }
 
 // bring fetches the commit: what is new of it, or all of it when nothing is held to build on.

@@ -15,9 +15,6 @@ import (
 // View is what one source sees of a repository. Its methods may be called from one goroutine at a time; the
 // trees that it gave may be read at any time.
 type View struct {
-	// Admit, when set, is asked before anything of a revision is fetched; its error ends the update.
-	Admit func(Revision) error
-
 	mirrors *Mirrors
 	owner   string
 	remote  Remote // of the last update
@@ -51,30 +48,39 @@ func (o *Options) key() string {
 	return key + "\x00" + strings.Join(o.Directories, "\x00")
 }
 
-// Update resolves the reference and brings the mirror to it. It asks the remote once for its references, and fetches
-// nothing when the commit is held already; a pinned commit that is held costs no request at all. What another
-// source of the same repository learned a moment ago counts, unless fresh says that the remote must be asked.
-// The context's deadline is honoured; without one it takes a minute at most. If only the fetch fails, the
-// revision is given beside the error, which is a fault.
+// Update resolves the reference and brings the mirror to it. If only the fetch fails, the revision is
+// returned beside the error. See [View.Resolve].
 func (v *View) Update(ctx context.Context, remote Remote, ref Reference, fresh bool) (Revision, error) {
-	if _, _, err := ref.pinned(); err != nil {
-		return Revision{}, err
-	}
-	if _, err := wire.ParseURL(remote.URL); err != nil {
-		return Revision{}, err
-	}
-	m, err := v.mirrors.acquire(v.owner, remote)
+	r, err := v.Resolve(ctx, remote, ref, fresh)
 	if err != nil {
 		return Revision{}, err
 	}
+	return r.Revision, r.Fetch()
+}
+
+// Resolve finds the revision of the reference. It asks the remote once for its references; a pinned commit that the
+// mirror has costs no request at all. What another source of the same repository learned a moment ago counts, unless
+// fresh requires that the remote is asked. The context applies to the fetch as well; without a deadline both together
+// take a minute at most. The caller must call Fetch or Close. The error is a fault.
+func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh bool) (*Resolved, error) {
+	if _, _, err := ref.pinned(); err != nil {
+		return nil, err
+	}
+	if _, err := wire.ParseURL(remote.URL); err != nil {
+		return nil, err
+	}
+	m, err := v.mirrors.acquire(v.owner, remote)
+	if err != nil {
+		return nil, err
+	}
 	v.remote, v.made = remote, nil
 	if v.mirror != m {
-		*v = View{Admit: v.Admit, mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
+		*v = View{mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
 		if err := v.mirrors.release(v.owner, m); err != nil {
-			return Revision{}, err
+			return nil, err
 		}
 	}
-	return m.update(ctx, remote, ref, v.owner, v.Admit, fresh)
+	return m.resolve(ctx, remote, ref, v.owner, fresh)
 }
 
 // repository returns what the mirror holds, if it holds the revision.

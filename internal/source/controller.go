@@ -1,0 +1,220 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// Controller is the step of all source kinds that have an artifact: resolve the revision, ask the gates, fetch, store.
+// It keeps the last artifact available whatever fails, and is the only writer of conditions and status.
+type Controller[T Object, R Revision] struct {
+	Kind    schema.GroupKind
+	Store   *artifact.Store
+	Fetcher Fetcher[T, R]
+
+	stored sync.Map // artifact.Key to the storedKey of the artifact that this process stored last
+}
+
+// fetchConditions are the conditions of a failed fetch. At most one of them is set.
+var fetchConditions = []string{sourcev1.FetchFailedCondition, sourcev1.BuildFailedCondition,
+	sourcev1.IncludeUnavailableCondition}
+
+// References implements [reconcile.Step].
+func (c *Controller[T, R]) References(obj T) []reconcile.Ref { return c.Fetcher.References(obj) }
+
+// Reconcile implements [reconcile.Step].
+func (c *Controller[T, R]) Reconcile(ctx context.Context, pass *reconcile.Pass[T]) reconcile.Outcome {
+	obj, previous := pass.Object, pass.Object.GetArtifact()
+	if previous != nil && obj.CommonStatus().ObservedGeneration == obj.GetGeneration() {
+		pass.CurrentRevision = previous.Revision
+	}
+	c.checkArtifact(ctx, obj)
+	req := c.request(pass)
+	revision, err := c.Fetcher.Resolve(ctx, req)
+	if err == nil {
+		defer closeRevision(revision)
+		markOutdated(obj, revision.String())
+		err = pass.Admit(revision.String())
+	}
+	if pass.IsHeld() {
+		return c.held(ctx, req, previous, revision, err)
+	}
+	if err != nil {
+		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
+	}
+	fetched, err := c.Fetcher.Fetch(ctx, req, revision)
+	markVerified(obj, fetched.Verification, err)
+	if err != nil {
+		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
+	}
+	return c.finish(ctx, obj, previous, revision.String(), fetched)
+}
+
+// request describes the pass to the fetcher.
+func (c *Controller[T, R]) request(pass *reconcile.Pass[T]) Request[T] {
+	req := Request[T]{Object: pass.Object, IsRequested: pass.Requested}
+	if last, ok := c.stored.Load(c.key(pass.Object)); ok {
+		req.stored = last.(string)
+	}
+	return req
+}
+
+// closeRevision releases the resources of a revision.
+func closeRevision(revision any) {
+	if closer, ok := revision.(io.Closer); ok {
+		_ = closer.Close() // nothing was written
+	}
+}
+
+// finish stores what was fetched, and reports the artifact.
+func (c *Controller[T, R]) finish(ctx context.Context, obj T, previous *meta.Artifact, revision string,
+	fetched Fetched[T]) reconcile.Outcome {
+	for _, condition := range fetchConditions {
+		reconcile.Unmark(obj, condition)
+	}
+	err := c.store(ctx, obj, revision, fetched)
+	if err != nil {
+		return failed(obj, conditionOf(err, sourcev1.StorageOperationFailedCondition), err)
+	}
+	reconcile.Unmark(obj, sourcev1.StorageOperationFailedCondition)
+	if fetched.HasNoArtifact {
+		return reconcile.Ready(cmp.Or(fetched.Reason, meta.SucceededReason), "%s", fetched.Message)
+	}
+	message := cmp.Or(fetched.Message, markStored(obj, revision))
+	a := obj.GetArtifact()
+	o := reconcile.Ready(cmp.Or(fetched.Reason, meta.SucceededReason), "%s", message).WithArtifact(a).
+		WithMetadata("revision", revision).WithMetadata("digest", a.Digest)
+	if previous == nil || previous.Digest != a.Digest || !previous.HasRevision(a.Revision) {
+		return o.WithEvent(cmp.Or(fetched.Reason, sourcev1.NewArtifactReason))
+	}
+	return o
+}
+
+// checkArtifact removes the artifact from the status if its file is missing or damaged, so that it is fetched again,
+// and corrects its URL if the address of the server has changed.
+func (c *Controller[T, R]) checkArtifact(ctx context.Context, obj T) {
+	a := obj.GetArtifact()
+	switch {
+	case a == nil:
+	case c.Store.Verify(ctx, c.key(obj), a) != nil:
+		obj.SetArtifact(nil)
+		reconcile.Unmark(obj, sourcev1.ArtifactInStorageCondition)
+	case a.URL != c.Store.Address(a.Path):
+		a.URL = c.Store.Address(a.Path)
+		obj.SetArtifact(a)
+	}
+}
+
+// store stores the artifact unless it is up to date, and removes old ones that are not retained.
+func (c *Controller[T, R]) store(ctx context.Context, obj T, revision string, fetched Fetched[T]) error {
+	if fetched.HasNoArtifact {
+		return c.removeArtifact(ctx, obj)
+	}
+	if !fetched.isUnchanged() {
+		a, err := c.put(ctx, obj, revision, fetched, obj.GetArtifact())
+		if err != nil {
+			return err
+		}
+		obj.SetArtifact(a)
+	}
+	if fetched.Observed != nil {
+		fetched.Observed.Record(obj)
+	}
+	c.stored.Store(c.key(obj), storedKey(revision, fetched.Content))
+	reconcile.Unmark(obj, sourcev1.ArtifactOutdatedCondition)
+	_, err := c.Store.Collect(c.key(obj), obj.GetArtifact())
+	return err
+}
+
+// put writes the artifact to the store.
+func (c *Controller[T, R]) put(ctx context.Context, obj T, revision string, fetched Fetched[T],
+	current *meta.Artifact) (a *meta.Artifact, err error) {
+	if fetched.File != nil {
+		defer fetched.File.Close() // it was only read
+		a, err = c.Store.PutFile(ctx, c.key(obj), fetched.Extension, fetched.File, revision, current)
+		if file, ok := fetched.File.(interface{ Err() error }); ok && file.Err() != nil {
+			return nil, In(sourcev1.FetchFailedCondition, file.Err())
+		}
+	} else {
+		a, err = c.Store.Put(ctx, c.key(obj), fetched.Tree, revision, current)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Metadata = fetched.Metadata
+	return a, nil
+}
+
+// removeArtifact removes the artifact of an object that no longer has one.
+func (c *Controller[T, R]) removeArtifact(ctx context.Context, obj T) error {
+	if obj.GetArtifact() == nil {
+		return nil
+	}
+	if err := c.Finalize(ctx, obj); err != nil {
+		return err
+	}
+	obj.SetArtifact(nil)
+	reconcile.Unmark(obj, sourcev1.ArtifactInStorageCondition)
+	reconcile.Unmark(obj, sourcev1.ArtifactOutdatedCondition)
+	return nil
+}
+
+// Finalize implements [reconcile.Step]: it removes the artifact and what the fetcher keeps.
+func (c *Controller[T, R]) Finalize(ctx context.Context, obj T) error {
+	if err := c.Fetcher.Forget(ctx, obj); err != nil {
+		return err
+	}
+	c.stored.Delete(c.key(obj))
+	return c.Store.Remove(c.key(obj))
+}
+
+func (c *Controller[T, R]) key(obj T) artifact.Key {
+	return artifact.Key{Kind: c.Kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// markOutdated sets ArtifactOutdated if the artifact has another revision. The condition is removed once the new
+// revision is stored.
+func markOutdated(obj Object, revision string) {
+	if a := obj.GetArtifact(); a != nil && revision != "" && !a.HasRevision(revision) {
+		reconcile.Mark(obj, sourcev1.ArtifactOutdatedCondition, metav1.ConditionTrue, sourcev1.NewRevisionReason,
+			fmt.Sprintf("new revision '%s' is not stored yet", revision))
+	}
+}
+
+// markStored sets ArtifactInStorage, and returns its message.
+func markStored(obj Object, revision string) string {
+	message := fmt.Sprintf("stored artifact for revision '%s'", revision)
+	reconcile.Mark(obj, sourcev1.ArtifactInStorageCondition, metav1.ConditionTrue, meta.SucceededReason, message)
+	return message
+}
+
+// markVerified sets SourceVerified to the result of a fetch.
+func markVerified(obj Object, v *Verification, err error) {
+	switch {
+	case v == nil && err == nil:
+		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
+	case v != nil && v.Status != "":
+		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, v.Status, v.Reason, v.Message)
+	}
+}
+
+// failed reports a failure in the given condition, in addition to Ready.
+func failed(obj reconcile.Object, condition string, err error) reconcile.Outcome {
+	for _, other := range fetchConditions {
+		reconcile.Unmark(obj, other)
+	}
+	reconcile.Mark(obj, condition, metav1.ConditionTrue, fault.Reason(err, meta.FailedReason), err.Error())
+	return reconcile.Failed(err)
+}
