@@ -10,7 +10,7 @@ const (
 )
 
 // recent keeps the trees in memory that were asked for last, by the digests of their artifacts.
-type recent struct{ trees lru.Cache[*Tree] }
+type recent struct{ trees lru.Cache[string, *Tree] }
 
 // get returns the tree of an artifact's digest, or nil.
 func (r *recent) get(digest string) *Tree {
@@ -19,7 +19,7 @@ func (r *recent) get(digest string) *Tree {
 }
 
 func (r *recent) keep(digest string, tree *Tree) {
-	r.trees.Keep(digest, tree, tree.Size(), lru.Bounds{Count: keptTrees, Bytes: keptBytes})
+	r.trees.Add(digest, tree, tree.Size(), lru.Limits{Count: keptTrees, Size: keptBytes})
 }
 
 // inMemory tells whether the tree holds contents in memory, beside what others hold.

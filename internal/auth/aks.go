@@ -8,14 +8,14 @@ import (
 	"regexp"
 	"time"
 
-	// fills in where Azure Resource Manager is, cloud by cloud
+	// registers the endpoints of Azure Resource Manager for each cloud
 	_ "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
-	// the ID of AKS's servers in Entra, the same in all clouds
+	// aksScope contains the ID of AKS servers in Entra, which is the same in all clouds.
 	aksScope   = "6dae42f8-4368-4678-94ff-3960e28e3630/.default"
 	aksVersion = "2025-10-01" // of the API of managed clusters
 )
@@ -25,7 +25,7 @@ var aksCluster = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceG
 func (i *Identities) aks(resource string) (managed, error) {
 	if resource != "" && !aksCluster.MatchString(resource) {
 		return managed{}, authFault("%q is not the resource ID of a cluster", firstLine(resource)).
-			WithHint("Write it as /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.ContainerService/managedClusters/NAME").Final()
+			WithHint("Use the form /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.ContainerService/managedClusters/NAME").Final()
 	}
 	return managed{
 		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeAKS(ctx, s, resource) },
@@ -36,8 +36,8 @@ func (i *Identities) aks(resource string) (managed, error) {
 	}, nil
 }
 
-// azureCloud is the cloud that AZURE_AUTHORITY_HOST is of, as the SDK documents the variable; resource IDs do
-// not tell it.
+// azureCloud returns the cloud that the environment variable AZURE_AUTHORITY_HOST selects, as the SDK documents it.
+// Resource IDs do not contain the cloud.
 func azureCloud() cloud.Configuration {
 	host := hostOf(os.Getenv("AZURE_AUTHORITY_HOST"))
 	for _, c := range []cloud.Configuration{cloud.AzureChina, cloud.AzureGovernment} {
@@ -48,7 +48,7 @@ func azureCloud() cloud.Configuration {
 	return cloud.AzurePublic
 }
 
-// describeAKS lists the user's credentials by Azure Resource Manager: a kubeconfig, of which only the
+// describeAKS lists the user credentials at Azure Resource Manager. The result is a kubeconfig, of which only the
 // addresses and authorities are used.
 func (i *Identities) describeAKS(ctx context.Context, s subject, resource string) (endpoint, error) {
 	manager := azureCloud().Services[cloud.ResourceManager]
@@ -56,7 +56,7 @@ func (i *Identities) describeAKS(ctx context.Context, s subject, resource string
 	if err != nil {
 		return endpoint{}, err
 	}
-	// the other form names a plugin that kubectl no longer has
+	// the other format names a plugin that kubectl no longer includes
 	query := url.Values{"api-version": {aksVersion}, "format": {"exec"}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, manager.Endpoint+resource+
 		"/listClusterUserCredential?"+query.Encode(), nil)
@@ -64,16 +64,16 @@ func (i *Identities) describeAKS(ctx context.Context, s subject, resource string
 		return endpoint{}, authFault("%q is not the resource ID of a cluster", resource).Final()
 	}
 	req.Header.Set("Authorization", "Bearer "+token.Token)
-	var said struct{ Kubeconfigs []struct{ Value []byte } }
-	right := "the role Azure Kubernetes Service Cluster User on it"
-	if err := i.askCloud(s, req, resource, right, &said); err != nil {
+	var response struct{ Kubeconfigs []struct{ Value []byte } }
+	permission := "the role Azure Kubernetes Service Cluster User on it"
+	if err := i.callCloudAPI(s, req, resource, permission, &response); err != nil {
 		return endpoint{}, err
 	}
 	e := endpoint{ca: map[string][]byte{}}
-	for _, k := range said.Kubeconfigs {
+	for _, k := range response.Kubeconfigs {
 		config, err := clientcmd.Load(k.Value)
 		if err != nil {
-			return endpoint{}, authFault("what the cloud says of the cluster %s cannot be read", resource)
+			return endpoint{}, authFault("cannot parse the kubeconfig of cluster '%s'", resource)
 		}
 		for _, c := range config.Clusters {
 			if e.ca[c.Server] == nil {

@@ -28,9 +28,9 @@ const (
 	roleAnnotation  = "eks.amazonaws.com/role-arn"
 	awsAudience     = "sts.amazonaws.com"
 	publicECR       = "public.ecr.aws"
-	publicECRRegion = "us-east-1" // the one region that gives tokens of the public registry
+	publicECRRegion = "us-east-1" // the only region that issues tokens of the public registry
 	maxSessionName  = 64
-	// and not the name of a service, whose hosts have names that customers choose
+	// awsRegion matches regions. It must not match names of services, since customers choose host names below them.
 	awsRegion = `[a-z]{2,4}(?:-[a-z]+)+-[0-9]`
 )
 
@@ -41,7 +41,7 @@ var (
 		`)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
 )
 
-// AWS returns credentials, such as for S3 and KMS of a region; they renew themselves. The error is a fault.
+// AWS returns a provider of credentials for a region, such as for S3 and KMS. It renews them. The error is a fault.
 func (i *Identities) AWS(ctx context.Context, region string, account *types.NamespacedName) (aws.CredentialsProvider,
 	error) {
 	provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
@@ -59,9 +59,9 @@ func (i *Identities) AWS(ctx context.Context, region string, account *types.Name
 
 func (i *Identities) awsCredentials(ctx context.Context, region string, s subject) (aws.Credentials, error) {
 	key := keyOf(append(s.key(roleAnnotation), region)...)
-	return i.aws.get(ctx, i.keeping(), key, func() (aws.Credentials, time.Time, error) {
+	return i.aws.get(ctx, i.cacheOptions(), key, func() (aws.Credentials, time.Time, error) {
 		fetch := i.assumeRole
-		if s.none() {
+		if s.isProcess() {
 			fetch = ambientAWS
 		}
 		c, err := fetch(ctx, region, s)
@@ -69,13 +69,14 @@ func (i *Identities) awsCredentials(ctx context.Context, region string, s subjec
 			return c, time.Time{}, err
 		}
 		if !c.CanExpire {
-			return c, now(i.Clock).Add(maxKeep), nil
+			return c, now(i.Clock).Add(maxTTL), nil
 		}
 		return c, c.Expires, nil
 	})
 }
 
-// ambientAWS asks the SDK's chain: the environment, a web identity, EKS Pod Identity, the machine.
+// ambientAWS returns the credentials of the process by the SDK's default chain: environment, web identity, EKS Pod
+// Identity, instance.
 func ambientAWS(ctx context.Context, region string, s subject) (aws.Credentials, error) {
 	c, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
 	if err != nil {
@@ -83,7 +84,7 @@ func ambientAWS(ctx context.Context, region string, s subject) (aws.Credentials,
 	}
 	credentials, err := c.Credentials.Retrieve(ctx)
 	if err != nil {
-		return credentials, exchangeFault(err, s, "there are no AWS credentials of the controller")
+		return credentials, exchangeFault(err, s, "the controller has no AWS credentials")
 	}
 	return credentials, nil
 }
@@ -93,15 +94,15 @@ func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (
 	role := s.annotations[roleAnnotation]
 	if parsed, err := arn.Parse(role); err != nil || parsed.Service != "iam" ||
 		!strings.HasPrefix(parsed.Resource, "role/") {
-		return aws.Credentials{}, authFault("service account '%s' has no role in its annotation %s", s.account,
+		return aws.Credentials{}, authFault("service account '%s' has no role ARN in its annotation %s", s.account,
 			roleAnnotation).
-			WithHint("Write it as arn:aws:iam::ACCOUNT:role/NAME")
+			WithHint("Use the form arn:aws:iam::ACCOUNT:role/NAME")
 	}
 	token, err := i.token(ctx, s, awsAudience)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
-	session := s.account.Name + "." + s.account.Namespace + ".sluice" // in CloudTrail, and for policies
+	session := s.account.Name + "." + s.account.Namespace + ".sluice" // shown in CloudTrail, and used in policies
 	client := sts.New(sts.Options{Region: cmp.Or(region, os.Getenv("AWS_REGION"), publicECRRegion),
 		HTTPClient: i.client()})
 	out, err := client.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
@@ -109,10 +110,10 @@ func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (
 		RoleSessionName: aws.String(session[:min(len(session), maxSessionName)]),
 	})
 	if err == nil && (out.Credentials == nil || aws.ToString(out.Credentials.AccessKeyId) == "") {
-		err = errors.New("the answer holds no credentials")
+		err = errors.New("the answer contains no credentials")
 	}
 	if err != nil {
-		return aws.Credentials{}, exchangeFault(err, s, "AWS gave no credentials of role %s", role)
+		return aws.Credentials{}, exchangeFault(err, s, "AWS issued no credentials for role %s", role)
 	}
 	c := out.Credentials
 	return aws.Credentials{
@@ -122,22 +123,21 @@ func (i *Identities) assumeRole(ctx context.Context, region string, s subject) (
 	}, nil
 }
 
-// ecr returns the login to a private registry of ECR, or to the public one.
+// ecr returns the login to a private registry of ECR, or to the public registry.
 func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.AuthConfig, error) {
 	region := publicECRRegion
 	if host != publicECR {
 		match := ecrHost.FindStringSubmatch(host)
 		if match == nil {
-			return authn.AuthConfig{}, notOf(AWS, host, "ACCOUNT.dkr.ecr.REGION.amazonaws.com or "+publicECR)
+			return authn.AuthConfig{}, foreignHost(AWS, host, "ACCOUNT.dkr.ecr.REGION.amazonaws.com or "+publicECR)
 		}
 		region = match[2]
 	}
 	key := keyOf(append(s.key(roleAnnotation), AWS, host)...)
-	return i.registries.get(ctx, i.keeping(), key, func() (authn.AuthConfig, time.Time, error) {
+	return i.registries.get(ctx, i.cacheOptions(), key, func() (authn.AuthConfig, time.Time, error) {
 		var token *string
 		var expires *time.Time
-		provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials,
-			error) {
+		provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 			return i.awsCredentials(ctx, region, s)
 		})
 		if _, err := provider.Retrieve(ctx); err != nil {
@@ -162,22 +162,22 @@ func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.Aut
 		plain, decoded := base64.StdEncoding.DecodeString(aws.ToString(token))
 		name, password, ok := strings.Cut(string(plain), ":")
 		if err == nil && (decoded != nil || !ok || password == "") {
-			err = errors.New("the answer holds no token")
+			err = errors.New("the answer contains no token")
 		}
 		if err != nil {
-			return authn.AuthConfig{}, time.Time{}, exchangeFault(err, s, "ECR gave no login to %s", host)
+			return authn.AuthConfig{}, time.Time{}, exchangeFault(err, s, "ECR issued no login for host '%s'", host)
 		}
 		return authn.AuthConfig{Username: name, Password: password}, aws.ToTime(expires), nil
 	})
 }
 
-// codeCommit makes the login that AWS documents for its credential helper: the access key, and a signature of
-// the request by version 4, with the method GIT, the repository's path and the host.
+// codeCommit returns the login that AWS documents for its credential helper: the access key, and a version 4 signature
+// over the method GIT, the path of the repository and the host.
 func (i *Identities) codeCommit(ctx context.Context, u *url.URL, s subject) (GitCredentials, error) {
 	host := strings.ToLower(u.Hostname())
 	match := codeCommitHost.FindStringSubmatch(host)
 	if match == nil {
-		return GitCredentials{}, notOf(AWS, host, "git-codecommit.REGION.amazonaws.com")
+		return GitCredentials{}, foreignHost(AWS, host, "git-codecommit.REGION.amazonaws.com")
 	}
 	c, err := i.awsCredentials(ctx, match[2], s)
 	if err != nil {
@@ -192,15 +192,15 @@ func (i *Identities) codeCommit(ctx context.Context, u *url.URL, s subject) (Git
 }
 
 func signCodeCommit(secret, region, host, path string, at time.Time) string {
-	day, moment := at.Format("20060102"), at.Format("20060102T150405")
+	day, timestamp := at.Format("20060102"), at.Format("20060102T150405")
 	request := sha256.Sum256([]byte("GIT\n" + path + "\n\nhost:" + host + "\n\nhost\n"))
 	key := []byte("AWS4" + secret)
 	for _, part := range []string{day, region, "codecommit", "aws4_request"} {
 		key = mac(key, part)
 	}
-	text := "AWS4-HMAC-SHA256\n" + moment + "\n" + day + "/" + region + "/codecommit/aws4_request\n" +
+	text := "AWS4-HMAC-SHA256\n" + timestamp + "\n" + day + "/" + region + "/codecommit/aws4_request\n" +
 		hex.EncodeToString(request[:])
-	return moment + "Z" + hex.EncodeToString(mac(key, text))
+	return timestamp + "Z" + hex.EncodeToString(mac(key, text))
 }
 
 func mac(key []byte, text string) []byte {

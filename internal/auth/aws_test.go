@@ -60,7 +60,7 @@ func fakeECR(t *testing.T, target, scope string, expires time.Time, public bool)
 	}
 }
 
-func TestECRByTheRoleOfAServiceAccount(t *testing.T) {
+func TestECRWithRoleOfServiceAccount(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	c := newClouds(t, map[string]http.HandlerFunc{
@@ -74,26 +74,25 @@ func TestECRByTheRoleOfAServiceAccount(t *testing.T) {
 	})
 	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {roleAnnotation: otherRole}},
 		Transport: c, Clock: clock}
-	ask := func(url string, account types.NamespacedName) {
+	checkLogin := func(url string, account types.NamespacedName) {
 		t.Helper()
 		a, err := i.Registry(within(t), AWS, url, &account)
 		got := login(t, a, err)
 		expect(t, "the login", got.Username+":"+got.Password, "AWS:password-"+account.Namespace)
 	}
 	private := "oci://123456789012.dkr.ecr.us-west-2.amazonaws.com/charts"
-	c.roundTrips("the first login", 2, func() { ask(private, app) })
-	c.roundTrips("the same once more", 0, func() {
-		ask(private,
-			app)
-		ask("123456789012.dkr.ecr.us-west-2.amazonaws.com/charts/b", app)
+	c.roundTrips("the first login", 2, func() { checkLogin(private, app) })
+	c.roundTrips("the same again", 0, func() {
+		checkLogin(private, app)
+		checkLogin("123456789012.dkr.ecr.us-west-2.amazonaws.com/charts/b", app)
 	})
-	c.roundTrips("another account", 2, func() { ask(private, other) })
-	c.roundTrips("the public registry", 2, func() { ask("oci://public.ecr.aws/team/app", app) })
-	clock.SetTime(clock.Now().Add(maxKeep))
-	c.roundTrips("an hour later", 2, func() { ask(private, app) })
+	c.roundTrips("another account", 2, func() { checkLogin(private, other) })
+	c.roundTrips("the public registry", 2, func() { checkLogin("oci://public.ecr.aws/team/app", app) })
+	clock.SetTime(clock.Now().Add(maxTTL))
+	c.roundTrips("an hour later", 2, func() { checkLogin(private, app) })
 }
 
-func TestECRRefusals(t *testing.T) {
+func TestECRFailures(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	c := newClouds(t, map[string]http.HandlerFunc{
@@ -107,23 +106,23 @@ func TestECRRefusals(t *testing.T) {
 	_, err := i.Registry(within(t), AWS, url, &app)
 	mustFail(t, err, appRole, "AccessDenied: Not authorized", "service account 'team/app'")
 	if strings.Contains(err.Error(), "4711") {
-		t.Errorf("the fault holds what changes every time: %v", err)
+		t.Errorf("the fault contains an identifier of the request: %v", err)
 	}
 	_, err = i.Registry(within(t), AWS, url, &other)
 	mustFail(t, err, roleAnnotation, "'other/app'")
 	_, err = i.Registry(within(t), AWS, url, &types.NamespacedName{Namespace: "team", Name: "gone"})
 	mustFail(t, err, "cannot read service account 'team/gone'")
 	_, err = (&Identities{}).Registry(within(t), AWS, url, &app)
-	mustFail(t, err, "cannot be used")
+	mustFail(t, err, "cannot be used here")
 	for _, host := range []string{"ghcr.io", "evil.com/123456789012.dkr.ecr.us-west-2.amazonaws.com",
 		"123456789012.dkr.ecr.us-west-2.amazonaws.com.evil.com",
 		"123456789012.dkr.ecr.evil.com#.us-west-2.amazonaws.com"} {
 		_, err = i.Registry(within(t), AWS, "oci://"+host+"/x", &app)
-		mustFail(t, err, "gets none of its tokens")
+		mustFail(t, err, "no token is sent to it")
 	}
 }
 
-func TestAWSCredentialsRenewThemselves(t *testing.T) {
+func TestAWSCredentialsAreRenewed(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	c := newClouds(t, map[string]http.HandlerFunc{"sts.eu-central-1.amazonaws.com": fakeSTS(t, clock)})
@@ -132,7 +131,7 @@ func TestAWSCredentialsRenewThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// they live an hour, and are renewed five minutes early
+	// they are valid for an hour, and renewed five minutes before
 	for n, passed := range []time.Duration{0, 54 * time.Minute, 2 * time.Minute} {
 		clock.SetTime(clock.Now().Add(passed))
 		got, err := provider.Retrieve(within(t))
@@ -142,7 +141,7 @@ func TestAWSCredentialsRenewThemselves(t *testing.T) {
 		expect(t, "the key", got.AccessKeyID+" "+got.SecretAccessKey+" "+got.SessionToken,
 			"ASIA-team s3cret session-team")
 		if want := 1 + n/2; c.total() != want {
-			t.Errorf("after step %d STS was asked %d times, want %d", n, c.total(), want)
+			t.Errorf("step %d: STS got %d requests, want %d", n, c.total(), want)
 		}
 	}
 }
@@ -162,13 +161,13 @@ func TestCodeCommit(t *testing.T) {
 	for _, url := range []string{"https://github.com/v1/repos/app",
 		"https://git-codecommit.us-east-1.amazonaws.com.evil.com/v1/repos/app"} {
 		_, err = i.Git(within(t), AWS, url, &app)
-		mustFail(t, err, "gets none of its tokens")
+		mustFail(t, err, "no token is sent to it")
 	}
 	_, err = i.Git(within(t), AWS, "http://git-codecommit.us-east-1.amazonaws.com/v1/repos/app", &app)
 	mustFail(t, err, "https")
 }
 
-func TestAWSOfTheProcess(t *testing.T) {
+func TestAWSCredentialsOfProcess(t *testing.T) {
 	for name, v := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s3cret",
 		"AWS_SESSION_TOKEN": "session-process",
 		"AWS_CONFIG_FILE":   "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
@@ -187,11 +186,11 @@ func TestAWSOfTheProcess(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	_, err = (&Identities{}).AWS(within(t), "eu-central-1", nil)
-	mustFail(t, err, "no AWS credentials of the controller")
+	mustFail(t, err, "the controller has no AWS credentials")
 }
 
-// The signature was made by a program of its own, from what AWS documents of version 4 and of the credential helper.
-func TestTheSignatureForCodeCommit(t *testing.T) {
+// The expected signature was computed by another program, from the documentation of AWS.
+func TestCodeCommitSignature(t *testing.T) {
 	got := signCodeCommit("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1",
 		"git-codecommit.us-east-1.amazonaws.com", "/v1/repos/MyDemoRepo", noon)
 	expect(t, "the signature", got, "20261121T120000Zade5605570f36b1edd3e68d88d349f435577fb3d868ef6a2d22e910bdd2d1888")

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +25,8 @@ const (
 
 	acrScope    = "https://containerregistry.azure.net/.default"
 	devOpsScope = "499b84ac-1321-427f-aa17-267ca6975798/.default" // the ID of Azure DevOps in Entra
-	acrUser     = "00000000-0000-0000-0000-000000000000"          // the user name beside a refresh token
-	acrLife     = 3 * time.Hour                                   // of a refresh token
+	acrUser     = "00000000-0000-0000-0000-000000000000"          // the user name for a refresh token
+	acrTTL      = 3 * time.Hour                                   // of a refresh token
 )
 
 var (
@@ -35,14 +34,14 @@ var (
 	devOpsHost = regexp.MustCompile(`^(dev\.azure\.com|[a-z0-9-]+\.visualstudio\.com)$`)
 )
 
-// azureCredential gives tokens of a subject by way of the cache.
+// azureCredential returns cached tokens of an account.
 type azureCredential struct {
 	identities *Identities
 	account    *types.NamespacedName
 	cloud      cloud.Configuration
 }
 
-// GetToken implements azcore.TokenCredential.
+// GetToken implements [azcore.TokenCredential].
 func (c azureCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	s, err := c.identities.subject(ctx, c.account)
 	if err != nil {
@@ -51,8 +50,8 @@ func (c azureCredential) GetToken(ctx context.Context, o policy.TokenRequestOpti
 	return c.identities.azureToken(ctx, s, c.cloud, o.Scopes)
 }
 
-// Azure returns credentials, such as for Blob Storage and Key Vault. Whoever uses them must see to it that
-// the host is Azure's: they send tokens that speak for themselves. The error is a fault.
+// Azure returns a credential, such as for Blob Storage and Key Vault. The caller must send its tokens to hosts of Azure
+// only, since anyone who receives a token can use it. The error is a fault.
 func (i *Identities) Azure(ctx context.Context, account *types.NamespacedName) (azcore.TokenCredential, error) {
 	if _, err := i.subject(ctx, account); err != nil {
 		return nil, err
@@ -64,44 +63,43 @@ func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configur
 	scopes []string) (azcore.AccessToken, error) {
 	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), c.ActiveDirectoryAuthorityHost,
 		strings.Join(scopes, " "))...)
-	return i.azure.get(ctx, i.keeping(), key, func() (azcore.AccessToken, time.Time, error) {
+	return i.azure.get(ctx, i.cacheOptions(), key, func() (azcore.AccessToken, time.Time, error) {
 		credential, err := i.azureCredential(s, c)
 		if err != nil {
 			return azcore.AccessToken{}, time.Time{}, err
 		}
 		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: scopes})
 		if err != nil {
-			return token, time.Time{}, exchangeFault(err, s, "Azure gave no token")
+			return token, time.Time{}, exchangeFault(err, s, "Azure issued no token")
 		}
 		return token, token.ExpiresOn, nil
 	})
 }
 
-// azureCredential makes the credential of the SDK: the exchange of the service account's token, or what the
-// process has.
+// azureCredential returns a credential of the SDK: one that exchanges the service account's token, or that of the
+// process.
 func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Transport: i.client(), Cloud: c}
-	if s.none() {
+	if s.isProcess() {
 		return ambientAzure(c)
 	}
 	client, tenant := s.annotations[clientAnnotation], s.annotations[tenantAnnotation]
 	if client == "" || tenant == "" {
-		return nil, authFault("service account '%s' lacks the annotations %s and %s", s.account, clientAnnotation,
+		return nil, authFault("service account '%s' needs the annotations %s and %s", s.account, clientAnnotation,
 			tenantAnnotation).
-			WithHint("Set them to the client ID of the managed identity and to its tenant's ID")
+			WithHint("Set them to the client ID and the tenant ID of the managed identity")
 	}
 	assertion := func(ctx context.Context) (string, error) { return i.token(ctx, s, azureAudience) }
 	credential, err := azidentity.NewClientAssertionCredential(tenant, client, assertion,
 		&azidentity.ClientAssertionCredentialOptions{ClientOptions: options})
 	if err != nil {
-		return nil, exchangeFault(err, s, "the Azure identity of service account '%s' cannot be used", s.account)
+		return nil, exchangeFault(err, s, "cannot use the Azure identity of service account '%s'", s.account)
 	}
 	return credential, nil
 }
 
-// ambientAzure is what the process has: a secret in its environment, a workload identity, or the machine's
-// managed identity. It leaves out the parts of the SDK's default chain that run programs of a developer's
-// machine.
+// ambientAzure returns the credential of the process: a secret in the environment, workload identity, or the managed
+// identity of the instance. It omits those parts of the SDK's default chain that run programs.
 func ambientAzure(c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Cloud: c}
 	if credential, err := azidentity.NewEnvironmentCredential(
@@ -115,21 +113,21 @@ func ambientAzure(c cloud.Configuration) (azcore.TokenCredential, error) {
 	credential, err := azidentity.NewManagedIdentityCredential(
 		&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options})
 	if err != nil {
-		return nil, exchangeFault(err, subject{}, "there is no Azure identity of the controller")
+		return nil, exchangeFault(err, subject{}, "the controller has no Azure identity")
 	}
 	return credential, nil
 }
 
-// acr returns the login to a registry: its refresh token, for which it takes a token of Entra.
+// acr returns the login to a registry: a refresh token, which it gets for a token of Entra.
 func (i *Identities) acr(ctx context.Context, host string, s subject) (authn.AuthConfig, error) {
 	match := acrHost.FindStringSubmatch(host)
 	if match == nil {
-		return authn.AuthConfig{}, notOf(Azure, host, "NAME.azurecr.io")
+		return authn.AuthConfig{}, foreignHost(Azure, host, "NAME.azurecr.io")
 	}
-	where := map[string]cloud.Configuration{"cn": cloud.AzureChina, "us": cloud.AzureGovernment}[match[3]]
+	azure := map[string]cloud.Configuration{"cn": cloud.AzureChina, "us": cloud.AzureGovernment}[match[3]]
 	key := keyOf(append(s.key(clientAnnotation, tenantAnnotation), Azure, host)...)
-	return i.registries.get(ctx, i.keeping(), key, func() (authn.AuthConfig, time.Time, error) {
-		token, err := i.azureToken(ctx, s, where, []string{acrScope})
+	return i.registries.get(ctx, i.cacheOptions(), key, func() (authn.AuthConfig, time.Time, error) {
+		token, err := i.azureToken(ctx, s, azure, []string{acrScope})
 		if err != nil {
 			return authn.AuthConfig{}, time.Time{}, err
 		}
@@ -137,22 +135,22 @@ func (i *Identities) acr(ctx context.Context, host string, s subject) (authn.Aut
 		if err != nil {
 			return authn.AuthConfig{}, time.Time{}, err
 		}
-		return authn.AuthConfig{Username: acrUser, Password: refresh}, now(i.Clock).Add(acrLife), nil
+		return authn.AuthConfig{Username: acrUser, Password: refresh}, now(i.Clock).Add(acrTTL), nil
 	})
 }
 
-// exchangeACR is POST /oauth2/exchange of the registry.
+// exchangeACR calls POST /oauth2/exchange of the registry.
 func (i *Identities) exchangeACR(ctx context.Context, host, token string) (string, error) {
 	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange",
 		strings.NewReader(form.Encode()))
 	if err != nil {
-		return "", authFault("%s is not the host of a registry", host)
+		return "", authFault("'%s' is not the host of a registry", host)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := i.client().Do(req)
 	if err != nil {
-		return "", authFault("cannot log in to %s", host).Because(withoutURL(err))
+		return "", authFault("cannot log in to host '%s'", host).Because(withoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var answer struct {
@@ -160,10 +158,10 @@ func (i *Identities) exchangeACR(ctx context.Context, host, token string) (strin
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return "", authFault("cannot log in to %s", host).Because(err)
+		return "", authFault("cannot log in to host '%s'", host).Because(err)
 	}
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, &answer) != nil || answer.RefreshToken == "" {
-		return "", authFault("%s gave no login (%s)", host, strconv.Itoa(resp.StatusCode)).
+		return "", authFault("host '%s' refused the login (HTTP %d)", host, resp.StatusCode).
 			WithHint("Check that the identity has the role AcrPull on the registry")
 	}
 	return answer.RefreshToken, nil
@@ -178,11 +176,11 @@ func (i *Identities) azureDevOps(ctx context.Context, u *url.URL, s subject) (Gi
 	return GitCredentials{BearerToken: token.Token}, err
 }
 
-// AzureDevOpsScope returns the scope of tokens for Azure DevOps, and refuses a URL that is not its own. The
-// error is a fault.
+// AzureDevOpsScope returns the scope of tokens for Azure DevOps. It returns a fault if the URL is not one of Azure
+// DevOps.
 func AzureDevOpsScope(u *url.URL) (string, error) {
 	if host := strings.ToLower(u.Hostname()); u.Scheme != "https" || !devOpsHost.MatchString(host) {
-		return "", notOf(Azure, host, "dev.azure.com")
+		return "", foreignHost(Azure, host, "dev.azure.com")
 	}
 	return devOpsScope, nil
 }

@@ -16,8 +16,7 @@ const (
 	appClient = "22222222-2222-2222-2222-222222222222"
 )
 
-// fakeEntra answers as the Microsoft identity platform documents it: discovery, metadata, and the exchange of
-// a federated token.
+// fakeEntra implements the Microsoft identity platform: discovery, metadata, and the exchange of a federated token.
 func fakeEntra(t *testing.T, scope string, account types.NamespacedName) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		base := "https://" + r.Host + "/" + appTenant
@@ -43,12 +42,12 @@ func fakeEntra(t *testing.T, scope string, account types.NamespacedName) http.Ha
 			}
 			answer(w, `{"token_type":"Bearer","expires_in":3600,"access_token":"entra-%s"}`, account.Namespace)
 		default:
-			t.Errorf("Entra was asked for %s", r.URL.Path)
+			t.Errorf("unexpected request to Entra: %s", r.URL.Path)
 		}
 	}
 }
 
-func TestACRByTheIdentityOfAServiceAccount(t *testing.T) {
+func TestACRWithIdentityOfServiceAccount(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	c := newClouds(t, map[string]http.HandlerFunc{
@@ -75,21 +74,21 @@ func TestACRByTheIdentityOfAServiceAccount(t *testing.T) {
 	a, err := i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app", &app)
 	got := login(t, a, err)
 	expect(t, "the login", got.Username+":"+got.Password, acrUser+":refresh")
-	c.roundTrips("the same once more", 0, func() {
+	c.roundTrips("the same again", 0, func() {
 		if _, err := i.Registry(within(t), Azure, "oci://team.azurecr.io/other", &app); err != nil {
 			t.Error(err)
 		}
 	})
 	c.roundTrips("another registry", 1, func() {
 		_, err := i.Registry(within(t), Azure, "oci://denied.azurecr.io/charts", &app)
-		mustFail(t, err, "denied.azurecr.io gave no login (403)", "AcrPull")
+		mustFail(t, err, "host 'denied.azurecr.io' refused the login (HTTP 403)", "AcrPull")
 	})
-	// the other account has the same annotations, and gets nothing of what the first one got
+	// the other account has the same annotations, but does not share credentials with the first one
 	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app", &other)
 	mustFail(t, err, "invalid_client: AADSTS70021: No matching federated identity record found.",
 		"service account 'other/app'")
 	if strings.Contains(err.Error(), "4711") {
-		t.Errorf("the fault holds what changes every time: %v", err)
+		t.Errorf("the fault contains an identifier of the request: %v", err)
 	}
 	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app",
 		&types.NamespacedName{Namespace: "team", Name: "bare"})
@@ -97,7 +96,7 @@ func TestACRByTheIdentityOfAServiceAccount(t *testing.T) {
 	for _, host := range []string{"azurecr.io", "evil.com", "team.azurecr.io.evil.com", "team.azurecr.io@evil.com",
 		"evil.com?team.azurecr.io"} {
 		_, err = i.Registry(within(t), Azure, "oci://"+host+"/x", &app)
-		mustFail(t, err, "gets none of its tokens")
+		mustFail(t, err, "no token is sent to it")
 	}
 }
 
@@ -114,9 +113,9 @@ func TestAzureDevOpsAndBlobs(t *testing.T) {
 		expect(t, "the token", got.BearerToken+got.Username+got.Password, "entra-team")
 	}
 	_, err := i.Git(within(t), Azure, "https://github.com/org/repo", &app)
-	mustFail(t, err, "gets none of its tokens")
+	mustFail(t, err, "no token is sent to it")
 	_, err = i.Git(within(t), "gcp", "https://github.com/org/repo", &app)
-	mustFail(t, err, "no workload identity of provider 'gcp'")
+	mustFail(t, err, "provider 'gcp' does not support workload identity")
 
 	const scope = "https://storage.azure.com/.default"
 	i.Transport = newClouds(t, map[string]http.HandlerFunc{"login.microsoftonline.com": fakeEntra(t, scope, app)})
@@ -131,7 +130,7 @@ func TestAzureDevOpsAndBlobs(t *testing.T) {
 	expect(t, "the token", token.Token, "entra-team")
 }
 
-func TestAzureOfTheProcess(t *testing.T) {
+func TestAzureTokensOfProcess(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expect(t, "X-IDENTITY-HEADER", r.Header.Get("X-IDENTITY-HEADER"), "header")
 		expect(t, "resource", r.URL.Query().Get("resource"), strings.TrimSuffix(devOpsScope, "/.default"))
@@ -139,7 +138,7 @@ func TestAzureOfTheProcess(t *testing.T) {
 			Add(time.Hour).Unix())
 	}))
 	t.Cleanup(s.Close)
-	t.Setenv("IDENTITY_ENDPOINT", s.URL) // as on the machines of Azure's App Service
+	t.Setenv("IDENTITY_ENDPOINT", s.URL) // as in Azure App Service
 	t.Setenv("IDENTITY_HEADER", "header")
 	got, err := (&Identities{}).Git(within(t), Azure, "https://dev.azure.com/org/project/_git/repo", nil)
 	if err != nil {
@@ -148,7 +147,7 @@ func TestAzureOfTheProcess(t *testing.T) {
 	expect(t, "the token", got.BearerToken, "managed")
 }
 
-func TestTokensGoToBucketsOfTheirCloudOnly(t *testing.T) {
+func TestCheckEndpointAcceptsHostsOfCloudOnly(t *testing.T) {
 	t.Parallel()
 	for endpoint, provider := range map[string]string{
 		"https://team.blob.core.windows.net": Azure, "https://Team.blob.core.windows.net/": Azure,
@@ -172,8 +171,8 @@ func TestTokensGoToBucketsOfTheirCloudOnly(t *testing.T) {
 		"https://evil.execute-api.us-east-1.amazonaws.com": AWS, "https://sts.s3.amazonaws.com": AWS,
 		"https://evil.org": AWS,
 	} {
-		mustFail(t, CheckEndpoint(provider, endpoint, false), "gets no token", "spec.secretRef")
+		mustFail(t, CheckEndpoint(provider, endpoint, false), "must not receive a token", "spec.secretRef")
 	}
 	mustFail(t, CheckEndpoint(GCP, "storage.googleapis.com", true), "with TLS")
-	mustFail(t, CheckEndpoint("generic", "https://storage.googleapis.com", false), "no workload identity")
+	mustFail(t, CheckEndpoint("generic", "https://storage.googleapis.com", false), "does not support workload identity")
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Bearer returns a token of azure or gcp for a scope. Whoever uses it must see to it that the host is the
-// cloud's: it speaks for itself. The error is a fault.
+// Bearer returns a token of azure or gcp for a scope. The caller must send it to hosts of the cloud only, since anyone
+// who receives the token can use it. The error is a fault.
 func (i *Identities) Bearer(ctx context.Context, cloud, scope string, account *types.NamespacedName) (string, error) {
 	switch cloud {
 	case Azure:
@@ -29,5 +29,5 @@ func (i *Identities) Bearer(ctx context.Context, cloud, scope string, account *t
 		}
 		return token.AccessToken, nil
 	}
-	return "", unknownProvider(cloud)
+	return "", unsupportedProvider(cloud)
 }

@@ -10,58 +10,67 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
 const (
-	// early is how long before its end a credential is renewed, so that none ends on its way; short-lived
-	// ones are renewed in their last quarter.
-	early = 5 * time.Minute
-	// maxKeep is how long a credential is kept although it lives longer, so that it does not outlive by much
-	// the right to get it.
-	maxKeep  = time.Hour
-	maxCache = 10_000 // credentials
+	// renewBefore is how long before its expiry a credential is renewed, so that it does not expire while in use.
+	// Short-lived credentials are renewed in their last quarter.
+	renewBefore = 5 * time.Minute
+	// maxTTL is how long a credential is cached at most, so that access that was revoked ends soon.
+	maxTTL          = time.Hour
+	defaultCapacity = 10_000 // credentials
 )
 
-// keeping says how credentials are kept.
-type keeping struct {
-	clock clock.PassiveClock
-	most  int // maxCache when 0, none when negative
-	uses  *uses
+// cacheOptions configure how credentials are cached.
+type cacheOptions struct {
+	clock    clock.PassiveClock
+	capacity int // defaultCapacity when 0, no cache when negative
+	counts   *cacheCounts
 }
 
-func (i *Identities) keeping() keeping { return keeping{i.Clock, i.Keep, &i.uses} }
+func (i *Identities) cacheOptions() cacheOptions {
+	return cacheOptions{i.Clock, i.CacheCapacity, &i.cacheCounts}
+}
 
-// uses counts what became of questions for credentials.
-type uses struct{ hits, got, refused, evicted, kept atomic.Int64 }
+type cacheCounts struct{ hits, fetched, failed, evicted, entries atomic.Int64 }
 
-// CacheStats counts what became of questions for credentials, and tells how many are kept.
-type CacheStats struct{ Hits, Got, Refused, Evicted, Kept int64 }
+// CacheStats are the counts of the caches for all kinds of credentials together.
+type CacheStats struct {
+	Hits    int64 // requests answered from the cache
+	Fetched int64 // credentials fetched
+	Failed  int64 // fetches that failed
+	Evicted int64 // entries removed
+	Entries int64 // entries now
+}
 
-// CacheStats returns the counts so far, of all kinds of credentials together.
+// CacheStats returns the current counts.
 func (i *Identities) CacheStats() CacheStats {
-	u := &i.uses
-	return CacheStats{u.hits.Load(), u.got.Load(), u.refused.Load(), u.evicted.Load(), u.kept.Load()}
+	c := &i.cacheCounts
+	return CacheStats{c.hits.Load(), c.fetched.Load(), c.failed.Load(), c.evicted.Load(), c.entries.Load()}
 }
 
-// count notes what came of asking for a credential.
-func (u *uses) count(err error) {
+func (c *cacheCounts) countFetch(err error) {
 	if err == nil {
-		u.got.Add(1)
+		c.fetched.Add(1)
 	} else {
-		u.refused.Add(1)
+		c.failed.Add(1)
 	}
 }
 
-// cache keeps credentials until shortly before they expire. Who asks for what another is getting waits for it.
+// cache holds credentials until shortly before they expire. Concurrent requests for the same credential share one
+// fetch.
 type cache[T any] struct {
-	mu   sync.Mutex
-	kept map[cacheKey]*entry[T]
+	mu      sync.Mutex
+	entries lru.Cache[cacheKey, *entry[T]]
 }
 
-// cacheKey stands for everything that a credential depends on.
+// cacheKey is a digest of everything that a credential depends on.
 type cacheKey [sha256.Size]byte
 
-// keyOf digests the parts. Each goes in with its length, so that no two lists of them meet in one key.
+// keyOf returns a digest of the parts. Each part is prefixed with its length, so that different lists of parts have
+// different keys.
 func keyOf(parts ...string) cacheKey {
 	h := sha256.New()
 	for _, p := range parts {
@@ -72,77 +81,66 @@ func keyOf(parts ...string) cacheKey {
 }
 
 type entry[T any] struct {
-	turn  chan struct{} // held by the one who gets
-	value T
-	until time.Time // guarded by turn, as value is
-	seen  time.Time // guarded by the cache's mutex
+	lock     chan struct{} // held while the value is read or fetched
+	value    T             // guarded by lock
+	validTo  time.Time     // guarded by lock
+	lastUsed time.Time     // guarded by the cache's mutex
 }
 
-// get returns what is kept under key, or fetches it. Failures are not kept.
-func (c *cache[T]) get(ctx context.Context, k keeping, key cacheKey, fetch func() (T, time.Time, error)) (T, error) {
+// get returns the cached value of key, or fetches it. Failures are not cached.
+func (c *cache[T]) get(ctx context.Context, o cacheOptions, key cacheKey, fetch func() (T, time.Time, error)) (T,
+	error) {
 	var none T
-	clock := k.clock
-	if k.most < 0 {
+	if o.capacity < 0 {
 		value, _, err := fetch()
-		k.uses.count(err)
+		o.counts.countFetch(err)
 		return value, err
 	}
-	e := c.entry(key, now(clock), cmp.Or(k.most, maxCache), k.uses)
+	e := c.entry(key, now(o.clock), cmp.Or(o.capacity, defaultCapacity), o.counts)
 	select {
-	case e.turn <- struct{}{}:
-		defer func() { <-e.turn }()
+	case e.lock <- struct{}{}:
+		defer func() { <-e.lock }()
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
-	if now(clock).Before(e.until) {
-		k.uses.hits.Add(1)
+	if now(o.clock).Before(e.validTo) {
+		o.counts.hits.Add(1)
 		return e.value, nil
 	}
 	value, expires, err := fetch()
-	k.uses.count(err)
+	o.counts.countFetch(err)
 	if err != nil {
 		return none, err
 	}
-	left := expires.Sub(now(clock))
-	e.value, e.until = value, now(clock).Add(min(left-min(early, left/4), maxKeep))
+	left := expires.Sub(now(o.clock))
+	e.value, e.validTo = value, now(o.clock).Add(min(left-min(renewBefore, left/4), maxTTL))
 	return value, nil
 }
 
-func (c *cache[T]) entry(key cacheKey, now time.Time, most int, uses *uses) *entry[T] {
+func (c *cache[T]) entry(key cacheKey, now time.Time, capacity int, counts *cacheCounts) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.kept[key]
-	if e == nil {
-		c.shrink(now, most, uses)
-		if c.kept == nil {
-			c.kept = map[cacheKey]*entry[T]{}
-		}
-		e = &entry[T]{turn: make(chan struct{}, 1)}
-		c.kept[key] = e
-		uses.kept.Add(1)
+	e, ok := c.entries.Get(key)
+	if !ok {
+		c.evict(now, capacity, counts)
+		e = &entry[T]{lock: make(chan struct{}, 1)}
+		c.entries.Add(key, e, 1, lru.Limits{})
+		counts.entries.Add(1)
 	}
-	e.seen = now
+	e.lastUsed = now
 	return e
 }
 
-// shrink forgets what nobody asked for in the time that it is kept, and what was asked for the longest ago
-// when that does not do.
-func (c *cache[T]) shrink(now time.Time, most int, uses *uses) {
-	evict := func(key cacheKey) {
-		delete(c.kept, key)
-		uses.kept.Add(-1)
-		uses.evicted.Add(1)
-	}
-	var oldest *cacheKey
-	for key, e := range c.kept {
-		if now.Sub(e.seen) > maxKeep {
-			evict(key)
-		} else if oldest == nil || e.seen.Before(c.kept[*oldest].seen) {
-			oldest = &key
+// evict removes entries that were not used for maxTTL, and makes room for one entry.
+func (c *cache[T]) evict(now time.Time, capacity int, counts *cacheCounts) {
+	for {
+		key, e, ok := c.entries.Oldest()
+		if !ok || c.entries.Len() < capacity && now.Sub(e.lastUsed) <= maxTTL {
+			return
 		}
-	}
-	if len(c.kept) >= most && oldest != nil {
-		evict(*oldest)
+		c.entries.Remove(key)
+		counts.entries.Add(-1)
+		counts.evicted.Add(1)
 	}
 }
 

@@ -21,19 +21,18 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// clouds are the hosts of a test, by name, as real servers on this machine. It is the transport to them, and
-// counts what they were asked.
+// clouds is a transport that sends requests for the hosts of a test to local servers. It counts the requests.
 type clouds struct {
 	t       *testing.T
 	servers map[string]*httptest.Server
 
-	mu    sync.Mutex
-	asked map[string]int
+	mu       sync.Mutex
+	requests map[string]int
 }
 
 func newClouds(t *testing.T, hosts map[string]http.HandlerFunc) *clouds {
 	t.Helper()
-	c := &clouds{t: t, servers: map[string]*httptest.Server{}, asked: map[string]int{}}
+	c := &clouds{t: t, servers: map[string]*httptest.Server{}, requests: map[string]int{}}
 	for host, handler := range hosts {
 		c.servers[host] = httptest.NewServer(handler)
 		t.Cleanup(c.servers[host].Close)
@@ -47,19 +46,19 @@ func (c *clouds) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("no host %s", req.URL.Host)
 	}
 	c.mu.Lock()
-	c.asked[req.URL.Host]++
+	c.requests[req.URL.Host]++
 	c.mu.Unlock()
 	out := req.Clone(req.Context())
 	out.Host, out.URL.Scheme, out.URL.Host = req.URL.Host, "http", strings.TrimPrefix(s.URL, "http://")
 	return http.DefaultTransport.RoundTrip(out)
 }
 
-// total returns how many requests there were.
+// total returns the number of requests.
 func (c *clouds) total() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
-	for _, m := range c.asked {
+	for _, m := range c.requests {
 		n += m
 	}
 	return n
@@ -107,7 +106,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// login returns what an authenticator says.
+// login returns the login of an authenticator.
 func login(t *testing.T, a authn.Authenticator, err error) authn.AuthConfig {
 	t.Helper()
 	if err != nil {
@@ -120,7 +119,7 @@ func login(t *testing.T, a authn.Authenticator, err error) authn.AuthConfig {
 	return *c
 }
 
-// mustFail checks that an error is a fault that says words, and holds no s3cret.
+// mustFail checks that err is a fault with a reason, whose message contains the words and no secret.
 func mustFail(t *testing.T, err error, words ...string) {
 	t.Helper()
 	f := fault.As(err)
@@ -130,12 +129,12 @@ func mustFail(t *testing.T, err error, words ...string) {
 	text := f.Error()
 	for _, w := range words {
 		if !strings.Contains(text, w) {
-			t.Errorf("the fault says %q, not %q", text, w)
+			t.Errorf("the fault %q does not contain %q", text, w)
 		}
 	}
 	for _, s3cret := range []string{"token-of:", "s3cret", "\n"} {
 		if strings.Contains(text, s3cret) {
-			t.Errorf("the fault says %q, which holds %q", text, s3cret)
+			t.Errorf("the fault %q contains %q", text, s3cret)
 		}
 	}
 	if f.Reason == "" {
@@ -143,17 +142,17 @@ func mustFail(t *testing.T, err error, words ...string) {
 	}
 }
 
-// roundTrips runs step, and checks how many requests it took.
+// roundTrips runs step, and checks the number of requests.
 func (c *clouds) roundTrips(what string, want int, step func()) {
 	c.t.Helper()
 	before := c.total()
 	step()
 	if got := c.total() - before; got != want {
-		c.t.Errorf("%s took %d requests, want %d", what, got, want)
+		c.t.Errorf("%s: %d requests, want %d", what, got, want)
 	}
 }
 
-func at(moment time.Time) *testclock.FakePassiveClock { return testclock.NewFakePassiveClock(moment) }
+func at(t time.Time) *testclock.FakePassiveClock { return testclock.NewFakePassiveClock(t) }
 
 func form(t *testing.T, r *http.Request) func(string) string {
 	t.Helper()

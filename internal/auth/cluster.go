@@ -16,36 +16,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClusterRequest asks for access to the API server of a cluster that a cloud manages: EKS of aws, AKS of
-// azure, GKE of gcp.
+// ClusterRequest describes a cluster that a cloud manages: EKS of aws, AKS of azure, GKE of gcp.
 type ClusterRequest struct {
 	Provider string
-	// its full name in the cloud's API; may be empty for azure and gcp if Address and CA are not
+	// Cluster is the full name in the cloud's API. It may be empty for azure and gcp if Address and CA are set.
 	Cluster string
-	// of the API server; the first one that the cloud names when empty, else it must be one of them
+	// Address of the API server. When empty, the first one that the cloud reports; otherwise it must be one of those.
 	Address  string
-	CA       []byte                // in PEM; what the cloud says when empty
-	Account  *types.NamespacedName // the service account whose identity is used; that of the process when nil
-	Audience string                // of the service account's token; what the cloud wants when empty
+	CA       []byte                // in PEM; the one that the cloud reports when empty
+	Account  *types.NamespacedName // the service account to use; the identity of the process when nil
+	Audience string                // of the service account's token; the default of the cloud when empty
 }
 
-// ClusterAccess is how to reach the API server of a cluster.
+// ClusterAccess is what a client of a cluster needs.
 type ClusterAccess struct {
 	Address string // an https URL
-	CA      []byte // in PEM; the certificates of the system count when empty
-	// Token returns a bearer token and when it ends. It is made anew when the one before is about to end.
+	CA      []byte // in PEM; the authorities of the system when empty
+	// Token returns a bearer token and the time when it expires. It is renewed shortly before.
 	Token func(ctx context.Context) (string, time.Time, error)
 }
 
-// endpoint is what a cloud says of a cluster.
+// endpoint holds the addresses of a cluster, as the cloud reports them.
 type endpoint struct {
 	addresses []string          // as host or host:port, or as URLs; the first is the default
-	ca        map[string][]byte // by address; none where the certificates of the system count
+	ca        map[string][]byte // by address; none if the authorities of the system apply
 }
 
-// Cluster finds out how to reach a cluster. The cloud is asked for what the request leaves open, and whether
-// the address is one of the cluster's: a token of the process itself goes to no address that the cloud does
-// not name. The error is a fault.
+// Cluster returns the access to a cluster. It reads missing fields of the request from the cloud's API, and checks that
+// the address is one of the cluster: a token of the process is sent only to addresses that the cloud reports. The
+// error is a fault.
 func (i *Identities) Cluster(ctx context.Context, r ClusterRequest) (*ClusterAccess, error) {
 	s, err := i.subject(ctx, r.Account)
 	if err != nil {
@@ -56,23 +55,23 @@ func (i *Identities) Cluster(ctx context.Context, r ClusterRequest) (*ClusterAcc
 	if err != nil {
 		return nil, err
 	}
-	access := &ClusterAccess{Address: normal(r.Address), CA: r.CA}
-	if r.Address == "" || len(r.CA) == 0 || s.none() {
+	access := &ClusterAccess{Address: normalizeAddress(r.Address), CA: r.CA}
+	if r.Address == "" || len(r.CA) == 0 || s.isProcess() {
 		if r.Cluster == "" {
-			return nil, authFault("the cluster is not named").
-				WithHint("Set cluster to its full name; only with address, ca.crt and serviceAccountName it can " +
-					"be left out").Final()
+			return nil, authFault("the name of the cluster is not set").
+				WithHint("Set 'cluster' to its full name; it is optional only if address, ca.crt and " +
+					"serviceAccountName are set").Final()
 		}
 		key := keyOf(append(s.key(roleAnnotation, clientAnnotation, tenantAnnotation, gcpAccountAnnotation,
 			gcpProviderAnnotation), r.Provider, r.Cluster)...)
-		e, err := i.endpoints.get(ctx, i.keeping(), key, func() (endpoint, time.Time, error) {
+		e, err := i.endpoints.get(ctx, i.cacheOptions(), key, func() (endpoint, time.Time, error) {
 			e, err := m.describe(ctx, s)
-			return e, now(i.Clock).Add(maxKeep), err
+			return e, now(i.Clock).Add(maxTTL), err
 		})
 		if err != nil {
 			return nil, err
 		}
-		if err := access.settle(r, e); err != nil {
+		if err := access.complete(r, e); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +86,7 @@ func (i *Identities) Cluster(ctx context.Context, r ClusterRequest) (*ClusterAcc
 	return access, nil
 }
 
-// managed is a cluster of a cloud.
+// managed holds the functions for a cluster of a cloud.
 type managed struct {
 	describe func(ctx context.Context, s subject) (endpoint, error)
 	token    func(ctx context.Context, s subject) (string, time.Time, error)
@@ -102,23 +101,23 @@ func (i *Identities) managed(r ClusterRequest) (managed, error) {
 	case GCP:
 		return i.gke(r.Cluster)
 	}
-	return managed{}, unknownProvider(r.Provider)
+	return managed{}, unsupportedProvider(r.Provider)
 }
 
-// settle fills in what the request left open, and checks what it did not.
-func (a *ClusterAccess) settle(r ClusterRequest, e endpoint) error {
+// complete sets the missing fields from the endpoint, and checks the address of the request.
+func (a *ClusterAccess) complete(r ClusterRequest, e endpoint) error {
 	if len(e.addresses) == 0 {
-		return authFault("the cluster %s has no address yet", r.Cluster).WithHint("Wait until it is created")
+		return authFault("cluster '%s' has no address yet", r.Cluster).WithHint("Wait until it is created")
 	}
 	var known []string
 	for _, address := range e.addresses {
-		known = append(known, normal(address))
+		known = append(known, normalizeAddress(address))
 	}
 	a.Address = cmp.Or(a.Address, known[0])
 	at := slices.Index(known, a.Address)
 	if at < 0 {
-		return authFault("%s is no address of the cluster %s", a.Address, r.Cluster).
-			WithHint("Remove the key address, or set it to one of %s", strings.Join(known, ", ")).Final()
+		return authFault("'%s' is not an address of cluster '%s'", a.Address, r.Cluster).
+			WithHint("Remove the key 'address', or set it to one of: %s", strings.Join(known, ", ")).Final()
 	}
 	if len(a.CA) == 0 {
 		a.CA = e.ca[e.addresses[at]]
@@ -126,8 +125,8 @@ func (a *ClusterAccess) settle(r ClusterRequest, e endpoint) error {
 	return nil
 }
 
-// normal writes an address as an https URL, without the port where it is the usual one; empty stays empty.
-func normal(address string) string {
+// normalizeAddress returns an address as an https URL without the default port; empty if the address is empty.
+func normalizeAddress(address string) string {
 	if address == "" {
 		return ""
 	}
@@ -142,35 +141,35 @@ func normal(address string) string {
 	return strings.TrimSuffix(u.String(), "/")
 }
 
-// askCloud carries out a request to the API of a cloud, and reads its JSON into the answer. Right is what the
-// identity needs for it.
-func (i *Identities) askCloud(s subject, req *http.Request, cluster, right string, into any) error {
+// callCloudAPI sends a request to the API of a cloud, and decodes the JSON of its answer. permission is what the
+// identity needs for it, for the hint.
+func (i *Identities) callCloudAPI(s subject, req *http.Request, cluster, permission string, into any) error {
 	resp, err := i.client().Do(req)
 	if err != nil {
-		return exchangeFault(withoutURL(err), s, "cannot ask the cloud for the cluster %s", cluster)
+		return exchangeFault(withoutURL(err), s, "cannot read cluster '%s' from the cloud's API", cluster)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return exchangeFault(err, s, "cannot ask the cloud for the cluster %s", cluster)
+		return exchangeFault(err, s, "cannot read cluster '%s' from the cloud's API", cluster)
 	}
 	if resp.StatusCode == http.StatusOK {
 		if json.Unmarshal(body, into) != nil {
-			return authFault("what the cloud says of the cluster %s cannot be read", cluster)
+			return authFault("cannot parse the cloud's description of cluster '%s'", cluster)
 		}
 		return nil
 	}
-	var said struct { // {"message"} of AWS, {"error": {"message"}} of Azure and Google
+	var response struct { // {"message"} of AWS, {"error": {"message"}} of Azure and Google
 		Message string
 		Error   struct{ Message string }
 	}
-	_ = json.Unmarshal(body, &said) // the status is told in any case
-	words := firstLine(strings.TrimSuffix(resp.Status+": "+cmp.Or(said.Message, said.Error.Message), ": "))
-	return authFault("the cloud does not tell of the cluster %s", cluster).Because(errors.New(words)).
-		WithHint("Check its name, and that the identity has %s", right)
+	_ = json.Unmarshal(body, &response) // without a message, the status is reported
+	message := firstLine(strings.TrimSuffix(resp.Status+": "+cmp.Or(response.Message, response.Error.Message), ": "))
+	return authFault("cannot read cluster '%s' from the cloud's API", cluster).Because(errors.New(message)).
+		WithHint("Check the name, and that the identity has %s", permission)
 }
 
-// decodeCA reads a certificate authority as clouds write it, in base64.
+// decodeCA decodes a certificate authority in base64.
 func decodeCA(encoded string) []byte {
 	ca, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {

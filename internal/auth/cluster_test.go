@@ -21,18 +21,18 @@ const (
 	pemCA  = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 )
 
-// access asks for a cluster, and for a token of it.
+// access returns the access to a cluster, and a token with its expiry.
 func access(t *testing.T, i *Identities, r ClusterRequest) (*ClusterAccess, string, time.Time) {
 	t.Helper()
 	a, err := i.Cluster(within(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, ends, err := a.Token(within(t))
+	token, expires, err := a.Token(within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, token, ends
+	return a, token, expires
 }
 
 // fakeEKS answers DescribeCluster as AWS documents it.
@@ -51,8 +51,8 @@ func fakeEKS(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// presigned checks a token of EKS as its servers and AWS do: the signature (version 4) of a URL that asks who we are.
-func presigned(t *testing.T, token string, at time.Time) {
+// checkEKSToken checks a token of EKS as EKS and AWS do: it is a URL of GetCallerIdentity with a version 4 signature.
+func checkEKSToken(t *testing.T, token string, at time.Time) {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, "k8s-aws-v1."))
 	if err != nil || !strings.HasPrefix(token, "k8s-aws-v1.") {
@@ -64,11 +64,11 @@ func presigned(t *testing.T, token string, at time.Time) {
 	}
 	expect(t, "the URL", u.Scheme+"://"+u.Host+u.Path, "https://sts.us-west-2.amazonaws.com/")
 	q := u.Query()
-	day, moment := at.UTC().Format("20060102"), at.UTC().Format("20060102T150405Z")
+	day, timestamp := at.UTC().Format("20060102"), at.UTC().Format("20060102T150405Z")
 	scope := day + "/us-west-2/sts/aws4_request"
 	for name, want := range map[string]string{
 		"Action": "GetCallerIdentity", "Version": "2011-06-15", "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
-		"X-Amz-Expires": "60", "X-Amz-Date": moment,
+		"X-Amz-Expires": "60", "X-Amz-Date": timestamp,
 		"X-Amz-Credential": "ASIA-team/" + scope, "X-Amz-Security-Token": "session-team",
 		"X-Amz-SignedHeaders": "host;x-k8s-aws-id",
 	} {
@@ -83,11 +83,11 @@ func presigned(t *testing.T, token string, at time.Time) {
 	for _, part := range []string{day, "us-west-2", "sts", "aws4_request"} {
 		key = mac(key, part)
 	}
-	expect(t, "the signature", signature, hex.EncodeToString(mac(key, "AWS4-HMAC-SHA256\n"+moment+"\n"+scope+"\n"+
+	expect(t, "the signature", signature, hex.EncodeToString(mac(key, "AWS4-HMAC-SHA256\n"+timestamp+"\n"+scope+"\n"+
 		hex.EncodeToString(request[:]))))
 }
 
-func TestEKSByTheRoleOfAServiceAccount(t *testing.T) {
+func TestEKSWithRoleOfServiceAccount(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	c := newClouds(t, map[string]http.HandlerFunc{"sts.us-west-2.amazonaws.com": fakeSTS(t, clock),
@@ -96,34 +96,34 @@ func TestEKSByTheRoleOfAServiceAccount(t *testing.T) {
 		Transport: c, Clock: clock}
 	r := ClusterRequest{Provider: AWS, Cluster: eksARN, Account: &app}
 	c.roundTrips("the first access", 2, func() {
-		a, token, ends := access(t, i, r)
+		a, token, expires := access(t, i, r)
 		expect(t, "the address", a.Address, "https://abc.gr7.us-west-2.eks.amazonaws.com")
 		expect(t, "the authority", string(a.CA), pemCA)
-		expect(t, "the end of the token", ends.Sub(clock.Now()).String(), "14m0s")
-		presigned(t, token, clock.Now())
+		expect(t, "the validity of the token", expires.Sub(clock.Now()).String(), "14m0s")
+		checkEKSToken(t, token, clock.Now())
 	})
-	c.roundTrips("the same once more", 0, func() { access(t, i, r) })
-	c.roundTrips("an access that is described", 0, func() {
+	c.roundTrips("the same again", 0, func() { access(t, i, r) })
+	c.roundTrips("with address and authority", 0, func() {
 		r := r
 		r.Address, r.CA = "https://elsewhere:6443", []byte("own")
 		a, token, _ := access(t, i, r)
 		expect(t, "the address", a.Address+" "+string(a.CA), "https://elsewhere:6443 own")
-		presigned(t, token, clock.Now())
+		checkEKSToken(t, token, clock.Now())
 	})
 	clock.SetTime(clock.Now().Add(52 * time.Minute))
-	if _, _, ends := access(t, i, r); !ends.After(clock.Now()) {
-		t.Errorf("the token ended at %s, before now", ends)
+	if _, _, expires := access(t, i, r); !expires.After(clock.Now()) {
+		t.Errorf("the token expired at %s", expires)
 	}
 	clock.SetTime(clock.Now().Add(time.Hour))
 	c.roundTrips("an hour later", 2, func() { access(t, i, r) })
 
 	r.Account = &other
 	_, err := i.Cluster(within(t), r)
-	mustFail(t, err, "does not tell of the cluster "+eksARN, "not authorized to perform: eks:DescribeCluster",
+	mustFail(t, err, "cannot read cluster '"+eksARN+"'", "not authorized to perform: eks:DescribeCluster",
 		"permission eks:DescribeCluster")
 	r.Account, r.Address = &app, "https://evil.example.com"
 	_, err = i.Cluster(within(t), r)
-	mustFail(t, err, "https://evil.example.com is no address of the cluster", "https://abc.gr7")
+	mustFail(t, err, "'https://evil.example.com' is not an address of cluster", "https://abc.gr7")
 	for _, name := range []string{"", "prod", "arn:aws:eks:us-west-2:1:cluster/a/b",
 		"arn:aws:eks:evil.com/x-1:1:cluster/a", "arn:aws:iam::1:role/a", "arn:evil:eks:us-west-2:1:cluster/a"} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: name, Address: "https://x",
@@ -145,16 +145,16 @@ func fakeARM(t *testing.T) http.HandlerFunc {
 		config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"prod","cluster":{"server":"https://prod-1.hcp.westeurope.azmk8s.io:443","certificate-authority-data":"` +
 			base64.StdEncoding.EncodeToString([]byte(pemCA)) +
 			`"}}],"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"kubelogin"}}}]}`
-		said, err := json.Marshal(map[string]any{
+		response, err := json.Marshal(map[string]any{
 			"kubeconfigs": []map[string]any{{"name": "clusterUser", "value": []byte(config)}}})
 		if err != nil {
 			t.Error(err)
 		}
-		_, _ = w.Write(said)
+		_, _ = w.Write(response)
 	}
 }
 
-func TestAKSByTheIdentityOfAServiceAccount(t *testing.T) {
+func TestAKSWithIdentityOfServiceAccount(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	entra := fakeEntra(t, ".default", app)
@@ -171,27 +171,27 @@ func TestAKSByTheIdentityOfAServiceAccount(t *testing.T) {
 	i := &Identities{Accounts: accounts{app: {clientAnnotation: appClient, tenantAnnotation: appTenant}}, Transport: c,
 		Clock: clock}
 	r := ClusterRequest{Provider: Azure, Cluster: aksID, Account: &app}
-	a, token, ends := access(t, i, r)
+	a, token, expires := access(t, i, r)
 	expect(t, "the address", a.Address, "https://prod-1.hcp.westeurope.azmk8s.io")
 	expect(t, "the authority", string(a.CA), pemCA)
 	expect(t, "the token", token, "entra-team")
-	if left := ends.Sub(clock.Now()); left < 50*time.Minute {
-		t.Errorf("the token is good for %s", left)
+	if left := expires.Sub(clock.Now()); left < 50*time.Minute {
+		t.Errorf("the token is valid for %s", left)
 	}
-	if asked := strings.Join(scopes, " "); !strings.Contains(asked, "https://management.core.windows.net//.default") &&
-		!strings.Contains(asked, "https://management.azure.com//.default") ||
-		!strings.Contains(asked, "6dae42f8-4368-4678-94ff-3960e28e3630/.default") {
-		t.Errorf("tokens were asked for %s", asked)
+	if got := strings.Join(scopes, " "); !strings.Contains(got, "https://management.core.windows.net//.default") &&
+		!strings.Contains(got, "https://management.azure.com//.default") ||
+		!strings.Contains(got, "6dae42f8-4368-4678-94ff-3960e28e3630/.default") {
+		t.Errorf("the scopes of the tokens are %s", got)
 	}
-	c.roundTrips("the same once more", 0, func() { access(t, i, r) })
-	c.roundTrips("an access that is described", 0, func() {
+	c.roundTrips("the same again", 0, func() { access(t, i, r) })
+	c.roundTrips("with address and authority", 0, func() {
 		a, token, _ := access(t, i, ClusterRequest{Provider: Azure, Address: "https://own", CA: []byte("own"),
 			Account: &app})
 		expect(t, "the access", a.Address+" "+string(a.CA)+" "+token, "https://own own entra-team")
 	})
 	r.Address = "https://evil.example.com"
 	_, err := i.Cluster(within(t), r)
-	mustFail(t, err, "is no address of the cluster")
+	mustFail(t, err, "is not an address of cluster")
 	for _, name := range []string{"prod", aksID + "/../x",
 		strings.Replace(aksID, "33333333-3333-3333-3333-333333333333", "x", 1), aksID + "?x"} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: Azure, Cluster: name, Account: &app})
@@ -210,7 +210,7 @@ func fakeGKE(t *testing.T) http.HandlerFunc {
 	}
 }
 
-func TestGKEByFederation(t *testing.T) {
+func TestGKEWithFederation(t *testing.T) {
 	t.Parallel()
 	c := newClouds(t, map[string]http.HandlerFunc{
 		"sts.googleapis.com":       fakeGoogleSTS(t, "//iam.googleapis.com/"+appProvider, "https://own-audience"),
@@ -228,16 +228,17 @@ func TestGKEByFederation(t *testing.T) {
 	}
 	expect(t, "the requests", time.Duration(c.total()).String(), "2ns")
 	_, err := i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: gkeID, Account: &app})
-	mustFail(t, err, "Google Cloud gave no token") // the audience is part of what is kept
+	mustFail(t, err, "Google Cloud issued no token") // the audience is part of the cache key
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: "projects/a/locations/b/clusters/../../x",
 		Account: &app})
 	mustFail(t, err, "is not the name of a cluster")
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: "other", Cluster: gkeID})
-	mustFail(t, err, "no workload identity of provider 'other'")
+	mustFail(t, err, "provider 'other' does not support workload identity")
 }
 
-// A token of the process speaks for more than whoever wrote the request, so it must not go where only he says.
-func TestTokensOfTheProcessGoToClustersThatTheCloudKnows(t *testing.T) {
+// A token of the process has more permissions than the author of the request. It must be sent only to addresses that
+// the cloud reports.
+func TestTokensOfProcessAreSentToReportedAddressesOnly(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "ASIA-team")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
 	t.Setenv("AWS_SESSION_TOKEN", "session-team")
@@ -245,14 +246,14 @@ func TestTokensOfTheProcessGoToClustersThatTheCloudKnows(t *testing.T) {
 	c := newClouds(t, map[string]http.HandlerFunc{"eks.us-west-2.amazonaws.com": fakeEKS(t)})
 	i := &Identities{Transport: c, Clock: clock}
 	_, token, _ := access(t, i, ClusterRequest{Provider: AWS, Cluster: eksARN})
-	presigned(t, token, clock.Now())
+	checkEKSToken(t, token, clock.Now())
 	_, err := i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN, Address: "https://evil.example.com",
 		CA: []byte("evil")})
-	mustFail(t, err, "is no address of the cluster")
+	mustFail(t, err, "is not an address of cluster")
 	for _, provider := range []string{Azure, GCP} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: provider, Address: "https://evil.example.com",
 			CA: []byte("evil")})
-		mustFail(t, err, "the cluster is not named")
+		mustFail(t, err, "the name of the cluster is not set")
 	}
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN,
 		Account: &types.NamespacedName{Namespace: "team", Name: "app"}})
@@ -268,7 +269,7 @@ func FuzzClusterNames(f *testing.F) {
 		for provider, parse := range map[string]func(string) (managed, error){AWS: i.eks, Azure: i.aks, GCP: i.gke} {
 			if _, err := parse(name); err == nil &&
 				(strings.ContainsAny(name, "?#%\\ \n") || strings.Contains(name, "/../")) {
-				t.Errorf("%q is a cluster of %s", name, provider)
+				t.Errorf("%q is accepted as a cluster of %s", name, provider)
 			}
 		}
 	})

@@ -18,12 +18,12 @@ import (
 
 const (
 	eksTokenPrefix = "k8s-aws-v1."
-	eksNameHeader  = "x-k8s-aws-id"   // ties the token to the cluster
-	eksTokenLife   = 14 * time.Minute // a cluster takes one for 15 minutes
-	eksURLLife     = time.Minute      // of the signed URL, by which its holder can see the identity and no more
+	eksNameHeader  = "x-k8s-aws-id"   // binds the token to the cluster
+	eksTokenTTL    = 14 * time.Minute // a cluster accepts a token for 15 minutes
+	eksURLTTL      = time.Minute      // of the signed URL, which only shows the identity
 )
 
-// awsDomains are those of the partitions' endpoints.
+// awsDomains maps a partition to the domain of its endpoints.
 var awsDomains = map[string]string{"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn",
 	"aws-eusc": "amazonaws.eu"}
 
@@ -42,7 +42,7 @@ func (i *Identities) eks(resource string) (managed, error) {
 	if err != nil || !ok || parsed.Service != "eks" || domain == "" || !eksRegion.MatchString(parsed.Region) ||
 		!eksName.MatchString(name) {
 		return managed{}, authFault("%q is not the ARN of a cluster", firstLine(resource)).
-			WithHint("Write it as arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
+			WithHint("Use the form arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
 	}
 	c := eksCluster{resource, name, parsed.Region, domain}
 	return managed{
@@ -51,7 +51,7 @@ func (i *Identities) eks(resource string) (managed, error) {
 	}, nil
 }
 
-// describeEKS is DescribeCluster of the EKS API.
+// describeEKS calls DescribeCluster of the EKS API.
 func (i *Identities) describeEKS(ctx context.Context, s subject, c eksCluster) (endpoint, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://eks."+c.region+"."+c.domain+"/clusters/"+
 		c.name, nil)
@@ -64,32 +64,33 @@ func (i *Identities) describeEKS(ctx context.Context, s subject, c eksCluster) (
 	}
 	if err := v4.NewSigner().SignHTTP(ctx, credentials, req, noPayload, "eks", c.region, now(i.Clock).
 		UTC()); err != nil {
-		return endpoint{}, exchangeFault(err, s, "the request for the cluster %s cannot be signed", c.arn)
+		return endpoint{}, exchangeFault(err, s, "cannot sign the request for cluster '%s'", c.arn)
 	}
-	var said struct {
+	var response struct {
 		Cluster struct {
 			Endpoint             string
 			CertificateAuthority struct{ Data string }
 		}
 	}
-	if err := i.askCloud(s, req, c.arn, "the permission eks:DescribeCluster", &said); err != nil {
+	if err := i.callCloudAPI(s, req, c.arn, "the permission eks:DescribeCluster", &response); err != nil {
 		return endpoint{}, err
 	}
 	e := endpoint{}
-	if at := said.Cluster.Endpoint; at != "" {
-		e = endpoint{[]string{at}, map[string][]byte{at: decodeCA(said.Cluster.CertificateAuthority.Data)}}
+	if at := response.Cluster.Endpoint; at != "" {
+		e = endpoint{[]string{at}, map[string][]byte{at: decodeCA(response.Cluster.CertificateAuthority.Data)}}
 	}
 	return e, nil
 }
 
-// eksToken is a signed URL of GetCallerIdentity, by which the cluster asks AWS who we are. Nothing is sent for it.
+// eksToken returns a signed URL of GetCallerIdentity. The cluster calls it to learn the identity. Creating it needs no
+// request.
 func (i *Identities) eksToken(ctx context.Context, s subject, c eksCluster) (string, time.Time, error) {
 	credentials, err := i.awsCredentials(ctx, c.region, s)
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	query := url.Values{"Action": {"GetCallerIdentity"}, "Version": {"2011-06-15"},
-		"X-Amz-Expires": {strconv.Itoa(int(eksURLLife / time.Second))}}
+		"X-Amz-Expires": {strconv.Itoa(int(eksURLTTL / time.Second))}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://sts."+c.region+"."+c.domain+"/?"+
 		query.Encode(), nil)
 	if err != nil {
@@ -98,14 +99,14 @@ func (i *Identities) eksToken(ctx context.Context, s subject, c eksCluster) (str
 	req.Header.Set(eksNameHeader, c.name)
 	signed, _, err := v4.NewSigner().PresignHTTP(ctx, credentials, req, noPayload, "sts", c.region, now(i.Clock).UTC())
 	if err != nil {
-		return "", time.Time{}, exchangeFault(err, s, "no token for the cluster %s can be signed", c.arn)
+		return "", time.Time{}, exchangeFault(err, s, "cannot sign a token for cluster '%s'", c.arn)
 	}
-	ends := now(i.Clock).Add(eksTokenLife)
-	if credentials.CanExpire && credentials.Expires.Before(ends) {
-		ends = credentials.Expires
+	expires := now(i.Clock).Add(eksTokenTTL)
+	if credentials.CanExpire && credentials.Expires.Before(expires) {
+		expires = credentials.Expires
 	}
-	return eksTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte(signed)), ends, nil
+	return eksTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte(signed)), expires, nil
 }
 
-// noPayload is the digest of an empty body, as signatures hold it.
+// noPayload is the digest of an empty body, as signatures contain it.
 var noPayload = hex.EncodeToString(func() []byte { sum := sha256.Sum256(nil); return sum[:] }())

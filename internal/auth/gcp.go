@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	gcpAccountAnnotation  = "iam.gke.io/gcp-service-account"                // that is impersonated; optional
-	gcpProviderAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider" // of clusters outside of GKE
+	gcpAccountAnnotation  = "iam.gke.io/gcp-service-account"                // to impersonate; optional
+	gcpProviderAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider" // for clusters outside of GKE
 
 	gcpScope       = "https://www.googleapis.com/auth/cloud-platform"
 	impersonateURL = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"
@@ -31,15 +31,15 @@ var (
 	gcpProvider = regexp.MustCompile(`^projects/[0-9]{1,30}/locations/global/workloadIdentityPools/[a-z0-9-]{1,100}/providers/[a-z0-9-]{1,100}$`)
 )
 
-// gcpSource gives tokens of a subject by way of the cache.
+// gcpSource returns cached tokens of an account.
 type gcpSource func() (*oauth2.Token, error)
 
-// Token implements oauth2.TokenSource.
+// Token implements [oauth2.TokenSource].
 func (s gcpSource) Token() (*oauth2.Token, error) { return s() }
 
-// GCP returns a source of tokens for the scopes (cloud-platform when there are none), such as for Cloud
-// Storage and KMS. It may be used as long as ctx lasts. Whoever uses it must see to it that the host is
-// Google's: its tokens speak for themselves. The error is a fault.
+// GCP returns a source of tokens for the scopes (cloud-platform by default), such as for Cloud Storage and KMS. It is
+// valid until ctx ends. The caller must send its tokens to hosts of Google only, since anyone who receives a token can
+// use it. The error is a fault.
 func (i *Identities) GCP(ctx context.Context, account *types.NamespacedName, scopes ...string) (oauth2.TokenSource,
 	error) {
 	source := gcpSource(func() (*oauth2.Token, error) {
@@ -60,9 +60,9 @@ func (i *Identities) gcpToken(ctx context.Context, s subject, scopes []string) (
 		scopes = []string{gcpScope}
 	}
 	key := keyOf(append(s.key(gcpAccountAnnotation, gcpProviderAnnotation), strings.Join(scopes, " "))...)
-	return i.gcp.get(ctx, i.keeping(), key, func() (*oauth2.Token, time.Time, error) {
+	return i.gcp.get(ctx, i.cacheOptions(), key, func() (*oauth2.Token, time.Time, error) {
 		fetch := i.federated
-		if s.none() {
+		if s.isProcess() {
 			fetch = i.ambientGCP
 		}
 		source, err := fetch(ctx, s, scopes)
@@ -71,24 +71,24 @@ func (i *Identities) gcpToken(ctx context.Context, s subject, scopes []string) (
 		}
 		token, err := source.Token()
 		if err != nil {
-			return nil, time.Time{}, exchangeFault(err, s, "Google Cloud gave no token")
+			return nil, time.Time{}, exchangeFault(err, s, "Google Cloud issued no token")
 		}
 		return token, token.Expiry, nil
 	})
 }
 
-// ambientGCP is what the process has: application default credentials, or the identity that the metadata
-// server gives it.
+// ambientGCP returns the tokens of the process: application default credentials, or the identity from the metadata
+// server.
 func (i *Identities) ambientGCP(ctx context.Context, s subject, scopes []string) (oauth2.TokenSource, error) {
 	credentials, err := google.FindDefaultCredentials(ctx, scopes...)
 	if err != nil {
-		return nil, exchangeFault(err, s, "there is no Google Cloud identity of the controller")
+		return nil, exchangeFault(err, s, "the controller has no Google Cloud identity")
 	}
 	return credentials.TokenSource, nil
 }
 
-// federated exchanges a token of the service account at Google's security token service, and impersonates the
-// Google service account of the annotation, if there is one.
+// federated exchanges a token of the service account at Google's security token service, and impersonates the Google
+// service account in the annotation, if it is set.
 func (i *Identities) federated(ctx context.Context, s subject, scopes []string) (oauth2.TokenSource, error) {
 	pool, err := i.pool(ctx, s)
 	if err != nil {
@@ -96,8 +96,7 @@ func (i *Identities) federated(ctx context.Context, s subject, scopes []string) 
 	}
 	c := externalaccount.Config{
 		Audience: pool.audience, SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt", Scopes: scopes,
-		SubjectTokenSupplier: supplier(func(ctx context.Context) (string,
-			error) {
+		SubjectTokenSupplier: supplier(func(ctx context.Context) (string, error) {
 			return i.token(ctx, s, pool.tokenAudience)
 		}),
 	}
@@ -105,66 +104,66 @@ func (i *Identities) federated(ctx context.Context, s subject, scopes []string) 
 		if !gcpAccount.MatchString(email) {
 			return nil, authFault("the annotation %s of service account '%s' is not the name of a Google "+
 				"service account", gcpAccountAnnotation, s.account).
-				WithHint("Write it as NAME@PROJECT.iam.gserviceaccount.com")
+				WithHint("Use the form NAME@PROJECT.iam.gserviceaccount.com")
 		}
 		c.ServiceAccountImpersonationURL = impersonateURL + email + ":generateAccessToken"
 	}
 	source, err := externalaccount.NewTokenSource(context.WithValue(ctx, oauth2.HTTPClient, i.client()), c)
 	if err != nil {
-		return nil, exchangeFault(err, s, "the Google Cloud identity of service account '%s' cannot be used", s.account)
+		return nil, exchangeFault(err, s, "cannot use the Google Cloud identity of service account '%s'", s.account)
 	}
 	return source, nil
 }
 
-// pool is where tokens of service accounts are trusted.
+// pool is a workload identity pool, which trusts tokens of service accounts.
 type pool struct {
 	audience      string // of the exchange
 	tokenAudience string // of the service account's token
 }
 
-// pool returns the provider that the annotation names, or the pool of the GKE cluster that the process runs in.
+// pool returns the pool of the provider in the annotation, or that of the GKE cluster that the process runs in.
 func (i *Identities) pool(ctx context.Context, s subject) (pool, error) {
 	if name := s.annotations[gcpProviderAnnotation]; name != "" {
 		if !gcpProvider.MatchString(name) {
 			return pool{}, authFault("the annotation %s of service account '%s' is not the name of a provider",
 				gcpProviderAnnotation, s.account).
-				WithHint("Write it as projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
+				WithHint("Use the form projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
 		}
 		return pool{"//iam.googleapis.com/" + name, "https://iam.googleapis.com/" + name}, nil
 	}
 	client := metadata.NewClient(&http.Client{Transport: cmp.Or(i.Metadata, http.DefaultTransport),
 		Timeout: metadataTimeout})
-	var said [3]string
+	var values [3]string
 	for n, path := range []string{"project/project-id", "instance/attributes/cluster-location",
 		"instance/attributes/cluster-name"} {
 		v, err := client.GetWithContext(ctx, path)
 		if err != nil {
-			return pool{}, authFault("service account '%s' lacks the annotation %s, and the cluster is not one of GKE",
+			return pool{}, authFault("service account '%s' has no annotation %s, and the cluster is not on GKE",
 				s.account, gcpProviderAnnotation).
-				WithHint("Set it to the workload identity provider that trusts the cluster")
+				WithHint("Set the annotation to the workload identity provider that trusts the cluster")
 		}
-		said[n] = strings.TrimSpace(v)
+		values[n] = strings.TrimSpace(v)
 	}
-	trust := said[0] + ".svc.id.goog"
-	cluster := "https://container.googleapis.com/v1/projects/" + said[0] + "/locations/" + said[1] +
-		"/clusters/" + said[2]
+	trust := values[0] + ".svc.id.goog"
+	cluster := "https://container.googleapis.com/v1/projects/" + values[0] + "/locations/" + values[1] +
+		"/clusters/" + values[2]
 	return pool{"identitynamespace:" + trust + ":" + cluster, trust}, nil
 }
 
-// metadataTimeout bounds a question to the metadata server, which does not exist outside of Google's cloud.
+// metadataTimeout bounds a request to the metadata server, which exists in Google's cloud only.
 const metadataTimeout = 5 * time.Second
 
-// supplier gives the token that is exchanged.
+// supplier returns the token to exchange.
 type supplier func(ctx context.Context) (string, error)
 
-// SubjectToken implements externalaccount.SubjectTokenSupplier.
+// SubjectToken implements [externalaccount.SubjectTokenSupplier].
 func (s supplier) SubjectToken(ctx context.Context, _ externalaccount.SupplierOptions) (string, error) {
 	return s(ctx)
 }
 
 func (i *Identities) gar(ctx context.Context, host string, s subject) (authn.AuthConfig, error) {
 	if !garHost.MatchString(host) {
-		return authn.AuthConfig{}, notOf(GCP, host, "REGION-docker.pkg.dev")
+		return authn.AuthConfig{}, foreignHost(GCP, host, "REGION-docker.pkg.dev")
 	}
 	token, err := i.gcpToken(ctx, s, nil)
 	if err != nil {

@@ -34,7 +34,7 @@ func fakeGoogleSTS(t *testing.T, audience, tokenAudience string) http.HandlerFun
 	}
 }
 
-func TestGoogleByFederation(t *testing.T) {
+func TestGCPWithFederation(t *testing.T) {
 	t.Parallel()
 	c := newClouds(t, map[string]http.HandlerFunc{
 		"sts.googleapis.com": fakeGoogleSTS(t, "//iam.googleapis.com/"+appProvider, "https://iam.googleapis.com/"+
@@ -50,14 +50,14 @@ func TestGoogleByFederation(t *testing.T) {
 		})
 	}
 	_, err := i.Registry(within(t), GCP, "gcr.io/project/app", &other)
-	mustFail(t, err, "Google Cloud gave no token", "service account 'other/app'")
+	mustFail(t, err, "Google Cloud issued no token", "service account 'other/app'")
 	for _, host := range []string{"ghcr.io", "gcr.io.evil.com", "evil.com/gcr.io", "docker.pkg.dev.evil.com"} {
 		_, err = i.Registry(within(t), GCP, "oci://"+host+"/x", &app)
-		mustFail(t, err, "gets none of its tokens")
+		mustFail(t, err, "no token is sent to it")
 	}
 }
 
-func TestGoogleOnGKEWithImpersonation(t *testing.T) {
+func TestGCPOnGKEWithImpersonation(t *testing.T) {
 	t.Parallel()
 	const email = "charts@project.iam.gserviceaccount.com"
 	c := newClouds(t, map[string]http.HandlerFunc{
@@ -67,10 +67,10 @@ func TestGoogleOnGKEWithImpersonation(t *testing.T) {
 			expect(t, "the request", r.Method+" "+r.URL.Path, "POST /v1/projects/-/serviceAccounts/"+email+
 				":generateAccessToken")
 			expect(t, "Authorization", r.Header.Get("Authorization"), "Bearer federated")
-			var wants struct{ Scope []string }
-			if err := json.Unmarshal([]byte(body(t, r)), &wants); err != nil ||
-				strings.Join(wants.Scope, " ") != "https://www.googleapis.com/auth/devstorage.read_only" {
-				t.Errorf("the scopes are %v, %v", wants.Scope, err)
+			var request struct{ Scope []string }
+			if err := json.Unmarshal([]byte(body(t, r)), &request); err != nil ||
+				strings.Join(request.Scope, " ") != "https://www.googleapis.com/auth/devstorage.read_only" {
+				t.Errorf("the scopes are %v, %v", request.Scope, err)
 			}
 			answer(w, `{"accessToken":"impersonated","expireTime":"%s"}`, time.Now().Add(time.Hour).
 				Format(time.RFC3339))
@@ -79,9 +79,9 @@ func TestGoogleOnGKEWithImpersonation(t *testing.T) {
 	metadata := newClouds(t, map[string]http.HandlerFunc{"169.254.169.254": func(w http.ResponseWriter,
 		r *http.Request) {
 		expect(t, "Metadata-Flavor", r.Header.Get("Metadata-Flavor"), "Google")
-		said := map[string]string{"project/project-id": "my-project",
+		values := map[string]string{"project/project-id": "my-project",
 			"instance/attributes/cluster-location": "europe-west1", "instance/attributes/cluster-name": "prod"}
-		answer(w, "%s\n", said[strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")])
+		answer(w, "%s\n", values[strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")])
 	}})
 	i := &Identities{Accounts: accounts{app: {gcpAccountAnnotation: email}}, Transport: c, Metadata: metadata}
 	source, err := i.GCP(within(t), &app, "https://www.googleapis.com/auth/devstorage.read_only")
@@ -95,14 +95,14 @@ func TestGoogleOnGKEWithImpersonation(t *testing.T) {
 	expect(t, "the token", token.AccessToken, "impersonated")
 }
 
-func TestAnnotationsThatAreNone(t *testing.T) {
+func TestInvalidAnnotations(t *testing.T) {
 	t.Parallel()
 	nowhere := newClouds(t, nil)
 	for _, annotations := range []map[string]string{
 		{gcpProviderAnnotation: "projects/x"},
 		{gcpProviderAnnotation: appProvider, gcpAccountAnnotation: "me@evil.com"},
 		{gcpProviderAnnotation: appProvider, gcpAccountAnnotation: "x/../y@project.iam.gserviceaccount.com"},
-		{}, // not on GKE either
+		{}, // the cluster is not on GKE
 	} {
 		i := &Identities{Accounts: accounts{app: annotations}, Transport: nowhere, Metadata: nowhere}
 		_, err := i.GCP(within(t), &app)
@@ -113,14 +113,14 @@ func TestAnnotationsThatAreNone(t *testing.T) {
 	}
 	i := &Identities{Accounts: accounts{app: {}}, Transport: nowhere}
 	if _, err := i.Registry(within(t), "dockerhub", "docker.io/x", &app); err == nil {
-		t.Error("an unknown provider is taken")
+		t.Error("an unknown provider is accepted")
 	}
 	if _, err := i.Registry(within(t), GCP, "gcr.io/x", &types.NamespacedName{Namespace: "a", Name: "b"}); err == nil {
-		t.Error("an account that does not exist is taken")
+		t.Error("an account that does not exist is accepted")
 	}
 }
 
-func TestGoogleOfTheProcess(t *testing.T) {
+func TestGCPTokensOfProcess(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := form(t, r)
 		expect(t, "subject_token", v("subject_token"), "token of the pod")

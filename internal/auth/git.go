@@ -1,5 +1,5 @@
-// Package auth turns Secrets into credentials. It reads no cluster and opens no connection, and no value of a
-// Secret ever stands in its errors.
+// Package auth reads credentials from Secrets, and exchanges workload identity for credentials of clouds. It has no
+// access to the Kubernetes API of its own. Its errors never contain a value of a Secret.
 package auth
 
 import (
@@ -11,22 +11,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// GitCredentials are what a git server may ask for.
+// GitCredentials are the credentials for a git server. Only those that the server needs are set.
 type GitCredentials struct {
 	Username, Password    string
 	BearerToken           string
 	Identity              ssh.Signer
 	KnownHosts            []byte
-	CA                    []byte // certificate authorities in PEM, beside the system's
+	CA                    []byte // certificate authorities in PEM, in addition to the system's
 	ClientCert, ClientKey []byte
 }
 
-// Git reads the credentials for a repository's URL from the data of a Secret: username and password, or bearerToken,
-// and ca.crt for HTTP(S); identity, known_hosts and password (of the key) for SSH.
+// Git reads the credentials for a repository URL from the data of a Secret: username and password, or bearerToken,
+// and ca.crt for HTTP(S); identity, known_hosts and the password of the key for SSH. The error is a fault.
 func Git(rawURL string, data map[string][]byte) (GitCredentials, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return GitCredentials{}, fault.New(meta.URLInvalidReason, "the URL cannot be read").
+		return GitCredentials{}, fault.New(meta.URLInvalidReason, "the URL is not valid").
 			WithHint("Correct spec.url").Final()
 	}
 	if u.Scheme == "ssh" {
@@ -53,8 +53,8 @@ func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
 	for _, key := range []string{"identity", "known_hosts"} {
 		if len(data[key]) == 0 {
 			return c, fault.New(meta.AuthenticationFailedReason,
-				"SSH needs the key %s in the Secret of spec.secretRef", key).
-				WithHint("Create it with 'identity' (a private key) and 'known_hosts' (the output of ssh-keyscan HOST)")
+				"SSH requires the key '%s' in the Secret of spec.secretRef", key).
+				WithHint("Set 'identity' to a private key and 'known_hosts' to the output of ssh-keyscan HOST")
 		}
 	}
 	var err error
@@ -62,8 +62,8 @@ func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
 	return c, err
 }
 
-// SSHKey reads a private key from the data of a Secret: identity, and password if the key has a passphrase.
-// The error is a fault.
+// SSHKey reads the private key from the data of a Secret: identity, and password if the key has a passphrase. The error
+// is a fault.
 func SSHKey(data map[string][]byte) (key ssh.Signer, err error) {
 	if password := data["password"]; len(password) > 0 {
 		key, err = ssh.ParsePrivateKeyWithPassphrase(data["identity"], password)
@@ -72,12 +72,13 @@ func SSHKey(data map[string][]byte) (key ssh.Signer, err error) {
 	}
 	if err != nil {
 		return nil, fault.New(meta.AuthenticationFailedReason,
-			"the private key in the Secret's key identity cannot be read").
-			Because(err).WithHint("It must be in PEM; the key password holds its passphrase, if it has one")
+			"the private key in the key 'identity' of the Secret cannot be parsed").
+			Because(err).WithHint("It must be in PEM; set the key 'password' to its passphrase, if it has one")
 	}
 	return key, nil
 }
 
+// first returns the value of the first key that is not empty.
 func first(data map[string][]byte, keys ...string) []byte {
 	for _, k := range keys {
 		if len(data[k]) > 0 {

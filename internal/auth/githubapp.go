@@ -28,26 +28,27 @@ import (
 
 const (
 	githubAPI = "https://api.github.com"
-	// assertionLife is how long the app's assertion of itself lasts; GitHub takes ten minutes at most, and
-	// its clock may be behind ours.
-	assertionLife = 5 * time.Minute
-	assertionSkew = time.Minute
+	// assertionTTL is the validity of the app's JSON web token. GitHub accepts ten minutes at most.
+	assertionTTL = 5 * time.Minute
+	// clockSkew is how much GitHub's clock may be behind ours.
+	clockSkew = time.Minute
 )
 
-// GitHubApp is an app of GitHub, installed for an owner of repositories.
+// GitHubApp is a GitHub App and its installation for an owner of repositories.
 type GitHubApp struct {
 	id           string
-	installation string   // ID; that of the owner when empty
+	installation string   // ID; looked up by owner when empty
 	owner        string   // organization or user
 	api          *url.URL // https://api.github.com, or https://HOST/api/v3
 	key          *rsa.PrivateKey
-	identity     cacheKey // of all of the above
+	identity     cacheKey // digest of the other fields
 }
 
-// GitHubAppFrom reads an app of a Secret: githubAppID, githubAppPrivateKey (in PEM), githubAppInstallationID
-// or githubAppInstallationOwner, and githubAppBaseURL for a GitHub Enterprise Server. The error is a fault.
+// GitHubAppFrom reads an app from the data of a Secret: githubAppID, githubAppPrivateKey (in PEM),
+// githubAppInstallationID or githubAppInstallationOwner, and githubAppBaseURL for a GitHub Enterprise Server.
+// The error is a fault.
 func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
-	bad := func(what, hint string) (*GitHubApp, error) {
+	invalid := func(what, hint string) (*GitHubApp, error) {
 		return nil, fault.New(meta.AuthenticationFailedReason, "the Secret of the GitHub App %s", what).
 			WithHint("%s", hint)
 	}
@@ -55,29 +56,30 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	a := &GitHubApp{id: text("githubAppID"), installation: text("githubAppInstallationID"),
 		owner: text("githubAppInstallationOwner")}
 	if !isID(a.id) {
-		return bad("has no number in the key githubAppID", "It is on the app's page at GitHub")
+		return invalid("has no number in the key githubAppID", "GitHub shows it on the page of the app")
 	}
 	if a.installation == "" && a.owner == "" {
-		return bad("needs one of the keys githubAppInstallationID and githubAppInstallationOwner", "Set one of them")
+		return invalid("needs one of the keys githubAppInstallationID and githubAppInstallationOwner",
+			"Set one of them")
 	}
 	if a.installation != "" && !isID(a.installation) {
-		return bad("has no number in the key githubAppInstallationID",
+		return invalid("has no number in the key githubAppInstallationID",
 			"It is the last part of the URL of the installation's page")
 	}
 	if a.owner != "" && strings.Trim(a.owner,
 		"-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return bad("has no name of an organization or user in the key githubAppInstallationOwner",
-			"Write it as in the URL of its repositories")
+		return invalid("has no name of an organization or user in the key githubAppInstallationOwner",
+			"Use the name in the URL of its repositories")
 	}
 	var err error
 	if a.api, err = url.Parse(strings.TrimSuffix(cmp.Or(text("githubAppBaseURL"), githubAPI), "/")); err != nil ||
 		a.api.Host == "" ||
 		a.api.Scheme != "https" && a.api.Scheme != "http" {
-		return bad("has no URL in the key githubAppBaseURL", "Write it as https://HOST/api/v3")
+		return invalid("has no URL in the key githubAppBaseURL", "Use the form https://HOST/api/v3")
 	}
 	if a.key, err = rsaKey(data["githubAppPrivateKey"]); err != nil {
-		return bad("has no RSA key in PEM in the key githubAppPrivateKey",
-			"Generate one on the app's page at GitHub, and use the file as it is")
+		return invalid("has no RSA key in PEM in the key githubAppPrivateKey",
+			"Generate a key on the app's page at GitHub, and use the file unchanged")
 	}
 	a.identity = keyOf(a.id, a.installation, a.owner, a.api.String(), string(data["githubAppPrivateKey"]))
 	return a, nil
@@ -88,7 +90,7 @@ func isID(s string) bool {
 	return err == nil
 }
 
-// rsaKey reads a key as GitHub gives it (PKCS #1), or converted to PKCS #8.
+// rsaKey parses a key as GitHub issues it (PKCS #1), or converted to PKCS #8.
 func rsaKey(raw []byte) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
@@ -107,17 +109,17 @@ func rsaKey(raw []byte) (*rsa.PrivateKey, error) {
 	return nil, errors.New("no RSA key")
 }
 
-// GitHubApps gets tokens of apps and keeps them until shortly before they expire. Its zero value serves.
+// GitHubApps fetches tokens of apps, and caches them until shortly before they expire. Its zero value is ready to use.
 type GitHubApps struct {
 	Clock clock.PassiveClock // the real one when nil
 
-	uses uses
-	kept cache[GitCredentials]
+	counts cacheCounts
+	tokens cache[GitCredentials]
 }
 
-// Git returns the login to the repositories of the app's installation, by way of transport. The error is a fault.
+// Git returns the login to the repositories of the app's installation. The error is a fault.
 func (g *GitHubApps) Git(ctx context.Context, app *GitHubApp, transport http.RoundTripper) (GitCredentials, error) {
-	return g.kept.get(ctx, keeping{clock: g.Clock, uses: &g.uses}, app.identity,
+	return g.tokens.get(ctx, cacheOptions{clock: g.Clock, counts: &g.counts}, app.identity,
 		func() (GitCredentials, time.Time, error) {
 			return app.login(ctx, transport, now(g.Clock))
 		})
@@ -140,34 +142,34 @@ func (a *GitHubApp) login(ctx context.Context, transport http.RoundTripper, now 
 		Token     string    `json:"token"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	err = a.ask(ctx, client, http.MethodPost, a.api.JoinPath("app/installations", installation, "access_tokens"),
+	err = a.call(ctx, client, http.MethodPost, a.api.JoinPath("app/installations", installation, "access_tokens"),
 		assertion, &token)
 	if err == nil && token.Token == "" {
-		err = authFault("%s gave no token", a.api.Host)
+		err = authFault("host '%s' returned no token of the GitHub App", a.api.Host)
 	}
-	// GitHub takes any name beside the token, and documents this one.
+	// GitHub accepts any user name with the token, and documents this one.
 	return GitCredentials{Username: "x-access-token", Password: token.Token}, token.ExpiresAt, err
 }
 
-// findInstallation looks the owner's installation up: an owner is an organization or a user.
+// findInstallation returns the ID of the owner's installation. The owner is an organization or a user.
 func (a *GitHubApp) findInstallation(ctx context.Context, client *http.Client, assertion string) (string, error) {
 	var found struct {
 		ID int64 `json:"id"`
 	}
-	err := a.ask(ctx, client, http.MethodGet, a.api.JoinPath("orgs", a.owner, "installation"), assertion, &found)
+	err := a.call(ctx, client, http.MethodGet, a.api.JoinPath("orgs", a.owner, "installation"), assertion, &found)
 	if errors.Is(err, errNotFound) {
-		err = a.ask(ctx, client, http.MethodGet, a.api.JoinPath("users", a.owner, "installation"), assertion, &found)
+		err = a.call(ctx, client, http.MethodGet, a.api.JoinPath("users", a.owner, "installation"), assertion, &found)
 	}
 	if err == nil && found.ID == 0 {
-		err = authFault("%s gave no installation of the app for %s", a.api.Host, a.owner)
+		err = authFault("host '%s' returned no installation of the GitHub App for '%s'", a.api.Host, a.owner)
 	}
 	return strconv.FormatInt(found.ID, 10), err
 }
 
-// assertion is the JSON web token with which the app says who it is, RFC 7519 signed as RS256.
+// assertion returns the JSON web token (RFC 7519, signed with RS256) that authenticates the app.
 func (a *GitHubApp) assertion(now time.Time) (string, error) {
-	claims, err := json.Marshal(map[string]any{"iss": a.id, "iat": now.Add(-assertionSkew).Unix(),
-		"exp": now.Add(assertionLife).Unix()})
+	claims, err := json.Marshal(map[string]any{"iss": a.id, "iat": now.Add(-clockSkew).Unix(),
+		"exp": now.Add(assertionTTL).Unix()})
 	if err != nil {
 		return "", err
 	}
@@ -176,51 +178,52 @@ func (a *GitHubApp) assertion(now time.Time) (string, error) {
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, a.key, crypto.SHA256, sum[:])
 	if err != nil {
-		return "", authFault("the app's assertion could not be signed").Because(err)
+		return "", authFault("cannot sign the JSON web token of the GitHub App").Because(err)
 	}
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
 var errNotFound = errors.New("not found")
 
-func (a *GitHubApp) ask(ctx context.Context, client *http.Client, method string, u *url.URL, assertion string,
+// call sends a request to the API, and decodes the JSON of its answer.
+func (a *GitHubApp) call(ctx context.Context, client *http.Client, method string, u *url.URL, assertion string,
 	answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
-		return authFault("the URL of %s cannot be used", a.api.Host)
+		return authFault("the API URL of host '%s' is invalid", a.api.Host)
 	}
 	req.Header.Set("Authorization", "Bearer "+assertion)
 	req.Header.Set("Accept", "application/vnd.github+json")
 	req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
 	resp, err := client.Do(req)
 	if err != nil {
-		return authFault("cannot ask %s for a token of the GitHub App", a.api.Host).Because(withoutURL(err))
+		return authFault("cannot get a token of the GitHub App from host '%s'", a.api.Host).Because(withoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return authFault("cannot read the answer of %s", a.api.Host).Because(err)
+		return authFault("cannot read the answer of host '%s'", a.api.Host).Because(err)
 	case resp.StatusCode == http.StatusNotFound:
-		return authFault("%s knows no such installation of the GitHub App", a.api.Host).Because(errNotFound).
+		return authFault("host '%s' has no such installation of the GitHub App", a.api.Host).Because(errNotFound).
 			WithHint("Install the app for the owner of the repository, and check githubAppInstallationID or " +
 				"githubAppInstallationOwner")
 	case resp.StatusCode == http.StatusUnauthorized:
-		return authFault("%s refused the GitHub App", a.api.Host).
+		return authFault("host '%s' rejected the credentials of the GitHub App", a.api.Host).
 			WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
 	case resp.StatusCode/100 != 2:
-		return authFault("%s refused a token of the GitHub App (%d)", a.api.Host, resp.StatusCode).
+		return authFault("host '%s' refused to issue a token of the GitHub App (HTTP %d)", a.api.Host, resp.StatusCode).
 			WithHint("Check that the installation is not suspended")
 	}
-	// not told, since it may quote the token
+	// the cause is omitted, since it may quote the token
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil {
-		return authFault("the answer of %s is not the JSON that GitHub documents", a.api.Host).
+		return authFault("host '%s' did not answer with the JSON of the GitHub API", a.api.Host).
 			WithHint("Check githubAppBaseURL")
 	}
 	return nil
 }
 
-// withoutURL drops the URL that the client puts into its errors: a query may be secret.
+// withoutURL removes the URL from an error of an HTTP client: its query may be secret.
 func withoutURL(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {

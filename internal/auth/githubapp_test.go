@@ -31,7 +31,7 @@ func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// appSecret is the data of a Secret, with what a test changes; an empty value takes the key away.
+// appSecret returns the data of a Secret with some changes: pairs of key and value. An empty value removes the key.
 func appSecret(changes ...string) map[string][]byte {
 	data := map[string][]byte{"githubAppID": []byte("12"), "githubAppInstallationID": []byte("34"),
 		"githubAppPrivateKey": pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(appKey()))}
@@ -42,7 +42,7 @@ func appSecret(changes ...string) map[string][]byte {
 	return data
 }
 
-// checkAssertion verifies a JSON web token as GitHub does.
+// checkAssertion verifies the JSON web token of a request as GitHub does.
 func checkAssertion(t *testing.T, r *http.Request, at time.Time) {
 	t.Helper()
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -74,7 +74,7 @@ func checkAssertion(t *testing.T, r *http.Request, at time.Time) {
 	expect(t, "Accept", r.Header.Get("Accept"), "application/vnd.github+json")
 }
 
-func TestTokensOfAGitHubApp(t *testing.T) {
+func TestGitHubAppTokens(t *testing.T) {
 	t.Parallel()
 	clock := at(time.Now())
 	api := func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func TestTokensOfAGitHubApp(t *testing.T) {
 	}
 	c := newClouds(t, map[string]http.HandlerFunc{"api.github.com": api, "github.example.com": api})
 	apps := &GitHubApps{Clock: clock}
-	ask := func(want string, changes ...string) {
+	checkToken := func(want string, changes ...string) {
 		t.Helper()
 		app, err := GitHubAppFrom(appSecret(changes...))
 		if err != nil {
@@ -107,47 +107,47 @@ func TestTokensOfAGitHubApp(t *testing.T) {
 		}
 		expect(t, "the login", got.Username+":"+got.Password, "x-access-token:"+want)
 	}
-	c.roundTrips("by installation", 1, func() { ask("ghs_34") })
-	c.roundTrips("once more", 0, func() { ask("ghs_34") })
+	c.roundTrips("by installation", 1, func() { checkToken("ghs_34") })
+	c.roundTrips("again", 0, func() { checkToken("ghs_34") })
 	byOrg := []string{"githubAppInstallationID", "", "githubAppInstallationOwner", "team"}
-	c.roundTrips("by organization", 2, func() { ask("ghs_34", byOrg...) })
+	c.roundTrips("by organization", 2, func() { checkToken("ghs_34", byOrg...) })
 	c.roundTrips("by user", 3, func() {
-		ask("ghs_56", "githubAppInstallationID", "", "githubAppInstallationOwner",
+		checkToken("ghs_56", "githubAppInstallationID", "", "githubAppInstallationOwner",
 			"someone")
 	})
 	c.roundTrips("of an Enterprise Server", 1,
-		func() { ask("ghs_34", "githubAppBaseURL", "https://github.example.com/api/v3/") })
+		func() { checkToken("ghs_34", "githubAppBaseURL", "https://github.example.com/api/v3/") })
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(appKey())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.roundTrips("with the key in PKCS #8", 1,
-		func() { ask("ghs_34", "githubAppPrivateKey", string(pemOf("PRIVATE KEY", pkcs8))) })
+		func() { checkToken("ghs_34", "githubAppPrivateKey", string(pemOf("PRIVATE KEY", pkcs8))) })
 	clock.SetTime(clock.Now().Add(54 * time.Minute))
-	c.roundTrips("shortly before it is renewed", 0, func() { ask("ghs_34") })
+	c.roundTrips("before the renewal", 0, func() { checkToken("ghs_34") })
 	clock.SetTime(clock.Now().Add(2 * time.Minute))
-	c.roundTrips("shortly before it expires", 1, func() { ask("ghs_34") })
+	c.roundTrips("before the expiry", 1, func() { checkToken("ghs_34") })
 
 	app, err := GitHubAppFrom(appSecret("githubAppInstallationID", "", "githubAppInstallationOwner", "stranger"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = apps.Git(within(t), app, c)
-	mustFail(t, err, "knows no such installation", "githubAppInstallationOwner")
+	mustFail(t, err, "has no such installation", "githubAppInstallationOwner")
 }
 
-func TestRefusalsOfGitHub(t *testing.T) {
+func TestGitHubAppFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status int
 		answer string
 		want   string
 	}{
-		"a wrong key":       {401, `{"message":"s3cret"}`, "githubAppPrivateKey"},
-		"suspended":         {403, `{"message":"s3cret"}`, "(403)"},
-		"not JSON":          {201, `<html>s3cret`, "githubAppBaseURL"},
-		"no token":          {201, `{"s3cret":1}`, "gave no token"},
-		"an endless answer": {201, `{"token":"` + strings.Repeat("s3cret", 1<<20), "githubAppBaseURL"},
+		"wrong key":          {401, `{"message":"s3cret"}`, "githubAppPrivateKey"},
+		"suspended":          {403, `{"message":"s3cret"}`, "(HTTP 403)"},
+		"not JSON":           {201, `<html>s3cret`, "githubAppBaseURL"},
+		"no token":           {201, `{"s3cret":1}`, "returned no token"},
+		"answer is too long": {201, `{"token":"` + strings.Repeat("s3cret", 1<<20), "githubAppBaseURL"},
 	} {
 		clouds := newClouds(t, map[string]http.HandlerFunc{"api.github.com": func(w http.ResponseWriter,
 			_ *http.Request) {
@@ -160,14 +160,14 @@ func TestRefusalsOfGitHub(t *testing.T) {
 		}
 		_, err = (&GitHubApps{}).Git(within(t), app, clouds)
 		if err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: no error", name)
 			continue
 		}
 		mustFail(t, err, c.want)
 	}
 }
 
-func TestSecretsOfGitHubAppsThatAreNone(t *testing.T) {
+func TestInvalidGitHubAppSecrets(t *testing.T) {
 	t.Parallel()
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

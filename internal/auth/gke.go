@@ -15,7 +15,7 @@ var gkeCluster = regexp.MustCompile(`^projects/[a-z0-9:.-]{1,100}/locations/[a-z
 func (i *Identities) gke(resource string) (managed, error) {
 	if resource != "" && !gkeCluster.MatchString(resource) {
 		return managed{}, authFault("%q is not the name of a cluster", firstLine(resource)).
-			WithHint("Write it as projects/PROJECT/locations/LOCATION/clusters/NAME").Final()
+			WithHint("Use the form projects/PROJECT/locations/LOCATION/clusters/NAME").Final()
 	}
 	return managed{
 		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeGKE(ctx, s, resource) },
@@ -29,7 +29,7 @@ func (i *Identities) gke(resource string) (managed, error) {
 	}, nil
 }
 
-// describeGKE is projects.locations.clusters.get of the Kubernetes Engine API.
+// describeGKE calls projects.locations.clusters.get of the Kubernetes Engine API.
 func (i *Identities) describeGKE(ctx context.Context, s subject, resource string) (endpoint, error) {
 	token, err := i.gcpToken(ctx, s, nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func (i *Identities) describeGKE(ctx context.Context, s subject, resource string
 		return endpoint{}, authFault("%q is not the name of a cluster", resource).Final()
 	}
 	token.SetAuthHeader(req)
-	var said struct {
+	var response struct {
 		Endpoint                    string
 		MasterAuth                  struct{ ClusterCaCertificate string }
 		ControlPlaneEndpointsConfig struct {
@@ -51,13 +51,13 @@ func (i *Identities) describeGKE(ctx context.Context, s subject, resource string
 			} `json:"ipEndpointsConfig"`
 		}
 	}
-	if err := i.askCloud(s, req, resource, "the permission container.clusters.get", &said); err != nil {
+	if err := i.callCloudAPI(s, req, resource, "the permission container.clusters.get", &response); err != nil {
 		return endpoint{}, err
 	}
-	e, ca := endpoint{ca: map[string][]byte{}}, decodeCA(said.MasterAuth.ClusterCaCertificate)
-	c := said.ControlPlaneEndpointsConfig
+	e, ca := endpoint{ca: map[string][]byte{}}, decodeCA(response.MasterAuth.ClusterCaCertificate)
+	c := response.ControlPlaneEndpointsConfig
 	if c.IPEndpointsConfig.Enabled == nil || *c.IPEndpointsConfig.Enabled {
-		for _, ip := range []string{said.Endpoint, c.IPEndpointsConfig.PublicEndpoint,
+		for _, ip := range []string{response.Endpoint, c.IPEndpointsConfig.PublicEndpoint,
 			c.IPEndpointsConfig.PrivateEndpoint} {
 			if ip != "" && !slices.Contains(e.addresses, ip) {
 				e.addresses, e.ca[ip] = append(e.addresses, ip), ca
@@ -65,7 +65,7 @@ func (i *Identities) describeGKE(ctx context.Context, s subject, resource string
 		}
 	}
 	if dns := c.DNSEndpointConfig.Endpoint; dns != "" {
-		e.addresses = append(e.addresses, dns) // its certificate is one that the systems know
+		e.addresses = append(e.addresses, dns) // its certificate is signed by a public authority
 	}
 	return e, nil
 }

@@ -25,67 +25,68 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Clouds whose workload identity is known: the values of spec.provider.
+// Clouds with support for workload identity, as in spec.provider.
 const (
 	AWS   = "aws"
 	Azure = "azure"
 	GCP   = "gcp"
 )
 
-// Accounts is what the cluster knows of service accounts.
+// Accounts reads service accounts and creates their tokens.
 type Accounts interface {
 	// Annotations returns the annotations of a service account.
 	Annotations(ctx context.Context, account types.NamespacedName) (map[string]string, error)
-	// Token makes a short-lived token of the account for an audience.
+	// Token creates a short-lived token of the account for an audience.
 	Token(ctx context.Context, account types.NamespacedName, audience string) (string, error)
 }
 
-// Identities turns workload identity into credentials: that of a service account where one is named, else
-// that of the process. A token goes to hosts of its own cloud only, whatever URL an object names.
+// Identities exchanges workload identity for credentials: that of a service account if one is named, otherwise
+// that of the process. Tokens are sent to hosts of their cloud only, whichever URL an object contains.
 //
-// What it gets is kept until shortly before it expires, an hour at most, and is never shared between service
-// accounts. Its zero value serves for the identity of the process.
+// Credentials are cached until shortly before they expire, at most one hour, and are never shared between service
+// accounts. The zero value supports the identity of the process.
 type Identities struct {
-	Accounts  Accounts           // service accounts are refused when nil
-	Transport http.RoundTripper  // for the exchange of tokens, from egress; http.DefaultTransport when nil
-	Metadata  http.RoundTripper  // to the metadata server of GKE, which is link-local; http.DefaultTransport when nil
+	Accounts  Accounts           // service accounts are rejected when nil
+	Transport http.RoundTripper  // to the APIs of clouds; http.DefaultTransport when nil
+	Metadata  http.RoundTripper  // to the metadata server of GKE, a link-local address; http.DefaultTransport when nil
 	Clock     clock.PassiveClock // the real one when nil
-	Keep      int                // how many credentials of a kind are kept; 10,000 when 0, none when negative
-	// DefaultAccount is the name of the service account whose identity objects use that name none, in their
-	// namespace; the process's when empty.
+	// CacheCapacity is the maximum number of cached credentials of each kind; 10,000 when 0, no cache when negative.
+	CacheCapacity int
+	// DefaultAccount is the name of the service account, in the namespace of the object, for objects that name none;
+	// they use the identity of the process when it is empty.
 	DefaultAccount string
 
-	uses       uses
-	aws        cache[aws.Credentials]
-	azure      cache[azcore.AccessToken]
-	gcp        cache[*oauth2.Token]
-	registries cache[authn.AuthConfig]
-	endpoints  cache[endpoint]
+	cacheCounts cacheCounts
+	aws         cache[aws.Credentials]
+	azure       cache[azcore.AccessToken]
+	gcp         cache[*oauth2.Token]
+	registries  cache[authn.AuthConfig]
+	endpoints   cache[endpoint]
 }
 
-// Account is the service account whose identity an object of a namespace uses, which names one or none; nil
-// for that of the process.
-func (i *Identities) Account(namespace, named string) *types.NamespacedName {
-	if named == "" && i != nil {
-		named = i.DefaultAccount
+// Account returns the service account whose identity an object of the namespace uses; nil for the identity of the
+// process. name is the account that the object names; may be empty.
+func (i *Identities) Account(namespace, name string) *types.NamespacedName {
+	if name == "" && i != nil {
+		name = i.DefaultAccount
 	}
-	if named == "" {
+	if name == "" {
 		return nil
 	}
-	return &types.NamespacedName{Namespace: namespace, Name: named}
+	return &types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// subject is whose identity it is; the process's when it has no account.
+// subject is the owner of an identity: a service account, or the process when account is empty.
 type subject struct {
 	account     types.NamespacedName
 	annotations map[string]string
-	audience    string // of the account's token, in place of what the cloud usually wants
+	audience    string // of the account's token; the default of the cloud when empty
 }
 
-// none tells that the identity is that of the process.
-func (s subject) none() bool { return s.account.Name == "" }
+// isProcess reports whether the identity is that of the process.
+func (s subject) isProcess() bool { return s.account.Name == "" }
 
-// key returns the parts of a cache's key that tell subjects apart: all that their credentials are made of.
+// key returns the parts of a cache key that identify the subject: everything that its credentials depend on.
 func (s subject) key(annotations ...string) []string {
 	parts := []string{s.account.Namespace, s.account.Name, s.audience}
 	for _, a := range annotations {
@@ -99,23 +100,23 @@ func (i *Identities) subject(ctx context.Context, account *types.NamespacedName)
 		return subject{}, nil
 	}
 	if i.Accounts == nil {
-		return subject{}, authFault("the identity of service account '%s' cannot be used", account).
-			WithHint("Remove spec.serviceAccountName, or let the controller make tokens of service accounts").Final()
+		return subject{}, authFault("the identity of service account '%s' cannot be used here", account).
+			WithHint("Remove spec.serviceAccountName, or allow the controller to create tokens of service accounts").Final()
 	}
 	annotations, err := i.Accounts.Annotations(ctx, *account)
 	if err != nil {
 		return subject{}, authFault("cannot read service account '%s'", account).Because(err).
-			WithHint("Create it, or correct spec.serviceAccountName")
+			WithHint("Create the service account, or correct spec.serviceAccountName")
 	}
 	return subject{account: *account, annotations: annotations}, nil
 }
 
-// token makes a token of the subject's service account.
+// token creates a token of the subject's service account.
 func (i *Identities) token(ctx context.Context, s subject, audience string) (string, error) {
 	token, err := i.Accounts.Token(ctx, s.account, cmp.Or(s.audience, audience))
 	if err != nil {
-		return "", authFault("cannot make a token of service account '%s'", s.account).Because(err).
-			WithHint("The controller must be allowed to create serviceaccounts/token")
+		return "", authFault("cannot create a token of service account '%s'", s.account).Because(err).
+			WithHint("Allow the controller to create serviceaccounts/token")
 	}
 	return token, nil
 }
@@ -124,8 +125,8 @@ func (i *Identities) client() *http.Client {
 	return &http.Client{Transport: cmp.Or(i.Transport, http.DefaultTransport)}
 }
 
-// Registry returns the login to the registry of a URL: ECR and public ECR of aws, ACR of azure, Artifact and
-// Container Registry of gcp. The error is a fault.
+// Registry returns the login to the registry of a URL: ECR and public ECR for aws, ACR for azure, Artifact Registry
+// and Container Registry for gcp. The error is a fault.
 func (i *Identities) Registry(ctx context.Context, provider, rawURL string,
 	account *types.NamespacedName) (authn.Authenticator, error) {
 	host := hostOf(rawURL)
@@ -142,7 +143,7 @@ func (i *Identities) Registry(ctx context.Context, provider, rawURL string,
 	case GCP:
 		login, err = i.gar(ctx, host, s)
 	default:
-		err = unknownProvider(provider)
+		err = unsupportedProvider(provider)
 	}
 	if err != nil {
 		return nil, err
@@ -150,14 +151,14 @@ func (i *Identities) Registry(ctx context.Context, provider, rawURL string,
 	return authn.FromConfig(login), nil
 }
 
-// Git returns the login to the git repository of a URL: CodeCommit of aws, Azure DevOps of azure. It is good
-// for some minutes. The error is a fault.
+// Git returns the login to the git repository of a URL: CodeCommit for aws, Azure DevOps for azure. It is valid for
+// some minutes. The error is a fault.
 func (i *Identities) Git(ctx context.Context, provider, rawURL string, account *types.NamespacedName) (GitCredentials,
 	error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" {
 		return GitCredentials{}, fault.New(meta.URLInvalidReason,
-			"workload identity needs a repository with an https URL").WithHint("Correct spec.url").Final()
+			"workload identity requires an https URL").WithHint("Correct spec.url").Final()
 	}
 	s, err := i.subject(ctx, account)
 	if err != nil {
@@ -169,10 +170,10 @@ func (i *Identities) Git(ctx context.Context, provider, rawURL string, account *
 	case Azure:
 		return i.azureDevOps(ctx, u, s)
 	}
-	return GitCredentials{}, unknownProvider(provider)
+	return GitCredentials{}, unsupportedProvider(provider)
 }
 
-// hostOf returns the host of a registry's URL, with a scheme or without, without the port.
+// hostOf returns the host of a URL, in lower case and without the port. The scheme may be missing.
 func hostOf(rawURL string) string {
 	if !strings.Contains(rawURL, "://") {
 		rawURL = "oci://" + rawURL
@@ -184,19 +185,20 @@ func hostOf(rawURL string) string {
 	return strings.ToLower(u.Hostname())
 }
 
-func unknownProvider(provider string) error {
-	return authFault("there is no workload identity of provider '%s' for this", provider).
+func unsupportedProvider(provider string) error {
+	return authFault("provider '%s' does not support workload identity here", provider).
 		WithHint("Correct spec.provider").Final()
 }
 
-// notOf refuses to send a cloud's token to a host that is not the cloud's.
-func notOf(cloud, host, want string) error {
-	return fault.New(meta.URLInvalidReason, "%s is no host of provider %s, and gets none of its tokens", host, cloud).
+// foreignHost returns the fault for a host that is not one of the cloud, and so must not receive its tokens.
+func foreignHost(cloud, host, want string) error {
+	return fault.New(meta.URLInvalidReason, "host '%s' is not a host of provider %s, so no token is sent to it",
+		host, cloud).
 		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
 }
 
-// tokenHosts are those that tokens of a cloud's workload identity may go to, when they are sent for a Bucket:
-// those of its storage, and the Security Token Service of AWS, whose storage wants no tokens.
+// tokenHosts are the hosts to which tokens may be sent for a Bucket: those of the cloud's storage, and for AWS those
+// of its Security Token Service, since S3 takes no tokens.
 var tokenHosts = map[string]struct {
 	host *regexp.Regexp
 	want string
@@ -209,18 +211,17 @@ var tokenHosts = map[string]struct {
 		"storage.googleapis.com"},
 }
 
-// CheckEndpoint refuses an endpoint of a Bucket to which a token of the cloud's workload identity must not
-// go: one that is not the cloud's, or in plain HTTP. Whoever reads the token could use it. The error is a
-// fault.
+// CheckEndpoint returns a fault for an endpoint of a Bucket to which no token of the cloud's workload identity may be
+// sent: a host that is not the cloud's, or plain HTTP. Anyone who receives the token could use it.
 func CheckEndpoint(provider, endpoint string, insecure bool) error {
 	allowed, ok := tokenHosts[provider]
 	if !ok {
-		return unknownProvider(provider)
+		return unsupportedProvider(provider)
 	}
 	if host := hostOf(endpoint); insecure || strings.HasPrefix(strings.ToLower(endpoint), "http:") ||
 		!allowed.host.MatchString(host) {
-		return authFault("the endpoint %s gets no token of provider %s", host, provider).
-			WithHint("Write the endpoint as %s with TLS, or log in with a Secret in spec.secretRef",
+		return authFault("endpoint '%s' must not receive a token of provider %s", host, provider).
+			WithHint("Use an endpoint such as %s with TLS, or set spec.secretRef to a Secret with credentials",
 				allowed.want).Final()
 	}
 	return nil
@@ -230,55 +231,55 @@ func authFault(format string, args ...any) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, format, args...)
 }
 
-// exchangeFault tells in one line why a cloud gave no credentials: what its SDK says runs over many lines,
-// and holds identifiers of requests that change every time.
+// exchangeFault returns the fault for a cloud that issued no credentials. It shortens the cause to one line: errors of
+// the SDKs have many lines, and contain request identifiers that change each time.
 func exchangeFault(err error, s subject, format string, args ...any) error {
 	f := authFault(format, args...)
-	if s.none() {
+	if s.isProcess() {
 		f = f.WithHint("Check the workload identity of the controller")
 	} else {
-		f = f.WithHint("Check the annotations of service account '%s', and that the cloud trusts the cluster for it",
+		f = f.WithHint("Check the annotations of service account '%s', and the trust between the cloud and the cluster",
 			s.account)
 	}
-	var told *fault.Fault
+	var cause *fault.Fault
 	var api smithy.APIError
 	var entra *azidentity.AuthenticationFailedError
 	var token *oauth2.RetrieveError
 	switch {
-	case errors.As(err, &told), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &cause), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return f.Because(err)
 	case errors.As(err, &api):
 		return f.Because(errors.New(firstLine(api.ErrorCode() + ": " + api.ErrorMessage())))
 	case errors.As(err, &entra) && entra.RawResponse != nil:
-		return f.Because(errors.New(entraWords(entra.RawResponse)))
+		return f.Because(errors.New(entraMessage(entra.RawResponse)))
 	case errors.As(err, &token):
 		return f.Because(errors.New(firstLine(token.ErrorCode + ": " + token.ErrorDescription)))
 	}
 	return f.Because(errors.New(firstLine(err.Error())))
 }
 
-// entraWords reads an error of Microsoft Entra: its first line, as those below hold a time and identifiers.
-func entraWords(resp *http.Response) string {
-	var said struct {
+// entraMessage returns the first line of an error of Microsoft Entra. Further lines contain a time and identifiers.
+func entraMessage(resp *http.Response) string {
+	var response struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil || json.Unmarshal(body, &said) != nil || said.Error == "" {
+	if err != nil || json.Unmarshal(body, &response) != nil || response.Error == "" {
 		return resp.Status
 	}
-	first, _, _ := strings.Cut(said.Description, "\n")
+	first, _, _ := strings.Cut(response.Description, "\n")
 	first, _, _ = strings.Cut(first, " Trace ID:")
-	return firstLine(said.Error + ": " + first)
+	return firstLine(response.Error + ": " + first)
 }
 
 const (
-	maxAnswer = 1 << 20 // bytes
-	maxWords  = 300     // bytes of what a cloud says
+	maxAnswer  = 1 << 20 // bytes
+	maxMessage = 300     // bytes of a cloud's message
 )
 
-// firstLine is the first line of what a cloud says.
+// firstLine returns the first line of a cloud's message, shortened.
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
-	return strings.TrimSuffix(excerpt.Line(s, maxWords), ":")
+	return strings.TrimSuffix(excerpt.Line(s, maxMessage), ":")
 }

@@ -19,11 +19,11 @@ const (
 	dockerHub       = "index.docker.io"
 )
 
-// RegistryFrom reads the login to registries of a Secret: a docker config in the key .dockerconfigjson (or
-// .dockercfg), or username and password for host. The keychain knows no login where the Secret has none. The
-// error is a fault.
+// RegistryFrom reads the logins to registries from the data of a Secret: a docker config in the key .dockerconfigjson
+// (or .dockercfg), or username and password for host. The keychain is empty if the Secret has none of them. The error
+// is a fault.
 //
-// For the service account's pull secrets, join the keychains with [authn.NewMultiKeychain].
+// For the pull secrets of a service account, combine the keychains with [authn.NewMultiKeychain].
 func RegistryFrom(data map[string][]byte, host string) (authn.Keychain, error) {
 	if config := data[dockerConfigKey]; len(config) > 0 {
 		return dockerConfig(config, true)
@@ -42,16 +42,17 @@ func RegistryFrom(data map[string][]byte, host string) (authn.Keychain, error) {
 		authn.AuthConfig{Username: login.Username, Password: login.Password}}}, nil
 }
 
-// registries are logins to registries, and to paths in them.
+// registries are the logins to registries and paths in them.
 type registries []registryLogin
 
 type registryLogin struct {
-	host  string // in lower case, with a port or without; a label may be a pattern, such as *.example.com
+	host  string // in lower case, optionally with a port; a label may be a pattern, such as *.example.com
 	path  string // repositories at or below it; empty for all
 	login authn.AuthConfig
 }
 
-// Resolve implements authn.Keychain: the login of the longest path that matches, of a host's name before a pattern.
+// Resolve implements [authn.Keychain]. It returns the login with the longest matching path. A host name precedes a
+// pattern.
 func (r registries) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	host := hub(strings.ToLower(target.RegistryStr()))
 	_, repository, _ := strings.Cut(target.String(), "/")
@@ -77,7 +78,8 @@ func (l registryLogin) before(other registryLogin) bool {
 	return !strings.Contains(l.host, "*") && strings.Contains(other.host, "*")
 }
 
-// matchHost compares label by label, so that a pattern never spans a dot; the port must be equal.
+// matchHost reports whether host matches a pattern. Each label is matched on its own, so that a wildcard never spans a
+// dot. The ports must be equal.
 func matchHost(pattern, host string) bool {
 	pattern, patternPort, _ := strings.Cut(pattern, ":")
 	host, port, _ := strings.Cut(host, ":")
@@ -93,13 +95,13 @@ func matchHost(pattern, host string) bool {
 	return true
 }
 
-// under tells whether a repository is at or below a path.
+// under reports whether a repository is at or below a path.
 func under(parent, repository string) bool {
 	rest, ok := strings.CutPrefix(repository, parent)
 	return ok && (parent == "" || rest == "" || rest[0] == '/' || rest[0] == ':' || rest[0] == '@')
 }
 
-// hub gives Docker Hub one name.
+// hub maps all names of Docker Hub to one.
 func hub(host string) string {
 	if host == "docker.io" || host == "registry-1.docker.io" {
 		return dockerHub
@@ -116,7 +118,7 @@ type dockerAuth struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// dockerConfig parses config.json as docker writes it: whole, or its auths alone.
+// dockerConfig parses config.json as docker writes it. raw contains only its auths if whole is false.
 func dockerConfig(raw []byte, whole bool) (registries, error) {
 	var config struct {
 		Auths map[string]dockerAuth `json:"auths"`
@@ -127,34 +129,33 @@ func dockerConfig(raw []byte, whole bool) (registries, error) {
 	} else {
 		err = json.Unmarshal(raw, &config.Auths)
 	}
-	if err != nil { // not told, since it may quote what it read
-		return nil, badDockerConfig("is not the JSON of a docker config")
+	if err != nil { // omitted, since it may quote secrets
+		return nil, invalidDockerConfig("is not valid JSON")
 	}
 	var logins registries
 	for key, entry := range config.Auths {
 		host, prefix, ok := registryKey(key)
 		if !ok {
-			return nil, badDockerConfig("has an entry in auths whose key is not the address of a registry")
+			return nil, invalidDockerConfig("has an entry in auths whose key is not the address of a registry")
 		}
 		login, ok := entry.login()
 		if !ok {
-			return nil, badDockerConfig("has an entry in auths whose auth is not the base64 of username:password")
+			return nil, invalidDockerConfig("has an entry in auths whose auth is not the base64 of username:password")
 		}
-		if login != (authn.AuthConfig{}) { // docker keeps an empty entry where a helper has the login
+		if login != (authn.AuthConfig{}) { // docker writes an empty entry if a credential helper has the login
 			logins = append(logins, registryLogin{host, prefix, login})
 		}
 	}
 	return logins, nil
 }
 
-func badDockerConfig(what string) *fault.Fault {
+func invalidDockerConfig(what string) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, "the docker config of the Secret %s", what).
 		WithHint("Create it with: kubectl create secret docker-registry NAME --docker-server=HOST " +
 			"--docker-username=USER --docker-password=PASSWORD")
 }
 
-// registryKey takes a key of auths apart: HOST, HOST/PATH, or a URL of these; the API's version at the end
-// means nothing.
+// registryKey parses a key of auths: HOST, HOST/PATH, or a URL of these. The API version at the end is ignored.
 func registryKey(key string) (host, prefix string, ok bool) {
 	if !strings.Contains(key, "://") {
 		key = "https://" + key
@@ -184,6 +185,6 @@ func (a dockerAuth) login() (authn.AuthConfig, bool) {
 	if !ok {
 		return c, false
 	}
-	c.Username, c.Password = name, strings.TrimRight(password, "\x00") // as docker reads it
+	c.Username, c.Password = name, strings.TrimRight(password, "\x00") // as docker does
 	return c, true
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-func TestTLSOfSecrets(t *testing.T) {
+func TestTLSFromSecret(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]map[string][]byte{
 		"current": {"ca.crt": []byte("ca"), "tls.crt": []byte("cert"), "tls.key": []byte("key")},
@@ -27,16 +27,16 @@ func TestTLSOfSecrets(t *testing.T) {
 	_, err = TLS{CA: []byte("s3cret")}.Config()
 	mustFail(t, err, "ca.crt")
 	_, err = TLS{Cert: []byte("s3cret"), Key: []byte("s3cret")}.Config()
-	mustFail(t, err, "are no pair")
+	mustFail(t, err, "do not match")
 	key := pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(appKey()))
 	_, err = TLS{Cert: key, Key: key}.Config()
-	mustFail(t, err, "are no pair")
+	mustFail(t, err, "do not match")
 	if c, err := (TLS{}).Config(); err != nil || c.RootCAs != nil || len(c.Certificates) != 0 || c.InsecureSkipVerify {
 		t.Errorf("without a Secret: %+v, %v", c, err)
 	}
 }
 
-func TestProxiesOfSecrets(t *testing.T) {
+func TestProxyFromSecret(t *testing.T) {
 	t.Parallel()
 	for want, data := range map[string]map[string][]byte{
 		"http://proxy:3128": {"address": []byte("http://proxy:3128")},
@@ -59,7 +59,7 @@ func TestProxiesOfSecrets(t *testing.T) {
 	mustFail(t, err, "only one of the keys username and password")
 }
 
-// loginTo returns what a keychain says for a repository, as user:password or the token.
+// loginTo returns the login of a keychain to a repository, as user:password or the token.
 func loginTo(t *testing.T, k authn.Keychain, repository string) string {
 	t.Helper()
 	repo, err := name.NewRepository(repository)
@@ -77,7 +77,7 @@ func loginTo(t *testing.T, k authn.Keychain, repository string) string {
 	return c.Username + ":" + c.Password
 }
 
-func TestLoginsToRegistries(t *testing.T) {
+func TestRegistryLoginsFromDockerConfig(t *testing.T) {
 	t.Parallel()
 	k, err := RegistryFrom(map[string][]byte{".dockerconfigjson": []byte(`{"auths": {
 		"ghcr.io": {"auth": "Z2l0aHViOmh1Yg=="},
@@ -122,7 +122,7 @@ func TestLoginsToRegistries(t *testing.T) {
 	}
 }
 
-func TestLoginsByNameAndPassword(t *testing.T) {
+func TestRegistryLoginsFromUsernameAndPassword(t *testing.T) {
 	t.Parallel()
 	k, err := RegistryFrom(map[string][]byte{"username": []byte("me"), "password": []byte("x")},
 		"Registry.example.com:5000")
@@ -141,16 +141,16 @@ func TestLoginsByNameAndPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := loginTo(t, k, "ghcr.io/x"); got != "old:x" {
-		t.Errorf("of .dockercfg: %q", got)
+		t.Errorf(".dockercfg: %q", got)
 	}
 	if k, err = RegistryFrom(nil, "ghcr.io"); err != nil || loginTo(t, k, "ghcr.io/x") != "" {
-		t.Errorf("of nothing: %v", err)
+		t.Errorf("no data: %v", err)
 	}
 	_, err = RegistryFrom(map[string][]byte{"password": []byte("s3cret")}, "ghcr.io")
 	mustFail(t, err, "only one of")
 }
 
-func TestDockerConfigsThatAreNone(t *testing.T) {
+func TestInvalidDockerConfigs(t *testing.T) {
 	t.Parallel()
 	for _, config := range []string{"s3cret", `{"auths": {"ghcr.io": "s3cret"}}`,
 		`{"auths": {"ghcr.io": {"auth": "s3cret!"}}}`, `{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}`,
@@ -178,7 +178,7 @@ func FuzzDockerConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		if a != authn.Anonymous && !strings.Contains(string(config), "auths") {
-			t.Error("a login comes out of nothing")
+			t.Error("a config without auths has a login")
 		}
 	})
 }
@@ -190,7 +190,7 @@ func FuzzGitHubApp(f *testing.F) {
 		a, err := GitHubAppFrom(appSecret("githubAppID", id, "githubAppInstallationID", installation,
 			"githubAppInstallationOwner", owner, "githubAppBaseURL", api))
 		if err == nil && strings.ContainsAny(a.id+a.installation+a.owner, "/?#%\\ \n") {
-			t.Errorf("%q, %q and %q would be parts of a path", a.id, a.installation, a.owner)
+			t.Errorf("%q, %q and %q are not safe in a path", a.id, a.installation, a.owner)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func FuzzGitURL(f *testing.F) {
 		}
 		for _, host := range []string{hostOf(raw), hostOf("oci://" + raw)} {
 			if ecrHost.MatchString(host) && !strings.Contains(strings.ToLower(raw), host) {
-				t.Errorf("%q is taken to be %q", raw, host)
+				t.Errorf("the host of %q is %q", raw, host)
 			}
 		}
 	})

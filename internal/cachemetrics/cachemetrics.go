@@ -67,11 +67,11 @@ func (tokens) Describe(c chan<- *prometheus.Desc) {
 func (m tokens) Collect(c chan<- prometheus.Metric) {
 	s := m.CacheStats()
 	c <- counter(tokenEvents, s.Hits, cacheHit)
-	c <- counter(tokenEvents, s.Got+s.Refused, cacheMiss)
-	c <- counter(tokenRequests, s.Got, "success")
-	c <- counter(tokenRequests, s.Refused, "failure")
+	c <- counter(tokenEvents, s.Fetched+s.Failed, cacheMiss)
+	c <- counter(tokenRequests, s.Fetched, "success")
+	c <- counter(tokenRequests, s.Failed, "failure")
 	c <- counter(tokenEvictions, s.Evicted)
-	c <- prometheus.MustNewConstMetric(tokenItems, prometheus.GaugeValue, float64(s.Kept))
+	c <- prometheus.MustNewConstMetric(tokenItems, prometheus.GaugeValue, float64(s.Entries))
 }
 
 type indexes struct{ *helm.Indexes }

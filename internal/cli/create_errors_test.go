@@ -168,12 +168,12 @@ func TestCreateRejectsInvalidFlags(t *testing.T) {
 		"certificate with another key": {
 			line: "secret tls certs --tls-crt-file " + cert + " --tls-key-file " + other,
 			code: exitFailed,
-			want: "are no pair",
+			want: "do not match",
 		},
 		"key instead of CA certificate": {
 			line: "secret tls certs --ca-crt-file " + key,
 			code: exitFailed,
-			want: "holds no certificate",
+			want: "contains no certificate",
 		},
 		"proxy without scheme": {
 			line: "secret proxy out --address proxy:3128",

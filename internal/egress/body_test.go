@@ -106,7 +106,8 @@ func TestUnreachableHosts(t *testing.T) {
 		"DNS has no record of 'host.invalid'": {Name: "host.invalid", IsNotFound: true},
 		"DNS lookup of 'host.invalid' failed": {Name: "host.invalid", IsTimeout: true},
 	} {
-		mustFail(t, explain(t.Context(), &net.OpError{Op: "dial", Err: &lookup}, hostguard.Route{Host: "host.invalid"}), want)
+		mustFail(t, explain(t.Context(), &net.OpError{Op: "dial", Err: &lookup},
+			hostguard.Route{Host: "host.invalid"}), want)
 	}
 }
 

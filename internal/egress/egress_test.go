@@ -27,7 +27,8 @@ import (
 const maxTestWait = 3 * time.Minute
 
 // longTimeouts are for hosts that answer, on a test machine that may be slow.
-var longTimeouts = Timeouts{Connect: maxTestWait, Answer: maxTestWait, Idle: maxTestWait, Drip: maxTestWait, Stall: maxTestWait}
+var longTimeouts = Timeouts{Connect: maxTestWait, Answer: maxTestWait, Idle: maxTestWait, Drip: maxTestWait,
+	Stall: maxTestWait}
 
 func within(t *testing.T) context.Context {
 	t.Helper()

@@ -48,7 +48,8 @@ func checkRedirect(req *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// sameOrigin reports whether two URLs have the same origin. A step from http to https, both with the default port, is allowed.
+// sameOrigin reports whether two URLs have the same origin. A step from http to https, both with the default
+// port, is allowed.
 func sameOrigin(from, to *url.URL) bool {
 	if from.Scheme == "http" && to.Scheme == "https" {
 		return from.Port() == "" && hostPort(from) == hostPort(to)

@@ -105,7 +105,8 @@ func TestProxyWithTLSAndLogin(t *testing.T) {
 		}
 		return client(t, &Policy{}, Options{TLS: auth.TLS{CA: ours.pem}, Proxy: u})
 	}
-	if _, content, err := get(t, through("me:s3cret@"), s.URL); err != nil || content != "hello" || tunnels.Load() != 1 {
+	if _, content, err := get(t, through("me:s3cret@"), s.URL); err != nil || content != "hello" ||
+		tunnels.Load() != 1 {
 		t.Errorf("through the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
 	}
 	_, _, err := get(t, through("me:wr0ng@"), s.URL)

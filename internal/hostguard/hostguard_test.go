@@ -266,7 +266,7 @@ func TestStalledHostRejectsWaitingRequests(t *testing.T) {
 func TestSlowReaderDoesNotStallHost(t *testing.T) {
 	g, clock := newGuard(Options{Concurrency: 1, StallTimeout: 5 * time.Second})
 	first := admit(t, g, slow)
-	first.Await().Answered() // then nobody reads the body
+	first.Await().Answered() // the body is not read
 	queued := admitAsync(t, g, clock)
 	for range 10 {
 		clock.Step(5 * time.Second)

@@ -1,67 +1,97 @@
-// Package lru keeps the values that were used last in memory, within bounds of their number and size.
+// Package lru is an in-memory cache that evicts the values which were not used for the longest time.
 package lru
 
 import (
-	"slices"
+	"container/list"
 	"sync"
 )
 
-// Bounds of what is kept.
-type Bounds struct {
-	Count int   // of values; none when 0
-	Bytes int64 // of all values together
+// Limits bound the content of a [Cache]. A limit of zero is none.
+type Limits struct {
+	Count int   // of values
+	Size  int64 // of all values together, in the unit of the caller
 }
 
-// Cache keeps values by key. Its zero value is ready, and it is safe for concurrent use.
-type Cache[V any] struct {
-	mu   sync.Mutex
-	kept []entry[V] // the one used last comes last
+// Cache maps keys to values. Its zero value is ready to use. It is safe for concurrent use.
+type Cache[K comparable, V any] struct {
+	mu      sync.Mutex
+	order   list.List // of *entry, the last used one first
+	entries map[K]*list.Element
+	size    int64
 }
 
-type entry[V any] struct {
-	key   string
+type entry[K comparable, V any] struct {
+	key   K
 	value V
 	size  int64
 }
 
-// Get returns the value of a key, if it is kept.
-func (c *Cache[V]) Get(key string) (V, bool) {
+// Get returns the value of a key, and marks it as used.
+func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := c.index(key)
-	if i < 0 {
-		var none V
-		return none, false
+	e, ok := c.entries[key]
+	if !ok {
+		return value, false
 	}
-	e := c.kept[i]
-	c.kept = append(slices.Delete(c.kept, i, i+1), e)
-	return e.value, true
+	c.order.MoveToFront(e)
+	return e.Value.(*entry[K, V]).value, true
 }
 
-// Keep keeps a value of some bytes, and lets go of those that were not used for longest; of all, if it is
-// beyond the bounds alone.
-func (c *Cache[V]) Keep(key string, value V, size int64, most Bounds) {
+// Add sets the value of a key, and evicts values until the limits are met. A value that is larger than the limit
+// evicts all values, including itself.
+func (c *Cache[K, V]) Add(key K, value V, size int64, limits Limits) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := c.index(key); i >= 0 {
-		c.kept = slices.Delete(c.kept, i, i+1)
+	c.remove(c.entries[key])
+	if c.entries == nil {
+		c.entries = map[K]*list.Element{}
 	}
-	c.kept = append(c.kept, entry[V]{key, value, size})
-	first, sum := len(c.kept), int64(0)
-	for first > 0 && (most.Count == 0 || len(c.kept)-first < most.Count) && sum+c.kept[first-1].size <= most.Bytes {
-		first--
-		sum += c.kept[first].size
+	c.entries[key] = c.order.PushFront(&entry[K, V]{key, value, size})
+	c.size += size
+	for limits.Count > 0 && c.order.Len() > limits.Count || limits.Size > 0 && c.size > limits.Size {
+		c.remove(c.order.Back())
 	}
-	c.kept = slices.Delete(c.kept, 0, first)
 }
 
-// Len tells how many values are kept.
-func (c *Cache[V]) Len() int {
+// Remove removes a key.
+func (c *Cache[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.kept)
+	c.remove(c.entries[key])
 }
 
-func (c *Cache[V]) index(key string) int {
-	return slices.IndexFunc(c.kept, func(e entry[V]) bool { return e.key == key })
+// Oldest returns the key and the value that were not used for the longest time. It does not mark them as used.
+func (c *Cache[K, V]) Oldest() (key K, value V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.order.Back()
+	if last == nil {
+		return key, value, false
+	}
+	e := last.Value.(*entry[K, V])
+	return e.key, e.value, true
+}
+
+// Len returns the number of values.
+func (c *Cache[K, V]) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.order.Len()
+}
+
+// Size returns the size of all values together.
+func (c *Cache[K, V]) Size() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.size
+}
+
+func (c *Cache[K, V]) remove(element *list.Element) {
+	if element == nil {
+		return
+	}
+	e := c.order.Remove(element).(*entry[K, V])
+	delete(c.entries, e.key)
+	c.size -= e.size
 }

@@ -83,7 +83,7 @@ func (p *process) connectRemotes() (err error) {
 		return err
 	}
 	identities := &auth.Identities{
-		Accounts: p.accounts, Transport: p.transport, Metadata: metadata, Keep: p.TokenCacheLimit(),
+		Accounts: p.accounts, Transport: p.transport, Metadata: metadata, CacheCapacity: p.TokenCacheLimit(),
 		DefaultAccount: p.IdentityServiceAccount(),
 	}
 	p.remotes = access.Connector{Secrets: access.Secrets{Reader: p.mgr.GetAPIReader()}, Egress: policy,

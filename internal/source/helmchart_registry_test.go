@@ -127,7 +127,7 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 		}
 	}
 	for _, bad := range []struct{ chart, provider, secret, says string }{
-		{"strange", "cosign", "cosign", "no signature is of someone trusted"},
+		{"strange", "cosign", "cosign", "no signature is by a trusted signer"},
 		{"unsigned", "cosign", "cosign", "it is not signed"},
 		{"cosigned", "notation", "notation", "notation"},
 		{"unsigned", "cosign", "keyring", "has no layer of type"},

@@ -219,7 +219,7 @@ func TestHelmChartsAreVerifiedByProvenance(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	s.updateChart("app", by("stranger"))
-	s.NotReady(c, "app", "ChartVerificationError", "not among the trusted")
+	s.NotReady(c, "app", "ChartVerificationError", "not trusted")
 	if !apimeta.IsStatusConditionFalse(c.Status.Conditions, sourcev1.SourceVerifiedCondition) ||
 		c.Status.Artifact == nil {
 		t.Errorf("%+v", c.Status)

@@ -4,7 +4,6 @@
 package store
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,10 +15,10 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/image/policy"
+	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
 const (
@@ -103,15 +102,7 @@ func (r *Repository) Identity() string {
 type Store struct {
 	root *os.Root
 
-	mu    sync.Mutex
-	order *list.List // of *Repository by Key, the one that was used last in front
-	kept  map[Key]*list.Element
-	tags  int // in kept
-}
-
-type entry struct {
-	key Key
-	*Repository
+	cache lru.Cache[Key, *Repository] // size is the number of tags
 }
 
 // Open opens the store of a directory, which is made if it is not there.
@@ -123,12 +114,12 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{root: root, order: list.New(), kept: map[Key]*list.Element{}}, nil
+	return &Store{root: root}, nil
 }
 
 // Load returns what is known of a repository. The error is [ErrNotFound] if that is nothing.
 func (s *Store) Load(key Key) (*Repository, error) {
-	if r := s.recent(key); r != nil {
+	if r, ok := s.cache.Get(key); ok {
 		return r, nil
 	}
 	f, err := s.root.Open(key.file())
@@ -174,7 +165,7 @@ func (s *Store) write(name string, r *Repository) error {
 
 // Remove forgets a repository; one that is not known is forgotten already.
 func (s *Store) Remove(key Key) error {
-	s.forget(key)
+	s.cache.Remove(key)
 	if err := s.root.Remove(key.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -207,45 +198,9 @@ func (s *Store) Collect(live func(Key) bool) ([]Key, error) {
 // Close releases the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
-func (s *Store) recent(key Key) *Repository {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.kept[key]
-	if e == nil {
-		return nil
-	}
-	s.order.MoveToFront(e)
-	return e.Value.(entry).Repository
-}
-
-// keep remembers a repository, in place of those that were not used for the longest time.
 func (s *Store) keep(key Key, r *Repository) {
-	s.forget(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept[key] = s.order.PushFront(entry{key, r})
-	for s.tags += r.Len(); s.tags > maxKept && s.order.Len() > 1; {
-		s.drop(s.order.Back())
-	}
+	s.cache.Add(key, r, min(int64(r.Len()), maxKept), lru.Limits{Size: maxKept})
 }
 
-func (s *Store) forget(key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.kept[key]; e != nil {
-		s.drop(e)
-	}
-}
-
-func (s *Store) drop(e *list.Element) {
-	gone := s.order.Remove(e).(entry)
-	delete(s.kept, gone.key)
-	s.tags -= gone.Len()
-}
-
-// Kept returns how many tags are held in memory.
-func (s *Store) Kept() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tags
-}
+// Kept returns the number of tags in memory.
+func (s *Store) Kept() int { return int(s.cache.Size()) }

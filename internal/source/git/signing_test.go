@@ -87,16 +87,16 @@ func TestKeysThatCannotSign(t *testing.T) {
 	}{
 		"none":          {"", nil, "git.asc cannot be used"},
 		"words":         {"", map[string][]byte{"git.asc": []byte("hunter2")}, "no armored"},
-		"a public key":  {"", map[string][]byte{"git.asc": locked.public}, "public one"},
+		"a public key":  {"", map[string][]byte{"git.asc": locked.public}, "OpenPGP public key"},
 		"no passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase"},
 		"a wrong passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"],
-			"passphrase": []byte("hunter2")}, "does not unlock"},
-		"no SSH key": {SigningSSH, nil, "identity cannot be read"},
+			"passphrase": []byte("hunter2")}, "does not decrypt"},
+		"no SSH key": {SigningSSH, nil, "cannot be parsed"},
 		"no SSH passphrase": {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"]},
-			"identity cannot be read"},
+			"cannot be parsed"},
 		"a wrong SSH passphrase": {SigningSSH,
 			map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")},
-			"identity cannot be read"},
+			"cannot be parsed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadSigningKey(c.kind, c.data, time.Now)

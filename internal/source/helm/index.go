@@ -176,7 +176,7 @@ type Indexes struct {
 	reading singleflight.Group
 	hits    atomic.Int64
 	reads   atomic.Int64
-	kept    lru.Cache[*Index]
+	kept    lru.Cache[string, *Index]
 }
 
 // Get returns the index with the digest; read makes it when it is not kept.
@@ -189,7 +189,7 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		c.reads.Add(1)
 		index, err := read()
 		if err == nil {
-			c.kept.Keep(digest, index, min(index.weight, maxIndexes), lru.Bounds{Bytes: maxIndexes})
+			c.kept.Add(digest, index, min(index.weight, maxIndexes), lru.Limits{Size: maxIndexes})
 		}
 		return index, err
 	})

@@ -70,11 +70,11 @@ func TestProvenance(t *testing.T) {
 		now                 time.Time
 		want                string
 	}{
-		"another key":     {binary, sign(t, stranger, "app-1.0.0.tgz", data), data, o, now, "not among the trusted"},
+		"another key":     {binary, sign(t, stranger, "app-1.0.0.tgz", data), data, o, now, "not trusted"},
 		"another package": {binary, prov, append(bytes.Clone(data), 0), o, now, "another app-1.0.0.tgz"},
 		"another version": {binary, prov, data, Offer{Name: "app", Version: "1.0.1"}, now, "not about app-1.0.1.tgz"},
 		"another text": {binary, bytes.Replace(prov, []byte("name: app"), []byte("name: abb"), 1), data, o, now,
-			"not one of this content"},
+			"does not match the content"},
 		"two signatures":   {binary, append(bytes.Clone(prov), prov...), data, o, now, "not one signed text"},
 		"no signature":     {binary, []byte("files: {}"), data, o, now, "not one signed text"},
 		"no list of files": {binary, signText(t, key, "only this\n"), data, o, now, "cannot be read"},
@@ -84,7 +84,7 @@ func TestProvenance(t *testing.T) {
 		"a broken keyring": {[]byte("text"), prov, data, o, now, "pubring.gpg"},
 		"another signature": {binary, []byte(strings.Split(string(prov),
 			signatureBegin)[0] + signatureBegin + strings.Split(string(sign(t, key, "x", nil)), signatureBegin)[1]),
-			data, o, now, "not one of this content"},
+			data, o, now, "does not match the content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := VerifyProvenance(test.keyring, test.prov, test.o, test.data, test.now)

@@ -1,9 +1,9 @@
-// Package cosign checks that an artifact in a registry carries a cosign signature of someone who is trusted:
-// of the holder of a key, or keyless, of an identity that a certificate authority vouched for. Both ways that
-// cosign stores signatures are understood: bundles that refer to the artifact (cosign 3), and the older
-// "sha256-….sig" tags.
+// Package cosign verifies cosign signatures of artifacts in a registry, by trusted public keys or by trusted identities
+// (keyless). It reads both forms in which cosign stores signatures: bundles that refer to the artifact (cosign 3), and
+// the older "sha256-….sig" tags.
 //
-// Nothing but the registry is asked: signatures of identities must bring the proof of their transparency log with them.
+// Verification sends requests to the registry only, and to the TUF repository of the public trust root. A keyless
+// signature must include the proof of its transparency log.
 package cosign
 
 import (
@@ -31,28 +31,29 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Reason is the documented condition reason of a signature that is missing or not trusted.
+// Reason is the condition reason for a signature that is missing or not trusted.
 const Reason = sourcev1.VerificationErrorReason
 
-// shownFailures is how many reasons of a refusal are told.
+// shownFailures is the maximum number of causes in an error.
 const shownFailures = 3
 
-// Identity is who may have signed keyless: Go regular expressions for the issuer and the subject of the certificate.
+// Identity is a trusted identity for keyless signatures: Go regular expressions for the issuer and the subject of the
+// certificate.
 type Identity struct{ Issuer, Subject string }
 
-// Verifier trusts the signatures of some keys or identities. It is safe for concurrent use.
+// Verifier verifies signatures by trusted keys or identities. It is safe for concurrent use.
 type Verifier struct {
 	signers []signer
-	public  *PublicRoot // where the trust root comes from when none is given
+	public  *PublicRoot // source of the trust root; nil if the signers have one
 }
 
-// signer is one who is trusted.
+// signer is a trusted key or identity.
 type signer struct {
 	name   string
 	checks cosign.CheckOpts
 }
 
-// Keys returns a verifier that trusts the public keys in a Secret: all entries whose name ends in ".pub", PEM.
+// Keys returns a verifier for the public keys in the data of a Secret: all entries whose name ends in ".pub", in PEM.
 func Keys(data map[string][]byte) (*Verifier, error) {
 	v := &Verifier{}
 	for _, entry := range slices.Sorted(maps.Keys(data)) {
@@ -61,39 +62,39 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 		}
 		public, err := cryptoutils.UnmarshalPEMToPublicKey(data[entry])
 		if err != nil {
-			return nil, unusable("the key '%s' of the Secret cannot be read", entry).Because(err)
+			return nil, invalidConfig("cannot parse the key '%s' of the Secret", entry).Because(err)
 		}
 		key, err := signature.LoadVerifier(public, crypto.SHA256)
 		if err != nil {
-			return nil, unusable("the key '%s' of the Secret cannot be used", entry).Because(err)
+			return nil, invalidConfig("the key '%s' of the Secret is not supported", entry).Because(err)
 		}
-		// A key is trusted by itself: it needs no log to say when it signed.
+		// a key needs no transparency log to prove when it signed
 		v.signers = append(v.signers, signer{"key '" + entry + "'",
 			cosign.CheckOpts{SigVerifier: key, IgnoreTlog: true, Offline: true}})
 	}
 	if len(v.signers) == 0 {
-		return nil, unusable("the Secret holds no public key").
-			WithHint("Add the file that cosign generate-key-pair wrote, as cosign.pub")
+		return nil, invalidConfig("the Secret contains no public key").
+			WithHint("Add the file cosign.pub that cosign generate-key-pair creates")
 	}
 	return v, nil
 }
 
-// Keyless returns a verifier that trusts identities. TrustedRoot is a trusted_root.json; without one the root
-// of the public Sigstore instance is used.
+// Keyless returns a verifier for identities. trustedRoot is the content of a trusted_root.json; the root of the public
+// Sigstore instance is used if it is nil. Without identities, all identities of trustedRoot are trusted.
 func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Verifier, error) {
 	if len(identities) == 0 && trustedRoot != nil {
-		identities = []Identity{{".*", ".*"}} // whoever the own authority vouches for
+		identities = []Identity{{".*", ".*"}} // the private authority issues certificates to trusted identities only
 	}
 	if len(identities) == 0 {
-		return nil, unusable("spec.verify trusts any identity that ever signed").
-			WithHint("Say in spec.verify.matchOIDCIdentity whose signatures count, or name a Secret with public " +
-				"keys in spec.verify.secretRef")
+		return nil, invalidConfig("spec.verify has no identities, so every identity would be trusted").
+			WithHint("Set spec.verify.matchOIDCIdentity to the trusted identities, or spec.verify.secretRef to a " +
+				"Secret with public keys")
 	}
 	v := &Verifier{public: public}
 	for _, id := range identities {
 		for _, pattern := range []string{id.Issuer, id.Subject} {
 			if _, err := regexp.Compile(pattern); err != nil || pattern == "" {
-				return nil, unusable("'%s' in spec.verify.matchOIDCIdentity is no regular expression", pattern).
+				return nil, invalidConfig("'%s' in spec.verify.matchOIDCIdentity is not a regular expression", pattern).
 					Because(err)
 			}
 		}
@@ -108,19 +109,20 @@ func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Ve
 	}
 	material, err := root.NewTrustedRootFromJSON(trustedRoot)
 	if err != nil {
-		return nil, unusable("the trusted root cannot be read").Because(err)
+		return nil, invalidConfig("cannot parse the trusted root").Because(err)
 	}
 	v.public = nil
-	return v, v.trust(material)
+	return v, v.setRoot(material)
 }
 
-// trust makes the signers' certificates those of the root. What the root does not name is not asked for, but
-// something must prove when a certificate was used, as it is valid for minutes only.
-func (v *Verifier) trust(material root.TrustedMaterial) error {
+// setRoot sets the trust root of all signers. Proofs for which the root has no keys are not required. But either a
+// transparency log or a timestamp authority is required: certificates are valid for minutes only, so something must
+// prove when they were used.
+func (v *Verifier) setRoot(material root.TrustedMaterial) error {
 	noLog := len(material.RekorLogs()) == 0
 	if noLog && len(material.TimestampingAuthorities()) == 0 || len(material.FulcioCertificateAuthorities()) == 0 {
-		return unusable("the trusted root names no certificate authority, or neither a transparency log nor a " +
-			"timestamp authority")
+		return invalidConfig("the trusted root needs a certificate authority, and a transparency log or a timestamp " +
+			"authority")
 	}
 	for i := range v.signers {
 		c := &v.signers[i].checks
@@ -131,30 +133,31 @@ func (v *Verifier) trust(material root.TrustedMaterial) error {
 	return nil
 }
 
-// Verify returns who signed the manifest that the digest names. Errors are faults with the reason VerificationError.
+// Verify verifies the signatures of the manifest with the digest, and returns the name of the signer. The error is a
+// fault with the reason VerificationError.
 func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remote.Option) (string, error) {
 	if v.public != nil {
 		material, err := v.public.get(ctx)
 		if err != nil {
-			return "", refused(image, "the trust root of the public Sigstore instance is out of reach").Because(err)
+			return "", failed(image, "cannot fetch the trust root of the public Sigstore instance").Because(err)
 		}
 		v = &Verifier{signers: slices.Clone(v.signers)}
-		if err := v.trust(material); err != nil {
+		if err := v.setRoot(material); err != nil {
 			return "", err
 		}
 	}
 	digest, err := v1.NewHash(image.DigestStr())
 	if err != nil {
-		return "", refused(image, "the digest cannot be read").Because(err)
+		return "", failed(image, "cannot parse the digest").Because(err)
 	}
 	access = append(slices.Clip(access), remote.WithContext(ctx))
 	found, err := candidates(image, access)
 	if err != nil {
-		return "", refused(image, "its signatures cannot be read").Because(err).After(wait(err))
+		return "", failed(image, "cannot read its signatures").Because(err).After(retryAfter(err))
 	}
 	if len(found) == 0 {
-		return "", refused(image, "it is not signed").
-			WithHint("Sign it with cosign sign, and check that the signature is in the same repository")
+		return "", failed(image, "it is not signed").
+			WithHint("Sign it with cosign sign, and store the signature in the same repository")
 	}
 	var failures []string
 	for _, s := range v.signers {
@@ -163,15 +166,15 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 			if err == nil {
 				return s.name, nil
 			}
-			failures = append(failures, fmt.Sprintf("%s is not of %s: %v", c.name, s.name, err))
+			failures = append(failures, fmt.Sprintf("%s is not by %s: %v", c.name, s.name, err))
 		}
 	}
-	return "", refused(image, "no signature is of someone trusted").
+	return "", failed(image, "no signature is by a trusted signer").
 		Because(errors.New(strings.Join(failures[:min(len(failures), shownFailures)], "; ")))
 }
 
-// checkBundle checks a bundle of cosign 3. Statements of other kinds, such as a list of ingredients, are no
-// signatures, even if someone trusted made them.
+// checkBundle verifies a bundle of cosign 3. Other statements, such as an SBOM, are not signatures of the artifact, even
+// if a trusted signer made them.
 func checkBundle(ctx context.Context, bundle verify.SignedEntity, digest v1.Hash, checks cosign.CheckOpts) error {
 	raw, err := hex.DecodeString(digest.Hex)
 	if err != nil {
@@ -182,15 +185,15 @@ func checkBundle(ctx context.Context, bundle verify.SignedEntity, digest v1.Hash
 		return err
 	}
 	if result.Statement == nil || result.Statement.PredicateType != types.CosignSignPredicateType {
-		return errors.New("it is a statement about the artifact, not its signature")
+		return errors.New("it is a statement about the artifact, not a signature")
 	}
 	return nil
 }
 
-func unusable(format string, args ...any) *fault.Fault {
+func invalidConfig(format string, args ...any) *fault.Fault {
 	return fault.New(Reason, format, args...).Final()
 }
 
-func refused(image name.Digest, why string) *fault.Fault {
+func failed(image name.Digest, why string) *fault.Fault {
 	return fault.New(Reason, "cannot verify '%s' with cosign: %s", image.Name(), why)
 }

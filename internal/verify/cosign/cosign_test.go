@@ -17,25 +17,25 @@ const (
 	issuer = "https://accounts.example.com"
 )
 
-// target pushes an artifact that nobody signed yet.
+// target pushes an artifact without signatures.
 func target(t *testing.T, r *testenv.Registry, repo string) signing.Target {
 	t.Helper()
 	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, static.NewLayer([]byte(repo), "text/plain")),
 		Access: r.Access()}
 }
 
-// wants checks that a verifier names the signer, or refuses in words.
-func wants(t *testing.T, v *Verifier, to signing.Target, signer, says string) {
+// checkVerify checks that Verify returns the signer, or an error that contains wantErr.
+func checkVerify(t *testing.T, v *Verifier, to signing.Target, signer, wantErr string) {
 	t.Helper()
 	got, err := v.Verify(t.Context(), to.Image, to.Access...)
-	if says == "" {
+	if wantErr == "" {
 		if err != nil || got != signer {
 			t.Fatalf("got %q and %v, want %q", got, err, signer)
 		}
 		return
 	}
-	if err == nil || fault.Reason(err, "") != "VerificationError" || !strings.Contains(err.Error(), says) {
-		t.Fatalf("got %q and %v, want an error that says %q", got, err, says)
+	if err == nil || fault.Reason(err, "") != "VerificationError" || !strings.Contains(err.Error(), wantErr) {
+		t.Fatalf("got %q and %v, want an error with %q", got, err, wantErr)
 	}
 }
 
@@ -58,51 +58,51 @@ func TestKeys(t *testing.T) {
 				"README": []byte("no key")})
 			other := target(t, r, "other")
 			for what, c := range map[string]struct {
-				sign         func(signing.Target)
-				signer, says string
+				sign            func(signing.Target)
+				signer, wantErr string
 			}{
-				"a signature under a tag": {key.Tagged, "key 'cosign.pub'", ""},
-				"a bundle":                {key.Bundle, "key 'cosign.pub'", ""},
-				"another of the keys":     {old.Tagged, "key 'old.pub'", ""},
-				"a stranger's signature beside it": {
+				"signature under a tag": {key.Tagged, "key 'cosign.pub'", ""},
+				"bundle":                {key.Bundle, "key 'cosign.pub'", ""},
+				"second key":            {old.Tagged, "key 'old.pub'", ""},
+				"untrusted signature as well": {
 					func(to signing.Target) { stranger.Tagged(to); stranger.Bundle(to); key.Bundle(to) },
 					"key 'cosign.pub'", ""},
 				"no signature": {func(signing.Target) {}, "", "it is not signed"},
-				"a stranger's signature": {stranger.Tagged, "",
-					"no signature is of someone trusted"},
-				"a stranger's bundle": {stranger.Bundle, "",
-					"no signature is of someone trusted"},
-				"another artifact's signature": {
+				"untrusted signature": {stranger.Tagged, "",
+					"no signature is by a trusted signer"},
+				"untrusted bundle": {stranger.Bundle, "",
+					"no signature is by a trusted signer"},
+				"signature of other artifact": {
 					func(to signing.Target) { key.TaggedFor(to, other.Image) }, "", "invalid or missing digest"},
-				"another artifact's bundle": {
+				"bundle of other artifact": {
 					func(to signing.Target) { key.Statement(to, other.Image, "https://sigstore.dev/cosign/sign/v1") },
-					"", "no signature is of someone trusted"},
-				"a statement that is no signature": {
+					"", "no signature is by a trusted signer"},
+				"statement that is not a signature": {
 					func(to signing.Target) { key.Statement(to, to.Image, "https://spdx.dev/Document") }, "",
 					"it is not signed"},
-				"a statement that claims to be a signature once": {func(to signing.Target) { mislabelled(to, key) }, "",
+				"statement without annotation": {func(to signing.Target) { mislabelled(to, key) }, "",
 					"a statement about the artifact"},
 			} {
 				t.Run(what, func(t *testing.T) {
 					to := target(t, r, strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), "'", ""))
 					c.sign(to)
-					wants(t, trusted, to, c.signer, c.says)
+					checkVerify(t, trusted, to, c.signer, c.wantErr)
 				})
 			}
 		})
 	}
 }
 
-// mislabelled attaches a statement whose annotation does not say what it is.
+// mislabelled attaches a statement without the annotation of its type.
 func mislabelled(to signing.Target, key *signing.Key) {
 	key.StatementAs(to, to.Image, "https://spdx.dev/Document", "")
 }
 
-func TestKeysRefuses(t *testing.T) {
+func TestKeysRejects(t *testing.T) {
 	for what, data := range map[string]map[string][]byte{
-		"nothing":            nil,
-		"no key":             {"cosign.key": []byte("private")},
-		"a key that is none": {"cosign.pub": []byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")},
+		"no data":       nil,
+		"no public key": {"cosign.key": []byte("private")},
+		"invalid key":   {"cosign.pub": []byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")},
 	} {
 		if _, err := Keys(data); fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)
@@ -118,42 +118,42 @@ func TestKeyless(t *testing.T) {
 	release := []Identity{{Issuer: "^https://accounts\\.example\\.com$", Subject: "^release@"}}
 	named := "identity '^release@' of '^https://accounts\\.example\\.com$'"
 	for what, c := range map[string]struct {
-		sign         func(signing.Target)
-		identities   []Identity
-		signer, says string
+		sign            func(signing.Target)
+		identities      []Identity
+		signer, wantErr string
 	}{
-		"a bundle": {func(to signing.Target) { ours.Bundle(to, who, issuer) }, release,
+		"bundle": {func(to signing.Target) { ours.Bundle(to, who, issuer) }, release,
 			named, ""},
-		"a signature under a tag": {func(to signing.Target) { ours.Tagged(to, who, issuer) }, release,
+		"signature under a tag": {func(to signing.Target) { ours.Tagged(to, who, issuer) }, release,
 			named, ""},
-		"the second identity": {func(to signing.Target) { ours.Bundle(to, who, issuer) },
+		"second identity": {func(to signing.Target) { ours.Bundle(to, who, issuer) },
 			append([]Identity{{"^a$", "^b$"}}, release...), named, ""},
-		"anybody of an own root": {func(to signing.Target) { ours.Bundle(to, who, issuer) }, nil,
+		"any identity of a private root": {func(to signing.Target) { ours.Bundle(to, who, issuer) }, nil,
 			"identity '.*' of '.*'", ""},
-		"another subject": {func(to signing.Target) { ours.Bundle(to, "dev@example.com", issuer) },
-			release, "", "no signature is of someone trusted"},
-		"another subject under a tag": {func(to signing.Target) { ours.Tagged(to, "dev@example.com", issuer) },
-			release, "", "no signature is of someone trusted"},
-		"another issuer": {func(to signing.Target) {
+		"other subject": {func(to signing.Target) { ours.Bundle(to, "dev@example.com", issuer) },
+			release, "", "no signature is by a trusted signer"},
+		"other subject under a tag": {func(to signing.Target) { ours.Tagged(to, "dev@example.com", issuer) },
+			release, "", "no signature is by a trusted signer"},
+		"other issuer": {func(to signing.Target) {
 			ours.Bundle(to, who,
 				"https://evil.example.com")
-		}, release, "", "no signature is of someone trusted"},
-		"another authority": {func(to signing.Target) { theirs.Bundle(to, who, issuer) }, release, "",
-			"no signature is of someone trusted"},
-		"another authority under a tag": {func(to signing.Target) { theirs.Tagged(to, who, issuer) }, release, "",
-			"no signature is of someone trusted"},
-		"after the certificate's end": {func(to signing.Target) {
+		}, release, "", "no signature is by a trusted signer"},
+		"other authority": {func(to signing.Target) { theirs.Bundle(to, who, issuer) }, release, "",
+			"no signature is by a trusted signer"},
+		"other authority under a tag": {func(to signing.Target) { theirs.Tagged(to, who, issuer) }, release, "",
+			"no signature is by a trusted signer"},
+		"signed after expiry of certificate": {func(to signing.Target) {
 			ours.BundleAt(to, to.Image, who, issuer,
 				time.Now().Add(20*time.Minute))
-		}, release, "", "no signature is of someone trusted"},
-		"another artifact's bundle": {func(to signing.Target) {
+		}, release, "", "no signature is by a trusted signer"},
+		"bundle of other artifact": {func(to signing.Target) {
 			ours.BundleAt(to, other.Image, who, issuer,
 				time.Now())
-		}, release, "", "no signature is of someone trusted"},
-		"a key instead of an identity": {func(to signing.Target) { signing.NewKey(t).Bundle(to) }, release, "",
-			"no signature is of someone trusted"},
-		"a key's signature under the tag": {func(to signing.Target) { signing.NewKey(t).Tagged(to) }, release, "",
-			"no signature is of someone trusted"},
+		}, release, "", "no signature is by a trusted signer"},
+		"bundle by a key": {func(to signing.Target) { signing.NewKey(t).Bundle(to) }, release, "",
+			"no signature is by a trusted signer"},
+		"signature by a key under the tag": {func(to signing.Target) { signing.NewKey(t).Tagged(to) }, release, "",
+			"no signature is by a trusted signer"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			v, err := Keyless(c.identities, ours.Root, nil)
@@ -162,25 +162,25 @@ func TestKeyless(t *testing.T) {
 			}
 			to := target(t, r, strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), "'", ""))
 			c.sign(to)
-			wants(t, v, to, c.signer, c.says)
+			checkVerify(t, v, to, c.signer, c.wantErr)
 		})
 	}
 }
 
-func TestKeylessRefuses(t *testing.T) {
+func TestKeylessRejects(t *testing.T) {
 	ours := signing.NewSigstore(t)
 	any := []Identity{{"a", "b"}}
 	for what, c := range map[string]struct {
 		identities []Identity
 		root       []byte
 	}{
-		"anybody of the public instance":  {nil, nil},
-		"an issuer that is no expression": {[]Identity{{"(", "b"}}, ours.Root},
-		"a subject that is empty":         {[]Identity{{"a", ""}}, ours.Root},
-		"a root that cannot be read":      {any, []byte("{")},
-		"a root that trusts nobody": {any,
+		"any identity of public root": {nil, nil},
+		"invalid issuer expression":   {[]Identity{{"(", "b"}}, ours.Root},
+		"empty subject":               {[]Identity{{"a", ""}}, ours.Root},
+		"malformed root":              {any, []byte("{")},
+		"empty root": {any,
 			[]byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)},
-		"a root that is the text of another": {any, []byte(`{"mediaType":"application/json"}`)},
+		"root of other media type": {any, []byte(`{"mediaType":"application/json"}`)},
 	} {
 		if _, err := Keyless(c.identities, c.root, nil); fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)

@@ -22,22 +22,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// What is read of one artifact's signatures at most; anybody who may push to the repository may add to them.
+// Limits for the signatures of an artifact. Anyone who can push to the repository can add signatures.
 const (
 	maxSignatures     = 50
 	maxSignatureBytes = 1 << 20
 )
 
-// bundleMediaType is how the media types of bundles begin.
+// bundleMediaType is the prefix of the media types of bundles.
 const bundleMediaType = "application/vnd.dev.sigstore.bundle"
 
-// candidate is a signature that may be of someone trusted.
+// candidate is a signature to verify.
 type candidate struct {
 	name  string
 	check func(ctx context.Context, digest v1.Hash, checks cosign.CheckOpts) error
 }
 
-// candidates returns the signatures of an artifact, those that refer to it first.
+// candidates returns the signatures of an artifact: bundles first, then those under its signature tag.
 func candidates(image name.Digest, access []remote.Option) ([]candidate, error) {
 	referring, err := bundles(image, access)
 	if err != nil {
@@ -47,7 +47,7 @@ func candidates(image name.Digest, access []remote.Option) ([]candidate, error) 
 	return append(referring, tagged...), err
 }
 
-// bundles returns the bundles that refer to an artifact. What cannot be read as one is passed over.
+// bundles returns the bundles that refer to an artifact. It skips malformed bundles.
 func bundles(image name.Digest, access []remote.Option) ([]candidate, error) {
 	index, err := remote.Referrers(image, access...)
 	if err != nil {
@@ -59,11 +59,11 @@ func bundles(image name.Digest, access []remote.Option) ([]candidate, error) {
 	}
 	var found []candidate
 	for _, d := range manifest.Manifests {
-		if !strings.HasPrefix(d.ArtifactType, bundleMediaType) && d.ArtifactType != "" || isOther(d) {
+		if !strings.HasPrefix(d.ArtifactType, bundleMediaType) && d.ArtifactType != "" || isOtherStatement(d) {
 			continue
 		}
 		if len(found) == maxSignatures {
-			return nil, fmt.Errorf("more than %d signatures refer to it", maxSignatures)
+			return nil, fmt.Errorf("it has more than %d signatures", maxSignatures)
 		}
 		b, err := readBundle(image.Context().Digest(d.Digest.String()), access)
 		var answer *transport.Error
@@ -81,8 +81,8 @@ func bundles(image name.Digest, access []remote.Option) ([]candidate, error) {
 	return found, nil
 }
 
-// isOther tells that a bundle is known to hold a statement that is no signature.
-func isOther(d v1.Descriptor) bool {
+// isOtherStatement reports whether the annotations of a bundle name a statement that is not a signature.
+func isOtherStatement(d v1.Descriptor) bool {
 	kind := d.Annotations["dev.sigstore.bundle.predicateType"]
 	return kind != "" && kind != types.CosignSignPredicateType
 }
@@ -97,7 +97,7 @@ func readBundle(ref name.Digest, access []remote.Option) (*bundle.Bundle, error)
 		return nil, err
 	}
 	if len(layers) != 1 {
-		return nil, errors.New("a bundle is one layer")
+		return nil, errors.New("a bundle must have one layer")
 	}
 	body, err := layers[0].Compressed()
 	if err != nil {
@@ -109,13 +109,13 @@ func readBundle(ref name.Digest, access []remote.Option) (*bundle.Bundle, error)
 		return nil, err
 	}
 	if len(text) > maxSignatureBytes {
-		return nil, fmt.Errorf("a bundle has more than %d bytes", maxSignatureBytes)
+		return nil, fmt.Errorf("a bundle is larger than %d bytes", maxSignatureBytes)
 	}
 	b := &bundle.Bundle{}
 	return b, b.UnmarshalJSON(text)
 }
 
-// tagged returns the signatures in the manifest that is tagged after the artifact's digest.
+// tagged returns the signatures under the tag that is derived from the artifact's digest.
 func tagged(image name.Digest, access []remote.Option) ([]candidate, error) {
 	client := ociremote.WithRemoteOptions(access...)
 	tag, err := ociremote.SignatureTag(image, client)
@@ -131,7 +131,7 @@ func tagged(image name.Digest, access []remote.Option) ([]candidate, error) {
 		return nil, err
 	}
 	if len(signatures) > maxSignatures {
-		return nil, fmt.Errorf("'%s' holds more than %d signatures", tag.Name(), maxSignatures)
+		return nil, fmt.Errorf("'%s' has more than %d signatures", tag.Name(), maxSignatures)
 	}
 	var found []candidate
 	for i, s := range signatures {
@@ -152,8 +152,8 @@ func checkTagged(ctx context.Context, s oci.Signature, digest v1.Hash, checks co
 	return err
 }
 
-// wait is how long the registry asked us to wait.
-func wait(err error) time.Duration {
+// retryAfter returns how long the registry asked us to wait.
+func retryAfter(err error) time.Duration {
 	if f := fault.As(err); f != nil {
 		return f.RetryAfter
 	}

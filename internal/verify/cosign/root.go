@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
-// rootLifetime is how long the public trust root is used before it is asked for again.
-const rootLifetime = 24 * time.Hour
+// rootTTL is how long the public trust root is used before it is fetched again.
+const rootTTL = 24 * time.Hour
 
-// PublicRoot is the trust root of the public Sigstore instance. It is fetched by TUF when it is first needed,
-// and once a day.
+// PublicRoot is the trust root of the public Sigstore instance. It is fetched by TUF at its first use, and again after
+// a day.
 type PublicRoot struct {
 	Egress *egress.Policy
 	Clock  clock.PassiveClock
@@ -31,7 +31,7 @@ type PublicRoot struct {
 func (p *PublicRoot) get(ctx context.Context) (root.TrustedMaterial, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.root != nil && p.Clock.Since(p.fetched) < rootLifetime {
+	if p.root != nil && p.Clock.Since(p.fetched) < rootTTL {
 		return p.root, nil
 	}
 	transport, err := p.Egress.Transport(egress.Options{})

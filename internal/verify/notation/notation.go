@@ -1,5 +1,4 @@
-// Package notation checks that an artifact in a registry carries a Notary Project signature that a trust
-// policy accepts.
+// Package notation verifies Notary Project signatures of artifacts in a registry by a trust policy.
 package notation
 
 import (
@@ -32,53 +31,53 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Reason is the documented condition reason of a signature that is missing or not trusted.
+// Reason is the condition reason for a signature that is missing or not trusted.
 const Reason = sourcev1.VerificationErrorReason
 
-// policyEntry is the entry of the Secret with the trust policy.
+// policyEntry is the key of the trust policy in the Secret.
 const policyEntry = "trustpolicy.json"
 
-// maxSignatures is how many signatures of an artifact are tried.
+// maxSignatures is the maximum number of signatures of an artifact that are verified.
 const maxSignatures = 50
 
-// Verifier trusts what a trust policy says. It is safe for concurrent use.
+// Verifier verifies signatures by a trust policy. It is safe for concurrent use.
 type Verifier struct{ policy notation.Verifier }
 
-// New returns a verifier by the trustpolicy.json and the certificates (*.crt, *.pem) of a Secret. The
-// certificates stand for every trust store that the policy names. Transport is used to ask whether
-// certificates were revoked.
+// New returns a verifier for the trustpolicy.json and the certificates (*.crt, *.pem) in the data of a Secret. Every
+// trust store that the policy names consists of all these certificates. transport is used to check whether
+// certificates are revoked.
 func New(data map[string][]byte, transport http.RoundTripper) (*Verifier, error) {
 	policy := &trustpolicy.Document{}
 	d := json.NewDecoder(bytes.NewReader(data[policyEntry]))
 	d.DisallowUnknownFields()
 	if err := d.Decode(policy); err != nil {
-		return nil, unusable("the Secret's "+policyEntry+" cannot be read", err).
-			WithHint("Make the Secret with sluice create secret notation")
+		return nil, invalidConfig("cannot parse "+policyEntry+" of the Secret", err).
+			WithHint("Create the Secret with sluice create secret notation")
 	}
 	store, err := certificates(data)
 	if err != nil {
-		return nil, unusable("the Secret's certificates cannot be used", err)
+		return nil, invalidConfig("the certificates of the Secret are not valid", err)
 	}
-	options, err := revocations(transport)
+	options, err := revocationOptions(transport)
 	if err != nil {
-		return nil, unusable("revocation cannot be checked", err)
+		return nil, invalidConfig("cannot set up revocation checks", err)
 	}
 	v, err := verifier.NewWithOptions(policy, store, nil, options)
 	if err != nil {
-		return nil, unusable("the Secret's "+policyEntry+" is not valid", err)
+		return nil, invalidConfig(policyEntry+" of the Secret is not valid", err)
 	}
 	return &Verifier{v}, nil
 }
 
-// Verify returns who signed the manifest that the digest names; it is empty if the policy says that the
-// repository's artifacts need no signature. Errors are faults with the reason VerificationError.
+// Verify verifies the signatures of the manifest with the digest, and returns the name of the signer. The name is empty
+// if the policy requires no signature for the repository. The error is a fault with the reason VerificationError.
 func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remote.Option) (string, error) {
 	repo := repository{image.Context(), append(slices.Clip(access), remote.WithContext(ctx))}
 	_, outcomes, err := notation.Verify(ctx, v.policy, repo, notation.VerifyOptions{
 		ArtifactReference: image.Name(), MaxSignatureAttempts: maxSignatures,
 	})
 	if err != nil {
-		f := fault.New(Reason, "cannot verify '%s' with notation", image.Name()).Because(plain(err))
+		f := fault.New(Reason, "cannot verify '%s' with notation", image.Name()).Because(oneLine(err))
 		if limited := fault.As(err); limited != nil {
 			f.RetryAfter = limited.RetryAfter
 		}
@@ -92,13 +91,13 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 	return "", nil
 }
 
-// plain puts what the library says in lines of their own into one.
-func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", ": ")) }
+// oneLine returns err with its message in one line.
+func oneLine(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", ": ")) }
 
-// store gives the same certificates for each name that a policy uses.
+// store is a trust store that contains the same certificates under each name.
 type store []*x509.Certificate
 
-// GetCertificates implements truststore.X509TrustStore.
+// GetCertificates implements [truststore.X509TrustStore].
 func (s store) GetCertificates(context.Context, truststore.Type, string) ([]*x509.Certificate, error) {
 	return s, nil
 }
@@ -122,13 +121,13 @@ func certificates(data map[string][]byte) (store, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("there is none: an entry that ends in .crt or .pem must hold the authority's")
+		return nil, errors.New("no certificates: add the certificate of the authority as a key that ends in .crt or .pem")
 	}
 	return all, truststore.ValidateCertificates(all)
 }
 
-// revocations ask the authorities over the given transport.
-func revocations(transport http.RoundTripper) (o verifier.VerifierOptions, err error) {
+// revocationOptions returns options that check revocation over the transport.
+func revocationOptions(transport http.RoundTripper) (o verifier.VerifierOptions, err error) {
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 	lists, err := crl.NewHTTPFetcher(client)
 	if err != nil {
@@ -146,14 +145,15 @@ func revocations(transport http.RoundTripper) (o verifier.VerifierOptions, err e
 	return o, nil
 }
 
-func unusable(what string, err error) *fault.Fault {
+func invalidConfig(what string, err error) *fault.Fault {
 	return fault.New(Reason, "%s", what).Because(err).Final()
 }
 
-func readAll(r io.Reader, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = errors.New("it is too large")
+// readAll reads r to its end. It returns an error if r has more than limit bytes.
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("larger than %d bytes", limit)
 	}
 	return b, err
 }

@@ -30,22 +30,22 @@ func TestVerify(t *testing.T) {
 			r := testenv.NewRegistry(t, args...)
 			other := target(t, r, "other")
 			for what, c := range map[string]struct {
-				sign         func(signing.Target)
-				trust        *signing.Notary
-				level        string
-				signer, says string
+				sign            func(signing.Target)
+				trust           *signing.Notary
+				level           string
+				signer, wantErr string
 			}{
-				"a signature": {func(to signing.Target) { ours.Sign(to, day) }, ours, "strict",
+				"trusted signature": {func(to signing.Target) { ours.Sign(to, day) }, ours, "strict",
 					release, ""},
-				"one beside a strangers": {func(to signing.Target) { theirs.Sign(to, day); ours.Sign(to, day) },
+				"untrusted signature as well": {func(to signing.Target) { theirs.Sign(to, day); ours.Sign(to, day) },
 					ours, "strict", release, ""},
 				"no signature": {func(signing.Target) {}, ours, "strict", "",
 					"no signature is associated"},
-				"anothers signature": {func(to signing.Target) { theirs.Sign(to, day) }, ours, "strict", "",
+				"untrusted signature": {func(to signing.Target) { theirs.Sign(to, day) }, ours, "strict", "",
 					"does not contain any trusted certificate"},
-				"another artifacts signature": {func(to signing.Target) { ours.SignOther(to, other.Image) }, ours,
+				"signature of other artifact": {func(to signing.Target) { ours.SignOther(to, other.Image) }, ours,
 					"strict", "", "content descriptor mismatch"},
-				"no signature where none must": {func(signing.Target) {}, ours, "skip", "", ""},
+				"no signature required": {func(signing.Target) {}, ours, "skip", "", ""},
 			} {
 				t.Run(what, func(t *testing.T) {
 					v, err := New(map[string][]byte{"trustpolicy.json": c.trust.Policy(c.level), "ca.crt": c.trust.CA},
@@ -56,15 +56,15 @@ func TestVerify(t *testing.T) {
 					to := target(t, r, strings.ReplaceAll(what, " ", "-"))
 					c.sign(to)
 					got, err := v.Verify(t.Context(), to.Image, to.Access...)
-					if c.says == "" {
+					if c.wantErr == "" {
 						if err != nil || got != c.signer {
 							t.Fatalf("got %q and %v, want %q", got, err, c.signer)
 						}
 						return
 					}
 					if err == nil || fault.Reason(err, "") != "VerificationError" ||
-						!strings.Contains(err.Error(), c.says) {
-						t.Fatalf("got %q and %v, want an error that says %q", got, err, c.says)
+						!strings.Contains(err.Error(), c.wantErr) {
+						t.Fatalf("got %q and %v, want an error with %q", got, err, c.wantErr)
 					}
 				})
 			}
@@ -72,7 +72,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestSignaturesExpire(t *testing.T) {
+func TestVerifyRejectsExpiredSignature(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	n := signing.NewNotary(t, time.Now().Add(time.Hour))
@@ -91,16 +91,16 @@ func TestSignaturesExpire(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejects(t *testing.T) {
 	n := signing.NewNotary(t, time.Now().Add(time.Hour))
 	for what, data := range map[string]map[string][]byte{
-		"nothing":                       nil,
-		"a policy without certificates": {"trustpolicy.json": n.Policy("strict")},
-		"certificates without a policy": {"ca.crt": n.CA},
-		"a certificate that is none": {"trustpolicy.json": n.Policy("strict"),
+		"no data":                     nil,
+		"policy without certificates": {"trustpolicy.json": n.Policy("strict")},
+		"certificates without policy": {"ca.crt": n.CA},
+		"invalid certificate": {"trustpolicy.json": n.Policy("strict"),
 			"ca.pem": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
-		"a policy of another kind": {"trustpolicy.json": []byte(`{"version":"9"}`), "ca.crt": n.CA},
-		"a policy with a typo": {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")),
+		"policy of unknown version": {"trustpolicy.json": []byte(`{"version":"9"}`), "ca.crt": n.CA},
+		"policy with unknown field": {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")),
 			"trustStores", "trustStore", 1)), "ca.crt": n.CA},
 	} {
 		if _, err := New(data, http.DefaultTransport); fault.Reason(err, "") != "VerificationError" {
@@ -115,7 +115,7 @@ func FuzzNew(f *testing.F) {
 	f.Fuzz(func(t *testing.T, policy, cert []byte) {
 		if _, err := New(map[string][]byte{"trustpolicy.json": policy, "ca.crt": cert},
 			http.DefaultTransport); err != nil && fault.As(err) == nil {
-			t.Errorf("%v is no fault", err)
+			t.Errorf("%v is not a fault", err)
 		}
 	})
 }

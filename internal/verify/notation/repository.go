@@ -13,10 +13,10 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// maxEnvelope bounds the bytes of a signature.
+// maxEnvelope is the maximum size, in bytes, of a signature.
 const maxEnvelope = 4 << 20
 
-// repository lets the library read signatures over the same access to the registry that all else goes over.
+// repository implements the library's access to a registry with our transport and credentials.
 type repository struct {
 	name   name.Repository
 	access []remote.Option
@@ -33,7 +33,7 @@ func (r repository) Resolve(_ context.Context, reference string) (ocispec.Descri
 	return descriptor(*d), nil
 }
 
-// ListSignatures gives the signatures that refer to an artifact.
+// ListSignatures calls each with the signatures that refer to an artifact.
 func (r repository) ListSignatures(_ context.Context, of ocispec.Descriptor,
 	each func([]ocispec.Descriptor) error) error {
 	index, err := remote.Referrers(r.name.Digest(of.Digest.String()), r.access...)
@@ -53,7 +53,7 @@ func (r repository) ListSignatures(_ context.Context, of ocispec.Descriptor,
 	return each(found)
 }
 
-// FetchSignatureBlob returns the signature that a manifest holds.
+// FetchSignatureBlob returns the signature in a manifest.
 func (r repository) FetchSignatureBlob(_ context.Context, of ocispec.Descriptor) ([]byte, ocispec.Descriptor, error) {
 	fail := func(err error) ([]byte, ocispec.Descriptor, error) { return nil, ocispec.Descriptor{}, err }
 	image, err := remote.Image(r.name.Digest(of.Digest.String()), r.access...)
@@ -65,7 +65,7 @@ func (r repository) FetchSignatureBlob(_ context.Context, of ocispec.Descriptor)
 		return fail(err)
 	}
 	if len(manifest.Layers) != 1 {
-		return fail(fmt.Errorf("the signature %s is not one layer", of.Digest))
+		return fail(fmt.Errorf("signature %s does not have exactly one layer", of.Digest))
 	}
 	layer, err := remote.Layer(r.name.Digest(manifest.Layers[0].Digest.String()), r.access...)
 	if err != nil {
@@ -83,10 +83,10 @@ func (r repository) FetchSignatureBlob(_ context.Context, of ocispec.Descriptor)
 	return envelope, descriptor(manifest.Layers[0]), nil
 }
 
-// PushSignature is for signers.
+// PushSignature returns an error: the repository is read-only.
 func (repository) PushSignature(context.Context, string, []byte, ocispec.Descriptor, map[string]string) (blob,
 	manifest ocispec.Descriptor, err error) {
-	return blob, manifest, errors.New("this access is for reading")
+	return blob, manifest, errors.New("the repository is read-only")
 }
 
 func descriptor(d v1.Descriptor) ocispec.Descriptor {

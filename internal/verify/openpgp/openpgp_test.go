@@ -18,7 +18,7 @@ var (
 	message = []byte("tree 1234\n")
 )
 
-func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
+func TestVerifyAcceptsTrustedKeysOnly(t *testing.T) {
 	now := made.Add(time.Hour)
 	trusted, stranger := newKey(t, nil), newKey(t, nil)
 	expired := newKey(t, &packet.Config{KeyLifetimeSecs: 60})
@@ -32,39 +32,39 @@ func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if keys.Len() != 4 {
-		t.Fatalf("%d keys were read, not 4", keys.Len())
+		t.Fatalf("got %d keys, want 4", keys.Len())
 	}
 	ofTrusted := sign(t, trusted, message, nil)
 	for reason, c := range map[string]struct {
 		message, signature []byte
-		says               string
+		wantErr            string
 	}{
-		"a trusted key":    {message, ofTrusted, ""},
-		"another message":  {[]byte("tree 5678\n"), ofTrusted, "not one of this content"},
-		"a stranger's key": {message, sign(t, stranger, message, nil), "not among the trusted"},
-		"an expired key":   {message, sign(t, expired, message, nil), "key that signed has expired"},
-		"a revoked key":    {message, sign(t, revoked, message, nil), "revoked"},
-		"an expired signature": {message, sign(t, shortLived, message, &packet.Config{SigLifetimeSecs: 60}),
+		"trusted key":   {message, ofTrusted, ""},
+		"other message": {[]byte("tree 5678\n"), ofTrusted, "does not match the content"},
+		"untrusted key": {message, sign(t, stranger, message, nil), "not trusted"},
+		"expired key":   {message, sign(t, expired, message, nil), "key that signed has expired"},
+		"revoked key":   {message, sign(t, revoked, message, nil), "revoked"},
+		"expired signature": {message, sign(t, shortLived, message, &packet.Config{SigLifetimeSecs: 60}),
 			"signature has expired"},
 		"no signature":   {message, nil, "0 OpenPGP signatures"},
 		"two signatures": {message, append(bytes.Clone(ofTrusted), ofTrusted...), "2 OpenPGP signatures"},
 		"half a signature": {message, append(ofTrusted[:len(ofTrusted)/2:len(ofTrusted)/2], signatureEnd...),
-			"cannot be read"},
-		"a key for a signature":    {message, append(public(t, trusted), signatureEnd...), "damaged"},
-		"a signature of any size":  {message, bytes.Repeat([]byte("a"), maxSignature+1), "more than"},
-		"something behind the end": {message, append(bytes.Clone(ofTrusted), "tree 1234\n"...), ""},
+			"malformed"},
+		"key instead of signature": {message, append(public(t, trusted), signatureEnd...), "malformed"},
+		"too large":                {message, bytes.Repeat([]byte("a"), maxSignature+1), "larger than"},
+		"text after the signature": {message, append(bytes.Clone(ofTrusted), "tree 1234\n"...), ""},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			signer, err := keys.Verify(c.message, c.signature, now)
-			if c.says == "" && (err != nil || len(signer) != 40) ||
-				c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("got %q, %v; want %q", signer, err, c.says)
+			if c.wantErr == "" && (err != nil || len(signer) != 40) ||
+				c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)) {
+				t.Errorf("got %q, %v; want %q", signer, err, c.wantErr)
 			}
 		})
 	}
 }
 
-func TestKeysThatCannotBeTrusted(t *testing.T) {
+func TestRead(t *testing.T) {
 	key := newKey(t, nil)
 	var binary, private bytes.Buffer
 	if err := key.Serialize(&binary); err != nil {
@@ -84,19 +84,18 @@ func TestKeysThatCannotBeTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason, file := range map[string][]byte{
-		"empty": nil, "words": []byte("ssh-ed25519 AAAA"), "a private key": private.Bytes(),
+		"empty": nil, "text": []byte("ssh-ed25519 AAAA"), "private key": private.Bytes(),
 		"half":  public(t, key)[:200],
 		"large": bytes.Repeat([]byte("\n"), maxKeyring+1), "damaged binary": append([]byte{0xc6}, "words"...),
 	} {
 		if _, err := Read(file); err == nil {
-			t.Errorf("%s: is taken for public keys", reason)
+			t.Errorf("%s: no error", reason)
 		}
 	}
 }
 
-// The files were made by GnuPG 2.2: gpg --armor --detach-sign, the weak one with --digest-algo SHA1, and gpg
-// --armor --export.
-func TestSignatureOfGnuPG(t *testing.T) {
+// The files are from GnuPG 2.2: gpg --armor --detach-sign, weak.asc with --digest-algo SHA1, and gpg --armor --export.
+func TestVerifySignatureOfGnuPG(t *testing.T) {
 	keys, err := Read(golden(t, "key.asc"))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +104,7 @@ func TestSignatureOfGnuPG(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := keys.Verify(golden(t, "message"), golden(t, "weak.asc"), made.AddDate(10, 0, 0)); err == nil {
-		t.Error("a signature over a SHA-1 hash is taken")
+		t.Error("a signature over a SHA-1 hash is accepted")
 	}
 }
 
@@ -119,7 +118,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte("-----BEGIN PGP SIGNATURE-----\n\n=\n" + signatureEnd))
 	f.Fuzz(func(t *testing.T, signature []byte) {
 		if _, err := keys.Verify([]byte("another message"), signature, made); err == nil {
-			t.Error("a signature over another message is taken")
+			t.Error("a signature over another message is accepted")
 		}
 	})
 }
@@ -133,7 +132,7 @@ func golden(t *testing.T, name string) []byte {
 	return b
 }
 
-// at makes a configuration whose clock stands still.
+// at returns a configuration with a fixed time.
 func at(now time.Time) *packet.Config { return &packet.Config{Time: func() time.Time { return now }} }
 
 func newKey(tb testing.TB, config *packet.Config) *openpgp.Entity {
@@ -169,7 +168,7 @@ func public(tb testing.TB, key *openpgp.Entity) []byte {
 func sign(tb testing.TB, key *openpgp.Entity, message []byte, config *packet.Config) []byte {
 	tb.Helper()
 	signer := *key
-	signer.Revocations = nil // one who stole a key signs with it all the same
+	signer.Revocations = nil // a revoked key can still sign
 	if config == nil {
 		config = &packet.Config{}
 	}

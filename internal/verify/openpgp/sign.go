@@ -9,11 +9,11 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// PrivateKey is a key that signs. It is safe for concurrent use.
+// PrivateKey is a key for signing. It is safe for concurrent use.
 type PrivateKey struct{ key *openpgp.Entity }
 
-// ReadPrivate reads the one private key of an armored file, and unlocks it. No error holds a part of the file
-// or the passphrase.
+// ReadPrivate reads the only private key of an armored file, and decrypts it. Errors contain no part of the file or the
+// passphrase.
 func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	if len(armored) > maxKeyring {
 		return nil, errors.New("the OpenPGP key is too large")
@@ -21,44 +21,44 @@ func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	keys, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(armored))
 	switch {
 	case err != nil:
-		return nil, errors.New("there is no armored OpenPGP private key")
+		return nil, errors.New("the file contains no armored OpenPGP private key")
 	case len(keys) != 1:
-		return nil, errors.New("there is more than one OpenPGP key")
+		return nil, errors.New("the file contains more than one OpenPGP key")
 	case keys[0].PrivateKey == nil:
-		return nil, errors.New("the OpenPGP key is a public one: export the private key")
+		return nil, errors.New("the file contains an OpenPGP public key: export the private key")
 	}
 	key := keys[0]
-	if isLocked(key) {
+	if isEncrypted(key) {
 		if len(passphrase) == 0 {
-			return nil, errors.New("the OpenPGP key is locked, and there is no passphrase")
+			return nil, errors.New("the OpenPGP key is encrypted, and no passphrase is set")
 		}
 		if err := key.DecryptPrivateKeys(passphrase); err != nil {
-			return nil, errors.New("the passphrase does not unlock the OpenPGP key")
+			return nil, errors.New("the passphrase does not decrypt the OpenPGP key")
 		}
 	}
 	return &PrivateKey{key}, nil
 }
 
-// isLocked tells whether any part of the key needs a passphrase. A part that is not there at all, as the
-// primary key of those who keep it elsewhere, needs none.
-func isLocked(key *openpgp.Entity) bool {
-	locked := func(k *packet.PrivateKey) bool { return k != nil && !k.Dummy() && k.Encrypted }
-	if locked(key.PrivateKey) {
+// isEncrypted reports whether any part of the key needs a passphrase. Parts that are missing, such as a primary key that
+// is stored elsewhere, need none.
+func isEncrypted(key *openpgp.Entity) bool {
+	encrypted := func(k *packet.PrivateKey) bool { return k != nil && !k.Dummy() && k.Encrypted }
+	if encrypted(key.PrivateKey) {
 		return true
 	}
 	for _, sub := range key.Subkeys {
-		if locked(sub.PrivateKey) {
+		if encrypted(sub.PrivateKey) {
 			return true
 		}
 	}
 	return false
 }
 
-// Sign returns an armored detached signature over a message. A key that is expired or revoked now does not sign.
+// Sign returns an armored detached signature over a message. It returns an error if the key is expired or revoked now.
 func (k *PrivateKey) Sign(message []byte, now time.Time) ([]byte, error) {
 	config := &packet.Config{Time: func() time.Time { return now }}
 	if _, ok := k.key.SigningKey(now); !ok {
-		return nil, errors.New("the OpenPGP key may not sign now: it is expired, revoked or for something else")
+		return nil, errors.New("the OpenPGP key cannot sign now: it is expired, revoked, or not for signing")
 	}
 	var b bytes.Buffer
 	if err := openpgp.ArmoredDetachSign(&b, k.key, bytes.NewReader(message), config); err != nil {

@@ -3,6 +3,7 @@ package sshsig
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -11,23 +12,24 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// maxAllowed bounds, in bytes, one file of trusted keys.
+// maxAllowed is the maximum size, in bytes, of a file of trusted keys.
 const maxAllowed = 4 << 20
 
-// trusted is a key, and when and for what it counts.
-type trusted struct {
-	key           ssh.PublicKey
-	namespaces    []string // patterns; any when empty
-	after, before time.Time
+// trustedKey is a key with the limits of its trust.
+type trustedKey struct {
+	key        ssh.PublicKey
+	namespaces []string  // patterns; any namespace when empty
+	validFrom  time.Time // no limit when zero
+	validTo    time.Time // no limit when zero
 }
 
-// allows tells why the key does not count, or nothing.
-func (t *trusted) allows(namespace string, now time.Time) error {
+// check returns an error if the key is not trusted for the namespace now.
+func (t *trustedKey) check(namespace string, now time.Time) error {
 	switch {
-	case !t.after.IsZero() && now.Before(t.after):
-		return fmt.Errorf("the key that signed is not valid before %s", t.after.Format(time.RFC3339))
-	case !t.before.IsZero() && !now.Before(t.before):
-		return fmt.Errorf("the key that signed is not valid since %s", t.before.Format(time.RFC3339))
+	case !t.validFrom.IsZero() && now.Before(t.validFrom):
+		return fmt.Errorf("the key that signed is not valid before %s", t.validFrom.Format(time.RFC3339))
+	case !t.validTo.IsZero() && !now.Before(t.validTo):
+		return fmt.Errorf("the key that signed has been invalid since %s", t.validTo.Format(time.RFC3339))
 	}
 	for _, pattern := range t.namespaces {
 		if ok, err := path.Match(pattern, namespace); ok && err == nil {
@@ -35,20 +37,19 @@ func (t *trusted) allows(namespace string, now time.Time) error {
 		}
 	}
 	if len(t.namespaces) > 0 {
-		return fmt.Errorf("the key that signed is not trusted to sign for %q", namespace)
+		return fmt.Errorf("the key that signed is not trusted for namespace %q", namespace)
 	}
 	return nil
 }
 
-// Read returns the keys of files. Their lines are public keys, or lines of authorized_keys, or of allowed_signers as
-// ssh-keygen(1) has them: options that bound a key (namespaces, valid-after, valid-before, expiry-time) are
-// honoured, and a line that cannot be read is an error. Certificate authorities are refused, since nobody is
-// named who may sign.
+// Read returns the keys of files. A line is a public key, a line of authorized_keys, or a line of allowed_signers
+// (ssh-keygen(1)). The options that limit a key (namespaces, valid-after, valid-before, expiry-time) apply. Read
+// returns an error for a line that it cannot parse, for a file without keys, and for certificate authorities.
 func Read(files ...[]byte) (*Keys, error) {
 	k := &Keys{}
 	for _, file := range files {
 		if len(file) > maxAllowed {
-			return nil, fmt.Errorf("the public keys take more than %d MiB", maxAllowed>>20)
+			return nil, fmt.Errorf("the file of public keys is larger than %d MiB", maxAllowed>>20)
 		}
 		number, before := 0, len(k.keys)
 		for line := range bytes.Lines(file) {
@@ -64,16 +65,16 @@ func Read(files ...[]byte) (*Keys, error) {
 			k.keys = append(k.keys, t)
 		}
 		if len(k.keys) == before {
-			return nil, fmt.Errorf("there is no SSH public key")
+			return nil, errors.New("the file contains no SSH public key")
 		}
 	}
 	return k, nil
 }
 
-// parseLine reads "[who] [options] kind key [comment]".
-func parseLine(line string) (trusted, error) {
+// parseLine parses "[principals] [options] type key [comment]".
+func parseLine(line string) (trustedKey, error) {
 	fields := split(line, " \t")
-	for i := 0; i+1 < len(fields) && i < 3; i++ { // at most who and options stand before the key
+	for i := 0; i+1 < len(fields) && i < 3; i++ { // at most principals and options precede the key
 		raw, err := base64.StdEncoding.DecodeString(fields[i+1])
 		if err != nil {
 			continue
@@ -82,35 +83,35 @@ func parseLine(line string) (trusted, error) {
 		if err != nil || key.Type() != fields[i] {
 			continue
 		}
-		t := trusted{key: key}
+		t := trustedKey{key: key}
 		if _, isCertificate := key.(*ssh.Certificate); isCertificate {
-			return t, fmt.Errorf("a certificate is no public key: list the key")
+			return t, errors.New("certificates are not supported: use the public key")
 		}
 		for _, field := range fields[:i] {
-			if err := t.options(field); err != nil {
+			if err := t.parseOptions(field); err != nil {
 				return t, err
 			}
 		}
 		return t, checkStrength(key)
 	}
-	return trusted{}, fmt.Errorf("it holds no SSH public key")
+	return trustedKey{}, errors.New("no SSH public key")
 }
 
-// options reads those that bound a key. Who signs, and what the key may do when it logs in, makes no difference here.
-func (t *trusted) options(field string) error {
+// parseOptions parses the options that limit the key. It ignores principals and the options for logins.
+func (t *trustedKey) parseOptions(field string) error {
 	for _, option := range split(field, ",") {
 		name, value, _ := strings.Cut(option, "=")
 		value = strings.Trim(value, `"`)
 		var err error
 		switch strings.ToLower(name) {
 		case "cert-authority":
-			err = fmt.Errorf("certificate authorities are not trusted: list the keys that sign")
+			err = errors.New("certificate authorities are not supported: use the public keys that sign")
 		case "namespaces":
 			t.namespaces = strings.Split(value, ",")
 		case "valid-after":
-			t.after, err = parseTime(value)
+			t.validFrom, err = parseTime(value)
 		case "valid-before", "expiry-time":
-			t.before, err = parseTime(value)
+			t.validTo, err = parseTime(value)
 		}
 		if err != nil {
 			return err
@@ -119,7 +120,7 @@ func (t *trusted) options(field string) error {
 	return nil
 }
 
-// parseTime reads YYYYMMDD[HHMM[SS]][Z], in UTC: the controller has no other time zone.
+// parseTime parses YYYYMMDD[HHMM[SS]][Z]. Times are in UTC with and without the Z.
 func parseTime(s string) (time.Time, error) {
 	digits := strings.TrimSuffix(s, "Z")
 	for _, layout := range []string{"20060102", "200601021504", "20060102150405"} {
@@ -130,7 +131,7 @@ func parseTime(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time such as 20260131 or 20260131235900Z", s)
 }
 
-// split cuts at any of the separators that stand outside of double quotes; runs of them count once.
+// split splits s at separators outside of double quotes. Adjacent separators count as one.
 func split(s, separators string) []string {
 	quoted := false
 	return strings.FieldsFunc(s, func(r rune) bool {

@@ -1,156 +1,105 @@
-// Package sshsig makes signatures by SSH keys (OpenSSH's PROTOCOL.sshsig), and verifies them by a set of
-// trusted keys. It reads no cluster and opens no connection.
+// Package sshsig creates and verifies signatures by SSH keys, as OpenSSH's PROTOCOL.sshsig defines them. Signatures are
+// verified against a set of trusted keys. The package has no access to the network or to the Kubernetes API.
+//
+// The library hiddeco/sshsig implements the format. This package adds the policy: which keys are trusted, for what and
+// until when, and bounds of size and strength. See docs/design/ssh-signatures.md.
 package sshsig
 
 import (
 	"bytes"
 	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/sha512"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 )
 
 const (
-	armorStart = "-----BEGIN SSH SIGNATURE-----"
-	armorEnd   = "-----END SSH SIGNATURE-----"
-	magic      = "SSHSIG"
-	version    = 1
-	// maxSignature bounds, in bytes, an armored signature.
+	armorStart = "-----BEGIN " + sshsig.PEMType + "-----\n"
+	armorEnd   = "-----END " + sshsig.PEMType + "-----"
+	// maxSignature is the maximum size, in bytes, of an armored signature.
 	maxSignature = 64 << 10
-	// minRSA is how many bits an RSA key must have.
+	// minRSA is the minimum size, in bits, of an RSA key.
 	minRSA = 2048
 )
 
-// Signature is what an armored one holds.
-type Signature struct {
-	Key       ssh.PublicKey
-	Namespace string // what the signature is for: "git" for commits and tags
-
-	reserved, hash string
-	signature      ssh.Signature
-}
-
-// blob is a signature on the wire, after the magic.
-type blob struct {
-	Version       uint32
-	PublicKey     string
-	Namespace     string
-	Reserved      string
-	HashAlgorithm string
-	Signature     string
-}
-
-// signed is what is signed, after the magic.
-type signed struct {
-	Namespace     string
-	Reserved      string
-	HashAlgorithm string
-	Hash          string
-}
-
-// parse reads an armored signature.
-func parse(armored []byte) (*Signature, error) {
-	if len(armored) > maxSignature {
-		return nil, fmt.Errorf("the SSH signature takes more than %d KiB", maxSignature>>10)
-	}
-	body, ok := bytes.CutPrefix(bytes.TrimSpace(armored), []byte(armorStart))
-	body, ended := bytes.CutSuffix(body, []byte(armorEnd))
-	raw, err := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(body), nil)))
-	if !ok || !ended || err != nil {
-		return nil, errors.New("the armor of the SSH signature is damaged")
-	}
-	raw, ok = bytes.CutPrefix(raw, []byte(magic))
-	var b blob
-	if err := ssh.Unmarshal(raw, &b); !ok || err != nil {
-		return nil, errors.New("the SSH signature is malformed")
-	}
-	if b.Version != version {
-		return nil, fmt.Errorf("the SSH signature has the version %d, which is unknown", b.Version)
-	}
-	s := &Signature{Namespace: b.Namespace, reserved: b.Reserved, hash: b.HashAlgorithm}
-	if s.Key, err = ssh.ParsePublicKey([]byte(b.PublicKey)); err != nil {
-		return nil, errors.New("the SSH signature names no public key that is known")
-	}
-	if err := ssh.Unmarshal([]byte(b.Signature), &s.signature); err != nil {
-		return nil, errors.New("the SSH signature is malformed")
-	}
-	return s, nil
-}
-
-// check tells whether the signature is one of the message, whoever's key it is.
-func (s *Signature) check(message []byte) error {
-	if s.Key.Type() == ssh.KeyAlgoRSA && !slices.Contains([]string{ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512},
-		s.signature.Format) {
-		return fmt.Errorf("the SSH signature is of the kind %q, which is too weak", s.signature.Format)
-	}
-	var sum []byte
-	switch s.hash {
-	case "sha256":
-		h := sha256.Sum256(message)
-		sum = h[:]
-	case "sha512":
-		h := sha512.Sum512(message)
-		sum = h[:]
-	default:
-		return fmt.Errorf("the SSH signature is over the hash %q, which is unknown", s.hash)
-	}
-	content := append([]byte(magic), ssh.Marshal(signed{s.Namespace, s.reserved, s.hash, string(sum)})...)
-	if s.Key.Verify(content, &s.signature) != nil {
-		return errors.New("the SSH signature is not one of this content")
-	}
-	return nil
-}
-
 // Keys are the keys that are trusted to sign. They are safe for concurrent use.
-type Keys struct{ keys []trusted }
+type Keys struct{ keys []trustedKey }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (k *Keys) Len() int { return len(k.keys) }
 
-// Verify checks an armored signature over a message made for a namespace, and returns the fingerprint of the
-// trusted key that made it as ssh-keygen -l shows it. A key counts only while the lines that list it say so:
-// when a signature was made it does not tell.
+// Verify checks an armored signature over a message for a namespace ("git" for commits and tags). It returns the
+// fingerprint of the trusted key that made it, as ssh-keygen -l shows it. The key must be valid now: an SSH signature
+// does not contain the time when it was made.
 func (k *Keys) Verify(message, armored []byte, namespace string, now time.Time) (fingerprint string, err error) {
 	s, err := parse(armored)
 	if err != nil {
 		return "", err
 	}
 	if s.Namespace != namespace {
-		return "", fmt.Errorf("the SSH signature is for %q, not for %q", s.Namespace, namespace)
+		return "", fmt.Errorf("the SSH signature is for namespace %q, not for %q", s.Namespace, namespace)
 	}
-	if err := k.trusts(s.Key, namespace, now); err != nil {
+	if err := k.checkTrust(s.PublicKey, namespace, now); err != nil {
 		return "", err
 	}
-	if err := s.check(message); err != nil {
-		return "", err
+	if err := sshsig.Verify(bytes.NewReader(message), s, s.PublicKey, s.HashAlgorithm, namespace); err != nil {
+		return "", errors.New("the SSH signature does not match the content")
 	}
-	return ssh.FingerprintSHA256(s.Key), nil
+	return ssh.FingerprintSHA256(s.PublicKey), nil
 }
 
-// trusts tells whether any of the lines lets the key sign for the namespace now; else why the last one does not.
-func (k *Keys) trusts(key ssh.PublicKey, namespace string, now time.Time) error {
-	err := errors.New("the key that signed is not among the trusted ones")
+// parse reads an armored signature. The library rejects unknown versions and hashes, and RSA signatures over SHA-1.
+func parse(armored []byte) (*sshsig.Signature, error) {
+	if len(armored) > maxSignature {
+		return nil, fmt.Errorf("the SSH signature is larger than %d KiB", maxSignature>>10)
+	}
+	armored = bytes.TrimSpace(armored)
+	// PEM decoding accepts text before and after the block
+	if !bytes.HasPrefix(armored, []byte(armorStart)) || !bytes.HasSuffix(armored, []byte(armorEnd)) ||
+		bytes.Count(armored, []byte("-----")) != 4 {
+		return nil, errors.New("the armor of the SSH signature is malformed")
+	}
+	s, err := sshsig.Unarmor(armored)
+	if err != nil {
+		return nil, fmt.Errorf("the SSH signature is malformed: %w", err)
+	}
+	return s, nil
+}
+
+// checkTrust returns nil if any of the lines allows the key to sign for the namespace now, otherwise why the last one
+// does not.
+func (k *Keys) checkTrust(key ssh.PublicKey, namespace string, now time.Time) error {
+	err := errors.New("the key that signed is not trusted")
 	for i := range k.keys {
 		t := &k.keys[i]
 		if !bytes.Equal(t.key.Marshal(), key.Marshal()) {
 			continue
 		}
-		if err = t.allows(namespace, now); err == nil {
+		if err = t.check(namespace, now); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// checkStrength refuses keys that can be broken.
+// Sign returns an armored signature over a message for a namespace. Keys that Read rejects cannot sign.
+func Sign(key ssh.Signer, message []byte, namespace string) ([]byte, error) {
+	if err := checkStrength(key.PublicKey()); err != nil {
+		return nil, err
+	}
+	s, err := sshsig.Sign(bytes.NewReader(message), key, sshsig.HashSHA512, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return sshsig.Armor(s), nil
+}
+
+// checkStrength returns an error for keys that can be broken.
 func checkStrength(key ssh.PublicKey) error {
-	if key.Type() == ssh.InsecureKeyAlgoDSA { //nolint:staticcheck // named in order to refuse it
+	if key.Type() == ssh.InsecureKeyAlgoDSA { //nolint:staticcheck // named to reject it
 		return errors.New("a DSA key is too weak")
 	}
 	if c, ok := key.(ssh.CryptoPublicKey); ok {

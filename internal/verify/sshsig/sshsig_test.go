@@ -9,13 +9,13 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha512"
-	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -24,37 +24,40 @@ var (
 	message = []byte("tree 1234\n")
 )
 
-func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
+func TestVerifyAcceptsTrustedKeysOnly(t *testing.T) {
 	trusted, stranger := newKey(t), newKey(t)
 	line := string(ssh.MarshalAuthorizedKey(trusted.PublicKey()))
 	good := sign(t, trusted, message, "git")
 	for reason, c := range map[string]struct {
 		allowed            string
 		message, signature []byte
-		says               string
+		wantErr            string
 	}{
-		"a public key":             {line, message, good, ""},
-		"a key of authorized_keys": {`restrict,command="git shell, only" ` + line, message, good, ""},
-		"a signer":                 {"# signers\n\n*@example.com,me " + line, message, good, ""},
-		"a signer for git":         {`me namespaces="file,git" ` + line, message, good, ""},
-		"a signer for anything":    {`me namespaces="*" ` + line, message, good, ""},
-		"a signer in time": {`me valid-after="20260101",valid-before="20260601120001Z" ` + line, message,
+		"public key":              {line, message, good, ""},
+		"line of authorized_keys": {`restrict,command="git shell, only" ` + line, message, good, ""},
+		"line of allowed_signers": {"# signers\n\n*@example.com,me " + line, message, good, ""},
+		"namespace git":           {`me namespaces="file,git" ` + line, message, good, ""},
+		"any namespace":           {`me namespaces="*" ` + line, message, good, ""},
+		"within validity": {`me valid-after="20260101",valid-before="20260601120001Z" ` + line, message,
 			good, ""},
-		"one line of two is enough":   {"me namespaces=\"file\" " + line + "me " + line, message, good, ""},
-		"a signer for something else": {`me namespaces="file" ` + line, message, good, `not trusted to sign for "git"`},
-		"an expired signer": {`me valid-before="20260601" ` + line, message, good,
-			"not valid since 2026-06-01"},
-		"an expired authorized key": {`expiry-time="202606011200" ` + line, message, good, "not valid since"},
-		"a signer of tomorrow":      {`me valid-after="20260602" ` + line, message, good, "not valid before"},
-		"another key":               {line, message, sign(t, stranger, message, "git"), "not among the trusted"},
-		"another message":           {line, []byte("tree 5678\n"), good, "not one of this content"},
-		"another namespace":         {line, message, sign(t, trusted, message, "file"), `for "file"`},
-		"no signature":              {line, message, nil, "armor"},
-		"half a signature":          {line, message, append(good[:80:80], armorEnd...), "damaged"},
-		"a short signature":         {line, message, []byte(armorStart + "U1NIU0lHAAAAAQ==" + armorEnd), "malformed"},
-		"a signature of any size":   {line, message, bytes.Repeat([]byte("a"), maxSignature+1), "more than"},
-		"an old RSA signature": {line, message, signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA),
-			"not among the trusted"},
+		"one of two lines allows it": {"me namespaces=\"file\" " + line + "me " + line, message, good, ""},
+		"other namespaces":           {`me namespaces="file" ` + line, message, good, `not trusted for namespace "git"`},
+		"expired signer": {`me valid-before="20260601" ` + line, message, good,
+			"invalid since 2026-06-01"},
+		"expired authorized key":  {`expiry-time="202606011200" ` + line, message, good, "invalid since"},
+		"not yet valid":           {`me valid-after="20260602" ` + line, message, good, "not valid before"},
+		"untrusted key":           {line, message, sign(t, stranger, message, "git"), "not trusted"},
+		"other message":           {line, []byte("tree 5678\n"), good, "does not match the content"},
+		"signature for other use": {line, message, sign(t, trusted, message, "file"), `for namespace "file"`},
+		"no signature":            {line, message, nil, "armor"},
+		"half a signature":        {line, message, append(good[:80:80], armorEnd...), "malformed"},
+		"text before signature":   {line, message, append([]byte("x\n"), good...), "armor"},
+		"text after signature":    {line, message, append(bytes.Clone(good), 'x'), "armor"},
+		"two signatures":          {line, message, append(bytes.Clone(good), good...), "armor"},
+		"short signature":         {line, message, []byte(armorStart + "U1NIU0lHAAAAAQ==\n" + armorEnd), "malformed"},
+		"too large":               {line, message, bytes.Repeat([]byte("a"), maxSignature+1), "larger than"},
+		"RSA signature over SHA-1": {line, message, signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA),
+			"invalid signature format"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			keys, err := Read([]byte(c.allowed))
@@ -62,15 +65,15 @@ func TestSignaturesOfTrustedKeysOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			signer, err := keys.Verify(c.message, c.signature, "git", now)
-			if c.says == "" && (err != nil || !strings.HasPrefix(signer, "SHA256:")) ||
-				c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("got %q, %v; want %q", signer, err, c.says)
+			if c.wantErr == "" && (err != nil || !strings.HasPrefix(signer, "SHA256:")) ||
+				c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)) {
+				t.Errorf("got %q, %v; want %q", signer, err, c.wantErr)
 			}
 		})
 	}
 }
 
-func TestEveryKindOfKey(t *testing.T) {
+func TestVerifyKeyTypes(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -78,12 +81,12 @@ func TestEveryKindOfKey(t *testing.T) {
 	for reason, c := range map[string]struct {
 		key       crypto.Signer
 		algorithm string
-		says      string
+		wantErr   string
 	}{
 		"ECDSA":            {private, ssh.KeyAlgoECDSA256, ""},
 		"RSA with SHA-256": {rsaKey(t, 2048), ssh.KeyAlgoRSASHA256, ""},
 		"RSA with SHA-512": {rsaKey(t, 3072), ssh.KeyAlgoRSASHA512, ""},
-		"RSA with SHA-1":   {rsaKey(t, 2048), ssh.KeyAlgoRSA, "too weak"},
+		"RSA with SHA-1":   {rsaKey(t, 2048), ssh.KeyAlgoRSA, "invalid signature format"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			public, err := ssh.NewPublicKey(c.key.Public())
@@ -95,14 +98,14 @@ func TestEveryKindOfKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = keys.Verify(message, signWith(t, c.key, message, c.algorithm), "git", now)
-			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %q", err, c.says)
+			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("got %v, want %q", err, c.wantErr)
 			}
 		})
 	}
 }
 
-func TestKeysThatCannotBeTrusted(t *testing.T) {
+func TestReadRejects(t *testing.T) {
 	signer := newKey(t)
 	line := string(ssh.MarshalAuthorizedKey(signer.PublicKey()))
 	weak, err := ssh.NewPublicKey(rsaKey(t, 1024).Public())
@@ -114,27 +117,46 @@ func TestKeysThatCannotBeTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason, file := range map[string]string{
-		"empty": "", "a comment": "# nothing", "words": "hello world", "an authority": "* cert-authority " + line,
-		"a bad time":    `me valid-before="soon" ` + line,
-		"a weak key":    string(ssh.MarshalAuthorizedKey(weak)),
-		"a certificate": string(ssh.MarshalAuthorizedKey(certificate)),
-		"one bad line":  line + "words\n", "another kind": strings.Replace(line, "ssh-ed25519", "ssh-rsa", 1),
+		"empty": "", "comment": "# nothing", "text": "hello world", "authority": "* cert-authority " + line,
+		"invalid time": `me valid-before="soon" ` + line,
+		"weak key":     string(ssh.MarshalAuthorizedKey(weak)),
+		"certificate":  string(ssh.MarshalAuthorizedKey(certificate)),
+		"invalid line": line + "words\n", "other type": strings.Replace(line, "ssh-ed25519", "ssh-rsa", 1),
 		"large": strings.Repeat("#", maxAllowed+1),
 	} {
 		if _, err := Read([]byte(file)); err == nil {
-			t.Errorf("%s: is taken for public keys", reason)
+			t.Errorf("%s: no error", reason)
 		}
 	}
 }
 
-// The files were made by OpenSSH 9.2: ssh-keygen -Y sign -n git.
-func TestSignatureOfOpenSSH(t *testing.T) {
+// The files are from OpenSSH 9.2: ssh-keygen -Y sign -n git.
+func TestVerifySignatureOfOpenSSH(t *testing.T) {
 	keys, err := Read(golden(t, "key.pub"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keys.Verify(golden(t, "message"), golden(t, "message.sig"), "git", now); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSignIsVerified(t *testing.T) {
+	for name, key := range map[string]ssh.Signer{"ed25519": newKey(t), "RSA": signerOf(t, rsaKey(t, 2048))} {
+		keys, err := Read(ssh.MarshalAuthorizedKey(key.PublicKey()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signature, err := Sign(key, message, "git")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := keys.Verify(message, signature, "git", now); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Sign(signerOf(t, rsaKey(t, 1024)), message, "git"); err == nil {
+		t.Error("a weak key signs")
 	}
 }
 
@@ -148,7 +170,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte(armorStart + "U1NIU0lH" + armorEnd))
 	f.Fuzz(func(t *testing.T, signature []byte) {
 		if _, err := keys.Verify([]byte("another message"), signature, "git", now); err == nil {
-			t.Error("a signature over another message is taken")
+			t.Error("a signature over another message is accepted")
 		}
 	})
 }
@@ -159,7 +181,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		keys, err := Read(file)
 		if err == nil && keys.Len() == 0 {
-			t.Error("no key is trusted, and nobody is told")
+			t.Error("no key and no error")
 		}
 	})
 }
@@ -171,6 +193,15 @@ func golden(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func signerOf(tb testing.TB, key crypto.Signer) ssh.Signer {
+	tb.Helper()
+	signer, err := ssh.NewSignerFromSigner(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return signer
 }
 
 func newKey(tb testing.TB) ssh.Signer {
@@ -188,7 +219,7 @@ func newKey(tb testing.TB) ssh.Signer {
 
 func rsaKey(tb testing.TB, bits int) *rsa.PrivateKey {
 	tb.Helper()
-	tb.Setenv("GODEBUG", "rsa1024min=0") // a weak one must be made to be refused
+	tb.Setenv("GODEBUG", "rsa1024min=0") // to generate a weak key
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
 		tb.Fatal(err)
@@ -209,11 +240,12 @@ func signWith(tb testing.TB, key crypto.Signer, message []byte, algorithm string
 	return sign(tb, with, message, "git")
 }
 
-// sign makes an armored signature as ssh-keygen -Y sign does.
+// sign returns an armored signature by the signer's own algorithm, without the checks of Sign.
 func sign(tb testing.TB, signer ssh.Signer, message []byte, namespace string) []byte {
 	tb.Helper()
 	sum := sha512.Sum512(message)
-	content := append([]byte(magic), ssh.Marshal(signed{namespace, "", "sha512", string(sum[:])})...)
+	content := append([]byte("SSHSIG"), ssh.Marshal(struct{ Namespace, Reserved, HashAlgorithm, Hash string }{
+		namespace, "", "sha512", string(sum[:])})...)
 	var signature *ssh.Signature
 	var err error
 	if a, ok := signer.(ssh.MultiAlgorithmSigner); ok {
@@ -224,8 +256,6 @@ func sign(tb testing.TB, signer ssh.Signer, message []byte, namespace string) []
 	if err != nil {
 		tb.Fatal(err)
 	}
-	raw := append([]byte(magic), ssh.Marshal(blob{
-		version, string(signer.PublicKey().Marshal()), namespace, "", "sha512", string(ssh.Marshal(signature)),
-	})...)
-	return []byte(armorStart + "\n" + base64.StdEncoding.EncodeToString(raw) + "\n" + armorEnd + "\n")
+	return sshsig.Armor(&sshsig.Signature{Version: 1, PublicKey: signer.PublicKey(), Namespace: namespace,
+		HashAlgorithm: sshsig.HashSHA512, Signature: signature})
 }
