@@ -205,7 +205,7 @@ func TestCreateRejectsInvalidFlags(t *testing.T) {
 			line: "secret notation p --trust-policy-file " + cert + " --ca-cert-file " +
 				cert,
 			code: exitFailed,
-			want: "cannot be read",
+			want: "cannot parse trustpolicy.json",
 		},
 		"root certificate with another extension": {
 			line: "secret notation p --trust-policy-file " + file(t, "p", "{}") +
