@@ -207,7 +207,8 @@ func failing(times int, matches func(*http.Request) bool, status string) func(*r
 				if s.Code == http.StatusTooManyRequests {
 					header.Set("Retry-After", "0")
 				}
-				body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%s,"reason":%q,"message":%q}`, code, message, "etcdserver: leader changed")
+				body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%s,"reason":%q,`+
+					`"message":"etcdserver: leader changed"}`, code, message)
 				return &http.Response{StatusCode: int(s.Code), Header: header,
 					Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 			})

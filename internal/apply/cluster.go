@@ -30,8 +30,8 @@ const DefaultConcurrency = 8
 type ClusterOptions struct {
 	FieldManager string // DefaultFieldManager when empty
 	Concurrency  int    // concurrent requests of each Apply; DefaultConcurrency when 0
-	// WaitTimeout bounds how long one call waits for definitions to be served and for objects to be deleted; 30 s when
-	// 0. See [IsWaiting].
+	// WaitTimeout bounds how long one call waits for definitions to be served and for objects to be deleted, for all
+	// objects together; 10 s when 0. See [IsWaiting].
 	WaitTimeout time.Duration
 	OnDrift     func(Owner) // called when a live object of the owner drifted; must not block
 	Contention  ContentionOptions

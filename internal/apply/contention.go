@@ -54,7 +54,7 @@ type correctionHistory struct {
 }
 
 // fieldsBeforeCorrection returns the managed fields of the live object before its drift is corrected. It reports false
-// if the declaration changed, so that the write is no correction, or if the live object cannot be read.
+// if the declaration changed, as the write does not correct drift then, or if the live object cannot be read.
 func (r *run) fieldsBeforeCorrection(ctx context.Context, o *object, p *plan) (fields []metav1.ManagedFieldsEntry,
 	drifted bool) {
 	if !r.lookup(r.req.Owner, o).sameDeclaration {

@@ -18,9 +18,9 @@ var seed = maphash.MakeSeed() // hashes are compared within this process only
 // fingerprint summarizes an object for the detection of drift. It is small enough to be kept for every object.
 //
 // The API server keeps the set of fields that our manager applied. It removes a field from the set as soon as another
-// manager changes the value. So the set stays the same as long as all applied values do, whatever happens to the status
-// or to fields of others. Only an apply under our name can change a value and not the set. It changes the time of the
-// set or, within the same second, results in a new version for which there is no other reason.
+// manager changes the value. So the set stays the same as long as all applied values do. Changes of the status or of
+// other fields do not affect it. Only an apply under our name can change a value and not the set. It changes the time
+// of the set or, within the same second, results in a new version without another cause.
 type fingerprint struct {
 	version    string
 	uid        types.UID
@@ -50,7 +50,7 @@ func (m managers) fingerprintOf(o metav1.Object, group string) fingerprint {
 }
 
 // driftedTo reports whether an object that had this fingerprint when it was applied has drifted. A fingerprint that is
-// older, such as that of an event before the apply, is no drift.
+// older, such as that of an event before the apply, is not drift.
 func (f fingerprint) driftedTo(now fingerprint) bool {
 	switch {
 	case now.version == f.version || resourceversion.Newer(f.version, now.version):

@@ -23,12 +23,17 @@ spec:
   - name: v1beta1
     served: true
     storage: false
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}, note: {type: string}}}, status: {type: object, properties: {ready: {type: boolean}}}}}}
+    schema: {openAPIV3Schema: {type: object, properties: {
+      spec: {type: object, properties: {size: {type: integer}, note: {type: string}}},
+      status: {type: object, properties: {ready: {type: boolean}}}}}}
     subresources: {status: {}}
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}, note: {type: string}, access: {type: string, default: deny}}}, status: {type: object, properties: {ready: {type: boolean}}}}}}
+    schema: {openAPIV3Schema: {type: object, properties: {
+      spec: {type: object, properties: {
+        size: {type: integer}, note: {type: string}, access: {type: string, default: deny}}},
+      status: {type: object, properties: {ready: {type: boolean}}}}}}
     subresources: {status: {}}
 `
 

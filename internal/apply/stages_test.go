@@ -28,7 +28,8 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, maximum: 10}}}}}}
+    schema: {openAPIV3Schema: {type: object, properties: {
+      spec: {type: object, properties: {size: {type: integer, maximum: 10}}}}}}
 `
 
 const gadget = `apiVersion: %s.example.com/v1

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	defaultWaitTimeout = 30 * time.Second
+	defaultWaitTimeout = 10 * time.Second
 	// pollInterval is the interval between requests for an object whose watch broke or is not allowed.
 	pollInterval = 500 * time.Millisecond
 )

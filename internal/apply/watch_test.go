@@ -81,7 +81,7 @@ func TestDriftIsFoundInAnyOrderOfEvents(t *testing.T) {
 		"version with more digits": {
 			events:  func(w *watch) { listed(w); _ = w.Update(event("100000000000000000000000", "u", "b", "x")) },
 			drifted: true},
-		"version that is no number": {
+		"version that is not a number": {
 			events: func(w *watch) { listed(w); _ = w.Update(event("abc", "u", "b", "x")) }, drifted: true},
 		"bookmark": {events: func(w *watch) { listed(w); _ = w.Bookmark("99") }},
 	} {
@@ -169,7 +169,8 @@ func TestTakeOver(t *testing.T) {
 			entry("kubectl-rollout", `{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}`,
 				update, "")}},
 		"restart annotation of pods": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, update, "")}},
+			entry("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{`+
+				`"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, update, "")}},
 		"policy annotation and data": {
 			fields: []metav1.ManagedFieldsEntry{ours,
 				entry("kubectl-edit", `{"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:`+group+`/prune":{}}}}`,

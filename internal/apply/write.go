@@ -33,11 +33,7 @@ var servedBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, J
 
 // checkLate checks an object right before it is written, after the objects that it depends on.
 func (r *run) checkLate(ctx context.Context, s *step) error {
-	backoff := servedBackoff
-	if !s.deferred {
-		backoff.Steps = 1
-	}
-	err := retry.OnError(backoff, isNotServedYet, func() (err error) {
+	err := r.retryUntilServed(ctx, s.deferred, func() (err error) {
 		s.plan, err = r.checkObject(ctx, s.object)
 		return err
 	})
@@ -51,6 +47,21 @@ func (r *run) checkLate(ctx context.Context, s *step) error {
 		return problem("%s was deleted while it was compared", r.name(s.object))
 	}
 	return nil
+}
+
+// retryUntilServed calls check until the server serves the kind. Without deferred, it calls check once.
+func (r *run) retryUntilServed(ctx context.Context, deferred bool, check func() error) error {
+	err := check()
+	if !deferred || !isNotServedYet(err) {
+		return err
+	}
+	waitCtx, cancel := r.waits.context(ctx, r.options.WaitTimeout)
+	defer cancel()
+	_ = wait.ExponentialBackoffWithContext(waitCtx, servedBackoff, func(context.Context) (bool, error) {
+		err = check()
+		return !isNotServedYet(err), nil
+	}) // a timeout leaves the last error of check
+	return err
 }
 
 // execute does what a plan says.

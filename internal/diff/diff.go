@@ -1,5 +1,5 @@
-// Package diff tells a person what changes between two objects: each field by its path, before and after,
-// with what may be secret masked. It knows no cluster.
+// Package diff compares two objects for people: each changed field by its path, with the values before and
+// after. It masks values that may be secret, and sends no requests.
 package diff
 
 import (
@@ -10,37 +10,37 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// maxDifferences is how many changed fields of an object are told.
+// maxDifferences is the maximum number of differences of an object.
 const maxDifferences = 1000
 
-// Difference is one field that changes. What may be secret in its values is masked.
+// Difference is a changed field. Values that may be secret are masked.
 type Difference struct {
-	// such as spec.template.spec.containers[name=web].image; items of lists by their merge keys, else by index
+	// Path is such as spec.template.spec.containers[name=web].image. Items of lists are named by merge keys, else by
+	// index.
 	Path   string
-	Before any // nil if the field comes
-	After  any // nil if the field goes
+	Before any // nil if the field was added
+	After  any // nil if the field was removed
 }
 
-// Objects returns the fields in which two objects differ, in the order of their names, up to a thousand. A
-// nil object is one that is not there. A field that comes or goes with all that is in it is one difference.
-// What names an object, its status, and what else the API server sets by itself are left out. Values that
-// hold one of the secrets are masked in any field, and so are then those that went: they may hold an older
-// secret.
+// Objects returns the fields in which two objects differ, sorted by path, up to 1,000. An object that does not exist is
+// nil. A field that was added or removed with all its contents is one difference. The name of an object, its status and
+// other fields that the API server sets are left out. Values that contain one of the secrets are masked in
+// any field. If there are secrets, removed values are masked, too: they may contain an older secret.
 func Objects(before, after *unstructured.Unstructured, secrets ...string) []Difference {
 	c := &comparison{secret: isSecret(before) || isSecret(after), secrets: secrets}
-	c.maps(nil, declared(before), declared(after))
+	c.maps(nil, comparableFields(before), comparableFields(after))
 	return c.found
 }
 
-// undeclared are fields of the metadata that nobody declares, and those that name the object.
-var undeclared = map[string]bool{
+// ignoredMetadata contains fields of the metadata that the API server sets, and those that name the object.
+var ignoredMetadata = map[string]bool{
 	"managedFields": true, "resourceVersion": true, "uid": true, "generation": true, "selfLink": true,
 	"creationTimestamp": true,
 	"deletionTimestamp": true, "deletionGracePeriodSeconds": true, "name": true, "namespace": true,
 }
 
-// declared is what of an object may change by what is declared. It shares values with the object.
-func declared(o *unstructured.Unstructured) map[string]any {
+// comparableFields returns the fields of an object that are compared. It shares values with the object.
+func comparableFields(o *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	metadata := map[string]any{}
 	if o != nil {
@@ -51,15 +51,15 @@ func declared(o *unstructured.Unstructured) map[string]any {
 	for _, k := range []string{"status", "kind", "apiVersion"} {
 		delete(out, k)
 	}
-	maps.DeleteFunc(metadata, func(k string, _ any) bool { return undeclared[k] })
+	maps.DeleteFunc(metadata, func(k string, _ any) bool { return ignoredMetadata[k] })
 	out["metadata"] = metadata
 	return out
 }
 
-// comparison of two objects under way.
+// comparison collects the differences of two objects.
 type comparison struct {
-	secret  bool     // they are Secrets
-	secrets []string // values that nobody may see
+	secret  bool     // one of them is a Secret
+	secrets []string // values to mask in any field
 	found   []Difference
 }
 
@@ -83,7 +83,7 @@ func (c *comparison) values(at path, before, after any) {
 			return
 		}
 	}
-	if !same(before, after) {
+	if !equal(before, after) {
 		c.add(at, before, after)
 	}
 }
@@ -100,7 +100,7 @@ func (c *comparison) maps(at path, before, after map[string]any) {
 }
 
 func (c *comparison) lists(at path, before, after []any) {
-	if same(before, after) {
+	if equal(before, after) {
 		return
 	}
 	names, keyed := itemNames(before, after)
@@ -112,24 +112,24 @@ func (c *comparison) lists(at path, before, after []any) {
 		}
 		return
 	}
-	was, is := byName(names.before, before), byName(names.after, after)
-	var kept, keeps []any
+	itemsBefore, itemsAfter := byName(names.before, before), byName(names.after, after)
+	var orderBefore, orderAfter []any // of the items in both lists
 	for n, name := range names.before {
-		item, stays := is[name]
+		item, ok := itemsAfter[name]
 		c.values(at.item(name), before[n], item)
-		if stays {
-			kept = append(kept, strings.Trim(name, "[]"))
+		if ok {
+			orderBefore = append(orderBefore, strings.Trim(name, "[]"))
 		}
 	}
 	for n, name := range names.after {
-		if _, was := was[name]; was {
-			keeps = append(keeps, strings.Trim(name, "[]"))
+		if _, ok := itemsBefore[name]; ok {
+			orderAfter = append(orderAfter, strings.Trim(name, "[]"))
 		} else {
 			c.values(at.item(name), nil, after[n])
 		}
 	}
-	if !same(kept, keeps) {
-		c.add(at.item("[order]"), kept, keeps)
+	if !equal(orderBefore, orderAfter) {
+		c.add(at.item("[order]"), orderBefore, orderAfter)
 	}
 }
 
@@ -145,15 +145,15 @@ func (c *comparison) byIndex(at path, before, after []any) {
 	}
 }
 
-// same tells whether two values are equal. Numbers are, however they were read.
-func same(a, b any) bool {
+// equal reports whether two values are equal. Numbers of different types may be equal.
+func equal(a, b any) bool {
 	switch x := a.(type) {
 	case map[string]any:
 		y, ok := b.(map[string]any)
-		return ok && maps.EqualFunc(x, y, same)
+		return ok && maps.EqualFunc(x, y, equal)
 	case []any:
 		y, ok := b.([]any)
-		return ok && slices.EqualFunc(x, y, same)
+		return ok && slices.EqualFunc(x, y, equal)
 	}
 	if x, ok := number(a); ok {
 		y, ok := number(b)

@@ -43,37 +43,41 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	replace := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(deployment) }
 	for name, c := range map[string]struct{ before, after, want string }{
-		"nothing": {deployment, deployment, ""},
-		"what the server sets": {deployment,
-			replace(`"7"`, `"8"`, "manager: x", "manager: y", "{replicas: 1}", "{replicas: 2}"), ""},
-		"a number": {deployment, replace("replicas: 1\n", "replicas: 3\n"),
-			"~ spec.replicas: 1 → 3"},
-		"an item found by its name": {deployment, replace("web:1.0", "web:1.1"),
-			"~ spec.template.spec.containers[name=web].image: web:1.0 → web:1.1"},
-		"an item found by two fields": {deployment, replace("protocol: UDP}", "protocol: UDP, name: u}"),
-			"+ spec.template.spec.containers[name=web].ports[containerPort=80,protocol=UDP].name: u"},
-		"an item found by its place": {deployment, replace("NoExecute", "None"),
-			"~ spec.template.spec.tolerations[1].effect: NoExecute → None"},
-		"an item goes": {deployment, replace("      - {name: sidecar, image: \"side:1\"}\n", ""),
-			"- spec.template.spec.containers[name=sidecar]:\n-   image: side:1\n-   name: sidecar"},
-		"a list of words": {deployment, replace("--verbose", "--quiet"),
-			"~ spec.template.spec.containers[name=web].args: [serve, --verbose] → [serve, --quiet]"},
-		"a label with a slash comes": {deployment, replace("{app: web}", "{app: web, example.com/tier: front}"),
-			`+ metadata.labels["example.com/tier"]: front`},
-		"a text that looks like a number": {deployment, replace("value: dark", `value: "1"`),
-			`~ spec.template.spec.containers[name=web].env[name=MODE].value: dark → "1"`},
-		"items change places": {"spec: {env: [{name: a, value: x}, {name: b}]}",
-			"spec: {env: [{name: b}, {name: a, value: z}]}",
-			"~ spec.env[name=a].value: x → z\n~ spec.env[order]: [name=a, name=b] → [name=b, name=a]"},
-		"an empty value comes": {"spec: {}", "spec: {volume: {}}", "+ spec.volume: {}"},
-		"a line of many": {"data: {conf: \"a\\nb\\nc\\nd\\ne\\n\"}", "data: {conf: \"a\\nb\\nC\\nd\\ne\\n\"}",
-			"~ data.conf:\n    @@ line 2\n      b\n    - c\n    + C\n      d"},
-		"an object comes": {"", "kind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\ndata: {k: v}",
-			"+ data:\n+   k: v\n+ metadata.labels:\n+   a: b"},
-		"an object goes":             {"kind: ConfigMap\nmetadata: {name: x}\ndata: {k: v}", "", "- data:\n-   k: v"},
-		"a key that would steer one": {"data: {a: x}", `data: {a: x, "[\e\n": z}`, `+ data["[\x1b\n"]: z`},
-		"what would steer a terminal": {"data: {a: x}", `data: {a: "\e[31m\a\u202e"}`,
-			`~ data.a: x → "\x1b[31m\a\u202e"`},
+		"no change": {before: deployment, after: deployment, want: ""},
+		"fields that the server sets": {before: deployment,
+			after: replace(`"7"`, `"8"`, "manager: x", "manager: y", "{replicas: 1}", "{replicas: 2}"), want: ""},
+		"number": {before: deployment, after: replace("replicas: 1\n", "replicas: 3\n"),
+			want: "~ spec.replicas: 1 → 3"},
+		"item by name": {before: deployment, after: replace("web:1.0", "web:1.1"),
+			want: "~ spec.template.spec.containers[name=web].image: web:1.0 → web:1.1"},
+		"item by two fields": {before: deployment, after: replace("protocol: UDP}", "protocol: UDP, name: u}"),
+			want: "+ spec.template.spec.containers[name=web].ports[containerPort=80,protocol=UDP].name: u"},
+		"item by index": {before: deployment, after: replace("NoExecute", "None"),
+			want: "~ spec.template.spec.tolerations[1].effect: NoExecute → None"},
+		"removed item": {before: deployment, after: replace("      - {name: sidecar, image: \"side:1\"}\n", ""),
+			want: "- spec.template.spec.containers[name=sidecar]:\n-   image: side:1\n-   name: sidecar"},
+		"list of strings": {before: deployment, after: replace("--verbose", "--quiet"),
+			want: "~ spec.template.spec.containers[name=web].args: [serve, --verbose] → [serve, --quiet]"},
+		"added label with a slash": {before: deployment,
+			after: replace("{app: web}", "{app: web, example.com/tier: front}"),
+			want:  `+ metadata.labels["example.com/tier"]: front`},
+		"string that looks like a number": {before: deployment, after: replace("value: dark", `value: "1"`),
+			want: `~ spec.template.spec.containers[name=web].env[name=MODE].value: dark → "1"`},
+		"changed order": {before: "spec: {env: [{name: a, value: x}, {name: b}]}",
+			after: "spec: {env: [{name: b}, {name: a, value: z}]}",
+			want:  "~ spec.env[name=a].value: x → z\n~ spec.env[order]: [name=a, name=b] → [name=b, name=a]"},
+		"added empty value": {before: "spec: {}", after: "spec: {volume: {}}", want: "+ spec.volume: {}"},
+		"line of a long text": {before: "data: {conf: \"a\\nb\\nc\\nd\\ne\\n\"}",
+			after: "data: {conf: \"a\\nb\\nC\\nd\\ne\\n\"}",
+			want:  "~ data.conf:\n    @@ line 2\n      b\n    - c\n    + C\n      d"},
+		"created object": {before: "", after: "kind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\ndata: {k: v}",
+			want: "+ data:\n+   k: v\n+ metadata.labels:\n+   a: b"},
+		"deleted object": {before: "kind: ConfigMap\nmetadata: {name: x}\ndata: {k: v}", after: "",
+			want: "- data:\n-   k: v"},
+		"control characters in a key": {before: "data: {a: x}", after: `data: {a: x, "[\e\n": z}`,
+			want: `+ data["[\x1b\n"]: z`},
+		"control characters in a value": {before: "data: {a: x}", after: `data: {a: "\e[31m\a\u202e"}`,
+			want: `~ data.a: x → "\x1b[31m\a\u202e"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,44 +92,51 @@ func TestSecretsAreMasked(t *testing.T) {
 	t.Parallel()
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
 	for name, c := range map[string]struct{ before, after, want string }{
-		"data changes": {secret + "data: {k: QUJD, same: QUJD}", secret + "data: {k: QUJE, same: QUJD}",
-			"~ data.k: *** (before) → *** (after)"},
-		"data comes":     {secret + "data: {k: QUJD}", secret + "data: {k: QUJD, l: QUJD}", "+ data.l: ***"},
-		"a Secret comes": {"", secret + "data: {k: QUJD}", "+ data:\n+   k: '***'"},
-		"stringData": {secret + "stringData: {k: ABC}", secret + "stringData: {k: ABCD}",
-			"~ stringData.k: *** (before) → *** (after)"},
-		"what else a Secret has": {secret, secret + "type: ABCD", "+ type: ABCD"},
-		"a variable by its name": {deployment, strings.ReplaceAll(deployment, "hunter2", "hunterABC"),
-			"~ spec.template.spec.containers[name=web].env[name=DB_PASSWORD].value: *** (before) → *** (after)"},
-		"a variable that comes": {"spec: {env: [{name: A, value: b}]}",
-			"spec: {env: [{name: A, value: b}, {name: API_TOKEN, value: ABC}]}",
-			"+ spec.env[name=API_TOKEN]:\n+   name: API_TOKEN\n+   value: '***'"},
-		"a field by its name": {"spec: {clientSecret: ABC}", "spec: {clientSecret: ABCD}",
-			"~ spec.clientSecret: *** (before) → *** (after)"},
-		"a number by its name": {"spec: {}", "spec: {password: 1234}", "+ spec.password: ***"},
-		"a reference to a Secret": {"spec: {volume: {x: y}}", "spec: {volume: {x: y, secret: {secretName: name}}}",
-			"+ spec.volume.secret:\n+   secretName: name"},
-		"a switch about tokens": {"spec: {automountServiceAccountToken: true}",
-			"spec: {automountServiceAccountToken: false}", "~ spec.automountServiceAccountToken: true → false"},
-		"what kubectl applied": {"metadata: {annotations: {a: b}}", "metadata: {annotations: {a: b, " +
-			lastApplied + ": 'ABC'}}", `+ metadata.annotations["` + lastApplied + `"]: ***`},
-		"the password of a URL": {"data: {url: 'postgres://u:ABC@db/x'}", "data: {url: 'postgres://u:ABCD@db/y'}",
-			"~ data.url: postgres://***@db/x → postgres://***@db/y"},
-		"only the password of a URL": {"data: {url: 'postgres://u:ABC@db/x'}", "data: {url: 'postgres://u:ABCD@db/x'}",
-			"~ data.url: postgres://*** (before)@db/x → postgres://*** (after)@db/x"},
-		"an assignment in a text": {"data: {f: \"a=1\\nx\\n\"}", "data: {f: \"a=1\\ndb.password = ABC\\n\"}",
-			"~ data.f:\n    @@ line 1\n      a=1\n    - x\n    + db.password = ***"},
-		"JSON in a text": {"data: {f: '{}'}", `data: {f: '{"token": "ABC DEF", "a": 1}'}`,
-			`~ data.f: "{}" → "{\"token\": ***, \"a\": 1}"`},
-		"a private key": {"data: {f: x}", "data: {f: \"-----BEGIN RSA PRIVATE " +
+		"changed data": {before: secret + "data: {k: QUJD, same: QUJD}", after: secret + "data: {k: QUJE, same: QUJD}",
+			want: "~ data.k: *** (before) → *** (after)"},
+		"added data": {before: secret + "data: {k: QUJD}", after: secret + "data: {k: QUJD, l: QUJD}",
+			want: "+ data.l: ***"},
+		"created Secret": {before: "", after: secret + "data: {k: QUJD}", want: "+ data:\n+   k: '***'"},
+		"stringData": {before: secret + "stringData: {k: ABC}", after: secret + "stringData: {k: ABCD}",
+			want: "~ stringData.k: *** (before) → *** (after)"},
+		"other fields of a Secret": {before: secret, after: secret + "type: ABCD", want: "+ type: ABCD"},
+		"variable by name": {before: deployment, after: strings.ReplaceAll(deployment, "hunter2", "hunterABC"),
+			want: "~ spec.template.spec.containers[name=web].env[name=DB_PASSWORD].value: *** (before) → *** (after)"},
+		"added variable": {before: "spec: {env: [{name: A, value: b}]}",
+			after: "spec: {env: [{name: A, value: b}, {name: API_TOKEN, value: ABC}]}",
+			want:  "+ spec.env[name=API_TOKEN]:\n+   name: API_TOKEN\n+   value: '***'"},
+		"field by name": {before: "spec: {clientSecret: ABC}", after: "spec: {clientSecret: ABCD}",
+			want: "~ spec.clientSecret: *** (before) → *** (after)"},
+		"number by name": {before: "spec: {}", after: "spec: {password: 1234}", want: "+ spec.password: ***"},
+		"reference to a Secret": {before: "spec: {volume: {x: y}}",
+			after: "spec: {volume: {x: y, secret: {secretName: name}}}",
+			want:  "+ spec.volume.secret:\n+   secretName: name"},
+		"boolean named like a token": {before: "spec: {automountServiceAccountToken: true}",
+			after: "spec: {automountServiceAccountToken: false}",
+			want:  "~ spec.automountServiceAccountToken: true → false"},
+		"last-applied annotation": {before: "metadata: {annotations: {a: b}}",
+			after: "metadata: {annotations: {a: b, " +
+				lastApplied + ": 'ABC'}}", want: `+ metadata.annotations["` + lastApplied + `"]: ***`},
+		"password in a URL": {before: "data: {url: 'postgres://u:ABC@db/x'}",
+			after: "data: {url: 'postgres://u:ABCD@db/y'}",
+			want:  "~ data.url: postgres://***@db/x → postgres://***@db/y"},
+		"change of only the password in a URL": {before: "data: {url: 'postgres://u:ABC@db/x'}",
+			after: "data: {url: 'postgres://u:ABCD@db/x'}",
+			want:  "~ data.url: postgres://*** (before)@db/x → postgres://*** (after)@db/x"},
+		"assignment in a text": {before: "data: {f: \"a=1\\nx\\n\"}",
+			after: "data: {f: \"a=1\\ndb.password = ABC\\n\"}",
+			want:  "~ data.f:\n    @@ line 1\n      a=1\n    - x\n    + db.password = ***"},
+		"JSON in a text": {before: "data: {f: '{}'}", after: `data: {f: '{"token": "ABC DEF", "a": 1}'}`,
+			want: `~ data.f: "{}" → "{\"token\": ***, \"a\": 1}"`},
+		"private key": {before: "data: {f: x}", after: "data: {f: \"-----BEGIN RSA PRIVATE " +
 			"KEY-----\\nABC\\n-----END RSA PRIVATE KEY-----\\nz\"}",
-			"~ data.f:\n    @@ line 1\n    - x\n    + ***\n    + z"},
-		"a flag and its value": {"spec: {args: []}", "spec: {args: [--db-password, ABC, --x]}",
-			"~ spec.args: [] → [--db-password, ***, --x]"},
-		"a flag with its value": {"spec: {args: [a]}", "spec: {args: [--token=ABC]}",
-			"~ spec.args: [a] → [--token=***]"},
-		"a header": {"data: {f: x}", "data: {f: 'Authorization: Bearer ABCDEFGH'}",
-			`~ data.f: x → "Authorization: Bearer ***"`},
+			want: "~ data.f:\n    @@ line 1\n    - x\n    + ***\n    + z"},
+		"flag and value": {before: "spec: {args: []}", after: "spec: {args: [--db-password, ABC, --x]}",
+			want: "~ spec.args: [] → [--db-password, ***, --x]"},
+		"flag with value": {before: "spec: {args: [a]}", after: "spec: {args: [--token=ABC]}",
+			want: "~ spec.args: [a] → [--token=***]"},
+		"header": {before: "data: {f: x}", after: "data: {f: 'Authorization: Bearer ABCDEFGH'}",
+			want: `~ data.f: x → "Authorization: Bearer ***"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,12 +145,12 @@ func TestSecretsAreMasked(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 			for _, d := range Objects(before, after) {
-				if told := fmt.Sprint(d.Before, d.After); strings.Contains(told, "ABC") &&
-					!strings.Contains(c.want, "ABC") || strings.Contains(told, "QUJ") {
-					t.Errorf("told: %v", d)
+				if values := fmt.Sprint(d.Before, d.After); strings.Contains(values, "ABC") &&
+					!strings.Contains(c.want, "ABC") || strings.Contains(values, "QUJ") {
+					t.Errorf("not masked: %v", d)
 				}
 			}
-			if before != nil && before.Object["data"] != nil && strings.Contains(fmt.Sprint(before.Object), hidden) {
+			if before != nil && before.Object["data"] != nil && strings.Contains(fmt.Sprint(before.Object), masked) {
 				t.Error("the object itself was changed")
 			}
 		})
@@ -150,20 +161,21 @@ func TestKnownSecretsAreMaskedInAnyField(t *testing.T) {
 	t.Parallel()
 	const before = "spec: {a: old, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}"
 	for name, c := range map[string]struct{ after, want string }{
-		"a value that comes in": {"spec: {a: 'postgres://sesame@db', b: new, c: 1, gone: rotated, list: [x], " +
-			"deep: {k: v}}", "~ spec.a: *** (before) → *** (after)"},
-		"a number": {"spec: {a: old, b: new, c: 4711, gone: rotated, list: [x], deep: {k: v}}",
-			"~ spec.c: *** (before) → *** (after)"},
-		"what goes, in any case": {"spec: {a: old, b: new, c: 1, list: [x], deep: {k: v}}", "- spec.gone: ***"},
-		"an item of a list": {"spec: {a: old, b: new, c: 1, gone: rotated, list: [x, sesame], deep: {k: v}}",
-			"~ spec.list: [x] → [x, ***]"},
-		"a field in one that comes": {"spec: {a: old, b: new, c: 1, gone: rotated, list: [x], deep: {k: v, more: " +
+		"value with a secret": {after: "spec: {a: 'postgres://sesame@db', b: new, c: 1, gone: rotated, list: [x], " +
+			"deep: {k: v}}", want: "~ spec.a: *** (before) → *** (after)"},
+		"number": {after: "spec: {a: old, b: new, c: 4711, gone: rotated, list: [x], deep: {k: v}}",
+			want: "~ spec.c: *** (before) → *** (after)"},
+		"removed value": {after: "spec: {a: old, b: new, c: 1, list: [x], deep: {k: v}}", want: "- spec.gone: ***"},
+		"item of a list": {after: "spec: {a: old, b: new, c: 1, gone: rotated, list: [x, sesame], deep: {k: v}}",
+			want: "~ spec.list: [x] → [x, ***]"},
+		"field of an added object": {after: "spec: {a: old, b: new, c: 1, gone: rotated, list: [x], deep: {k: " +
+			"v, more: " +
 			"{x: w, z: a sesame b}}}",
-			"+ spec.deep.more:\n+   x: w\n+   z: '***'"},
-		"a value that has none": {"spec: {a: other, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}",
-			"~ spec.a: old → other"},
-		"a short one is no secret": {"spec: {a: v, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}",
-			"~ spec.a: old → v"},
+			want: "+ spec.deep.more:\n+   x: w\n+   z: '***'"},
+		"value without a secret": {after: "spec: {a: other, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}",
+			want: "~ spec.a: old → other"},
+		"short secret": {after: "spec: {a: v, b: new, c: 1, gone: rotated, list: [x], deep: {k: v}}",
+			want: "~ spec.a: old → v"},
 	} {
 		if got := Text(object(t, before), object(t, c.after), "v", "sesame", "4711"); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
@@ -191,7 +203,7 @@ func TestTextIsBounded(t *testing.T) {
 	if n := len(Objects(before, after)); n != maxDifferences {
 		t.Errorf("%d differences", n)
 	}
-	if got := Cut("one\ntwo\n"+strings.Repeat("x", 100), 50); got != "one\ntwo\n… and 1 more lines" {
+	if got := Cut("one\ntwo\n"+strings.Repeat("x", 100), 50); got != "one\ntwo\n… and 1 more line" {
 		t.Errorf("cut to %q", got)
 	}
 	if got := Cut(strings.Repeat("x", 100), 50); len(got) > 50 {
@@ -199,7 +211,7 @@ func TestTextIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzText looks for objects whose diff is too long, or not to be printed, or tells what a Secret holds.
+// FuzzText checks that a diff is bounded, has no control characters, and is empty for equal objects.
 func FuzzText(f *testing.F) {
 	f.Add(deployment, strings.ReplaceAll(deployment, "web", "other"))
 	f.Add("apiVersion: v1\nkind: Secret\ndata: {a: c2VjcmV0}",
@@ -216,7 +228,7 @@ func FuzzText(f *testing.F) {
 		}
 		for _, r := range text {
 			if r < ' ' && r != '\n' && r != '\t' {
-				t.Errorf("%q steers a terminal", text)
+				t.Errorf("%q contains a control character", text)
 			}
 		}
 		if Text(&before, &before) != "" {

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	hidden       = "***"
-	hiddenBefore = "*** (before)"
-	hiddenAfter  = "*** (after)"
+	masked       = "***"
+	maskedBefore = "*** (before)" // used if the values differ only in what is masked
+	maskedAfter  = "*** (after)"
 )
 
-// lastApplied is the annotation in which kubectl keeps a copy of the object, secrets and all.
+// lastApplied is the annotation in which kubectl stores a copy of the object, which may contain secrets.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-const secretWord = `(?:password|passwd|passphrase|secret|token|credentials?|(?:api|private|access|signing|encryption)[-_.]?key)s?`
+const secretWord = `(?:password|passwd|passphrase|secret|token|credentials?|` +
+	`(?:api|private|access|signing|encryption)[-_.]?key)s?`
 
 var (
 	secretKey  = regexp.MustCompile(`(?i)` + secretWord + `$`)
@@ -32,38 +33,37 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
 }
 
-// mask takes out of two values of a field what may be secret: what a Secret holds, values that go by the name
-// of a password or a token, and private keys, credentials of URLs and the like in any text. Values that
-// differ only in what is masked are told apart by their masks, which say nothing of the values, not even
-// their length.
+// mask returns the two values of a field with secrets masked: the data of a Secret, values of fields that are
+// named like a password or a token, and private keys, credentials in URLs and the like in any text. Values
+// that differ only in what is masked have different masks. A mask does not depend on the value or its length.
 func (c *comparison) mask(at path, before, after any) (any, any) {
 	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") ||
-		isSensitive(at) && !holdsMaps(before) && !holdsMaps(after) ||
-		len(c.secrets) > 0 && after == nil || c.holds(before) || c.holds(after)
-	b, a := c.masked(before, sensitive, hidden), c.masked(after, sensitive, hidden)
-	if before != nil && after != nil && same(a, b) {
-		return c.masked(before, sensitive, hiddenBefore), c.masked(after, sensitive, hiddenAfter)
+		isSensitive(at) && !hasFields(before) && !hasFields(after) ||
+		len(c.secrets) > 0 && after == nil || c.containsSecret(before) || c.containsSecret(after)
+	b, a := c.masked(before, sensitive, masked), c.masked(after, sensitive, masked)
+	if before != nil && after != nil && equal(a, b) {
+		return c.masked(before, sensitive, maskedBefore), c.masked(after, sensitive, maskedAfter)
 	}
 	return b, a
 }
 
-// shortestSecret is the length from which on a known secret is looked for in other values: a shorter one is everywhere.
-const shortestSecret = 4
+// minSecretLength is the minimum length of a secret that is searched in other values. Shorter ones occur by chance.
+const minSecretLength = 4
 
-// holds tells whether a plain value holds a known secret.
-func (c *comparison) holds(v any) bool {
+// containsSecret reports whether a scalar value contains one of the secrets.
+func (c *comparison) containsSecret(v any) bool {
 	switch v.(type) {
 	case nil, map[string]any, []any:
 		return false
 	}
 	text := fmt.Sprint(v)
 	return slices.ContainsFunc(c.secrets, func(s string) bool {
-		return len(s) >= shortestSecret &&
+		return len(s) >= minSecretLength &&
 			strings.Contains(text, s)
 	})
 }
 
-// isSensitive tells whether a field goes by the name of a secret.
+// isSensitive reports whether a field is named like a secret.
 func isSensitive(at path) bool {
 	key := at.last(0).name
 	item, named := strings.CutPrefix(at.last(1).name, "[name=")
@@ -71,29 +71,29 @@ func isSensitive(at path) bool {
 		key == "value" && named && secretKey.MatchString(strings.Trim(item, `]"`))
 }
 
-// holdsMaps tells whether a value has fields of its own: a name such as secret is that of a reference then.
-func holdsMaps(v any) bool {
+// hasFields reports whether a value is an object or a list of objects. A field named secret is a reference then.
+func hasFields(v any) bool {
 	list, isList := v.([]any)
 	_, isMap := v.(map[string]any)
 	return isMap || isList && len(list) > 0 && allMaps(list)
 }
 
-// masked returns a copy of a value with the mask in place of what may be secret. All of it is if it is sensitive.
+// masked returns a copy of a value with secrets replaced by the mask. If sensitive is set, it replaces all values.
 func (c *comparison) masked(v any, sensitive bool, mask string) any {
-	sensitive = sensitive || c.holds(v)
+	sensitive = sensitive || c.containsSecret(v)
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		name, _ := v["name"].(string)
 		for k, item := range v {
-			secret := k == lastApplied || !holdsMaps(item) && secretKey.MatchString(k) ||
+			secret := k == lastApplied || !hasFields(item) && secretKey.MatchString(k) ||
 				k == "value" && secretKey.MatchString(name)
 			out[k] = c.masked(item, sensitive || secret, mask)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
-		flag := false // the item before is a flag that takes a secret
+		flag := false // the previous item is a flag whose value is a secret
 		for n, item := range v {
 			out[n] = c.masked(item, sensitive || flag, mask)
 			text, _ := item.(string)

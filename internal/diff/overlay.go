@@ -4,9 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Overlay returns a live object with all that is declared put over it: what an apply would come to, as far as
-// can be told without the API server. Fields that are not declared stay; items of lists that are not declared
-// go.
+// Overlay returns a live object with the declared fields set. It approximates an apply without the API
+// server: fields that are not declared are kept, and items of lists that are not declared are removed.
 func Overlay(live, declared *unstructured.Unstructured) *unstructured.Unstructured {
 	out, _ := overlay(live.DeepCopy().Object, declared.DeepCopy().Object).(map[string]any)
 	return &unstructured.Unstructured{Object: out}
@@ -29,11 +28,11 @@ func overlay(live, declared any) any {
 			return d
 		}
 		names, keyed := itemNames(l, d)
-		was := byName(names.before, l)
+		items := byName(names.before, l)
 		for n := range d {
 			switch {
 			case keyed:
-				d[n] = overlay(was[names.after[n]], d[n])
+				d[n] = overlay(items[names.after[n]], d[n])
 			case n < len(l):
 				d[n] = overlay(l[n], d[n])
 			}

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// path leads to a field.
+// path is the path of a field.
 type path []step
 
-// step into a map by a key, or into a list by the name of an item, which is in brackets.
+// step is a key of a map, or the name of an item of a list in brackets.
 type step struct {
 	name string
 	item bool
@@ -19,7 +19,7 @@ type step struct {
 func (p path) field(key string) path { return append(p[:len(p):len(p)], step{name: key}) }
 func (p path) item(name string) path { return append(p[:len(p):len(p)], step{name: name, item: true}) }
 
-// last returns the step that is n steps before the end, or none.
+// last returns the step that is n steps before the end; zero if there is none.
 func (p path) last(n int) step {
 	if len(p) <= n {
 		return step{}
@@ -27,8 +27,8 @@ func (p path) last(n int) step {
 	return p[len(p)-1-n]
 }
 
-// plain are names that need no quotes in a path.
-var plain = regexp.MustCompile(`^[\w-]+$`)
+// unquoted matches names that need no quotes in a path.
+var unquoted = regexp.MustCompile(`^[\w-]+$`)
 
 func (p path) String() string {
 	var b strings.Builder
@@ -36,7 +36,7 @@ func (p path) String() string {
 		switch {
 		case s.item:
 			b.WriteString(s.name)
-		case !plain.MatchString(s.name):
+		case !unquoted.MatchString(s.name):
 			b.WriteString("[" + strconv.Quote(s.name) + "]")
 		default:
 			if n > 0 {
@@ -48,18 +48,18 @@ func (p path) String() string {
 	return b.String()
 }
 
-// mergeKeys are what items of lists are told apart by, the first that fits: all items of both lists have all
-// of its fields, and no two of a list the same values.
+// mergeKeys lists the fields that may identify the items of lists. The first entry is used for which all items of both
+// lists have all fields, and no two items of a list have the same values.
 var mergeKeys = [][]string{
 	{"name"}, {"namespace", "name"}, {"kind", "name"}, {"kind", "namespace", "name"},
 	{"containerPort"}, {"containerPort", "protocol"}, {"port"}, {"port", "protocol"},
 	{"mountPath"}, {"devicePath"}, {"topologyKey"}, {"ip"}, {"host"}, {"key"}, {"type"}, {"path"}, {"id"},
 }
 
-// names of the items of two lists, such as [name=web].
+// names contains the names of the items of two lists, such as [name=web].
 type names struct{ before, after []string }
 
-// itemNames names the items of two lists by a merge key. It reports false if none fits.
+// itemNames returns the names of the items of two lists by a merge key. It reports false if no merge key fits.
 func itemNames(before, after []any) (names, bool) {
 	if len(before)+len(after) == 0 {
 		return names{}, false
@@ -86,7 +86,7 @@ func named(list []any, key []string) ([]string, bool) {
 		for _, field := range key {
 			switch v := m[field].(type) {
 			case string:
-				if !plain.MatchString(strings.NewReplacer(".", "", "/", "", ":", "").Replace(v)) {
+				if !unquoted.MatchString(strings.NewReplacer(".", "", "/", "", ":", "").Replace(v)) {
 					v = strconv.Quote(v)
 				}
 				parts = append(parts, field+"="+v)

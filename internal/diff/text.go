@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	maxText  = 16 << 10 // bytes of a diff
-	maxLine  = 300      // characters of a line
-	maxLines = 60       // lines of one field
-	maxShort = 80       // bytes of a list on one line
-	// maxCompared is how many lines of a text that differ are matched with each other, as the time goes with
-	// their square.
-	maxCompared = 1000
-	around      = 1 // unchanged lines shown around those of a text that change
+	maxText  = 16 << 10 // bytes
+	maxLine  = 300      // characters
+	maxLines = 60       // of one field
+	maxShort = 80       // bytes of a list that is written on one line
+	// maxCompared is the maximum number of lines that are matched with each other. The time grows with their square.
+	maxCompared  = 1000
+	contextLines = 1 // unchanged lines contextLines changed ones
 )
 
-// Text returns a readable diff of two objects, as [Objects] finds it: a line a changed field, which begins with ~ if it
-// changes, + if it comes and - if it goes, and the changed lines of values that have many. It has at most 16 KiB, no
-// character that would steer a terminal, and no end of line at its end. It is empty if nothing changes.
+// Text returns the differences of [Objects] as text, with a line for each changed field. The line begins with ~ if the
+// field changed, + if it was added and - if it was removed. The changed lines of a long value follow. The
+// text has at most 16 KiB, no control characters and no newline at its end. It is empty if there are no
+// differences.
 func Text(before, after *unstructured.Unstructured, secrets ...string) string {
 	var lines []string
 	for _, d := range Objects(before, after, secrets...) {
@@ -34,58 +34,65 @@ func Text(before, after *unstructured.Unstructured, secrets ...string) string {
 	return Cut(strings.Join(lines, "\n"), maxText)
 }
 
-// Cut shortens a text of many lines to so many bytes by leaving out whole lines at its end, and says how many.
-func Cut(text string, most int) string {
-	if len(text) <= most {
+// Cut shortens a text to a number of bytes. It removes whole lines at the end, and adds a line with their number.
+func Cut(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return text
 	}
-	const note = "… and %d more lines"
+	const maxNote = 32 // bytes of the added line
 	lines := strings.Split(text, "\n")
-	size, n := len(note)+8, 0
-	for n < len(lines) && size+len(lines[n])+1 <= most {
+	size, n := maxNote, 0
+	for n < len(lines) && size+len(lines[n])+1 <= maxBytes {
 		size += len(lines[n]) + 1
 		n++
 	}
-	return strings.Join(append(lines[:n:n], fmt.Sprintf(note, len(lines)-n)), "\n")
+	return strings.Join(append(lines[:n:n], moreLines(len(lines)-n)), "\n")
+}
+
+func moreLines(n int) string {
+	if n == 1 {
+		return "… and 1 more line"
+	}
+	return fmt.Sprintf("… and %d more lines", n)
 }
 
 func (d Difference) lines() []string {
 	switch {
 	case d.Before == nil:
-		return all("+ ", d.Path, d.After)
+		return wholeValue("+ ", d.Path, d.After)
 	case d.After == nil:
-		return all("- ", d.Path, d.Before)
+		return wholeValue("- ", d.Path, d.Before)
 	}
 	before, after := rendered(d.Before), rendered(d.After)
 	if len(before) == 1 && len(after) == 1 {
 		return []string{fmt.Sprintf("~ %s: %s → %s", d.Path, before[0], after[0])}
 	}
-	return append([]string{"~ " + d.Path + ":"}, some(hunks(before, after))...)
+	return append([]string{"~ " + d.Path + ":"}, limited(hunks(before, after))...)
 }
 
-// all tells a value that comes or goes as a whole.
-func all(sign, path string, v any) []string {
+// wholeValue returns the lines for a value that was added or removed.
+func wholeValue(sign, path string, v any) []string {
 	value := rendered(v)
 	_, isMap := v.(map[string]any)
 	if len(value) == 1 && (!isMap || value[0] == "{}") {
 		return []string{sign + path + ": " + value[0]}
 	}
 	out := []string{sign + path + ":"}
-	for _, l := range some(value) {
+	for _, l := range limited(value) {
 		out = append(out, sign+"  "+l)
 	}
 	return out
 }
 
-// some keeps a field from filling a page.
-func some(lines []string) []string {
+// limited returns at most maxLines lines.
+func limited(lines []string) []string {
 	if len(lines) <= maxLines {
 		return lines
 	}
-	return append(lines[:maxLines:maxLines], fmt.Sprintf("… and %d more lines", len(lines)-maxLines))
+	return append(lines[:maxLines:maxLines], moreLines(len(lines)-maxLines))
 }
 
-// hunks returns the lines that differ between two texts, with where they begin.
+// hunks returns the lines that differ between two texts, with line numbers.
 func hunks(before, after []string) []string {
 	first := 0
 	for first < min(len(before), len(after)) && before[first] == after[first] {
@@ -100,9 +107,9 @@ func hunks(before, after []string) []string {
 		return []string{fmt.Sprintf("    lines %d-%d → lines %d-%d", first+1, len(before)-end, first+1, len(after)-end)}
 	}
 	var out []string
-	for _, group := range difflib.NewMatcher(before[max(0, first-around):len(before)-max(0, end-around)],
-		after[max(0, first-around):len(after)-max(0, end-around)]).GetGroupedOpCodes(around) {
-		at := max(0, first-around)
+	for _, group := range difflib.NewMatcher(before[max(0, first-contextLines):len(before)-max(0, end-contextLines)],
+		after[max(0, first-contextLines):len(after)-max(0, end-contextLines)]).GetGroupedOpCodes(contextLines) {
+		at := max(0, first-contextLines)
 		out = append(out, fmt.Sprintf("    @@ line %d", at+group[0].J1+1))
 		for _, op := range group {
 			if op.Tag == 'e' {
@@ -116,6 +123,7 @@ func hunks(before, after []string) []string {
 	return out
 }
 
+// signed adds a prefix to all lines.
 func signed(sign string, lines []string) []string {
 	out := make([]string, len(lines))
 	for n, l := range lines {
@@ -124,7 +132,7 @@ func signed(sign string, lines []string) []string {
 	return out
 }
 
-// rendered returns the lines of a value, at least one: a text as it is, anything else as YAML.
+// rendered returns the lines of a value, at least one. A string is returned as it is, other values as YAML.
 func rendered(v any) []string {
 	var lines []string
 	switch v := v.(type) {
@@ -155,7 +163,7 @@ func rendered(v any) []string {
 	return lines
 }
 
-// onOneLine returns a short list of plain values as it is written on one line, else "".
+// onOneLine returns a short list of scalar values on one line; empty for other values.
 func onOneLine(v any) string {
 	list, ok := v.([]any)
 	if !ok {
@@ -176,9 +184,9 @@ func onOneLine(v any) string {
 	return line
 }
 
-// quotedIfNeeded quotes a text that would be taken for something else, such as a number.
+// quotedIfNeeded quotes a string that YAML would parse as another type, such as a number.
 func quotedIfNeeded(s string) string {
-	if strings.HasPrefix(s, hidden) {
+	if strings.HasPrefix(s, masked) {
 		return s
 	}
 	var v any
@@ -188,7 +196,7 @@ func quotedIfNeeded(s string) string {
 	return s
 }
 
-// printable cuts a line, and escapes what is not to be printed.
+// printable cuts a long line, and escapes control characters.
 func printable(line string) string {
 	if n := len([]rune(line)); n > maxLine {
 		line = string([]rune(line)[:maxLine]) + "…"

@@ -159,7 +159,11 @@ spec:
   scope: Namespaced
   names: {plural: gadgets, singular: gadget, kind: Gadget}
   versions:
-  - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
 func TestExpressionsDefineHealth(t *testing.T) {
@@ -183,8 +187,10 @@ func TestExpressionsDefineHealth(t *testing.T) {
 		t.Errorf("without a status: %q", r.Message)
 	}
 	for _, c := range []struct{ status, want string }{
-		{`{"phase":"Pending"}`, InProgress}, {`{"phase":"Bound"}`, Current}, {`{"phase":"Lost"}`, Failed},
-		{`{"phase":"Bound","observedGeneration":7}`, InProgress}, {`{"phase":"Bound","observedGeneration":1}`, Current},
+		{status: `{"phase":"Pending"}`, want: InProgress}, {status: `{"phase":"Bound"}`, want: Current},
+		{status: `{"phase":"Lost"}`, want: Failed},
+		{status: `{"phase":"Bound","observedGeneration":7}`, want: InProgress},
+		{status: `{"phase":"Bound","observedGeneration":1}`, want: Current},
 	} {
 		f.setStatus(gadget, `{"status":`+c.status+`}`)
 		f.await(gadget, c.want)
@@ -232,8 +238,10 @@ func TestKindInstalledLaterIsWatched(t *testing.T) {
 	f.await(gadget, InProgress)
 	f.setStatus(gadget, `{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}}`)
 	f.await(gadget, Current)
-	f.setStatus(gadget, `{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"False","message":"no luck"},{"type":"Stalled","status":"True","message":"no luck"}]}}`)
-	if r := f.await(gadget, Failed); !strings.Contains(r.Message, "no luck") {
+	f.setStatus(gadget, `{"status":{"observedGeneration":1,"conditions":[`+
+		`{"type":"Ready","status":"False","message":"out of capacity"},`+
+		`{"type":"Stalled","status":"True","message":"out of capacity"}]}}`)
+	if r := f.await(gadget, Failed); !strings.Contains(r.Message, "out of capacity") {
 		t.Errorf("message %q", r.Message)
 	}
 	f.mu.Lock()

@@ -28,8 +28,8 @@ const restartReset = 2 * time.Minute
 type Handler[O metav1.Object, V any, S comparable] struct {
 	// Object is called for each object that a watch lists or receives, whether or not it has subscribers.
 	Object func(w *Watch[O, V, S], obj O, deleted bool)
-	// Changed is called with the subscribers of an object whose value or absence a watch may have observed anew. After a
-	// list or a bookmark it is called for all subscribed objects.
+	// Changed is called with the subscribers of an object after the watch received an event for it. After a list or a
+	// bookmark it is called for all objects with subscribers.
 	Changed func(w *Watch[O, V, S], subscribers []S)
 	// Refused is called after the cluster refused a watch, which has been stopped. [Watch.Refusal] returns the error.
 	Refused func(w *Watch[O, V, S])
