@@ -75,13 +75,13 @@ func TestAlertTestShowsResponse(t *testing.T) {
 		{
 			status: http.StatusUnauthorized,
 			body:   "who are you: ",
-			want:   []string{"answered Unauthorized (401)", "who are you", "Renew the credentials"},
+			want:   []string{"returned Unauthorized (401)", "who are you", "Renew the credentials"},
 		},
 		{
 			status: http.StatusTooManyRequests,
 			want:   []string{"retry after 1m30s", "(429)"},
 		},
-		{status: http.StatusBadGateway, want: []string{"(502)", "again later"}},
+		{status: http.StatusBadGateway, want: []string{"(502)", "will be retried"}},
 	} {
 		status, body = failure.status, failure.body
 		r := at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitFailed, failure.want...)

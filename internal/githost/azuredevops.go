@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// azureDevOps is by https://learn.microsoft.com/en-us/rest/api/azure/devops/git, version 7.1, for Services and Server.
+// azureDevOps implements https://learn.microsoft.com/en-us/rest/api/azure/devops/git, version 7.1, for Services and
+// Server.
 type azureDevOps struct {
 	*rest
-	web url.URL // of the repository, for people
+	web url.URL // web page of the repository
 }
 
 func newAzureDevOps(r *rest, repo Repository) host {
@@ -21,12 +22,12 @@ func newAzureDevOps(r *rest, repo Repository) host {
 	return &azureDevOps{r, web}
 }
 
-func (*azureDevOps) terms() terms {
-	return terms{states: [3]string{"pending", "succeeded", "failed"}, contextMax: 255, descriptionMax: 1024,
+func (*azureDevOps) limits() limits {
+	return limits{states: [3]string{"pending", "succeeded", "failed"}, contextMax: 255, descriptionMax: 1024,
 		bodyMax: 4000, labels: true}
 }
 
-// azureGenre stands before the names of our statuses: branch policies name a status as GENRE/NAME, and have this one.
+// azureGenre is the documented genre of our statuses: branch policies refer to a status as GENRE/NAME.
 const azureGenre = "fluxcd"
 
 type azureStatus struct {
@@ -41,24 +42,24 @@ type azureContext struct {
 	Name  string `json:"name"`
 }
 
-func (h *azureDevOps) latest(ctx context.Context, s Status) (*said, error) {
-	var answer struct{ Value []azureStatus }
+func (h *azureDevOps) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {
+	var list struct{ Value []azureStatus }
 	query := url.Values{"latestOnly": {"true"}}
 	if err := h.do(ctx, "the statuses of the commit", http.MethodGet, []string{"commits", s.Commit, "statuses"}, query,
-		nil, &answer); err != nil {
+		nil, &list); err != nil {
 		return nil, err
 	}
-	for _, a := range answer.Value {
+	for _, a := range list.Value {
 		if a.Context == (azureContext{azureGenre, s.Context}) {
-			return &said{a.State, a.Description, a.TargetURL}, nil
+			return &reportedStatus{a.State, a.Description, a.TargetURL}, nil
 		}
 	}
 	return nil, nil
 }
 
-func (h *azureDevOps) say(ctx context.Context, s Status) error {
+func (h *azureDevOps) setStatus(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"commits", s.Commit, "statuses"}, nil,
-		azureStatus{h.terms().states[s.State], s.Description, s.URL, azureContext{azureGenre, s.Context}}, nil)
+		azureStatus{h.limits().states[s.State], s.Description, s.URL, azureContext{azureGenre, s.Context}}, nil)
 }
 
 type azurePull struct {
@@ -69,9 +70,9 @@ type azurePull struct {
 	ForkSource  *struct{ Name string }
 }
 
-func (h *azureDevOps) opened(p azurePull) *opened {
+func (h *azureDevOps) toRequest(p azurePull) *openRequest {
 	id := strconv.FormatInt(p.ID, 10)
-	o := &opened{ID: p.ID, URL: h.pageOf(id), Title: p.Title, Body: p.Description}
+	o := &openRequest{ID: p.ID, URL: h.pageOf(id), Title: p.Title, Body: p.Description}
 	for _, l := range p.Labels {
 		o.Labels = append(o.Labels, l.Name)
 	}
@@ -80,26 +81,26 @@ func (h *azureDevOps) opened(p azurePull) *opened {
 
 func (h *azureDevOps) pageOf(id string) string { return h.web.JoinPath("pullrequest", id).String() }
 
-func (h *azureDevOps) find(ctx context.Context, r Request) (*opened, error) {
-	var answer struct{ Value []azurePull }
+func (h *azureDevOps) find(ctx context.Context, r Request) (*openRequest, error) {
+	var list struct{ Value []azurePull }
 	query := url.Values{"searchCriteria.status": {"active"},
 		"searchCriteria.sourceRefName": {"refs/heads/" + r.Head},
 		"searchCriteria.targetRefName": {"refs/heads/" + r.Base}}
 	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pullrequests"}, query, nil,
-		&answer); err != nil {
+		&list); err != nil {
 		return nil, err
 	}
-	for _, p := range answer.Value {
+	for _, p := range list.Value {
 		if p.ForkSource != nil {
 			continue
 		}
-		return h.whole(ctx, p)
+		return h.readDetails(ctx, p)
 	}
 	return nil, nil
 }
 
-// whole reads what lists leave out: labels, and descriptions beyond 400 characters.
-func (h *azureDevOps) whole(ctx context.Context, p azurePull) (*opened, error) {
+// readDetails reads what lists do not contain: labels, and descriptions of more than 400 characters.
+func (h *azureDevOps) readDetails(ctx context.Context, p azurePull) (*openRequest, error) {
 	id := strconv.FormatInt(p.ID, 10)
 	if err := h.do(ctx, "the pull request", http.MethodGet, []string{"pullrequests", id}, nil, nil, &p); err != nil {
 		return nil, err
@@ -108,24 +109,24 @@ func (h *azureDevOps) whole(ctx context.Context, p azurePull) (*opened, error) {
 	err := h.do(ctx, "the labels of the pull request", http.MethodGet, []string{"pullRequests", id, "labels"}, nil, nil,
 		&labels)
 	p.Labels = labels.Value
-	return h.opened(p), err
+	return h.toRequest(p), err
 }
 
-func (h *azureDevOps) open(ctx context.Context, r Request) (*opened, error) {
+func (h *azureDevOps) open(ctx context.Context, r Request) (*openRequest, error) {
 	var pull azurePull
 	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pullrequests"}, nil, map[string]string{
 		"sourceRefName": "refs/heads/" + r.Head, "targetRefName": "refs/heads/" + r.Base, "title": r.Title,
 		"description": r.Body}, &pull)
-	return h.opened(pull), err
+	return h.toRequest(pull), err
 }
 
-func (h *azureDevOps) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPatch,
+func (h *azureDevOps) edit(ctx context.Context, o *openRequest, r Request) error {
+	return h.do(ctx, "the update of the pull request", http.MethodPatch,
 		[]string{"pullrequests", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "description": r.Body}, nil)
 }
 
-func (h *azureDevOps) label(ctx context.Context, o *opened, labels []string) error {
+func (h *azureDevOps) addLabels(ctx context.Context, o *openRequest, labels []string) error {
 	for _, l := range labels {
 		err := h.do(ctx, "the label of the pull request", http.MethodPost,
 			[]string{"pullRequests", strconv.FormatInt(o.ID, 10), "labels"}, nil,

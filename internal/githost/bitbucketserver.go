@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// bitbucketServer is by https://developer.atlassian.com/server/bitbucket/rest, for Server and Data Center since 7.4.
+// bitbucketServer implements https://developer.atlassian.com/server/bitbucket/rest for Server and Data Center,
+// version 7.4 and later.
 type bitbucketServer struct {
 	*rest
 	repo Repository
@@ -18,18 +19,18 @@ func newBitbucketServer(r *rest, repo Repository) host {
 	return &bitbucketServer{r, repo}
 }
 
-func (*bitbucketServer) terms() terms {
-	return terms{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255,
+func (*bitbucketServer) limits() limits {
+	return limits{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255,
 		bodyMax: 32768, needsURL: true}
 }
 
-func (h *bitbucketServer) latest(ctx context.Context, s Status) (*said, error) {
+func (h *bitbucketServer) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {
 	return latestBuild(ctx, h.rest, []string{"commits", s.Commit, "builds"}, url.Values{"key": {digest(s.Context)}})
 }
 
-func (h *bitbucketServer) say(ctx context.Context, s Status) error {
+func (h *bitbucketServer) setStatus(ctx context.Context, s Status) error {
 	return h.do(ctx, "the build status", http.MethodPost, []string{"commits", s.Commit, "builds"}, nil,
-		bitbucketStatus{State: h.terms().states[s.State], Key: digest(s.Context), Name: s.Context,
+		bitbucketStatus{State: h.limits().states[s.State], Key: digest(s.Context), Name: s.Context,
 			Description: s.Description, URL: s.URL}, nil)
 }
 
@@ -53,8 +54,8 @@ type serverPull struct {
 	Links       struct{ Self []struct{ Href string } }
 }
 
-func (p serverPull) opened() *opened {
-	o := &opened{ID: p.ID, Title: p.Title, Body: p.Description, version: p.Version, reviewers: []any{}}
+func (p serverPull) toRequest() *openRequest {
+	o := &openRequest{ID: p.ID, Title: p.Title, Body: p.Description, version: p.Version, reviewers: []any{}}
 	if len(p.Links.Self) > 0 {
 		o.URL = p.Links.Self[0].Href
 	}
@@ -70,41 +71,41 @@ func (h *bitbucketServer) ref(branch string) serverRef {
 	return r
 }
 
-func (h *bitbucketServer) find(ctx context.Context, r Request) (*opened, error) {
-	var answer struct{ Values []serverPull }
+func (h *bitbucketServer) find(ctx context.Context, r Request) (*openRequest, error) {
+	var list struct{ Values []serverPull }
 	query := url.Values{"state": {"OPEN"}, "direction": {"OUTGOING"}, "at": {"refs/heads/" + r.Head},
 		"limit": {strconv.Itoa(pageSize)}}
 	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pull-requests"}, query, nil,
-		&answer); err != nil {
+		&list); err != nil {
 		return nil, err
 	}
-	for _, p := range answer.Values {
+	for _, p := range list.Values {
 		to := p.ToRef.Repository
 		if p.ToRef.ID == "refs/heads/"+r.Base &&
-			without([]string{to.Slug, to.Project.Key}, []string{h.repo.Name, h.repo.Owner}) == nil {
-			return p.opened(), nil
+			missingFrom([]string{to.Slug, to.Project.Key}, []string{h.repo.Name, h.repo.Owner}) == nil {
+			return p.toRequest(), nil
 		}
 	}
 	return nil, nil
 }
 
-func (h *bitbucketServer) open(ctx context.Context, r Request) (*opened, error) {
+func (h *bitbucketServer) open(ctx context.Context, r Request) (*openRequest, error) {
 	var pull serverPull
 	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pull-requests"}, nil, map[string]any{
 		"title": r.Title, "description": r.Body, "fromRef": h.ref(r.Head), "toRef": h.ref(r.Base)}, &pull)
-	return pull.opened(), err
+	return pull.toRequest(), err
 }
 
-// edit names the version that was read: who changed it meanwhile is not overwritten, but the change fails and
-// is tried again.
-func (h *bitbucketServer) edit(ctx context.Context, o *opened, r Request) error {
-	err := h.do(ctx, "the change of the pull request", http.MethodPut,
+// edit sends the version that was read, so that a concurrent change is not overwritten: the update fails and is
+// retried.
+func (h *bitbucketServer) edit(ctx context.Context, o *openRequest, r Request) error {
+	err := h.do(ctx, "the update of the pull request", http.MethodPut,
 		[]string{"pull-requests", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]any{"version": o.version, "title": r.Title, "description": r.Body, "reviewers": o.reviewers}, nil)
-	if refused(err).status == http.StatusConflict {
-		return failed("the pull request was changed by somebody else meanwhile").Because(err)
+	if rejectionOf(err).status == http.StatusConflict {
+		return failed("the pull request was changed concurrently").Because(err)
 	}
 	return err
 }
 
-func (h *bitbucketServer) label(context.Context, *opened, []string) error { return noLabels() }
+func (h *bitbucketServer) addLabels(context.Context, *openRequest, []string) error { return noLabels() }

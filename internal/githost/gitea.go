@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// gitea is by the OpenAPI document that every Gitea and Forgejo serves at /api/swagger, version 1.
+// gitea implements the API that each Gitea and Forgejo documents at /api/swagger, version 1.
 type gitea struct{ *rest }
 
 func newGitea(r *rest, repo Repository) host {
@@ -16,49 +16,49 @@ func newGitea(r *rest, repo Repository) host {
 	return &gitea{r}
 }
 
-func (*gitea) terms() terms {
-	return terms{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 255,
+func (*gitea) limits() limits {
+	return limits{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 255,
 		bodyMax: 65535, labels: true}
 }
 
-// latest asks for the combined status, which has the latest of each context.
-func (h *gitea) latest(ctx context.Context, s Status) (*said, error) {
+// latestStatus reads the combined status, which has the latest status of each context.
+func (h *gitea) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {
 	type status struct {
 		Status, Context, Description string
 		TargetURL                    string `json:"target_url"`
 	}
 	found, err := first(func(page int) ([]status, bool, error) {
-		var answer struct{ Statuses []status }
+		var combined struct{ Statuses []status }
 		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "limit",
-			page, &answer)
-		return answer.Statuses, more, err
+			page, &combined)
+		return combined.Statuses, more, err
 	}, func(g status) bool { return g.Context == s.Context })
 	if found == nil {
 		return nil, err
 	}
-	return &said{found.Status, found.Description, found.TargetURL}, nil
+	return &reportedStatus{found.Status, found.Description, found.TargetURL}, nil
 }
 
-func (h *gitea) say(ctx context.Context, s Status) error {
+func (h *gitea) setStatus(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil,
-		githubStatus{State: h.terms().states[s.State], Context: s.Context, Description: s.Description,
+		githubStatus{State: h.limits().states[s.State], Context: s.Context, Description: s.Description,
 			TargetURL: s.URL}, nil)
 }
 
-// comments are all in one answer: this list has no pages.
+// comments returns all comments: this list has no pages.
 func (h *gitea) comments(ctx context.Context, request, _ int) (all []comment, more bool, err error) {
 	err = h.do(ctx, "the comments of the pull request", http.MethodGet,
 		[]string{"issues", strconv.Itoa(request), "comments"}, nil, nil, &all)
 	return all, false, err
 }
 
-func (h *gitea) comment(ctx context.Context, request int, body string) error {
+func (h *gitea) createComment(ctx context.Context, request int, body string) error {
 	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil,
 		map[string]string{"body": body}, nil)
 }
 
-func (h *gitea) recomment(ctx context.Context, _ int, id int64, body string) error {
-	return h.do(ctx, "the change of the comment", http.MethodPatch,
+func (h *gitea) updateComment(ctx context.Context, _ int, id int64, body string) error {
+	return h.do(ctx, "the update of the comment", http.MethodPatch,
 		[]string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
 }
 
@@ -72,37 +72,37 @@ type giteaPull struct {
 	}
 }
 
-// find walks the open pull requests, as no version lets one ask for a branch.
-func (h *gitea) find(ctx context.Context, r Request) (*opened, error) {
+// find searches all open pull requests, since the API cannot filter by branch.
+func (h *gitea) find(ctx context.Context, r Request) (*openRequest, error) {
 	found, err := first(func(page int) (all []giteaPull, more bool, err error) {
 		query := url.Values{"state": {"open"}, "sort": {"recentupdate"}}
 		more, err = h.page(ctx, "the open pull requests", []string{"pulls"}, query, "limit", page, &all)
 		return all, more, err
 	}, func(p giteaPull) bool {
-		fork := p.Head.Repo == nil || p.Base.Repo == nil || p.Head.Repo.FullName != p.Base.Repo.FullName
-		return !fork && p.Head.Ref == r.Head && p.Base.Ref == r.Base
+		isFork := p.Head.Repo == nil || p.Base.Repo == nil || p.Head.Repo.FullName != p.Base.Repo.FullName
+		return !isFork && p.Head.Ref == r.Head && p.Base.Ref == r.Base
 	})
 	if found == nil {
 		return nil, err
 	}
-	return found.opened(), nil
+	return found.toRequest(), nil
 }
 
-func (h *gitea) open(ctx context.Context, r Request) (*opened, error) {
+func (h *gitea) open(ctx context.Context, r Request) (*openRequest, error) {
 	var pull githubPull
 	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pulls"}, nil,
 		map[string]string{"title": r.Title, "head": r.Head, "base": r.Base, "body": r.Body}, &pull)
-	return pull.opened(), err
+	return pull.toRequest(), err
 }
 
-func (h *gitea) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPatch,
+func (h *gitea) edit(ctx context.Context, o *openRequest, r Request) error {
+	return h.do(ctx, "the update of the pull request", http.MethodPatch,
 		[]string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "body": r.Body}, nil)
 }
 
-// label creates the labels that the repository has not, as pull requests take IDs.
-func (h *gitea) label(ctx context.Context, o *opened, labels []string) error {
+// addLabels creates labels that the repository does not have, since pull requests need label IDs.
+func (h *gitea) addLabels(ctx context.Context, o *openRequest, labels []string) error {
 	type label struct {
 		ID   int64
 		Name string

@@ -1,8 +1,7 @@
-// Package githost talks to the hosts of git repositories about what git itself does not hold: statuses of
-// commits, comments on change requests, change requests (pull requests, merge requests), and the events that
-// start workflows.
+// Package githost is a client for the APIs of git hosts: commit statuses, change requests (pull requests and merge
+// requests), comments on them, and events that start workflows.
 //
-// Each host has one file, by what it documents; what is the same for all is here. The package reads no cluster.
+// Each host has one file; this file has the common part. The package does not access the cluster.
 package githost
 
 import (
@@ -19,10 +18,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Kind is a kind of host, by the name that the field spec.type of a Provider has for it.
+// Kind is the type of a git host, with the value of spec.type of a Provider.
 type Kind string
 
-// The kinds. GitHub Enterprise, self-hosted GitLab and Forgejo (Gitea) speak as the hosts that they are named after.
+// The kinds. GitHub Enterprise, self-hosted GitLab and Forgejo (Gitea) have the same APIs.
 const (
 	GitHub          Kind = "github"
 	GitLab          Kind = "gitlab"
@@ -32,80 +31,80 @@ const (
 	AzureDevOps     Kind = "azuredevops"
 )
 
-// State is how it stands with a commit. Each host has its own words for it.
+// State is the state of a commit status. Each host has its own names for the states.
 type State int
 
-// The states that all hosts know.
+// The states, which all hosts support.
 const (
 	Pending State = iota
 	Success
 	Failure
 )
 
-// Status is what is said of a commit. The latest of a context is the one that counts.
+// Status is a commit status. A new status replaces an older one with the same context.
 type Status struct {
 	Commit      string // 40 or 64 hexadecimal digits
 	State       State
-	Context     string // what the status is about: its name, unique at the commit; cut to what the host takes
-	Description string // one line; cut to what the host takes
-	URL         string // where to read more; may be empty
+	Context     string // name, unique for the commit; truncated to the limit of the host
+	Description string // one line; truncated to the limit of the host
+	URL         string // page with details; may be empty
 }
 
 // Comment is a comment on a change request.
 type Comment struct {
 	Request int    // number of the change request in the repository
-	Key     string // tells the comment from others: one with the same key is changed in place
-	Body    string // Markdown; cut to what the host takes
+	Key     string // identifies the comment: one with the same key is updated
+	Body    string // Markdown; truncated to the limit of the host
 }
 
-// Request is a change request: a pull request, or a merge request.
+// Request is a change request: a pull request or a merge request.
 type Request struct {
-	Head, Base  string // names of branches of the same repository
-	Title, Body string // cut to what the host takes
+	Head, Base  string // branches of the same repository
+	Title, Body string // truncated to the limits of the host
 	Labels      []string
 }
 
-// Options say which repository, and as whom.
+// Options are the repository and the login.
 type Options struct {
 	Repository Repository
-	Secret     map[string][]byte   // token; username and password; githubApp…: what counts is with each host's login
-	Username   string              // in place of the Secret's
-	Identity   Login               // of workload identity, for AzureDevOps when the Secret holds no login
-	Git        auth.GitCredentials // with which the repository is cloned: they count when the Secret holds no login
-	Apps       *auth.GitHubApps    // keeps the tokens of GitHub Apps
+	Secret     map[string][]byte   // token, username and password, or githubApp…; see loginOf
+	Username   string              // overrides the one in the Secret
+	Identity   Login               // workload identity, for AzureDevOps without a login in the Secret
+	Git        auth.GitCredentials // credentials of the clone, used without a login in the Secret
+	Apps       *auth.GitHubApps    // cache for tokens of GitHub Apps; may be nil
 	Transport  http.RoundTripper   // from egress
 	Clock      clock.PassiveClock
 }
 
-// Client speaks with the host of one repository. Its errors are faults that hold neither credentials nor
-// URLs; those that only a change of the object, its Secret or the host helps are terminal.
+// Client is a client for one repository. Its errors are faults without credentials and URLs. They are terminal if
+// the object, its Secret or the host must be changed.
 type Client struct {
 	host host
 	repo Repository
 }
 
-// host is what the hosts differ in.
+// host is the API of a git host.
 type host interface {
-	terms() terms
-	// latest is the last status of s.Context at s.Commit; nil when there is none.
-	latest(ctx context.Context, s Status) (*said, error)
-	say(ctx context.Context, s Status) error
-	// find is the open change request of r's branches; nil when there is none.
-	find(ctx context.Context, r Request) (*opened, error)
-	open(ctx context.Context, r Request) (*opened, error)
-	edit(ctx context.Context, o *opened, r Request) error
-	label(ctx context.Context, o *opened, labels []string) error // adds them
+	limits() limits
+	// latestStatus returns the current status of s.Context at s.Commit; nil if there is none.
+	latestStatus(ctx context.Context, s Status) (*reportedStatus, error)
+	setStatus(ctx context.Context, s Status) error
+	// find returns the open change request of r's branches; nil if there is none.
+	find(ctx context.Context, r Request) (*openRequest, error)
+	open(ctx context.Context, r Request) (*openRequest, error)
+	edit(ctx context.Context, o *openRequest, r Request) error
+	addLabels(ctx context.Context, o *openRequest, labels []string) error
 }
 
-// commenter is a host on whose change requests comments can be written.
+// commenter is a host that supports comments on change requests.
 type commenter interface {
 	comments(ctx context.Context, request, page int) (all []comment, more bool, err error)
-	comment(ctx context.Context, request int, body string) error
-	recomment(ctx context.Context, request int, id int64, body string) error
+	createComment(ctx context.Context, request int, body string) error
+	updateComment(ctx context.Context, request int, id int64, body string) error
 }
 
-// terms are the words and the limits of a host.
-type terms struct {
+// limits are the state names and limits of a host.
+type limits struct {
 	states         [3]string // by State
 	contextMax     int       // characters
 	descriptionMax int       // characters
@@ -114,18 +113,18 @@ type terms struct {
 	labels         bool      // change requests have labels
 }
 
-// said is a status in the words of its host.
-type said struct{ state, description, url string }
+// reportedStatus is a status as returned by the host.
+type reportedStatus struct{ state, description, url string }
 
-// opened is a change request as its host tells it.
-type opened struct {
+// openRequest is an existing change request.
+type openRequest struct {
 	ID        int64
 	URL       string
 	Title     string
 	Body      string
 	Labels    []string
-	reviewers []any // Bitbucket takes away those that a change does not name
-	version   int   // of Bitbucket Server
+	reviewers []any // Bitbucket removes reviewers that an update does not contain
+	version   int   // Bitbucket Server only
 }
 
 type comment struct {
@@ -133,7 +132,7 @@ type comment struct {
 	Body string `json:"body"`
 }
 
-const titleMax = 255 // characters, with all hosts
+const titleMax = 255 // characters, for all hosts
 
 // New returns a client. The error is a fault.
 func New(o Options) (*Client, error) {
@@ -157,79 +156,80 @@ func New(o Options) (*Client, error) {
 	case AzureDevOps:
 		h = newAzureDevOps(r, o.Repository)
 	default:
-		return nil, unknown(o.Repository.Kind)
+		return nil, unknownKind(o.Repository.Kind)
 	}
 	return &Client{h, o.Repository}, nil
 }
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// SetStatus says s of its commit, unless that is what was said of it last.
+// SetStatus sets the status of a commit, unless the host has the same status already.
 func (c *Client) SetStatus(ctx context.Context, s Status) error {
-	t := c.host.terms()
+	t := c.host.limits()
 	if !commitID.MatchString(s.Commit) || s.Context == "" || int(s.State) >= len(t.states) || s.State < 0 {
-		return failed("the status has no commit, no context or no state that is known").Final()
+		return failed("the status needs a commit, a context and a valid state").Final()
 	}
-	s.Context, s.Description = excerpt.Chars(line(s.Context), t.contextMax),
-		excerpt.Chars(line(s.Description), t.descriptionMax)
+	s.Context, s.Description = excerpt.Chars(singleLine(s.Context), t.contextMax),
+		excerpt.Chars(singleLine(s.Description), t.descriptionMax)
 	if s.URL == "" && t.needsURL {
 		s.URL = c.repo.commitURL(s.Commit)
 	}
-	last, err := c.host.latest(ctx, s)
+	current, err := c.host.latestStatus(ctx, s)
 	if err != nil {
 		return err
 	}
-	if last != nil && *last == (said{t.states[s.State], s.Description, s.URL}) {
+	if current != nil && *current == (reportedStatus{t.states[s.State], s.Description, s.URL}) {
 		return nil
 	}
-	return c.host.say(ctx, s)
+	return c.host.setStatus(ctx, s)
 }
 
-// Comment writes a comment, or changes the one of the same key in place.
+// Comment creates a comment, or updates the one with the same key.
 func (c *Client) Comment(ctx context.Context, m Comment) error {
 	h, ok := c.host.(commenter)
 	if !ok {
-		return failed("comments on change requests of %s are not known", c.repo.Kind).Final()
+		return failed("comments on change requests are not supported for %s", c.repo.Kind).Final()
 	}
 	if m.Request <= 0 || m.Key == "" {
-		return failed("the comment has no change request or no key").Final()
+		return failed("the comment needs a change request and a key").Final()
 	}
 	marker := "<!-- " + digest("comment", m.Key) + " -->"
-	body := marker + "\n" + excerpt.Chars(m.Body, c.host.terms().bodyMax-len(marker)-1)
-	own, err := first(func(page int) ([]comment, bool, error) { return h.comments(ctx, m.Request, page) },
+	body := marker + "\n" + excerpt.Chars(m.Body, c.host.limits().bodyMax-len(marker)-1)
+	existing, err := first(func(page int) ([]comment, bool, error) { return h.comments(ctx, m.Request, page) },
 		func(m comment) bool { return strings.HasPrefix(m.Body, marker) })
 	switch {
 	case err != nil:
 		return err
-	case own == nil:
-		return h.comment(ctx, m.Request, body)
-	case own.Body == body:
+	case existing == nil:
+		return h.createComment(ctx, m.Request, body)
+	case existing.Body == body:
 		return nil
 	}
-	return h.recomment(ctx, m.Request, own.ID, body)
+	return h.updateComment(ctx, m.Request, existing.ID, body)
 }
 
-// Dispatch starts the workflows of a GitHub repository that wait for events of the type; payload must be an
-// object of at most ten fields.
+// Dispatch starts the workflows of a GitHub repository that are triggered by an event type. The payload must be an
+// object with at most ten fields.
 func (c *Client) Dispatch(ctx context.Context, eventType string, payload any) error {
 	h, ok := c.host.(*github)
 	if !ok {
-		return failed("only GitHub takes repository_dispatch events").Final()
+		return failed("repository_dispatch events are supported for GitHub only").Final()
 	}
 	return h.dispatch(ctx, eventType, payload)
 }
 
-// OpenRequest opens the change request of r's branches and returns its URL for people. If one is open, its
-// title, body and labels are made to be r's; labels of others stay.
+// OpenRequest creates the change request of r's branches and returns the URL of its web page. If it exists, title
+// and body are updated and missing labels are added.
 func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
-	t := c.host.terms()
+	t := c.host.limits()
 	if r.Head == "" || r.Base == "" || r.Head == r.Base || strings.TrimSpace(r.Title) == "" {
 		return "", failed("a change request needs two branches and a title").Final()
 	}
 	if len(r.Labels) > 0 && !t.labels {
-		return "", failed("change requests of %s have no labels", c.repo.Kind).WithHint("Remove the labels").Final()
+		return "", failed("change requests of %s do not support labels", c.repo.Kind).
+			WithHint("Remove the labels").Final()
 	}
-	r.Title, r.Body = excerpt.Chars(line(r.Title), titleMax), excerpt.Chars(r.Body, t.bodyMax)
+	r.Title, r.Body = excerpt.Chars(singleLine(r.Title), titleMax), excerpt.Chars(r.Body, t.bodyMax)
 	o, err := c.host.find(ctx, r)
 	if err != nil {
 		return "", err
@@ -239,16 +239,16 @@ func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
 			return "", err
 		}
 		if o.ID == 0 {
-			return "", failed("%s opened no change request", c.repo.Base.Host).
+			return "", failed("%s did not create the change request", c.repo.Base.Host).
 				WithHint("Check the address and the type of the host").Final()
 		}
-	} else if o.Title != r.Title || !sameText(o.Body, r.Body) {
+	} else if o.Title != r.Title || !equalText(o.Body, r.Body) {
 		if err := c.host.edit(ctx, o, r); err != nil {
 			return "", err
 		}
 	}
-	if missing := without(r.Labels, o.Labels); len(missing) > 0 {
-		if err := c.host.label(ctx, o, missing); err != nil {
+	if missing := missingFrom(r.Labels, o.Labels); len(missing) > 0 {
+		if err := c.host.addLabels(ctx, o, missing); err != nil {
 			return "", err
 		}
 	}

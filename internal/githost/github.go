@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// github is by https://docs.github.com/en/rest, for github.com, Enterprise Cloud with a domain of its own,
-// and Enterprise Server.
+// github implements https://docs.github.com/en/rest for github.com, Enterprise Cloud with a custom domain, and
+// Enterprise Server.
 type github struct {
 	*rest
 	repo, owner string
@@ -31,8 +31,8 @@ func newGitHub(r *rest, repo Repository) host {
 	return &github{r, repo.Name, repo.Owner}
 }
 
-func (*github) terms() terms {
-	return terms{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 140,
+func (*github) limits() limits {
+	return limits{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 140,
 		bodyMax: 65536, labels: true}
 }
 
@@ -43,23 +43,24 @@ type githubStatus struct {
 	TargetURL   string `json:"target_url,omitempty"`
 }
 
-// latest asks for the combined status, which has the latest of each context. Contexts are not told apart by case.
-func (h *github) latest(ctx context.Context, s Status) (*said, error) {
+// latestStatus reads the combined status, which has the latest status of each context. Contexts are compared
+// ignoring case.
+func (h *github) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {
 	found, err := first(func(page int) ([]githubStatus, bool, error) {
-		var answer struct{ Statuses []githubStatus }
+		var combined struct{ Statuses []githubStatus }
 		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "per_page",
-			page, &answer)
-		return answer.Statuses, more, err
+			page, &combined)
+		return combined.Statuses, more, err
 	}, func(g githubStatus) bool { return strings.EqualFold(g.Context, s.Context) })
 	if found == nil {
 		return nil, err
 	}
-	return &said{found.State, found.Description, found.TargetURL}, nil
+	return &reportedStatus{found.State, found.Description, found.TargetURL}, nil
 }
 
-func (h *github) say(ctx context.Context, s Status) error {
+func (h *github) setStatus(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil,
-		githubStatus{State: h.terms().states[s.State], Context: s.Context, Description: s.Description,
+		githubStatus{State: h.limits().states[s.State], Context: s.Context, Description: s.Description,
 			TargetURL: s.URL}, nil)
 }
 
@@ -69,13 +70,13 @@ func (h *github) comments(ctx context.Context, request, page int) (all []comment
 	return all, more, err
 }
 
-func (h *github) comment(ctx context.Context, request int, body string) error {
+func (h *github) createComment(ctx context.Context, request int, body string) error {
 	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil,
 		map[string]string{"body": body}, nil)
 }
 
-func (h *github) recomment(ctx context.Context, _ int, id int64, body string) error {
-	return h.do(ctx, "the change of the comment", http.MethodPatch,
+func (h *github) updateComment(ctx context.Context, _ int, id int64, body string) error {
+	return h.do(ctx, "the update of the comment", http.MethodPatch,
 		[]string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
 }
 
@@ -83,7 +84,8 @@ const maxEventType = 100 // characters
 
 func (h *github) dispatch(ctx context.Context, eventType string, payload any) error {
 	return h.do(ctx, "the dispatch event", http.MethodPost, []string{"dispatches"}, nil,
-		map[string]any{"event_type": excerpt.Chars(line(eventType), maxEventType), "client_payload": payload}, nil)
+		map[string]any{"event_type": excerpt.Chars(singleLine(eventType), maxEventType),
+			"client_payload": payload}, nil)
 }
 
 type githubPull struct {
@@ -94,38 +96,38 @@ type githubPull struct {
 	Labels []struct{ Name string }
 }
 
-func (p githubPull) opened() *opened {
-	o := &opened{ID: p.Number, URL: p.URL, Title: p.Title, Body: p.Body}
+func (p githubPull) toRequest() *openRequest {
+	o := &openRequest{ID: p.Number, URL: p.URL, Title: p.Title, Body: p.Body}
 	for _, l := range p.Labels {
 		o.Labels = append(o.Labels, l.Name)
 	}
 	return o
 }
 
-func (h *github) find(ctx context.Context, r Request) (*opened, error) {
+func (h *github) find(ctx context.Context, r Request) (*openRequest, error) {
 	var pulls []githubPull
 	query := url.Values{"state": {"open"}, "head": {h.owner + ":" + r.Head}, "base": {r.Base}}
 	if err := h.do(ctx, "the open pull requests", http.MethodGet, []string{"pulls"}, query, nil, &pulls); err != nil ||
 		len(pulls) == 0 {
 		return nil, err
 	}
-	return pulls[0].opened(), nil
+	return pulls[0].toRequest(), nil
 }
 
-func (h *github) open(ctx context.Context, r Request) (*opened, error) {
+func (h *github) open(ctx context.Context, r Request) (*openRequest, error) {
 	var pull githubPull
 	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pulls"}, nil,
 		map[string]string{"title": r.Title, "head": r.Head, "base": r.Base, "body": r.Body}, &pull)
-	return pull.opened(), err
+	return pull.toRequest(), err
 }
 
-func (h *github) edit(ctx context.Context, o *opened, r Request) error {
-	return h.do(ctx, "the change of the pull request", http.MethodPatch,
+func (h *github) edit(ctx context.Context, o *openRequest, r Request) error {
+	return h.do(ctx, "the update of the pull request", http.MethodPatch,
 		[]string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "body": r.Body}, nil)
 }
 
-func (h *github) label(ctx context.Context, o *opened, labels []string) error {
+func (h *github) addLabels(ctx context.Context, o *openRequest, labels []string) error {
 	return h.do(ctx, "the labels of the pull request", http.MethodPost,
 		[]string{"issues", strconv.FormatInt(o.ID, 10), "labels"}, nil,
 		map[string][]string{"labels": labels}, nil)

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// gitlab is by https://docs.gitlab.com/api, version 4.
+// gitlab implements https://docs.gitlab.com/api, version 4.
 type gitlab struct{ *rest }
 
 func newGitLab(r *rest, repo Repository) host {
-	// A project goes by its ID, or by its path as one part of the URL.
+	// The URL contains the ID of the project, or its path as one segment.
 	project := repo.Name
 	if repo.Owner != "" {
 		project = repo.Owner + "/" + repo.Name
@@ -21,8 +21,8 @@ func newGitLab(r *rest, repo Repository) host {
 	return &gitlab{r}
 }
 
-func (*gitlab) terms() terms {
-	return terms{states: [3]string{"pending", "success", "failed"}, contextMax: 255, descriptionMax: 255,
+func (*gitlab) limits() limits {
+	return limits{states: [3]string{"pending", "success", "failed"}, contextMax: 255, descriptionMax: 255,
 		bodyMax: 1_000_000, labels: true}
 }
 
@@ -33,7 +33,7 @@ type gitlabStatus struct {
 	TargetURL   string `json:"target_url"`
 }
 
-func (h *gitlab) latest(ctx context.Context, s Status) (*said, error) {
+func (h *gitlab) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {
 	var all []gitlabStatus
 	query := url.Values{"name": {s.Context}, "per_page": {"1"}, "order_by": {"id"}, "sort": {"desc"}}
 	err := h.do(ctx, "the statuses of the commit", http.MethodGet,
@@ -41,18 +41,18 @@ func (h *gitlab) latest(ctx context.Context, s Status) (*said, error) {
 	if err != nil || len(all) == 0 || all[0].Name != s.Context {
 		return nil, err
 	}
-	return &said{all[0].Status, all[0].Description, all[0].TargetURL}, nil
+	return &reportedStatus{all[0].Status, all[0].Description, all[0].TargetURL}, nil
 }
 
-func (h *gitlab) say(ctx context.Context, s Status) error {
-	body := map[string]string{"state": h.terms().states[s.State], "name": s.Context, "description": s.Description}
+func (h *gitlab) setStatus(ctx context.Context, s Status) error {
+	body := map[string]string{"state": h.limits().states[s.State], "name": s.Context, "description": s.Description}
 	if s.URL != "" {
 		body["target_url"] = s.URL
 	}
 	err := h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil, body, nil)
-	// GitLab refuses to go from pending to pending, even with another description: what counts is said already.
-	if r := refused(err); r.status == http.StatusBadRequest && s.State == Pending &&
-		strings.Contains(r.words, "Cannot transition status") {
+	// GitLab rejects a change from pending to pending, even with a new description. The state is already set.
+	if r := rejectionOf(err); r.status == http.StatusBadRequest && s.State == Pending &&
+		strings.Contains(r.text, "Cannot transition status") {
 		return nil
 	}
 	return err
@@ -63,12 +63,12 @@ func (h *gitlab) comments(ctx context.Context, request, page int) (all []comment
 	return all, more, err
 }
 
-func (h *gitlab) comment(ctx context.Context, request int, body string) error {
+func (h *gitlab) createComment(ctx context.Context, request int, body string) error {
 	return h.do(ctx, "the note", http.MethodPost, h.notes(request), nil, map[string]string{"body": body}, nil)
 }
 
-func (h *gitlab) recomment(ctx context.Context, request int, id int64, body string) error {
-	return h.do(ctx, "the change of the note", http.MethodPut, append(h.notes(request), strconv.FormatInt(id, 10)), nil,
+func (h *gitlab) updateComment(ctx context.Context, request int, id int64, body string) error {
+	return h.do(ctx, "the update of the note", http.MethodPut, append(h.notes(request), strconv.FormatInt(id, 10)), nil,
 		map[string]string{"body": body}, nil)
 }
 
@@ -86,11 +86,11 @@ type gitlabMerge struct {
 	Target      int64 `json:"target_project_id"`
 }
 
-func (m gitlabMerge) opened() *opened {
-	return &opened{ID: m.ID, URL: m.URL, Title: m.Title, Body: m.Description, Labels: m.Labels}
+func (m gitlabMerge) toRequest() *openRequest {
+	return &openRequest{ID: m.ID, URL: m.URL, Title: m.Title, Body: m.Description, Labels: m.Labels}
 }
 
-func (h *gitlab) find(ctx context.Context, r Request) (*opened, error) {
+func (h *gitlab) find(ctx context.Context, r Request) (*openRequest, error) {
 	var all []gitlabMerge
 	query := url.Values{"state": {"opened"}, "source_branch": {r.Head}, "target_branch": {r.Base}}
 	if err := h.do(ctx, "the open merge requests", http.MethodGet, []string{"merge_requests"}, query, nil,
@@ -98,29 +98,29 @@ func (h *gitlab) find(ctx context.Context, r Request) (*opened, error) {
 		return nil, err
 	}
 	for _, m := range all {
-		if m.Source == m.Target { // not of a fork that has a branch of the name
-			return m.opened(), nil
+		if m.Source == m.Target { // not from a fork with the same branch name
+			return m.toRequest(), nil
 		}
 	}
 	return nil, nil
 }
 
-func (h *gitlab) open(ctx context.Context, r Request) (*opened, error) {
+func (h *gitlab) open(ctx context.Context, r Request) (*openRequest, error) {
 	var m gitlabMerge
 	err := h.do(ctx, "the merge request", http.MethodPost, []string{"merge_requests"}, nil, map[string]string{
 		"source_branch": r.Head, "target_branch": r.Base, "title": r.Title, "description": r.Body}, &m)
-	return m.opened(), err
+	return m.toRequest(), err
 }
 
-func (h *gitlab) edit(ctx context.Context, o *opened, r Request) error {
+func (h *gitlab) edit(ctx context.Context, o *openRequest, r Request) error {
 	return h.put(ctx, o, map[string]string{"title": r.Title, "description": r.Body})
 }
 
-func (h *gitlab) label(ctx context.Context, o *opened, labels []string) error {
+func (h *gitlab) addLabels(ctx context.Context, o *openRequest, labels []string) error {
 	return h.put(ctx, o, map[string]string{"add_labels": strings.Join(labels, ",")})
 }
 
-func (h *gitlab) put(ctx context.Context, o *opened, change map[string]string) error {
-	return h.do(ctx, "the change of the merge request", http.MethodPut,
+func (h *gitlab) put(ctx context.Context, o *openRequest, change map[string]string) error {
+	return h.do(ctx, "the update of the merge request", http.MethodPut,
 		[]string{"merge_requests", strconv.FormatInt(o.ID, 10)}, nil, change, nil)
 }

@@ -11,39 +11,39 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Login tells who asks. It is called for every request, since tokens of apps and of workload identity live
-// shortly. A token of a person is a password without a name.
+// Login returns the credentials of a request. It is called for each request, since tokens of apps and of workload
+// identity are short-lived. A personal access token is a password without a username.
 type Login func(ctx context.Context) (auth.GitCredentials, error)
 
-// loginOf reads the Secret: the key token, or username and password, as each host documents them. In place of
-// the token, password serves too, so that the Secret with which a repository is cloned does.
+// loginOf returns the login from the Secret: the key token, or username and password, as each host documents them.
+// The key password is accepted instead of token, so that the Secret of a clone can be used.
 func loginOf(o Options) (Login, error) {
 	text := func(key string) string { return strings.TrimSpace(string(o.Secret[key])) }
 	kind := o.Repository.Kind
 	token, username, password := text("token"), cmp.Or(o.Username, text("username")), text("password")
-	bearer := func(token string) (Login, error) { return always(auth.GitCredentials{BearerToken: token}), nil }
+	bearer := func(token string) (Login, error) { return staticLogin(auth.GitCredentials{BearerToken: token}), nil }
 	switch {
 	case kind == GitHub && text("githubAppID") != "":
 		return appLogin(o)
 	case kind == Bitbucket && token != "":
 		// The documented form is USERNAME:APP_PASSWORD; access tokens have no colon.
 		if name, secret, ok := strings.Cut(token, ":"); ok {
-			return always(auth.GitCredentials{Username: name, Password: secret}), nil
+			return staticLogin(auth.GitCredentials{Username: name, Password: secret}), nil
 		}
 		return bearer(token)
 	case kind == AzureDevOps && cmp.Or(token, password) != "":
-		return always(auth.GitCredentials{Password: cmp.Or(token, password)}), nil
+		return staticLogin(auth.GitCredentials{Password: cmp.Or(token, password)}), nil
 	case token != "":
 		return bearer(token)
 	case (kind == Bitbucket || kind == BitbucketServer) && username != "" && password != "":
-		return always(auth.GitCredentials{Username: username, Password: password}), nil
+		return staticLogin(auth.GitCredentials{Username: username, Password: password}), nil
 	case kind == AzureDevOps && o.Identity != nil:
 		return o.Identity, nil
 	case (kind == GitHub || kind == GitLab || kind == Gitea) && password != "":
 		return bearer(password)
 	case o.Git.BearerToken != "":
 		return bearer(o.Git.BearerToken)
-	case o.Git.Password != "" && o.Git.Identity == nil: // with an SSH key, it is that of the key
+	case o.Git.Password != "" && o.Git.Identity == nil: // with an SSH key, it is the passphrase
 		o.Secret, o.Username = map[string][]byte{"username": []byte(o.Git.Username),
 			"password": []byte(o.Git.Password)}, ""
 		o.Git = auth.GitCredentials{}
@@ -53,11 +53,11 @@ func loginOf(o Options) (Login, error) {
 	if kind == BitbucketServer || kind == Bitbucket {
 		keys = "the key token, or username and password"
 	}
-	return nil, fault.New(meta.AuthenticationFailedReason, "there is no login to %s", o.Repository.Base.Host).
-		WithHint("Set %s in the Secret with the login", keys).Final()
+	return nil, fault.New(meta.AuthenticationFailedReason, "no login for %s", o.Repository.Base.Host).
+		WithHint("Set %s in the Secret", keys).Final()
 }
 
-func always(c auth.GitCredentials) Login {
+func staticLogin(c auth.GitCredentials) Login {
 	return func(context.Context) (auth.GitCredentials, error) { return c, nil }
 }
 
@@ -73,7 +73,7 @@ func appLogin(o Options) (Login, error) {
 	}, nil
 }
 
-// authorize puts a login into a request.
+// authorize adds the login to a request.
 func authorize(req *http.Request, kind Kind, c auth.GitCredentials) {
 	switch {
 	case c.BearerToken == "":

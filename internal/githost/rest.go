@@ -3,6 +3,7 @@ package githost
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,16 +26,16 @@ import (
 )
 
 const (
-	maxAnswer = 16 << 20 // bytes: a hundred long comments
-	maxWords  = 200      // characters of what a host says of an error
-	pageSize  = 100
-	maxPages  = 20
+	maxResponse  = 16 << 20 // bytes: a hundred long comments
+	maxErrorText = 200      // characters of an error message from a host
+	pageSize     = 100
+	maxPages     = 20
 )
 
-// rest is how all hosts are asked: JSON over HTTP.
+// rest is a client for JSON over HTTP.
 type rest struct {
 	kind   Kind
-	api    url.URL // that paths are below
+	api    url.URL // base of all paths
 	query  url.Values
 	header http.Header
 	login  Login
@@ -44,52 +45,53 @@ type rest struct {
 
 func newREST(o Options, login Login) *rest {
 	r := &rest{kind: o.Repository.Kind, api: o.Repository.Base, header: http.Header{}, login: login, clock: o.Clock,
-		client: &http.Client{Transport: o.Transport, CheckRedirect: keepMethod}}
+		client: &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
 	}
 	return r
 }
 
-// keepMethod follows redirects, as those of repositories that were renamed, unless a write would become a read.
-func keepMethod(next *http.Request, past []*http.Request) error {
+// checkRedirect follows up to 5 redirects, for renamed repositories, unless a write would become a read. The HTTP
+// client does not send credentials to other hosts.
+func checkRedirect(next *http.Request, past []*http.Request) error {
 	if next.Method != past[0].Method || len(past) > 5 {
 		return http.ErrUseLastResponse
 	}
 	return nil
 }
 
-// refusal is an answer of a host that is none of success.
-type refusal struct {
+// rejection is a response whose status is not 2xx.
+type rejection struct {
 	status int
-	words  string // of the host; may be empty
+	text   string // error message from the host; may be empty
 }
 
-func (r *refusal) Error() string {
-	if r.words == "" {
+func (r *rejection) Error() string {
+	if r.text == "" {
 		return fmt.Sprintf("status %d", r.status)
 	}
-	return fmt.Sprintf("status %d, %q", r.status, r.words)
+	return fmt.Sprintf("status %d, %q", r.status, r.text)
 }
 
-// refused returns the host's refusal in err's chain, or an empty one.
-func refused(err error) refusal {
-	var r *refusal
+// rejectionOf returns the rejection in the chain of err, or an empty one.
+func rejectionOf(err error) rejection {
+	var r *rejection
 	if errors.As(err, &r) {
 		return *r
 	}
-	return refusal{}
+	return rejection{}
 }
 
-// do asks for path, whose parts are not escaped, and reads the answer into out unless that is nil. what says
-// for people what it is about.
+// do sends a request and decodes the response into out, unless out is nil. The parts of path are not escaped; what
+// describes the subject of the request in errors.
 func (r *rest) do(ctx context.Context, what, method string, path []string, query url.Values, in, out any) error {
 	_, err := r.send(ctx, what, method, path, query, in, out)
 	return err
 }
 
-// page asks for a page of a list; size is the host's name for how long it is. It tells whether there are
-// more, by the Link header of RFC 8288.
+// page requests a page of a list; size is the host's name of the parameter for the page size. It reports whether
+// there are more pages, from the Link header of RFC 8288.
 func (r *rest) page(ctx context.Context, what string, path []string, query url.Values, size string, page int,
 	out any) (bool, error) {
 	all := url.Values{size: {strconv.Itoa(pageSize)}, "page": {strconv.Itoa(page)}}
@@ -98,7 +100,7 @@ func (r *rest) page(ctx context.Context, what string, path []string, query url.V
 	return strings.Contains(header.Get("Link"), `rel="next"`), err
 }
 
-// first walks pages, and returns what matches first, or nil.
+// first returns the first match in the pages of a list, or nil.
 func first[T any](page func(n int) (all []T, more bool, err error), match func(T) bool) (*T, error) {
 	for n, more := 1, true; more && n <= maxPages; n++ {
 		var all []T
@@ -119,7 +121,7 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	if in != nil {
 		raw, err := json.Marshal(in)
 		if err != nil {
-			return nil, failed("%s cannot be written as JSON", what).Because(err).Final()
+			return nil, failed("cannot encode %s as JSON", what).Because(err).Final()
 		}
 		body = bytes.NewReader(raw)
 	}
@@ -130,7 +132,7 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	u.RawQuery = all.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, invalid("the address of %s cannot be used", r.api.Host)
+		return nil, invalid("the address of %s is not valid", r.api.Host)
 	}
 	login, err := r.login(ctx)
 	if err != nil {
@@ -148,53 +150,55 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	authorize(req, r.kind, login)
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil, failed("cannot ask %s for %s", r.api.Host, what).Because(withoutURL(err))
+		return nil, failed("request to %s for %s failed", r.api.Host, what).Because(withoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	if err != nil {
-		return nil, failed("cannot read the answer of %s about %s", r.api.Host, what).Because(err)
+		return nil, failed("cannot read the response of %s for %s", r.api.Host, what).Because(err)
 	}
-	// Azure DevOps says 203 to who has no valid login, with a page to log in at.
+	// Azure DevOps returns a login page with 203 if the login is not valid.
 	if resp.StatusCode/100 != 2 || resp.StatusCode == http.StatusNonAuthoritativeInfo {
 		return nil, r.explain(what, resp, raw, login)
 	}
 	if out == nil {
 		return resp.Header, nil
 	}
-	// The error is not told, since it may quote the answer.
-	if len(raw) > maxAnswer || json.Unmarshal(raw, out) != nil {
-		return nil, failed("the answer of %s about %s is not what %s documents", r.api.Host, what, r.kind).
+	// The decoding error may quote the response, so it is not included.
+	if len(raw) > maxResponse || json.Unmarshal(raw, out) != nil {
+		return nil, failed("unexpected response of %s for %s: not the documented format of %s", r.api.Host, what,
+			r.kind).
 			WithHint("Check the address and the type of the provider, and the login").Final()
 	}
 	return resp.Header, nil
 }
 
-// explain makes a fault of a refusal.
+// explain returns the fault of a rejection.
 func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.GitCredentials) error {
-	why := &refusal{resp.StatusCode, words(raw, login.Password, login.BearerToken)}
+	basic := base64.StdEncoding.EncodeToString([]byte(login.Username + ":" + login.Password))
+	why := &rejection{resp.StatusCode, errorText(raw, login.Password, login.BearerToken, basic)}
 	wait := egress.RetryAfter(resp, r.clock.Now())
 	f := failed("%s refused %s", r.api.Host, what).Because(why)
 	switch status := resp.StatusCode; {
 	case status == http.StatusTooManyRequests, status == http.StatusForbidden && wait > 0:
-		return failed("%s takes no more requests for now, so %s must wait", r.api.Host, what).Because(why).After(wait)
+		return failed("rate limit of %s exceeded for %s", r.api.Host, what).Because(why).After(wait)
 	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout:
 		return failed("%s failed at %s", r.api.Host, what).Because(why).After(wait)
 	case status == http.StatusUnauthorized, status == http.StatusNonAuthoritativeInfo:
 		f.Reason = meta.AuthenticationFailedReason
-		f = f.WithHint("The login in the Secret is wrong or has expired")
+		f = f.WithHint("Renew the login in the Secret; it is wrong or has expired")
 	case status == http.StatusForbidden:
 		f.Reason = meta.AuthenticationFailedReason
-		f = f.WithHint("The login in the Secret needs the permission for it")
+		f = f.WithHint("Grant the login in the Secret the required permission")
 	case status == http.StatusNotFound:
-		f = f.WithHint("Check the address, and that the login may see the repository")
+		f = f.WithHint("Check the address and that the login has access to the repository")
 	case status/100 == 3:
-		f = f.WithHint("The repository may have moved: correct the address")
+		f = f.WithHint("The repository may have moved; correct the address")
 	}
 	return f.Final()
 }
 
-// withoutURL drops the URL that the client puts into its errors.
+// withoutURL removes the URL from errors of the HTTP client.
 func withoutURL(err error) error {
 	var wrapped *url.Error
 	if fault.As(err) == nil && errors.As(err, &wrapped) {
@@ -208,24 +212,24 @@ func withoutURL(err error) error {
 
 var anyURL = regexp.MustCompile(`[a-z]+://\S+`)
 
-// words finds what a host says of an error in the fields that hosts have for it, without secrets and URLs.
-func words(raw []byte, secrets ...string) string {
-	var answer any
-	if json.Unmarshal(raw, &answer) != nil {
+// errorText returns the error message in a response, without secrets and URLs.
+func errorText(raw []byte, secrets ...string) string {
+	var body any
+	if json.Unmarshal(raw, &body) != nil {
 		return ""
 	}
 	var found []string
-	collect(answer, &found, 0)
-	text := line(strings.Join(found, "; "))
+	collect(body, &found, 0)
+	text := singleLine(strings.Join(found, "; "))
 	for _, s := range secrets {
 		if s != "" {
 			text = strings.ReplaceAll(text, s, "***")
 		}
 	}
-	return excerpt.Chars(anyURL.ReplaceAllString(text, "***"), maxWords)
+	return excerpt.Chars(anyURL.ReplaceAllString(text, "***"), maxErrorText)
 }
 
-// collect gathers the texts of message, error and errors, which are texts, lists, or lists by field.
+// collect gathers the texts in the fields message, error and errors, which are texts, lists, or lists by field.
 func collect(v any, found *[]string, depth int) {
 	if depth > 4 || len(*found) > 8 {
 		return

@@ -7,50 +7,84 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
 
-// exchange is a request that a host documents, and its answer.
+// exchange is an expected request and its response.
 type exchange struct {
-	request string // METHOD host/path?query, with the query in order
-	body    string // JSON; empty for none
-	status  int    // 200 when 0
-	answer  string
-	header  map[string]string // of the answer
+	Request  string            `json:"request"`          // METHOD host/path?query, with a sorted query
+	Body     json.RawMessage   `json:"body,omitempty"`   // empty for none
+	Status   int               `json:"status,omitempty"` // 0 is 200
+	Response json.RawMessage   `json:"response,omitempty"`
+	Header   map[string]string `json:"header,omitempty"` // of the response
 }
 
-// script is a host that expects requests in an order.
+func raw(s string) json.RawMessage { return json.RawMessage(s) }
+
+// testCase is an entry of a file in testdata.
+type testCase struct {
+	Name      string            `json:"name"`
+	Kind      Kind              `json:"kind"`
+	Address   string            `json:"address"`
+	Login     string            `json:"login"` // expected Authorization header
+	Secret    map[string]string `json:"secret,omitempty"`
+	Labels    bool              `json:"labels,omitempty"` // the host supports labels
+	URL       string            `json:"url,omitempty"`    // expected result
+	Exchanges []exchange        `json:"exchanges"`
+	Unchanged json.RawMessage   `json:"unchanged,omitempty"`
+}
+
+// loadCases reads a file in testdata. COMMIT stands for the commit and KEY for the key of its status.
+func loadCases(t *testing.T, file string) (cases []testCase) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("COMMIT", commit, "KEY", digest("kustomization/apps/1a2b"))
+	if err := yaml.UnmarshalStrict([]byte(variables.Replace(string(content))), &cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// script is a server that expects requests in a fixed order.
 type script struct {
 	t         *testing.T
 	mu        sync.Mutex
 	exchanges []exchange
-	login     string // what every request must have in Authorization
+	login     string // expected Authorization header of each request
 }
 
-func play(t *testing.T, login string, exchanges ...exchange) detour {
+func startScript(t *testing.T, login string, exchanges ...exchange) redirectTo {
 	t.Helper()
 	s := &script{t: t, exchanges: exchanges, login: login}
 	server := httptest.NewServer(s)
 	t.Cleanup(func() {
 		server.Close()
 		for _, e := range s.exchanges {
-			t.Errorf("not asked: %s", e.request)
+			t.Errorf("missing request: %s", e.Request)
 		}
 	})
-	return detour(server.URL)
+	return redirectTo(server.URL)
 }
 
-// detour brings every host's requests to one server.
-type detour string
+// redirectTo is a transport that sends the requests for all hosts to one server.
+type redirectTo string
 
-func (d detour) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d redirectTo) RoundTrip(req *http.Request) (*http.Response, error) {
 	to, err := url.Parse(string(d))
 	if err != nil {
 		return nil, err
@@ -60,11 +94,11 @@ func (d detour) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// answering is a host that answers everything in one way.
-func answering(t *testing.T, handler http.HandlerFunc) detour {
+// startServer starts a server that handles the requests for all hosts.
+func startServer(t *testing.T, handler http.HandlerFunc) redirectTo {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	return detour(server.URL)
+	return redirectTo(server.URL)
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +109,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		got += "?" + r.URL.RawQuery
 	}
 	if len(s.exchanges) == 0 {
-		s.t.Errorf("unexpected: %s", got)
+		s.t.Errorf("unexpected request: %s", got)
 		w.WriteHeader(http.StatusTeapot)
 		return
 	}
@@ -85,47 +119,47 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.t.Error(err)
 	}
-	if got != e.request {
-		s.t.Errorf("the request is\n%s, not\n%s", got, e.request)
+	if got != e.Request {
+		s.t.Errorf("got request\n%s, want\n%s", got, e.Request)
 	}
-	if !sameJSON(s.t, string(body), e.body) {
-		s.t.Errorf("the body of %s is\n%s, not\n%s", got, body, e.body)
+	if !equalJSON(s.t, string(body), string(e.Body)) {
+		s.t.Errorf("%s: got body\n%s, want\n%s", got, body, e.Body)
 	}
 	if login := r.Header.Get("Authorization"); login != s.login {
-		s.t.Errorf("the login of %s is %q, not %q", got, login, s.login)
+		s.t.Errorf("%s: got login %q, want %q", got, login, s.login)
 	}
-	if e.body != "" && r.Header.Get("Content-Type") != "application/json" {
-		s.t.Errorf("the body of %s is of type %q", got, r.Header.Get("Content-Type"))
+	if len(e.Body) > 0 && r.Header.Get("Content-Type") != "application/json" {
+		s.t.Errorf("%s: got Content-Type %q", got, r.Header.Get("Content-Type"))
 	}
-	for name, value := range e.header {
+	for name, value := range e.Header {
 		w.Header().Set(name, value)
 	}
-	if e.status != 0 {
-		w.WriteHeader(e.status)
+	if e.Status != 0 {
+		w.WriteHeader(e.Status)
 	}
-	_, _ = io.WriteString(w, e.answer)
+	_, _ = w.Write(e.Response)
 }
 
-func sameJSON(t *testing.T, a, b string) bool {
+func equalJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	if a == "" || b == "" {
 		return a == b
 	}
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
-		t.Errorf("no JSON: %s, %s", a, b)
+		t.Errorf("not JSON: %s, %s", a, b)
 	}
 	return reflect.DeepEqual(x, y)
 }
 
-func within(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// client speaks with a script; secret is keys and values.
-func client(t *testing.T, s detour, kind Kind, address string, secret ...string) *Client {
+// newClient returns a client whose requests go to a test server; secret is pairs of keys and values.
+func newClient(t *testing.T, s redirectTo, kind Kind, address string, secret ...string) *Client {
 	t.Helper()
 	repo, err := Parse(kind, address)
 	if err != nil {
@@ -142,12 +176,12 @@ func client(t *testing.T, s detour, kind Kind, address string, secret ...string)
 	return c
 }
 
-// terminal is the fault of err, which must be terminal.
-func terminal(t *testing.T, err error) *fault.Fault {
+// expectTerminal returns the fault of err, which must be terminal.
+func expectTerminal(t *testing.T, err error) *fault.Fault {
 	t.Helper()
 	f := fault.As(err)
 	if f == nil || !f.Terminal {
-		t.Fatalf("%v is not terminal", err)
+		t.Fatalf("got %v, want a terminal fault", err)
 	}
 	return f
 }

@@ -77,7 +77,7 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 	o.Router, o.Sender = router, sender
 	o.Reporter = &alert.EventReporter{Alerts: p.mgr.GetCache(), Recorder: p.recorder}
 	dispatcher := delivery.New(o)
-	router.Gone = func(provider types.NamespacedName) {
+	router.Deleted = func(provider types.NamespacedName) {
 		dispatcher.Forget(provider)
 		sender.Health.Forget(provider)
 	}

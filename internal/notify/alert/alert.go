@@ -1,5 +1,5 @@
-// Package alert decides which events go to whom, and sends them: it reconciles Alerts and Providers, finds
-// the alerts that want an event, and makes of a Provider and its Secrets what sends it.
+// Package alert routes events to Providers and sends them. It reconciles Alerts and Providers, finds the Alerts
+// that select an event, and creates senders from Providers and their Secrets.
 package alert
 
 import (
@@ -16,25 +16,30 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=alerts;providers,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=alerts/status;providers/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=alerts,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=providers,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=alerts/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=notification.toolkit.fluxcd.io,resources=providers/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;helmrepositories;helmcharts;buckets;externalartifacts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmrepositories;helmcharts;buckets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=source.extensions.fluxcd.io,resources=artifactgenerators,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;watch
-// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies;imageupdateautomations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdateautomations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;watch
 
-// The kinds, as the kernel knows them.
+// The kinds of this package.
 var (
 	AlertGroupKind    = schema.GroupKind{Group: v1beta3.GroupVersion.Group, Kind: v1beta3.AlertKind}
 	ProviderGroupKind = schema.GroupKind{Group: v1beta3.GroupVersion.Group, Kind: v1beta3.ProviderKind}
 )
 
-const initialized = "Initialized" // as ever
+const initialized = "Initialized" // the documented message
 
-// Alert checks Alerts, and tells what is wrong with them. What they want is the [Router]'s.
+// Alert is the step of Alerts: it validates them. The [Router] evaluates them.
 type Alert struct {
 	Client               client.Reader
 	NoCrossNamespaceRefs bool
@@ -55,8 +60,8 @@ func (s *Alert) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Ale
 	err := s.Client.Get(ctx, key, &v1beta3.Provider{})
 	if apierrors.IsNotFound(err) {
 		return reconcile.Failed(fault.New(meta.DependencyNotReadyReason,
-			"Provider '%s' not found, so no event is sent", key).
-			WithHint("Create it, or correct spec.providerRef"))
+			"Provider '%s' not found", key).
+			WithHint("Create it or correct spec.providerRef; until then, no event is sent"))
 	}
 	if err != nil {
 		return reconcile.Failed(err)
@@ -64,14 +69,14 @@ func (s *Alert) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Ale
 	return reconcile.Ready(meta.SucceededReason, initialized)
 }
 
-// Finalize implements [reconcile.Step]: nothing outlives the object.
+// Finalize implements [reconcile.Step]. There is nothing to clean up.
 func (s *Alert) Finalize(context.Context, *v1beta3.Alert) error { return nil }
 
-// Provider checks Providers with their Secrets, and tells whether they get through.
+// Provider is the step of Providers: it validates them with their Secrets and reports failed attempts to send.
 type Provider struct {
 	Resolver *Resolver
 	Health   *Health
-	Retry    func(provider types.NamespacedName) // sends at once what waits for it
+	Retry    func(provider types.NamespacedName) // ends the backoff of pending deliveries
 }
 
 // References implements [reconcile.Step].
@@ -89,9 +94,9 @@ func (s *Provider) References(p *v1beta3.Provider) []reconcile.Ref {
 func (s *Provider) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Provider]) reconcile.Outcome {
 	p := pass.Object
 	key := client.ObjectKeyFromObject(p)
-	_, changed, err := s.Resolver.look(ctx, p)
+	_, changed, err := s.Resolver.resolve(ctx, p)
 	if changed || pass.Requested {
-		s.Health.Forget(key) // it was of what is another now
+		s.Health.Forget(key) // the failure may be fixed
 	}
 	if err != nil {
 		return reconcile.Failed(err)
@@ -99,11 +104,11 @@ func (s *Provider) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.
 	if changed || pass.Requested {
 		s.Retry(key)
 	}
-	if err := s.Health.of(key); err != nil {
+	if err := s.Health.Err(key); err != nil {
 		return reconcile.Failed(err)
 	}
 	return reconcile.Ready(meta.SucceededReason, initialized)
 }
 
-// Finalize implements [reconcile.Step]: what waits for a Provider that is gone is dropped as the [Router] sees it go.
+// Finalize implements [reconcile.Step]. The [Router] reports deleted Providers, and their deliveries are dropped.
 func (s *Provider) Finalize(context.Context, *v1beta3.Provider) error { return nil }

@@ -200,13 +200,13 @@ func TestAlertsAndProvidersTellWhatIsWrong(t *testing.T) {
 		func(p *v1beta3.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
 	s.provider("nowhere", "example")
 
-	s.NotReady(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found, so no event is sent")
-	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed", "spec.exclusionList[0] is no regular expression")
+	s.NotReady(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found")
+	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed", "spec.exclusionList[0] is not a valid regular expression")
 	s.warned(v1beta3.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
 	s.NotReady(&v1beta3.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers of tests have one
-	s.NotReady(&v1beta3.Provider{}, "nowhere", "ValidationFailed", "no URL")
+	s.NotReady(&v1beta3.Provider{}, "nowhere", "ValidationFailed", "not an HTTP URL")
 	s.NotReady(&v1beta3.Provider{}, "secretless", "TokenNotFound", "login' not found")
-	s.warned(v1beta3.ProviderKind, "secretless", "TokenNotFound", "Create it, or correct spec.secretRef")
+	s.warned(v1beta3.ProviderKind, "secretless", "TokenNotFound", "Create it or correct spec.secretRef")
 
 	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.Namespace, Name: "login", Labels: map[string]string{"reconcile.fluxcd.io/watch": "Enabled"},

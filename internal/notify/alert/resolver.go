@@ -18,107 +18,108 @@ import (
 )
 
 const (
-	lookEvery  = 30 * time.Second // at the Secrets of a Provider that is in use
-	keepUnused = 5 * time.Minute  // what was made of the Secrets of one that is not
+	secretTTL = 30 * time.Second // after which the Secrets of a Provider in use are read again
+	unusedTTL = 5 * time.Minute  // after which an unused sender is dropped
 )
 
-// Resolver makes of Provider objects and their Secrets what sends events. What it made is kept while it is in
-// use, and made anew as soon as the object or a Secret is another.
+// Resolver creates senders from Provider objects and their Secrets. A sender is cached while it is used, and
+// created again when the Provider or one of its Secrets changed.
 type Resolver struct {
-	Secrets    client.Reader // past the cache: Secrets are not kept in memory
+	Secrets    client.Reader // not the cache: Secrets are not kept in memory
 	Egress     *egress.Policy
 	Identities *auth.Identities
 	Clock      clock.PassiveClock
 
-	mu   sync.Mutex
-	made map[types.UID]made
+	mu     sync.Mutex
+	cached map[types.UID]cachedSender
 }
 
-// made is what sends the events of a Provider, and what it was made of.
-type made struct {
+// cachedSender is the sender of a Provider, and what it was created from.
+type cachedSender struct {
 	provider.Provider
-	generation int64
-	secrets    string // versions
-	looked     time.Time
-	doubted    bool // the Secrets may be others by now
+	generation     int64
+	secretVersions string
+	checkedAt      time.Time // when the Secrets were read
+	isStale        bool      // the Secrets must be read before the next use
 }
 
-// Provider returns what sends the events of p. The error is a fault, and holds nothing of a Secret.
+// Provider returns the sender of p. The error is a fault without any content of a Secret.
 func (r *Resolver) Provider(ctx context.Context, p *v1beta3.Provider) (provider.Provider, error) {
-	if m := r.kept(p); m != nil && !m.doubted && r.Clock.Since(m.looked) < lookEvery {
-		return m, nil
+	if c := r.lookup(p); c != nil && !c.isStale && r.Clock.Since(c.checkedAt) < secretTTL {
+		return c, nil
 	}
-	m, _, err := r.look(ctx, p)
-	return m, err
+	sender, _, err := r.resolve(ctx, p)
+	return sender, err
 }
 
-// look is Provider by the Secrets as they are now, and tells whether anything is another than before.
-func (r *Resolver) look(ctx context.Context, p *v1beta3.Provider) (m provider.Provider, changed bool, err error) {
-	s, err := r.read(ctx, p)
+// resolve reads the Secrets and returns the sender. It reports whether anything changed since the last call;
+// true also if it fails.
+func (r *Resolver) resolve(ctx context.Context, p *v1beta3.Provider) (s provider.Provider, changed bool, err error) {
+	data, err := r.readSecrets(ctx, p)
 	if err != nil {
 		r.forget(p)
 		return nil, true, err
 	}
-	if m := r.kept(p); m != nil && m.secrets == s.versions {
-		r.keep(p, *m)
-		return m, false, nil
+	if c := r.lookup(p); c != nil && c.secretVersions == data.versions {
+		r.store(p, *c)
+		return c, false, nil
 	}
-	o, err := r.options(p, s)
+	o, err := r.options(p, data)
 	if err != nil {
 		return nil, true, err
 	}
-	m, err = provider.New(o)
+	s, err = provider.New(o)
 	if err != nil {
 		return nil, true, err
 	}
-	r.keep(p, made{Provider: m, generation: p.Generation, secrets: s.versions})
-	return m, true, nil
+	r.store(p, cachedSender{Provider: s, generation: p.Generation, secretVersions: data.versions})
+	return s, true, nil
 }
 
-// Doubt lets the next event look at the Secrets, as after one that was refused.
-func (r *Resolver) Doubt(p *v1beta3.Provider) {
-	if m := r.kept(p); m != nil {
-		m.doubted = true
-		r.set(p, m)
+// Invalidate makes the next event read the Secrets again, for example after a failure.
+func (r *Resolver) Invalidate(p *v1beta3.Provider) {
+	if c := r.lookup(p); c != nil {
+		c.isStale = true
+		r.set(p, c)
 	}
 }
 
-// kept returns what was made of this generation of a Provider, or nil.
-func (r *Resolver) kept(p *v1beta3.Provider) *made {
+// lookup returns the cached sender of this generation of a Provider, or nil.
+func (r *Resolver) lookup(p *v1beta3.Provider) *cachedSender {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m, ok := r.made[p.UID]; ok && m.generation == p.Generation {
-		return &m
+	if c, ok := r.cached[p.UID]; ok && c.generation == p.Generation {
+		return &c
 	}
 	return nil
 }
 
-// keep notes that the Secrets were looked at, and forgets what nobody used for long.
-func (r *Resolver) keep(p *v1beta3.Provider, m made) {
+// store caches a sender whose Secrets were just read, and drops unused ones.
+func (r *Resolver) store(p *v1beta3.Provider, c cachedSender) {
 	now := r.Clock.Now()
-	m.looked, m.doubted = now, false
-	r.set(p, &m)
+	c.checkedAt, c.isStale = now, false
+	r.set(p, &c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.made, func(_ types.UID, m made) bool { return now.Sub(m.looked) > keepUnused })
+	maps.DeleteFunc(r.cached, func(_ types.UID, c cachedSender) bool { return now.Sub(c.checkedAt) > unusedTTL })
 }
 
-func (r *Resolver) set(p *v1beta3.Provider, m *made) {
+func (r *Resolver) set(p *v1beta3.Provider, c *cachedSender) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.made == nil {
-		r.made = map[types.UID]made{}
+	if r.cached == nil {
+		r.cached = map[types.UID]cachedSender{}
 	}
-	r.made[p.UID] = *m
+	r.cached[p.UID] = *c
 }
 
 func (r *Resolver) forget(p *v1beta3.Provider) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.made, p.UID)
+	delete(r.cached, p.UID)
 }
 
-// identity is that of a Provider's service account. It implements [provider.Identity].
+// identity is the workload identity of a Provider's service account. It implements [provider.Identity].
 type identity struct {
 	identities *auth.Identities
 	account    *types.NamespacedName

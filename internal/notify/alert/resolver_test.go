@@ -28,7 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// host takes events, and says what it was told to.
+// host is a server that records requests and responds with a status.
 type host struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -52,16 +52,16 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.mu.Unlock()
 	h.requests, h.bodies = append(h.requests, r), append(h.bodies, string(body))
 	w.WriteHeader(h.status)
-	_, _ = io.WriteString(w, "{}") // the client is gone, then
+	_, _ = io.WriteString(w, "{}") // fails if the client is gone
 }
 
-func (h *host) answers(status int) {
+func (h *host) respondWith(status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status = status
 }
 
-// last returns the last request, and how many there were.
+// last returns the last request and the number of requests.
 func (h *host) last() (*http.Request, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +71,8 @@ func (h *host) last() (*http.Request, int) {
 	return h.requests[len(h.requests)-1], len(h.requests)
 }
 
-// bench is a resolver over the Secrets of a namespace.
-type bench struct {
+// resolverTest is a resolver that reads the Secrets of a test namespace.
+type resolverTest struct {
 	*testing.T
 	*Resolver
 	client    client.Client
@@ -80,17 +80,18 @@ type bench struct {
 	clock     *clocktesting.FakePassiveClock
 }
 
-func newBench(t *testing.T) *bench {
+func newResolverTest(t *testing.T) *resolverTest {
 	t.Helper()
 	c, err := client.New(testenv.Cluster(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	return &bench{t, &Resolver{Secrets: c, Egress: &egress.Policy{}, Clock: clock}, c, testenv.Namespace(t), clock}
+	return &resolverTest{t, &Resolver{Secrets: c, Egress: &egress.Policy{}, Clock: clock}, c,
+		testenv.Namespace(t), clock}
 }
 
-func (b *bench) secret(name string, data map[string]string) *corev1.Secret {
+func (b *resolverTest) secret(name string, data map[string]string) *corev1.Secret {
 	b.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}, StringData: data}
 	if err := b.client.Create(b.Context(), s); err != nil {
@@ -99,25 +100,25 @@ func (b *bench) secret(name string, data map[string]string) *corev1.Secret {
 	return s
 }
 
-func (b *bench) object(change func(*v1beta3.ProviderSpec)) *v1beta3.Provider {
+func (b *resolverTest) object(change func(*v1beta3.ProviderSpec)) *v1beta3.Provider {
 	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "p", UID: "p", Generation: 1}}
 	p.Spec.Type = v1beta3.SlackProvider
 	change(&p.Spec)
 	return p
 }
 
-func (b *bench) send(p *v1beta3.Provider) error {
+func (b *resolverTest) send(p *v1beta3.Provider) error {
 	sender, err := b.Provider(b.Context(), p)
 	if err != nil {
 		return err
 	}
-	return sender.Send(b.Context(), of("Kustomization", "apps", "web"))
+	return sender.Send(b.Context(), newEvent("Kustomization", "apps", "web"))
 }
 
 func ref(name string) *meta.LocalObjectReference { return &meta.LocalObjectReference{Name: name} }
 
-func TestASecretSaysWhereAndHow(t *testing.T) {
-	b := newBench(t)
+func TestSecretOverridesSpec(t *testing.T) {
+	b := newResolverTest(t)
 	h := newHost(t, (*httptest.Server).Start)
 	b.secret("login", map[string]string{"address": h.URL + "/hidden\n", "username": "of-the-secret",
 		"headers": "X-Team: front\nX-Other: end"})
@@ -133,8 +134,8 @@ func TestASecretSaysWhereAndHow(t *testing.T) {
 	}
 }
 
-func TestMutualTLSWithAnAuthorityOfItsOwn(t *testing.T) {
-	b := newBench(t)
+func TestMutualTLS(t *testing.T) {
+	b := newResolverTest(t)
 	h := newHost(t, func(s *httptest.Server) {
 		s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 		s.StartTLS()
@@ -151,25 +152,25 @@ func TestMutualTLSWithAnAuthorityOfItsOwn(t *testing.T) {
 	b.secret("authority", map[string]string{"ca.crt": crt})
 	for name, c := range map[string]struct {
 		change func(*v1beta3.ProviderSpec)
-		says   string
+		want   string // in the error; empty for success
 	}{
-		"all":               {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("all") }, ""},
-		"all, by the login": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("all") }, ""},
-		"without a key": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("authority") },
-			"the event did not get to"},
-		"without anything": {func(*v1beta3.ProviderSpec) {}, "certificate"},
+		"certSecretRef": {change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("all") }},
+		"secretRef":     {change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("all") }},
+		"no client certificate": {change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("authority") },
+			want: "cannot send the event to"},
+		"no Secret": {change: func(*v1beta3.ProviderSpec) {}, want: "certificate"},
 	} {
 		p := b.object(c.change)
 		p.UID, p.Spec.Address = types.UID(name), h.URL
-		if err := b.send(p); c.says == "" && err != nil ||
-			c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
+		if err := b.send(p); c.want == "" && err != nil ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-func TestAProxyFromEveryPlace(t *testing.T) {
-	b := newBench(t)
+func TestProxySources(t *testing.T) {
+	b := newResolverTest(t)
 	proxy := newHost(t, (*httptest.Server).Start)
 	b.secret("proxy", map[string]string{"address": proxy.URL, "username": "me", "password": "s3cr3t-of-proxy"})
 	b.secret("login", map[string]string{"proxy": strings.Replace(proxy.URL, "://", "://me:s3cr3t-of-login@", 1)})
@@ -177,13 +178,13 @@ func TestAProxyFromEveryPlace(t *testing.T) {
 		change func(*v1beta3.ProviderSpec)
 		login  string
 	}{
-		"its own Secret": {func(s *v1beta3.ProviderSpec) {
-			s.ProxySecretRef, s.Proxy = ref("proxy"),
-				"http://127.0.0.1:1"
-		}, "bWU6czNjcjN0LW9mLXByb3h5"},
-		"the login": {func(s *v1beta3.ProviderSpec) { s.SecretRef, s.Proxy = ref("login"), "http://127.0.0.1:1" },
-			"bWU6czNjcjN0LW9mLWxvZ2lu"},
-		"the spec": {func(s *v1beta3.ProviderSpec) { s.Proxy = proxy.URL }, ""},
+		"proxySecretRef": {login: "bWU6czNjcjN0LW9mLXByb3h5", change: func(s *v1beta3.ProviderSpec) {
+			s.ProxySecretRef, s.Proxy = ref("proxy"), "http://127.0.0.1:1"
+		}},
+		"secretRef": {login: "bWU6czNjcjN0LW9mLWxvZ2lu", change: func(s *v1beta3.ProviderSpec) {
+			s.SecretRef, s.Proxy = ref("login"), "http://127.0.0.1:1"
+		}},
+		"spec.proxy": {change: func(s *v1beta3.ProviderSpec) { s.Proxy = proxy.URL }},
 	} {
 		p := b.object(c.change)
 		p.UID, p.Spec.Address = types.UID(name), "http://chat.example.com/hook"
@@ -194,13 +195,13 @@ func TestAProxyFromEveryPlace(t *testing.T) {
 		r, _ := proxy.last()
 		if got := strings.TrimPrefix(r.Header.Get("Proxy-Authorization"),
 			"Basic "); r.URL.String() != "http://chat.example.com/hook" || got != c.login {
-			t.Errorf("%s: %s with login %q, want %q", name, r.URL, got, c.login)
+			t.Errorf("%s: request to %s with login %q, want %q", name, r.URL, got, c.login)
 		}
 	}
 }
 
-func TestProvidersThatCannotBeUsed(t *testing.T) {
-	b := newBench(t)
+func TestInvalidProviders(t *testing.T) {
+	b := newResolverTest(t)
 	const hidden = "s3cr3t-of-the-test"
 	b.secret("headers", map[string]string{"headers": "- " + hidden})
 	b.secret("header", map[string]string{"headers": "X-A: \"" + hidden + "\\r\\nX-B: c\""})
@@ -210,63 +211,76 @@ func TestProvidersThatCannotBeUsed(t *testing.T) {
 	b.secret("address", map[string]string{"address": "https://" + hidden + "\x7f/"})
 	for name, c := range map[string]struct {
 		change       func(*v1beta3.ProviderSpec)
-		reason, says string
+		reason, want string
 		final        bool
 	}{
-		"a Secret that is not there": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }, "TokenNotFound",
-			"none' not found. Create it, or correct spec.secretRef", false},
-		"a certificate that is not": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") },
-			"TokenNotFound", "correct spec.certSecretRef", false},
-		"a proxy that is not there": {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") },
-			"TokenNotFound", "correct spec.proxySecretRef", false},
-		"headers that are none": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") },
-			"ValidationFailed", "no YAML of names and values", false},
-		"a header of two lines": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") },
-			"ValidationFailed", "header", true},
-		"half a certificate": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") },
-			"ValidationFailed", "only one of the keys tls.crt and tls.key", false},
-		"no certificate": {func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") },
-			"ValidationFailed", "no pair", false},
-		"no proxy": {func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") },
-			"ValidationFailed", "is not the URL of a proxy", false},
-		"no proxy in the spec": {func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }, "ValidationFailed",
-			"the proxy cannot be used that spec.proxy names", false},
-		"no address": {func(s *v1beta3.ProviderSpec) { s.Address = "" }, "ValidationFailed",
-			"no address", true},
-		"an address that is none": {func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") },
-			"ValidationFailed", "is no URL", true},
-		"a type from tomorrow": {func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }, "ValidationFailed",
-			"pigeon", true},
-		"the metadata of the machine": {func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" },
-			"SendFailed", "link-local", false},
+		"missing Secret": {reason: "TokenNotFound",
+			want:   "none' not found. Create it or correct spec.secretRef",
+			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }},
+		"missing certificate": {reason: "TokenNotFound",
+			want:   "correct spec.certSecretRef",
+			change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") }},
+		"missing proxy": {reason: "TokenNotFound",
+			want:   "correct spec.proxySecretRef",
+			change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") }},
+		"headers are a list": {reason: "ValidationFailed",
+			want:   "not a YAML map of strings",
+			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") }},
+		"header with a line break": {reason: "ValidationFailed", final: true,
+			want:   "header",
+			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") }},
+		"certificate without key": {reason: "ValidationFailed",
+			want:   "only one of the keys tls.crt and tls.key",
+			change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") }},
+		"malformed certificate": {reason: "ValidationFailed",
+			want:   "no pair",
+			change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") }},
+		"malformed proxy in the Secret": {reason: "ValidationFailed",
+			want:   "is not the URL of a proxy",
+			change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") }},
+		"malformed proxy in the spec": {reason: "ValidationFailed",
+			want:   "the proxy in spec.proxy is not valid",
+			change: func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }},
+		"no address": {reason: "ValidationFailed", final: true,
+			want:   "no address",
+			change: func(s *v1beta3.ProviderSpec) { s.Address = "" }},
+		"malformed address": {reason: "ValidationFailed", final: true,
+			want:   "is not an HTTP URL",
+			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") }},
+		"unknown type": {reason: "ValidationFailed", final: true,
+			want:   "pigeon",
+			change: func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }},
+		"metadata service": {reason: "SendFailed",
+			want:   "link-local",
+			change: func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" }},
 	} {
 		p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = "http://127.0.0.1:1/" })
 		p.UID = types.UID(name)
 		c.change(&p.Spec)
 		b.Egress = &egress.Policy{RefuseLinkLocal: true}
 		err := b.send(p)
-		expectFault(t, name, err, c.reason, c.says, c.final)
+		expectFault(t, name, err, c.reason, c.want, c.final)
 		if err != nil && strings.Contains(err.Error(), hidden) {
-			t.Errorf("%s: the error tells a secret: %v", name, err)
+			t.Errorf("%s: the error contains a secret: %v", name, err)
 		}
 	}
 }
 
-func TestSecretsAreReadWhenTheyMayBeOthers(t *testing.T) {
-	b := newBench(t)
+func TestChangedSecretsAreReadAgain(t *testing.T) {
+	b := newResolverTest(t)
 	old, current := newHost(t, (*httptest.Server).Start), newHost(t, (*httptest.Server).Start)
 	secret := b.secret("login", map[string]string{"address": old.URL})
 	p := b.object(func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("login") })
-	counts := func(when string, wantOld, wantCurrent int) {
+	expectRequests := func(when string, wantOld, wantCurrent int) {
 		t.Helper()
 		if err := b.send(p); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
 		if _, n := old.last(); n != wantOld {
-			t.Errorf("%s: the old host was told %d times, want %d", when, n, wantOld)
+			t.Errorf("%s: the old host got %d requests, want %d", when, n, wantOld)
 		}
 		if _, n := current.last(); n != wantCurrent {
-			t.Errorf("%s: the current host was told %d times, want %d", when, n, wantCurrent)
+			t.Errorf("%s: the current host got %d requests, want %d", when, n, wantCurrent)
 		}
 	}
 	set := func(address string) {
@@ -276,100 +290,101 @@ func TestSecretsAreReadWhenTheyMayBeOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counts("at first", 1, 0)
+	expectRequests("first event", 1, 0)
 	set(current.URL)
-	counts("within the time that a look counts", 2, 0)
-	b.clock.SetTime(b.clock.Now().Add(lookEvery))
-	counts("after it", 2, 1)
+	expectRequests("before the TTL", 2, 0)
+	b.clock.SetTime(b.clock.Now().Add(secretTTL))
+	expectRequests("after the TTL", 2, 1)
 	set(old.URL)
-	b.Doubt(p)
-	counts("after something went wrong", 3, 1)
+	b.Invalidate(p)
+	expectRequests("after Invalidate", 3, 1)
 	set(current.URL)
 	p.Generation++
-	counts("of another generation", 3, 2)
+	expectRequests("new generation", 3, 2)
 
-	b.clock.SetTime(b.clock.Now().Add(2 * keepUnused))
+	b.clock.SetTime(b.clock.Now().Add(2 * unusedTTL))
 	other := b.object(func(s *v1beta3.ProviderSpec) { s.Address = old.URL })
 	other.UID = "other"
 	if err := b.send(other); err != nil {
 		t.Fatal(err)
 	}
-	if b.kept(p) != nil {
-		t.Error("what nobody uses is kept")
+	if b.lookup(p) != nil {
+		t.Error("an unused sender is still cached")
 	}
 }
 
-func TestEachFailureIsNewsOnce(t *testing.T) {
-	b := newBench(t)
+func TestFailureIsReportedOnce(t *testing.T) {
+	b := newResolverTest(t)
 	h := newHost(t, (*httptest.Server).Start)
-	book := newBook()
+	router := newTestRouter()
 	p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = h.URL })
 	key := client.ObjectKeyFromObject(p)
-	book.setProvider(key, p)
+	router.setProvider(key, p)
 	health := &Health{Edges: reconcile.NewEdges()}
-	s := &Sender{Router: book.Router, Resolver: b.Resolver, Health: health}
-	d := delivery.Delivery{Provider: key, Event: of("Kustomization", "apps", "web")}
+	s := &Sender{Router: router.Router, Resolver: b.Resolver, Health: health}
+	d := delivery.Delivery{Provider: key, Event: newEvent("Kustomization", "apps", "web")}
 	retried := 0
 	step := &Provider{Resolver: b.Resolver, Health: health, Retry: func(types.NamespacedName) { retried++ }}
 	reconciled := func() string {
 		return fmt.Sprint(step.Reconcile(t.Context(), &reconcile.Pass[*v1beta3.Provider]{Object: p.DeepCopy()}))
 	}
-	if err := s.Send(t.Context(), d); err != nil || health.of(key) != nil || reconciled() != initialized {
+	if err := s.Send(t.Context(), d); err != nil || health.Err(key) != nil || reconciled() != initialized {
 		t.Fatalf("%v, %s", err, reconciled())
 	}
-	h.answers(http.StatusServiceUnavailable)
+	h.respondWith(http.StatusServiceUnavailable)
 	first := s.Send(t.Context(), d)
-	expectFault(t, "refused", first, "SendFailed", "503", false)
+	expectFault(t, "unavailable", first, "SendFailed", "503", false)
 	if !strings.Contains(reconciled(), "503") {
-		t.Errorf("the Provider says %s", reconciled())
+		t.Errorf("the outcome of the Provider is %s", reconciled())
 	}
-	if health.note(key, s.Send(t.Context(), d)) {
-		t.Error("the same failure is news twice")
+	if health.record(key, s.Send(t.Context(), d)) {
+		t.Error("the same failure is reported twice")
 	}
-	if !health.note(key, fault.New(SendFailedReason, "another one")) {
-		t.Error("another failure is none")
+	if !health.record(key, fault.New(SendFailedReason, "another failure")) {
+		t.Error("another failure is not reported")
 	}
-	h.answers(http.StatusOK)
+	h.respondWith(http.StatusOK)
 	if err := s.Send(t.Context(), d); err != nil || reconciled() != initialized {
 		t.Errorf("%v, %s", err, reconciled())
 	}
 	if retried != 0 {
-		t.Errorf("what waits was tried %d times although nothing changed", retried)
+		t.Errorf("pending deliveries were retried %d times without a change", retried)
 	}
-	h.answers(http.StatusServiceUnavailable)
-	expectFault(t, "refused again", s.Send(t.Context(), d), "SendFailed", "503", false)
+	h.respondWith(http.StatusServiceUnavailable)
+	expectFault(t, "unavailable again", s.Send(t.Context(), d), "SendFailed", "503", false)
 	p.Generation++
-	if said := reconciled(); said != initialized || retried != 1 {
-		t.Errorf("of another generation: %s, and tried %d times", said, retried)
+	if got := reconciled(); got != initialized || retried != 1 {
+		t.Errorf("new generation: outcome %s, retried %d times", got, retried)
 	}
 
 	p.Spec.Suspend = true
 	_, before := h.last()
 	if err := s.Send(t.Context(), d); err != nil {
-		t.Errorf("a suspended Provider: %v", err)
+		t.Errorf("suspended Provider: %v", err)
 	}
 	if _, after := h.last(); after != before {
-		t.Error("a suspended Provider sent")
+		t.Error("a suspended Provider sent an event")
 	}
-	book.setProvider(key, nil)
-	expectFault(t, "a Provider that is gone", s.Send(t.Context(), d), "ValidationFailed", "is gone", true)
+	router.setProvider(key, nil)
+	expectFault(t, "deleted Provider", s.Send(t.Context(), d), "ValidationFailed", "not found", true)
 }
 
-func TestNamesOfCommitStatusesMayTellTheAlert(t *testing.T) {
-	b := newBench(t)
+func TestCommitStatusExprReadsAlert(t *testing.T) {
+	b := newResolverTest(t)
 	h := newHost(t, (*httptest.Server).Start)
-	h.answers(http.StatusCreated)
+	h.respondWith(http.StatusCreated)
 	b.secret("login", map[string]string{"token": "s3cr3t-of-the-test"})
-	book := newBook()
+	router := newTestRouter()
 	p := b.object(func(s *v1beta3.ProviderSpec) {
 		s.Type, s.Address, s.SecretRef = v1beta3.GitHubProvider, h.URL+"/org/fleet", ref("login")
 		s.CommitStatusExpr = "alert.spec.eventMetadata.cluster + '/' + provider.metadata.name + '/' + " +
 			"event.involvedObject.name"
 	})
-	book.setProvider(client.ObjectKeyFromObject(p), p)
-	a := book.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
-	s := &Sender{Router: book.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
-	e := of("Kustomization", "apps", "web", with("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))
+	router.setProvider(client.ObjectKeyFromObject(p), p)
+	a := router.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
+	s := &Sender{Router: router.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
+	e := newEvent("Kustomization", "apps", "web",
+		withMetadata("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))
 	if err := s.Send(t.Context(), delivery.Delivery{Alert: client.ObjectKeyFromObject(a),
 		Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
 		t.Fatal(err)
@@ -381,7 +396,7 @@ func TestNamesOfCommitStatusesMayTellTheAlert(t *testing.T) {
 	}
 }
 
-// FuzzHeaders reads what is in a Secret: it never fails but with a fault, which holds nothing of it.
+// FuzzHeaders checks that errors are faults without the content of the Secret.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-A: b\nX-C: \"d\"")
 	f.Add("- a\n- &x [*x]")

@@ -3,6 +3,8 @@ package alert
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,40 +23,40 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Labels returns the labels of an object of a kind; none of what is not known.
+// Labels returns the labels of an object; nil if it does not exist.
 type Labels func(ctx context.Context, kind string, key types.NamespacedName) labels.Set
 
-// Router finds the alerts that want an event. It is kept by informers, and answers from memory.
+// Router finds the Alerts that select an event. Informers keep it up to date; it answers from memory.
 type Router struct {
 	NoCrossNamespaceRefs bool
 	Labels               Labels
-	Warn                 func(a *v1beta3.Alert, message string) // tells of an Alert what does not stop it
-	Gone                 func(provider types.NamespacedName)    // hears of Providers that are no more
+	Warn                 func(a *v1beta3.Alert, message string) // reports a problem that does not stop the Alert
+	Deleted              func(provider types.NamespacedName)    // is called for each deleted Provider
 
 	synced []cache.InformerSynced
-	ready  atomic.Bool // all are
+	ready  atomic.Bool // all informers are synced
 
 	mu        sync.RWMutex
 	rules     map[types.NamespacedName]*rule
-	providers map[types.NamespacedName]*v1beta3.Provider // of the cache: they are read only
-	// made of the rules by the next event after a change; nil until then
+	providers map[types.NamespacedName]*v1beta3.Provider // from the cache, read-only
+	// index is built by the first event after a change of the rules; nil until then.
 	index map[target][]candidate
 }
 
-// candidate is a source of a rule.
+// candidate is a source and its rule.
 type candidate struct {
 	*rule
 	source
 }
 
-// Observe keeps the router by the cache.
+// Observe registers the router with the informers of a cache.
 func (r *Router) Observe(ctx context.Context, c ctrlcache.Cache) error {
 	r.rules, r.providers = map[types.NamespacedName]*rule{}, map[types.NamespacedName]*v1beta3.Provider{}
 	return errors.Join(observe(ctx, r, c, &v1beta3.Alert{}, r.setAlert),
 		observe(ctx, r, c, &v1beta3.Provider{}, r.setProvider))
 }
 
-// observe calls set with each object that is there or changes, and with nil when it goes.
+// observe calls set with each object that exists or changes, and with nil when it is deleted.
 func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache, obj T,
 	set func(key types.NamespacedName, obj T)) error {
 	informer, err := c.GetInformer(ctx, obj)
@@ -76,9 +78,9 @@ func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache,
 			if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = tombstone.Obj
 			}
-			var gone T
+			var none T
 			if obj, ok := o.(T); ok {
-				set(client.ObjectKeyFromObject(obj), gone)
+				set(client.ObjectKeyFromObject(obj), none)
 			}
 		},
 	})
@@ -95,11 +97,11 @@ func (r *Router) setProvider(key types.NamespacedName, p *v1beta3.Provider) {
 	}
 	r.mu.Unlock()
 	if p == nil {
-		r.Gone(key)
+		r.Deleted(key)
 	}
 }
 
-// setAlert compiles an Alert. One that cannot be used is left out; its controller tells why.
+// setAlert compiles an Alert. An invalid one is ignored; its controller reports why.
 func (r *Router) setAlert(key types.NamespacedName, a *v1beta3.Alert) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,14 +118,14 @@ func (r *Router) setAlert(key types.NamespacedName, a *v1beta3.Alert) {
 	r.index = nil
 }
 
-// provider returns a Provider of the cache, or nil.
+// provider returns a Provider from the cache, or nil.
 func (r *Router) provider(key types.NamespacedName) *v1beta3.Provider {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.providers[key]
 }
 
-// document returns an Alert as expressions read it; nil when it is no more.
+// document returns an Alert as the variable of expressions; nil if it does not exist.
 func (r *Router) document(key types.NamespacedName) map[string]any {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -138,19 +140,19 @@ func (r *Router) document(key types.NamespacedName) map[string]any {
 	return document
 }
 
-// candidates returns the sources that may be those of an event.
+// candidates returns the sources that select a kind in a namespace.
 func (r *Router) candidates(kind, namespace string) []candidate {
 	r.mu.RLock()
 	index := r.index
 	r.mu.RUnlock()
 	if index == nil {
-		index = r.build()
+		index = r.buildIndex()
 	}
-	here, anywhere := index[target{kind, namespace}], index[target{kind, v1beta3.Any}]
-	return append(here[:len(here):len(here)], anywhere...)
+	inNamespace, anywhere := index[target{kind, namespace}], index[target{kind, v1beta3.Any}]
+	return append(slices.Clip(inNamespace), anywhere...)
 }
 
-func (r *Router) build() map[target][]candidate {
+func (r *Router) buildIndex() map[target][]candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.index == nil {
@@ -164,7 +166,7 @@ func (r *Router) build() map[target][]candidate {
 	return r.index
 }
 
-// Ready waits until the router knows all alerts and Providers there are, or ctx ends.
+// Ready waits until all Alerts and Providers are loaded or ctx is done. It reports whether they are loaded.
 func (r *Router) Ready(ctx context.Context) bool {
 	if !r.ready.Load() && cache.WaitForCacheSync(ctx.Done(), r.synced...) {
 		r.ready.Store(true)
@@ -172,57 +174,57 @@ func (r *Router) Ready(ctx context.Context) bool {
 	return r.ready.Load()
 }
 
-// Route implements [delivery.Router]. It waits until it knows all alerts there are: an event that comes first
-// is none for nobody.
+// Route implements [delivery.Router]. It waits until all Alerts are loaded.
 func (r *Router) Route(ctx context.Context, e event.Event) []delivery.Delivery {
 	if !r.Ready(ctx) {
 		return nil
 	}
 	object := e.InvolvedObject
 	if group := e.Group(); group != "" && group != notificationv1.GroupOf(object.Kind) {
-		return nil // another kind of the same name
+		return nil // a kind of the same name in another group
 	}
-	known, asked := labels.Set(nil), false
-	named := func(s source) bool {
+	var objectLabels labels.Set
+	labelsLoaded := false
+	selects := func(s source) bool {
 		if s.labels == nil {
 			return s.name == v1beta3.Any || s.name == object.Name
 		}
-		if !asked {
-			known = r.Labels(ctx, object.Kind, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-			asked = true
+		if !labelsLoaded {
+			objectLabels = r.Labels(ctx, object.Kind,
+				types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
+			labelsLoaded = true
 		}
-		return s.labels.Matches(known)
+		return s.labels.Matches(objectLabels)
 	}
-	var wanted []delivery.Delivery
+	var deliveries []delivery.Delivery
 	decided := map[*rule]bool{}
 	for _, c := range r.candidates(object.Kind, object.Namespace) {
-		if decided[c.rule] || !named(c.source) {
+		if decided[c.rule] || !selects(c.source) {
 			continue
 		}
-		decided[c.rule] = true // by the first source that has the object: the rest is the same for all
+		decided[c.rule] = true // the other sources of the rule give the same result
 		if d, ok := r.deliver(ctx, c.rule, e); ok {
-			wanted = append(wanted, d)
+			deliveries = append(deliveries, d)
 		}
 	}
-	return wanted
+	return deliveries
 }
 
 func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (delivery.Delivery, bool) {
-	p := r.provider(rule.provider)
-	if p == nil || p.Spec.Suspend || !rule.wants(&e) {
+	object, p := e.InvolvedObject, r.provider(rule.provider)
+	if p == nil || p.Spec.Suspend || !rule.matches(&e) {
 		return delivery.Delivery{}, false
 	}
 	metadata, conflicts := rule.metadata(&e)
-	if !takes(p.Spec.Type, metadata) {
+	if !supports(p.Spec.Type, metadata) {
 		return delivery.Delivery{}, false
 	}
-	if untold := rule.news(conflicts); len(untold) > 0 {
-		keys := strings.Join(untold, ", ")
-		log.FromContext(ctx).Info("metadata of an event is set twice", "alert", rule.key(), "keys", keys)
-		r.Warn(rule.alert, "the metadata "+keys+" of events of "+e.InvolvedObject.Kind+" '"+e.InvolvedObject.Namespace+
-			"/"+e.InvolvedObject.Name+
-			"' is set more than once: what the controller says counts before spec.summary, spec.eventMetadata and "+
-			"the object's annotations")
+	if unreported := rule.unreported(conflicts); len(unreported) > 0 {
+		keys := strings.Join(unreported, ", ")
+		log.FromContext(ctx).Info("event metadata has conflicting values", "alert", rule.key(), "keys", keys)
+		r.Warn(rule.alert, fmt.Sprintf("the metadata %s of events of %s '%s/%s' has conflicting values; the order of "+
+			"precedence is: controller, spec.summary, spec.eventMetadata, annotations of the object",
+			keys, object.Kind, object.Namespace, object.Name))
 	}
 	e.Metadata = metadata
 	return delivery.Delivery{Alert: rule.key(), Provider: rule.provider, Event: e}, true

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Bounds of an Alert. Go's regular expressions take time linear in the message, and in their own length.
+// Bounds of an Alert. The time of a Go regular expression is linear in the length of the message and of itself.
 const (
 	maxExpressions = 64 // in each list
 	maxExpression  = 4 << 10
@@ -28,37 +28,37 @@ const (
 	maxMetadata    = 64
 )
 
-// rule is an Alert that can be used, compiled once a generation.
+// rule is a valid Alert, compiled once for each generation.
 type rule struct {
-	alert    *v1beta3.Alert // of the cache: it is read only
+	alert    *v1beta3.Alert // from the cache, read-only
 	provider types.NamespacedName
 	sources  []source
 
 	include, exclude []*regexp.Regexp
 
-	mu   sync.Mutex
-	told map[string]bool // keys of metadata that were told to be set twice, up to maxTold
+	mu       sync.Mutex
+	reported map[string]bool // metadata keys whose conflict was reported, up to maxReported
 }
 
 // source selects objects of a kind.
 type source struct {
 	target
 	name   string
-	labels labels.Selector // nil: any
+	labels labels.Selector // nil selects all
 }
 
-// target is where a source's objects are; any namespace is [v1beta3.Any].
+// target is the kind and namespace of a source; [v1beta3.Any] is any namespace.
 type target struct{ kind, namespace string }
 
-// compile makes the rule of an Alert. The error is a fault.
+// compile validates an Alert and returns its rule. The error is a fault.
 func compile(a *v1beta3.Alert, noCrossNamespaceRefs bool) (*rule, error) {
 	r := &rule{alert: a, provider: types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.ProviderRef.Name}}
 	if len(a.Spec.EventSources) > maxSources {
 		return nil, invalid("spec.eventSources has more than %d entries", maxSources).
-			WithHint("Select by label, or write two Alerts")
+			WithHint("Select by label or create a second Alert")
 	}
 	if len(a.Spec.EventMetadata) > maxMetadata {
-		return nil, invalid("spec.eventMetadata has more than %d entries", maxMetadata).WithHint("Leave some out")
+		return nil, invalid("spec.eventMetadata has more than %d entries", maxMetadata).WithHint("Remove some")
 	}
 	for i := range a.Spec.EventSources {
 		s, err := compileSource(a, i, noCrossNamespaceRefs)
@@ -82,37 +82,39 @@ func compileSource(a *v1beta3.Alert, i int, noCrossNamespaceRefs bool) (source, 
 	gv, err := schema.ParseGroupVersion(spec.APIVersion)
 	switch {
 	case group == "":
-		return s, invalid("%s is of no known kind", field).WithHint("Correct its kind")
+		return s, invalid("%s has an unknown kind", field).WithHint("Correct its kind")
 	case err != nil || gv.Group != "" && gv.Group != group:
-		return s, invalid("%s is of another group than its apiVersion", field).
-			WithHint("The group of %s is %s; apiVersion may be left out", spec.Kind, group)
+		return s, invalid("%s has an apiVersion of the wrong group", field).
+			WithHint("The group of %s is %s; apiVersion may be omitted", spec.Kind, group)
 	case noCrossNamespaceRefs && s.namespace != a.Namespace:
-		return s, fault.New(meta.AccessDeniedReason, "%s is about another namespace, which is not allowed here", field).
-			WithHint("Move the Alert there, or run the controllers without --no-cross-namespace-refs").Final()
+		return s, fault.New(meta.AccessDeniedReason, "%s selects another namespace, which is not allowed", field).
+			WithHint("Create the Alert in that namespace, or run the controllers without " +
+				"--no-cross-namespace-refs").Final()
 	case len(spec.MatchLabels) == 0:
 		return s, nil
 	case s.name != v1beta3.Any:
 		return s, invalid("%s has both a name and matchLabels", field).WithHint("Set the name to * to select by label")
 	}
 	if s.labels, err = labels.ValidatedSelectorFromSet(spec.MatchLabels); err != nil {
-		return s, invalid("%s.matchLabels holds what is no label", field).Because(err).WithHint("Correct it")
+		return s, invalid("%s.matchLabels contains an invalid label", field).Because(err).WithHint("Correct it")
 	}
 	return s, nil
 }
 
 func expressions(field string, list []string) ([]*regexp.Regexp, error) {
 	if len(list) > maxExpressions {
-		return nil, invalid("%s has more than %d entries", field, maxExpressions).WithHint("Join some of them with |")
+		return nil, invalid("%s has more than %d entries", field, maxExpressions).
+			WithHint("Combine some of them with |")
 	}
 	var all []*regexp.Regexp
 	for i, text := range list {
 		if len(text) > maxExpression {
-			return nil, invalid("%s[%d] is longer than %d bytes", field, i, maxExpression).WithHint("Make two of it")
+			return nil, invalid("%s[%d] is longer than %d bytes", field, i, maxExpression).WithHint("Split it")
 		}
 		e, err := regexp.Compile(text)
 		if err != nil {
-			return nil, invalid("%s[%d] is no regular expression", field, i).Because(err).
-				WithHint("Correct it: the syntax is that of Go, https://pkg.go.dev/regexp/syntax")
+			return nil, invalid("%s[%d] is not a valid regular expression", field, i).Because(err).
+				WithHint("Correct it; for the syntax see https://pkg.go.dev/regexp/syntax")
 		}
 		all = append(all, e)
 	}
@@ -123,34 +125,33 @@ func invalid(format string, args ...any) *fault.Fault {
 	return fault.New(v1beta3.ValidationFailedReason, format, args...).Final()
 }
 
-// wants tells whether the rule is about an event of its sources.
-func (r *rule) wants(e *event.Event) bool {
-	matches := func(x *regexp.Regexp) bool { return x.MatchString(e.Message) }
+// matches reports whether the rule selects an event of its sources by severity and message.
+func (r *rule) matches(e *event.Event) bool {
+	matchesMessage := func(x *regexp.Regexp) bool { return x.MatchString(e.Message) }
 	switch {
 	case e.Severity == event.Trace,
 		r.alert.Spec.EventSeverity == v1beta3.ErrorSeverity && e.Severity != event.Error,
-		len(r.include) > 0 && !slices.ContainsFunc(r.include, matches):
+		len(r.include) > 0 && !slices.ContainsFunc(r.include, matchesMessage):
 		return false
 	}
-	return !slices.ContainsFunc(r.exclude, matches)
+	return !slices.ContainsFunc(r.exclude, matchesMessage)
 }
 
-// annotated marks the keys of metadata that come of the object's annotations.
-const annotated = event.AnnotationGroup + "/"
+// annotationPrefix is the prefix of metadata keys from annotations of the object.
+const annotationPrefix = event.AnnotationGroup + "/"
 
-// metadata returns what goes on with the event, and the keys that are set to something else where it does not
-// count. What counts most comes last: the object's annotations, spec.eventMetadata, spec.summary, what the
-// controller says.
+// metadata returns the metadata of the delivery, and the keys that are set to different values. The precedence,
+// lowest first, is: annotations of the object, spec.eventMetadata, spec.summary, metadata from the controller.
 func (r *rule) metadata(e *event.Event) (metadata map[string]string, conflicts []string) {
 	metadata = map[string]string{}
 	set := func(key, value string) {
-		if before, there := metadata[key]; there && before != value {
+		if previous, isSet := metadata[key]; isSet && previous != value {
 			conflicts = append(conflicts, key)
 		}
 		metadata[key] = value
 	}
 	for k, v := range e.Metadata {
-		if key, ok := strings.CutPrefix(k, annotated); ok {
+		if key, ok := strings.CutPrefix(k, annotationPrefix); ok {
 			set(key, v)
 		}
 	}
@@ -161,7 +162,7 @@ func (r *rule) metadata(e *event.Event) (metadata map[string]string, conflicts [
 		set(v1beta3.SummaryKey, r.alert.Spec.Summary)
 	}
 	for k, v := range e.Metadata {
-		if !strings.HasPrefix(k, annotated) {
+		if !strings.HasPrefix(k, annotationPrefix) {
 			set(k, v)
 		}
 	}
@@ -171,28 +172,28 @@ func (r *rule) metadata(e *event.Event) (metadata map[string]string, conflicts [
 	return metadata, conflicts
 }
 
-// maxTold bounds the conflicts that an alert is told of, since whoever posts events chooses their keys.
-const maxTold = 100
+// maxReported bounds the conflicts reported for an alert, since the sender of an event chooses its keys.
+const maxReported = 100
 
-// news returns those of the conflicts that were not told yet, in order.
-func (r *rule) news(conflicts []string) []string {
+// unreported returns the conflicts that were not reported before, sorted, and records them as reported.
+func (r *rule) unreported(conflicts []string) []string {
 	slices.Sort(conflicts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == nil {
-		r.told = map[string]bool{}
+	if r.reported == nil {
+		r.reported = map[string]bool{}
 	}
-	var untold []string
+	var keys []string
 	for _, key := range conflicts {
-		if !r.told[key] && len(r.told) < maxTold {
-			r.told[key] = true
-			untold = append(untold, key)
+		if !r.reported[key] && len(r.reported) < maxReported {
+			r.reported[key] = true
+			keys = append(keys, key)
 		}
 	}
-	return untold
+	return keys
 }
 
-// Types of Providers by what of an event they need.
+// Provider types that need certain metadata.
 var (
 	statusTypes = []string{
 		v1beta3.GitHubProvider, v1beta3.GitLabProvider, v1beta3.GiteaProvider, v1beta3.BitbucketProvider,
@@ -205,21 +206,21 @@ var (
 	}
 )
 
-// statusUpdate as the metadata commit_status marks an event that only brings a commit status up to date.
+// statusUpdate is the value of the metadata commit_status of an event that only updates a commit status.
 const statusUpdate = "update"
 
-// takes tells whether a type of Provider has anything to do with an event of this metadata.
-func takes(kind string, metadata map[string]string) bool {
+// supports reports whether a Provider type can use an event with this metadata.
+func supports(providerType string, metadata map[string]string) bool {
 	switch {
-	case slices.Contains(statusTypes, kind):
+	case slices.Contains(statusTypes, providerType):
 		return metadata[event.Revision] != "" || metadata[event.OriginRevision] != "" || metadata[event.Commit] != ""
 	case metadata[event.CommitStatus] == statusUpdate:
 		return false
-	case slices.Contains(commentTypes, kind):
+	case slices.Contains(commentTypes, providerType):
 		return metadata[event.ChangeRequest] != ""
 	}
 	return true
 }
 
-// key identifies the rule's Alert.
+// key returns the name of the Alert.
 func (r *rule) key() types.NamespacedName { return client.ObjectKeyFromObject(r.alert) }

@@ -21,17 +21,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/provider"
 )
 
-// maxHeaders is how many headers a Secret may add to requests.
+// maxHeaders is the maximum number of headers that a Secret may add to requests.
 const maxHeaders = 64
 
-// secrets is the data of what a Provider refers to.
-type secrets struct {
+// secretData is the data of the Secrets that a Provider refers to.
+type secretData struct {
 	login, certificates, proxy map[string][]byte
-	versions                   string
+	versions                   string // UIDs and resource versions of all Secrets
 }
 
-func (r *Resolver) read(ctx context.Context, p *v1beta3.Provider) (secrets, error) {
-	var s secrets
+func (r *Resolver) readSecrets(ctx context.Context, p *v1beta3.Provider) (secretData, error) {
+	var s secretData
 	for _, ref := range []struct {
 		field string
 		ref   *meta.LocalObjectReference
@@ -48,7 +48,7 @@ func (r *Resolver) read(ctx context.Context, p *v1beta3.Provider) (secrets, erro
 		err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: ref.ref.Name}, &secret)
 		if apierrors.IsNotFound(err) {
 			return s, fault.New(v1beta3.TokenNotFoundReason, "Secret '%s/%s' not found", p.Namespace, ref.ref.Name).
-				WithHint("Create it, or correct %s", ref.field)
+				WithHint("Create it or correct %s", ref.field)
 		}
 		if err != nil {
 			return s, fault.New(v1beta3.TokenNotFoundReason, "cannot read Secret '%s/%s' of %s", p.Namespace,
@@ -60,8 +60,8 @@ func (r *Resolver) read(ctx context.Context, p *v1beta3.Provider) (secrets, erro
 	return s, nil
 }
 
-// options puts a Provider in the words of its type.
-func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, error) {
+// options returns the options of the sender.
+func (r *Resolver) options(p *v1beta3.Provider, s secretData) (provider.Options, error) {
 	o := provider.Options{
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
 		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock,
@@ -83,29 +83,30 @@ func (r *Resolver) options(p *v1beta3.Provider, s secrets) (provider.Options, er
 		certificates = s.login
 	}
 	if o.TLS, err = auth.TLSFrom(certificates); err != nil {
-		return o, unusable(err)
+		return o, invalidCertificates(err)
 	}
 	proxy, err := proxyOf(p, s)
 	if err != nil {
 		return o, err
 	}
-	// What a host says to one Provider is not held against another that sends to it.
+	// The caller separates rate limits of the host by Provider: one Provider must not block another.
 	o.Transport, err = r.Egress.Transport(egress.Options{TLS: o.TLS, Proxy: proxy, Caller: "provider " + string(p.UID) +
 		" " + s.versions})
 	if err != nil {
-		return o, unusable(err)
+		return o, invalidCertificates(err)
 	}
 	return o, nil
 }
 
-// proxyOf returns the URL of the proxy: of the Secret for it, else of the older places, else nil.
-func proxyOf(p *v1beta3.Provider, s secrets) (*url.URL, error) {
-	from, data := "the Secret of spec.proxySecretRef", s.proxy
+// proxyOf returns the URL of the proxy, or nil. The order is spec.proxySecretRef, the Secret of spec.secretRef, and
+// spec.proxy; the last two are deprecated.
+func proxyOf(p *v1beta3.Provider, s secretData) (*url.URL, error) {
+	field, data := "the Secret of spec.proxySecretRef", s.proxy
 	if p.Spec.ProxySecretRef == nil {
 		address := []byte(p.Spec.Proxy)
-		from = "spec.proxy"
+		field = "spec.proxy"
 		if len(s.login["proxy"]) > 0 {
-			from, address = "the key proxy of the Secret of spec.secretRef", s.login["proxy"]
+			field, address = "the key proxy of the Secret of spec.secretRef", s.login["proxy"]
 		}
 		if len(address) == 0 {
 			return nil, nil
@@ -114,26 +115,26 @@ func proxyOf(p *v1beta3.Provider, s secrets) (*url.URL, error) {
 	}
 	u, err := auth.ProxyFrom(data)
 	if err != nil {
-		return nil, fault.New(v1beta3.ValidationFailedReason, "the proxy cannot be used that %s names", from).
+		return nil, fault.New(v1beta3.ValidationFailedReason, "the proxy in %s is not valid", field).
 			Because(err)
 	}
 	return u, nil
 }
 
-// headers reads the YAML of the key headers.
+// headers parses the YAML of the key headers.
 func headers(text []byte) (http.Header, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
 	var all map[string]string
-	if yaml.UnmarshalStrict(text, &all) != nil { // the error would quote them
+	if yaml.UnmarshalStrict(text, &all) != nil { // the error would quote the content
 		return nil, fault.New(v1beta3.ValidationFailedReason,
-			"the key headers of the Secret is no YAML of names and values").
-			WithHint("Write each header in a line, as NAME: VALUE")
+			"the key headers of the Secret is not a YAML map of strings").
+			WithHint("Write one line NAME: VALUE for each header")
 	}
 	if len(all) > maxHeaders {
 		return nil, fault.New(v1beta3.ValidationFailedReason, "the key headers of the Secret has more than %d headers",
-			maxHeaders).WithHint("Leave some out")
+			maxHeaders).WithHint("Remove some")
 	}
 	h := http.Header{}
 	for name, value := range all {
@@ -142,7 +143,6 @@ func headers(text []byte) (http.Header, error) {
 	return h, nil
 }
 
-// unusable says of the Secrets what is wrong with them.
-func unusable(err error) error {
-	return fault.New(v1beta3.ValidationFailedReason, "the certificates of the Provider cannot be used").Because(err)
+func invalidCertificates(err error) error {
+	return fault.New(v1beta3.ValidationFailedReason, "the certificates of the Provider are not valid").Because(err)
 }

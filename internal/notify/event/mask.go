@@ -33,7 +33,8 @@ var patterns = []pattern{
 	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), []string{"AKIA", "ASIA"}},
 	{regexp.MustCompile(`\bAGE-SECRET-KEY-[A-Z0-9-]+`), []string{"AGE-SECRET-KEY-"}},
 	{
-		regexp.MustCompile(`(https://hooks\.slack\.com/)\S+|(https://[a-z0-9.-]*discord(?:app)?\.com/api/webhooks/)\S+`),
+		regexp.MustCompile(`(https://hooks\.slack\.com/)\S+|` +
+			`(https://[a-z0-9.-]*discord(?:app)?\.com/api/webhooks/)\S+`),
 		[]string{"HTTPS://"},
 	},
 	{

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// alertmanager fires alerts by the API v2: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml.
+// alertmanager fires alerts with the API v2: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml.
 type alertmanager struct {
 	service
 }
@@ -35,8 +35,8 @@ type alertmanagerAlert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// prose are entries of the metadata that are told as annotations: as labels they would make an alert of each text.
-var prose = []string{event.Summary, event.CommitAuthor, event.CommitMessage, event.Note}
+// annotationKeys are metadata keys that become annotations: as labels, each text would create a separate alert.
+var annotationKeys = []string{event.Summary, event.CommitAuthor, event.CommitMessage, event.Note}
 
 // Send implements [Provider].
 func (p *alertmanager) Send(ctx context.Context, e event.Event) error {
@@ -44,7 +44,7 @@ func (p *alertmanager) Send(ctx context.Context, e event.Event) error {
 	a := alertmanagerAlert{Labels: map[string]string{}, Annotations: map[string]string{"message": m.Text},
 		StartsAt: e.Timestamp.UTC(), GeneratorURL: m.RevisionURL}
 	for key, value := range details(e, event.MaxMetadata, maxField) {
-		if slices.Contains(prose, key) {
+		if slices.Contains(annotationKeys, key) {
 			a.Annotations[labelName(key)] = value
 		} else {
 			a.Labels[labelName(key)] = value
@@ -54,24 +54,24 @@ func (p *alertmanager) Send(ctx context.Context, e event.Event) error {
 		a.Annotations["hint"] = m.Hint
 	}
 	maps.Copy(a.Labels, objectTags(e))
-	a.Labels["alertname"] = "Flux" + a.Labels["kind"] + a.Labels["reason"] // as routes of people match it
+	a.Labels["alertname"] = "Flux" + a.Labels["kind"] + a.Labels["reason"] // documented, used in routes
 	a.Labels["reportingcontroller"] = m.From
 	maps.DeleteFunc(a.Labels, func(_, value string) bool { return value == "" })
 	alerts := []alertmanagerAlert{a}
-	if settled(e) {
-		over, err := p.over(ctx, e)
+	if reportsSuccess(e) {
+		resolved, err := p.resolved(ctx, e)
 		if err != nil {
 			return err
 		}
-		alerts = append(alerts, over...)
+		alerts = append(alerts, resolved...)
 	}
 	_, err := p.client.postJSON(ctx, p.client.address, alerts, p.login...)
 	return err
 }
 
-// over are the failures of the object that Alertmanager knows, each with its end. An alert is told by all its
-// labels, so who ends one must know the reason and the revision that it was fired with.
-func (p *alertmanager) over(ctx context.Context, e event.Event) ([]alertmanagerAlert, error) {
+// resolved returns the firing alerts of the object with an end time. Alertmanager identifies an alert by all its
+// labels, so the labels with which it was fired must be read first.
+func (p *alertmanager) resolved(ctx context.Context, e event.Event) ([]alertmanagerAlert, error) {
 	to := *p.client.address
 	query := to.Query()
 	labels := objectTags(e)
@@ -80,27 +80,28 @@ func (p *alertmanager) over(ctx context.Context, e event.Event) ([]alertmanagerA
 	}
 	query.Add("filter", fmt.Sprintf("severity=%q", event.Error))
 	to.RawQuery = query.Encode()
-	answer, err := p.client.send(ctx, http.MethodGet, &to, nil, p.login...)
+	resp, err := p.client.send(ctx, http.MethodGet, &to, nil, p.login...)
 	var firing []alertmanagerAlert
 	switch f := fault.As(err); {
 	case f != nil && !f.Terminal:
 		return nil, err
-	case f != nil || json.Unmarshal(answer.body, &firing) != nil:
-		return nil, nil // who may write may not read; the alerts end when nobody repeats them
+	case f != nil || json.Unmarshal(resp.body, &firing) != nil:
+		return nil, nil // reading may be forbidden; the alerts then end after resolve_timeout
 	}
 	end := e.Timestamp.UTC()
-	var over []alertmanagerAlert
+	var resolved []alertmanagerAlert
 	for _, a := range firing {
 		if a.Labels["severity"] == event.Error && strings.HasPrefix(a.Labels["alertname"], "Flux") &&
 			a.StartsAt.Before(end) {
-			over = append(over, alertmanagerAlert{Labels: a.Labels, Annotations: a.Annotations, StartsAt: a.StartsAt,
-				EndsAt: &end})
+			resolved = append(resolved, alertmanagerAlert{Labels: a.Labels, Annotations: a.Annotations,
+				StartsAt: a.StartsAt,
+				EndsAt:   &end})
 		}
 	}
-	return over, nil
+	return resolved, nil
 }
 
-// labelName is a key in the characters that every version of Prometheus takes.
+// labelName returns a key with only the characters that every Prometheus version accepts in label names.
 func labelName(key string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

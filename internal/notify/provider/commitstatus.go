@@ -14,12 +14,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// commitStatus tells a git host how it stands with a commit.
+// commitStatus sets the status of a commit on a git host.
 type commitStatus struct {
 	host   *githost.Client
-	name   *expression.Expression // of the status; nil for the usual
+	name   *expression.Expression // spec.commitStatusExpr; nil for the default name
 	object map[string]any
-	suffix string // makes the usual names unique to the Provider, as clusters may say something of one commit
+	suffix string // makes default names unique, since several clusters may report the same commit
 }
 
 func statusAt(kind githost.Kind) func(Options) (Provider, error) {
@@ -34,14 +34,14 @@ func statusAt(kind githost.Kind) func(Options) (Provider, error) {
 		}
 		if o.CommitStatus != "" {
 			if s.name, err = expression.CompileText(o.CommitStatus, "event", "alert", "provider"); err != nil {
-				return nil, badExpression("is not valid", err)
+				return nil, invalidExpression("is not valid", err)
 			}
 		}
 		return s, nil
 	}
 }
 
-// Send implements [Provider]. An event that is about no commit is none of the host's.
+// Send implements [Provider]. Events without a commit are skipped.
 func (s *commitStatus) Send(ctx context.Context, e event.Event) error {
 	commit := commitOf(e)
 	if commit == "" {
@@ -51,52 +51,53 @@ func (s *commitStatus) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	return ofGitHost(s.host.SetStatus(ctx, githost.Status{Commit: commit, State: stateOf(e), Context: name,
-		Description: line(cmp.Or(e.Message, e.Reason))}))
+	return fromGitHost(s.host.SetStatus(ctx, githost.Status{Commit: commit, State: stateOf(e), Context: name,
+		Description: singleLine(cmp.Or(e.Message, e.Reason))}))
 }
 
-// nameOf is the name of the status: what the expression gives, else KIND/NAME and the start of the Provider's UID.
+// nameOf returns the name of the status: the result of the expression, or KIND/NAME and the start of the Provider's
+// UID.
 func (s *commitStatus) nameOf(ctx context.Context, e event.Event) (string, error) {
 	if s.name == nil {
 		return strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name + s.suffix, nil
 	}
-	document, err := documentOf(e)
+	document, err := eventDocument(e)
 	if err != nil {
 		return "", err
 	}
 	alert, _ := ctx.Value(alertKey{}).(map[string]any)
 	name, err := s.name.Text(ctx, expression.Map{"event": document, "alert": alert, "provider": s.object})
 	if err != nil {
-		return "", badExpression("fails", err)
+		return "", invalidExpression("fails", err)
 	}
-	if name = line(name); name == "" {
-		return "", badExpression("gives no name", nil)
+	if name = singleLine(name); name == "" {
+		return "", invalidExpression("returns an empty name", nil)
 	}
 	return name, nil
 }
 
 type alertKey struct{}
 
-// WithAlert gives [Provider.Send] the Alert that wants the event, for spec.commitStatusExpr.
+// WithAlert passes the Alert of the event to [Provider.Send], for spec.commitStatusExpr.
 func WithAlert(ctx context.Context, alert map[string]any) context.Context {
 	return context.WithValue(ctx, alertKey{}, alert)
 }
 
-// documentOf is the event as it is sent, for expressions.
-func documentOf(e event.Event) (map[string]any, error) {
+// eventDocument returns the event as a variable of expressions.
+func eventDocument(e event.Event) (map[string]any, error) {
 	var document map[string]any
 	raw, err := json.Marshal(e)
 	if err == nil {
 		err = json.Unmarshal(raw, &document)
 	}
 	if err != nil {
-		return nil, invalid("the event cannot be written as JSON").Because(err)
+		return nil, invalid("cannot encode the event as JSON").Because(err)
 	}
 	return document, nil
 }
 
-func badExpression(how string, err error) error {
-	f := fault.New(meta.InvalidCELExpressionReason, "the expression for the name of commit statuses %s", how).
+func invalidExpression(how string, err error) error {
+	f := fault.New(meta.InvalidCELExpressionReason, "the expression for commit status names %s", how).
 		WithHint("Correct spec.commitStatusExpr").Final()
 	if err != nil {
 		f = f.Because(err)
@@ -104,12 +105,11 @@ func badExpression(how string, err error) error {
 	return f
 }
 
-// gitRevision finds the commit of a revision: main@sha1:<commit>, sha1:<commit>, and main/<commit> of older
-// versions. A digest is no commit.
+// gitRevision matches the commit of a revision: main@sha1:<commit>, sha1:<commit>, or main/<commit> of older
+// versions. Digests do not match.
 var gitRevision = regexp.MustCompile(`^(?:.*[@/])?(?:sha1:)?([0-9a-f]{40})$`)
 
-// commitOf is the commit that an event is about; empty if there is none. Of an artifact, it is the one that
-// it was made of.
+// commitOf returns the commit of an event, or an empty string. For an artifact it is the commit it was built from.
 func commitOf(e event.Event) string {
 	for _, key := range []string{event.Commit, event.OriginRevision, event.Revision} {
 		if at := gitRevision.FindStringSubmatch(e.Metadata[key]); at != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// datadog posts events: https://docs.datadoghq.com/api/latest/events/ (v1, for any kind of event).
+// datadog posts events: https://docs.datadoghq.com/api/latest/events/ (v1, for all kinds of events).
 type datadog struct {
 	client *client
 	key    string
 }
 
 func newDatadog(o Options) (Provider, error) {
-	key, err := o.token("an API key of Datadog")
+	key, err := o.token("a Datadog API key")
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (p *datadog) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	metadata := details(e, event.MaxMetadata, maxField)
 	for key, value := range objectTags(e) {
-		if key != "severity" && value != "" { // that is the type of the alert
+		if key != "severity" && value != "" { // AlertType has the severity
 			metadata[key] = value
 		}
 	}
@@ -50,10 +50,10 @@ func (p *datadog) Send(ctx context.Context, e event.Event) error {
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		tags = append(tags, excerpt.Chars(key+":"+metadata[key], 200))
 	}
-	_, err := p.client.postJSON(ctx, p.client.at("api/v1/events"), datadogEvent{
-		Title: excerpt.Chars(m.Title(), 100), Text: excerpt.Chars(described(m), 4000), AlertType: m.Severity(),
-		AggregationKey: objectKey(e),
-		DateHappened:   m.Time.Unix(), SourceTypeName: "fluxcd", Tags: tags, // the source that Datadog knows
+	_, err := p.client.postJSON(ctx, p.client.url("api/v1/events"), datadogEvent{
+		Title: excerpt.Chars(m.Title(), 100), Text: excerpt.Chars(plainText(m), 4000), AlertType: m.Severity(),
+		// the integration name in Datadog
+		AggregationKey: objectKey(e), DateHappened: m.Time.Unix(), Tags: tags, SourceTypeName: "fluxcd",
 	}, "DD-API-KEY", p.key)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Bounds of an embed, in characters; all of its texts together have 6000:
+// Limits of an embed in characters; all texts together are limited to 6000:
 // https://discord.com/developers/docs/resources/message#embed-object
 const (
 	discordTitle       = 256
@@ -21,7 +21,7 @@ const (
 	discordUsername    = 80
 )
 
-// discord executes a webhook of Discord.
+// discord executes a Discord webhook.
 type discord struct {
 	*client
 	to       *url.URL
@@ -34,10 +34,10 @@ func newDiscord(o Options) (Provider, error) {
 		return nil, err
 	}
 	to := *c.address
-	// of a webhook that was used in the form of Slack
+	// without the suffix for messages in the format of Slack
 	to.Path = strings.TrimSuffix(strings.TrimSuffix(to.Path, "/"), "/slack")
 	q := to.Query()
-	q.Set("wait", "true") // the answer tells whether the message was made
+	q.Set("wait", "true") // respond after the message was created
 	to.RawQuery = q.Encode()
 	return &discord{client: c, to: &to, username: excerpt.Chars(o.Username, discordUsername)}, nil
 }
@@ -48,7 +48,7 @@ type discordMessage struct {
 	Mentions discordMentions `json:"allowed_mentions"`
 }
 
-// discordMentions without any parse keeps @everyone from being one.
+// discordMentions disables mentions if Parse is empty.
 type discordMentions struct {
 	Parse []string `json:"parse"`
 }
@@ -75,12 +75,12 @@ type discordFooter struct {
 
 func (d *discord) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	_, err := d.postJSON(ctx, d.to, discordMessage{Username: d.username, Embeds: []discordEmbed{embed(m)},
+	_, err := d.postJSON(ctx, d.to, discordMessage{Username: d.username, Embeds: []discordEmbed{discordEmbedOf(m)},
 		Mentions: discordMentions{Parse: []string{}}})
 	return err
 }
 
-func embed(m Message) discordEmbed {
+func discordEmbedOf(m Message) discordEmbed {
 	about := m.Summary
 	if about != "" {
 		about = boldMarkdown(fit(about, discordDescription/4, escapeMarkdown)) + "\n"

@@ -20,7 +20,7 @@ import (
 
 const (
 	eventHubScope = "https://eventhubs.azure.net/.default"
-	sasLife       = 10 * time.Minute // of a signature, one a request
+	signatureTTL  = 10 * time.Minute // each request has its own signature
 )
 
 // eventHub sends the event: https://learn.microsoft.com/en-us/rest/api/eventhub/send-event.
@@ -33,10 +33,11 @@ type eventHub struct {
 var (
 	eventHubName      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`)
 	eventHubNamespace = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]$`)
-	eventHubHost      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]\.servicebus\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)$`)
+	eventHubHost      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]\.servicebus\.` +
+		`(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)$`)
 )
 
-// newEventHub logs in by a token of the Secret, a connection string, or workload identity.
+// newEventHub authenticates with a token in the Secret, a connection string, or workload identity.
 func newEventHub(o Options) (Provider, error) {
 	if o.secret("token") == "" && strings.Contains(strings.ToLower(o.Address), "endpoint=") {
 		return newEventHubOfConnection(o)
@@ -45,12 +46,12 @@ func newEventHub(o Options) (Provider, error) {
 	if eventHubNamespace.MatchString(host) {
 		host += ".servicebus.windows.net"
 	}
-	if !eventHubHost.MatchString(host) { // a token goes to Azure only
+	if !eventHubHost.MatchString(host) { // tokens are sent to Azure only
 		return nil, invalid("the channel of the Provider is not an Event Hubs namespace").
-			WithHint("Set spec.channel to its name, and spec.address to that of the event hub")
+			WithHint("Set spec.channel to the name of the namespace, and spec.address to the name of the event hub")
 	}
 	var authorize func(context.Context) (string, error)
-	switch token, err := o.token("a token for Event Hubs"); {
+	switch token, err := o.token("an Event Hubs token"); {
 	case err == nil:
 		authorize = func(context.Context) (string, error) { return "Bearer " + token, nil }
 	case o.secret("token") != "" || o.Identity == nil:
@@ -71,7 +72,7 @@ func newEventHubOfConnection(o Options) (Provider, error) {
 	}
 	hub := cmp.Or(c.hub, o.Channel)
 	if hub == "" {
-		return nil, invalid("the connection string names no event hub").
+		return nil, invalid("the connection string does not name an event hub").
 			WithHint("Add ;EntityPath=NAME to it, or set spec.channel to the name")
 	}
 	return o.eventHub(c.host, hub, func(context.Context) (string, error) {
@@ -81,15 +82,15 @@ func newEventHubOfConnection(o Options) (Provider, error) {
 
 func (o Options) eventHub(host, hub string, authorize func(context.Context) (string, error)) (Provider, error) {
 	if !eventHubName.MatchString(hub) {
-		return nil, invalid("the Provider names no event hub").
-			WithHint("Names have letters, digits, dots, dashes and underscores")
+		return nil, invalid("the name of the event hub is not valid").
+			WithHint("Use letters, digits, dots, dashes and underscores")
 	}
 	o.Address = "https://" + host
 	c, err := newClient(o, "")
 	if err != nil {
 		return nil, err
 	}
-	to := c.at(hub, "messages")
+	to := c.url(hub, "messages")
 	to.RawQuery = "timeout=60&api-version=2014-01"
 	return &eventHub{c, to, authorize}, nil
 }
@@ -109,15 +110,15 @@ func (p *eventHub) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// connection is what a connection string says.
+// connection is a parsed connection string.
 type connection struct {
 	host, hub    string
 	keyName, key string
-	signature    string // in place of a key
+	signature    string // instead of a key
 }
 
-// parseConnection reads a connection string
-// (https://learn.microsoft.com/en-us/azure/event-hubs/event-hubs-get-connection-string). The error tells nothing of it.
+// parseConnection parses a connection string
+// (https://learn.microsoft.com/en-us/azure/event-hubs/event-hubs-get-connection-string). The error does not contain it.
 func parseConnection(s string) (connection, error) {
 	var c connection
 	endpoint := ""
@@ -140,16 +141,17 @@ func parseConnection(s string) (connection, error) {
 	signed := c.keyName != "" && c.key != "" ||
 		strings.HasPrefix(c.signature, "SharedAccessSignature ") && !strings.ContainsAny(c.signature, "\r\n")
 	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil || !signed {
-		return connection{}, invalid("the address of the Provider is no connection string of Event Hubs").
-			WithHint("Write it as Endpoint=sb://NAMESPACE.servicebus.windows.net/;SharedAccessKeyName=NAME;SharedAccessKey=KEY;EntityPath=HUB")
+		return connection{}, invalid("the address of the Provider is not an Event Hubs connection string").
+			WithHint("Use the format Endpoint=sb://NAMESPACE.servicebus.windows.net/;SharedAccessKeyName=NAME;" +
+				"SharedAccessKey=KEY;EntityPath=HUB")
 	}
 	c.host = u.Host
 	return c, nil
 }
 
-// sign makes a shared access signature: https://learn.microsoft.com/en-us/rest/api/eventhub/generate-sas-token.
+// sign returns a shared access signature: https://learn.microsoft.com/en-us/rest/api/eventhub/generate-sas-token.
 func (c connection) sign(resource string, clock clock.PassiveClock) string {
-	expiry := itoa(int(clock.Now().Add(sasLife).Unix()))
+	expiry := itoa(int(clock.Now().Add(signatureTTL).Unix()))
 	resource = url.QueryEscape(resource)
 	mac := hmac.New(sha256.New, []byte(c.key))
 	mac.Write([]byte(resource + "\n" + expiry))

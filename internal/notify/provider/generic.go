@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// generic posts the event as it is.
+// generic posts the event in the documented JSON format.
 type generic struct {
 	client *client
-	key    []byte // signs the body; nil if nothing does
+	key    []byte // HMAC key for the body; nil for none
 }
 
 func newGeneric(o Options) (Provider, error) {
@@ -28,8 +28,8 @@ func newGeneric(o Options) (Provider, error) {
 func newGenericHMAC(o Options) (Provider, error) {
 	key := o.secret("token")
 	if key == "" {
-		return nil, fault.New(TokenNotFound, "the Provider has no token to sign with").
-			WithHint("Put it in the key token of the Secret that spec.secretRef names").Final()
+		return nil, fault.New(TokenNotFound, "the Provider has no token for the signature").
+			WithHint("Store it in the key token of the Secret in spec.secretRef").Final()
 	}
 	c, err := newClient(o, "")
 	if err != nil {
@@ -44,7 +44,7 @@ func (g *generic) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	headers := []string{"Content-Type", "application/json", "Gotk-Component", line(e.ReportingController)}
+	headers := []string{"Content-Type", "application/json", "Gotk-Component", singleLine(e.ReportingController)}
 	if g.key != nil {
 		mac := hmac.New(sha256.New, g.key)
 		mac.Write(body)

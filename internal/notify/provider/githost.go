@@ -11,19 +11,20 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// newGitHost returns the client of the repository that the address of a Provider names.
+// newGitHost returns a client for the repository at the address of a Provider.
 func newGitHost(kind githost.Kind, o Options) (*githost.Client, error) {
 	repository, err := githost.Parse(kind, o.Address)
 	if err != nil {
-		return nil, ofGitHost(err)
+		return nil, fromGitHost(err)
 	}
-	c, err := githost.New(githost.Options{Repository: repository, Secret: o.Secret, Username: o.Username,
-		Identity:  devOpsIdentity(repository, o.Identity),
-		Transport: o.Transport, Clock: o.Clock})
-	return c, ofGitHost(err)
+	c, err := githost.New(githost.Options{
+		Repository: repository, Secret: o.Secret, Username: o.Username,
+		Identity: devOpsIdentity(repository, o.Identity), Transport: o.Transport, Clock: o.Clock,
+	})
+	return c, fromGitHost(err)
 }
 
-// devOpsIdentity logs in to Azure DevOps by workload identity.
+// devOpsIdentity returns the login to Azure DevOps with workload identity; nil without one.
 func devOpsIdentity(repository githost.Repository, identity Identity) githost.Login {
 	if identity == nil {
 		return nil
@@ -38,32 +39,32 @@ func devOpsIdentity(repository githost.Repository, identity Identity) githost.Lo
 	}
 }
 
-// ofGitHost gives faults of git hosts the reasons of this package.
-func ofGitHost(err error) error {
+// fromGitHost converts the reasons of faults to those of this package.
+func fromGitHost(err error) error {
 	f := fault.As(err)
 	if f == nil {
 		return err
 	}
-	own := *f
+	converted := *f
 	switch f.Reason {
 	case meta.URLInvalidReason:
-		own.Reason = ValidationFailed
+		converted.Reason = ValidationFailed
 	case meta.FailedReason:
-		own.Reason = SendFailed
+		converted.Reason = SendFailed
 	}
-	return &own
+	return &converted
 }
 
-// dispatch starts workflows of GitHub.
-type dispatch struct{ host *githost.Client }
+// githubDispatch starts GitHub workflows.
+type githubDispatch struct{ host *githost.Client }
 
 func newGitHubDispatch(o Options) (Provider, error) {
 	host, err := newGitHost(githost.GitHub, o)
-	return &dispatch{host}, err
+	return &githubDispatch{host}, err
 }
 
-// Send implements [Provider]. Workflows wait for the type KIND/NAME.NAMESPACE, as documented.
-func (d *dispatch) Send(ctx context.Context, e event.Event) error {
-	of := e.InvolvedObject
-	return ofGitHost(d.host.Dispatch(ctx, of.Kind+"/"+of.Name+"."+of.Namespace, e))
+// Send implements [Provider]. The event type is KIND/NAME.NAMESPACE, as documented.
+func (d *githubDispatch) Send(ctx context.Context, e event.Event) error {
+	o := e.InvolvedObject
+	return fromGitHost(d.host.Dispatch(ctx, o.Kind+"/"+o.Name+"."+o.Namespace, e))
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// googleText is how many bytes of a text go into a card: a message has 32,000.
+// googleText is the maximum number of bytes of the text in a card: a message is limited to 32,000.
 const googleText = 12000
 
-// googleChat posts cards to a webhook of Google Chat:
+// googleChat posts cards to a Google Chat webhook:
 // https://developers.google.com/workspace/chat/api/reference/rest/v1/cards
 type googleChat struct {
 	*client
 	to     *url.URL
-	thread string // key of the thread that messages go to; empty for none
+	thread string // key of the thread; empty for none
 }
 
 func newGoogleChat(o Options) (Provider, error) {
@@ -28,7 +28,7 @@ func newGoogleChat(o Options) (Provider, error) {
 	to := *c.address
 	q := to.Query()
 	if (o.Channel != "" || q.Has("threadKey")) && !q.Has("messageReplyOption") {
-		q.Set("messageReplyOption", "REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD") // without it, the key is not looked at
+		q.Set("messageReplyOption", "REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD") // without it, the key is ignored
 		to.RawQuery = q.Encode()
 	}
 	return &googleChat{c, &to, o.Channel}, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// grafana marks the time of an event on dashboards:
+// grafana creates an annotation for each event:
 // https://grafana.com/docs/grafana/latest/developers/http_api/annotations/.
 type grafana struct {
 	service
@@ -32,7 +32,7 @@ type grafanaAnnotation struct {
 func (p *grafana) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	labels := objectTags(e)
-	tags := []string{"flux", m.From} // the tags that dashboards ask for
+	tags := []string{"flux", m.From} // documented, used by dashboards
 	metadata := details(e, event.MaxMetadata, maxField)
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		tags = append(tags, key+": "+metadata[key])
@@ -40,7 +40,7 @@ func (p *grafana) Send(ctx context.Context, e event.Event) error {
 	for _, key := range []string{"kind", "name", "namespace"} {
 		tags = append(tags, key+": "+labels[key])
 	}
-	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{m.Time.UnixMilli(), tags, described(m)},
+	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{m.Time.UnixMilli(), tags, plainText(m)},
 		p.login...)
 	return err
 }

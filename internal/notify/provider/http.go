@@ -22,35 +22,35 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// maxAnswer is how many bytes of an answer are read; the rest is left unread.
-const maxAnswer = 64 << 10
+// maxResponse is how many bytes of a response are read; the connection is closed if there are more.
+const maxResponse = 64 << 10
 
-// client sends requests to the host of a Provider's address.
+// client sends requests to the host of a Provider's address. It does not follow redirects.
 type client struct {
 	http    *http.Client
 	address *url.URL
-	headers http.Header // of the Provider, on every request
+	headers http.Header // from the Secret, for every request
 	clock   clock.PassiveClock
 	options Options
 }
 
-// newClient returns a client for the address, or for another if the Provider has none. The error is a Terminal fault.
-func newClient(o Options, otherwise string) (*client, error) {
-	address := cmp.Or(o.Address, otherwise)
+// newClient returns a client for the address of the Provider, or for a default. The error is a Terminal fault.
+func newClient(o Options, defaultAddress string) (*client, error) {
+	address := cmp.Or(o.Address, defaultAddress)
 	if address == "" {
 		return nil, invalid("the Provider has no address").
-			WithHint("Set the key address of the Secret that spec.secretRef names, or spec.address if it is no secret")
+			WithHint("Set the key address of the Secret in spec.secretRef, or spec.address if it is not confidential")
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" {
-		// it is not told: it may be secret
-		return nil, invalid("the address of the Provider is no URL of a web server").
+		// without the address, which may be confidential
+		return nil, invalid("the address of the Provider is not an HTTP URL").
 			WithHint("Write it as https://HOST/PATH")
 	}
 	return &client{
 		http: &http.Client{
 			Transport: o.Transport,
-			// what is sent is for one host
+			// events must not be sent to other hosts
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		address: u,
@@ -60,49 +60,50 @@ func newClient(o Options, otherwise string) (*client, error) {
 	}, nil
 }
 
-// at returns the address with a path after its own.
-func (c *client) at(path ...string) *url.URL { return c.address.JoinPath(path...) }
+// url returns the address with a path appended.
+func (c *client) url(path ...string) *url.URL { return c.address.JoinPath(path...) }
 
-// answer is what a host said to a request that it took.
-type answer struct {
-	body   []byte // 64 KiB at most
+// response is the response of a service.
+type response struct {
+	body   []byte // at most maxResponse bytes
 	status int
-	wait   time.Duration // that the host asks for; zero when it does not
+	wait   time.Duration // from Retry-After; zero if absent
 }
 
-// postJSON sends a value as JSON. Headers are pairs of name and value; they go before those of the Provider.
+// postJSON sends a value as JSON. Headers are pairs of name and value; they override those of the Provider.
 // The error is a fault.
-func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (answer, error) {
-	content, err := encoded(body)
+func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (response, error) {
+	content, err := encodeJSON(body)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return c.send(ctx, http.MethodPost, to, content,
 		append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
-// encoded writes a value as JSON, in which < and & stand as they are.
-func encoded(v any) ([]byte, error) {
+// encodeJSON encodes a value as JSON without escaping <, > and &.
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return nil, fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+		return nil, fault.New(SendFailed, "cannot encode the event as JSON").Because(err).Final()
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// postForm sends the values of a form. The error is a fault.
-func (c *client) postForm(ctx context.Context, to *url.URL, form url.Values, headers ...string) (answer, error) {
+// postForm sends form values. The error is a fault.
+func (c *client) postForm(ctx context.Context, to *url.URL, form url.Values, headers ...string) (response, error) {
 	return c.send(ctx, http.MethodPost, to, []byte(form.Encode()),
 		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)...)
 }
 
-// send makes one request. An answer is one of success; the error is a fault.
-func (c *client) send(ctx context.Context, method string, to *url.URL, body []byte, headers ...string) (answer, error) {
+// send makes one request. The error is a fault: the request failed, or the status is not 2xx.
+func (c *client) send(ctx context.Context, method string, to *url.URL, body []byte, headers ...string) (response,
+	error) {
 	req, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
-		return answer{}, invalid("the address of the Provider makes no request") // the error tells the URL
+		return response{}, invalid("the address of the Provider is not valid") // the error contains the URL
 	}
 	for name, values := range c.headers {
 		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
@@ -113,38 +114,39 @@ func (c *client) send(ctx context.Context, method string, to *url.URL, body []by
 	req.Header.Set("User-Agent", cmp.Or(c.headers.Get("User-Agent"), "sluice"))
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return answer{}, unreachable(ctx, err, to.Host)
+		return response{}, transportFault(ctx, err, to.Host)
 	}
-	defer func() { _ = resp.Body.Close() }() // with what is left unread, the connection goes
-	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil && resp.StatusCode < 300 {
-		content = nil // the event was taken: sent again, it would be told twice
+		content = nil // the event was accepted; a retry would duplicate it
 	}
-	a := answer{body: content, status: resp.StatusCode, wait: egress.RetryAfter(resp, c.clock.Now())}
+	a := response{body: content, status: resp.StatusCode, wait: egress.RetryAfter(resp, c.clock.Now())}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return a, refused(to.Host, resp, c.hushed(a, req.Header))
+		return a, statusFault(to.Host, resp, c.redacted(a, req.Header))
 	}
 	return a, nil
 }
 
-// hushed takes out of an answer what the request said in secret, before anything is cut in the midst of it.
-func (c *client) hushed(a answer, sent http.Header) answer {
+// redacted removes the credentials of a request from its response, before the response is truncated.
+func (c *client) redacted(a response, sent http.Header) response {
 	o := c.options
 	o.Headers = sent
 	a.body = []byte(newRedactor(o).text(string(a.body)))
 	return a
 }
 
-// unreachable makes a fault of a request without an answer. Errors of net/http tell the URL, so only what is
-// in them counts.
-func unreachable(ctx context.Context, err error, host string) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
+// transportFault returns the fault of a request without a response. Errors of net/http contain the URL, so only
+// the wrapped error is used.
+func transportFault(ctx context.Context, err error, host string) error {
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		err = urlErr.Err
 	}
-	f := fault.New(SendFailed, "the event did not get to %s", host)
+	f := fault.New(SendFailed, "cannot send the event to %s", host)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return f.Because(told{"no answer came in time", err}).WithHint("Check the host, or set a longer spec.timeout")
+		return f.Because(reworded{"timeout waiting for a response", err}).
+			WithHint("Check the host or increase spec.timeout")
 	}
 	f = f.Because(err)
 	if cause := fault.As(err); cause != nil && cause.Terminal {
@@ -153,55 +155,57 @@ func unreachable(ctx context.Context, err error, host string) error {
 	return f
 }
 
-// refused makes a fault of an answer that is none of success.
-func refused(host string, resp *http.Response, a answer) *fault.Fault {
-	words, wait := explanation(resp.Header.Get("Content-Type"), a.body)
-	f := fault.New(SendFailed, "%s answered %s", host, statusText(a.status)).After(max(a.wait, wait))
-	if words != "" {
-		f = f.Because(errors.New(words))
+// statusFault returns the fault of a response whose status is not 2xx.
+func statusFault(host string, resp *http.Response, a response) *fault.Fault {
+	text, wait := parseError(resp.Header.Get("Content-Type"), a.body)
+	f := fault.New(SendFailed, "%s returned %s", host, statusText(a.status)).After(max(a.wait, wait))
+	if text != "" {
+		f = f.Because(errors.New(text))
 	}
 	switch s := a.status; {
 	case s == http.StatusTooManyRequests:
-		return f.WithHint("It is sent again later; fewer events match if the Alert has a narrower eventSources or " +
-			"an eventSeverity")
+		return f.WithHint("The event will be retried. To send fewer events, narrow spec.eventSources of the " +
+			"Alert or set " +
+			"spec.eventSeverity to error")
 	case s == http.StatusForbidden && a.wait > 0:
 		return f
 	case s == http.StatusUnauthorized, s == http.StatusForbidden, s == http.StatusProxyAuthRequired:
 		f.Reason = meta.AuthenticationFailedReason
-		return f.WithHint("Renew the credentials in the Secret of the Provider, and check what they may do").Final()
+		return f.WithHint("Renew the credentials in the Secret of the Provider and check their permissions").Final()
 	case s == http.StatusNotFound, s == http.StatusGone:
-		return f.WithHint("Check address and channel of the Provider: the webhook may have been removed").Final()
+		return f.WithHint("Check the address and channel of the Provider; the webhook may have been deleted").Final()
 	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s >= 500:
-		return f.WithHint("It is sent again later")
+		return f.WithHint("The event will be retried")
 	case s >= 300 && s < 400:
-		return f.WithHint("Set the address that it leads to: what is sent to one host is not sent on to another").Final()
+		return f.WithHint("Set the address to the target of the redirect; redirects are not followed").Final()
 	}
-	return f.WithHint("Check type, address and channel of the Provider").Final()
+	return f.WithHint("Check the type, address and channel of the Provider").Final()
 }
 
 func statusText(status int) string {
 	return strings.TrimSpace(http.StatusText(status) + " (" + itoa(status) + ")")
 }
 
-// maxWords is how many characters of an answer are told.
-const maxWords = 300
+// maxErrorText is how many characters of a response are included in an error.
+const maxErrorText = 300
 
-// explanation reads what a host says of why it does not take a request, in the words and the seconds that the
-// hosts have for it.
-func explanation(contentType string, body []byte) (words string, wait time.Duration) {
+// parseError extracts the error text and the requested wait from a response, in the formats of the supported
+// services.
+func parseError(contentType string, body []byte) (text string, wait time.Duration) {
 	var doc any
 	if json.Unmarshal(body, &doc) == nil {
 		if m, ok := doc.(map[string]any); ok {
-			return excerpt.Chars(line(wordsOf(m)), maxWords), waitOf(m)
+			return excerpt.Chars(singleLine(errorText(m)), maxErrorText), retryAfterOf(m)
 		}
 	}
-	if media, _, _ := mime.ParseMediaType(contentType); media == "text/html" { // a page, and no reason
+	if media, _, _ := mime.ParseMediaType(contentType); media == "text/html" { // a page for browsers
 		return "", 0
 	}
-	return excerpt.Chars(line(string(body)), maxWords), 0
+	return excerpt.Chars(singleLine(string(body)), maxErrorText), 0
 }
 
-func wordsOf(m map[string]any) string {
+// errorText returns the first text in the fields that services use for errors.
+func errorText(m map[string]any) string {
 	for _, key := range []string{"message", "msg", "description", "detail", "error_description", "error", "errors",
 		"errcode"} {
 		switch v := m[key].(type) {
@@ -210,8 +214,8 @@ func wordsOf(m map[string]any) string {
 				return v
 			}
 		case map[string]any:
-			if w := wordsOf(v); w != "" {
-				return w
+			if text := errorText(v); text != "" {
+				return text
 			}
 		case []any:
 			for _, item := range v {
@@ -219,8 +223,8 @@ func wordsOf(m map[string]any) string {
 				case string:
 					return item
 				case map[string]any:
-					if w := wordsOf(item); w != "" {
-						return w
+					if text := errorText(item); text != "" {
+						return text
 					}
 				}
 			}
@@ -229,8 +233,8 @@ func wordsOf(m map[string]any) string {
 	return ""
 }
 
-// waitOf reads retry_after and retry-after in seconds (Discord, Telegram, Zulip) and retry_after_ms (Matrix).
-func waitOf(m map[string]any) time.Duration {
+// retryAfterOf returns retry_after and retry-after in seconds (Discord, Telegram, Zulip) and retry_after_ms (Matrix).
+func retryAfterOf(m map[string]any) time.Duration {
 	if p, ok := m["parameters"].(map[string]any); ok {
 		m = p
 	}

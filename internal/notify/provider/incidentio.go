@@ -37,20 +37,20 @@ type incidentIOEvent struct {
 
 // Send implements [Provider].
 func (p *incidentIO) Send(ctx context.Context, e event.Event) error {
-	if e.Severity != event.Error && !settled(e) || e.Reason == meta.ProgressingReason {
-		return nil // says neither that it failed nor that it works
+	if e.Severity != event.Error && !reportsSuccess(e) || e.Reason == meta.ProgressingReason {
+		return nil // neither a failure nor a success
 	}
 	m := MessageOf(e)
-	told := incidentIOEvent{
-		Title: m.Title(), Description: described(m), DeduplicationKey: objectKey(e), Status: "resolved",
+	body := incidentIOEvent{
+		Title: m.Title(), Description: plainText(m), DeduplicationKey: objectKey(e), Status: "resolved",
 		Metadata: details(e, event.MaxMetadata, maxField), SourceURL: m.RevisionURL,
 	}
 	for key, value := range objectTags(e) {
-		told.Metadata[key] = value
+		body.Metadata[key] = value
 	}
 	if m.Failed {
-		told.Status = "firing"
+		body.Status = "firing"
 	}
-	_, err := p.client.postJSON(ctx, p.client.address, told, "Authorization", "Bearer "+p.token)
+	_, err := p.client.postJSON(ctx, p.client.address, body, "Authorization", "Bearer "+p.token)
 	return err
 }

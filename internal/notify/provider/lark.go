@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// lark posts cards to a custom bot of Lark or Feishu:
+// lark posts cards to a custom bot in Lark or Feishu:
 // https://open.larksuite.com/document/client-docs/bot-v3/add-custom-bot
 type lark struct {
 	*client
-	secret string // that the bot's requests are signed with; empty for none
+	secret string // signing secret of the bot; empty for none
 }
 
 func newLark(o Options) (Provider, error) {
@@ -47,7 +47,7 @@ type larkHeader struct {
 	Title    larkText `json:"title"`
 }
 
-// larkText is plain: nothing in it is a mention or a link.
+// larkText is plain text without mentions and links.
 type larkText struct {
 	Tag     string `json:"tag"`
 	Content string `json:"content"`
@@ -76,7 +76,7 @@ type larkAction struct {
 }
 
 func (l *lark) Send(ctx context.Context, e event.Event) error {
-	body := larkMessage{Type: "interactive", Card: cardOf(MessageOf(e))}
+	body := larkMessage{Type: "interactive", Card: larkCardOf(MessageOf(e))}
 	if l.secret != "" {
 		body.Timestamp = itoa(int(l.clock.Now().Unix()))
 		body.Sign = larkSign(body.Timestamp, l.secret)
@@ -85,15 +85,15 @@ func (l *lark) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	return l.judge(a)
+	return l.checkResponse(a)
 }
 
-// larkSign signs nothing, with time and secret as the key: so it is documented.
+// larkSign returns the documented signature: an HMAC of no data, with timestamp and secret as the key.
 func larkSign(timestamp, secret string) string {
 	return base64.StdEncoding.EncodeToString(hmac.New(sha256.New, []byte(timestamp+"\n"+secret)).Sum(nil))
 }
 
-func cardOf(m Message) larkCard {
+func larkCardOf(m Message) larkCard {
 	template := "green"
 	if m.Failed {
 		template = "red"
@@ -126,43 +126,44 @@ func cardOf(m Message) larkCard {
 		Header: larkHeader{template, larkPlain(m.Title())}, Elements: elements}
 }
 
-// Codes of answers, as the page of custom bots lists them.
+// Response codes, from the documentation of custom bots.
 const (
 	larkBusy     = 11232 // too many messages
 	larkBadSign  = 19021
 	larkBadIP    = 19022
-	larkBadWords = 19024 // a keyword that the bot asks for is not in the message
+	larkBadWords = 19024 // the message lacks a keyword that the bot requires
 )
 
-// judge reads the answer of Lark, whose status is 200 whatever comes of it. Older bots write the code as StatusCode.
-func (l *lark) judge(a answer) error {
-	var said struct {
+// checkResponse checks the body of a response, whose status is always 200. Older bots use the field StatusCode.
+func (l *lark) checkResponse(a response) error {
+	var result struct {
 		Code    int    `json:"code"`
 		Old     int    `json:"StatusCode"`
 		Message string `json:"msg"`
 	}
-	if err := json.Unmarshal(a.body, &said); err != nil {
-		return fault.New(SendFailed, "%s did not answer as Lark does", l.address.Host).
+	if err := json.Unmarshal(a.body, &result); err != nil {
+		return fault.New(SendFailed, "%s did not respond like Lark", l.address.Host).
 			WithHint("Check the address of the Provider").Final()
 	}
-	if said.Code == 0 {
-		said.Code = said.Old
+	if result.Code == 0 {
+		result.Code = result.Old
 	}
-	f := fault.New(SendFailed, "Lark refused the message with code %d: %s", said.Code,
-		excerpt.Chars(line(said.Message), maxWords))
-	switch said.Code {
+	f := fault.New(SendFailed, "Lark rejected the message with code %d: %s", result.Code,
+		excerpt.Chars(singleLine(result.Message), maxErrorText))
+	switch result.Code {
 	case 0:
 		return nil
 	case larkBusy:
-		return f.After(max(a.wait, time.Minute)).WithHint("It is sent again later")
+		return f.After(max(a.wait, time.Minute)).WithHint("The event will be retried")
 	case larkBadSign:
 		f.Reason = meta.AuthenticationFailedReason
-		return f.WithHint("Put the bot's signature secret in the key token of the Secret, and check the clock").Final()
+		return f.WithHint("Store the signing secret of the bot in the key token of the Secret, and check the " +
+			"clock").Final()
 	case larkBadIP:
-		return f.WithHint("Add the address that the cluster sends from to the bot's allowed addresses").Final()
+		return f.WithHint("Add the egress address of the cluster to the IP allowlist of the bot").Final()
 	case larkBadWords:
-		return f.WithHint("Remove the keywords from the bot's security settings, or put one in spec.summary of " +
+		return f.WithHint("Remove the keywords from the security settings of the bot, or add one to spec.summary of " +
 			"the Alert").Final()
 	}
-	return f.WithHint("Check the address of the Provider: the bot may have been removed").Final()
+	return f.WithHint("Check the address of the Provider; the bot may have been deleted").Final()
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// markup is how a chat writes messages that are one text.
+// markup is the syntax of a chat whose messages are one text.
 type markup struct {
-	escape func(string) string // a piece of one line
-	block  func(string) string // a text of many lines
+	escape func(string) string // escapes text of one line
+	block  func(string) string // escapes text of many lines
 	bold   func(escaped string) string
 	link   func(escaped, to string) string
-	end    string // of a line
+	end    string // line break
 }
 
-// render returns a message in at most n bytes. Text is cut first, and fields that do not fit are left out.
+// render returns a message of at most n bytes. The text is truncated first; fields that do not fit are omitted.
 func (k markup) render(m Message, n int) string {
 	var parts []string
 	head := m.Mark() + " " + k.bold(fit(m.Title(), n/8, k.escape))
@@ -54,11 +54,11 @@ func (k markup) render(m Message, n int) string {
 	return out
 }
 
-// plain is text without any markup.
-var plain = markup{escape: same, block: same, bold: same,
+// plain is text without markup.
+var plain = markup{escape: unchanged, block: unchanged, bold: unchanged,
 	link: func(label, to string) string { return label + " " + to }, end: "\n"}
 
-func same(s string) string { return s }
+func unchanged(s string) string { return s }
 
 func boldHTML(escaped string) string { return "<b>" + escaped + "</b>" }
 
@@ -66,21 +66,21 @@ func linkHTML(escaped, to string) string {
 	return `<a href="` + html.EscapeString(to) + `">` + escaped + "</a>"
 }
 
-// linesHTML escapes a text and keeps its lines.
+// linesHTML escapes a text and keeps its line breaks.
 func linesHTML(s string) string { return strings.ReplaceAll(html.EscapeString(s), "\n", "<br>") }
 
-// bare finds addresses of the web, which chats link by themselves: what is escaped in them would be part of the link.
-var bare = regexp.MustCompile(`https?://[\w./:?=&%#+,;~-]+`)
+// bareURL matches URLs that chats turn into links: escape characters would become part of the link.
+var bareURL = regexp.MustCompile(`https?://[\w./:?=&%#+,;~-]+`)
 
 var markdownEscaper = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "|", `\|`, "#", `\#`,
 	"[", `\[`, "]", `\]`,
 	"(", `\(`, ")", `\)`, "!", `\!`, "<", `\<`, ">", `\>`, "- ", `\- `, "+ ", `\+ `)
 
-// escapeMarkdown keeps a text from being a link, a mention or a style in Markdown.
+// escapeMarkdown escapes links, mentions and styles of Markdown.
 func escapeMarkdown(s string) string {
 	var out strings.Builder
 	from := 0
-	for _, at := range bare.FindAllStringIndex(s, -1) {
+	for _, at := range bareURL.FindAllStringIndex(s, -1) {
 		out.WriteString(markdownEscaper.Replace(s[from:at[0]]))
 		out.WriteString(s[at[0]:at[1]])
 		from = at[1]
@@ -95,8 +95,8 @@ func linkMarkdown(escaped, to string) string {
 	return "[" + escaped + "](" + strings.NewReplacer("(", "%28", ")", "%29", " ", "%20").Replace(to) + ")"
 }
 
-// mention finds an @ that may be one: not that of an address of mail, nor that of a revision.
+// mention matches an @ that can be a mention, not the @ of an e-mail address or a revision.
 var mention = regexp.MustCompile(`(^|[^\w.])@`)
 
-// unmention keeps an @ from mentioning anybody, by a space of no width after it.
-func unmention(s string) string { return mention.ReplaceAllString(s, "${1}@\u200b") }
+// breakMentions inserts a zero-width space after each @ that could mention someone.
+func breakMentions(s string) string { return mention.ReplaceAllString(s, "${1}@\u200b") }

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// matrixText is how many bytes each form of a text has: an event has 65,536.
+// matrixText is the maximum number of bytes of each format of the text: an event has 65,536.
 const matrixText = 16 << 10
 
 // matrix sends messages to a room:
@@ -28,12 +28,12 @@ func newMatrix(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := o.token("the access token of the account that sends")
+	token, err := o.token("the access token of the sending account")
 	if err != nil {
 		return nil, err
 	}
 	if !strings.HasPrefix(o.Channel, "!") {
-		return nil, invalid("the channel of the Provider is no room of Matrix").
+		return nil, invalid("the channel of the Provider is not a Matrix room").
 			WithHint("Set spec.channel to the internal ID of the room, !ID:HOST")
 	}
 	return &matrix{c, o.Channel, token}, nil
@@ -44,25 +44,26 @@ type matrixMessage struct {
 	Body      string   `json:"body"`
 	Format    string   `json:"format"`
 	Formatted string   `json:"formatted_body"`
-	Mentions  struct{} `json:"m.mentions"` // nobody, whatever the text says
+	Mentions  struct{} `json:"m.mentions"` // none
 }
 
 var matrixMarkup = markup{escape: html.EscapeString, block: linesHTML, bold: boldHTML, link: linkHTML, end: "<br>"}
 
 func (x *matrix) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	body, err := encoded(matrixMessage{Type: "m.text", Body: plain.render(m, matrixText),
+	body, err := encodeJSON(matrixMessage{Type: "m.text", Body: plain.render(m, matrixText),
 		Format: "org.matrix.custom.html", Formatted: matrixMarkup.render(m, matrixText)})
 	if err != nil {
 		return err
 	}
-	_, err = x.send(ctx, http.MethodPut, x.at("_matrix/client/v3/rooms", url.PathEscape(x.room), "send/m.room.message",
+	_, err = x.send(ctx, http.MethodPut, x.url("_matrix/client/v3/rooms", url.PathEscape(x.room), "send/m.room.message",
 		transaction(e, body)), body,
 		"Content-Type", "application/json", "Authorization", "Bearer "+x.token)
 	return err
 }
 
-// transaction is the same for every try to send an event, so that a room has it once even if an answer was lost.
+// transaction returns the transaction ID of an event. It is the same for each attempt, so that the event is in the
+// room once even if a response was lost.
 func transaction(e event.Event, body []byte) string {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(e) // plain data

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Bounds of a message, in characters. A person reads no more of it, and every chat takes as much.
+// Bounds of a message in characters. Every chat accepts that much.
 const (
 	maxText   = 3000 // of the text
 	maxHint   = 400
@@ -24,9 +24,9 @@ const (
 	maxFields = 12
 )
 
-// Message is an event for people: what happened, where, at which revision, why, and what to do. Every chat
-// renders it in its own form. Its texts are plain, without control characters and credentials; all but Text
-// have one line. The chat escapes them.
+// Message is an event for people: what happened, to which object, at which revision, why, and what to do next.
+// Each chat renders and escapes it. The texts have no markup, control characters or credentials; all except Text
+// are one line.
 type Message struct {
 	Failed      bool   // the severity of the event is error
 	Object      string // kind/name.namespace
@@ -34,35 +34,35 @@ type Message struct {
 	Summary     string // of the Alert; may be empty
 	Text        string // what happened, and why; may have many lines
 	Hint        string // what to do next; may be empty
-	Revision    string // as people write it; may be empty
-	RevisionURL string // of the commit at its host; empty if it is not known
+	Revision    string // with a short hash; may be empty
+	RevisionURL string // web page of the commit; may be empty
 	Fields      []Field
-	From        string // the controller that tells it
+	From        string // the reporting controller
 	Time        time.Time
 }
 
-// Field is an entry of the metadata of an event.
+// Field is a metadata entry of an event.
 type Field struct{ Name, Value string }
 
-// MessageOf returns the message that tells an event.
+// MessageOf returns the message of an event.
 func MessageOf(e event.Event) Message {
 	o := e.InvolvedObject
 	m := Message{
 		Failed:  e.Severity == event.Error,
-		Object:  excerpt.Chars(line(strings.ToLower(o.Kind)+"/"+o.Name+"."+o.Namespace), 2*maxField),
-		Reason:  excerpt.Chars(line(e.Reason), maxField),
-		Summary: excerpt.Chars(line(e.Metadata[event.Summary]), 2*maxField),
-		From:    excerpt.Chars(line(e.ReportingController), maxField),
+		Object:  excerpt.Chars(singleLine(strings.ToLower(o.Kind)+"/"+o.Name+"."+o.Namespace), 2*maxField),
+		Reason:  excerpt.Chars(singleLine(e.Reason), maxField),
+		Summary: excerpt.Chars(singleLine(e.Metadata[event.Summary]), 2*maxField),
+		From:    excerpt.Chars(singleLine(e.ReportingController), maxField),
 		Time:    e.Timestamp.Time,
 	}
-	m.Text, m.Hint = splitHint(text(e.Message), m.Failed)
+	m.Text, m.Hint = splitHint(sanitize(e.Message), m.Failed)
 	m.Text = shorten(m.Text, maxText)
 	m.Revision, m.RevisionURL = revision(e.Metadata)
 	m.Fields = fields(e.Metadata, m.RevisionURL != "")
 	return m
 }
 
-// Title is one line that tells the object and how it is.
+// Title returns the object and the reason in one line.
 func (m Message) Title() string {
 	if m.Reason == "" {
 		return m.Object
@@ -70,7 +70,7 @@ func (m Message) Title() string {
 	return m.Object + ": " + m.Reason
 }
 
-// Mark is a character that tells the severity where colours do not.
+// Mark returns a symbol for the severity, for chats without colours.
 func (m Message) Mark() string {
 	if m.Failed {
 		return "❌"
@@ -78,7 +78,7 @@ func (m Message) Mark() string {
 	return "ℹ️"
 }
 
-// Severity is that of the event.
+// Severity returns the severity of the event.
 func (m Message) Severity() string {
 	if m.Failed {
 		return event.Error
@@ -86,7 +86,7 @@ func (m Message) Severity() string {
 	return event.Info
 }
 
-// Facts are revision and fields, for chats that cannot give a field a link.
+// Facts returns the revision and the fields, for chats without links in fields.
 func (m Message) Facts() []Field {
 	if m.Revision == "" {
 		return m.Fields
@@ -94,8 +94,8 @@ func (m Message) Facts() []Field {
 	return append([]Field{{"Revision", m.Revision}}, m.Fields...)
 }
 
-// splitHint takes what to do next off a text that tells a failure: our faults end in it, as a last sentence
-// (fault.Fault.Error).
+// splitHint separates the hint from the text of a failure. Our faults end with the hint as the last sentence, see
+// fault.Fault.Error.
 func splitHint(s string, failed bool) (rest, hint string) {
 	if !failed {
 		return s, ""
@@ -112,65 +112,63 @@ func splitHint(s string, failed bool) (rest, hint string) {
 	return s[:i], hint
 }
 
-// shown are the entries of the metadata that have a name for people. The others follow by name.
-var shown = []Field{
-	{event.CommitMessage, "Commit"}, {event.CommitAuthor, "Author"}, {event.OriginRevision, "Origin"},
-	{event.Note, "Note"},
+// namedFields are the metadata keys with a display name. They come first; the others follow sorted by key.
+var namedFields = []Field{
+	{Name: event.CommitMessage, Value: "Commit"}, {Name: event.CommitAuthor, Value: "Author"},
+	{Name: event.OriginRevision, Value: "Origin"}, {Name: event.Note, Value: "Note"},
 }
 
-// hidden are the entries that are told elsewhere in the message, or mean something to machines only.
-var hidden = []string{event.Revision, event.Summary, event.Token, event.CommitStatus, event.ChangeRequest, "digest",
+// hiddenKeys are metadata keys that are shown elsewhere in the message or are for machines only.
+var hiddenKeys = []string{event.Revision, event.Summary, event.Token, event.CommitStatus, event.ChangeRequest, "digest",
 	"checksum"}
 
-// fields are the entries of the metadata for people, always in the same order. A link to the commit tells
-// where the code is from.
-func fields(metadata map[string]string, linked bool) []Field {
+// fields returns the metadata for people in a stable order. The origin URL is omitted if the commit is linked.
+func fields(metadata map[string]string, hasLink bool) []Field {
 	var out []Field
 	add := func(name, value string) {
-		if value = excerpt.Chars(line(value), maxField); value != "" && len(out) < maxFields {
-			out = append(out, Field{excerpt.Chars(line(name), maxName), value})
+		if value = excerpt.Chars(singleLine(value), maxField); value != "" && len(out) < maxFields {
+			out = append(out, Field{excerpt.Chars(singleLine(name), maxName), value})
 		}
 	}
-	for _, f := range shown {
+	for _, f := range namedFields {
 		add(f.Value, metadata[f.Name])
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if !(linked && key == event.OriginURL) && !slices.Contains(hidden, key) &&
-			!slices.ContainsFunc(shown, func(f Field) bool { return f.Name == key }) {
+		if !(hasLink && key == event.OriginURL) && !slices.Contains(hiddenKeys, key) &&
+			!slices.ContainsFunc(namedFields, func(f Field) bool { return f.Name == key }) {
 			add(key, metadata[key])
 		}
 	}
 	return out
 }
 
-// commit finds the commit that a revision of git names: sha1:<commit> with or without a reference before it.
+// commit matches the commit hash in a git revision: sha1:<commit>, optionally after a reference.
 var commit = regexp.MustCompile(`(?:^|@)sha(?:1|256):([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// shownDigits is how many digits of a hash are shown.
-const shownDigits = 8
+// shortHash is the number of digits of a shortened hash.
+const shortHash = 8
 
-// revision tells the revision with a short hash, and the URL of its commit if the metadata say where the code is from.
-func revision(metadata map[string]string) (shown, link string) {
-	full := excerpt.Chars(line(metadata[event.Revision]), maxField)
-	shown = full
+// revision returns the revision with a short hash, and the web page of its commit if the origin is known.
+func revision(metadata map[string]string) (short, link string) {
+	full := excerpt.Chars(singleLine(metadata[event.Revision]), maxField)
+	short = full
 	if at := commit.FindStringSubmatchIndex(full); at != nil {
-		shown = full[:at[2]+shownDigits]
+		short = full[:at[2]+shortHash]
 	}
-	of := full
-	if origin := line(metadata[event.OriginRevision]); origin != "" {
-		of = origin // of an artifact, the commit that it was made of
+	source := full
+	if origin := singleLine(metadata[event.OriginRevision]); origin != "" {
+		source = origin // an artifact: the commit it was built from
 	}
-	if at := commit.FindStringSubmatch(of); at != nil {
+	if at := commit.FindStringSubmatch(source); at != nil {
 		link = commitURL(metadata[event.OriginURL], at[1])
 	}
-	return shown, link
+	return short, link
 }
 
-// scp finds host and path in an address such as git@host:path.
+// scp matches host and path of an address such as git@host:path.
 var scp = regexp.MustCompile(`^(?:[\w.-]+@)?([\w.-]+):([^/].*)$`)
 
-// commitURL returns the page of a commit at the host of a repository; empty if none is known. The paths are
-// those that the hosts document.
+// commitURL returns the web page of a commit, with the path that the git host documents; empty if it is unknown.
 func commitURL(repository, hash string) string {
 	if at := scp.FindStringSubmatch(repository); at != nil && !strings.Contains(repository, "://") {
 		repository = "ssh://" + at[1] + "/" + at[2]
@@ -182,7 +180,7 @@ func commitURL(repository, hash string) string {
 	path := strings.TrimSuffix(strings.Trim(u.EscapedPath(), "/"), ".git")
 	scheme, host := u.Scheme, u.Host
 	if scheme != "https" && scheme != "http" {
-		scheme, host = "https", u.Hostname() // the port is that of SSH
+		scheme, host = "https", u.Hostname() // without the SSH port
 	}
 	page := "/commit/"
 	switch {
@@ -197,9 +195,9 @@ func commitURL(repository, hash string) string {
 	return (&url.URL{Scheme: scheme, Host: host}).String() + "/" + path + page + hash
 }
 
-// text leaves what a person reads: no credential, no control character but ends of lines, nothing that turns
-// the direction of writing.
-func text(s string) string {
+// sanitize masks credentials and removes control characters, except line breaks, and characters that change the
+// writing direction.
+func sanitize(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(event.Mask(s), "\uFFFD"), "\r\n", "\n")
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -215,19 +213,19 @@ func text(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// line is text in one line.
-func line(s string) string { return oneLine(text(s)) }
+// singleLine sanitizes a text and joins its lines.
+func singleLine(s string) string { return joinLines(sanitize(s)) }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+func joinLines(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// shorten returns a text of many lines in at most n characters, whole lines where lines are short, and says
-// how many are left out.
+// shorten truncates a text to n characters. If its lines are short, it keeps complete lines and adds a note with
+// the number of omitted lines.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
-	const room = 24 // for the note
-	head := string([]rune(s)[:max(n-room, 1)])
+	const noteLength = 24
+	head := string([]rune(s)[:max(n-noteLength, 1)])
 	cut := strings.LastIndexByte(head, '\n')
 	if cut < len(head)/2 { // one long line
 		return excerpt.Chars(s, n)
@@ -236,8 +234,8 @@ func shorten(s string, n int) string {
 	return head[:cut] + "\n… and " + strconv.Itoa(left) + " more lines"
 }
 
-// fit returns a text as a chat wants it, in at most n bytes of it: as what escaping adds depends on the text,
-// the text is cut until it fits.
+// fit returns an escaped text of at most n bytes. The length of the escaped text depends on its content, so the
+// text is truncated until it fits.
 func fit(s string, n int, escape func(string) string) string {
 	for size := min(utf8.RuneCountInString(s), max(n, 1)); ; {
 		out := escape(shorten(s, size))

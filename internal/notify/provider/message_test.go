@@ -13,54 +13,55 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-func TestAMessageTellsWhatWhereWhyAndWhatToDo(t *testing.T) {
+func TestMessageOf(t *testing.T) {
 	m := MessageOf(failure())
 	for name, c := range map[string]struct{ got, want string }{
-		"object":   {m.Object, "kustomization/shop.prod"},
-		"title":    {m.Title(), "kustomization/shop.prod: HealthCheckFailed"},
-		"severity": {m.Severity(), event.Error},
-		"summary":  {m.Summary, "production, eu-west-1"},
-		"hint":     {m.Hint, "Check that the image exists"},
-		"revision": {m.Revision, "main@sha1:01234567"},
-		"link":     {m.RevisionURL, "https://github.com/acme/fleet/commit/0123456789abcdef0123456789abcdef01234567"},
-		"from":     {m.From, "kustomize-controller"},
+		"object":   {got: m.Object, want: "kustomization/shop.prod"},
+		"title":    {got: m.Title(), want: "kustomization/shop.prod: HealthCheckFailed"},
+		"severity": {got: m.Severity(), want: event.Error},
+		"summary":  {got: m.Summary, want: "production, eu-west-1"},
+		"hint":     {got: m.Hint, want: "Check that the image exists"},
+		"revision": {got: m.Revision, want: "main@sha1:01234567"},
+		"link": {got: m.RevisionURL,
+			want: "https://github.com/acme/fleet/commit/0123456789abcdef0123456789abcdef01234567"},
+		"from": {got: m.From, want: "kustomize-controller"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %q, want %q", name, c.got, c.want)
 		}
 	}
 	if strings.Contains(m.Text, m.Hint) || !strings.HasPrefix(m.Text, "Deployment/prod/shop is not healthy") {
-		t.Errorf("the text is %q", m.Text)
+		t.Errorf("unexpected text %q", m.Text)
 	}
 	var names []string
 	for _, f := range m.Fields {
 		names = append(names, f.Name)
 	}
 	if got := strings.Join(names, " "); got != "Commit Author cluster" {
-		t.Errorf("the fields are %s", got)
+		t.Errorf("unexpected fields %s", got)
 	}
 }
 
-func TestHintsAreTheLastSentenceOfAFailure(t *testing.T) {
+func TestSplitHint(t *testing.T) {
 	for message, c := range map[string]struct{ text, hint string }{
-		"pull failed: 401. Renew the token":       {"pull failed: 401", "Renew the token"},
-		"a. B happened. Check C":                  {"a. B happened", "Check C"},
-		"image v1. x is missing":                  {"image v1. x is missing", ""},
-		"one line. And\nanother":                  {"one line. And\nanother", ""},
-		"no sentence":                             {"no sentence", ""},
-		". Odd":                                   {". Odd", ""},
+		"pull failed: 401. Renew the token":       {text: "pull failed: 401", hint: "Renew the token"},
+		"a. B happened. Check C":                  {text: "a. B happened", hint: "Check C"},
+		"image v1. x is missing":                  {text: "image v1. x is missing", hint: ""},
+		"one line. And\nanother":                  {text: "one line. And\nanother", hint: ""},
+		"no sentence":                             {text: "no sentence", hint: ""},
+		". Odd":                                   {text: ". Odd", hint: ""},
 		"long. " + "L" + strings.Repeat("o", 500): {"long. " + "L" + strings.Repeat("o", 500), ""},
 	} {
 		if text, hint := splitHint(message, true); text != c.text || hint != c.hint {
-			t.Errorf("%q is %q and %q", message, text, hint)
+			t.Errorf("splitHint(%q) = %q, %q", message, text, hint)
 		}
 	}
 	if _, hint := splitHint("Applied. Nothing else to do", false); hint != "" {
-		t.Errorf("a success has the hint %q", hint)
+		t.Errorf("an info event has the hint %q", hint)
 	}
 }
 
-func TestCommitsAreLinkedAtTheirHost(t *testing.T) {
+func TestCommitURL(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
 	for origin, want := range map[string]string{
 		"https://github.com/acme/fleet":                "https://github.com/acme/fleet/commit/" + hash,
@@ -80,40 +81,40 @@ func TestCommitsAreLinkedAtTheirHost(t *testing.T) {
 		"https://github.com/a\"><script>/fleet": "https://github.com/a%22%3E%3Cscript%3E/fleet/commit/" + hash,
 	} {
 		if got := commitURL(origin, hash); got != want {
-			t.Errorf("%s leads to %s, want %s", origin, got, want)
+			t.Errorf("commitURL(%q) = %q, want %q", origin, got, want)
 		}
 	}
 	metadata := map[string]string{event.Revision: "v1@sha256:" + strings.Repeat("a", 64),
 		event.OriginURL: "https://github.com/acme/fleet"}
 	metadata[event.OriginRevision] = "main@sha1:" + hash
-	if shown, link := revision(metadata); shown != "v1@sha256:aaaaaaaa" || !strings.HasSuffix(link, hash) {
-		t.Errorf("an artifact of a commit is %s at %s", shown, link)
+	if short, link := revision(metadata); short != "v1@sha256:aaaaaaaa" || !strings.HasSuffix(link, hash) {
+		t.Errorf("artifact of a commit: revision %s, link %s", short, link)
 	}
-	if shown, link := revision(map[string]string{event.Revision: "6.5.0",
-		event.OriginURL: "https://github.com/acme/fleet"}); shown != "6.5.0" || link != "" {
-		t.Errorf("a chart is %s at %s", shown, link)
+	if short, link := revision(map[string]string{event.Revision: "6.5.0",
+		event.OriginURL: "https://github.com/acme/fleet"}); short != "6.5.0" || link != "" {
+		t.Errorf("chart: revision %s, link %s", short, link)
 	}
 }
 
-func TestLongTextsSayWhatIsLeftOut(t *testing.T) {
+func TestShorten(t *testing.T) {
 	lines := strings.TrimSuffix(strings.Repeat("a line of twenty-odd\n", 500), "\n")
 	got := shorten(lines, 1000)
 	head, note, _ := strings.Cut(got, "\n… and ")
 	if n := strings.Count(head, "\n") + 1; utf8.RuneCountInString(got) > 1000 || note != itoa(500-n)+" more lines" {
-		t.Errorf("%d lines are left, and the note says %q", n, note)
+		t.Errorf("got %d lines and the note %q", n, note)
 	}
 	if got := shorten(strings.Repeat("x", 5000), 1000); utf8.RuneCountInString(got) != 1000 ||
 		!strings.HasSuffix(got, "…") {
-		t.Errorf("one long line is %d characters", utf8.RuneCountInString(got))
+		t.Errorf("one long line: got %d characters", utf8.RuneCountInString(got))
 	}
 	if got := fit(strings.Repeat("<", 5000), 100, slackEscape); len(got) > 100 || !strings.HasSuffix(got, "…") ||
 		strings.Contains(got, "&l…") {
-		t.Errorf("what escaping makes longer is %q", got)
+		t.Errorf("text that gets longer by escaping: got %q", got)
 	}
 }
 
-// FuzzMessage renders any event in every form: it must end, stay within the bounds, and hold nothing that
-// steers a terminal.
+// FuzzMessage renders any event in every format. The result must be within the bounds and without control
+// characters.
 func FuzzMessage(f *testing.F) {
 	f.Add("Kustomization", "shop", "HealthCheckFailed", failure().Message,
 		"main@sha1:0123456789abcdef0123456789abcdef01234567", "https://github.com/a/b", "cluster", "eu")
@@ -128,38 +129,36 @@ func FuzzMessage(f *testing.F) {
 			Metadata: map[string]string{event.Revision: revision, event.OriginURL: origin, event.Summary: value,
 				key: value, event.Note: message},
 		})
-		one := []string{m.Object, m.Title(), m.Reason, m.Summary, m.Hint, m.Revision, m.RevisionURL, m.From}
+		lines := []string{m.Object, m.Title(), m.Reason, m.Summary, m.Hint, m.Revision, m.RevisionURL, m.From}
 		for _, f := range m.Facts() {
-			one = append(one, f.Name, f.Value)
+			lines = append(lines, f.Name, f.Value)
 		}
-		for _, s := range one {
-			if strings.ContainsFunc(s, func(r rune) bool {
-				return unicode.IsControl(r) ||
-					unicode.Is(unicode.Bidi_Control, r)
-			}) || !utf8.ValidString(s) {
-				t.Errorf("a line is %q", s)
+		for _, s := range lines {
+			isControl := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+			if strings.ContainsFunc(s, isControl) || !utf8.ValidString(s) {
+				t.Errorf("invalid characters in %q", s)
 			}
 		}
 		if utf8.RuneCountInString(m.Text) > maxText || len(m.Fields) > maxFields {
-			t.Errorf("%d characters, %d fields", utf8.RuneCountInString(m.Text), len(m.Fields))
+			t.Errorf("text of %d characters, %d fields", utf8.RuneCountInString(m.Text), len(m.Fields))
 		}
 		for n, k := range map[int]markup{telegramText: telegramMarkup, webexText: webexMarkup,
 			zulipContent: zulipMarkup, matrixText: matrixMarkup} {
 			if out := k.render(m, n); len(out) > n || !utf8.ValidString(out) {
-				t.Errorf("%d bytes of %d", len(out), n)
+				t.Errorf("got %d bytes, limit %d", len(out), n)
 			}
 		}
 		for _, b := range slackBlocks(m) {
 			if b.Text != nil && len(b.Text.Text) > slackSection || len(b.Fields) > slackFields {
-				t.Errorf("a block of Slack has %d bytes and %d fields", len(b.Text.Text), len(b.Fields))
+				t.Errorf("Slack block with %d bytes and %d fields", len(b.Text.Text), len(b.Fields))
 			}
 		}
-		if e := embed(m); len(e.Title) > discordTitle || len(e.Description) > discordDescription {
-			t.Errorf("an embed has a title of %d bytes and a text of %d", len(e.Title), len(e.Description))
+		if e := discordEmbedOf(m); len(e.Title) > discordTitle || len(e.Description) > discordDescription {
+			t.Errorf("Discord embed with a title of %d bytes and a text of %d bytes", len(e.Title), len(e.Description))
 		}
 		adaptiveCard(m)
 		connectorCard(m)
-		cardOf(m)
+		larkCardOf(m)
 		googleSections(m)
 	})
 }

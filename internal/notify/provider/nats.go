@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	natsServers = 10               // that an address may name
-	natsStep    = 15 * time.Second // to connect, and to log in
+	natsServers = 10               // maximum in an address
+	natsTimeout = 15 * time.Second // to connect and to log in, each
 )
 
 // natsSubject publishes the event: https://docs.nats.io/nats-concepts/subjects.
 type natsSubject struct {
 	servers []string
-	hosts   string // for people
+	hosts   string // for messages
 	subject string
 	login   []nats.Option
 	dial    Dial
@@ -38,11 +38,11 @@ type natsSubject struct {
 func newNATS(o Options) (Provider, error) {
 	p := &natsSubject{subject: o.Channel, dial: o.Dial}
 	if p.dial == nil {
-		return nil, invalid("connections of the type nats are not allowed here")
+		return nil, invalid("NATS connections are not allowed here")
 	}
-	if !publishable(p.subject) {
-		return nil, invalid("the channel of the Provider is no subject of NATS to publish on").
-			WithHint("Set spec.channel to one without spaces and wildcards, such as gitops.events")
+	if !isSubject(p.subject) {
+		return nil, invalid("the channel of the Provider is not a NATS subject").
+			WithHint("Set spec.channel to a subject without spaces and wildcards, such as gitops.events")
 	}
 	var err error
 	if p.servers, p.hosts, err = parseServers(o.Address); err != nil {
@@ -56,13 +56,13 @@ func newNATS(o Options) (Provider, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.login = append(p.login, nats.Secure(config)) // a server without TLS is refused then
+		p.login = append(p.login, nats.Secure(config)) // rejects servers without TLS
 	}
 	return p, nil
 }
 
-// publishable tells whether a subject is one and not a pattern.
-func publishable(subject string) bool {
+// isSubject reports whether a text is a subject without wildcards.
+func isSubject(subject string) bool {
 	if len(subject) > 1024 || strings.ContainsFunc(subject,
 		func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return false
@@ -71,10 +71,10 @@ func publishable(subject string) bool {
 		func(token string) bool { return token == "" || token == "*" || token == ">" })
 }
 
-// parseServers reads the URLs of servers, with commas between them. The error tells nothing of them.
+// parseServers parses a comma-separated list of server URLs. The error does not contain them.
 func parseServers(address string) (servers []string, hosts string, err error) {
-	malformed := invalid("the address of the Provider is no URL of a NATS server").
-		WithHint("Write it as nats://HOST:4222, or tls://HOST:4222")
+	malformed := invalid("the address of the Provider is not a NATS URL").
+		WithHint("Use nats://HOST:4222 or tls://HOST:4222")
 	for server := range strings.SplitSeq(address, ",") {
 		if server = strings.TrimSpace(server); !strings.Contains(server, "://") {
 			server = "nats://" + server
@@ -86,7 +86,7 @@ func parseServers(address string) (servers []string, hosts string, err error) {
 		}
 		if u.Port() == "" {
 			u.Host = net.JoinHostPort(u.Hostname(), "4222")
-			if _, err := url.Parse(u.String()); err != nil { // ::, which is no address without its brackets
+			if _, err := url.Parse(u.String()); err != nil { // an IPv6 address without brackets
 				return nil, "", malformed
 			}
 		}
@@ -98,8 +98,8 @@ func parseServers(address string) (servers []string, hosts string, err error) {
 	return servers, hosts, nil
 }
 
-// natsLogin takes the first of what the Secret has: creds, nkey, username and password. A login in the
-// address is the server's own.
+// natsLogin returns the login from the first of these keys in the Secret: creds, nkey, username and password. A
+// login in the address applies to that server only.
 func natsLogin(o Options) ([]nats.Option, error) {
 	if creds := o.Secret["creds"]; len(creds) > 0 {
 		token, key, err := parseCreds(creds)
@@ -111,12 +111,12 @@ func natsLogin(o Options) ([]nats.Option, error) {
 	if seed := o.Secret["nkey"]; len(seed) > 0 {
 		key, err := nkeys.ParseDecoratedUserNKey(bytes.TrimSpace(seed))
 		if err != nil {
-			return nil, invalid("the key nkey of the Secret holds no seed of a user").
-				WithHint("It begins with SU; create one by nk -gen user")
+			return nil, invalid("the key nkey of the Secret does not contain a user seed").
+				WithHint("A seed starts with SU; create one with nk -gen user")
 		}
 		public, err := key.PublicKey()
 		if err != nil {
-			return nil, invalid("the key nkey of the Secret holds no seed of a user")
+			return nil, invalid("the key nkey of the Secret does not contain a user seed")
 		}
 		return []nats.Option{nats.Nkey(public, key.Sign)}, nil
 	}
@@ -125,16 +125,16 @@ func natsLogin(o Options) ([]nats.Option, error) {
 	case password != "":
 		return []nats.Option{nats.UserInfo(user, password)}, nil
 	case o.secret("username") != "":
-		return nil, fault.New(TokenNotFound, "the Secret has a username and no password").
-			WithHint("Set the key password of the Secret that spec.secretRef names").Final()
+		return nil, fault.New(TokenNotFound, "the Secret has a username but no password").
+			WithHint("Set the key password of the Secret in spec.secretRef").Final()
 	}
 	return nil, nil
 }
 
-// parseCreds reads a credentials file: the token and the key of a user. The error tells nothing of it.
+// parseCreds parses a credentials file with the token and the key of a user. The error does not contain it.
 func parseCreds(b []byte) (token string, key nkeys.KeyPair, err error) {
-	malformed := invalid("the key creds of the Secret holds no NATS credentials").
-		WithHint("Put the whole file in it, as nsc generate creds writes it")
+	malformed := invalid("the key creds of the Secret does not contain NATS credentials").
+		WithHint("Store the complete output of nsc generate creds in it")
 	if len(b) > maxCredential {
 		return "", nil, malformed
 	}
@@ -148,29 +148,28 @@ func parseCreds(b []byte) (token string, key nkeys.KeyPair, err error) {
 	return token, key, nil
 }
 
-// Send implements [Provider]. Streams of JetStream that hear the subject take a retry for what it is, by the
-// ID of the message.
+// Send implements [Provider]. The message has an ID, so that JetStream streams ignore retries.
 func (p *natsSubject) Send(ctx context.Context, e event.Event) error {
 	body, err := eventJSON(e)
 	if err != nil {
 		return err
 	}
-	wait := natsStep
+	wait := natsTimeout
 	if end, ok := ctx.Deadline(); ok {
 		wait = max(min(wait, time.Until(end)), time.Millisecond)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*natsStep)
+	ctx, cancel := context.WithTimeout(ctx, 2*natsTimeout)
 	defer cancel()
 	dialer := &natsDialer{ctx: ctx, dial: p.dial}
 	options := append([]nats.Option{
 		nats.SetCustomDialer(dialer), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(), nats.NoReconnect(),
 		nats.Timeout(wait), nats.Name("sluice"),
-		// it is asked for below; the library would print it
+		// errors are read below; without a handler, the library prints them
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, p.login...)
 	c, err := nats.Connect(strings.Join(p.servers, ","), options...)
 	if err != nil {
-		return p.explain(err, dialer.failed)
+		return p.explain(err, dialer.err)
 	}
 	defer c.Close()
 	message := nats.NewMsg(p.subject)
@@ -187,7 +186,7 @@ func (p *natsSubject) Send(ctx context.Context, e event.Event) error {
 		err = c.FlushWithContext(ctx)
 	}
 	if err == nil {
-		err = c.LastError() // of a publication that the server does not permit
+		err = c.LastError() // such as a permission violation
 	}
 	if err != nil {
 		return p.explain(err, nil)
@@ -195,46 +194,46 @@ func (p *natsSubject) Send(ctx context.Context, e event.Event) error {
 	return nil
 }
 
-// explain makes a fault of an error of NATS; failed is why the last connection could not be made.
-func (p *natsSubject) explain(err, failed error) error {
-	f := fault.New(SendFailed, "the event did not get to %s", p.hosts)
-	var of *net.OpError
+// explain returns the fault of a NATS error; dialErr is the error of the last connection attempt.
+func (p *natsSubject) explain(err, dialErr error) error {
+	f := fault.New(SendFailed, "cannot send the event to %s", p.hosts)
+	var opErr *net.OpError
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.Because(told{"the user may not publish on the subject", err}).
-			WithHint("Permit it in the configuration of NATS, or correct spec.channel").Final()
+		return f.Because(reworded{"the user is not allowed to publish on the subject", err}).
+			WithHint("Allow it in the NATS configuration or correct spec.channel").Final()
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
 		errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired),
 		errors.Is(err, nats.ErrNkeysNotSupported),
 		strings.Contains(strings.ToLower(err.Error()), "authorization violation"):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.Because(told{"the login is refused", err}).
+		return f.Because(reworded{"the login was rejected", err}).
 			WithHint("Check creds, nkey, or username and password in the Secret of the Provider").Final()
 	case errors.Is(err, nats.ErrMaxPayload):
-		return f.Because(told{"the event is larger than the server takes", err}).Final()
+		return f.Because(reworded{"the event exceeds the maximum payload of the server", err}).Final()
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return f.Because(told{"the server does not speak TLS", err}).
-			WithHint("Check the address, or leave out spec.certSecretRef").Final()
-	case errors.As(failed, &of): // the library keeps it for itself
-		return f.Because(told{of.Err.Error(), failed}).
-			WithHint("Check the address of the Provider, and that the server runs")
-	case failed != nil:
-		return f.Because(failed).WithHint("Check the address of the Provider, and that the server runs")
+		return f.Because(reworded{"the server does not support TLS", err}).
+			WithHint("Check the address or remove spec.certSecretRef").Final()
+	case errors.As(dialErr, &opErr): // the library does not return it
+		return f.Because(reworded{opErr.Err.Error(), dialErr}).
+			WithHint("Check the address of the Provider and that the server is running")
+	case dialErr != nil:
+		return f.Because(dialErr).WithHint("Check the address of the Provider and that the server is running")
 	}
 	return f.Because(err)
 }
 
-// natsDialer connects by the way out of the process, and keeps why it could not.
+// natsDialer connects with the dialer of the Provider and records the last error.
 type natsDialer struct {
-	ctx    context.Context
-	dial   Dial
-	failed error
+	ctx  context.Context
+	dial Dial
+	err  error
 }
 
 // Dial implements [nats.CustomDialer].
 func (d *natsDialer) Dial(network, address string) (net.Conn, error) {
 	c, err := d.dial(d.ctx, network, address)
-	d.failed = err
+	d.err = err
 	return c, err
 }

@@ -31,12 +31,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-func dialHere(ctx context.Context, network, address string) (net.Conn, error) {
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// serveNATS runs a server of NATS in this process, and returns where.
-func serveNATS(t *testing.T, o *server.Options) (address string) {
+// startNATS starts a NATS server in this process.
+func startNATS(t *testing.T, o *server.Options) *server.Server {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog, o.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, t.TempDir()
 	s, err := server.NewServer(o)
@@ -45,23 +45,29 @@ func serveNATS(t *testing.T, o *server.Options) (address string) {
 	}
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
+	if !s.ReadyForConnections(testTimeout) {
+		t.Fatal("the server did not start")
 	}
-	return s.Addr().String()
+	return s
+}
+
+// serveNATS starts a NATS server and returns its address.
+func serveNATS(t *testing.T, o *server.Options) (address string) {
+	t.Helper()
+	return startNATS(t, o).Addr().String()
 }
 
 func natsOptions(address string, change ...func(*Options)) Options {
 	o := Options{Type: "nats", Address: "nats://" + address, Channel: "gitops.events", Secret: map[string][]byte{},
-		Dial: dialHere, Clock: testingclock.NewFakePassiveClock(noon)}
+		Dial: dial, Clock: testingclock.NewFakePassiveClock(noon)}
 	for _, c := range change {
 		c(&o)
 	}
 	return o
 }
 
-// secrets sets keys of the Secret.
-func secrets(pairs ...string) func(*Options) {
+// withSecret sets keys of the Secret.
+func withSecret(pairs ...string) func(*Options) {
 	return func(o *Options) {
 		for i := 0; i < len(pairs); i += 2 {
 			o.Secret[pairs[i]] = []byte(pairs[i+1])
@@ -69,8 +75,8 @@ func secrets(pairs ...string) func(*Options) {
 	}
 }
 
-// heard returns the next message on the subject that a listener has.
-func heard(t *testing.T, address string, options ...nats.Option) func() *nats.Msg {
+// subscribe subscribes to all subjects and returns a function that waits for the next message.
+func subscribe(t *testing.T, address string, options ...nats.Option) func() *nats.Msg {
 	t.Helper()
 	c, err := nats.Connect("nats://"+address, options...)
 	if err != nil {
@@ -86,7 +92,7 @@ func heard(t *testing.T, address string, options ...nats.Option) func() *nats.Ms
 	}
 	return func() *nats.Msg {
 		t.Helper()
-		m, err := sub.NextMsg(patience)
+		m, err := sub.NextMsg(testTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,9 +117,9 @@ func user(t *testing.T) (key nkeys.KeyPair, public, seed string) {
 	return key, public, string(b)
 }
 
-func TestNATSByNameAndByKey(t *testing.T) {
+func TestNATSLogins(t *testing.T) {
 	_, public, seed := user(t)
-	_, _, another := user(t)
+	_, _, otherSeed := user(t)
 	address := serveNATS(t, &server.Options{
 		Users: []*server.User{
 			{Username: "listener", Password: "listener-pass"},
@@ -122,53 +128,57 @@ func TestNATSByNameAndByKey(t *testing.T) {
 		},
 		Nkeys: []*server.NkeyUser{{Nkey: public}},
 	})
-	next := heard(t, address, nats.UserInfo("listener", "listener-pass"))
+	next := subscribe(t, address, nats.UserInfo("listener", "listener-pass"))
 	for name, change := range map[string]func(*Options){
-		"by name":             secrets("username", "me", "password", tokenSecret+"\n"),
-		"by name in the spec": func(o *Options) { o.Username = "me"; o.Secret["password"] = []byte(tokenSecret) },
-		"in the address":      func(o *Options) { o.Address = "nats://me:" + tokenSecret + "@" + address },
-		"by key":              secrets("nkey", seed+"\n"),
-		"by key before name":  secrets("nkey", seed, "username", "me", "password", "wrong"),
-		"without a scheme":    func(o *Options) { o.Address = address; secrets("nkey", seed)(o) },
-		"at the second":       func(o *Options) { o.Address = "127.0.0.1:1, " + address; secrets("nkey", seed)(o) },
+		"username and password":  withSecret("username", "me", "password", tokenSecret+"\n"),
+		"username in the spec":   func(o *Options) { o.Username = "me"; o.Secret["password"] = []byte(tokenSecret) },
+		"login in the address":   func(o *Options) { o.Address = "nats://me:" + tokenSecret + "@" + address },
+		"nkey":                   withSecret("nkey", seed+"\n"),
+		"nkey and username":      withSecret("nkey", seed, "username", "me", "password", "wrong"),
+		"address without scheme": func(o *Options) { o.Address = address; withSecret("nkey", seed)(o) },
+		"second server": func(o *Options) {
+			o.Address = "127.0.0.1:1, " +
+				address
+			withSecret("nkey", seed)(o)
+		},
 	} {
-		if err := provider(t, natsOptions(address, change)).Send(within(t), failure()); err != nil {
+		if err := newProvider(t, natsOptions(address, change)).Send(testContext(t), failure()); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		m := next()
 		var got event.Event
-		if err := json.Unmarshal(m.Data, &got); err != nil || m.Subject != "gitops.events" || got.Reason != failure().
-			Reason || len(m.Header.Get(nats.MsgIdHdr)) != 64 {
-			t.Errorf("%s: %s %v %s (%v)", name, m.Subject, m.Header, m.Data, err)
+		if err := json.Unmarshal(m.Data, &got); err != nil || m.Subject != "gitops.events" ||
+			got.Reason != failure().Reason || len(m.Header.Get(nats.MsgIdHdr)) != 64 {
+			t.Errorf("%s: got message %s %v %s (%v)", name, m.Subject, m.Header, m.Data, err)
 		}
 	}
 	for name, c := range map[string]struct {
 		change func(*Options)
-		say    string
+		want   string
 	}{
-		"another password": {secrets("username", "me", "password", "t0kenSecret"), "login is refused"},
-		"another key":      {secrets("nkey", another), "login is refused"},
-		"nobody":           {func(*Options) {}, "login is refused"},
-		"another subject": {func(o *Options) {
-			secrets("username", "me", "password", tokenSecret)(o)
+		"wrong password": {change: withSecret("username", "me", "password", "t0kenSecret"), want: "login was rejected"},
+		"wrong nkey":     {change: withSecret("nkey", otherSeed), want: "login was rejected"},
+		"no login":       {change: func(*Options) {}, want: "login was rejected"},
+		"other subject": {want: "not allowed to publish", change: func(o *Options) {
+			withSecret("username", "me", "password", tokenSecret)(o)
 			o.Channel = "gitops.other"
-		}, "may not publish"},
+		}},
 	} {
-		err := provider(t, natsOptions(address, c.change)).Send(within(t), failure())
+		err := newProvider(t, natsOptions(address, c.change)).Send(testContext(t), failure())
 		f := fault.As(err)
 		if f == nil || !f.Terminal || f.Reason != meta.AuthenticationFailedReason ||
-			!strings.Contains(f.Error(), c.say) || f.Hint == "" {
-			t.Errorf("%s: %v", name, err)
+			!strings.Contains(f.Error(), c.want) || f.Hint == "" {
+			t.Errorf("%s: got %v, want a terminal fault with text %q", name, err, c.want)
 		}
-		if err != nil && strings.Contains(err.Error(), another) {
-			t.Errorf("%s: the error tells the seed", name)
+		if err != nil && strings.Contains(err.Error(), otherSeed) {
+			t.Errorf("%s: the error contains the seed", name)
 		}
-		mustHoldNoSecret(t, err)
+		expectNoSecrets(t, err)
 	}
 }
 
-// TestNATSByCredentials logs in by a file as nsc writes it, to a server that trusts an operator.
-func TestNATSByCredentials(t *testing.T) {
+// TestNATSCredentialsFile logs in with a file in the format of nsc.
+func TestNATSCredentialsFile(t *testing.T) {
 	operator, account := pair(t, nkeys.CreateOperator), pair(t, nkeys.CreateAccount)
 	key, public, _ := user(t)
 	accountClaims := jwt.NewAccountClaims(account.public)
@@ -193,25 +203,26 @@ func TestNATSByCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := serveNATS(t, &server.Options{TrustedKeys: []string{operator.public}, AccountResolver: resolver})
-	next := heard(t, address, nats.UserJWTAndSeed(userToken, string(seed)))
-	if err := provider(t, natsOptions(address, secrets("creds", string(creds), "nkey", "SUnothing", "username", "me"))).
-		Send(within(t), success()); err != nil {
+	next := subscribe(t, address, nats.UserJWTAndSeed(userToken, string(seed)))
+	if err := newProvider(t, natsOptions(address,
+		withSecret("creds", string(creds), "nkey", "SUnothing", "username", "me"))).
+		Send(testContext(t), success()); err != nil {
 		t.Fatal(err)
 	}
 	if m := next(); !strings.Contains(string(m.Data), "NewArtifact") {
-		t.Errorf("%s", m.Data)
+		t.Errorf("got message %s", m.Data)
 	}
-	stranger := pair(t, nkeys.CreateAccount)
-	if userToken, err = jwt.NewUserClaims(public).Encode(stranger.key); err != nil {
+	otherAccount := pair(t, nkeys.CreateAccount)
+	if userToken, err = jwt.NewUserClaims(public).Encode(otherAccount.key); err != nil {
 		t.Fatal(err)
 	}
 	if creds, err = jwt.FormatUserConfig(userToken, seed); err != nil {
 		t.Fatal(err)
 	}
-	err = provider(t, natsOptions(address, secrets("creds", string(creds)))).Send(within(t), success())
+	err = newProvider(t, natsOptions(address, withSecret("creds", string(creds)))).Send(testContext(t), success())
 	if f := fault.As(err); f == nil || !f.Terminal || f.Reason != meta.AuthenticationFailedReason ||
 		strings.Contains(err.Error(), userToken) {
-		t.Errorf("of another account: %v", err)
+		t.Errorf("other account: got %v, want a terminal fault", err)
 	}
 }
 
@@ -233,10 +244,9 @@ func pair(t *testing.T, create func() (nkeys.KeyPair, error)) keys {
 	return keys{key, public}
 }
 
-// TestNATSOverTLS trusts the authority of spec.certSecretRef and no other, shows a client certificate, and
-// speaks no plain text then.
-func TestNATSOverTLS(t *testing.T) {
-	ca, certificate, key := authority(t)
+// TestNATSWithTLS checks the CA and the client certificate, and that plaintext servers are rejected with TLS options.
+func TestNATSWithTLS(t *testing.T) {
+	ca, certificate, key := newCA(t)
 	served, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -251,27 +261,29 @@ func TestNATSOverTLS(t *testing.T) {
 	}})
 	mutual := auth.TLS{CA: ca, Cert: certificate, Key: key}
 	for _, scheme := range []string{"nats://", "tls://"} {
-		if err := provider(t, natsOptions(address, func(o *Options) { o.Address = scheme + address; o.TLS = mutual })).
-			Send(within(t), success()); err != nil {
+		if err := newProvider(t, natsOptions(address,
+			func(o *Options) { o.Address = scheme + address; o.TLS = mutual })).
+			Send(testContext(t), success()); err != nil {
 			t.Errorf("%s: %v", scheme, err)
 		}
 	}
-	for name, settings := range map[string]auth.TLS{"no authority": {}, "no client certificate": {CA: ca}} {
-		f := fault.As(provider(t, natsOptions(address, func(o *Options) { o.TLS = settings })).
-			Send(within(t), success()))
+	for name, settings := range map[string]auth.TLS{"no CA": {}, "no client certificate": {CA: ca}} {
+		f := fault.As(newProvider(t, natsOptions(address, func(o *Options) { o.TLS = settings })).
+			Send(testContext(t), success()))
 		if f == nil || f.Terminal {
 			t.Errorf("%s: %v", name, f)
 		}
 	}
 	plain := serveNATS(t, &server.Options{})
-	f := fault.As(provider(t, natsOptions(plain, func(o *Options) { o.TLS = mutual })).Send(within(t), success()))
-	if f == nil || !f.Terminal || !strings.Contains(f.Error(), "does not speak TLS") {
-		t.Errorf("a server without TLS: %v", f)
+	f := fault.As(newProvider(t, natsOptions(plain, func(o *Options) { o.TLS = mutual })).
+		Send(testContext(t), success()))
+	if f == nil || !f.Terminal || !strings.Contains(f.Error(), "does not support TLS") {
+		t.Errorf("server without TLS: got %v, want a terminal fault", f)
 	}
 }
 
-// TestStreamsTakeARetryOnce: JetStream knows a message by its ID.
-func TestStreamsTakeARetryOnce(t *testing.T) {
+// TestJetStreamIgnoresRetries checks that attempts of one event have the same message ID.
+func TestJetStreamIgnoresRetries(t *testing.T) {
 	address := serveNATS(t, &server.Options{JetStream: true})
 	c, err := nats.Connect(address)
 	if err != nil {
@@ -286,31 +298,31 @@ func TestStreamsTakeARetryOnce(t *testing.T) {
 		Duplicates: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	p := provider(t, natsOptions(address))
+	p := newProvider(t, natsOptions(address))
 	for _, e := range []event.Event{failure(), failure(), success()} {
-		if err := p.Send(within(t), e); err != nil {
+		if err := p.Send(testContext(t), e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for messages := uint64(0); messages != 2; {
 		info, err := streams.StreamInfo("gitops")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if messages = info.State.Msgs; messages > 2 || info.State.LastSeq > 2 {
-			t.Fatalf("the stream has %d messages", messages)
+			t.Fatalf("the stream has %d messages, want 2", messages)
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("the stream has %d messages", messages)
+			t.Fatalf("the stream has %d messages, want 2", messages)
 		default:
 		}
 	}
 }
 
-// TestNATSThatIsNotThere is tried again, and says why.
-func TestNATSThatIsNotThere(t *testing.T) {
+// TestNATSErrors checks that connection errors are retried and name the cause.
+func TestNATSErrors(t *testing.T) {
 	refusing := &egress.Policy{RefuseLoopback: true}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -319,38 +331,38 @@ func TestNATSThatIsNotThere(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	for name, c := range map[string]struct {
 		change func(*Options)
-		say    string
+		want   string
 	}{
-		"refused":      {func(o *Options) { o.Address = "nats://me:t0kenSecret@127.0.0.1:1" }, "refused"},
-		"no such host": {func(o *Options) { o.Address = "host.invalid" }, "host.invalid"},
-		"not allowed":  {func(o *Options) { o.Dial = refusing.Dialer().DialContext }, "loopback"},
-		"no way to it": {func(o *Options) {
-			o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way") }
-		}, "no way"},
-		"it is silent": {func(o *Options) { o.Address = silent.Addr().String() }, "timeout"},
-		"secret as key": {func(o *Options) {
+		"refused": {want: "refused",
+			change: func(o *Options) { o.Address = "nats://me:t0kenSecret@127.0.0.1:1" }},
+		"unknown host":      {want: "host.invalid", change: func(o *Options) { o.Address = "host.invalid" }},
+		"forbidden address": {want: "loopback", change: func(o *Options) { o.Dial = refusing.Dialer().DialContext }},
+		"dial error": {want: "no route", change: func(o *Options) {
+			o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }
+		}},
+		"no response": {want: "timeout", change: func(o *Options) { o.Address = silent.Addr().String() }},
+		"refused with login": {want: "refused", change: func(o *Options) {
 			o.Address = "127.0.0.1:1"
-			secrets("username", "me", "password",
-				tokenSecret)(o)
-		}, "refused"},
+			withSecret("username", "me", "password", tokenSecret)(o)
+		}},
 	} {
-		ctx := within(t)
-		if name == "it is silent" {
+		ctx := testContext(t)
+		if name == "no response" {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
 		}
-		err := provider(t, natsOptions("127.0.0.1:4222", c.change)).Send(ctx, failure())
+		err := newProvider(t, natsOptions("127.0.0.1:4222", c.change)).Send(ctx, failure())
 		f := fault.As(err)
-		if f == nil || f.Terminal || !strings.Contains(fmt.Sprint(err), c.say) {
-			t.Errorf("%s: %v", name, err)
+		if f == nil || f.Terminal || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: got %v, want a fault with text %q", name, err, c.want)
 		}
-		mustHoldNoSecret(t, err)
+		expectNoSecrets(t, err)
 	}
 }
 
-// authority is one, and a certificate of it for both sides of connections in this machine, in PEM.
-func authority(t *testing.T) (ca, certificate, key []byte) {
+// newCA returns a CA, and a certificate of it for servers and clients on this machine, in PEM.
+func newCA(t *testing.T) (ca, certificate, key []byte) {
 	t.Helper()
 	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 		own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -372,7 +384,7 @@ func authority(t *testing.T) (ca, certificate, key []byte) {
 		}
 		return c, own
 	}
-	root, signer := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true,
+	root, signer := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
 	leaf, own := issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "nats"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},

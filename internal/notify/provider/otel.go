@@ -19,11 +19,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// otel sends each event as a span by OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp). All
-// events of a revision make one trace, whose root is its source.
+// otel sends each event as a span with OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp). All
+// events of a revision are in one trace; the event of the source is the root.
 type otel struct {
 	service
-	uid string // of the Provider: what it gets is one trace, whatever other Providers get
+	uid string // of the Provider: each Provider has traces of its own
 }
 
 func newOTel(o Options) (Provider, error) {
@@ -34,25 +34,25 @@ func newOTel(o Options) (Provider, error) {
 	return &otel{s, o.UID}, nil
 }
 
-// sources are the kinds whose events are the root of a trace.
+// sources are the kinds whose events are the roots of traces.
 var sources = []string{"GitRepository", "OCIRepository", "Bucket", "HelmRepository", "HelmChart", "ExternalArtifact"}
 
 // Send implements [Provider].
 func (p *otel) Send(ctx context.Context, e event.Event) error {
 	body, err := proto.Marshal(p.request(e))
 	if err != nil {
-		return fault.New(SendFailed, "the event cannot be written as a span").Because(err).Final()
+		return fault.New(SendFailed, "cannot encode the event as a span").Because(err).Final()
 	}
 	a, err := p.client.send(ctx, http.MethodPost, p.client.address, body,
 		append([]string{"Content-Type", "application/x-protobuf"}, p.login...)...)
 	if err != nil {
 		return err
 	}
-	var said collector.ExportTraceServiceResponse
-	if proto.Unmarshal(a.body, &said) == nil && said.GetPartialSuccess().GetRejectedSpans() > 0 {
-		return fault.New(SendFailed, "%s did not take the span: %s", p.client.address.Host,
-			excerpt.Chars(line(said.GetPartialSuccess().GetErrorMessage()), maxWords)).
-			WithHint("Check what the collector accepts").Final()
+	var result collector.ExportTraceServiceResponse
+	if proto.Unmarshal(a.body, &result) == nil && result.GetPartialSuccess().GetRejectedSpans() > 0 {
+		return fault.New(SendFailed, "%s rejected the span: %s", p.client.address.Host,
+			excerpt.Chars(singleLine(result.GetPartialSuccess().GetErrorMessage()), maxErrorText)).
+			WithHint("Check the configuration of the collector").Final()
 	}
 	return nil
 }
@@ -70,18 +70,18 @@ func (p *otel) request(e event.Event) *collector.ExportTraceServiceRequest {
 	if m.Failed {
 		span.Status = &tracev1.Status{Code: tracev1.Status_STATUS_CODE_ERROR, Message: m.Text}
 	}
-	if settled(e) && slices.Contains(sources, e.InvolvedObject.Kind) {
+	if reportsSuccess(e) && slices.Contains(sources, e.InvolvedObject.Kind) {
 		span.SpanId, span.ParentSpanId = root, nil
 	}
 	attributes := details(e, event.MaxMetadata, maxField)
-	attributes["message"] = described(m)
+	attributes["message"] = plainText(m)
 	maps.Copy(attributes, objectTags(e))
 	for _, key := range slices.Sorted(maps.Keys(attributes)) {
 		span.Attributes = append(span.Attributes, attribute(key, attributes[key]))
 	}
 	from := []*commonv1.KeyValue{attribute("service.name", m.From)}
 	if e.ReportingInstance != "" {
-		from = append(from, attribute("service.instance.id", line(e.ReportingInstance)))
+		from = append(from, attribute("service.instance.id", singleLine(e.ReportingInstance)))
 	}
 	return &collector.ExportTraceServiceRequest{ResourceSpans: []*tracev1.ResourceSpans{{
 		Resource: &resourcev1.Resource{Attributes: from},

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// pagerDuty triggers and resolves incidents by the Events API v2
-// (https://developer.pagerduty.com/docs/events-api-v2-overview), and tells of changes by its change events.
+// pagerDuty triggers and resolves incidents, and sends change events, with the Events API v2:
+// https://developer.pagerduty.com/docs/events-api-v2-overview.
 type pagerDuty struct {
 	client *client
 	base   *url.URL
@@ -29,7 +29,7 @@ func newPagerDuty(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := *c.address // people copy the whole URL of an integration, too
+	base := *c.address // the full URL of an integration is accepted
 	base.Path, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v2/enqueue"),
 		"/integration/")
 	base.RawPath, base.RawQuery = "", ""
@@ -48,7 +48,7 @@ type pagerDutyEvent struct {
 type pagerDutyPayload struct {
 	Summary       string         `json:"summary"` // 1,024 characters
 	Source        string         `json:"source"`
-	Severity      string         `json:"severity,omitempty"` // of a trigger
+	Severity      string         `json:"severity,omitempty"` // of a trigger event
 	Timestamp     string         `json:"timestamp"`
 	Component     string         `json:"component,omitempty"`
 	Group         string         `json:"group,omitempty"`
@@ -61,42 +61,42 @@ type pagerDutyLink struct {
 	Text string `json:"text"`
 }
 
-// Send implements [Provider].
+// Send implements [Provider]. An info event resolves the incident of its object and is sent as a change event.
 func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 	if e.Reason == meta.ProgressingReason {
-		return nil // says neither that it failed nor that it works
+		return nil // neither a failure nor a success
 	}
 	m := MessageOf(e)
-	told := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
-		Summary: excerpt.Chars(m.Title()+": "+oneLine(m.Text), 1024), Source: m.Object, Timestamp: m.Time.UTC().
-				Format(time.RFC3339),
+	body := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
+		Summary: excerpt.Chars(m.Title()+": "+joinLines(m.Text), 1024), Source: m.Object,
+		Timestamp:     m.Time.UTC().Format(time.RFC3339),
 		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason},
 	}}
 	if metadata := details(e, event.MaxMetadata, maxField); len(metadata) > 0 {
-		told.Payload.CustomDetails["metadata"] = metadata
+		body.Payload.CustomDetails["metadata"] = metadata
 	}
 	if m.Hint != "" {
-		told.Payload.CustomDetails["hint"] = m.Hint
+		body.Payload.CustomDetails["hint"] = m.Hint
 	}
 	if m.RevisionURL != "" {
-		told.Links = []pagerDutyLink{{m.RevisionURL, m.Revision}}
+		body.Links = []pagerDutyLink{{m.RevisionURL, m.Revision}}
 	}
 	if m.Failed {
-		told.EventAction, told.DedupKey, told.Client = "trigger", objectKey(e), "Sluice"
-		told.Payload.Severity, told.Payload.Component, told.Payload.Group, told.Payload.Class = "error",
+		body.EventAction, body.DedupKey, body.Client = "trigger", objectKey(e), "Sluice"
+		body.Payload.Severity, body.Payload.Component, body.Payload.Group, body.Payload.Class = "error",
 			e.InvolvedObject.Name, e.InvolvedObject.Namespace, m.Reason
-		_, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), told)
+		_, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), body)
 		return err
 	}
-	if settled(e) {
-		over := pagerDutyEvent{RoutingKey: p.key, EventAction: "resolve", DedupKey: objectKey(e)}
-		if _, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), over); err != nil {
+	if reportsSuccess(e) {
+		resolve := pagerDutyEvent{RoutingKey: p.key, EventAction: "resolve", DedupKey: objectKey(e)}
+		if _, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), resolve); err != nil {
 			return err
 		}
 	}
-	a, err := p.client.postJSON(ctx, p.base.JoinPath("v2/change/enqueue"), told)
+	a, err := p.client.postJSON(ctx, p.base.JoinPath("v2/change/enqueue"), body)
 	if a.status == http.StatusBadRequest {
-		return nil // event orchestrations take no change events, and what counts is resolved
+		return nil // event orchestrations reject change events; the incident is resolved
 	}
 	return err
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// quiet fails if an error tells what it is about, or is no fault that only a change helps.
-func quiet(t *testing.T, err error, input string) {
+// expectQuietFault fails if an error is not a terminal fault or contains the input.
+func expectQuietFault(t *testing.T, err error, input string) {
 	t.Helper()
 	f := fault.As(err)
 	if f == nil || !f.Terminal {
-		t.Fatalf("want a terminal fault, got %v", err)
+		t.Fatalf("got %v, want a terminal fault", err)
 	}
-	if len(input) > 12 && strings.Contains(f.What, input) { // a hint shows how it is written
-		t.Fatalf("the fault tells %q: %v", input, f)
+	if len(input) > 12 && strings.Contains(f.What, input) { // the hint shows the format
+		t.Fatalf("the fault contains the input %q: %v", input, f)
 	}
 }
 
@@ -30,13 +30,13 @@ func FuzzDSN(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := parseDSN(s)
 		if err != nil {
-			quiet(t, err, s)
+			expectQuietFault(t, err, s)
 			return
 		}
 		u, err := url.Parse(d.endpoint)
 		if err != nil || u.User != nil || !strings.HasSuffix(u.Path, "/envelope/") ||
 			!httpguts.ValidHeaderFieldValue(d.key) || strings.ContainsAny(d.key, ", ") {
-			t.Fatalf("%q is %+v (%v)", s, d, err)
+			t.Fatalf("%q is parsed as %+v (%v)", s, d, err)
 		}
 	})
 }
@@ -50,17 +50,17 @@ func FuzzConnection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c, err := parseConnection(s)
 		if err != nil {
-			quiet(t, err, s)
+			expectQuietFault(t, err, s)
 			return
 		}
 		p, err := New(Options{Type: "azureeventhub", Address: s, Channel: "hub"})
 		if err != nil {
-			quiet(t, err, s)
+			expectQuietFault(t, err, s)
 			return
 		}
-		if hub := p.(careful).Provider.(*eventHub); hub.to.Scheme != "https" || hub.to.Host != c.host ||
+		if hub := p.(redacting).Provider.(*eventHub); hub.to.Scheme != "https" || hub.to.Host != c.host ||
 			hub.to.User != nil || strings.Count(strings.Trim(hub.to.Path, "/"), "/") != 1 {
-			t.Fatalf("%q leads to %s", s, hub.to)
+			t.Fatalf("%q is sent to %s", s, hub.to)
 		}
 	})
 }
@@ -72,9 +72,9 @@ func FuzzGoogleCredentials(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := (Options{Secret: map[string][]byte{"token": b}, Transport: by("http://127.0.0.1:1")}).
+		if _, err := (Options{Secret: map[string][]byte{"token": b}, Transport: redirectTo("http://127.0.0.1:1")}).
 			google(pubSubScope); err != nil {
-			quiet(t, err, string(b))
+			expectQuietFault(t, err, string(b))
 		}
 	})
 }
@@ -87,15 +87,15 @@ func FuzzServers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		servers, hosts, err := parseServers(s)
 		if err != nil {
-			quiet(t, err, s)
+			expectQuietFault(t, err, s)
 			return
 		}
 		if len(servers) == 0 || len(servers) > natsServers || strings.Contains(hosts, "@") {
-			t.Fatalf("%q is %q at %q", s, servers, hosts)
+			t.Fatalf("%q is parsed as servers %q, hosts %q", s, servers, hosts)
 		}
 		for _, server := range servers {
 			if u, err := url.Parse(server); err != nil || u.Port() == "" || u.Scheme != "nats" && u.Scheme != "tls" {
-				t.Fatalf("%q is %q (%v)", s, server, err)
+				t.Fatalf("%q is parsed as %q (%v)", s, server, err)
 			}
 		}
 	})
@@ -113,11 +113,11 @@ func FuzzCreds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		token, key, err := parseCreds(b)
 		if err != nil {
-			quiet(t, err, string(b))
+			expectQuietFault(t, err, string(b))
 			return
 		}
 		if strings.ContainsAny(token, " \r\n") || key == nil {
-			t.Fatalf("%q is %q", b, token)
+			t.Fatalf("%q is parsed as token %q", b, token)
 		}
 	})
 }
@@ -129,9 +129,9 @@ func FuzzAttributes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := attributesOf(b)
 		if err != nil {
-			quiet(t, err, string(b))
+			expectQuietFault(t, err, string(b))
 		} else if len(all) > maxAttributes {
-			t.Fatalf("%d attributes", len(all))
+			t.Fatalf("got %d attributes", len(all))
 		}
 	})
 }

@@ -1,5 +1,6 @@
-// Package provider sends events to the outside: each type of a Provider makes one try to send one event to one place.
-// It knows no cluster, keeps nothing, and tells no credential; the address of a webhook is one.
+// Package provider sends events to external services. Each Provider type sends one event to one service in one
+// attempt. The package does not access the cluster, keeps no state, and never exposes credentials; the address of
+// a webhook counts as a credential.
 package provider
 
 import (
@@ -21,44 +22,45 @@ import (
 
 // Reasons of the faults of this package.
 const (
-	ValidationFailed = "ValidationFailed" // what the Provider or its Secret says cannot work
+	ValidationFailed = "ValidationFailed" // the Provider or its Secret is not valid
 	TokenNotFound    = "TokenNotFound"    // the Secret lacks the key that the type needs
-	SendFailed       = "SendFailed"       // the host did not take the event
+	SendFailed       = "SendFailed"       // the service did not accept the event
 )
 
-// Options is what a Provider and its Secrets say.
+// Options are the settings of a Provider and its Secrets.
 type Options struct {
 	Type, Address, Channel, Username string
-	// of spec.secretRef: address, token, username, password; its address goes before Address
+	// Secret is the data of spec.secretRef: address, token, username, password. Its address overrides Address.
 	Secret       map[string][]byte
 	Headers      http.Header       // added to every request
-	TLS          auth.TLS          // for types that do not speak HTTP; it is in Transport as well
-	Transport    http.RoundTripper // of egress: bounds, proxy, TLS and refusals are in it
-	Dial         Dial              // of egress, for types that do not speak HTTP
-	Identity     Identity          // nil unless the Provider has an identity of its workload
+	TLS          auth.TLS          // for types that do not use HTTP; Transport includes it
+	Transport    http.RoundTripper // from egress, with limits, proxy, TLS and address checks
+	Dial         Dial              // from egress, for types that do not use HTTP
+	Identity     Identity          // workload identity; may be nil
 	CommitStatus string            // spec.commitStatusExpr
-	Object       map[string]any    // the Provider, as spec.commitStatusExpr reads it
+	Object       map[string]any    // the Provider, for spec.commitStatusExpr
 	UID          string            // of the Provider
 	Clock        clock.PassiveClock
 }
 
-// Dial connects to where the process may, as net.Dialer.DialContext does.
+// Dial is like net.Dialer.DialContext, for allowed addresses only.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Identity gets tokens by workload identity, as the service account of a Provider.
+// Identity returns tokens of the workload identity of a Provider's service account.
 type Identity interface {
-	// Token returns a bearer token of a cloud (azure, gcp) for a scope of it. The error is a fault.
+	// Token returns a bearer token of a cloud (azure, gcp) for a scope. The error is a fault.
 	Token(ctx context.Context, cloud, scope string) (string, error)
 }
 
-// Provider sends events to one place.
+// Provider sends events to one service. Its methods are safe for concurrent use.
 type Provider interface {
-	// Send makes one try. The error is a fault: Terminal if a retry does not help, and RetryAfter is how long
-	// the host asks to wait. It holds no credential, and of a URL no more than the host.
+	// Send makes one attempt, which ends with ctx. The error is a fault. It is Terminal if a retry cannot help;
+	// RetryAfter is the wait that the service requested. It contains no credential and no URL, only its host.
+	// Types that create incidents or report commits return nil without a request for events that do not apply.
 	Send(ctx context.Context, e event.Event) error
 }
 
-// types makes a Provider of each type.
+// types are the constructors by type.
 var types = map[string]func(Options) (Provider, error){
 	// chats
 	"discord":    newDiscord,
@@ -101,11 +103,11 @@ var types = map[string]func(Options) (Provider, error){
 	"gitlabmergerequestcomment": commentAt(githost.GitLab),
 }
 
-// New returns the Provider of a type. The error is a Terminal fault: the Provider or its Secret has to change.
+// New returns the Provider of a type. The error is a Terminal fault: the Provider or its Secret must be changed.
 func New(o Options) (Provider, error) {
 	create, known := types[o.Type]
 	if !known {
-		return nil, invalid("the type %.40q of the Provider is unknown", o.Type)
+		return nil, invalid("the Provider has the unknown type %.40q", o.Type)
 	}
 	o.Address = cmp.Or(o.secret("address"), strings.TrimSpace(o.Address))
 	o.Username = cmp.Or(o.secret("username"), o.Username)
@@ -116,29 +118,29 @@ func New(o Options) (Provider, error) {
 		if !httpguts.ValidHeaderFieldName(name) ||
 			slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
 			return nil, invalid("the header %.60q is not valid", name).
-				WithHint("Correct the key headers of the Secret: names have letters, digits and dashes, values have " +
-					"no line break")
+				WithHint("Correct the key headers of the Secret: names consist of letters, digits and dashes, values " +
+					"are one line")
 		}
 	}
 	p, err := create(o)
 	if err != nil {
 		return nil, err
 	}
-	return careful{p, newRedactor(o)}, nil
+	return redacting{p, newRedactor(o)}, nil
 }
 
-// secret returns a value of the Secret without the end of line that files have.
+// secret returns a value of the Secret without surrounding white space.
 func (o Options) secret(key string) string { return trimmed(o.Secret[key]) }
 
-// token returns the token, without which a type can do nothing.
-func (o Options) token(what string) (string, error) {
+// token returns the key token of the Secret. The description of the token is used in the error.
+func (o Options) token(description string) (string, error) {
 	t := o.secret("token")
 	switch {
 	case t == "":
 		return "", fault.New(TokenNotFound, "the Provider has no token").
-			WithHint("Put %s in the key token of the Secret that spec.secretRef names", what).Final()
+			WithHint("Store %s in the key token of the Secret in spec.secretRef", description).Final()
 	case !httpguts.ValidHeaderFieldValue(t):
-		return "", invalid("the token has a line break or another character that no token has").
+		return "", invalid("the token contains a line break or another invalid character").
 			WithHint("Correct the key token of the Secret")
 	}
 	return t, nil
@@ -148,12 +150,12 @@ func invalid(format string, args ...any) *fault.Fault {
 	return fault.New(ValidationFailed, format, args...).Final()
 }
 
-// careful is the last bound before what is told: no error leaves a Provider that holds a credential of it.
-type careful struct {
+// redacting removes the credentials of a Provider from its errors, as the last line of defence.
+type redacting struct {
 	Provider
 	redactor redactor
 }
 
-func (c careful) Send(ctx context.Context, e event.Event) error {
+func (c redacting) Send(ctx context.Context, e event.Event) error {
 	return c.redactor.fault(c.Provider.Send(ctx, e))
 }

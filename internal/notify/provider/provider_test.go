@@ -14,71 +14,79 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// TestProvidersThatCannotWork are told at once, as faults that only a change helps.
-func TestProvidersThatCannotWork(t *testing.T) {
-	const host = "https://host.example"
-	with := func(c chat, change func(*Options)) Options { o := c.options(host); change(&o); return o }
+// changed returns the options of a setup after a change.
+func changed(s setup, change func(*Options)) Options {
+	o := s.options("https://host.example")
+	change(&o)
+	return o
+}
+
+// TestInvalidOptions checks that New returns terminal faults without credentials.
+func TestInvalidOptions(t *testing.T) {
 	for name, c := range map[string]struct {
-		o      Options
-		reason string
-		say    string
+		options Options
+		reason  string
+		want    string
 	}{
-		"unknown type":   {Options{Type: "pigeon"}, ValidationFailed, "pigeon"},
-		"no address":     {Options{Type: "slack"}, ValidationFailed, "no address"},
-		"not an address": {Options{Type: "slack", Address: "wEbHooKsEcReT"}, ValidationFailed, "no URL"},
-		"another scheme": {Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}, ValidationFailed,
-			"no URL"},
-		"a broken address": {Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}, ValidationFailed,
-			"no URL"},
-		"slack, no token": {with(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
-			"no token"},
-		"slack, no channel": {with(chats["slack-api"], func(o *Options) { o.Channel = "" }), ValidationFailed,
-			"spec.channel"},
-		"webex, no token": {with(chats["webex"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
-			"no token"},
-		"webex, no channel": {with(chats["webex"], func(o *Options) { o.Channel = "" }), ValidationFailed,
-			"spec.channel"},
-		"telegram, no token": {with(chats["telegram"],
-			func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") }), ValidationFailed, "BotFather"},
-		"telegram, no chat": {with(chats["telegram"], func(o *Options) { o.Channel = "" }), ValidationFailed,
-			"spec.channel"},
-		"telegram, bad topic": {with(chats["telegram"], func(o *Options) { o.Channel = "-1:x" }), ValidationFailed,
-			"spec.channel"},
-		"matrix, no token": {with(chats["matrix"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
-			"no token"},
-		"matrix, an alias": {with(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" }), ValidationFailed,
-			"spec.channel"},
-		"zulip, no login": {with(chats["zulip"], func(o *Options) { delete(o.Secret, "password") }), TokenNotFound,
-			"no login"},
-		"zulip, no channel": {with(chats["zulip"], func(o *Options) { o.Channel = "" }), ValidationFailed,
-			"spec.channel"},
-		"zoom, no token": {with(chats["zoom"], func(o *Options) { delete(o.Secret, "token") }), TokenNotFound,
-			"no token"},
-		"token of two lines": {with(chats["webex"],
-			func(o *Options) { o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1") }), ValidationFailed,
-			"line break"},
-		"login of two lines": {with(chats["zulip"],
-			func(o *Options) { o.Username = "a"; o.Secret["username"] = []byte("a\nX-Evil: 1") }), ValidationFailed,
-			"line break"},
-		"header of two lines": {with(chats["discord"],
-			func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} }), ValidationFailed,
-			"line break"},
-		"header with a colon": {with(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} }),
-			ValidationFailed, "not valid"},
+		"unknown type": {reason: ValidationFailed, want: "pigeon",
+			options: Options{Type: "pigeon"}},
+		"no address": {reason: ValidationFailed, want: "no address",
+			options: Options{Type: "slack"}},
+		"address without scheme": {reason: ValidationFailed, want: "not an HTTP URL",
+			options: Options{Type: "slack", Address: "wEbHooKsEcReT"}},
+		"address with file scheme": {reason: ValidationFailed, want: "not an HTTP URL",
+			options: Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}},
+		"malformed address": {reason: ValidationFailed, want: "not an HTTP URL",
+			options: Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}},
+		"slack without token": {reason: TokenNotFound, want: "no token",
+			options: changed(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") })},
+		"slack without channel": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["slack-api"], func(o *Options) { o.Channel = "" })},
+		"webex without token": {reason: TokenNotFound, want: "no token",
+			options: changed(chats["webex"], func(o *Options) { delete(o.Secret, "token") })},
+		"webex without channel": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["webex"], func(o *Options) { o.Channel = "" })},
+		"telegram with a path as token": {reason: ValidationFailed, want: "BotFather",
+			options: changed(chats["telegram"], func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") })},
+		"telegram without chat": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["telegram"], func(o *Options) { o.Channel = "" })},
+		"telegram with invalid topic": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["telegram"], func(o *Options) { o.Channel = "-1:x" })},
+		"matrix without token": {reason: TokenNotFound, want: "no token",
+			options: changed(chats["matrix"], func(o *Options) { delete(o.Secret, "token") })},
+		"matrix with an alias as room": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" })},
+		"zulip without login": {reason: TokenNotFound, want: "no login",
+			options: changed(chats["zulip"], func(o *Options) { delete(o.Secret, "password") })},
+		"zulip without channel": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["zulip"], func(o *Options) { o.Channel = "" })},
+		"zoom without token": {reason: TokenNotFound, want: "no token",
+			options: changed(chats["zoom"], func(o *Options) { delete(o.Secret, "token") })},
+		"token with line break": {reason: ValidationFailed, want: "line break",
+			options: changed(chats["webex"], func(o *Options) {
+				o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1")
+			})},
+		"login with line break": {reason: ValidationFailed, want: "line break",
+			options: changed(chats["zulip"], func(o *Options) { o.Secret["username"] = []byte("a\nX-Evil: 1") })},
+		"header with line break": {reason: ValidationFailed, want: "one line",
+			options: changed(chats["discord"],
+				func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} })},
+		"header with a colon in the name": {reason: ValidationFailed, want: "not valid",
+			options: changed(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} })},
 	} {
-		_, err := New(c.o)
+		_, err := New(c.options)
 		f := fault.As(err)
-		if f == nil || !f.Terminal || f.Reason != c.reason || !strings.Contains(f.Error(), c.say) {
-			t.Errorf("%s: want a terminal fault %s that says %q, got %v", name, c.reason, c.say, err)
+		if f == nil || !f.Terminal || f.Reason != c.reason || !strings.Contains(f.Error(), c.want) {
+			t.Errorf("%s: got %v, want a terminal fault with reason %s and text %q", name, err, c.reason, c.want)
 			continue
 		}
-		mustHoldNoSecret(t, err)
+		expectNoSecrets(t, err)
 	}
 }
 
-func TestTheSecretGoesBeforeTheSpec(t *testing.T) {
+func TestSecretOverridesSpec(t *testing.T) {
 	var path, body string
-	host := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		path = r.URL.Path
 		content, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -86,35 +94,34 @@ func TestTheSecretGoesBeforeTheSpec(t *testing.T) {
 		}
 		body = string(content)
 	})
-	p := provider(t, Options{Type: "slack", Address: "https://host.invalid/other", Username: "spec",
-		Secret: map[string][]byte{"address": []byte(host + "/secret\n"), "username": []byte("secret\n")}})
-	if err := p.Send(within(t), success()); err != nil {
+	p := newProvider(t, Options{Type: "slack", Address: "https://host.invalid/other", Username: "spec",
+		Secret: map[string][]byte{"address": []byte(server + "/secret\n"), "username": []byte("secret\n")}})
+	if err := p.Send(testContext(t), success()); err != nil {
 		t.Fatal(err)
 	}
 	if path != "/secret" || !strings.Contains(body, `"username":"secret"`) {
-		t.Errorf("it went to %s as %s", path, body)
+		t.Errorf("request to %s with body %s", path, body)
 	}
 }
 
-// TestATryAgainIsTheSameMessage: a room of Matrix has an event once, however often it is sent; other events
-// are other messages.
-func TestATryAgainIsTheSameMessage(t *testing.T) {
+// TestMatrixRetryHasSameTransaction checks that attempts of one event have the same transaction ID.
+func TestMatrixRetryHasSameTransaction(t *testing.T) {
 	var paths []string
-	host := serve(t, func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.URL.Path) })
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.URL.Path) })
 	other := failure()
 	other.Metadata[event.Token] = "another change of the same revision"
 	for _, e := range []event.Event{failure(), failure(), other} {
-		if err := provider(t, chats["matrix"].options(host)).Send(within(t), e); err != nil {
+		if err := newProvider(t, chats["matrix"].options(server)).Send(testContext(t), e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if paths[0] != paths[1] || paths[1] == paths[2] {
-		t.Errorf("the transactions are %q", paths)
+		t.Errorf("got transactions %q", paths)
 	}
 }
 
-// TestMarkupOfEventsStaysText sends what chats act on, in every text of an event.
-func TestMarkupOfEventsStaysText(t *testing.T) {
+// TestMarkupIsEscaped sends markup of all chats in each text of an event.
+func TestMarkupIsEscaped(t *testing.T) {
 	const evil = "<!channel> <@all> @everyone @all [x](https://evil.example) </b><script> **b** @**all** ```\n" +
 		"@**all**\n```"
 	e := failure()
@@ -124,62 +131,68 @@ func TestMarkupOfEventsStaysText(t *testing.T) {
 		return func(body string) string { _, rest, _ := strings.Cut(body, key); return rest }
 	}
 	unescaped := func(body string) string { return escaped.ReplaceAllString(body, "") }
-	type eye struct {
-		look   func(body string) string // leaves what the chat acts on
-		active []string                 // that must not be there
+	type view struct {
+		extract func(body string) string // returns the part of the body that the chat interprets
+		active  []string                 // must not be in it
 	}
-	eyes := map[string]eye{ // by type, or by name
-		"slack":            {same, []string{"<!", "<@"}},
-		"discord":          {unescaped, []string{"[x", "<", "*b"}},
-		"msteams":          {unescaped, []string{"[x", "<", "*b"}},
-		"rocket":           {unescaped, []string{"[x", "<script", "*b", "@all", "@everyone"}},
-		"slack-mattermost": {unescaped, []string{"[x", "<", "*b", "@all", "@everyone"}},
-		"googlechat":       {after(`"sections"`), []string{"<script", "<!", "</b><"}},
-		"webex": {func(body string) string { m, _, _ := strings.Cut(body, `"text":`); return unescaped(m) },
-			[]string{"<", "[x"}},
-		"telegram": {same, []string{"<script", "<!"}},
-		"matrix":   {after("formatted_body"), []string{"<script", "<!"}},
-		"zulip":    {formContent, []string{"@**all**", "[x]", "<"}},
-		"lark":     {same, []string{"lark_md"}},
-		"zoom":     {same, []string{`"is_markdown_support":true`}},
+	views := map[string]view{ // by type or by name
+		"slack":            {extract: unchanged, active: []string{"<!", "<@"}},
+		"discord":          {extract: unescaped, active: []string{"[x", "<", "*b"}},
+		"msteams":          {extract: unescaped, active: []string{"[x", "<", "*b"}},
+		"rocket":           {extract: unescaped, active: []string{"[x", "<script", "*b", "@all", "@everyone"}},
+		"slack-mattermost": {extract: unescaped, active: []string{"[x", "<", "*b", "@all", "@everyone"}},
+		"googlechat":       {extract: after(`"sections"`), active: []string{"<script", "<!", "</b><"}},
+		"webex": {active: []string{"<", "[x"}, extract: func(body string) string {
+			markdown, _, _ := strings.Cut(body, `"text":`)
+			return unescaped(markdown)
+		}},
+		"telegram": {extract: unchanged, active: []string{"<script", "<!"}},
+		"matrix":   {extract: after("formatted_body"), active: []string{"<script", "<!"}},
+		"zulip":    {extract: zulipContentWithoutCode, active: []string{"@**all**", "[x]", "<"}},
+		"lark":     {extract: unchanged, active: []string{"lark_md"}},
+		"zoom":     {extract: unchanged, active: []string{`"is_markdown_support":true`}},
 	}
 	for _, name := range slices.Sorted(maps.Keys(chats)) {
-		chat, ok := eyes[name]
+		v, ok := views[name]
 		if !ok {
-			chat = eyes[chats[name].kind]
+			v, ok = views[chats[name].kind]
 		}
-		body := bodyOf(t, chats[name], e)
-		for _, s := range chat.active {
-			if seen := chat.look(body); strings.Contains(seen, s) {
-				t.Errorf("%s: the chat sees %q in %s", name, s, seen)
+		if !ok {
+			t.Errorf("%s: no view", name)
+			continue
+		}
+		text := v.extract(bodyOf(t, chats[name], e))
+		for _, s := range v.active {
+			if strings.Contains(text, s) {
+				t.Errorf("%s: the chat interprets %q in %s", name, s, text)
 			}
 		}
 	}
 }
 
-// escaped finds a character that stands for itself in Markdown, in JSON.
+// escaped matches an escaped character of Markdown in JSON.
 var escaped = regexp.MustCompile(`\\\\.`)
 
-// formContent is the message of Zulip, without its blocks of code and its pieces of code.
-func formContent(body string) string {
+// zulipContentWithoutCode returns the content of a Zulip message without code blocks and inline code.
+func zulipContentWithoutCode(body string) string {
 	form, _ := url.ParseQuery(body)
 	content := regexp.MustCompile("(?s)````text\n.*?\n````").ReplaceAllString(form.Get("content"), "")
 	return regexp.MustCompile("`[^`]*`").ReplaceAllString(content, "")
 }
 
-// bodyOf returns what a chat is sent.
-func bodyOf(t *testing.T, c chat, e event.Event) string {
+// bodyOf returns the body of the request for an event.
+func bodyOf(t *testing.T, s setup, e event.Event) string {
 	t.Helper()
 	var body string
-	host := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		content, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
 		body = string(content)
-		_, _ = io.WriteString(w, c.answer)
+		_, _ = io.WriteString(w, s.response)
 	})
-	if err := provider(t, c.options(host)).Send(within(t), e); err != nil {
+	if err := newProvider(t, s.options(server)).Send(testContext(t), e); err != nil {
 		t.Error(err)
 	}
 	return body

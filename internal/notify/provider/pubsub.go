@@ -24,9 +24,9 @@ const (
 	pubSubHost  = "https://pubsub.googleapis.com"
 	pubSubScope = "https://www.googleapis.com/auth/pubsub"
 
-	maxAttributes = 100 // of a message of Pub/Sub
+	maxAttributes = 100 // of a Pub/Sub message
 	maxCredential = 64 << 10
-	tokenTime     = 30 * time.Second // for a token, of which a retry asks again
+	tokenTimeout  = 30 * time.Second
 )
 
 // pubSub publishes the event: https://cloud.google.com/pubsub/docs/reference/rest/v1/projects.topics/publish.
@@ -45,11 +45,11 @@ var (
 func newPubSub(o Options) (Provider, error) {
 	if !gcpProject.MatchString(o.Address) {
 		return nil, invalid("the address of the Provider is not the ID of a Google Cloud project").
-			WithHint("Set spec.address to it, such as shop-prod-123")
+			WithHint("Set spec.address to a project ID, such as shop-prod-123")
 	}
 	if !pubSubTopic.MatchString(o.Channel) {
 		return nil, invalid("the channel of the Provider is not the ID of a Pub/Sub topic").
-			WithHint("Set spec.channel to it, without the path of the project")
+			WithHint("Set spec.channel to the ID of the topic, without the path of the project")
 	}
 	attributes, err := attributesOf(o.Secret["headers"])
 	if err != nil {
@@ -60,12 +60,12 @@ func newPubSub(o Options) (Provider, error) {
 		return nil, err
 	}
 	project, topic := o.Address, o.Channel
-	o.Address, o.Headers = "", nil // the Secret's headers are attributes of the message
+	o.Address, o.Headers = "", nil // the headers in the Secret are attributes of the message
 	c, err := newClient(o, pubSubHost)
 	if err != nil {
 		return nil, err
 	}
-	return &pubSub{c, c.at("v1/projects", project, "topics", url.PathEscape(topic)+":publish"), attributes, token}, nil
+	return &pubSub{c, c.url("v1/projects", project, "topics", url.PathEscape(topic)+":publish"), attributes, token}, nil
 }
 
 type pubSubMessage struct {
@@ -88,24 +88,24 @@ func (p *pubSub) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// attributesOf reads the key headers of the Secret, whose names keep their case here. The error tells nothing of it.
+// attributesOf parses the key headers of the Secret; the case of names is kept. The error does not contain the key.
 func attributesOf(b []byte) (map[string]string, error) {
 	var all map[string]string
 	if len(b) > maxCredential || yaml.UnmarshalStrict(b, &all) != nil || len(all) > maxAttributes {
-		return nil, invalid("the key headers of the Secret is not a map of texts").
-			WithHint("Write a line NAME: VALUE for each attribute, up to %d", maxAttributes)
+		return nil, invalid("the key headers of the Secret is not a YAML map of strings").
+			WithHint("Write one line NAME: VALUE for each attribute, at most %d", maxAttributes)
 	}
 	return all, nil
 }
 
-// google returns what gives tokens for a scope: the JSON credentials in the Secret, else workload identity.
-// The error is a Terminal fault.
+// google returns a source of tokens for a scope: the JSON credentials in the Secret, or workload identity. The error
+// is a Terminal fault.
 func (o Options) google(scope string) (func(context.Context) (string, error), error) {
 	raw := o.Secret["token"]
 	if len(raw) == 0 {
 		if o.Identity == nil {
 			return nil, fault.New(TokenNotFound, "the Provider has no credentials for Google Cloud").
-				WithHint("Put those of a service account in the key token of the Secret that spec.secretRef names, " +
+				WithHint("Store the JSON key of a service account in the key token of the Secret in spec.secretRef, " +
 					"or set spec.serviceAccountName").Final()
 		}
 		return func(ctx context.Context) (string, error) { return o.Identity.Token(ctx, auth.GCP, scope) }, nil
@@ -114,66 +114,68 @@ func (o Options) google(scope string) (func(context.Context) (string, error), er
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: o.Transport, Timeout: tokenTime}
-	found, err := google.CredentialsFromJSONWithType(context.WithValue(context.Background(), oauth2.HTTPClient, client),
+	client := &http.Client{Transport: o.Transport, Timeout: tokenTimeout}
+	credentials, err := google.CredentialsFromJSONWithType(context.WithValue(context.Background(), oauth2.HTTPClient,
+		client),
 		raw, kind, scope)
 	if err != nil {
-		return nil, notCredentials() // the error may tell parts of them
+		return nil, invalidCredentials() // the error may contain parts of them
 	}
 	return func(context.Context) (string, error) {
-		token, err := found.TokenSource.Token()
+		token, err := credentials.TokenSource.Token()
 		if err != nil {
-			return "", noToken(err)
+			return "", tokenFault(err)
 		}
 		return token.AccessToken, nil
 	}, nil
 }
 
-func notCredentials() *fault.Fault {
-	return invalid("the key token of the Secret holds no credentials of Google Cloud").
-		WithHint("Put the JSON of a service account's key in it")
+func invalidCredentials() *fault.Fault {
+	return invalid("the key token of the Secret does not contain Google Cloud credentials").
+		WithHint("Store the JSON key of a service account in it")
 }
 
-// credentialsType tells what kind of credentials a file holds. Those that tell where else to look, at files,
-// URLs and programs, are refused.
+// credentialsType returns the type of credentials in a file. Types that refer to files, URLs or programs are
+// rejected.
 func credentialsType(raw []byte) (google.CredentialsType, error) {
-	var says struct {
+	var header struct {
 		Type string `json:"type"`
 	}
-	if len(raw) > maxCredential || json.Unmarshal(raw, &says) != nil {
-		return "", notCredentials()
+	if len(raw) > maxCredential || json.Unmarshal(raw, &header) != nil {
+		return "", invalidCredentials()
 	}
-	switch kind := google.CredentialsType(says.Type); kind {
+	switch kind := google.CredentialsType(header.Type); kind {
 	case google.ServiceAccount, google.AuthorizedUser:
 		return kind, nil
 	case google.ExternalAccount, google.ExternalAccountAuthorizedUser, google.ImpersonatedServiceAccount,
 		google.GDCHServiceAccount:
-		return "", invalid("credentials of the type %s are not taken from a Secret", kind).
-			WithHint("Use workload identity: spec.serviceAccountName")
+		return "", invalid("credentials of type %s are not allowed in a Secret", kind).
+			WithHint("Use workload identity with spec.serviceAccountName")
 	}
-	return "", notCredentials()
+	return "", invalidCredentials()
 }
 
-// noToken makes a fault of a failed exchange. Its own text may tell a URL, and what was sent.
-func noToken(err error) error {
-	f := fault.New(meta.AuthenticationFailedReason, "Google Cloud gave no token")
-	var refused *oauth2.RetrieveError
-	var of *url.Error
+// tokenFault returns the fault of a failed token request. The original error may contain a URL and credentials.
+func tokenFault(err error) error {
+	f := fault.New(meta.AuthenticationFailedReason, "cannot get a Google Cloud token")
+	var rejected *oauth2.RetrieveError
+	var urlErr *url.Error
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &rejected):
 		status := 0
-		if refused.Response != nil {
-			status = refused.Response.StatusCode
+		if rejected.Response != nil {
+			status = rejected.Response.StatusCode
 		}
-		if refused.ErrorCode != "" {
-			f = f.Because(errors.New(excerpt.Chars(oneLine(refused.ErrorCode+" "+refused.ErrorDescription), maxWords)))
+		if rejected.ErrorCode != "" {
+			f = f.Because(errors.New(excerpt.Chars(joinLines(rejected.ErrorCode+" "+rejected.ErrorDescription),
+				maxErrorText)))
 		}
 		if status >= 400 && status < 500 && status != http.StatusTooManyRequests {
 			return f.WithHint("Renew the key of the service account in the Secret of the Provider").Final()
 		}
-		return f.WithHint("It is tried again later")
-	case errors.As(err, &of):
-		return f.Because(of.Err)
+		return f.WithHint("The event will be retried")
+	case errors.As(err, &urlErr):
+		return f.Because(urlErr.Err)
 	}
 	return f.WithHint("Check the key of the service account in the Secret of the Provider").Final()
 }

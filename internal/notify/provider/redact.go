@@ -10,17 +10,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// shortestSecret is the length in bytes from which on a value is looked for in texts: a shorter one is everywhere.
-const shortestSecret = 4
+// minSecretLength is the minimum length in bytes of a value to redact: shorter ones occur in any text.
+const minSecretLength = 4
 
-// redactor takes the credentials of a Provider out of texts.
+// redactor removes the credentials of a Provider from texts.
 type redactor struct{ replace *strings.Replacer }
 
-// newRedactor knows the values of the Secret and the headers, and the parts of the address beyond the host.
+// newRedactor returns a redactor for the values of the Secret and the headers, and for the parts of the address
+// after the host.
 func newRedactor(o Options) redactor {
 	var secrets []string
 	add := func(s string) {
-		if s = strings.TrimSpace(s); len(s) >= shortestSecret {
+		if s = strings.TrimSpace(s); len(s) >= minSecretLength {
 			secrets = append(secrets, s, url.QueryEscape(s), url.PathEscape(s),
 				base64.StdEncoding.EncodeToString([]byte(s)))
 		}
@@ -30,27 +31,30 @@ func newRedactor(o Options) redactor {
 		case "ca.crt", "tls.crt", "caFile", "certFile": // public
 		case "address", "proxy":
 			addAddress(string(value), add)
-		case "username": // tells who is refused
+		case "username": // not redacted: it identifies the account in errors
 		default:
 			add(string(value))
 		}
 	}
-	add(o.secret("username") + ":" + o.secret("password")) // as basic authentication has it
+	// as encoded by basic authentication
+	add(o.secret("username") + ":" + o.secret("password"))
+	add(":" + o.secret("password"))
+	add(":" + o.secret("token"))
 	for name, values := range o.Headers {
 		if slices.Contains(publicHeaders, strings.ToLower(name)) {
 			continue
 		}
 		for _, v := range values {
 			add(v)
-			_, after, _ := strings.Cut(v, " ") // the scheme of an Authorization
+			_, after, _ := strings.Cut(v, " ") // without the scheme of Authorization
 			add(after)
 		}
 	}
 	addAddress(o.Address, add)
-	if o.Type == "pagerduty" { // it is the key of an integration
+	if o.Type == "pagerduty" { // the channel is the integration key
 		add(o.Channel)
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the replacer takes the first that fits
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the replacer uses the first match
 	pairs := make([]string, 0, 2*len(secrets))
 	for _, s := range slices.Compact(secrets) {
 		pairs = append(pairs, s, "***")
@@ -58,16 +62,16 @@ func newRedactor(o Options) redactor {
 	return redactor{strings.NewReplacer(pairs...)}
 }
 
-// publicHeaders say nothing that may not be told.
+// publicHeaders are not redacted.
 var publicHeaders = []string{"accept", "content-type", "gotk-component", "user-agent"}
 
-// common are the parts of paths that say nothing, and that texts may say.
-var common = []string{"api", "chat", "webhooks", "services", "hooks", "messages", "workflows", "spaces",
+// publicSegments are parts of paths that are not confidential.
+var publicSegments = []string{"api", "chat", "webhooks", "services", "hooks", "messages", "workflows", "spaces",
 	"rooms", "hook"}
 
 func addAddress(address string, add func(string)) {
 	u, err := url.Parse(strings.TrimSpace(address))
-	if err != nil || u.Host == "" { // it may be a connection string
+	if err != nil || u.Host == "" { // may be a connection string
 		for part := range strings.SplitSeq(address, ";") {
 			_, value, _ := strings.Cut(part, "=")
 			add(value)
@@ -76,14 +80,14 @@ func addAddress(address string, add func(string)) {
 	}
 	if password, set := u.User.Password(); set {
 		add(password)
-		add(u.User.Username() + ":" + password) // as basic authentication has it
+		add(u.User.Username() + ":" + password) // as encoded by basic authentication
 	}
 	if strings.Trim(u.Path, "/") != "" {
 		add(u.RequestURI())
 		add(u.EscapedPath())
 	}
 	for part := range strings.SplitSeq(u.Path, "/") {
-		if len(part) >= 6 && !slices.Contains(common, part) {
+		if len(part) >= 6 && !slices.Contains(publicSegments, part) {
 			add(part)
 		}
 	}
@@ -96,30 +100,30 @@ func addAddress(address string, add func(string)) {
 
 func (r redactor) text(s string) string { return r.replace.Replace(s) }
 
-// fault returns err as a fault without credentials. What it was made of is kept for errors.Is, and never told.
+// fault returns err as a fault without credentials. The original error is kept for errors.Is only.
 func (r redactor) fault(err error) error {
 	if err == nil {
 		return nil
 	}
 	f := fault.As(err)
 	if f == nil {
-		return fault.New(SendFailed, "the event was not sent").Because(told{r.text(err.Error()), err})
+		return fault.New(SendFailed, "the event was not sent").Because(reworded{r.text(err.Error()), err})
 	}
 	clean := *f
 	clean.What, clean.Hint = r.text(f.What), r.text(f.Hint)
 	if f.Err != nil {
-		clean.Err = told{r.text(f.Err.Error()), f.Err}
+		clean.Err = reworded{r.text(f.Err.Error()), f.Err}
 	}
 	return &clean
 }
 
-// told is an error in other words.
-type told struct {
-	words string
+// reworded is an error with another text.
+type reworded struct {
+	text  string
 	cause error
 }
 
-func (t told) Error() string { return t.words }
-func (t told) Unwrap() error { return t.cause }
+func (r reworded) Error() string { return r.text }
+func (r reworded) Unwrap() error { return r.cause }
 
 func trimmed(b []byte) string { return string(bytes.TrimSpace(b)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// requestComment keeps one comment an object on the change request that its events name.
+// requestComment maintains one comment for each object on the change request in the metadata of its events.
 type requestComment struct {
 	host *githost.Client
 	uid  string
@@ -23,24 +23,25 @@ func commentAt(kind githost.Kind) func(Options) (Provider, error) {
 	}
 }
 
-// Send implements [Provider]. An event of no change request is none of the host's.
+// Send implements [Provider]. Events without a change request are skipped.
 func (c *requestComment) Send(ctx context.Context, e event.Event) error {
-	said := strings.TrimSpace(e.Metadata[event.ChangeRequest])
-	if said == "" {
+	value := strings.TrimSpace(e.Metadata[event.ChangeRequest])
+	if value == "" {
 		return nil
 	}
-	number, err := strconv.Atoi(said)
+	number, err := strconv.Atoi(value)
 	if err != nil || number <= 0 {
-		return invalid("the change request of the event is no number").
+		return invalid("the change request of the event is not a number").
 			WithHint("Set the annotation %s/%s of the object to the number of the pull or merge request",
 				event.AnnotationGroup, event.ChangeRequest)
 	}
-	of := e.InvolvedObject
-	key := strings.Join([]string{c.uid, of.Kind, of.Namespace, of.Name}, "/")
-	return ofGitHost(c.host.Comment(ctx, githost.Comment{Request: number, Key: key, Body: commentOf(MessageOf(e))}))
+	o := e.InvolvedObject
+	key := strings.Join([]string{c.uid, o.Kind, o.Namespace, o.Name}, "/")
+	return fromGitHost(c.host.Comment(ctx, githost.Comment{Request: number, Key: key, Body: commentOf(MessageOf(e))}))
 }
 
-// commentOf is a message in Markdown. What events say stands as code, where it names nobody and links nowhere.
+// commentOf returns a message in Markdown. Texts of the event are rendered as code, which cannot contain mentions
+// and links.
 func commentOf(m Message) string {
 	var b strings.Builder
 	mark := "✅"
@@ -69,13 +70,13 @@ func commentOf(m Message) string {
 	return b.String()
 }
 
-// code is a line as code in Markdown.
+// code returns a line as inline code in Markdown.
 func code(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" }
 
-func longestRun(s string, of rune) int {
+func longestRun(s string, char rune) int {
 	longest, run := 0, 0
 	for _, r := range s {
-		if r != of {
+		if r != char {
 			run = 0
 			continue
 		}

@@ -24,10 +24,10 @@ func newRocket(o Options) (Provider, error) {
 
 type rocketMessage struct {
 	attachedMessage
-	ParseURLs bool `json:"parseUrls"` // no preview of what a text links to
+	ParseURLs bool `json:"parseUrls"` // no preview of links
 }
 
-// attachedMessage is a message in the older form of Slack's webhooks, which other chats understand as well.
+// attachedMessage is a message in the older format of Slack webhooks, which other chats support.
 type attachedMessage struct {
 	Channel     string       `json:"channel,omitempty"`
 	Username    string       `json:"username,omitempty"`
@@ -52,7 +52,7 @@ type attachmentField struct {
 
 func (r *rocket) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	body := rocketMessage{attachedMessage: attached(m)}
+	body := rocketMessage{attachedMessage: attachmentMessage(m)}
 	body.Channel, body.Username = r.channel, r.username
 	if !m.Time.IsZero() {
 		body.Attachments[0].Time = m.Time.UTC().Format(time.RFC3339)
@@ -61,17 +61,19 @@ func (r *rocket) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// attached tells a message in Markdown, with one attachment.
-func attached(m Message) attachedMessage {
-	a := attachment{Color: color(m, "#"), Title: silent(m.Title()), TitleLink: m.RevisionURL, Text: silent(m.Text)}
+// attachmentMessage returns a message in Markdown with one attachment.
+func attachmentMessage(m Message) attachedMessage {
+	a := attachment{Color: color(m, "#"), Title: escapeMentions(m.Title()), TitleLink: m.RevisionURL,
+		Text: escapeMentions(m.Text)}
 	if m.Hint != "" {
-		a.Text += "\n\n*What to do:* " + silent(m.Hint)
+		a.Text += "\n\n*What to do:* " + escapeMentions(m.Hint)
 	}
 	for _, f := range m.Facts() {
-		a.Fields = append(a.Fields, attachmentField{f.Name, silent(f.Value), len(f.Value) < 40})
+		a.Fields = append(a.Fields, attachmentField{f.Name, escapeMentions(f.Value), len(f.Value) < 40})
 	}
-	return attachedMessage{Text: m.Mark() + " " + silent(cmp.Or(m.Summary, m.Title())), Attachments: []attachment{a}}
+	return attachedMessage{Text: m.Mark() + " " + escapeMentions(cmp.Or(m.Summary, m.Title())),
+		Attachments: []attachment{a}}
 }
 
-// silent keeps a text from mentioning people, as @all does anywhere in it, and from being a link or a style.
-func silent(s string) string { return unmention(escapeMarkdown(s)) }
+// escapeMentions escapes Markdown and mentions, such as @all.
+func escapeMentions(s string) string { return breakMentions(escapeMarkdown(s)) }

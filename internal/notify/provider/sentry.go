@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// sentry sends envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/): an event of a failure, and
-// of all else a transaction.
+// sentry sends envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/): an event for a failure, a
+// transaction for everything else.
 type sentry struct {
 	client      *client
 	to          *url.URL
@@ -39,7 +39,7 @@ func newSentry(o Options) (Provider, error) {
 	return &sentry{c, c.address, d.key, o.Channel}, nil
 }
 
-// dsn says where a project of Sentry takes envelopes.
+// dsn is a parsed DSN of a Sentry project.
 type dsn struct{ endpoint, key string }
 
 var (
@@ -47,12 +47,12 @@ var (
 	sentryProject = regexp.MustCompile(`^[0-9A-Za-z_-]{1,50}$`)
 )
 
-// parseDSN reads SCHEME://KEY[:SECRET]@HOST[/PATH]/PROJECT
-// (https://docs.sentry.io/concepts/key-terms/dsn-explainer/). The error tells nothing of it.
+// parseDSN parses SCHEME://KEY[:SECRET]@HOST[/PATH]/PROJECT
+// (https://docs.sentry.io/concepts/key-terms/dsn-explainer/). The error does not contain it.
 func parseDSN(address string) (dsn, error) {
-	malformed := invalid("the address of the Provider is no DSN of Sentry").
-		WithHint("Copy it from the settings of the project, Client Keys, to the key address of the Secret: " +
-			"https://KEY@HOST/PROJECT")
+	malformed := invalid("the address of the Provider is not a Sentry DSN").
+		WithHint("Copy the DSN, https://KEY@HOST/PROJECT, from the Client Keys of the project to the key address " +
+			"of the Secret")
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
 		!sentryKey.MatchString(u.User.Username()) || u.RawQuery != "" {
@@ -70,7 +70,7 @@ func parseDSN(address string) (dsn, error) {
 
 // sentryEvent is https://develop.sentry.dev/sdk/data-model/event-payloads/.
 type sentryEvent struct {
-	EventID     string            `json:"event_id"` // Sentry takes one of each
+	EventID     string            `json:"event_id"` // Sentry ignores duplicates
 	Type        string            `json:"type,omitempty"`
 	Timestamp   time.Time         `json:"timestamp"`
 	Start       *time.Time        `json:"start_timestamp,omitempty"`
@@ -113,17 +113,18 @@ func (p *sentry) Send(ctx context.Context, e event.Event) error {
 	at := m.Time.UTC()
 	s := sentryEvent{
 		EventID: hex.EncodeToString(sum[:16]), Timestamp: at, Platform: "other", Level: m.Severity(), Logger: m.From,
-		ServerName: line(e.ReportingInstance), Environment: p.environment, Transaction: m.Object, Tags: objectTags(e),
+		ServerName: singleLine(e.ReportingInstance), Environment: p.environment, Transaction: m.Object,
+		Tags: objectTags(e),
 	}
 	metadata := details(e, event.MaxMetadata, maxField)
 	item := "event"
 	if m.Failed {
-		s.Message, s.Extra = &sentryMessage{described(m)}, metadata
+		s.Message, s.Extra = &sentryMessage{plainText(m)}, metadata
 	} else {
 		item = "transaction"
 		trace := sentryTrace{hex.EncodeToString(sum[16:]), hex.EncodeToString(sum[:8]), "reconcile", "ok"}
 		s.Type, s.Start, s.Contexts = item, &at, map[string]any{"trace": trace}
-		span := sentrySpan{sentryTrace: trace, Parent: trace.SpanID, Description: described(m), Start: at,
+		span := sentrySpan{sentryTrace: trace, Parent: trace.SpanID, Description: plainText(m), Start: at,
 			Timestamp: at, Tags: maps.Clone(metadata)}
 		span.SpanID, span.Op = hex.EncodeToString(sum[8:16]), m.Reason
 		s.Spans = []sentrySpan{span}
@@ -137,11 +138,11 @@ func (p *sentry) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// envelope is an envelope of one item.
+// envelope returns an envelope with one item.
 func envelope(id, item string, content any) ([]byte, error) {
 	payload, err := json.Marshal(content)
 	if err != nil {
-		return nil, fault.New(SendFailed, "the event cannot be written as JSON").Because(err).Final()
+		return nil, fault.New(SendFailed, "cannot encode the event as JSON").Because(err).Final()
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"event_id\":%q}\n{\"type\":%q,\"length\":%d}\n%s\n", id, item, len(payload), payload)

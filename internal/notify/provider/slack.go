@@ -13,24 +13,24 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Bounds of Slack's blocks, in characters: https://docs.slack.dev/reference/block-kit/blocks
+// Limits of Slack blocks in characters: https://docs.slack.dev/reference/block-kit/blocks
 const (
 	slackSection = 3000
 	slackField   = 2000
 	slackFields  = 10
 )
 
-// slack posts to an incoming webhook, or with a token to chat.postMessage of Slack's Web API. Webhooks of
-// other chats that take what Slack's took, such as Mattermost's, know no blocks: they get attachments of the
-// older form. Slack's own are told by their path.
+// slack posts to an incoming webhook, or with a token to chat.postMessage of the Web API. Other chats with
+// compatible webhooks, such as Mattermost, do not support blocks: they get attachments in the older format. The
+// webhooks of Slack are recognized by their path.
 type slack struct {
 	*client
 	channel, username, token string
-	api                      bool // chat.postMessage, and no webhook
+	api                      bool // chat.postMessage instead of a webhook
 	blocks                   bool
 }
 
-const slackHooks = "/services/" // begins the path of Slack's webhooks
+const slackHooks = "/services/" // path prefix of Slack webhooks
 
 func newSlack(o Options) (Provider, error) {
 	c, err := newClient(o, "")
@@ -41,7 +41,7 @@ func newSlack(o Options) (Provider, error) {
 		api: strings.HasSuffix(c.address.Path, "/chat.postMessage")}
 	s.blocks = s.api || strings.HasPrefix(c.address.Path, slackHooks)
 	if s.api {
-		if s.token, err = o.token("the bot's token (xoxb-…)"); err != nil {
+		if s.token, err = o.token("the bot token (xoxb-…)"); err != nil {
 			return nil, err
 		}
 		if s.channel == "" {
@@ -52,11 +52,11 @@ func newSlack(o Options) (Provider, error) {
 	return s, nil
 }
 
-// slackMessage is the body of both APIs. The blocks are in an attachment, since only those have a colour.
+// slackMessage is the body of both APIs. The blocks are in an attachment, since only attachments have a colour.
 type slackMessage struct {
 	Channel     string            `json:"channel,omitempty"`
 	Username    string            `json:"username,omitempty"`
-	Text        string            `json:"text"` // of the notification
+	Text        string            `json:"text"` // shown in push notifications
 	Attachments []slackAttachment `json:"attachments"`
 }
 
@@ -76,7 +76,7 @@ type slackBlock struct {
 type slackText struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
-	Verbatim bool   `json:"verbatim"` // no name of a person or a channel becomes a mention
+	Verbatim bool   `json:"verbatim"` // names of users and channels do not become mentions
 }
 
 func mrkdwn(s string) slackText { return slackText{"mrkdwn", s, true} }
@@ -84,7 +84,7 @@ func mrkdwn(s string) slackText { return slackText{"mrkdwn", s, true} }
 func (s *slack) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	if !s.blocks {
-		body := attached(m)
+		body := attachmentMessage(m)
 		body.Channel, body.Username = s.channel, s.username
 		_, err := s.postJSON(ctx, s.address, body)
 		return err
@@ -101,7 +101,7 @@ func (s *slack) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	return s.judge(a)
+	return s.checkResponse(a)
 }
 
 func slackBlocks(m Message) []slackBlock {
@@ -137,7 +137,7 @@ func slackBlocks(m Message) []slackBlock {
 	return blocks
 }
 
-// slackEscape keeps a text from being a mention, a link or a command:
+// slackEscape escapes mentions, links and commands:
 // https://docs.slack.dev/messaging/formatting-message-text#escaping
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
 
@@ -149,8 +149,7 @@ func slackLink(label, to string) string {
 	return "<" + strings.ReplaceAll(slackEscape(to), "|", "%7C") + "|" + label + ">"
 }
 
-// slackAuth, slackTarget and slackLater are errors of chat.postMessage: of the token, of the channel, and
-// those that pass.
+// Errors of chat.postMessage: of the token, of the channel, and temporary ones.
 var (
 	slackAuth = []string{"invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive",
 		"access_denied", "missing_scope",
@@ -158,42 +157,43 @@ var (
 		"two_factor_setup_required"}
 	slackTarget = []string{"channel_not_found", "not_in_channel", "is_archived", "restricted_action",
 		"restricted_action_read_only_channel"}
-	slackLater = []string{"rate_limited", "ratelimited", "message_limit_exceeded", "fatal_error", "internal_error",
+	slackTemporary = []string{"rate_limited", "ratelimited", "message_limit_exceeded", "fatal_error", "internal_error",
 		"request_timeout", "service_unavailable",
 		"team_added_to_org", "accesslimited"}
 )
 
-// judge reads the answer of chat.postMessage, whose status is 200 whatever comes of it.
-func (s *slack) judge(a answer) error {
-	var said struct {
+// checkResponse checks the body of a chat.postMessage response, whose status is always 200.
+func (s *slack) checkResponse(a response) error {
+	var result struct {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`
 	}
-	if err := json.Unmarshal(a.body, &said); err != nil {
-		return fault.New(SendFailed, "%s did not answer as Slack does", s.address.Host).
+	if err := json.Unmarshal(a.body, &result); err != nil {
+		return fault.New(SendFailed, "%s did not respond like Slack", s.address.Host).
 			WithHint("Check the address of the Provider").Final()
 	}
-	if said.OK {
+	if result.OK {
 		return nil
 	}
-	f := fault.New(SendFailed, "Slack refused the message: %s", excerpt.Chars(line(said.Error), maxWords)).After(a.wait)
+	f := fault.New(SendFailed, "Slack rejected the message: %s", excerpt.Chars(singleLine(result.Error), maxErrorText)).
+		After(a.wait)
 	switch {
-	case slices.Contains(slackLater, said.Error):
-		if strings.Contains(said.Error, "limit") {
+	case slices.Contains(slackTemporary, result.Error):
+		if strings.Contains(result.Error, "limit") {
 			f = f.After(max(a.wait, time.Minute))
 		}
-		return f.WithHint("It is sent again later")
-	case slices.Contains(slackAuth, said.Error):
+		return f.WithHint("The event will be retried")
+	case slices.Contains(slackAuth, result.Error):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.WithHint("Renew the token in the Secret; its app needs the scope chat:write").Final()
-	case slices.Contains(slackTarget, said.Error):
-		return f.WithHint("Check spec.channel, and invite the app to the channel").Final()
+		return f.WithHint("Renew the token in the Secret; the app needs the scope chat:write").Final()
+	case slices.Contains(slackTarget, result.Error):
+		return f.WithHint("Check spec.channel and invite the app to the channel").Final()
 	}
-	return f.WithHint("Look the error up at %s",
+	return f.WithHint("See %s",
 		"https://docs.slack.dev/reference/methods/chat.postMessage#errors").Final()
 }
 
-// color is that of a message in RGB: red for what failed, green for what did not.
+// color returns the RGB colour of a message: red for failures, else green.
 func color(m Message, prefix string) string {
 	if m.Failed {
 		return prefix + "D13438"

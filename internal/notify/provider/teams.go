@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// maxTeamsLines is how many lines of a text are blocks of a card: a message has 28 KB.
+// maxTeamsLines is the maximum number of text lines in a card: a message is limited to 28 KB.
 const maxTeamsLines = 60
 
-// teams posts to a webhook of Microsoft Teams: an Adaptive Card to a workflow, a card of the old form to a connector.
+// teams posts to a Microsoft Teams webhook: an Adaptive Card to a workflow, a MessageCard to a connector.
 type teams struct {
 	*client
 	connector bool
@@ -38,7 +38,7 @@ func (t *teams) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	return judgeConnector(a)
+	return checkConnectorResponse(a)
 }
 
 type teamsMessage struct {
@@ -114,10 +114,8 @@ func adaptiveCard(m Message) teamsMessage {
 		hint.Text = boldMarkdown("What to do:") + " " + hint.Text
 		body = append(body, hint)
 	}
-	if facts := teamsFacts(m, func(f Field) teamsFact {
-		return teamsFact{f.Name,
-			escapeMarkdown(f.Value)}
-	}); len(facts) > 0 {
+	newFact := func(f Field) teamsFact { return teamsFact{f.Name, escapeMarkdown(f.Value)} }
+	if facts := teamsFacts(m, newFact); len(facts) > 0 {
 		body = append(body, teamsElement{Type: "FactSet", Facts: facts})
 	}
 	if m.From != "" {
@@ -126,15 +124,14 @@ func adaptiveCard(m Message) teamsMessage {
 		body = append(body, from)
 	}
 	card := teamsCard{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard",
-		Version: "1.4",
-		MSTeams: map[string]string{"width": "Full"}, Body: body}
+		Version: "1.4", MSTeams: map[string]string{"width": "Full"}, Body: body}
 	if m.RevisionURL != "" {
 		card.Actions = []teamsAction{{"Action.OpenUrl", "Show the commit", m.RevisionURL}}
 	}
 	return teamsMessage{"message", []teamsAttachment{{"application/vnd.microsoft.card.adaptive", card}}}
 }
 
-// teamsLines are the lines of a text that say something: a card has no line breaks, so each is a block.
+// teamsLines returns the non-empty lines of a text. A card has no line breaks, so each line is a block.
 func teamsLines(text string) []string {
 	var lines []string
 	for l := range strings.SplitSeq(text, "\n") {
@@ -157,7 +154,7 @@ func teamsFacts[F any](m Message, of func(Field) F) []F {
 	return out
 }
 
-// connectorMessage is a card of the old form:
+// connectorMessage is a MessageCard, the older format:
 // https://learn.microsoft.com/outlook/actionable-messages/message-card-reference
 type connectorMessage struct {
 	Type       string             `json:"@type"`
@@ -191,13 +188,11 @@ func connectorCard(m Message) connectorMessage {
 	if m.Hint != "" {
 		text += "\n\n" + boldMarkdown("What to do:") + " " + escapeMarkdown(m.Hint)
 	}
+	newFact := func(f Field) connectorFact { return connectorFact{f.Name, escapeMarkdown(f.Value)} }
 	c := connectorMessage{Type: "MessageCard", Context: "https://schema.org/extensions", ThemeColor: color(m, ""),
 		Summary: m.Title(),
 		Sections: []connectorSection{{Title: escapeMarkdown(m.Title()), Subtitle: escapeMarkdown(m.Summary), Text: text,
-			Facts: teamsFacts(m, func(f Field) connectorFact {
-				return connectorFact{f.Name,
-					escapeMarkdown(f.Value)}
-			})}}}
+			Facts: teamsFacts(m, newFact)}}}
 	if m.RevisionURL != "" {
 		c.Actions = []connectorAction{{"OpenUri", "Show the commit",
 			[]map[string]string{{"os": "default", "uri": m.RevisionURL}}}}
@@ -205,20 +200,21 @@ func connectorCard(m Message) connectorMessage {
 	return c
 }
 
-// judgeConnector reads the answer of a connector, whose status is 200 even if Teams refused the message: then
-// the body tells the status.
-func judgeConnector(a answer) error {
-	said := strings.TrimSpace(string(a.body))
-	var one json.Number
-	if said == "" || json.Unmarshal(a.body, &one) == nil {
+// checkConnectorResponse checks the body of a connector's response. The status is 200 even if Teams rejected the
+// message; the body contains the actual one.
+func checkConnectorResponse(a response) error {
+	result := strings.TrimSpace(string(a.body))
+	var success json.Number // "1"
+	if result == "" || json.Unmarshal(a.body, &success) == nil {
 		return nil
 	}
-	f := fault.New(SendFailed, "Microsoft Teams refused the message: %s", excerpt.Chars(line(said), maxWords))
+	f := fault.New(SendFailed, "Microsoft Teams rejected the message: %s",
+		excerpt.Chars(singleLine(result), maxErrorText))
 	switch {
-	case strings.Contains(said, "429"):
-		return f.After(max(a.wait, time.Minute)).WithHint("It is sent again later")
-	case strings.Contains(said, "HTTP error 4"), strings.Contains(said, "HTTP error code 4"):
-		return f.WithHint("Connectors are retired: make a webhook with Workflows, and set its address").Final()
+	case strings.Contains(result, "429"):
+		return f.After(max(a.wait, time.Minute)).WithHint("The event will be retried")
+	case strings.Contains(result, "HTTP error 4"), strings.Contains(result, "HTTP error code 4"):
+		return f.WithHint("Connectors are retired: create a webhook with Workflows and set its address").Final()
 	}
-	return f.WithHint("It is sent again later")
+	return f.WithHint("The event will be retried")
 }

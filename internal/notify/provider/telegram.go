@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// telegramText is how many characters a message of Telegram has: https://core.telegram.org/bots/api#sendmessage
+// telegramText is the maximum number of characters of a message: https://core.telegram.org/bots/api#sendmessage
 const telegramText = 4096
 
-// telegram sends messages as a bot of Telegram.
+// telegram sends messages as a Telegram bot.
 type telegram struct {
 	*client
 	to     *url.URL
 	chat   string
-	thread int64 // of a forum; zero for none
+	thread int64 // topic of a forum; zero for none
 }
 
-// telegramToken is what BotFather hands out. It is a part of the path, so nothing else may be one.
+// telegramToken matches a bot token. The token is part of the URL path, so other characters are not allowed.
 var telegramToken = regexp.MustCompile(`^[0-9]+:[\w-]+$`)
 
 func newTelegram(o Options) (Provider, error) {
@@ -33,23 +33,23 @@ func newTelegram(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := o.token("the bot's token, as BotFather tells it")
+	token, err := o.token("the bot token from BotFather")
 	if err != nil {
 		return nil, err
 	}
 	if !telegramToken.MatchString(token) {
-		return nil, invalid("the token is none of a bot of Telegram").
-			WithHint("Put the token that BotFather tells, NUMBER:LETTERS, in the key token of the Secret")
+		return nil, invalid("the token is not a Telegram bot token").
+			WithHint("Store the token from BotFather, NUMBER:LETTERS, in the key token of the Secret")
 	}
 	chat, topic, threaded := strings.Cut(o.Channel, ":")
-	t := &telegram{client: c, to: c.at("bot"+token, "sendMessage"), chat: chat}
+	t := &telegram{client: c, to: c.url("bot"+token, "sendMessage"), chat: chat}
 	if threaded {
 		t.thread, err = strconv.ParseInt(topic, 10, 64)
 	}
 	if chat == "" || err != nil {
-		return nil, invalid("the channel of the Provider is no chat of Telegram").
-			WithHint("Set spec.channel to the ID of the chat or to @NAME of the channel; CHAT:TOPIC is a topic " +
-				"of a forum")
+		return nil, invalid("the channel of the Provider is not a Telegram chat").
+			WithHint("Set spec.channel to the ID of the chat or to @NAME of the channel; for a topic of a forum, " +
+				"use CHAT:TOPIC")
 	}
 	return t, nil
 }
@@ -75,13 +75,13 @@ func (t *telegram) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	var said struct {
+	var result struct {
 		OK          bool   `json:"ok"`
 		Description string `json:"description"`
 	}
-	if json.Unmarshal(a.body, &said) != nil || !said.OK {
-		return fault.New(SendFailed, "%s did not take the message: %s", t.to.Host,
-			excerpt.Chars(line(said.Description), maxWords)).
+	if json.Unmarshal(a.body, &result) != nil || !result.OK {
+		return fault.New(SendFailed, "%s rejected the message: %s", t.to.Host,
+			excerpt.Chars(singleLine(result.Description), maxErrorText)).
 			WithHint("Check the address of the Provider").Final()
 	}
 	return nil

@@ -7,10 +7,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// webexText is how many bytes a message of Webex has: https://developer.webex.com/docs/api/v1/messages/create-a-message
+// webexText is the maximum number of bytes of a message:
+// https://developer.webex.com/docs/api/v1/messages/create-a-message
 const webexText = 7439
 
-// webex makes messages in a space of Webex.
+// webex creates messages in a Webex space.
 type webex struct {
 	*client
 	room, token string
@@ -21,13 +22,13 @@ func newWebex(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := o.token("the bot's access token")
+	token, err := o.token("the access token of the bot")
 	if err != nil {
 		return nil, err
 	}
 	if o.Channel == "" {
 		return nil, invalid("the Provider has no channel").
-			WithHint("Set spec.channel to the ID of the space; the bot has to be in it")
+			WithHint("Set spec.channel to the ID of the space; the bot must be a member")
 	}
 	return &webex{c, o.Channel, token}, nil
 }
@@ -35,7 +36,7 @@ func newWebex(o Options) (Provider, error) {
 type webexMessage struct {
 	Room     string `json:"roomId"`
 	Markdown string `json:"markdown"`
-	Text     string `json:"text"` // where Markdown cannot be shown
+	Text     string `json:"text"` // for clients without Markdown
 }
 
 var webexMarkup = markup{
@@ -46,7 +47,7 @@ var webexMarkup = markup{
 	end:    "  \n",
 }
 
-// webexEscape keeps HTML from being some, too: <@all> is a mention.
+// webexEscape also escapes HTML: <@all> is a mention.
 func webexEscape(s string) string {
 	return strings.NewReplacer(`\<`, "&lt;", `\>`, "&gt;").Replace(escapeMarkdown(strings.ReplaceAll(s, "&", "&amp;")))
 }

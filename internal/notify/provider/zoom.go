@@ -21,7 +21,7 @@ func newZoom(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := o.token("the verification token of the webhook's connection")
+	token, err := o.token("the verification token of the webhook connection")
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func newZoom(o Options) (Provider, error) {
 	return &zoom{c, &to, token}, nil
 }
 
-// zoomMessage has no Markdown, so nothing in its texts is a link or a mention.
+// zoomMessage is without Markdown, so that its texts cannot contain links or mentions.
 type zoomMessage struct {
 	Markdown bool        `json:"is_markdown_support"`
 	Content  zoomContent `json:"content"`

@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// Bounds of a message, in characters: https://zulip.com/api/send-message
+// Limits of a message in characters: https://zulip.com/api/send-message
 const (
 	zulipContent = 10000
 	zulipTopic   = 60
 )
 
-// zulip sends messages to a topic of a channel as a bot of Zulip.
+// zulip sends messages to a topic of a channel as a Zulip bot.
 type zulip struct {
 	*client
 	channel, topic, login string
@@ -33,11 +33,12 @@ func newZulip(o Options) (Provider, error) {
 	}
 	password := o.secret("password")
 	if o.Username == "" || password == "" {
-		return nil, fault.New(TokenNotFound, "the Provider has no login to Zulip").
-			WithHint("Put the bot's address in the key username of the Secret, and its API key in the key password").Final()
+		return nil, fault.New(TokenNotFound, "the Provider has no login for Zulip").
+			WithHint("Store the address of the bot in the key username of the Secret, and its API key in the " +
+				"key password").Final()
 	}
 	if !httpguts.ValidHeaderFieldValue(o.Username + password) {
-		return nil, invalid("the login has a line break or another character that none has").
+		return nil, invalid("the login contains a line break or another invalid character").
 			WithHint("Correct the keys username and password of the Secret")
 	}
 	channel, topic, _ := strings.Cut(o.Channel, "/")
@@ -48,14 +49,14 @@ func newZulip(o Options) (Provider, error) {
 	return &zulip{c, channel, topic, login}, nil
 }
 
-// zulipMarkup puts what comes from outside into code, where neither mentions nor styles are.
+// zulipMarkup renders all texts as code, which cannot contain mentions or styles.
 var zulipMarkup = markup{
 	escape: code,
 	block: func(s string) string {
 		fence := strings.Repeat("`", max(3, longestRun(s, '`')+1))
 		return fence + "text\n" + s + "\n" + fence
 	},
-	bold: same,
+	bold: unchanged,
 	link: linkMarkdown,
 	end:  "\n",
 }
@@ -68,6 +69,6 @@ func (z *zulip) Send(ctx context.Context, e event.Event) error {
 		"topic":   {excerpt.Chars(cmp.Or(z.topic, m.Object), zulipTopic)},
 		"content": {zulipMarkup.render(m, zulipContent)},
 	}
-	_, err := z.postForm(ctx, z.at("api/v1/messages"), form, "Authorization", z.login)
+	_, err := z.postForm(ctx, z.url("api/v1/messages"), form, "Authorization", z.login)
 	return err
 }

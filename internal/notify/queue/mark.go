@@ -15,7 +15,7 @@ const (
 	markSize = 12
 )
 
-// readMark returns the offset in the mark file; 0 if there is no valid one.
+// readMark returns the offset in the mark file; 0 without a valid mark.
 func readMark(dir string) int64 {
 	b, err := os.ReadFile(filepath.Join(dir, markName))
 	if err != nil || len(b) != markSize || crc32.Checksum(b[:8], castagnoli) != binary.BigEndian.Uint32(b[8:]) {

@@ -61,7 +61,8 @@ func Open(dir string, limits Limits) (*Queue, error) {
 }
 
 // Append adds a record of at most [MaxRecord] bytes at the end. After it returns, the record survives the
-// process; it survives the machine after the next [Queue.Sync]. If there is no room, the oldest records are dropped.
+// process; it survives the machine after the next [Queue.Sync]. If the queue is full, the oldest
+// records are dropped.
 func (q *Queue) Append(data []byte, at time.Time) error {
 	if len(data) > MaxRecord {
 		return fmt.Errorf("the record has %d bytes; the maximum is %d", len(data), MaxRecord)

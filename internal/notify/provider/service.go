@@ -13,18 +13,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
-// fingerprint is the same for an event and each retry of it, and another for every other event: hosts that
-// know it take an event once.
+// fingerprint identifies an event: it is the same for each attempt. Services that deduplicate by it accept an
+// event once.
 func fingerprint(e event.Event) [sha256.Size]byte {
 	b, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // texts and times always are JSON
+		panic(err) // strings and times can always be encoded
 	}
 	return sha256.Sum256(b)
 }
 
-// objectKey is the same for all events of an object, and in no two clusters for different ones: its UID, or
-// what names it for third parties that post none. It has up to 64 characters.
+// objectKey identifies the object of an event across clusters: its UID, or a hash of its name for events without
+// one. It has up to 64 characters.
 func objectKey(e event.Event) string {
 	o := e.InvolvedObject
 	if uid := string(o.UID); uid != "" && len(uid) <= 2*sha256.Size {
@@ -34,16 +34,16 @@ func objectKey(e event.Event) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unsettled are the reasons of events of severity info that say nothing of how the object is.
-var unsettled = []string{meta.ProgressingReason, "ProgressingWithRetry", meta.DependencyNotReadyReason,
+// inconclusiveReasons are the reasons of info events that do not mean that the object is ready.
+var inconclusiveReasons = []string{meta.ProgressingReason, "ProgressingWithRetry", meta.DependencyNotReadyReason,
 	meta.GateClosedReason, meta.GateNotFoundReason, meta.GateOpenReason}
 
-// settled tells whether an event says that the object is well, so that what failed before is over.
-func settled(e event.Event) bool {
-	return e.Severity == event.Info && !slices.Contains(unsettled, e.Reason)
+// reportsSuccess reports whether an event means that the object is ready, so that earlier failures are resolved.
+func reportsSuccess(e event.Event) bool {
+	return e.Severity == event.Info && !slices.Contains(inconclusiveReasons, e.Reason)
 }
 
-// login returns the header of a token, or of a user and a password; empty if the Secret has neither.
+// login returns the Authorization header for the token, or for username and password; nil if the Secret has neither.
 func (o Options) login() (header []string, err error) {
 	if o.secret("token") != "" {
 		token, err := o.token("the token")
@@ -56,13 +56,13 @@ func (o Options) login() (header []string, err error) {
 	return []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))}, nil
 }
 
-// service is an API that is asked at one address, by a login if the Secret has one.
+// service is an API with optional authentication.
 type service struct {
 	client *client
-	login  []string // the header
+	login  []string // name and value of the header; may be empty
 }
 
-// newService returns that of the address, at the path of the API unless the address has a path of its own.
+// newService returns the API at the address. The path is appended if the address has none.
 func newService(o Options, path string) (service, error) {
 	login, err := o.login()
 	if err != nil {
@@ -73,7 +73,7 @@ func newService(o Options, path string) (service, error) {
 		return service{}, err
 	}
 	if strings.Trim(c.address.Path, "/") == "" {
-		c.address = c.at(path)
+		c.address = c.url(path)
 	}
 	return service{c, login}, nil
 }

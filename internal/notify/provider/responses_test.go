@@ -1,0 +1,132 @@
+package provider
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// TestRetryAfterInBody checks the formats of services that request a wait in the body of the response.
+func TestRetryAfterInBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		wait time.Duration
+		want string // in the error
+	}{
+		"Discord": {body: `{"message":"slow down","retry_after":90.5}`, wait: 90500 * time.Millisecond},
+		"Telegram": {body: `{"ok":false,"description":"flood","parameters":{"retry_after":77}}`,
+			wait: 77 * time.Second, want: "flood"},
+		"Matrix": {body: `{"errcode":"M_LIMIT_EXCEEDED","error":"Too many","retry_after_ms":5000}`,
+			wait: 5 * time.Second},
+	} {
+		for kind, s := range webSetups() {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(http.StatusTooManyRequests)
+					_, _ = io.WriteString(w, c.body)
+				})
+				err := newProvider(t, s.options(server)).Send(testContext(t), failure())
+				f := fault.As(err)
+				if f == nil || f.Terminal || f.RetryAfter != c.wait || f.Reason != SendFailed ||
+					!strings.Contains(f.Error(), c.want) {
+					t.Errorf("got %v, want RetryAfter %s and text %q", f, c.wait, c.want)
+				}
+			})
+		}
+	}
+}
+
+const connectorError = "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error "
+
+// TestErrorsWithStatusOK checks the services that return errors in the body with status 200.
+func TestErrorsWithStatusOK(t *testing.T) {
+	for name, c := range map[string]struct {
+		setup    setup
+		body     string
+		terminal bool
+		waits    bool
+		reason   string
+	}{
+		"slack, token": {setup: chats["slack-api"], body: `{"ok":false,"error":"invalid_auth"}`,
+			terminal: true, reason: meta.AuthenticationFailedReason},
+		"slack, channel": {setup: chats["slack-api"], body: `{"ok":false,"error":"channel_not_found"}`,
+			terminal: true, reason: SendFailed},
+		"slack, rate limit": {setup: chats["slack-api"], body: `{"ok":false,"error":"ratelimited"}`,
+			waits: true, reason: SendFailed},
+		"slack, internal error": {setup: chats["slack-api"], body: `{"ok":false,"error":"internal_error"}`,
+			reason: SendFailed},
+		"slack, other error": {setup: chats["slack-api"], body: `{"ok":false,"error":"invalid_blocks"}`,
+			terminal: true, reason: SendFailed},
+		"slack, other server": {setup: chats["slack-api"], body: `<html>`,
+			terminal: true, reason: SendFailed},
+		"telegram, error": {setup: chats["telegram"], body: `{"ok":false,"description":"no"}`,
+			terminal: true, reason: SendFailed},
+		"telegram, other server": {setup: chats["telegram"], body: `hello`,
+			terminal: true, reason: SendFailed},
+		"lark, signature": {setup: chats["lark-signed"], body: `{"code":19021,"msg":"sign match fail"}`,
+			terminal: true, reason: meta.AuthenticationFailedReason},
+		"lark, address": {setup: chats["lark"], body: `{"code":19022,"msg":"Ip Not Allowed"}`,
+			terminal: true, reason: SendFailed},
+		"lark, keywords": {setup: chats["lark"], body: `{"code":19024,"msg":"Key Words Not Found"}`,
+			terminal: true, reason: SendFailed},
+		"lark, rate limit": {setup: chats["lark"], body: `{"code":11232,"msg":"frequency limited"}`,
+			waits: true, reason: SendFailed},
+		"lark, older format": {setup: chats["lark"], body: `{"StatusCode":9499}`,
+			terminal: true, reason: SendFailed},
+		"lark, other server": {setup: chats["lark"], body: `hello`,
+			terminal: true, reason: SendFailed},
+		"connector, rate limit": {setup: teamsConnector, body: connectorError + "429 with ContextId x",
+			waits: true, reason: SendFailed},
+		"connector, deleted": {setup: teamsConnector, body: connectorError + "404 with ContextId x",
+			terminal: true, reason: SendFailed},
+		"connector, server error": {setup: teamsConnector, body: connectorError + "502 with ContextId x",
+			reason: SendFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
+			f := fault.As(newProvider(t, c.setup.options(server)).Send(testContext(t), failure()))
+			if f == nil {
+				t.Fatal("got no error")
+			}
+			if f.Terminal != c.terminal || f.RetryAfter > 0 != c.waits || f.Reason != c.reason || f.Hint == "" {
+				t.Errorf("got Terminal %v, RetryAfter %s, reason %s: %s", f.Terminal, f.RetryAfter, f.Reason, f)
+			}
+		})
+	}
+}
+
+// FuzzResponses parses any response with the error formats of all services. The fault is short, and no wait is
+// longer than an hour.
+func FuzzResponses(f *testing.F) {
+	f.Add("application/json", `{"message":"no","retry_after":1e300}`, 429)
+	f.Add("application/json", `{"errors":[{"message":"a"},"b"],"parameters":{"retry_after":-1}}`, 400)
+	f.Add("text/html", "<html>", 502)
+	f.Add("text/plain", connectorError+"429", 200)
+	f.Add("application/json", `{"ok":false,"error":"ratelimited"}`, 200)
+	f.Add("application/json", `{"code":11232,"msg":"`+strings.Repeat("x", 5000)+`"}`, 200)
+	c := &client{address: &url.URL{Scheme: "https", Host: "host.example"}}
+	f.Fuzz(func(t *testing.T, contentType, body string, status int) {
+		a := response{body: []byte(body), status: status}
+		for _, err := range []error{
+			statusFault("host.example", &http.Response{StatusCode: status,
+				Header: http.Header{"Content-Type": {contentType}}}, a),
+			(&slack{client: c}).checkResponse(a), (&lark{client: c}).checkResponse(a), checkConnectorResponse(a),
+		} {
+			if err == nil {
+				continue
+			}
+			if wait := fault.As(err).RetryAfter; wait < 0 || wait > time.Hour || len(err.Error()) > 2000 ||
+				strings.ContainsFunc(err.Error(), unicode.IsControl) {
+				t.Errorf("RetryAfter %s, error %q", wait, err)
+			}
+		}
+	})
+}
