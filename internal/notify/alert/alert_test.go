@@ -178,7 +178,7 @@ func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
 	s.NotReady(providerNamed("team"), "team", "SendFailed", "503")
 	s.warned(v1beta3.ProviderKind, "team", "SendFailed", "503")
 	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider '"+s.Namespace+
-		"/team': A notification about Kustomization/"+s.Namespace)
+		"/team': Notification about Kustomization/"+s.Namespace)
 	s.Stop()
 	s.Start()
 	s.Kustomization("c", "app", "./c")

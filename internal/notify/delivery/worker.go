@@ -184,7 +184,7 @@ func (w *worker) retry(ctx context.Context, a *attempt) {
 		w.attempts++
 		if w.failures == 1 {
 			w.Reporter.Report(a.Alert, w.provider, ReasonDelayed,
-				fmt.Sprintf("Notification about %s failed and will be retried: %s", a.subject(), a.err))
+				fmt.Sprintf("Notification about %s is delayed: %s", a.subject(), a.err))
 		}
 		if (a.Deferred || w.attempts >= attemptsUntilDefer) && !w.hasDeferred && w.queue.Len() > 1 {
 			w.moveToEnd(ctx, a)
