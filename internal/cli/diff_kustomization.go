@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // diffKustomization is `sluice diff kustomization`.
@@ -139,11 +139,11 @@ func (c *comparison) request(ctx context.Context, built *localbuild.Result) (app
 	case client.IgnoreNotFound(err) != nil:
 		return req, cluster.Explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
 	}
-	if req.Ignore, err = spec.Ignored(obj); err != nil {
+	if req.Ignore, err = rollout.IgnoreRules(obj.Spec.Ignore, obj.Spec.DriftDetection); err != nil {
 		return req, err
 	}
 	if obj.Spec.Prune {
-		req.Previous = spec.Inventory(live.Status.Inventory)
+		req.Previous = rollout.Inventory(live.Status.Inventory)
 	}
 	if obj.Spec.Decryption != nil {
 		return req, c.unmask(ctx, built.Objects)

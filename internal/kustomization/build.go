@@ -1,77 +1,99 @@
 package kustomization
 
 import (
+	"cmp"
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// build returns the objects to apply, or none when what was applied still stands.
+// build returns the objects to apply, or nil if what was applied is still current.
 func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	tree, err := r.Artifacts.Fetch(ctx, *r.source)
 	if err != nil {
 		return nil, err
 	}
-	m := r.memory
-	if m.target != r.target { // another cluster, or another identity
-		if m.target != nil {
-			m.standing = ""
+	b, a := &r.state.build, &r.state.apply
+	a.setTarget(r.target)
+	if !r.pass.Requested && b.isCurrent(r.obj, in, tree) {
+		if b.err != nil {
+			return nil, b.err
 		}
-		m.target, m.applied = r.target, false
-	}
-	same := m.trace != nil && m.generation == r.obj.Generation && m.inputs == in.digest && m.trace.Unchanged(tree)
-	if same && m.failure != nil && !r.pass.Requested {
-		return nil, m.failure
-	}
-	if same && m.applied && !r.pass.Requested && !r.due() {
-		return nil, nil
+		if a.isComplete && !r.needsCorrection() {
+			return nil, nil
+		}
 	}
 	r.worked = true
-	result, err := r.make(ctx, tree, in)
+	result, err := r.buildTree(ctx, r.obj, tree, in)
 	if result == nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // half a trace is none
+		return nil, ctx.Err() // the trace is incomplete
 	}
-	m.generation, m.inputs, m.trace, m.failure, m.applied = r.obj.Generation, in.digest, result.Trace, err, false
-	m.stands.Store(nil)
+	b.generation, b.inputs, b.trace, b.err = r.obj.Generation, in.digest, result.Trace, err
+	a.isComplete = false
+	a.appliedBuild.Store(nil)
 	if result.Again {
-		m.trace = nil // it says too little
+		b.trace = nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.digest, m.expiring = "sha256:"+result.Digest, expiring(result.Objects)
+	b.digest, b.hasTTL = "sha256:"+result.Digest, objectsWithTTL(result.Objects)
 	return result, nil
 }
 
-// make builds what the spec makes of a tree. A build that fails has a result, too: what it read.
-func (r *run) make(ctx context.Context, tree *artifact.Tree, in *inputs) (*build.Result, error) {
-	req, err := spec.Request(r.obj)
+// buildTree builds the objects of a Kustomization. A failed build also returns a result, with the trace of what it
+// read.
+func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree,
+	in *inputs) (*build.Result, error) {
+	req, err := spec.Request(obj)
 	if err != nil {
 		return nil, err
 	}
-	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, r.Options.FetchBase, in.keys, in.substitution
+	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, c.Options.FetchBase, in.keys, in.substitution
 	result, err := build.Build(ctx, req)
-	result.Secrets = append(result.Secrets, in.secret...)
+	result.Secrets = append(result.Secrets, in.secrets...)
 	if err == nil {
-		err = r.refuseEmpty(result)
+		err = checkNotEmpty(obj, result)
 	}
 	return result, err
 }
 
-// refuseEmpty keeps a source that lost its files from pruning everything: only a kustomization that says so is empty.
-func (r *run) refuseEmpty(built *build.Result) error {
-	if n := len(inventoryOf(r.obj)); len(built.Objects) == 0 && !built.Empty && n > 0 && r.obj.Spec.Prune {
-		return fault.New(meta.BuildFailedReason,
-			"the build made no objects, and pruning would delete all %d that were applied: nothing was changed", n).
-			WithHint("If that is meant, put a kustomization.yaml with 'resources: []' at spec.path; else check " +
-				"spec.path, and what the source ignores")
+// checkNotEmpty rejects an empty build that would prune all objects, such as that of a source which lost its
+// files. Only a kustomization file can request that.
+func checkNotEmpty(obj *kustomizev1.Kustomization, built *build.Result) error {
+	n := len(rollout.Inventory(obj.Status.Inventory))
+	if len(built.Objects) > 0 || built.Empty || n == 0 || !obj.Spec.Prune {
+		return nil
 	}
-	return nil
+	return fault.New(meta.BuildFailedReason,
+		"the build has no objects, and pruning would delete all %d applied objects: nothing was changed", n).
+		WithHint("If this is intended, add a kustomization.yaml with 'resources: []' at spec.path; otherwise check " +
+			"spec.path, and which files the source ignores")
+}
+
+// objectsWithTTL returns the objects that are deleted automatically when they are done.
+func objectsWithTTL(objects []*unstructured.Unstructured) map[health.Target]bool {
+	found := map[health.Target]bool{}
+	for _, o := range objects {
+		if apply.HasTTL(o) {
+			gvk := o.GroupVersionKind()
+			found[health.Target{Group: gvk.Group, Kind: gvk.Kind,
+				Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}] = true
+		}
+	}
+	return found
 }

@@ -70,7 +70,7 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	s.Kustomization("app", "app", "")
 	s.Ready("app", commit)
 	count, stop := s.rival("autotuner", "a", "9")
-	s.drifted("app", "DriftContested", "ConfigMap/"+s.Namespace+"/a: autotuner changes .data.k again and again",
+	s.drifted("app", "DriftContested", "ConfigMap/"+s.Namespace+"/a: autotuner changes .data.k repeatedly",
 		"spec.ignore", "ssa: Merge")
 	s.HasEvent("app", "DriftContested", "autotuner changes .data.k")
 	testenv.Eventually(t, "the rival's own count", func() error {
@@ -95,15 +95,15 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	s.Ready("app", commit)
 
 	t.Log("it is slowed down: twice the time for each correction")
-	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.Threshold))
+	s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", fights.Threshold))
 	corrects := func(delay time.Duration, times int) {
 		t.Helper()
 		clock.Step(delay - time.Second)
 		pass()
-		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times-1))
+		s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", times-1))
 		clock.Step(time.Second)
 		pass()
-		s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", times))
+		s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", times))
 	}
 	corrects(fights.MinDelay, fights.Threshold+1)
 	corrects(2*fights.MinDelay, fights.Threshold+2)
@@ -114,9 +114,9 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	clock.Step(4 * fights.MinDelay)
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
 	s.ConfigMapHas("a", "1")
-	s.drifted("app", "DriftContested", fmt.Sprintf("was corrected %d times", fights.Threshold+3))
+	s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", fights.Threshold+3))
 	clock.Step(fights.Window + time.Second)
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
 	s.drifted("app", "")
-	s.HasEvent("app", "DriftResolved", "as they were applied")
+	s.HasEvent("app", "DriftResolved", "match what was applied")
 }

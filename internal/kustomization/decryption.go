@@ -1,6 +1,7 @@
 package kustomization
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash"
@@ -14,59 +15,62 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Decryption is what the controller brings to spec.decryption for all Kustomizations.
-type Decryption struct {
-	Transport      http.RoundTripper // to key services
+// DecryptionOptions configure spec.decryption for all Kustomizations.
+type DecryptionOptions struct {
+	Transport      http.RoundTripper // to key management services
 	Identities     *auth.Identities
 	IgnoreMAC      bool   // see [decrypt.Keys]
-	DefaultAccount string // the service account in the namespace of each Kustomization that names none
+	DefaultAccount string // the service account for Kustomizations that do not name one, in their namespace
 
-	AgeSecret types.NamespacedName // with keys of age, for those whose own Secret has none; none when empty
-	// with the servers that tokens of service accounts may be sent to; none when empty
+	// AgeSecret holds age keys for Kustomizations whose own Secret has none; may be empty.
+	AgeSecret types.NamespacedName
+	// VaultConfigMap lists the Vault servers to which tokens of service accounts may be sent; may be empty.
 	VaultConfigMap types.NamespacedName
-	VaultAddress   string // that the token below is for
-	VaultToken     string
+	// VaultToken is the controller's own token for the server VaultAddress.
+	VaultAddress, VaultToken string
 }
 
-// readKeys gathers the keys of spec.decryption. What the Secret has comes first, then what the service
-// account may use, then what the controller has.
-func (r *run) readKeys(ctx context.Context, in *inputs, h hash.Hash) error {
-	d := r.obj.Spec.Decryption
+// readKeys returns the keys of spec.decryption, nil if it is not set, and adds them to the hash. Keys of its
+// Secret have precedence over those of its service account, and these over keys of the controller.
+func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomization, h hash.Hash) (*decrypt.Keys,
+	error) {
+	d, o := obj.Spec.Decryption, c.Options.Decryption
 	if d == nil {
-		return nil
+		return nil, nil
 	}
 	if d.Provider != "sops" {
-		return fault.New(meta.BuildFailedReason, "spec.decryption.provider is '%s', which is not known", d.Provider).
+		return nil, fault.New(meta.BuildFailedReason, "spec.decryption.provider '%s' is not supported", d.Provider).
 			WithHint("Use sops").Final()
 	}
 	fmt.Fprintln(h, "keys")
-	in.keys = &decrypt.Keys{Transport: r.Options.Decryption.Transport, IgnoreMAC: r.Options.Decryption.IgnoreMAC}
+	keys := &decrypt.Keys{Transport: o.Transport, IgnoreMAC: o.IgnoreMAC}
 	if d.SecretRef != nil {
-		key := types.NamespacedName{Namespace: r.obj.Namespace, Name: d.SecretRef.Name}
-		if err := r.addKeys(ctx, in.keys, key, "spec.decryption.secretRef", h); err != nil {
-			return err
+		key := types.NamespacedName{Namespace: obj.Namespace, Name: d.SecretRef.Name}
+		if err := c.addKeys(ctx, keys, key, "spec.decryption.secretRef", h); err != nil {
+			return nil, err
 		}
 	}
-	if global := r.Options.Decryption.AgeSecret; global.Name != "" && len(in.keys.Age) == 0 {
-		if err := r.addKeys(ctx, in.keys, global, "--sops-age-secret", h); err != nil {
-			return err
+	if o.AgeSecret.Name != "" && len(keys.Age) == 0 {
+		if err := c.addKeys(ctx, keys, o.AgeSecret, "--sops-age-secret", h); err != nil {
+			return nil, err
 		}
 	}
-	in.keys.Fallback(r.serviceKeys(in.keys))
-	return nil
+	keys.Fallback(c.serviceKeys(obj))
+	return keys, nil
 }
 
 // addKeys adds the keys of a Secret.
-func (r *run) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string,
+func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string,
 	h hash.Hash) error {
 	var secret corev1.Secret
-	err := r.Configs.Get(ctx, key, &secret)
+	err := c.Configs.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s not found", key, field).
 			WithHint("Create it, or correct %s", field)
@@ -74,7 +78,7 @@ func (r *run) addKeys(ctx context.Context, to *decrypt.Keys, key types.Namespace
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "cannot read Secret '%s' of %s", key, field).Because(err)
 	}
-	digestMap(h, secret.Data)
+	hashMap(h, secret.Data)
 	keys, err := decrypt.FromSecret(secret.Data, to.Transport)
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s", key, field).Because(err).
@@ -84,13 +88,17 @@ func (r *run) addKeys(ctx context.Context, to *decrypt.Keys, key types.Namespace
 	return nil
 }
 
-// serviceKeys are those of key services, by the identity of a service account or of the controller.
-func (r *run) serviceKeys(transport *decrypt.Keys) *decrypt.Keys {
-	o := r.Options.Decryption
-	account := r.decryptionAccount()
-	keys := &decrypt.Keys{Transport: transport.Transport}
+// serviceKeys returns keys that use key management services, with the identity of a service account or of the
+// controller.
+func (c *Controller) serviceKeys(obj *kustomizev1.Kustomization) *decrypt.Keys {
+	o := c.Options.Decryption
+	var account *types.NamespacedName // nil for the controller's
+	if name := cmp.Or(obj.Spec.Decryption.ServiceAccountName, o.DefaultAccount); name != "" {
+		account = &types.NamespacedName{Namespace: obj.Namespace, Name: name}
+	}
+	keys := &decrypt.Keys{Transport: o.Transport}
 	keys.Vault = func(ctx context.Context, address string) (string, error) {
-		return r.vaultToken(ctx, keys, account, address)
+		return c.vaultToken(ctx, keys, account, address)
 	}
 	if o.Identities == nil {
 		return keys
@@ -105,25 +113,13 @@ func (r *run) serviceKeys(transport *decrypt.Keys) *decrypt.Keys {
 	return keys
 }
 
-// decryptionAccount is the service account whose identity is used, or nil for the controller's.
-func (r *run) decryptionAccount() *types.NamespacedName {
-	name := r.obj.Spec.Decryption.ServiceAccountName
-	if name == "" {
-		name = r.Options.Decryption.DefaultAccount
-	}
-	if name == "" {
-		return nil
-	}
-	return &types.NamespacedName{Namespace: r.obj.Namespace, Name: name}
-}
-
-// vaultToken logs a service account in to a server that is listed, or else gives the controller's own token
-// to the server that it is for. Files name servers, so neither may go to just any.
-func (r *run) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName,
+// vaultToken returns a token for a Vault server. Encrypted files name the server, so tokens are only sent to servers
+// that the administrator listed, and the controller's own token only to its server.
+func (c *Controller) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName,
 	address string) (string, error) {
-	o := r.Options.Decryption
+	o := c.Options.Decryption
 	if o.VaultConfigMap.Name != "" && account != nil && o.Identities != nil && o.Identities.Accounts != nil {
-		logins, err := r.vaultLogins(ctx)
+		logins, err := c.readVaultLogins(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -134,7 +130,7 @@ func (r *run) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types
 			})
 	}
 	if o.VaultToken == "" {
-		return "", decrypt.Missing("there is no token for it")
+		return "", decrypt.Missing("the controller has no token for it")
 	}
 	if strings.TrimRight(o.VaultAddress, "/") != strings.TrimRight(address, "/") {
 		return "", decrypt.Missing("$VAULT_TOKEN of the controller is only for the server of $VAULT_ADDR")
@@ -142,15 +138,15 @@ func (r *run) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types
 	return o.VaultToken, nil
 }
 
-func (r *run) vaultLogins(ctx context.Context) (*decrypt.VaultLogins, error) {
+func (c *Controller) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins, error) {
 	var config corev1.ConfigMap
-	key := r.Options.Decryption.VaultConfigMap
-	if err := r.Configs.Get(ctx, key, &config); err != nil {
+	key := c.Options.Decryption.VaultConfigMap
+	if err := c.Configs.Get(ctx, key, &config); err != nil {
 		return nil, fmt.Errorf("cannot read ConfigMap '%s' of --sops-vault-configmap: %w", key, err)
 	}
 	logins, err := decrypt.ParseVaultLogins([]byte(config.Data["config.yaml"]))
 	if err != nil {
-		return nil, fmt.Errorf("the key config.yaml of ConfigMap '%s': %w", key, err)
+		return nil, fmt.Errorf("key config.yaml of ConfigMap '%s' is invalid: %w", key, err)
 	}
 	return logins, nil
 }

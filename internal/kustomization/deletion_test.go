@@ -113,7 +113,8 @@ func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
 	s.remove(&kustomizev1.Kustomization{}, "app")
 	s.Gone(&kustomizev1.Kustomization{}, "app")
-	s.HasEvent("app", "PruneFailed", "does not wait beyond 5s", "ConfigMap/"+s.Namespace+"/a")
+	s.HasEvent("app", "PruneFailed", "stopped waiting for the deletion of objects after 5s", "ConfigMap/"+
+		s.Namespace+"/a")
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
@@ -132,7 +133,8 @@ func TestARenamedKustomizationKeepsItsObjects(t *testing.T) {
 		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "slow"}}}
 	})
 	s.remove(&kustomizev1.Kustomization{}, "before")
-	s.NotReady(&kustomizev1.Kustomization{}, "before", "PruneFailed", "1 objects are left for other Kustomizations")
+	s.NotReady(&kustomizev1.Kustomization{}, "before", "PruneFailed",
+		"waiting for Kustomization 'after' to adopt 1 object")
 	s.Patch(&kustomizev1.Kustomization{}, "after", `{"spec":{"dependsOn":null}}`)
 	s.Ready("after", commit)
 	s.Gone(&kustomizev1.Kustomization{}, "before")
@@ -220,7 +222,7 @@ func TestDeletionWithoutTheAccount(t *testing.T) {
 	s.remove(&kustomizev1.Kustomization{}, "c")
 	s.Gone(&kustomizev1.Kustomization{}, "c")
 	s.ConfigMapHas("c", "1")
-	s.HasEvent("c", "PruneFailed", "1 objects are left behind", "deployer-c")
+	s.HasEvent("c", "PruneFailed", "1 object left in the cluster", "deployer-c")
 }
 
 // refused waits until the API server knows that an account may no longer read ConfigMaps.

@@ -114,10 +114,10 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	t.Log("it is reported as it happens, each new one, and nothing is changed")
 	s.Requests.Reset()
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
-	s.drifted("app", "DriftDetected", "1 of the applied objects drifted", "ConfigMap/"+s.Namespace+"/a differs",
+	s.drifted("app", "DriftDetected", "1 object drifted", "ConfigMap/"+s.Namespace+"/a differs",
 		`data.k: "9" → "1"`)
 	s.edit("autotuner", &corev1.Secret{}, "login", `{"stringData":{"user":"drifted-user"}}`)
-	s.drifted("app", "DriftDetected", "2 of the applied objects drifted", "Secret/"+s.Namespace+"/login differs",
+	s.drifted("app", "DriftDetected", "2 objects drifted", "Secret/"+s.Namespace+"/login differs",
 		"*** (before) → *** (after)")
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"8"}}`)
 	s.drifted("app", "DriftDetected", `data.k: "8" → "1"`)
@@ -125,11 +125,11 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 		Name: "b"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.drifted("app", "DriftDetected", "3 of the applied objects drifted", "ConfigMap/"+s.Namespace+"/b is gone")
-	s.HasEvent("app", "DriftDetected", "1 of the applied objects drifted", `data.k: "9" → "1"`)
-	s.HasEvent("app", "DriftDetected", "2 of the applied objects drifted", "Secret/"+s.Namespace+"/login differs")
+	s.drifted("app", "DriftDetected", "3 objects drifted", "ConfigMap/"+s.Namespace+"/b was deleted")
+	s.HasEvent("app", "DriftDetected", "1 object drifted", `data.k: "9" → "1"`)
+	s.HasEvent("app", "DriftDetected", "2 objects drifted", "Secret/"+s.Namespace+"/login differs")
 	s.HasEvent("app", "DriftDetected", `data.k: "8" → "1"`)
-	s.HasEvent("app", "DriftDetected", "3 of the applied objects drifted", "is gone")
+	s.HasEvent("app", "DriftDetected", "3 objects drifted", "was deleted")
 	s.Ready("app", commit)
 
 	t.Log("neither the interval, a request, nor a restart corrects it, and what is known is told once")
@@ -137,7 +137,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.Stop()
 	s.Start()
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"7"}}`)
-	s.drifted("app", "DriftDetected", "3 of the applied objects drifted", `data.k: "7" → "1"`)
+	s.drifted("app", "DriftDetected", "3 objects drifted", `data.k: "7" → "1"`)
 	for _, l := range append(s.Requests.Matching("/configmaps/"), s.Requests.Matching("/secrets/")...) {
 		if !strings.HasPrefix(l, "GET") && !strings.Contains(l, "dryRun=All") {
 			t.Errorf("changed something: %s", l)
@@ -165,7 +165,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.ConfigMapHas("b", "1")
 	s.ConfigMapHas("c", "1")
 	s.drifted("app", "")
-	s.HasEvent("app", "DriftResolved", "as they were applied")
+	s.HasEvent("app", "DriftResolved", "match what was applied")
 
 	t.Log("the mode takes effect at once")
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
@@ -272,7 +272,7 @@ func TestDriftRulesThatCannotBeReadAreTold(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", driftMode("enabled", meta.IgnoreRule{Paths: []string{"data.k"}}))
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed",
-		"the path 'data.k' of spec.driftDetection.ignore is no JSON pointer")
+		"path 'data.k' of spec.driftDetection.ignore is not a JSON pointer")
 }
 
 func TestEveryVersionHasDriftDetection(t *testing.T) {

@@ -131,7 +131,7 @@ func TestExpressionsDecideOverHealth(t *testing.T) {
 	s.Unhealthy("app", metav1.ConditionUnknown, commit)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "bad")})
 	s.RequestFetch("app")
-	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "'data.k == 'bad'' holds")
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "'data.k == 'bad'' is true")
 	commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "good")})
 	s.RequestFetch("app")
 	s.Ready("app", commit)

@@ -21,16 +21,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// inputs is what a build takes beside the tree and the spec. It is held for one pass.
+// inputs is what a build needs in addition to the tree and the spec. It is read again in each pass.
 type inputs struct {
 	substitution *build.Substitution
 	keys         *decrypt.Keys
-	secret       []string // values that no error may show
-	digest       string   // of all of them
+	secrets      []string // values that must not appear in errors
+	digest       string   // of all inputs
 }
 
-// inputRefs lists the ConfigMaps and Secrets that the inputs come from. A change of one of them wakes the
-// Kustomization.
+// inputRefs returns references to the ConfigMaps and Secrets that inputs are read from, for edges.
 func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 	var refs []reconcile.Ref
 	if p := obj.Spec.PostBuild; p != nil {
@@ -44,56 +43,57 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 	return refs
 }
 
-// inputs reads what the spec refers to.
-func (r *run) inputs(ctx context.Context) (*inputs, error) {
-	in, h := &inputs{}, sha256.New()
-	variables, err := spec.ReadVariables(ctx, r.Configs, r.obj)
+// readInputs reads the ConfigMaps and Secrets that the spec refers to.
+func (c *Controller) readInputs(ctx context.Context, obj *kustomizev1.Kustomization) (*inputs, error) {
+	h := sha256.New()
+	variables, err := spec.ReadVariables(ctx, c.Configs, obj)
 	if err != nil {
 		return nil, err
 	}
-	in.secret = variables.Secret
-	if in.substitution = variables.Substitution(r.Options.StrictSubstitutions); in.substitution != nil {
+	substitution := variables.Substitution(c.Options.StrictSubstitutions)
+	if substitution != nil {
 		fmt.Fprintln(h, "variables")
-		digestMap(h, variables.Values)
+		hashMap(h, variables.Values)
 	}
-	if err := r.readKeys(ctx, in, h); err != nil {
+	keys, err := c.readKeys(ctx, obj, h)
+	if err != nil {
 		return nil, err
 	}
-	in.digest = hex.EncodeToString(h.Sum(nil))
-	return in, nil
+	return &inputs{substitution: substitution, keys: keys, secrets: variables.Secret,
+		digest: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// digestMap writes a map to a hash, in one way only.
-func digestMap[V string | []byte](h hash.Hash, m map[string]V) {
+// hashMap writes a map to a hash, in a canonical form.
+func hashMap[V string | []byte](h hash.Hash, m map[string]V) {
 	fmt.Fprintf(h, "%d\n", len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		fmt.Fprintf(h, "%d %s%d %s", len(k), k, len(m[k]), string(m[k]))
 	}
 }
 
-// shortestSecret is the length from which on a value is taken out of errors: a shorter one is no secret, and
-// is everywhere.
-const shortestSecret = 4
+// minSecretLength is the minimum length of values that are redacted. Shorter values occur by chance.
+const minSecretLength = 4
 
-// hide takes the values of Secrets out of an error, which may repeat parts of the objects that they were put into.
-func (in *inputs) hide(err error) error {
+// redact replaces the values of Secrets in an error, which may quote parts of objects that contain them.
+func (in *inputs) redact(err error) error {
 	if err == nil {
 		return nil
 	}
-	said := err.Error()
-	hidden := said
-	slices.SortFunc(in.secret, func(a, b string) int { return len(b) - len(a) }) // one may be part of another
-	for _, s := range in.secret {
-		if len(s) >= shortestSecret {
-			hidden = strings.ReplaceAll(hidden, s, "***")
+	text := err.Error()
+	redacted := text
+	// One value may be part of another.
+	slices.SortFunc(in.secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, s := range in.secrets {
+		if len(s) >= minSecretLength {
+			redacted = strings.ReplaceAll(redacted, s, "***")
 		}
 	}
-	if hidden == said {
+	if redacted == text {
 		return err
 	}
-	f := fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "%s", hidden)
-	if was := fault.As(err); was != nil {
-		f.Terminal, f.RetryAfter = was.Terminal, was.RetryAfter
+	f := fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "%s", redacted)
+	if original := fault.As(err); original != nil {
+		f.Terminal, f.RetryAfter = original.Terminal, original.RetryAfter
 	}
 	return f
 }

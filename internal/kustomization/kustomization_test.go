@@ -100,7 +100,7 @@ func TestReadyExpressionsDecideInPlaceOfReady(t *testing.T) {
 	})
 	s.Ready("base", commit)
 	s.NotReady(&kustomizev1.Kustomization{}, "wrong", "InvalidCELExpression", "Syntax error")
-	s.NotReady(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "does not hold")
+	s.NotReady(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "is false")
 	s.Patch(&kustomizev1.Kustomization{}, "base", `{"metadata":{"labels":{"version":"2"}}}`)
 	s.Ready("top", commit)
 }

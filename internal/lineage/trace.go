@@ -19,7 +19,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // maxOwners bounds how many owner references are followed. A Pod has at most three owners above it, rarely more.
@@ -100,7 +100,7 @@ func (t *tracer) kustomization(ctx context.Context, by, object apply.Ref) error 
 		return cannotGet(by.String(), err)
 	}
 	note := ""
-	if !spec.Inventory(ks.Status.Inventory).Has(object.Entry()) {
+	if !rollout.Inventory(ks.Status.Inventory).Has(object.Entry()) {
 		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
 	}
 	t.add(by.String(), Fact{"Path", ks.Spec.Path}, Fact{"Revision", ks.Status.LastAppliedRevision},

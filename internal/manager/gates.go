@@ -32,7 +32,7 @@ func (p *process) gatedKinds() []gate.GatedKind {
 		)
 	}
 	if p.Runs(options.KustomizeController) {
-		kinds = append(kinds, gate.GatedKind{GroupKind: kustomization.KustomizationGroupKind,
+		kinds = append(kinds, gate.GatedKind{GroupKind: kustomization.GroupKind,
 			List: &kustomizev1.KustomizationList{}})
 	}
 	if p.Runs(options.ImageAutomationController) {

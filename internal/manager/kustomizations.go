@@ -9,19 +9,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 func (p *process) addKustomizations(ctx context.Context) error {
-	clusters := &kustomization.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
+	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
 		Apply: p.ApplyOptions()}
 	p.closers = append(p.closers, clusters.Close)
-	if err := kustomization.ObserveDependencies(ctx, p.kernel.Edges, p.mgr.GetCache()); err != nil {
-		return err
-	}
 	o := kustomization.Options{
 		NoCrossNamespaceRefs:  p.RefusesCrossNamespaceRefs(),
 		DefaultServiceAccount: p.DefaultAccount,
-		PatientHealth:         p.WaitsForFailed(),
+		NoFailFast:            p.WaitsForFailed(),
 		AdditiveReadyExpr:     p.AdditiveReadyExpr(),
 		Decryption:            p.decryption(),
 		StrictSubstitutions:   p.StrictSubstitutionsEnabled(),
@@ -30,7 +28,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 	if !p.NoRemoteBases {
 		o.FetchBase = remotebase.NewFetcher(p.transport)
 	}
-	return register(p, kustomization.KustomizationGroupKind, reconcile.HoldsSync, &kustomization.Kustomization{
+	controller := &kustomization.Controller{
 		Client:    p.mgr.GetClient(),
 		Configs:   p.mgr.GetAPIReader(),
 		Artifacts: p.storage.fetcher,
@@ -38,22 +36,26 @@ func (p *process) addKustomizations(ctx context.Context) error {
 		Events:    p.kernel.Events,
 		Clock:     p.GetClock(),
 		Options:   o,
-	})
+	}
+	if err := controller.ObserveDependencies(ctx, p.mgr.GetCache()); err != nil {
+		return err
+	}
+	return register(p, kustomization.GroupKind, reconcile.HoldsSync, controller)
 }
 
-func (p *process) remoteClusters() *kustomization.Remote {
-	reach := kustomization.NewReach(p.remotes.Egress.Dialer())
-	reach.QPS, reach.Burst = p.KubeAPIQPS, p.KubeAPIBurst
-	return &kustomization.Remote{
+func (p *process) remoteClusters() *rollout.RemoteClusters {
+	transports := rollout.NewTransports(p.remotes.Egress.Dialer(), nil)
+	transports.QPS, transports.Burst = p.KubeAPIQPS, p.KubeAPIBurst
+	return &rollout.RemoteClusters{
 		Reader: p.mgr.GetAPIReader(), Identities: p.remotes.Identities, Token: p.accounts.RequestToken,
 		Self:           p.accounts.Self,
 		DefaultAccount: p.KubeConfigAccount, AllowExec: p.KubeConfigExec, AllowInsecureTLS: p.KubeConfigTLS,
-		Reach: reach,
+		Transports: transports,
 	}
 }
 
-func (p *process) decryption() kustomization.Decryption {
-	return kustomization.Decryption{
+func (p *process) decryption() kustomization.DecryptionOptions {
+	return kustomization.DecryptionOptions{
 		Transport:      p.transport,
 		Identities:     p.remotes.Identities,
 		IgnoreMAC:      p.SOPSIgnoreMAC,

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,6 +65,20 @@ func (e *Edges) Set(dependent Ref, references []Ref) {
 	if len(references) > 0 {
 		e.references[dependent] = references
 	}
+}
+
+// Add adds a reference to those of a dependent, until they are next replaced by [Edges.Set].
+func (e *Edges) Add(dependent, reference Ref) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, found := e.dependents[reference][dependent]; found {
+		return
+	}
+	if e.dependents[reference] == nil {
+		e.dependents[reference] = map[Ref]struct{}{}
+	}
+	e.dependents[reference][dependent] = struct{}{}
+	e.references[dependent] = append(slices.Clip(e.references[dependent]), reference)
 }
 
 // NotifyDependents enqueues every object that refers to ref.

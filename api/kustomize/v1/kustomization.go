@@ -171,13 +171,15 @@ type KustomizationSpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// DependencyReference names a Kustomization to wait for.
-type DependencyReference struct {
-	meta.NamespacedName `json:",inline"`
-	// ReadyExpr is a CEL expression over the dependency that says when it is ready.
-	// +optional
-	ReadyExpr string `json:"readyExpr,omitempty"`
-}
+// Types that deploying kinds share.
+type (
+	// DependencyReference names a Kustomization to wait for.
+	DependencyReference = meta.DependencyReference
+	// KubeConfigReference names the credentials of a remote cluster.
+	KubeConfigReference = meta.KubeConfigReference
+	// HealthCheckExpr defines the health of the objects of a kind.
+	HealthCheckExpr = meta.HealthCheckExpr
+)
 
 // Decryption says how Secrets in the source are decrypted.
 type Decryption struct {
@@ -190,18 +192,6 @@ type Decryption struct {
 	// ServiceAccountName is the identity used with key management services.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-}
-
-// KubeConfigReference names where the access to a remote cluster is kept.
-// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
-// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
-type KubeConfigReference struct {
-	// ConfigMapRef names the ConfigMap for access by workload identity.
-	// +optional
-	ConfigMapRef *meta.LocalObjectReference `json:"configMapRef,omitempty"`
-	// SecretRef names the Secret with the kubeconfig.
-	// +optional
-	SecretRef *meta.SecretKeyReference `json:"secretRef,omitempty"`
 }
 
 // PostBuild says what happens to the manifests after the build.
@@ -244,23 +234,6 @@ type CommonMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-}
-
-// HealthCheckExpr says in CEL when objects of a kind are healthy.
-type HealthCheckExpr struct {
-	// +required
-	APIVersion string `json:"apiVersion"`
-	// +optional
-	Kind string `json:"kind,omitempty"`
-	// Current is true when the object is healthy.
-	// +required
-	Current string `json:"current"`
-	// InProgress is true while the object comes on.
-	// +optional
-	InProgress string `json:"inProgress,omitempty"`
-	// Failed is true when the object won't become healthy.
-	// +optional
-	Failed string `json:"failed,omitempty"`
 }
 
 // BuildMetadataOption is a kind of metadata that kustomize adds.

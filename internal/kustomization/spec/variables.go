@@ -17,16 +17,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/substitute"
 )
 
-// Variables are those of spec.postBuild.
+// Variables are the variables of spec.postBuild.
 type Variables struct {
 	Values map[string]string
-	Secret []string // values that came from Secrets
-	always bool     // whether to substitute even without any
+	Secret []string // the values that were read from Secrets
+	always bool     // substitute even without variables
 }
 
-// ReadVariables reads the variables of spec.postBuild: later references win over earlier ones, and what
-// stands in the spec wins over all. Without a reader references are left out. Errors are faults of reason
-// BuildFailed.
+// ReadVariables reads the variables of spec.postBuild. Later references override earlier ones, and
+// spec.postBuild.substitute overrides all. References are ignored if configs is nil. Errors are faults with
+// reason BuildFailed.
 func ReadVariables(ctx context.Context, configs client.Reader, obj *kustomizev1.Kustomization) (*Variables, error) {
 	v := &Variables{Values: map[string]string{}}
 	post := obj.Spec.PostBuild
@@ -51,7 +51,7 @@ func ReadVariables(ctx context.Context, configs client.Reader, obj *kustomizev1.
 	return v, nil
 }
 
-// Substitution is what they ask of a build: nothing without any variable, unless the strategy is Always.
+// Substitution returns the substitution for a build: nil without variables, unless the strategy is Always.
 func (v *Variables) Substitution(strict bool) *build.Substitution {
 	if len(v.Values) == 0 && !v.always {
 		return nil
@@ -77,15 +77,15 @@ func (v *Variables) add(ctx context.Context, configs client.Reader, namespace st
 	return nil
 }
 
-// trimmed drops what ends the last line: a file with one value ends so, as it does in a shell.
+// trimmed removes trailing newlines, as a shell does: files with one value often end with one.
 func trimmed(value string) string { return strings.TrimRight(value, "\r\n") }
 
 func invalidName(what string) *fault.Fault {
-	return fault.New(meta.BuildFailedReason, "%s cannot be a variable", what).
-		WithHint("Names are made of letters, digits and underscores, and start with no digit")
+	return fault.New(meta.BuildFailedReason, "%s is not a valid variable name", what).
+		WithHint("Use letters, digits and underscores; the first character cannot be a digit")
 }
 
-// valuesFrom reads the data of a ConfigMap or a Secret.
+// valuesFrom returns the data of a ConfigMap or Secret.
 func valuesFrom(ctx context.Context, configs client.Reader, namespace string,
 	from meta.SubstituteReference) (map[string]string, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: from.Name}

@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-func TestHistoryTellsBuildsApartByHowTheyEnded(t *testing.T) {
+func TestHistoryHasOneEntryPerBuildAndResult(t *testing.T) {
 	r := &run{
-		Kustomization: &Kustomization{Clock: clock.RealClock{}}, obj: &kustomizev1.Kustomization{},
-		source: &meta.Artifact{Revision: "main@sha1:1"}, memory: &memory{digest: "sha256:a"},
+		Controller: &Controller{Clock: clock.RealClock{}}, obj: &kustomizev1.Kustomization{},
+		source: &meta.Artifact{Revision: "main@sha1:1"}, state: &state{build: buildState{digest: "sha256:a"}},
 	}
 	for _, err := range []error{fault.New(meta.HealthCheckFailedReason, "not yet"), nil, nil,
 		fault.New(meta.HealthCheckFailedReason, "again")} {
-		r.worked, r.memory.began = true, time.Now()
-		r.record(err)
+		r.worked, r.state.started = true, time.Now()
+		r.recordHistory(err)
 	}
 	var got []string
 	for _, s := range r.obj.Status.History {

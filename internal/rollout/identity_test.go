@@ -1,4 +1,4 @@
-package kustomization
+package rollout
 
 import (
 	"context"
@@ -23,13 +23,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// configMaps is a cluster that holds ConfigMaps of the namespace team.
+// configMaps is a reader of the ConfigMaps in namespace team, by name.
 type configMaps map[string]map[string]string
 
 func (c configMaps) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -42,10 +41,10 @@ func (c configMaps) Get(_ context.Context, key client.ObjectKey, into client.Obj
 }
 
 func (configMaps) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	return errors.New("nothing is listed")
+	return errors.New("List is not supported")
 }
 
-// apiServer is the API server of another cluster, and notes the tokens that it sees.
+// apiServer starts the API server of another cluster, which records the tokens of requests.
 func apiServer(t *testing.T) (server *httptest.Server, ca string, tokens *[]string) {
 	t.Helper()
 	tokens = &[]string{}
@@ -59,52 +58,61 @@ func apiServer(t *testing.T) (server *httptest.Server, ca string, tokens *[]stri
 	return server, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})), tokens
 }
 
-func via(name string) *kustomizev1.Kustomization {
-	return &kustomizev1.Kustomization{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app"},
-		Spec: kustomizev1.KustomizationSpec{
-			KubeConfig: &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: name}}},
-	}
+// connect connects with a ConfigMap in namespace team.
+func connect(t *testing.T, r *RemoteClusters, configMap string) (*connection, error) {
+	t.Helper()
+	return r.connect(t.Context(), "team",
+		&meta.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: configMap}})
 }
 
-// visit asks the API server that a Kustomization leads to.
-func visit(t *testing.T, a *access) {
+// mustConnect is connect for ConfigMaps that are valid.
+func mustConnect(t *testing.T, r *RemoteClusters, configMap string) *connection {
 	t.Helper()
-	if err := a.login(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c, err := rest.HTTPClientFor(a.config)
+	c, err := connect(t, r, configMap)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := c.Get(a.config.Host + "/version")
+	return c
+}
+
+// sendTo sends a request to the API server of a connection.
+func sendTo(t *testing.T, to *connection) {
+	t.Helper()
+	if err := to.login(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := rest.HTTPClientFor(to.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Get(to.config.Host + "/version")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
 }
 
-func TestTokensOfServiceAccountsForOtherClusters(t *testing.T) {
+func TestGenericProviderUsesServiceAccountTokens(t *testing.T) {
 	server, ca, tokens := apiServer(t)
-	life, made := time.Hour, 0
-	r := &Remote{
-		Reach: NewReach(&net.Dialer{}),
+	lifetime, issued := time.Hour, 0
+	r := &RemoteClusters{
+		Transports: NewTransports(&net.Dialer{}, nil),
 		Self: func(context.Context) (types.NamespacedName, error) {
 			return types.NamespacedName{Namespace: "system", Name: "controller"}, nil
 		},
 		Token: func(_ context.Context, account types.NamespacedName,
 			audiences []string) (*authenticationv1.TokenRequestStatus, error) {
-			made++
+			issued++
 			return &authenticationv1.TokenRequestStatus{
 				Token:               fmt.Sprintf("%s for %s", account, strings.Join(audiences, "+")),
-				ExpirationTimestamp: metav1.NewTime(time.Now().Add(life)),
+				ExpirationTimestamp: metav1.NewTime(time.Now().Add(lifetime)),
 			}, nil
 		},
 	}
-	config := func(more ...string) map[string]string {
+	config := func(keysAndValues ...string) map[string]string {
 		data := map[string]string{"provider": "generic", "address": server.URL, "ca.crt": ca}
-		for i := 0; i < len(more); i += 2 {
-			data[more[i]] = more[i+1]
+		for i := 0; i < len(keysAndValues); i += 2 {
+			data[keysAndValues[i]] = keysAndValues[i+1]
 		}
 		return data
 	}
@@ -117,68 +125,56 @@ func TestTokensOfServiceAccountsForOtherClusters(t *testing.T) {
 		"unknown": config("provider", "other"),
 		"garbage": config("ca.crt", "no certificate", "serviceAccountName", "app"),
 	}
-	ways := map[string]*access{}
+	connections := map[string]*connection{}
 	for name, want := range map[string]string{"named": "team/app for one+two", "listed": "team/app for one+two",
 		"unnamed": "system/controller for " + server.URL} {
-		a, err := r.access(t.Context(), via(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		visit(t, a)
+		c := mustConnect(t, r, name)
+		sendTo(t, c)
 		if got := (*tokens)[len(*tokens)-1]; got != want {
-			t.Errorf("%s came with the token %q, want %q", name, got, want)
+			t.Errorf("%s: the token is %q, want %q", name, got, want)
 		}
-		ways[name] = a
+		connections[name] = c
 	}
-	if ways["named"].id != ways["listed"].id || ways["named"].id == ways["unnamed"].id {
-		t.Error("ways are told apart by something else than what they are made of")
+	if connections["named"].id != connections["listed"].id || connections["named"].id == connections["unnamed"].id {
+		t.Error("connections must have the same id exactly if their content is the same")
 	}
 	r.DefaultAccount = "tenant"
-	a, err := r.access(t.Context(), via("stealing"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	visit(t, a)
+	sendTo(t, mustConnect(t, r, "stealing"))
 	if got := (*tokens)[len(*tokens)-1]; got != "team/tenant for https://kubernetes.default.svc" {
-		t.Errorf("the default account came with %q", got)
+		t.Errorf("default account: the token is %q", got)
 	}
 	r.DefaultAccount = ""
-	for name, says := range map[string]string{
+	for name, want := range map[string]string{
 		"stealing": "sets audiences for a token of the controller", "plain": "an https URL",
-		"unknown": "has the provider 'other'", "gone": "not found", "garbage": "cannot be used",
+		"unknown": "has unknown provider 'other'", "gone": "not found", "garbage": "cannot be used",
 	} {
-		_, err := r.access(t.Context(), via(name))
+		_, err := connect(t, r, name)
 		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
-			!strings.Contains(f.Error(), says) {
-			t.Errorf("%s: %v", name, err)
+			!strings.Contains(f.Error(), want) || IsCredentialsNotFound(err) != (name == "gone") {
+			t.Errorf("%s: got %v, want %q", name, err, want)
 		}
 	}
 
-	t.Log("a token that is refused is made anew")
-	made = 0
-	if a, err = r.access(t.Context(), via("revoked")); err != nil {
-		t.Fatal(err)
-	}
-	visit(t, a)
-	visit(t, a)
-	if made != 2 {
-		t.Errorf("%d tokens were made for two visits", made)
+	t.Log("A rejected token is replaced")
+	issued = 0
+	c := mustConnect(t, r, "revoked")
+	sendTo(t, c)
+	sendTo(t, c)
+	if issued != 2 {
+		t.Errorf("%d tokens were issued for 2 requests, want 2", issued)
 	}
 
-	t.Log("a token that is about to end is not used")
-	made, life = 0, tokenLeeway/2
-	a, err = r.access(t.Context(), via("named"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	visit(t, a)
-	visit(t, a)
-	if made < 3 {
-		t.Errorf("%d tokens were made for two visits", made)
+	t.Log("A token that expires soon is not used")
+	issued, lifetime = 0, tokenLeeway/2
+	c = mustConnect(t, r, "named")
+	sendTo(t, c)
+	sendTo(t, c)
+	if issued < 3 {
+		t.Errorf("%d tokens were issued for 2 requests, want at least 3", issued)
 	}
 }
 
-// gke is Google's cloud with one cluster, whose token is new every time that it is asked for.
+// gke is a fake of Google's cloud with one cluster. It issues a new token for each request.
 type gke struct {
 	address, ca string
 	tokens      int
@@ -200,14 +196,14 @@ func (g *gke) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Annotations and Token make gke the cluster's service accounts, too.
+// Annotations and Token implement [auth.Accounts].
 func (*gke) Annotations(context.Context, types.NamespacedName) (map[string]string, error) {
 	return map[string]string{"gcp.auth.fluxcd.io/workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/cluster"}, nil
 }
 
 func (*gke) Token(context.Context, types.NamespacedName, string) (string, error) { return "token", nil }
 
-func TestClustersOfACloud(t *testing.T) {
+func TestCloudProviderFindsCluster(t *testing.T) {
 	server, ca, tokens := apiServer(t)
 	cloud := &gke{address: strings.TrimPrefix(server.URL, "https://"), ca: ca}
 	named := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c",
@@ -216,37 +212,37 @@ func TestClustersOfACloud(t *testing.T) {
 		"serviceAccountName": "app"}
 	both := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c",
 		"serviceAccountName": "app", "audiences": "a\nb"}
-	r := &Remote{
-		Reach: NewReach(&net.Dialer{}), Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
+	r := &RemoteClusters{
+		Transports: NewTransports(&net.Dialer{}, nil), Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
 		Reader: configMaps{"named": named, "other": other, "both": both, "wrong": {"provider": "aws", "cluster": "c"}},
 	}
 	for range 2 {
-		a, err := r.access(t.Context(), via("named"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		visit(t, a)
+		sendTo(t, mustConnect(t, r, "named"))
 	}
 	if want := []string{"google-1", "google-1"}; !slices.Equal(*tokens, want) {
-		t.Errorf("the cluster saw the tokens %v, want %v", *tokens, want)
+		t.Errorf("the cluster received the tokens %v, want %v", *tokens, want)
 	}
 	for name, want := range map[string]struct {
-		says  string
-		final bool
-	}{"other": {"leads to no cluster", false}, "both": {"has 2 audiences", true}, "wrong": {"is not the ARN", true}} {
-		_, err := r.access(t.Context(), via(name))
-		if f := fault.As(err); f == nil || f.Terminal != want.final || !strings.Contains(f.Error(), want.says) {
-			t.Errorf("%s: %v", name, err)
+		message  string
+		terminal bool
+	}{
+		"other": {message: "does not lead to a cluster"},
+		"both":  {message: "has 2 audiences", terminal: true},
+		"wrong": {message: "is not the ARN", terminal: true},
+	} {
+		_, err := connect(t, r, name)
+		if f := fault.As(err); f == nil || f.Terminal != want.terminal || !strings.Contains(f.Error(), want.message) {
+			t.Errorf("%s: got %v, want %+v", name, err, want)
 		}
 	}
 }
 
-func FuzzAudiences(f *testing.F) {
+func FuzzParseList(f *testing.F) {
 	f.Add("- one\n- two, three\n\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, audience := range listed(text) {
+		for _, audience := range parseList(text) {
 			if audience == "" || audience != strings.TrimSpace(audience) || strings.ContainsAny(audience, "\n,") {
-				t.Errorf("%q gives %q", text, audience)
+				t.Errorf("parseList(%q) contains %q", text, audience)
 			}
 		}
 	})

@@ -1,0 +1,154 @@
+package kustomization
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// correct makes the cluster match the build. If the build is the one that was applied last, all differences are drift,
+// which spec.driftDetection.mode may keep from being corrected. Another build is always applied.
+func (r *run) correct(ctx context.Context, built *build.Result) error {
+	r.report.Corrected = r.state.apply.lastAppliedDigest == r.state.build.digest
+	switch {
+	case r.report.Corrected && r.obj.DriftMode() == meta.DriftWarn:
+		return r.detectDrift(ctx, built)
+	case r.report.Corrected && r.obj.DriftMode() == meta.DriftDisabled:
+		reconcile.Unmark(r.obj, meta.DriftedCondition)
+		r.state.complete()
+		return nil
+	}
+	if err := r.apply(ctx, built); err != nil {
+		return err
+	}
+	switch r.obj.DriftMode() {
+	case meta.DriftDisabled:
+		r.target.Cluster.Forget(rollout.OwnerOf(refOf(r.obj))) // stops watching for drift
+		reconcile.Unmark(r.obj, meta.DriftedCondition)
+	case meta.DriftWarn:
+		r.state.apply.drift.Resolve(r.obj, &r.report)
+	}
+	return nil
+}
+
+// apply applies the build, then prunes objects that are no longer declared.
+func (r *run) apply(ctx context.Context, built *build.Result) error {
+	req, err := r.applyRequest(ctx, built)
+	if err != nil {
+		return err
+	}
+	s := &r.state.apply
+	s.lastAppliedDigest = ""
+	result, err := r.target.Cluster.Apply(ctx, req)
+	if result != nil {
+		r.report.AddChanges(rollout.Effective(result.Changes))
+		r.warn(result.Warnings)
+	}
+	if err != nil {
+		return err
+	}
+	retained, err := r.prune(ctx, req.Previous.Without(result.Inventory), result.Inventory)
+	if err != nil {
+		return err
+	}
+	r.state.complete()
+	s.isComplete = len(retained) == 0
+	if s.isComplete {
+		s.lastAppliedDigest = r.state.build.digest
+	}
+	if req.Resync {
+		s.lastResync = r.Clock.Now()
+	}
+	return nil
+}
+
+// detectDrift reports objects that drifted, without correcting them.
+func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
+	req, err := r.applyRequest(ctx, built)
+	if err != nil {
+		return err
+	}
+	planned, err := r.target.Cluster.DetectDrift(ctx, req)
+	if err != nil {
+		return err
+	}
+	if req.Resync {
+		r.state.apply.lastResync = r.Clock.Now()
+	}
+	r.state.complete()
+	r.state.apply.drift.ReportDetected(r.obj, &r.report, planned)
+	return nil
+}
+
+// reportContentions reports fields that other managers keep changing back.
+func (r *run) reportContentions() {
+	if r.obj.DriftMode() == meta.DriftEnabled {
+		r.state.apply.drift.ReportContentions(r.obj, &r.report,
+			r.target.Cluster.Contentions(rollout.OwnerOf(refOf(r.obj))))
+	}
+}
+
+// needsCorrection reports whether the live objects must be compared although the build did not change.
+func (r *run) needsCorrection() bool {
+	owner := rollout.OwnerOf(refOf(r.obj))
+	return r.obj.DriftMode() != meta.DriftDisabled && (r.target.Cluster.Drifted(owner) ||
+		len(r.target.Cluster.UnwatchedKinds(owner)) > 0 || r.needsResync(r.state))
+}
+
+// needsResync reports whether all objects must be compared, including those for which no change was observed.
+func (c *Controller) needsResync(s *state) bool {
+	return c.Clock.Since(s.apply.lastResync) >= c.Options.Resync
+}
+
+// applyRequest returns the request to apply the build in this pass.
+func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
+	req, err := newApplyRequest(r.obj, built, applyOptions{
+		requested: r.pass.Requested, resync: r.pass.Requested || r.needsResync(r.state),
+	})
+	req.SameDeclaration = r.report.Corrected
+	req.SaveInventory = func(i apply.Inventory) error {
+		r.obj.Status.Inventory = rollout.InventoryStatus(i)
+		return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))
+	}
+	return req, err
+}
+
+// applyOptions are the parts of an apply request that the pass decides.
+type applyOptions struct {
+	requested bool // the pass was requested by annotation
+	resync    bool // compare all objects
+}
+
+// newApplyRequest returns the request to apply a build, as the spec of the Kustomization asks for.
+func newApplyRequest(obj *kustomizev1.Kustomization, built *build.Result, o applyOptions) (apply.Request, error) {
+	ignore, err := rollout.IgnoreRules(obj.Spec.Ignore, obj.Spec.DriftDetection)
+	return apply.Request{
+		Owner:        rollout.OwnerOf(refOf(obj)),
+		Objects:      built.Objects,
+		Origin:       built.Origin,
+		Previous:     rollout.Inventory(obj.Status.Inventory),
+		Force:        obj.Spec.Force,
+		Resync:       o.resync,
+		Ignore:       ignore,
+		RerunExpired: o.requested,
+		MaxDiffs:     rollout.MaxDiffs,
+		Secrets:      built.Secrets,
+	}, err
+}
+
+// warn reports warnings of the API server and of the apply, unless they are the same as the last ones.
+func (r *run) warn(warnings []string) {
+	text := strings.Join(rollout.FirstLines(warnings), "\n")
+	if text == "" || text == r.state.apply.warnings {
+		return
+	}
+	r.state.apply.warnings = text
+	r.report.Warn(meta.AppliedWithWarningsReason, text)
+}

@@ -1,0 +1,157 @@
+package kustomization
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// GroupKind identifies the kind to the kernel.
+var GroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
+
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations/finalizers,verbs=get;create;update;patch;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;buckets;externalartifacts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories/status;ocirepositories/status;buckets/status;externalartifacts/status,verbs=get
+// +kubebuilder:rbac:groups="",resources=configmaps;secrets;serviceaccounts,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+
+// Controller reconciles Kustomizations. It implements [reconcile.Step].
+type Controller struct {
+	Client    client.Reader // cached
+	Configs   client.Reader // of ConfigMaps and Secrets; not cached, to keep Secrets out of memory
+	Artifacts *artifact.Fetcher
+	Clusters  *rollout.Clusters
+	Events    reconcile.Events // for events during deletion; other events are part of outcomes
+	Clock     clock.PassiveClock
+	Options   Options
+
+	mu     sync.Mutex
+	states map[types.UID]*state
+}
+
+// Options are set by flags.
+type Options struct {
+	NoCrossNamespaceRefs  bool
+	DefaultServiceAccount string
+	NoFailFast            bool // health checks wait for the timeout even if an object has failed
+	AdditiveReadyExpr     bool // dependencies with a readyExpr must also be Ready
+	Decryption            DecryptionOptions
+	// FetchBase fetches remote bases of kustomizations. Remote bases are rejected when it is nil.
+	FetchBase func(ctx context.Context, url string) ([]byte, error)
+	// StrictSubstitutions rejects variables that are not set and have no default.
+	StrictSubstitutions bool
+	// Resync is the interval at which all objects are dry-run again even if no change was observed.
+	Resync time.Duration
+}
+
+// References implements [reconcile.Step].
+func (c *Controller) References(obj *kustomizev1.Kustomization) []reconcile.Ref {
+	s := obj.Spec.SourceRef
+	refs := []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Group: sourceGroup, Kind: s.Kind},
+		cmp.Or(s.Namespace, obj.Namespace), s.Name)}
+	refs = append(refs, c.dependencies().Refs(obj)...)
+	if k := obj.Spec.KubeConfig; k != nil && k.SecretRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, k.SecretRef.Name))
+	} else if k != nil && k.ConfigMapRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "ConfigMap"}, obj.Namespace, k.ConfigMapRef.Name))
+	}
+	return append(refs, inputRefs(obj)...)
+}
+
+// Reconcile makes the cluster match the source. Its steps are: find the source, ask the gates, check dependencies,
+// connect to the cluster, build, apply, prune, check health, report. A build is skipped if its files and settings did
+// not change, and an apply if neither the build nor the live objects changed.
+func (c *Controller) Reconcile(ctx context.Context,
+	pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
+	source, outcome := c.source(ctx, pass.Object)
+	if outcome != nil {
+		return *outcome
+	}
+	work, outcome := c.admit(ctx, pass, source)
+	if outcome != nil {
+		return *outcome
+	}
+	target, err := c.Clusters.Target(ctx, refOf(pass.Object), c.destination(pass.Object))
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	r := &run{
+		Controller: c, pass: pass, obj: pass.Object, source: work.source, target: target,
+		state: c.stateOf(pass.Object), report: rollout.Report{Owner: refOf(pass.Object)},
+	}
+	r.begin()
+	if !work.healthOnly {
+		if err := r.deploy(ctx); err != nil {
+			return r.failed(err)
+		}
+	}
+	r.reportContentions()
+	progressing, err := r.checkHealth(ctx)
+	if err != nil {
+		return r.failed(err)
+	}
+	if progressing != nil {
+		return r.outcome(*progressing)
+	}
+	return r.succeeded()
+}
+
+// run is one pass of a Kustomization that was admitted.
+type run struct {
+	*Controller
+	pass   *reconcile.Pass[*kustomizev1.Kustomization]
+	obj    *kustomizev1.Kustomization
+	source *meta.Artifact
+	target *rollout.Target
+	state  *state
+	report rollout.Report
+	worked bool // something was built or applied
+}
+
+// begin records that work on the revision has started.
+func (r *run) begin() {
+	if r.state.started.IsZero() || r.obj.Status.LastAttemptedRevision != r.source.Revision {
+		r.state.started = r.Clock.Now()
+	}
+	r.obj.Status.LastAttemptedRevision = r.source.Revision
+	r.state.health.Cancel(r.obj, r.source.Revision, &r.report)
+}
+
+// deploy builds the source and makes the cluster match it, as far as something changed.
+func (r *run) deploy(ctx context.Context) error {
+	in, err := r.readInputs(ctx, r.obj)
+	if err != nil {
+		return err
+	}
+	built, err := r.build(ctx, in)
+	if err != nil || built == nil {
+		return err
+	}
+	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace,
+		in.redact(r.correct(ctx, built)))
+}
+
+// destination returns the cluster and the identity that a Kustomization applies with.
+func (c *Controller) destination(obj *kustomizev1.Kustomization) rollout.Destination {
+	return rollout.Destination{KubeConfig: obj.Spec.KubeConfig,
+		ServiceAccount: cmp.Or(obj.Spec.ServiceAccountName, c.Options.DefaultServiceAccount)}
+}
+
+func refOf(obj *kustomizev1.Kustomization) reconcile.Ref {
+	return reconcile.RefTo(GroupKind, obj.Namespace, obj.Name)
+}

@@ -1,0 +1,73 @@
+package kustomization
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// maxHistory is the maximum number of entries in status.history.
+const maxHistory = 5
+
+// failed reports a failed pass.
+func (r *run) failed(err error) reconcile.Outcome {
+	r.recordHistory(err)
+	return r.outcome(reconcile.Failed(err))
+}
+
+// succeeded reports that the revision is applied and healthy.
+func (r *run) succeeded() reconcile.Outcome {
+	r.obj.Status.LastAppliedRevision = r.source.Revision
+	r.obj.Status.LastAppliedOriginRevision = r.source.OriginRevision()
+	r.recordHistory(nil)
+	return r.outcome(reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision))
+}
+
+// outcome adds the events of the pass to its outcome.
+func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
+	if !r.worked {
+		o = o.Unchanged() // many Kustomizations may follow a commit that changes only one of them
+	}
+	return r.report.Outcome(o).WithArtifact(r.source)
+}
+
+// recordHistory records the result of a pass in status.history. A pass that did nothing, or that repeated the last
+// failure, is not recorded, so that the status need not be written.
+func (r *run) recordHistory(err error) {
+	started := r.state.started
+	r.state.started = time.Time{}
+	digest, status := r.state.build.digest, meta.ReconciliationSucceededReason
+	if err != nil {
+		status = fault.Reason(err, meta.ReconciliationFailedReason)
+	}
+	if digest == "" {
+		return
+	}
+	history := r.obj.Status.History
+	if len(history) > 0 && !r.worked && history[0].Digest == digest && history[0].LastReconciledStatus == status {
+		return
+	}
+	now := metav1.NewTime(r.Clock.Now())
+	snapshot := kustomizev1.Snapshot{Digest: digest, LastReconciledStatus: status, FirstReconciled: now}
+	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool {
+		return s.Digest == digest && s.LastReconciledStatus == status
+	}); i >= 0 {
+		snapshot = history[i]
+		history = slices.Delete(slices.Clone(history), i, i+1)
+	}
+	snapshot.LastReconciled = now
+	snapshot.LastReconciledDuration = metav1.Duration{Duration: r.Clock.Since(started).Round(time.Microsecond)}
+	snapshot.TotalReconciliations++
+	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
+	if origin := r.source.OriginRevision(); origin != "" {
+		snapshot.Metadata["originRevision"] = origin
+	}
+	history = append([]kustomizev1.Snapshot{snapshot}, history...)
+	r.obj.Status.History = history[:min(len(history), maxHistory)]
+}

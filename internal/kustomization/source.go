@@ -1,0 +1,91 @@
+package kustomization
+
+import (
+	"cmp"
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+var sourceGroup = sourcev1.GroupVersion.Group
+
+// source returns the artifact to apply, or the outcome if there is none.
+func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization) (*meta.Artifact,
+	*reconcile.Outcome) {
+	ref := obj.Spec.SourceRef
+	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
+	if err := c.referencePolicy().Check("spec.sourceRef", obj.Namespace, key.Namespace); err != nil {
+		return nil, ptr.To(reconcile.Failed(err))
+	}
+	source := sourcev1.NewSource(ref.Kind)
+	if source == nil || ref.Kind == sourcev1.HelmChartKind {
+		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason,
+			"spec.sourceRef.kind '%s' is not supported", ref.Kind).
+			WithHint("Use a GitRepository, OCIRepository, Bucket or ExternalArtifact").Final()))
+	}
+	err := c.Client.Get(ctx, key, source)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
+			"%s '%s' not found. Create it, or correct spec.sourceRef", ref.Kind, key))
+	case err != nil:
+		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s'", ref.Kind, key).
+			Because(err)))
+	case source.GetArtifact() == nil:
+		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
+			"Source artifact not found: %s '%s' has no artifact yet. See its conditions", ref.Kind, key))
+	}
+	return source.GetArtifact(), nil
+}
+
+func (c *Controller) referencePolicy() rollout.ReferencePolicy {
+	return rollout.ReferencePolicy{NoCrossNamespace: c.Options.NoCrossNamespaceRefs}
+}
+
+// dependencies returns the check of spec.dependsOn.
+func (c *Controller) dependencies() *rollout.Dependencies[*kustomizev1.Kustomization] {
+	return &rollout.Dependencies[*kustomizev1.Kustomization]{
+		Kind:              GroupKind,
+		Reader:            c.Client,
+		New:               func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
+		DependsOn:         func(k *kustomizev1.Kustomization) []meta.DependencyReference { return k.Spec.DependsOn },
+		Policy:            c.referencePolicy(),
+		AdditiveReadyExpr: c.Options.AdditiveReadyExpr,
+	}
+}
+
+// checkDependencies returns the outcome of an object with a dependency that is not ready, or nil. Dependencies with the
+// same source must have applied its revision first.
+func (c *Controller) checkDependencies(ctx context.Context, obj *kustomizev1.Kustomization,
+	source *meta.Artifact) *reconcile.Outcome {
+	return c.dependencies().Check(ctx, obj, source.Revision, func(dependency *kustomizev1.Kustomization) bool {
+		return !haveSameSource(obj, dependency) || dependency.Status.LastAppliedRevision == source.Revision ||
+			c.isUnaffected(ctx, dependency, source)
+	})
+}
+
+// isUnaffected reports whether a Ready Kustomization would build the same from the revision as it has applied, although
+// it has not reconciled the revision yet. Dependents need not wait for it.
+func (c *Controller) isUnaffected(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) bool {
+	applied := c.stateOf(obj).apply.appliedBuild.Load()
+	if applied == nil || applied.generation != obj.Generation {
+		return false
+	}
+	tree, err := c.Artifacts.Fetch(ctx, *source)
+	return err == nil && applied.trace.Unchanged(tree)
+}
+
+// haveSameSource reports whether both build from the same source, and so have the same sequence of revisions.
+func haveSameSource(a, b *kustomizev1.Kustomization) bool {
+	return a.Spec.SourceRef.Kind == b.Spec.SourceRef.Kind && a.Spec.SourceRef.Name == b.Spec.SourceRef.Name &&
+		cmp.Or(a.Spec.SourceRef.Namespace, a.Namespace) == cmp.Or(b.Spec.SourceRef.Namespace, b.Namespace)
+}

@@ -1,0 +1,112 @@
+package kustomization
+
+import (
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// state is what this process stores about a Kustomization between passes. If it is lost, the next pass builds and
+// dry-runs everything again. Passes of one Kustomization do not run concurrently; fields that passes of others read are
+// atomic.
+type state struct {
+	started time.Time // of the work in progress, from its build to its health; zero if there is none
+	build   buildState
+	apply   applyState
+	health  rollout.Health
+	preview rollout.PendingPreview
+}
+
+// buildState is the last build.
+type buildState struct {
+	generation int64        // of the Kustomization
+	inputs     string       // digest of the variables and keys
+	trace      *build.Trace // the files that it read; nil if the build must not be reused
+	err        error        // returned again until the trace or the inputs change
+	digest     string       // of the last successful build
+	hasTTL     map[health.Target]bool
+}
+
+// isCurrent reports whether a build with the same settings, inputs and tree would have the same result.
+func (b *buildState) isCurrent(obj *kustomizev1.Kustomization, in *inputs, tree *artifact.Tree) bool {
+	return b.trace != nil && b.generation == obj.Generation && b.inputs == in.digest && b.trace.Unchanged(tree)
+}
+
+// applyState is the last apply.
+type applyState struct {
+	target            *rollout.Target
+	isComplete        bool      // the last build was applied completely, or did not need to be
+	lastAppliedDigest string    // of the build that was applied completely; empty once another apply has started
+	lastResync        time.Time // when all objects were dry-run last
+	warnings          string    // the last reported ones
+	drift             rollout.Drift
+	appliedBuild      atomic.Pointer[appliedBuild] // read by dependents; nil if the last build is not applied
+}
+
+// appliedBuild is a build that was applied completely.
+type appliedBuild struct {
+	generation int64
+	trace      *build.Trace
+}
+
+// complete records that the last build was applied.
+func (s *state) complete() {
+	s.apply.isComplete = true
+	s.apply.appliedBuild.Store(&appliedBuild{s.build.generation, s.build.trace})
+}
+
+// setTarget records the target. Another target requires a new apply.
+func (s *applyState) setTarget(t *rollout.Target) {
+	if s.target == t {
+		return
+	}
+	if s.target != nil {
+		s.lastAppliedDigest = ""
+	}
+	s.target, s.isComplete = t, false
+}
+
+// stateOf returns the state of an object.
+func (c *Controller) stateOf(obj *kustomizev1.Kustomization) *state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.states[obj.UID]; s != nil {
+		return s
+	}
+	s := &state{apply: applyState{lastAppliedDigest: appliedDigest(obj)}}
+	if c.states == nil {
+		c.states = map[types.UID]*state{}
+	}
+	c.states[obj.UID] = s
+	return s
+}
+
+// forget removes the state of a deleted object.
+func (c *Controller) forget(obj *kustomizev1.Kustomization) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.states[obj.UID]; s != nil && s.apply.target != nil {
+		s.apply.target.Forget(refOf(obj))
+	}
+	delete(c.states, obj.UID)
+	c.Clusters.Release(refOf(obj))
+}
+
+// appliedDigest returns the digest of the build that a previous process applied completely; empty if that is not known.
+func appliedDigest(obj *kustomizev1.Kustomization) string {
+	s := obj.Status
+	if len(s.History) == 0 || s.ObservedGeneration != obj.Generation ||
+		s.LastAppliedRevision != s.LastAttemptedRevision ||
+		s.History[0].LastReconciledStatus != meta.ReconciliationSucceededReason {
+		return ""
+	}
+	return s.History[0].Digest
+}

@@ -1,0 +1,73 @@
+package rollout
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/resid"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// IgnoreRules converts spec.ignore and spec.driftDetection.ignore. The latter apply only while the declaration of an
+// object does not change. Errors are faults with reason ReconciliationFailed.
+func IgnoreRules(rules []meta.IgnoreRule, drift *meta.DriftDetection) ([]apply.Ignored, error) {
+	ignored, err := ignoreRules(rules, "spec.ignore", false)
+	if err != nil || drift == nil {
+		return ignored, err
+	}
+	driftOnly, err := ignoreRules(drift.Ignore, "spec.driftDetection.ignore", true)
+	return append(ignored, driftOnly...), err
+}
+
+func ignoreRules(rules []meta.IgnoreRule, field string, driftOnly bool) ([]apply.Ignored, error) {
+	var ignored []apply.Ignored
+	for _, rule := range rules {
+		for _, p := range rule.Paths {
+			if !strings.HasPrefix(p, "/") || p == "/" {
+				return nil, fault.New(meta.ReconciliationFailedReason, "path '%s' of %s is not a JSON pointer",
+					p, field).
+					WithHint("Write it like /spec/replicas (RFC 6901)").Final()
+			}
+		}
+		matches, err := matcher(rule.Target)
+		if err != nil {
+			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s is invalid", field).
+				Because(err).Final()
+		}
+		ignored = append(ignored, apply.Ignored{Matches: matches, Paths: rule.Paths, DriftOnly: driftOnly})
+	}
+	return ignored, nil
+}
+
+// matcher returns a function that reports whether a selector selects an object; nil selects all.
+func matcher(s *meta.Selector) (func(*unstructured.Unstructured) bool, error) {
+	if s == nil {
+		return func(*unstructured.Unstructured) bool { return true }, nil
+	}
+	byName, err := types.NewSelectorRegex(&types.Selector{ResId: resid.ResId{
+		Gvk:  resid.Gvk{Group: s.Group, Version: s.Version, Kind: s.Kind},
+		Name: s.Name, Namespace: s.Namespace,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	byLabel, err := labels.Parse(s.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	byAnnotation, err := labels.Parse(s.AnnotationSelector)
+	if err != nil {
+		return nil, err
+	}
+	return func(o *unstructured.Unstructured) bool {
+		gvk := o.GroupVersionKind()
+		return byName.MatchGvk(resid.Gvk{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}) &&
+			byName.MatchName(o.GetName()) && byName.MatchNamespace(o.GetNamespace()) &&
+			byLabel.Matches(labels.Set(o.GetLabels())) && byAnnotation.Matches(labels.Set(o.GetAnnotations()))
+	}, nil
+}

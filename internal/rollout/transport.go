@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/hostguard"
+)
+
+const (
+	connectTimeout  = 10 * time.Second // for a connection, and for its TLS handshake
+	pingInterval    = 30 * time.Second // without data on a connection with a watch
+	idleConnTimeout = 90 * time.Second
+	unreachableHint = "Check the address of spec.kubeConfig, and that the controller can reach it"
+)
+
+// Transports makes the HTTP transports to the API servers of other clusters. Requests to a server that timed out fail
+// immediately for a while, so that they do not occupy the workers that other clusters need.
+type Transports struct {
+	Dialer *net.Dialer
+	Guard  *hostguard.Guard
+	// FirstTimeout is the maximum time to the response header from a server that has not answered yet.
+	FirstTimeout time.Duration
+	// ResponseTimeout is the maximum time to the response header from other servers. An API server itself ends requests
+	// after a minute.
+	ResponseTimeout time.Duration
+	// QPS is the maximum rate of requests to a cluster with one identity, Burst the maximum number at once.
+	QPS   float32
+	Burst int
+}
+
+// NewTransports returns transports with the default timeouts. clock is the real clock when nil.
+func NewTransports(dialer *net.Dialer, clock clock.Clock) *Transports {
+	return &Transports{
+		Dialer:       dialer,
+		Guard:        hostguard.New(hostguard.Options{Clock: clock, Reason: reason, Hint: unreachableHint}),
+		FirstTimeout: 15 * time.Second, ResponseTimeout: 70 * time.Second,
+	}
+}
+
+// reason is the condition reason of a cluster that does not answer.
+const reason = meta.ReconciliationFailedReason
+
+// configure returns the configuration with our transport. A configuration that runs a program, which may provide
+// certificates, keeps the transport of client-go.
+func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
+	out := rest.CopyConfig(cfg)
+	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = t.QPS, t.Burst, "sluice", rest.NoWarnings{}
+	if cfg.ExecProvider != nil {
+		out.Dial = t.Dialer.DialContext
+		return out, nil
+	}
+	tls, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	proxy := http.ProxyFromEnvironment
+	if cfg.Proxy != nil {
+		proxy = cfg.Proxy
+	}
+	base := &http.Transport{
+		Proxy: proxy, DialContext: t.Dialer.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: connectTimeout,
+		ResponseHeaderTimeout: t.ResponseTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: idleConnTimeout,
+		ForceAttemptHTTP2: true,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
+	}
+	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
+	out.Transport = &guardedTransport{base: base, transports: t, proxy: proxy}
+	return out, nil
+}
+
+// guardedTransport sends requests that the host guard admits.
+type guardedTransport struct {
+	base       *http.Transport
+	transports *Transports
+	proxy      func(*http.Request) (*url.URL, error)
+}
+
+// CloseIdleConnections closes the connections that are not in use.
+func (g *guardedTransport) CloseIdleConnections() { g.base.CloseIdleConnections() }
+
+// RoundTrip implements [http.RoundTripper].
+func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	route := hostguard.Route{Host: req.URL.Host}
+	if u, err := g.proxy(req); err == nil && u != nil {
+		route.Proxy = u.Host
+	}
+	admitted, err := g.transports.Guard.Admit(req.Context(), route, "")
+	if err != nil {
+		return nil, err
+	}
+	defer admitted.Release()
+	timeout := g.transports.FirstTimeout
+	if admitted.HostHasAnswered() {
+		timeout = g.transports.ResponseTimeout
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+	wait := admitted.Await()
+	resp, err := g.base.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it
+	timer.Stop()
+	if err == nil {
+		wait.Answered()
+		resp.Body = &body{resp.Body, cancel}
+		return resp, nil
+	}
+	cancel(nil)
+	if req.Context().Err() != nil || !errors.Is(context.Cause(ctx), errTimeout) && !isTimeout(err) {
+		wait.Ended()
+		return nil, err
+	}
+	wait.TimedOut()
+	return nil, fault.New(reason, "host '%s' does not answer", req.URL.Host).WithHint(unreachableHint)
+}
+
+// body ends the context of a request when the body of its response is closed.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close implements [io.Closer].
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+var errTimeout = errors.New("no response in time")
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

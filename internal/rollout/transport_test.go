@@ -1,0 +1,123 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// send sends a request to a cluster, and returns the error of the transport.
+func send(t *testing.T, transports *Transports, url string) error {
+	t.Helper()
+	cfg, err := transports.configure(&rest.Config{Host: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/version", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := cfg.Transport.RoundTrip(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+func TestRequestsToUnresponsiveClusterArePaused(t *testing.T) {
+	const pause = 10 * time.Second // the first one of package hostguard
+	var requests atomic.Int32
+	var responsive atomic.Bool
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		requests.Add(1)
+		if !responsive.Load() {
+			<-release
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	clock := testclock.NewFakeClock(time.Now())
+	transports := NewTransports(&net.Dialer{}, clock)
+	transports.FirstTimeout = 50 * time.Millisecond
+
+	err := send(t, transports, server.URL)
+	if f := fault.As(err); f == nil || f.RetryAfter != 0 || f.Hint == "" {
+		t.Fatalf("the first request: got %v, want a fault with a hint", err)
+	}
+	err = send(t, transports, server.URL)
+	if f := fault.As(err); f == nil || f.RetryAfter != pause {
+		t.Fatalf("the second request: got %v, want a fault to retry after %s", err, pause)
+	}
+	clock.Step(pause)
+	err = send(t, transports, server.URL)
+	if f := fault.As(err); f == nil || f.RetryAfter != 0 {
+		t.Fatalf("after the pause: got %v, want a request", err)
+	}
+	clock.Step(pause)
+	if f := fault.As(send(t, transports, server.URL)); f == nil || f.RetryAfter != pause {
+		t.Errorf("got %v, want a second pause that is twice as long", f)
+	}
+	responsive.Store(true)
+	transports.FirstTimeout, transports.ResponseTimeout = 3*time.Minute, 3*time.Minute
+	clock.Step(2 * pause)
+	for range 2 {
+		if err := send(t, transports, server.URL); err != nil {
+			t.Errorf("after the cluster recovered: %v", err)
+		}
+	}
+	// The server may not have received the two that timed out.
+	if n := requests.Load(); n > 4 {
+		t.Errorf("%d requests were sent, want 4", n)
+	}
+}
+
+func TestCanceledRequestDoesNotPauseCluster(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	transports := NewTransports(&net.Dialer{}, clock.RealClock{})
+	cfg, err := transports.configure(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := cfg.Transport.RoundTrip(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is none
+		t.Errorf("got error %v, want context.Canceled", err)
+	}
+	if err := send(t, transports, server.URL); err != nil {
+		t.Errorf("the next request: %v", err)
+	}
+}
+
+func TestLinkLocalClustersAreRejected(t *testing.T) {
+	policy := &egress.Policy{RefuseLinkLocal: true}
+	for _, url := range []string{"http://169.254.169.254", "http://[fe80::1]:80"} {
+		err := send(t, NewTransports(policy.Dialer(), nil), url)
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v, want an immediate error", url, err)
+		}
+	}
+}
