@@ -113,7 +113,7 @@ func declared(t *testing.T, object map[string]any) any {
 }
 
 func TestSchedule(t *testing.T) {
-	minutes := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Minute} }
+	minutes := func(n int) meta.Duration { return meta.Duration{Duration: time.Duration(n) * time.Minute} }
 	two, three := minutes(2), minutes(3)
 	for name, c := range map[string]struct {
 		object interface{ Schedule() meta.Schedule }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -88,8 +89,8 @@ func gitRepository(namespace, name, url string) *sourcev1.GitRepository {
 	return &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: url + "/" + name, Interval: metav1.Duration{Duration: time.Minute},
-			Timeout:   &metav1.Duration{Duration: 5 * time.Minute},
+			URL: url + "/" + name, Interval: meta.Duration{Duration: time.Minute},
+			Timeout:   &meta.Duration{Duration: 5 * time.Minute},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
 	}

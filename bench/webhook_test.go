@@ -51,7 +51,7 @@ func newPushes(b *testing.B) *pushes {
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: name("webhook-token"), StringData: map[string]string{"token": webhookToken}},
 		&sourcev1.GitRepository{ObjectMeta: name("app"), Spec: sourcev1.GitRepositorySpec{
-			URL: p.git.URL + "/app", Interval: metav1.Duration{Duration: time.Hour},
+			URL: p.git.URL + "/app", Interval: meta.Duration{Duration: time.Hour},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		}},
 		&notificationv1.Receiver{ObjectMeta: name("push"), Spec: notificationv1.ReceiverSpec{

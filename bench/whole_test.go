@@ -88,7 +88,7 @@ func (f *fleet) declare() {
 	create(&sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "fleet"},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: f.git.URL + "/fleet", Interval: metav1.Duration{Duration: time.Hour},
+			URL: f.git.URL + "/fleet", Interval: meta.Duration{Duration: time.Hour},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
 	})
@@ -96,7 +96,7 @@ func (f *fleet) declare() {
 		create(&kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: appName(app)},
 			Spec: kustomizev1.KustomizationSpec{
-				Interval: metav1.Duration{Duration: f.interval}, Prune: true, TargetNamespace: f.namespace,
+				Interval: meta.Duration{Duration: f.interval}, Prune: true, TargetNamespace: f.namespace,
 				Path: "./apps/" + appName(app),
 				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
 					NamespacedName: meta.NamespacedName{Name: "fleet"}},

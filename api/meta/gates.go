@@ -1,7 +1,5 @@
 package meta
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 // GateReference names a Gate.
 type GateReference struct {
 	// Name of the Gate.
@@ -45,7 +43,7 @@ type Pending struct {
 
 	// Since is when it began to wait.
 	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
+	Since *Time `json:"since,omitempty"`
 
 	// Created is how many objects would be created.
 	// +optional

@@ -7,8 +7,6 @@ import (
 	"path"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ReconcileRequestAnnotation asks for a reconcile now; the handled value goes to status.lastHandledReconcileAt.
@@ -42,7 +40,7 @@ type Artifact struct {
 
 	// LastUpdateTime is when the artifact was last written.
 	// +required
-	LastUpdateTime metav1.Time `json:"lastUpdateTime"`
+	LastUpdateTime Time `json:"lastUpdateTime"`
 
 	// Size of the file in bytes.
 	// +optional
@@ -118,7 +116,7 @@ type Status struct {
 
 	// Conditions of the object.
 	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Conditions Conditions `json:"conditions,omitempty"`
 
 	// LastHandledReconcileAt is the last handled value of the reconcile request annotation.
 	// +optional

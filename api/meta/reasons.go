@@ -31,6 +31,7 @@ const (
 	HealthCheckFailedReason       = "HealthCheckFailed"
 	HealthCheckCanceledReason     = "HealthCheckCanceled"
 	InvalidCELExpressionReason    = "InvalidCELExpression"
+	InvalidSpecReason             = "InvalidSpec"
 	ProgressingReason             = "Progressing"
 	PruneFailedReason             = "PruneFailed"
 	ReconciliationFailedReason    = "ReconciliationFailed"

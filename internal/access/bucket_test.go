@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -200,7 +199,7 @@ func TestKeyChangesWithTheAccess(t *testing.T) {
 		change func(*Bucket)
 		same   bool
 	}{
-		"interval":   {func(b *Bucket) { b.spec.Interval = metav1.Duration{Duration: time.Hour} }, true},
+		"interval":   {func(b *Bucket) { b.spec.Interval = meta.Duration{Duration: time.Hour} }, true},
 		"prefix":     {func(b *Bucket) { b.spec.Prefix = "x" }, true},
 		"endpoint":   {func(b *Bucket) { b.spec.Endpoint = "b" }, false},
 		"login":      {func(b *Bucket) { b.login = secretData{"accesskey": []byte("x")} }, false},

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -114,7 +112,7 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	a := &meta.Artifact{
 		Path: relative, URL: s.Address(relative), Revision: revision,
 		Digest: st.digest, Checksum: strings.TrimPrefix(st.digest, "sha256:"), Size: &size,
-		LastUpdateTime: metav1.NewTime(updated.Truncate(time.Second)),
+		LastUpdateTime: meta.TimeOf(updated.Truncate(time.Second)),
 	}
 	if current != nil && current.Path == relative {
 		a.Metadata = current.Metadata

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,7 +84,7 @@ type creation struct {
 	*env
 	createOptions
 	name     string
-	interval metav1.Duration
+	interval meta.Duration
 
 	secret        *corev1.Secret // of the object; nil for none
 	deployKey     string         // public key that the git host needs; "" for none
@@ -120,7 +119,7 @@ func newCreateKindCommand(e *env, k *kind.Kind, flags objectFlags, o *createOpti
 		Short:   "Create or update " + k.WithArticle() + ", and wait until it is Ready",
 		Args:    oneNewName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := &creation{env: e, createOptions: *o, name: args[0], interval: metav1.Duration{Duration: interval}}
+			c := &creation{env: e, createOptions: *o, name: args[0], interval: meta.Duration{Duration: interval}}
 			bounded, cancel := e.WithTimeout(cmd.Context())
 			obj, err := flags.build(bounded, c)
 			cancel()
@@ -210,11 +209,11 @@ func localRef(name string) *meta.LocalObjectReference {
 }
 
 // optionalDuration returns a duration of the API, or nil for 0.
-func optionalDuration(d time.Duration) *metav1.Duration {
+func optionalDuration(d time.Duration) *meta.Duration {
 	if d == 0 {
 		return nil
 	}
-	return &metav1.Duration{Duration: d}
+	return &meta.Duration{Duration: d}
 }
 
 // optional returns a pointer to a value, or nil for the zero value.

@@ -51,7 +51,7 @@ func setReady(t *testing.T, namespace string) {
 					before := o.DeepCopyObject().(client.Object)
 					s := o.CommonStatus()
 					s.ObservedGeneration, s.LastHandledReconcileAt = o.GetGeneration(), cluster.ReconcileRequest(o)
-					apimeta.SetStatusCondition(&s.Conditions,
+					apimeta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions),
 						metav1.Condition{Type: reconcile.TypeReady, Status: metav1.ConditionTrue,
 							Reason: meta.SucceededReason})
 					err := c.Status().Patch(ctx, o, client.MergeFrom(before))

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -130,7 +131,7 @@ func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
 		if err != nil {
 			return entry, usagef("invalid --schedule %q: %w", text, err)
 		}
-		entry.Duration = &metav1.Duration{Duration: d}
+		entry.Duration = &meta.Duration{Duration: d}
 	}
 	if len(fields) > 3 {
 		entry.TimeZone = fields[3]

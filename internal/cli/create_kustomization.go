@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -61,10 +60,10 @@ func (k *createKustomization) build(_ context.Context, c *creation) (reconcile.O
 		return nil, err
 	}
 	if k.wait || len(k.checks) > 0 {
-		spec.Timeout = &metav1.Duration{Duration: k.checkTimeout}
+		spec.Timeout = &meta.Duration{Duration: k.checkTimeout}
 	}
 	if k.retry > 0 {
-		spec.RetryInterval = &metav1.Duration{Duration: k.retry}
+		spec.RetryInterval = &meta.Duration{Duration: k.retry}
 	}
 	for _, d := range k.dependsOn {
 		namespace, name, ok := strings.Cut(d, "/")

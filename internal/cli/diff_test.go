@@ -52,7 +52,7 @@ func TestDiffKustomization(t *testing.T) {
 		wants(t, exitOK)
 	ks := &kustomizev1.Kustomization{ObjectMeta: withName(in, "app")}
 	ks.Spec = kustomizev1.KustomizationSpec{
-		Interval: metav1.Duration{Duration: 3600e9}, Path: "./deploy", Prune: true, TargetNamespace: namespace,
+		Interval: meta.Duration{Duration: 3600e9}, Path: "./deploy", Prune: true, TargetNamespace: namespace,
 		Decryption: &kustomizev1.Decryption{Provider: "sops", SecretRef: localRef("keys")},
 	}
 	ks.Spec.PostBuild = &kustomizev1.PostBuild{

@@ -230,7 +230,7 @@ func (a *gateApproval) run(ctx context.Context, name string) error {
 		},
 	}
 	if a.expires > 0 {
-		approval.Spec.ExpiresAt = &metav1.Time{Time: time.Now().Add(a.expires)}
+		approval.Spec.ExpiresAt = &meta.Time{Time: time.Now().Add(a.expires)}
 	}
 	if err := c.Create(ctx, approval, gateFieldOwner); err != nil {
 		return cluster.Explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)

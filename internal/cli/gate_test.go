@@ -68,7 +68,7 @@ func TestGateRequests(t *testing.T) {
 	g.Status.WaitingCount = 1
 	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app",
 		Revision: "main@sha1:def"}}
-	g.Status.History = []gatingv1.HistoryEntry{{At: metav1.Now(), State: gatingv1.Closed, Reason: gatingv1.WhyRequested,
+	g.Status.History = []gatingv1.HistoryEntry{{At: meta.TimeOf(time.Now()), State: gatingv1.Closed, Reason: gatingv1.WhyRequested,
 		Message: "freeze", By: "alice"}}
 	if err := c.Status().Patch(t.Context(), g, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	g.Spec.Default = gatingv1.Opened
 	g.Spec.Schedule = []gatingv1.ScheduleEntry{{
 		Name: "fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
-		Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
+		Duration: &meta.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
 	}}
 	create := func(o client.Object) {
 		t.Helper()

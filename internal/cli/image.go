@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
@@ -153,7 +153,7 @@ func (h *imageHistory) run(ctx context.Context, args []string) error {
 	printable := func(s string) string { return term.Printable(term.OneLine(s)) }
 	rows := [][]term.Cell{term.Row("TIME", "BY", "AUTHOR", "COMMIT", "WHAT")}
 	for _, entry := range entries {
-		rows = append(rows, term.Row(kind.Time(metav1.Time{Time: entry.At}), printable(entry.By),
+		rows = append(rows, term.Row(kind.Time(meta.Time{Time: entry.At}), printable(entry.By),
 			printable(entry.Author), kind.ShortCommit(entry.Commit), printable(entry.Description)))
 	}
 	return term.NewTable(h.Out).Print(rows...)

@@ -97,10 +97,10 @@ func TestImageRelease(t *testing.T) {
 				t.Errorf("the job is %s: %+v", j.Name, j.Spec)
 			}
 			j.Status.ObservedGeneration = j.Generation
-			j.Status.Commit, j.Status.CompletionTime = commit, &metav1.Time{Time: time.Unix(1700000000, 0)}
+			j.Status.Commit, j.Status.CompletionTime = commit, &meta.Time{Time: time.Unix(1700000000, 0)}
 			j.Status.Changes = []imagev1alpha1.ImageChange{{File: "web.yaml", Line: 7, Object: "Deployment/apps/web",
 				Container: "web", Old: "nginx:1.0.0", New: "nginx:1.1.0"}}
-			apimeta.SetStatusCondition(&j.Status.Conditions, metav1.Condition{
+			apimeta.SetStatusCondition((*[]metav1.Condition)(&j.Status.Conditions), metav1.Condition{
 				Type: reconcile.TypeReady, Status: metav1.ConditionTrue, Reason: meta.SucceededReason,
 				Message: "pushed", ObservedGeneration: j.Generation,
 			})
@@ -135,7 +135,7 @@ func TestImageHistoryReadsGitNotes(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	source := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Name: "app"},
 		Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/app",
-			Interval: metav1.Duration{Duration: time.Minute}}}
+			Interval: meta.Duration{Duration: time.Minute}}}
 	makeAll(t, c, namespace, automationOf("app"), source)
 	note := func(by, object string) string {
 		return record.Of(by+"/app", []edit.Change{{File: "web.yaml", Line: 1,
@@ -147,7 +147,7 @@ func TestImageHistoryReadsGitNotes(t *testing.T) {
 	was := source.DeepCopy()
 	source.Status.Artifact = &meta.Artifact{
 		Revision: "main@sha1:" + now, Digest: "sha256:" + strings.Repeat("0", 64), Path: "p", URL: "http://u",
-		LastUpdateTime: metav1.NewTime(time.Unix(1700000000, 0)),
+		LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0)),
 		Metadata:       map[string]string{meta.CommitNoteKey: note(mine, "web")},
 	}
 	if err := c.Status().Patch(t.Context(), source, client.MergeFrom(was)); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/lineage"
@@ -42,7 +43,7 @@ func TestLineageCommands(t *testing.T) {
 	git := testenv.NewGit(t)
 	kustomization := func(name, source string) *kustomizev1.Kustomization {
 		ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		ks.Spec = kustomizev1.KustomizationSpec{Interval: metav1.Duration{Duration: 3600e9}, Prune: true,
+		ks.Spec = kustomizev1.KustomizationSpec{Interval: meta.Duration{Duration: 3600e9}, Prune: true,
 			TargetNamespace: namespace}
 		ks.Spec.SourceRef.Kind, ks.Spec.SourceRef.Name, _ = strings.Cut(source, "/")
 		return ks

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -43,7 +44,7 @@ func TestReconcile(t *testing.T) {
 	git := testenv.NewGit(t)
 	git.Commit("app", map[string]string{"deploy/app.yaml": configMap + `"1"`})
 	in := metav1.ObjectMeta{Namespace: namespace, Name: "app"}
-	hour := metav1.Duration{Duration: 3600e9}
+	hour := meta.Duration{Duration: 3600e9}
 	kustomization := func(name, path string) *kustomizev1.Kustomization {
 		ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		ks.Spec = kustomizev1.KustomizationSpec{Interval: hour, Path: path, Prune: true, TargetNamespace: namespace}

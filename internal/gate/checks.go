@@ -3,15 +3,14 @@ package gate
 import (
 	"cmp"
 	"context"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"strconv"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -76,7 +75,7 @@ func (k *Checks) Look(g *gatingv1.Gate, now time.Time) ([]gatingv1.CheckResult, 
 		}
 		result := t.result
 		if result.CheckedAt.IsZero() {
-			result = gatingv1.CheckResult{Name: c.Name, Since: metav1.NewTime(now), CheckedAt: metav1.NewTime(now),
+			result = gatingv1.CheckResult{Name: c.Name, Since: meta.TimeOf(now), CheckedAt: meta.TimeOf(now),
 				Message: "it was not tried yet"}
 		}
 		result.Generation = t.generation
@@ -133,7 +132,7 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *trial) {
 		if err != nil {
 			message = err.Error()
 		}
-		now := metav1.NewTime(k.Clock.Now())
+		now := meta.TimeOf(k.Clock.Now())
 		k.mu.Lock()
 		t.underWay = false
 		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
@@ -175,7 +174,7 @@ func holdFor(c gatingv1.Check) time.Duration { return durationOr(c.For, 0) }
 // stale is how old a result is that says nothing any more.
 func stale(c gatingv1.Check) time.Duration { return 2*interval(c) + timeout(c) + time.Second }
 
-func durationOr(d *metav1.Duration, unset time.Duration) time.Duration {
+func durationOr(d *meta.Duration, unset time.Duration) time.Duration {
 	if d == nil {
 		return unset
 	}

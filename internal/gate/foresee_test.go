@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -18,7 +19,7 @@ func TestForesee(t *testing.T) {
 		return func(g *gatingv1.Gate) {
 			g.Spec.Default = gatingv1.Closed
 			g.Spec.Approvals = &gatingv1.Approvals{Required: 1, Groups: []string{"managers"}}
-			a.Name, a.User, a.At = "one", "alice", metav1.NewTime(before)
+			a.Name, a.User, a.At = "one", "alice", meta.TimeOf(before)
 			g.Status.Approvals = []gatingv1.ObservedApproval{a}
 		}
 	}
@@ -42,7 +43,7 @@ func TestForesee(t *testing.T) {
 			reconcile.Mark(g, reconcile.TypeReady, metav1.ConditionFalse, reason, "as it was seen")
 		}
 	}
-	until := func(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }
+	until := func(t time.Time) *meta.Time { return &meta.Time{Time: t} }
 	for name, c := range map[string]struct {
 		change func(*gatingv1.Gate)
 		passes bool
@@ -50,22 +51,22 @@ func TestForesee(t *testing.T) {
 		"open by default": {func(*gatingv1.Gate) {}, true},
 		"closed on Fridays": {func(g *gatingv1.Gate) {
 			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 0 * * 5",
-				Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+				Duration: &meta.Duration{Duration: 24 * time.Hour}}}
 		}, false},
 		"closed on Saturdays": {func(g *gatingv1.Gate) {
 			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 0 * * 6",
-				Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+				Duration: &meta.Duration{Duration: 24 * time.Hour}}}
 		}, true},
 		"a schedule that cannot be followed": {func(g *gatingv1.Gate) {
 			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Opened, Cron: "never"}}
 		}, false},
 		"asked to close for longer": {func(g *gatingv1.Gate) {
-			g.Spec.Window = &metav1.Duration{Duration: 25 * time.Hour}
+			g.Spec.Window = &meta.Duration{Duration: 25 * time.Hour}
 			g.Annotations = map[string]string{
 				gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
 		}, false},
 		"asked to close, and over": {func(g *gatingv1.Gate) {
-			g.Spec.Window = &metav1.Duration{Duration: time.Hour}
+			g.Spec.Window = &meta.Duration{Duration: time.Hour}
 			g.Annotations = map[string]string{
 				gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
 		}, true},
@@ -85,7 +86,7 @@ func TestForesee(t *testing.T) {
 		"a gate that waits for itself": {func(g *gatingv1.Gate) {
 			reconcile.Mark(g, reconcile.TypeReady, metav1.ConditionFalse, gatingv1.CheckCycleReason, "as it was seen")
 		}, false},
-		"a gate that goes": {func(g *gatingv1.Gate) { g.DeletionTimestamp = until(before) }, false},
+		"a gate that goes": {func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: before} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &gatingv1.Gate{Spec: gatingv1.GateSpec{Default: gatingv1.Opened}}

@@ -128,13 +128,13 @@ func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *ga
 	g.Status.ApprovedRevisions, g.Status.Approvals = v.Revisions, v.Approvals
 	g.Status.NextTransition = nil
 	if !v.Next.IsZero() {
-		g.Status.NextTransition = &gatingv1.Transition{At: metav1.NewTime(v.Next), State: verdict.State(!v.Open)}
+		g.Status.NextTransition = &gatingv1.Transition{At: meta.TimeOf(v.Next), State: verdict.State(!v.Open)}
 	}
 	if !turned {
 		return nil
 	}
 	entry := gatingv1.HistoryEntry{
-		At: metav1.NewTime(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
+		At: meta.TimeOf(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
 		Revisions: v.Revisions,
 	}
 	history := append([]gatingv1.HistoryEntry{entry}, g.Status.History...)
@@ -142,11 +142,11 @@ func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *ga
 	return &entry
 }
 
-func timeOf(t time.Time) *metav1.Time {
+func timeOf(t time.Time) *meta.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &metav1.Time{Time: t}
+	return &meta.Time{Time: t}
 }
 
 func ref(g *gatingv1.Gate) reconcile.Ref { return reconcile.RefTo(groupKind, g.Namespace, g.Name) }

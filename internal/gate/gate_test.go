@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -29,7 +30,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // newGate makes a gate, and leaves it to the controller.
 func (s *harness) newGate(name string, spec gatingv1.GateSpec) {
 	s.Helper()
-	spec.Interval = metav1.Duration{Duration: 24 * time.Hour}
+	spec.Interval = meta.Duration{Duration: 24 * time.Hour}
 	s.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: spec})
 }
 
@@ -52,7 +53,7 @@ func (s *harness) gateIs(name string, open bool, reason, says string) *gatingv1.
 	return g
 }
 
-func openBy(g *metav1.Time) string {
+func openBy(g *meta.Time) string {
 	if g == nil {
 		return ""
 	}
@@ -62,11 +63,11 @@ func openBy(g *metav1.Time) string {
 func TestGateOpensForAWindow(t *testing.T) {
 	clock := testingclock.NewFakeClock(tenOClock())
 	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
-	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &metav1.Duration{Duration: time.Hour}})
-	s.newGate("freeze", gatingv1.GateSpec{Default: gatingv1.Opened, Window: &metav1.Duration{Duration: 24 * time.Hour}})
+	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &meta.Duration{Duration: time.Hour}})
+	s.newGate("freeze", gatingv1.GateSpec{Default: gatingv1.Opened, Window: &meta.Duration{Duration: 24 * time.Hour}})
 	s.newGate("fridays", gatingv1.GateSpec{Default: gatingv1.Opened, Schedule: []gatingv1.ScheduleEntry{{
 		Name: "no deploy Fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
-		Duration: &metav1.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
+		Duration: &meta.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
 	}}})
 	s.gateIs("window", false, "ReconciliationSucceeded", "Gate closed by default")
 	s.gateIs("freeze", true, "ReconciliationSucceeded", "Gate opened by default")
@@ -153,7 +154,7 @@ func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
 	s := newHarness(t)
 	spec := gatingv1.GateSpec{Default: gatingv1.Opened}
 	entry := gatingv1.ScheduleEntry{State: gatingv1.Opened, Cron: "0 0 31 2 *",
-		Duration: &metav1.Duration{Duration: time.Hour}}
+		Duration: &meta.Duration{Duration: time.Hour}}
 	never, mars := spec, spec
 	never.Schedule = []gatingv1.ScheduleEntry{entry}
 	entry.Cron, entry.TimeZone = "0 0 * * *", "Mars/Olympus"
@@ -210,7 +211,7 @@ func TestChecksOfGates(t *testing.T) {
 	}))
 	t.Cleanup(endpoint.Close)
 	s := newHarness(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
-	every := &metav1.Duration{Duration: time.Second}
+	every := &meta.Duration{Duration: time.Second}
 	check := func(c gatingv1.Check) gatingv1.GateSpec {
 		c.Name, c.Interval = "it", every
 		return gatingv1.GateSpec{Default: gatingv1.Opened, Checks: []gatingv1.Check{c}}
@@ -219,7 +220,7 @@ func TestChecksOfGates(t *testing.T) {
 		return gatingv1.Check{HTTP: &gatingv1.HTTPCheck{URL: endpoint.URL + path}}
 	}
 	hangs := web("/hangs")
-	hangs.Timeout = &metav1.Duration{Duration: 500 * time.Millisecond}
+	hangs.Timeout = &meta.Duration{Duration: 500 * time.Millisecond}
 	object := func(namespace, kind, name string) gatingv1.Check {
 		return gatingv1.Check{Object: &gatingv1.ObjectCheck{APIVersion: "v1", Kind: kind, Name: name,
 			Namespace: namespace, Expression: "object.data.k == '1'"}}
@@ -232,7 +233,7 @@ func TestChecksOfGates(t *testing.T) {
 		s.newGate(name, check(c))
 	}
 	slow := check(web("/"))
-	slow.Checks[0].For = &metav1.Duration{Duration: 10 * time.Hour}
+	slow.Checks[0].For = &meta.Duration{Duration: 10 * time.Hour}
 	s.newGate("slow", slow)
 
 	for name, says := range map[string]string{

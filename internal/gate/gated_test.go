@@ -115,7 +115,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 	s.TurnGate("freeze", gatingv1.Opened)
 	s.GitRepository("app", func(g *sourcev1.GitRepository) {
 		// at which it looks what waits
-		g.Spec.Gates, g.Spec.Interval = system.GateRefs("freeze"), metav1.Duration{Duration: time.Second}
+		g.Spec.Gates, g.Spec.Interval = system.GateRefs("freeze"), meta.Duration{Duration: time.Second}
 	})
 	s.Kustomization("app", "app", "")
 	s.Ready("app", first)

@@ -80,7 +80,7 @@ func (v *Voucher) Requests(ctx context.Context, namespace string) error {
 				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
 				gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + forger,
 			}},
-			Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: gatingv1.DefaultInterval}},
+			Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: gatingv1.DefaultInterval}},
 		})
 	})
 	return err

@@ -107,7 +107,7 @@ func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.DeletionPolicy, k.Spec.Timeout = kustomizev1.DeletionPolicyWaitForTermination,
-			&metav1.Duration{Duration: 5 * time.Second}
+			&meta.Duration{Duration: 5 * time.Second}
 	})
 	s.Ready("app", commit)
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)

@@ -3,7 +3,6 @@ package kustomization
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +57,7 @@ func (c *Controller) successors(ctx context.Context, obj *kustomizev1.Kustomizat
 		k := &list.Items[n]
 		pending := k.UID != obj.UID && k.DeletionTimestamp == nil && !k.Spec.Suspend &&
 			k.Status.LastAppliedRevision != source.Revision
-		if pending && haveSameSource(k, obj) && equality.Semantic.DeepEqual(k.Spec.KubeConfig, obj.Spec.KubeConfig) &&
+		if pending && haveSameSource(k, obj) && meta.Equal(k.Spec.KubeConfig, obj.Spec.KubeConfig) &&
 			!c.isUnaffected(ctx, k, source) && len(successors) < maxSuccessors {
 			successors = append(successors, k)
 		}

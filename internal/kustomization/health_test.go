@@ -144,7 +144,7 @@ func TestHealthOfOtherObjects(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("base", "app", "base", system.WaitForHealth(system.NoTimeout))
 	s.Kustomization("top", "app", "top", func(k *kustomizev1.Kustomization) {
-		k.Spec.Timeout = &metav1.Duration{Duration: system.NoTimeout}
+		k.Spec.Timeout = &meta.Duration{Duration: system.NoTimeout}
 		k.Spec.HealthChecks = []meta.ObjectReference{
 			{APIVersion: "kustomize.toolkit.fluxcd.io/v1", Kind: "Kustomization", Name: "base", Namespace: s.Namespace},
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "made-by-hand", Namespace: s.Namespace},
@@ -165,7 +165,7 @@ func TestObjectsThatAreMissedAreNamedAtTheTimeOut(t *testing.T) {
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
+		k.Spec.Timeout = &meta.Duration{Duration: runsOut}
 		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone",
 			Namespace: s.Namespace}}
 	})

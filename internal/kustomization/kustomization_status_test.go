@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 	h := first[0]
 	if !strings.HasPrefix(h.Digest, "sha256:") || h.LastReconciledStatus != "ReconciliationSucceeded" ||
 		h.TotalReconciliations != 1 ||
-		h.FirstReconciled.Time.Before(start) || h.LastReconciled.Before(&h.FirstReconciled) ||
+		h.FirstReconciled.Time.Before(start) || h.LastReconciled.Before(h.FirstReconciled.Time) ||
 		h.LastReconciledDuration.Duration <= 0 ||
 		h.Metadata["revision"] != "main@sha1:"+commit {
 		t.Errorf("%+v", h)

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -53,7 +51,7 @@ func (r *run) recordHistory(err error) {
 	if len(history) > 0 && !r.worked && history[0].Digest == digest && history[0].LastReconciledStatus == status {
 		return
 	}
-	now := metav1.NewTime(r.Clock.Now())
+	now := meta.TimeOf(r.Clock.Now())
 	snapshot := kustomizev1.Snapshot{Digest: digest, LastReconciledStatus: status, FirstReconciled: now}
 	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool {
 		return s.Digest == digest && s.LastReconciledStatus == status
@@ -62,7 +60,7 @@ func (r *run) recordHistory(err error) {
 		history = slices.Delete(slices.Clone(history), i, i+1)
 	}
 	snapshot.LastReconciled = now
-	snapshot.LastReconciledDuration = metav1.Duration{Duration: r.Clock.Since(started).Round(time.Microsecond)}
+	snapshot.LastReconciledDuration = meta.Elapsed{Duration: r.Clock.Since(started).Round(time.Microsecond)}
 	snapshot.TotalReconciliations++
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
 	if origin := r.source.OriginRevision(); origin != "" {

@@ -107,7 +107,7 @@ func TestHealthIsReadAsTheAccount(t *testing.T) {
 	s.GitRepository("app")
 	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
 	s.Kustomization("app", "app", "", as("configs"), func(k *kustomizev1.Kustomization) {
-		k.Spec.Timeout = &metav1.Duration{Duration: runsOut}
+		k.Spec.Timeout = &meta.Duration{Duration: runsOut}
 		k.Spec.HealthChecks = []meta.ObjectReference{{APIVersion: "v1", Kind: "Secret", Name: "sops-age",
 			Namespace: s.Namespace}}
 	})

@@ -24,14 +24,14 @@ func Mark(obj Object, conditionType string, status metav1.ConditionStatus, reaso
 	if reason == "" {
 		reason = ReasonFailed
 	}
-	apimeta.SetStatusCondition(&obj.CommonStatus().Conditions, metav1.Condition{
+	apimeta.SetStatusCondition((*[]metav1.Condition)(&obj.CommonStatus().Conditions), metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
 	})
 }
 
 // Unmark removes a condition.
 func Unmark(obj Object, conditionType string) {
-	apimeta.RemoveStatusCondition(&obj.CommonStatus().Conditions, conditionType)
+	apimeta.RemoveStatusCondition((*[]metav1.Condition)(&obj.CommonStatus().Conditions), conditionType)
 }
 
 // IsReady reports whether the object is Ready for its current generation.

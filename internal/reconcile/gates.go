@@ -197,7 +197,7 @@ func (l *loop[T]) pendingSince(pending, before *meta.Pending) *meta.Pending {
 		pending.Since = before.Since
 	}
 	if pending.Since == nil {
-		pending.Since = &metav1.Time{Time: l.Clock.Now()}
+		pending.Since = &meta.Time{Time: l.Clock.Now()}
 	}
 	return pending
 }

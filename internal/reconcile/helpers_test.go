@@ -21,6 +21,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -164,7 +165,7 @@ func newBench(t *testing.T, s *step) *bench {
 	obj := &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "it"},
 		Spec: sourcev1.GitRepositorySpec{URL: "https://example.com/x",
-			Interval: metav1.Duration{Duration: time.Hour}},
+			Interval: meta.Duration{Duration: time.Hour}},
 	}
 	if err := b.client.Create(context.Background(), obj); err != nil {
 		t.Fatal(err)

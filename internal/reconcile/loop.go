@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -110,6 +112,10 @@ func (l *loop[T]) step(ctx context.Context, pass *Pass[T]) (o Outcome) {
 			o.err = errPanic
 		}
 	}()
+	if problems := meta.InvalidSpec(pass.Object); len(problems) > 0 {
+		return Failed(fault.New(meta.InvalidSpecReason, "the spec cannot be read: %s", strings.Join(problems, "; ")).
+			WithHint("Correct these fields; the object is not reconciled until then").Final())
+	}
 	return l.Step.Reconcile(ctx, pass)
 }
 

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -15,9 +14,9 @@ func TestRequeueAfter(t *testing.T) {
 	l := newLoop(&Kernel{Retry: Retry{Min: time.Second, Max: time.Hour}}, Kind[*kustomizev1.Kustomization]{})
 	plain, withRetry := &kustomizev1.Kustomization{}, &kustomizev1.Kustomization{}
 	plain.Name, withRetry.Name = "plain", "with-retry-interval"
-	plain.Spec.Interval = metav1.Duration{Duration: 3 * time.Second}
-	withRetry.Spec.Interval, withRetry.Spec.RetryInterval = metav1.Duration{Duration: time.Hour},
-		&metav1.Duration{Duration: time.Minute}
+	plain.Spec.Interval = meta.Duration{Duration: 3 * time.Second}
+	withRetry.Spec.Interval, withRetry.Spec.RetryInterval = meta.Duration{Duration: time.Hour},
+		&meta.Duration{Duration: time.Minute}
 	failure := Failed(errors.New("it failed"))
 	for n, c := range []struct {
 		obj     *kustomizev1.Kustomization
@@ -47,7 +46,7 @@ func TestRequeueAfter(t *testing.T) {
 	if got := timeout(plain); got != 3*time.Second {
 		t.Errorf("the default timeout is %s, want the interval", got)
 	}
-	plain.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
+	plain.Spec.Timeout = &meta.Duration{Duration: time.Minute}
 	if got := timeout(plain); got != time.Minute {
 		t.Errorf("the timeout is %s, want 1m", got)
 	}

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
@@ -29,7 +29,7 @@ const writeTimeout = 10 * time.Second
 // write patches what changed of the status since the last write, and does nothing if nothing changed. A request that
 // has started is completed even if the process is stopping, so that the status reports what was done.
 func (w *statusWriter[T]) write(ctx context.Context, obj T) error {
-	if equality.Semantic.DeepEqual(obj, w.base) {
+	if meta.Equal(obj, w.base) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {

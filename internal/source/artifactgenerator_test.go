@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -348,7 +349,7 @@ func TestThirdPartiesPublishArtifacts(t *testing.T) {
 		archives.Store("/"+name, b)
 		base := o.DeepCopy()
 		o.Status.Artifact = &meta.Artifact{URL: server.URL + "/" + name, Path: name, Revision: value, Digest: digest(b),
-			LastUpdateTime: metav1.Now()}
+			LastUpdateTime: meta.TimeOf(time.Now())}
 		if err := s.Client.Status().Patch(t.Context(), o, client.MergeFrom(base)); err != nil {
 			t.Fatal(err)
 		}

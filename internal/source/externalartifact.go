@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,7 +80,7 @@ func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenera
 	if err := w.shape(g, labels, desired); err != nil {
 		return nil, false, err
 	}
-	if equality.Semantic.DeepEqual(desired, live) {
+	if meta.Equal(desired, live) {
 		return live, false, nil
 	}
 	if err := w.Client.Patch(ctx, desired, client.MergeFromWithOptions(live,
@@ -121,7 +120,7 @@ func (w Outputs) shape(g *extensionsv1beta1.ArtifactGenerator, labels map[string
 // captured from the paths of the sources.
 func (w Outputs) isUnchanged(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1.ExternalArtifact) bool {
 	desired := o.DeepCopy()
-	return w.shape(g, nil, desired) == nil && equality.Semantic.DeepEqual(desired, o)
+	return w.shape(g, nil, desired) == nil && meta.Equal(desired, o)
 }
 
 // takeOver returns an existing ExternalArtifact if its generator no longer exists. It refuses objects of other owners.
@@ -153,7 +152,7 @@ func (w Outputs) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *m
 	desired.Status.Artifact = a
 	desired.Status.ObservedGeneration = desired.Generation
 	reconcile.Mark(desired, reconcile.TypeReady, metav1.ConditionTrue, meta.SucceededReason, "Artifact is ready")
-	if equality.Semantic.DeepEqual(desired.Status, o.Status) {
+	if meta.Equal(desired.Status, o.Status) {
 		return false, nil
 	}
 	if err := w.Client.Status().Patch(ctx, desired, client.MergeFrom(o)); err != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -41,7 +42,7 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 	for n := range broken {
 		s.GitRepository(fmt.Sprintf("broken-%d", n), func(g *sourcev1.GitRepository) {
 			g.Spec.URL, g.Spec.Timeout = "http://"+hanging.Addr().String()+fmt.Sprintf("/%d", n),
-				&metav1.Duration{Duration: 59 * time.Minute}
+				&meta.Duration{Duration: 59 * time.Minute}
 		})
 	}
 	most := s.Options().Concurrent * 3 / 4

@@ -195,7 +195,7 @@ func (c *cluster) create(objects ...client.Object) {
 // deploys declares an app of a namespace: a source, and a Kustomization that waits until the app is healthy.
 func (c *cluster) deploys(namespace, name string, labels map[string]string) {
 	c.Helper()
-	second := metav1.Duration{Duration: time.Second}
+	second := meta.Duration{Duration: time.Second}
 	c.create(
 		&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: sourcev1.GitRepositorySpec{
@@ -203,7 +203,7 @@ func (c *cluster) deploys(namespace, name string, labels map[string]string) {
 			}},
 		&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 			Spec: kustomizev1.KustomizationSpec{
-				Interval: metav1.Duration{Duration: time.Minute}, Timeout: &metav1.Duration{Duration: 3 * time.Minute},
+				Interval: meta.Duration{Duration: time.Minute}, Timeout: &meta.Duration{Duration: 3 * time.Minute},
 				Prune: true, Wait: true, TargetNamespace: namespace,
 				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
 					NamespacedName: meta.NamespacedName{Name: name}},

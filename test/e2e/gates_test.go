@@ -64,7 +64,7 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 			t.Errorf("the controllers ended: %v", err)
 		}
 	})
-	gate.Interval = metav1.Duration{Duration: 30 * time.Second}
+	gate.Interval = meta.Duration{Duration: 30 * time.Second}
 	s.create(&gatingv1.Gate{ObjectMeta: s.named("gate"), Spec: gate})
 	return s
 }
@@ -85,11 +85,11 @@ func (s *story) app(overSource bool) {
 	s.Helper()
 	gates := meta.Gated{Gates: []meta.GateReference{{Name: "gate"}}}
 	source := &sourcev1.GitRepository{ObjectMeta: s.named("app"), Spec: sourcev1.GitRepositorySpec{
-		URL: s.git.URL + "/app", Interval: metav1.Duration{Duration: time.Second},
+		URL: s.git.URL + "/app", Interval: meta.Duration{Duration: time.Second},
 		Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 	}}
 	sync := &kustomizev1.Kustomization{ObjectMeta: s.named("app"), Spec: kustomizev1.KustomizationSpec{
-		Interval: metav1.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.namespace,
+		Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.namespace,
 		SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: "app"}},
 	}}
 	if overSource {
@@ -142,7 +142,7 @@ func (s *story) gate(opened metav1.ConditionStatus, message string, requested, r
 	})
 }
 
-func at(t *metav1.Time, want time.Time) bool {
+func at(t *meta.Time, want time.Time) bool {
 	if t == nil {
 		return want.IsZero()
 	}
@@ -222,7 +222,7 @@ const (
 	closeAnnotation = "close.gate.fluxcd.io/requestedAt"
 )
 
-func window(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+func window(d time.Duration) *meta.Duration { return &meta.Duration{Duration: d} }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 

@@ -123,7 +123,7 @@ func step(random *rand.Rand, wanted map[string]string) map[string]string {
 }
 
 func declarations(namespace, url string) []client.Object {
-	minute := metav1.Duration{Duration: time.Minute}
+	minute := meta.Duration{Duration: time.Minute}
 	return []client.Object{
 		&sourcev1.GitRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},

@@ -109,7 +109,7 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	}
 
 	object := metav1.ObjectMeta{Namespace: namespace, Name: "app"}
-	second := metav1.Duration{Duration: time.Second}
+	second := meta.Duration{Duration: time.Second}
 	sources := []source.Object{
 		&sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
 			URL: "http://" + proxies["git"].Address() + "/app", Interval: second,

@@ -167,7 +167,7 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 func called(repo, dir string) string { return repo + "-" + strings.ReplaceAll(dir, "/", "-") }
 
 func (r repository) declarations(namespace, url, name string) []client.Object {
-	hour := metav1.Duration{Duration: time.Hour}
+	hour := meta.Duration{Duration: time.Hour}
 	out := []client.Object{&sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: sourcev1.GitRepositorySpec{URL: url + "/" + name, Interval: hour,
@@ -177,7 +177,7 @@ func (r repository) declarations(namespace, url, name string) []client.Object {
 		k := &kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: called(name, dir)},
 			Spec: kustomizev1.KustomizationSpec{
-				Interval: hour, RetryInterval: &metav1.Duration{Duration: time.Second}, Path: dir, Prune: true,
+				Interval: hour, RetryInterval: &meta.Duration{Duration: time.Second}, Path: dir, Prune: true,
 				SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
 					NamespacedName: meta.NamespacedName{Name: name}},
 			},

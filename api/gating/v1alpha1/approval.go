@@ -41,7 +41,7 @@ type GateApprovalSpec struct {
 
 	// ExpiresAt is when the approval no longer counts.
 	// +optional
-	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	ExpiresAt *meta.Time `json:"expiresAt,omitempty"`
 
 	// Comment for the record.
 	// +kubebuilder:validation:MinLength=1

@@ -38,12 +38,11 @@ const DefaultInterval = 30 * time.Second
 type GateSpec struct {
 	// Interval at which the gate is looked at anew, beside the times at which it is known to change; 30s when unset.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="interval must be between 1s and 87600h"
 	// +kubebuilder:default="30s"
 	// +optional
-	Interval metav1.Duration `json:"interval,omitzero"`
+	Interval meta.Duration `json:"interval,omitzero"`
 
 	// Default is what the gate is when nothing says otherwise; closed when unset.
 	// +kubebuilder:default=closed
@@ -52,11 +51,10 @@ type GateSpec struct {
 
 	// Window is how long a request to open or to close holds, from its time on; until the opposite one when unset.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="window must be more than nothing, and 87600h at most"
 	// +optional
-	Window *metav1.Duration `json:"window,omitempty"`
+	Window *meta.Duration `json:"window,omitempty"`
 
 	// Selector puts the gate over objects that do not name it.
 	// +optional
@@ -188,11 +186,10 @@ type ScheduleEntry struct {
 	// Duration for which the entry is in force. Each 24h of it are a day by the calendar, which daylight
 	// saving makes longer or shorter. With dates: a day when unset.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="duration must be between 1m and 8784h"
 	// +optional
-	Duration *metav1.Duration `json:"duration,omitempty"`
+	Duration *meta.Duration `json:"duration,omitempty"`
 
 	// TimeZone that cron and dates are in, such as Europe/Berlin (IANA); UTC when unset.
 	// +kubebuilder:validation:MaxLength=64
@@ -222,11 +219,10 @@ type Approvals struct {
 	// ValidFor is how long an approval counts that sets no end; spec.window when unset, and without one until
 	// it is withdrawn.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
 	// +optional
-	ValidFor *metav1.Duration `json:"validFor,omitempty"`
+	ValidFor *meta.Duration `json:"validFor,omitempty"`
 }
 
 // Check is something that must hold for a gate to be open.
@@ -240,27 +236,24 @@ type Check struct {
 
 	// Interval at which it is checked; 1m when unset.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
 	// +optional
-	Interval *metav1.Duration `json:"interval,omitempty"`
+	Interval *meta.Duration `json:"interval,omitempty"`
 
 	// Timeout of one try; 10s when unset.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('1m')",message="timeout must be between 1ms and 1m"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// For is how long it must have held without a break.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="for must be 720h at most"
 	// +optional
-	For *metav1.Duration `json:"for,omitempty"`
+	For *meta.Duration `json:"for,omitempty"`
 
 	// Object must be there and meet an expression.
 	// +optional

@@ -1,8 +1,6 @@
 package v1alpha1
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
@@ -42,11 +40,11 @@ type GateStatus struct {
 
 	// RequestedAt is the time of the latest request that took effect.
 	// +optional
-	RequestedAt *metav1.Time `json:"requestedAt,omitempty"`
+	RequestedAt *meta.Time `json:"requestedAt,omitempty"`
 
 	// ResetToDefaultAt is when that request ends, or ended.
 	// +optional
-	ResetToDefaultAt *metav1.Time `json:"resetToDefaultAt,omitempty"`
+	ResetToDefaultAt *meta.Time `json:"resetToDefaultAt,omitempty"`
 
 	// NextTransition is when the gate changes next, as far as the clock decides it.
 	// +optional
@@ -87,7 +85,7 @@ type GateStatus struct {
 type Transition struct {
 	// At is when.
 	// +required
-	At metav1.Time `json:"at"`
+	At meta.Time `json:"at"`
 	// State that the gate has from then on.
 	// +required
 	State State `json:"state"`
@@ -113,10 +111,10 @@ type ObservedApproval struct {
 	User string `json:"user"`
 	// At is when.
 	// +required
-	At metav1.Time `json:"at"`
+	At meta.Time `json:"at"`
 	// Until is when it no longer counts.
 	// +optional
-	Until *metav1.Time `json:"until,omitempty"`
+	Until *meta.Time `json:"until,omitempty"`
 	// Revision that it is for; any when empty.
 	// +optional
 	Revision string `json:"revision,omitempty"`
@@ -141,10 +139,10 @@ type CheckResult struct {
 	Passed bool `json:"passed"`
 	// Since is when it began to give that.
 	// +required
-	Since metav1.Time `json:"since"`
+	Since meta.Time `json:"since"`
 	// CheckedAt is when it was last tried.
 	// +required
-	CheckedAt metav1.Time `json:"checkedAt"`
+	CheckedAt meta.Time `json:"checkedAt"`
 	// Generation of the gate whose check it was.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
@@ -169,7 +167,7 @@ type WaitingObject struct {
 	Revision string `json:"revision,omitempty"`
 	// Since is when it began to wait.
 	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
+	Since *meta.Time `json:"since,omitempty"`
 	// Created is how many objects the change would create.
 	// +optional
 	Created *int64 `json:"created,omitempty"`
@@ -185,7 +183,7 @@ type WaitingObject struct {
 type HistoryEntry struct {
 	// At is when.
 	// +required
-	At metav1.Time `json:"at"`
+	At meta.Time `json:"at"`
 	// State of the gate from then on.
 	// +required
 	State State `json:"state"`

@@ -25,7 +25,7 @@ func (in *Approvals) DeepCopyInto(out *Approvals) {
 	}
 	if in.ValidFor != nil {
 		in, out := &in.ValidFor, &out.ValidFor
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 }
@@ -45,17 +45,17 @@ func (in *Check) DeepCopyInto(out *Check) {
 	*out = *in
 	if in.Interval != nil {
 		in, out := &in.Interval, &out.Interval
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.For != nil {
 		in, out := &in.For, &out.For
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Object != nil {
@@ -290,7 +290,7 @@ func (in *GateSpec) DeepCopyInto(out *GateSpec) {
 	out.Interval = in.Interval
 	if in.Window != nil {
 		in, out := &in.Window, &out.Window
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Selector != nil {
@@ -542,7 +542,7 @@ func (in *ScheduleEntry) DeepCopyInto(out *ScheduleEntry) {
 	}
 	if in.Duration != nil {
 		in, out := &in.Duration, &out.Duration
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 }

@@ -43,7 +43,7 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
-	Interval *metav1.Duration `json:"interval,omitempty"`
+	Interval *meta.Duration `json:"interval,omitempty"`
 
 	// Suspend stops reconciling; the latest image stays as it is.
 	// +optional

@@ -24,13 +24,13 @@ type ImageRepositorySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// Timeout of one scan; 60s when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// SecretRef names the Secret of type kubernetes.io/dockerconfigjson with the registry's login.
 	// +optional
@@ -88,7 +88,7 @@ type ScanResult struct {
 
 	// ScanTime is when the scan ended.
 	// +optional
-	ScanTime metav1.Time `json:"scanTime,omitempty"`
+	ScanTime meta.Time `json:"scanTime,omitempty"`
 
 	// LatestTags are the last ten tags in reverse alphabetical order; an overview, not an order by age or version.
 	// +optional

@@ -33,7 +33,7 @@ type ImageUpdateAutomationSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// PolicySelector selects the policies by label; all of the namespace when unset.
 	// +optional
@@ -184,13 +184,13 @@ type Batch struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
-	Quiet *metav1.Duration `json:"quiet,omitempty"`
+	Quiet *meta.Duration `json:"quiet,omitempty"`
 
 	// AtMost is how long the first of them waits however many follow; ten times quiet when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
-	AtMost *metav1.Duration `json:"atMost,omitempty"`
+	AtMost *meta.Duration `json:"atMost,omitempty"`
 
 	// PerPolicy makes one commit a policy.
 	// +optional
@@ -300,7 +300,7 @@ type ImageUpdateAutomationStatus struct {
 
 	// LastAutomationRunTime is when the automation ran last.
 	// +optional
-	LastAutomationRunTime *metav1.Time `json:"lastAutomationRunTime,omitempty"`
+	LastAutomationRunTime *meta.Time `json:"lastAutomationRunTime,omitempty"`
 
 	// LastPushCommit is the commit that was pushed last.
 	// +optional
@@ -308,7 +308,7 @@ type ImageUpdateAutomationStatus struct {
 
 	// LastPushTime is when it was pushed.
 	// +optional
-	LastPushTime *metav1.Time `json:"lastPushTime,omitempty"`
+	LastPushTime *meta.Time `json:"lastPushTime,omitempty"`
 
 	// ObservedPolicies are the images that the policies had, by name of the policy.
 	// +optional

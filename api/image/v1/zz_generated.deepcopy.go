@@ -15,12 +15,12 @@ func (in *Batch) DeepCopyInto(out *Batch) {
 	*out = *in
 	if in.Quiet != nil {
 		in, out := &in.Quiet, &out.Quiet
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.AtMost != nil {
 		in, out := &in.AtMost, &out.AtMost
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 }
@@ -287,7 +287,7 @@ func (in *ImagePolicySpec) DeepCopyInto(out *ImagePolicySpec) {
 	}
 	if in.Interval != nil {
 		in, out := &in.Interval, &out.Interval
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 }
@@ -408,7 +408,7 @@ func (in *ImageRepositorySpec) DeepCopyInto(out *ImageRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.SecretRef != nil {

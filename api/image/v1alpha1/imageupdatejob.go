@@ -104,7 +104,7 @@ type ImageUpdateJobStatus struct {
 
 	// CompletionTime is when the job ended, well or not.
 	// +optional
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	CompletionTime *meta.Time `json:"completionTime,omitempty"`
 }
 
 // ImageUpdateJob is a release that was asked for once.

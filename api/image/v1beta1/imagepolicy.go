@@ -40,7 +40,7 @@ type ImagePolicyStatus struct {
 
 	// Conditions of the object.
 	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Conditions meta.Conditions `json:"conditions,omitempty"`
 
 	// LatestImage is the image that the policy takes for the latest, with its tag.
 	// +optional

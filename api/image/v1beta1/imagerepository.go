@@ -14,11 +14,11 @@ type ImageRepositorySpec struct {
 
 	// Interval at which the registry is asked for tags.
 	// +optional
-	Interval metav1.Duration `json:"interval,omitempty"`
+	Interval meta.Duration `json:"interval,omitempty"`
 
 	// Timeout of one scan.
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// SecretRef names the Secret with the registry's login.
 	// +optional
@@ -55,7 +55,7 @@ type ScanResult struct {
 
 	// ScanTime is when the scan ended.
 	// +optional
-	ScanTime metav1.Time `json:"scanTime,omitempty"`
+	ScanTime meta.Time `json:"scanTime,omitempty"`
 }
 
 // ImageRepositoryStatus is what was observed of the repository.

@@ -20,7 +20,7 @@ type ImageUpdateAutomationSpec struct {
 
 	// Interval at which policies are compared with the repository.
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// Update says which files are updated, and how.
 	// +kubebuilder:default={"strategy":"Setters"}
@@ -89,7 +89,7 @@ type ImageUpdateAutomationStatus struct {
 
 	// LastAutomationRunTime is when the automation ran last.
 	// +optional
-	LastAutomationRunTime *metav1.Time `json:"lastAutomationRunTime,omitempty"`
+	LastAutomationRunTime *meta.Time `json:"lastAutomationRunTime,omitempty"`
 
 	// LastPushCommit is the commit that was pushed last.
 	// +optional
@@ -97,7 +97,7 @@ type ImageUpdateAutomationStatus struct {
 
 	// LastPushTime is when it was pushed.
 	// +optional
-	LastPushTime *metav1.Time `json:"lastPushTime,omitempty"`
+	LastPushTime *meta.Time `json:"lastPushTime,omitempty"`
 }
 
 // ImageUpdateAutomation is the legacy form of the current version's kind.

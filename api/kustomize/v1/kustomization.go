@@ -38,13 +38,13 @@ type KustomizationSpec struct {
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// RetryInterval after a failure; backoff up to the interval when unset.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
+	RetryInterval *meta.Duration `json:"retryInterval,omitempty"`
 
 	// KubeConfig of a remote cluster to apply to.
 	// +optional
@@ -106,7 +106,7 @@ type KustomizationSpec struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Force re-creates objects when an immutable field changes.
 	// +kubebuilder:default=false
@@ -246,11 +246,11 @@ type Snapshot struct {
 	// +required
 	Digest string `json:"digest"`
 	// +required
-	FirstReconciled metav1.Time `json:"firstReconciled"`
+	FirstReconciled meta.Time `json:"firstReconciled"`
 	// +required
-	LastReconciled metav1.Time `json:"lastReconciled"`
+	LastReconciled meta.Time `json:"lastReconciled"`
 	// +required
-	LastReconciledDuration metav1.Duration `json:"lastReconciledDuration"`
+	LastReconciledDuration meta.Elapsed `json:"lastReconciledDuration"`
 	// LastReconciledStatus is the reason of the Ready condition.
 	// +required
 	LastReconciledStatus string `json:"lastReconciledStatus"`

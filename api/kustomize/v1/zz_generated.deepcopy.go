@@ -7,7 +7,6 @@ package v1
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -135,7 +134,7 @@ func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 	out.Interval = in.Interval
 	if in.RetryInterval != nil {
 		in, out := &in.RetryInterval, &out.RetryInterval
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.KubeConfig != nil {
@@ -182,7 +181,7 @@ func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 	out.SourceRef = in.SourceRef
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.CommonMetadata != nil {

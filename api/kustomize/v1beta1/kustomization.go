@@ -19,11 +19,11 @@ type KustomizationSpec struct {
 
 	// Interval at which the cluster is compared with the source.
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// RetryInterval after a failure; backoff up to the interval when unset.
 	// +optional
-	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
+	RetryInterval *meta.Duration `json:"retryInterval,omitempty"`
 
 	// KubeConfig of a remote cluster to apply to.
 	// +optional
@@ -81,7 +81,7 @@ type KustomizationSpec struct {
 
 	// Timeout of a pass and of its health checks; the interval when unset.
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Force re-creates objects when an immutable field changes.
 	// +kubebuilder:default=false

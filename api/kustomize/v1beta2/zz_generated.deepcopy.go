@@ -6,8 +6,7 @@ package v1beta2
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -138,7 +137,7 @@ func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 	out.Interval = in.Interval
 	if in.RetryInterval != nil {
 		in, out := &in.RetryInterval, &out.RetryInterval
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.KubeConfig != nil {
@@ -165,7 +164,7 @@ func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 	}
 	if in.PatchesStrategicMerge != nil {
 		in, out := &in.PatchesStrategicMerge, &out.PatchesStrategicMerge
-		*out = make([]apiextensionsv1.JSON, len(*in))
+		*out = make([]v1.JSON, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
@@ -185,7 +184,7 @@ func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 	out.SourceRef = in.SourceRef
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.DriftDetection != nil {

@@ -69,7 +69,7 @@ type ReceiverSpec struct {
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:default="10m"
 	// +optional
-	Interval *metav1.Duration `json:"interval,omitempty"`
+	Interval *meta.Duration `json:"interval,omitempty"`
 
 	// Events that are acted on, such as push for GitHub or "Push Hook" for GitLab; all when empty.
 	// +optional
@@ -219,7 +219,7 @@ func (r *Receiver) CommonStatus() *meta.Status { return &r.Status.Status }
 
 // Schedule returns when the Receiver is reconciled.
 func (r *Receiver) Schedule() meta.Schedule {
-	interval := cmp.Or(r.Spec.Interval, &metav1.Duration{Duration: defaultInterval})
+	interval := cmp.Or(r.Spec.Interval, &meta.Duration{Duration: defaultInterval})
 	return meta.Schedule{Interval: interval.Duration, Suspended: r.Spec.Suspend}
 }
 

@@ -6,7 +6,6 @@ package v1
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -151,7 +150,7 @@ func (in *ReceiverSpec) DeepCopyInto(out *ReceiverSpec) {
 	*out = *in
 	if in.Interval != nil {
 		in, out := &in.Interval, &out.Interval
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Events != nil {

@@ -44,7 +44,7 @@ type Status struct {
 
 	// Conditions of the object.
 	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Conditions meta.Conditions `json:"conditions,omitempty"`
 }
 
 // Alert tells a Provider of events.

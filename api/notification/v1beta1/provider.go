@@ -28,7 +28,7 @@ type ProviderSpec struct {
 
 	// Timeout of one try to send an event.
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Proxy is the URL of an HTTP proxy.
 	// +kubebuilder:validation:Pattern="^(http|https)://"

@@ -64,7 +64,7 @@ type ReceiverStatus struct {
 
 	// Conditions of the object.
 	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Conditions meta.Conditions `json:"conditions,omitempty"`
 
 	// URL is the path at which requests are taken.
 	// +optional

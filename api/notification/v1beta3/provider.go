@@ -67,7 +67,7 @@ type ProviderSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
-	Interval *metav1.Duration `json:"interval,omitempty"`
+	Interval *meta.Duration `json:"interval,omitempty"`
 
 	// Channel to which events go, where the type has some.
 	// +kubebuilder:validation:MaxLength:=2048
@@ -88,7 +88,7 @@ type ProviderSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Proxy is the URL of an HTTP proxy.
 	// Deprecated: use proxySecretRef.
@@ -157,7 +157,7 @@ func (p *Provider) CommonStatus() *meta.Status { return &p.Status.Status }
 
 // Schedule returns when the Provider is reconciled.
 func (p *Provider) Schedule() meta.Schedule {
-	interval := cmp.Or(p.Spec.Interval, &metav1.Duration{Duration: defaultInterval})
+	interval := cmp.Or(p.Spec.Interval, &meta.Duration{Duration: defaultInterval})
 	return meta.Schedule{Interval: interval.Duration, Suspended: p.Spec.Suspend}
 }
 

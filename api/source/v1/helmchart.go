@@ -35,7 +35,7 @@ type HelmChartSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// ReconcileStrategy says what makes a new artifact: a new version in Chart.yaml, or any new revision of the source.
 	// +kubebuilder:validation:Enum=ChartVersion;Revision

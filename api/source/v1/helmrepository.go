@@ -41,7 +41,7 @@ type HelmRepositorySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
-	Interval metav1.Duration `json:"interval,omitempty"`
+	Interval meta.Duration `json:"interval,omitempty"`
 
 	// Insecure speaks to the OCI registry over HTTP.
 	// +optional
@@ -51,7 +51,7 @@ type HelmRepositorySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Suspend stops reconciling; the last artifact keeps being served.
 	// +optional

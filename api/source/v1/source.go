@@ -137,7 +137,7 @@ type OIDCIdentityMatch struct {
 }
 
 // schedule of a source; one that sets no timeout has 60 seconds.
-func schedule(interval metav1.Duration, timeout *metav1.Duration, suspended bool) meta.Schedule {
+func schedule(interval meta.Duration, timeout *meta.Duration, suspended bool) meta.Schedule {
 	s := meta.Schedule{Interval: interval.Duration, Timeout: time.Minute, Suspended: suspended}
 	if timeout != nil {
 		s.Timeout = timeout.Duration

@@ -6,7 +6,6 @@ package v1
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -120,7 +119,7 @@ func (in *BucketSpec) DeepCopyInto(out *BucketSpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Ignore != nil {
@@ -374,7 +373,7 @@ func (in *GitRepositorySpec) DeepCopyInto(out *GitRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Reference != nil {
@@ -688,7 +687,7 @@ func (in *HelmRepositorySpec) DeepCopyInto(out *HelmRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.AccessFrom != nil {
@@ -871,7 +870,7 @@ func (in *OCIRepositorySpec) DeepCopyInto(out *OCIRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Ignore != nil {

@@ -6,7 +6,6 @@ package v1beta1
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -96,7 +95,7 @@ func (in *BucketSpec) DeepCopyInto(out *BucketSpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Ignore != nil {
@@ -245,7 +244,7 @@ func (in *GitRepositorySpec) DeepCopyInto(out *GitRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Reference != nil {
@@ -514,7 +513,7 @@ func (in *HelmRepositorySpec) DeepCopyInto(out *HelmRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.AccessFrom != nil {

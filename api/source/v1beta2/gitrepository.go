@@ -19,12 +19,12 @@ type GitRepositorySpec struct {
 
 	// Interval at which the repository is checked for a new revision.
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// Timeout of one fetch.
 	// +kubebuilder:default="60s"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Reference to resolve; the branch master when unset.
 	// +optional
@@ -117,7 +117,7 @@ type Artifact struct {
 
 	// LastUpdateTime is when the artifact was last written.
 	// +optional
-	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
+	LastUpdateTime meta.Time `json:"lastUpdateTime,omitempty"`
 
 	// Size of the file in bytes.
 	// +optional

@@ -23,7 +23,7 @@ type HelmChartSpec struct {
 
 	// Interval at which the source is asked for a new chart.
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// ReconcileStrategy says what makes a new artifact.
 	// +kubebuilder:validation:Enum=ChartVersion;Revision

@@ -22,12 +22,12 @@ type HelmRepositorySpec struct {
 
 	// Interval at which the index is checked.
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// Timeout of one fetch.
 	// +kubebuilder:default="60s"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Suspend stops reconciling.
 	// +optional

@@ -41,12 +41,12 @@ type OCIRepositorySpec struct {
 
 	// Interval at which the registry is asked for a new revision.
 	// +required
-	Interval metav1.Duration `json:"interval"`
+	Interval meta.Duration `json:"interval"`
 
 	// Timeout of one fetch.
 	// +kubebuilder:default="60s"
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *meta.Duration `json:"timeout,omitempty"`
 
 	// Ignore holds rules in .gitignore syntax that replace the default exclusions.
 	// +optional

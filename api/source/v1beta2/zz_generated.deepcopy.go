@@ -6,7 +6,6 @@ package v1beta2
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -108,7 +107,7 @@ func (in *BucketSpec) DeepCopyInto(out *BucketSpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Ignore != nil {
@@ -257,7 +256,7 @@ func (in *GitRepositorySpec) DeepCopyInto(out *GitRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Reference != nil {
@@ -526,7 +525,7 @@ func (in *HelmRepositorySpec) DeepCopyInto(out *HelmRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.AccessFrom != nil {
@@ -699,7 +698,7 @@ func (in *OCIRepositorySpec) DeepCopyInto(out *OCIRepositorySpec) {
 	out.Interval = in.Interval
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(v1.Duration)
+		*out = new(meta.Duration)
 		**out = **in
 	}
 	if in.Ignore != nil {

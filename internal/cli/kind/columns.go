@@ -149,7 +149,7 @@ func waitingCount(o reconcile.Object, _ bool) string {
 }
 
 // Time formats a time for tables, in UTC. It returns "" for the zero time.
-func Time(at metav1.Time) string {
+func Time(at meta.Time) string {
 	if at.IsZero() {
 		return ""
 	}

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 )
 
@@ -255,7 +254,7 @@ func State(open bool) gatingv1.State {
 
 func word(open bool) string { return string(State(open)) }
 
-func at(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
+func at(t time.Time) meta.Time { return meta.TimeOf(t.UTC().Truncate(time.Second)) }
 
 // people lists names, some of them.
 func people(names []string) string {

@@ -6,17 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"strings"
-	"sync"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"maps"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"strings"
+	"sync"
+	"time"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -121,7 +119,7 @@ func sourceOf(obj *imagev1.ImageUpdateAutomation) types.NamespacedName {
 func (a *Automation) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*imagev1.ImageUpdateAutomation]) reconcile.Outcome {
 	obj := pass.Object
-	obj.Status.LastAutomationRunTime = &metav1.Time{Time: a.Clock.Now()}
+	obj.Status.LastAutomationRunTime = &meta.Time{Time: a.Clock.Now()}
 	j, err := a.prepare(ctx, obj)
 	if err != nil {
 		return failed(err)

@@ -33,8 +33,8 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 		return func(a *imagev1.ImageUpdateAutomation) {
 			a.Spec.Batch = &imagev1.Batch{PerPolicy: perPolicy}
 			if quiet > 0 {
-				a.Spec.Batch.Quiet, a.Spec.Batch.AtMost = &metav1.Duration{Duration: quiet},
-					&metav1.Duration{Duration: 25 * time.Second}
+				a.Spec.Batch.Quiet, a.Spec.Batch.AtMost = &meta.Duration{Duration: quiet},
+					&meta.Duration{Duration: 25 * time.Second}
 			}
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/record"
@@ -95,7 +95,7 @@ func (a *Automation) commit(ctx context.Context, j *job, b *base, part scan.Resu
 	if !maps.Equal(j.observed, obj.Status.ObservedPolicies) {
 		obj.Status.PullRequest = "" // of other images: this is to be asked for
 	}
-	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &metav1.Time{Time: a.Clock.Now()}
+	obj.Status.LastPushCommit, obj.Status.LastPushTime = commit.String(), &meta.Time{Time: a.Clock.Now()}
 	j.pushed = append(j.pushed, pushed{
 		revision: git.Revision{Ref: branch, Commit: commit.String()}.String(),
 		message:  fmt.Sprintf("pushed commit '%.7s' to branch '%s'\n%s%s", commit, branch, text, listed(part.Changes)),

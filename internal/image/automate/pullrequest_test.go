@@ -156,7 +156,7 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	}
 	first := s.Git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0")})
 	s.Create(&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app"},
-		Spec: sourcev1.GitRepositorySpec{URL: host.URL + "/org/app", Interval: metav1.Duration{Duration: time.Hour},
+		Spec: sourcev1.GitRepositorySpec{URL: host.URL + "/org/app", Interval: meta.Duration{Duration: time.Hour},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}})
 	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "gitea"},
 		StringData: map[string]string{"token": "s3cret-token"}})
@@ -173,7 +173,7 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	}
 	automation := &imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"},
 		Spec: imagev1.ImageUpdateAutomationSpec{
-			Interval:  metav1.Duration{Duration: time.Hour},
+			Interval:  meta.Duration{Duration: time.Hour},
 			SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: "app"},
 			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Email: "robot@example.com"},
 				MessageTemplate: "Update web\n\n{{ range .Changed.Changes }}to {{ .NewValue }}{{ end }}"}},

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -151,7 +152,7 @@ func TestDiscovery(t *testing.T) {
 	w.create(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "backup"},
 		Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(true), JobTemplate: job}})
 	byHand := &imagev1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
-		Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: metav1.Duration{Duration: 3600e9}}}
+		Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: meta.Duration{Duration: 3600e9}}}
 	w.create(byHand)
 
 	t.Log("the namespace asks")

@@ -121,7 +121,7 @@ func TestDigestsAreReflected(t *testing.T) {
 			system.BySemVer("*")(p)
 			p.DigestReflectionPolicy = reflect
 			if reflect == imagev1.ReflectAlways {
-				p.Interval = &metav1.Duration{Duration: time.Hour}
+				p.Interval = &meta.Duration{Duration: time.Hour}
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestAccessFromOtherNamespaces(t *testing.T) {
 	s.Create(&imagev1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app", Labels: labels},
 		Spec: imagev1.ImageRepositorySpec{Image: s.Registry.Host + "/app",
-			Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
+			Interval: meta.Duration{Duration: time.Hour}, Insecure: true},
 	})
 	other := testenv.Namespace(t)
 	p := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "app", Labels: labels},

@@ -5,15 +5,13 @@ package reflector
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
-	"sync"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"slices"
+	"strings"
+	"sync"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -167,7 +165,7 @@ func (r *Repositories) keep(obj *imagev1.ImageRepository, before, found *store.R
 	obj.Status.CanonicalImageName = found.Image
 	obj.Status.ObservedExclusionList = found.Excluded
 	obj.Status.LastScanResult = &imagev1.ScanResult{
-		Revision: revision, TagCount: found.Len(), ScanTime: metav1.NewTime(found.Scanned), LatestTags: latest(found),
+		Revision: revision, TagCount: found.Len(), ScanTime: meta.TimeOf(found.Scanned), LatestTags: latest(found),
 	}
 	tagsMetric.WithLabelValues(obj.Namespace, obj.Name).Set(float64(found.Len()))
 	if before == nil || before.Revision != revision {

@@ -108,7 +108,7 @@ func (j *Jobs) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1alpha
 
 // finished notes that the job does not run again.
 func (j *Jobs) finished(obj *imagev1alpha1.ImageUpdateJob, o reconcile.Outcome) reconcile.Outcome {
-	obj.Status.CompletionTime = &metav1.Time{Time: j.Clock.Now()}
+	obj.Status.CompletionTime = &meta.Time{Time: j.Clock.Now()}
 	return o
 }
 

@@ -3,9 +3,8 @@ package release
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 )
 
 // TestNothingWakesAJobThatRan: each change of an automation would else cost a pass of every job that it ever
@@ -16,7 +15,7 @@ func TestNothingWakesAJobThatRan(t *testing.T) {
 	if refs := j.References(obj); len(refs) != 1 || refs[0].Name != "update" {
 		t.Errorf("a job that is yet to run is woken by %v", refs)
 	}
-	obj.Status.CompletionTime = &metav1.Time{}
+	obj.Status.CompletionTime = &meta.Time{}
 	if refs := j.References(obj); len(refs) > 0 {
 		t.Errorf("a job that ran is woken by %v", refs)
 	}

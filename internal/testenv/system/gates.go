@@ -20,7 +20,7 @@ import (
 func (s *System) Gate(name string, change ...func(*gatingv1.Gate)) {
 	s.Helper()
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
-		Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: time.Minute}, Default: gatingv1.Closed}}
+		Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: time.Minute}, Default: gatingv1.Closed}}
 	for _, c := range change {
 		c(g)
 	}

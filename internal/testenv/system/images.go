@@ -61,7 +61,7 @@ func (s *Images) ImageRepository(called string, change ...func(*imagev1.ImageRep
 	r := &imagev1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: called},
 		Spec: imagev1.ImageRepositorySpec{Image: s.Registry.Host + "/" + called,
-			Interval: metav1.Duration{Duration: time.Hour}, Insecure: true},
+			Interval: meta.Duration{Duration: time.Hour}, Insecure: true},
 	}
 	for _, c := range change {
 		c(&r.Spec)

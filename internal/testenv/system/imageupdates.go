@@ -12,6 +12,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -50,7 +51,7 @@ func (s *System) ImageUpdateAutomation(name, source string, change ...func(*imag
 	a := &imagev1.ImageUpdateAutomation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 		Spec: imagev1.ImageUpdateAutomationSpec{
-			Interval:  metav1.Duration{Duration: time.Hour},
+			Interval:  meta.Duration{Duration: time.Hour},
 			SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: source},
 			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Name: "Robot",
 				Email: "robot@example.com"}}},

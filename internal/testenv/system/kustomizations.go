@@ -22,10 +22,10 @@ func (s *System) Kustomization(name, source, path string, change ...func(*kustom
 	k := &kustomizev1.Kustomization{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 		Spec: kustomizev1.KustomizationSpec{
-			Interval: metav1.Duration{Duration: time.Hour}, Path: path, Prune: true, TargetNamespace: s.Namespace,
+			Interval: meta.Duration{Duration: time.Hour}, Path: path, Prune: true, TargetNamespace: s.Namespace,
 			SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
 				NamespacedName: meta.NamespacedName{Name: source}},
-			Timeout: &metav1.Duration{Duration: 2 * time.Minute},
+			Timeout: &meta.Duration{Duration: 2 * time.Minute},
 		},
 	}
 	for _, c := range change {
@@ -57,7 +57,7 @@ const NoTimeout = 100 * time.Hour
 func WaitForHealth(timeout time.Duration) func(*kustomizev1.Kustomization) {
 	return func(k *kustomizev1.Kustomization) {
 		k.Spec.Wait = true
-		k.Spec.Timeout = &metav1.Duration{Duration: timeout}
+		k.Spec.Timeout = &meta.Duration{Duration: timeout}
 	}
 }
 

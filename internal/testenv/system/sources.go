@@ -26,7 +26,7 @@ func (s *System) GitRepository(name string, change ...func(*sourcev1.GitReposito
 	g := &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: s.Git.URL + "/" + name, Interval: metav1.Duration{Duration: time.Hour},
+			URL: s.Git.URL + "/" + name, Interval: meta.Duration{Duration: time.Hour},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
 	}
@@ -83,7 +83,7 @@ func (s *System) Bucket(server *testenv.S3, change ...func(*sourcev1.Bucket)) {
 		Spec: sourcev1.BucketSpec{
 			Provider: sourcev1.ProviderGeneric, Endpoint: server.Endpoint, BucketName: "apps", Region: "us-east-1",
 			Insecure: true,
-			Interval: metav1.Duration{Duration: time.Hour}, SecretRef: &meta.LocalObjectReference{Name: "keys"},
+			Interval: meta.Duration{Duration: time.Hour}, SecretRef: &meta.LocalObjectReference{Name: "keys"},
 		},
 	}
 	for _, c := range change {
@@ -100,7 +100,7 @@ func (s *System) HelmRepository(h *testenv.Helm, change ...func(*sourcev1.HelmRe
 	r := &sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
 		Spec: sourcev1.HelmRepositorySpec{
-			URL: h.URL, Interval: metav1.Duration{Duration: time.Hour},
+			URL: h.URL, Interval: meta.Duration{Duration: time.Hour},
 			SecretRef:     &meta.LocalObjectReference{Name: "login"},
 			CertSecretRef: &meta.LocalObjectReference{Name: "authority"},
 		},
@@ -117,7 +117,7 @@ func (s *System) HelmChart(name string, change ...func(*sourcev1.HelmChartSpec))
 	c := &sourcev1.HelmChart{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 		Spec: sourcev1.HelmChartSpec{
-			Chart: "app", Interval: metav1.Duration{Duration: time.Hour},
+			Chart: "app", Interval: meta.Duration{Duration: time.Hour},
 			SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.HelmRepositoryKind, Name: "charts"},
 		},
 	}
@@ -135,7 +135,7 @@ func (s *System) OCIRepository(r *testenv.Registry, name string, change ...func(
 	s.Helper()
 	o := &sourcev1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
-		Spec: sourcev1.OCIRepositorySpec{URL: r.OCI + "/" + name, Interval: metav1.Duration{Duration: time.Hour},
+		Spec: sourcev1.OCIRepositorySpec{URL: r.OCI + "/" + name, Interval: meta.Duration{Duration: time.Hour},
 			Insecure: r.CA == nil},
 	}
 	for _, c := range change {

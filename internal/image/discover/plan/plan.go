@@ -107,7 +107,7 @@ func (p *Plan) repository(namespace string, interval time.Duration, image string
 		r = &imagev1.ImageRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key,
 				Labels: map[string]string{Discovered: "true"}},
-			Spec: imagev1.ImageRepositorySpec{Image: image, Interval: metav1.Duration{Duration: interval},
+			Spec: imagev1.ImageRepositorySpec{Image: image, Interval: meta.Duration{Duration: interval},
 				ServiceAccountName: cmp.Or(w.Pod.ServiceAccountName, "default"), ExclusionList: []string{`^.*\.sig$`},
 				Provider: "generic"},
 		}

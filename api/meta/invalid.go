@@ -1,0 +1,76 @@
+package meta
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// InvalidFields returns a sentence for each field below path that holds text which could not be read, such as
+// `spec.interval: "banana" is not a duration such as 10m or 1h30m`, in the order of the fields. It follows structs,
+// pointers, slices and maps; at most 10 are returned.
+func InvalidFields(path string, v any) []string {
+	w := &invalidWalk{}
+	w.visit(path, reflect.ValueOf(v))
+	return w.found
+}
+
+// InvalidSpec returns the sentences of [InvalidFields] for the field Spec of an object.
+func InvalidSpec(obj any) []string {
+	v := reflect.Indirect(reflect.ValueOf(obj))
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	spec := v.FieldByName("Spec")
+	if !spec.IsValid() {
+		return nil
+	}
+	return InvalidFields("spec", spec.Interface())
+}
+
+const maxInvalid = 10
+
+type invalidWalk struct{ found []string }
+
+func (w *invalidWalk) visit(path string, v reflect.Value) {
+	if len(w.found) == maxInvalid {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			w.visit(path, v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			w.visit(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			w.visit(fmt.Sprintf("%s.%v", path, key), v.MapIndex(key))
+		}
+	case reflect.Struct:
+		w.visitStruct(path, v)
+	}
+}
+
+func (w *invalidWalk) visitStruct(path string, v reflect.Value) {
+	if checked, ok := v.Interface().(interface{ invalid() string }); ok {
+		if problem := checked.invalid(); problem != "" {
+			w.found = append(w.found, path+": "+problem)
+		}
+		return
+	}
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "" && !strings.Contains(options, "inline") {
+			w.visit(path+"."+name, v.Field(i))
+		} else {
+			w.visit(path, v.Field(i))
+		}
+	}
+}
