@@ -132,7 +132,7 @@ func define(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	cluster, err := apply.NewCluster(testenv.Cluster(b), apply.ClusterOptions{})
+	cluster, err := apply.NewCluster(testenv.Cluster(b), apply.ClusterOptions{WaitTimeout: 3 * time.Minute})
 	if err != nil {
 		b.Fatal(err)
 	}
