@@ -20,12 +20,14 @@ const (
 	aksVersion = "2025-10-01" // of the API of managed clusters
 )
 
-var aksCluster = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceGroups/[\w.()-]{1,90}/providers/Microsoft\.ContainerService/managedClusters/[a-z0-9][a-z0-9_-]{0,62}$`)
+var aksCluster = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceGroups/[\w.()-]{1,90}` +
+	`/providers/Microsoft\.ContainerService/managedClusters/[a-z0-9][a-z0-9_-]{0,62}$`)
 
 func (i *Identities) aks(resource string) (managed, error) {
 	if resource != "" && !aksCluster.MatchString(resource) {
 		return managed{}, authFault("%q is not the resource ID of a cluster", firstLine(resource)).
-			WithHint("Use the form /subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.ContainerService/managedClusters/NAME").Final()
+			WithHint("Use the form /subscriptions/ID/resourceGroups/GROUP/providers/" +
+				"Microsoft.ContainerService/managedClusters/NAME").Final()
 	}
 	return managed{
 		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeAKS(ctx, s, resource) },

@@ -31,11 +31,14 @@ func fakeSTS(t *testing.T, clock interface{ Now() time.Time }) http.HandlerFunc 
 		expect(t, "RoleSessionName", v("RoleSessionName"), account.Name+"."+account.Namespace+".sluice")
 		if v("WebIdentityToken") != tokenOf(account, "sts.amazonaws.com") {
 			w.WriteHeader(http.StatusBadRequest)
-			answer(w, `<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>s3cret token</Message></Error><RequestId>1</RequestId></ErrorResponse>`)
+			answer(w, `<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>s3cret token</Message>`+
+				`</Error><RequestId>1</RequestId></ErrorResponse>`)
 			return
 		}
-		answer(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult><Credentials>
-			<AccessKeyId>ASIA-%s</AccessKeyId><SecretAccessKey>s3cret</SecretAccessKey><SessionToken>session-%s</SessionToken><Expiration>%s</Expiration>
+		answer(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+			<AssumeRoleWithWebIdentityResult><Credentials>
+			<AccessKeyId>ASIA-%s</AccessKeyId><SecretAccessKey>s3cret</SecretAccessKey>
+			<SessionToken>session-%s</SessionToken><Expiration>%s</Expiration>
 			</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`,
 			account.Namespace, account.Namespace, clock.Now().Add(time.Hour).Format(time.RFC3339))
 	}
@@ -98,7 +101,9 @@ func TestECRFailures(t *testing.T) {
 	c := newClouds(t, map[string]http.HandlerFunc{
 		"sts.us-west-2.amazonaws.com": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
-			answer(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>Not authorized to perform sts:AssumeRoleWithWebIdentity</Message></Error><RequestId>4711</RequestId></ErrorResponse>`)
+			answer(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>`+
+				`<Message>Not authorized to perform sts:AssumeRoleWithWebIdentity</Message></Error>`+
+				`<RequestId>4711</RequestId></ErrorResponse>`)
 		},
 	})
 	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {}}, Transport: c, Clock: clock}

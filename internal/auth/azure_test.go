@@ -23,9 +23,12 @@ func fakeEntra(t *testing.T, scope string, account types.NamespacedName) http.Ha
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/discovery/instance"):
-			answer(w, `{"tenant_discovery_endpoint":"%s/v2.0/.well-known/openid-configuration","metadata":[{"preferred_network":"%s","preferred_cache":"%s","aliases":["%s"]}]}`, base, r.Host, r.Host, r.Host)
+			answer(w, `{"tenant_discovery_endpoint":"%s/v2.0/.well-known/openid-configuration",`+
+				`"metadata":[{"preferred_network":"%s","preferred_cache":"%s","aliases":["%s"]}]}`,
+				base, r.Host, r.Host, r.Host)
 		case strings.HasSuffix(r.URL.Path, "/openid-configuration"):
-			answer(w, `{"token_endpoint":"%s/oauth2/v2.0/token","authorization_endpoint":"%s/oauth2/v2.0/authorize","issuer":"%s/v2.0"}`, base, base, base)
+			answer(w, `{"token_endpoint":"%s/oauth2/v2.0/token","authorization_endpoint":"%s/oauth2/v2.0/authorize",`+
+				`"issuer":"%s/v2.0"}`, base, base, base)
 		case r.URL.Path == "/"+appTenant+"/oauth2/v2.0/token":
 			v := form(t, r)
 			expect(t, "grant_type", v("grant_type"), "client_credentials")
@@ -37,7 +40,9 @@ func fakeEntra(t *testing.T, scope string, account types.NamespacedName) http.Ha
 			}
 			if v("client_assertion") != tokenOf(account, "api://AzureADTokenExchange") {
 				w.WriteHeader(http.StatusUnauthorized)
-				answer(w, `{"error":"invalid_client","error_description":"AADSTS70021: No matching federated identity record found. Trace ID: 4711 Correlation ID: 4712 Timestamp: 2026-11-21 12:00:00Z","error_codes":[70021]}`)
+				answer(w, `{"error":"invalid_client",`+
+					`"error_description":"AADSTS70021: No matching federated identity record found. Trace ID: 4711 `+
+					`Correlation ID: 4712 Timestamp: 2026-11-21 12:00:00Z","error_codes":[70021]}`)
 				return
 			}
 			answer(w, `{"token_type":"Bearer","expires_in":3600,"access_token":"entra-%s"}`, account.Namespace)

@@ -16,9 +16,10 @@ import (
 
 const (
 	eksARN = "arn:aws:eks:us-west-2:123456789012:cluster/prod"
-	aksID  = "/subscriptions/33333333-3333-3333-3333-333333333333/resourceGroups/apps/providers/Microsoft.ContainerService/managedClusters/prod"
-	gkeID  = "projects/project/locations/europe-west1/clusters/prod"
-	pemCA  = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+	aksID  = "/subscriptions/33333333-3333-3333-3333-333333333333/resourceGroups/apps" +
+		"/providers/Microsoft.ContainerService/managedClusters/prod"
+	gkeID = "projects/project/locations/europe-west1/clusters/prod"
+	pemCA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 )
 
 // access returns the access to a cluster, and a token with its expiry.
@@ -46,7 +47,8 @@ func fakeEKS(t *testing.T) http.HandlerFunc {
 			answer(w, `{"message":"User is not authorized to perform: eks:DescribeCluster"}`)
 			return
 		}
-		answer(w, `{"cluster":{"name":"prod","endpoint":"https://ABC.gr7.us-west-2.eks.amazonaws.com","certificateAuthority":{"data":"%s"}}}`,
+		answer(w, `{"cluster":{"name":"prod","endpoint":"https://ABC.gr7.us-west-2.eks.amazonaws.com",`+
+			`"certificateAuthority":{"data":"%s"}}}`,
 			base64.StdEncoding.EncodeToString([]byte(pemCA)))
 	}
 }
@@ -142,9 +144,11 @@ func fakeARM(t *testing.T) http.HandlerFunc {
 			answer(w, `{"error":{"code":"AuthorizationFailed","message":"The client does not have authorization"}}`)
 			return
 		}
-		config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"prod","cluster":{"server":"https://prod-1.hcp.westeurope.azmk8s.io:443","certificate-authority-data":"` +
+		config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"prod","cluster":{` +
+			`"server":"https://prod-1.hcp.westeurope.azmk8s.io:443","certificate-authority-data":"` +
 			base64.StdEncoding.EncodeToString([]byte(pemCA)) +
-			`"}}],"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"kubelogin"}}}]}`
+			`"}}],"users":[{"name":"u",` +
+			`"user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"kubelogin"}}}]}`
 		response, err := json.Marshal(map[string]any{
 			"kubeconfigs": []map[string]any{{"name": "clusterUser", "value": []byte(config)}}})
 		if err != nil {
@@ -205,7 +209,8 @@ func fakeGKE(t *testing.T) http.HandlerFunc {
 		expect(t, "the request", r.Method+" "+r.URL.String(), "GET /v1/"+gkeID)
 		expect(t, "Authorization", r.Header.Get("Authorization"), "Bearer federated")
 		answer(w, `{"endpoint":"192.0.2.1","masterAuth":{"clusterCaCertificate":"%s"},"controlPlaneEndpointsConfig":{
-			"dnsEndpointConfig":{"endpoint":"gke-abc.europe-west1.gke.goog"},"ipEndpointsConfig":{"enabled":true,"publicEndpoint":"192.0.2.1","privateEndpoint":"10.0.0.2"}}}`,
+			"dnsEndpointConfig":{"endpoint":"gke-abc.europe-west1.gke.goog"},
+			"ipEndpointsConfig":{"enabled":true,"publicEndpoint":"192.0.2.1","privateEndpoint":"10.0.0.2"}}}`,
 			base64.StdEncoding.EncodeToString([]byte(pemCA)))
 	}
 }

@@ -28,7 +28,8 @@ const (
 var (
 	garHost     = regexp.MustCompile(`^(gcr\.io|[a-z0-9-]+\.gcr\.io|[a-z0-9-]+-docker\.pkg\.dev|docker\.pkg\.dev)$`)
 	gcpAccount  = regexp.MustCompile(`^[a-z0-9-]{1,63}@[a-z0-9.-]{1,100}\.gserviceaccount\.com$`)
-	gcpProvider = regexp.MustCompile(`^projects/[0-9]{1,30}/locations/global/workloadIdentityPools/[a-z0-9-]{1,100}/providers/[a-z0-9-]{1,100}$`)
+	gcpProvider = regexp.MustCompile(`^projects/[0-9]{1,30}/locations/global/workloadIdentityPools/` +
+		`[a-z0-9-]{1,100}/providers/[a-z0-9-]{1,100}$`)
 )
 
 // gcpSource returns cached tokens of an account.

@@ -30,7 +30,8 @@ func fakeGoogleSTS(t *testing.T, audience, tokenAudience string) http.HandlerFun
 			answer(w, `{"error":"invalid_grant","error_description":"The audience in ID Token does not match."}`)
 			return
 		}
-		answer(w, `{"access_token":"federated","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3600}`)
+		answer(w, `{"access_token":"federated","issued_token_type":"urn:ietf:params:oauth:token-type:access_token",`+
+			`"token_type":"Bearer","expires_in":3600}`)
 	}
 }
 
@@ -61,7 +62,8 @@ func TestGCPOnGKEWithImpersonation(t *testing.T) {
 	t.Parallel()
 	const email = "charts@project.iam.gserviceaccount.com"
 	c := newClouds(t, map[string]http.HandlerFunc{
-		"sts.googleapis.com": fakeGoogleSTS(t, "identitynamespace:my-project.svc.id.goog:https://container.googleapis.com/v1/projects/my-project/locations/europe-west1/clusters/prod",
+		"sts.googleapis.com": fakeGoogleSTS(t, "identitynamespace:my-project.svc.id.goog:"+
+			"https://container.googleapis.com/v1/projects/my-project/locations/europe-west1/clusters/prod",
 			"my-project.svc.id.goog"),
 		"iamcredentials.googleapis.com": func(w http.ResponseWriter, r *http.Request) {
 			expect(t, "the request", r.Method+" "+r.URL.Path, "POST /v1/projects/-/serviceAccounts/"+email+
@@ -125,7 +127,8 @@ func TestGCPTokensOfProcess(t *testing.T) {
 		v := form(t, r)
 		expect(t, "subject_token", v("subject_token"), "token of the pod")
 		w.Header().Set("Content-Type", "application/json")
-		answer(w, `{"access_token":"ambient","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3600}`)
+		answer(w, `{"access_token":"ambient","issued_token_type":"urn:ietf:params:oauth:token-type:access_token",`+
+			`"token_type":"Bearer","expires_in":3600}`)
 	}))
 	t.Cleanup(s.Close)
 	dir := t.TempDir()

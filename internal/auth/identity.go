@@ -101,7 +101,8 @@ func (i *Identities) subject(ctx context.Context, account *types.NamespacedName)
 	}
 	if i.Accounts == nil {
 		return subject{}, authFault("the identity of service account '%s' cannot be used here", account).
-			WithHint("Remove spec.serviceAccountName, or allow the controller to create tokens of service accounts").Final()
+			WithHint("Remove spec.serviceAccountName, or allow the controller to create tokens of service accounts").
+			Final()
 	}
 	annotations, err := i.Accounts.Annotations(ctx, *account)
 	if err != nil {
@@ -206,7 +207,8 @@ var tokenHosts = map[string]struct {
 	AWS: {regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?sts(-fips)?(\.` + awsRegion +
 		`)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|api\.aws)$`),
 		"https://sts.REGION.amazonaws.com"},
-	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
+	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|` +
+		`core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
 	GCP: {regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`),
 		"storage.googleapis.com"},
 }

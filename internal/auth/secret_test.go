@@ -161,7 +161,9 @@ func TestInvalidDockerConfigs(t *testing.T) {
 }
 
 func FuzzDockerConfig(f *testing.F) {
-	f.Add([]byte(`{"auths":{"ghcr.io/team":{"auth":"dTpw"},"*.example.com":{"username":"u","password":"p"},"https://index.docker.io/v1/":{"identitytoken":"t"}}}`), "ghcr.io/team/app")
+	f.Add([]byte(`{"auths":{"ghcr.io/team":{"auth":"dTpw"},`+
+		`"*.example.com":{"username":"u","password":"p"},"https://index.docker.io/v1/":{"identitytoken":"t"}}}`),
+		"ghcr.io/team/app")
 	f.Add([]byte(`{"auths":{"[":{"auth":"dTpw"},"a:b:c":{"auth":"dTpw"},"%zz":{}}}`), "localhost:5000/x")
 	f.Add([]byte(`{"auths":{"\\":{"username":"u"},"a*?[":{"username":"u"}}}`), "busybox")
 	f.Fuzz(func(t *testing.T, config []byte, repository string) {

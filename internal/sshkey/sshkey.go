@@ -1,4 +1,4 @@
-// Package sshkey makes SSH keys, and finds out the keys of hosts.
+// Package sshkey generates SSH keys, and reads the public keys of hosts.
 package sshkey
 
 import (
@@ -20,40 +20,40 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// Algorithms, Curves are what a key can be made by.
+// Algorithms and Curves are the supported values of [Spec].
 var (
 	Algorithms = []string{"ecdsa", "ed25519", "rsa"}
 	Curves     = []string{"p256", "p384", "p521"}
 )
 
-// Bounds of RSA keys in bits.
+// Limits for RSA keys, in bits.
 const (
 	minRSABits = 2048
 	maxRSABits = 16384
 )
 
-// Spec says how a key is made.
+// Spec describes a key to generate.
 type Spec struct {
 	Algorithm string // one of Algorithms
 	Curve     string // one of Curves, for ecdsa
 	Bits      int    // 2048 to 16384, for rsa
 }
 
-// Check returns an error when no key can be made so.
+// Check returns an error if the spec is not valid.
 func (s Spec) Check() error {
 	switch {
 	case !slices.Contains(Algorithms, s.Algorithm):
-		return fmt.Errorf("there is no key algorithm %q: choose from %s", s.Algorithm, strings.Join(Algorithms, ", "))
+		return fmt.Errorf("unknown key algorithm %q: choose from %s", s.Algorithm, strings.Join(Algorithms, ", "))
 	case s.Algorithm == "ecdsa" && !slices.Contains(Curves, s.Curve):
-		return fmt.Errorf("there is no curve %q: choose from %s", s.Curve, strings.Join(Curves, ", "))
+		return fmt.Errorf("unknown curve %q: choose from %s", s.Curve, strings.Join(Curves, ", "))
 	case s.Algorithm == "rsa" && (s.Bits < minRSABits || s.Bits > maxRSABits || s.Bits%8 != 0):
-		return fmt.Errorf("an RSA key cannot have %d bits: choose a multiple of 8 from %d to %d", s.Bits, minRSABits,
+		return fmt.Errorf("invalid RSA key size of %d bits: choose a multiple of 8 from %d to %d", s.Bits, minRSABits,
 			maxRSABits)
 	}
 	return nil
 }
 
-// Generate makes a private key, in PEM without a passphrase.
+// Generate returns a new private key in PEM, without a passphrase.
 func Generate(s Spec) ([]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func Generate(s Spec) ([]byte, error) {
 	return pem.EncodeToMemory(block), nil
 }
 
-// Public returns the public half of a private key in PEM, as a line of authorized_keys. The passphrase is
-// empty for a key that has none. The error holds nothing of the key.
+// Public returns the public key of a private key in PEM, as a line of authorized_keys. passphrase is empty for a key
+// without a passphrase. The error contains no part of the key.
 func Public(private []byte, passphrase string) ([]byte, error) {
 	var signer ssh.Signer
 	var err error
@@ -93,36 +93,36 @@ func Public(private []byte, passphrase string) ([]byte, error) {
 	var missing *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &missing):
-		return nil, errors.New("the private key has a passphrase, which was not given")
+		return nil, errors.New("the private key needs a passphrase")
 	case err != nil:
-		return nil, fmt.Errorf("the private key cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot parse the private key: %w", err)
 	}
 	return ssh.MarshalAuthorizedKey(signer.PublicKey()), nil
 }
 
-// hostKeyAlgorithms are asked for one by one, since a host shows one key a connection.
+// hostKeyAlgorithms are requested in separate connections, since a host shows one key for each connection.
 var hostKeyAlgorithms = [][]string{
 	{ssh.KeyAlgoED25519},
 	{ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521},
 	{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256},
 }
 
-// errSeen ends a handshake once the key is known.
-var errSeen = errors.New("the key was seen")
+// errReceived ends a handshake once the host key was received.
+var errReceived = errors.New("host key received")
 
-// HostKeys are the keys that a host showed.
+// HostKeys are the public keys of a host.
 type HostKeys struct {
 	KnownHosts   []byte   // lines of known_hosts
 	Fingerprints []string // such as "ssh-ed25519 SHA256:…", for a person to compare
 }
 
-// Scan asks the host at an address of host:port for its keys, and trusts what answers. It logs in nowhere.
+// Scan reads the keys of the host at an address (host:port), without verification and without a login.
 func Scan(ctx context.Context, address string) (HostKeys, error) {
 	var found HostKeys
 	for _, algorithms := range hostKeyAlgorithms {
 		key, err := scan(ctx, address, algorithms)
 		if err != nil {
-			return HostKeys{}, fmt.Errorf("cannot ask %s for its host key: %w", address, err)
+			return HostKeys{}, fmt.Errorf("cannot read the host keys of %s: %w", address, err)
 		}
 		if key == nil {
 			continue
@@ -132,13 +132,13 @@ func Scan(ctx context.Context, address string) (HostKeys, error) {
 		found.Fingerprints = append(found.Fingerprints, key.Type()+" "+ssh.FingerprintSHA256(key))
 	}
 	if len(found.KnownHosts) == 0 {
-		return HostKeys{}, fmt.Errorf("%s shows no host key: it does not speak SSH, or none of ed25519, ecdsa and rsa",
+		return HostKeys{}, fmt.Errorf("%s has no host key of type ed25519, ecdsa or rsa",
 			address)
 	}
 	return found, nil
 }
 
-// scan returns the key that a host shows for one of the algorithms; nil when it has none for them.
+// scan returns the key of a host for one of the algorithms; nil if it has none.
 func scan(ctx context.Context, address string, algorithms []string) (ssh.PublicKey, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -146,21 +146,21 @@ func scan(ctx context.Context, address string, algorithms []string) (ssh.PublicK
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	var seen ssh.PublicKey
+	var hostKey ssh.PublicKey
 	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
 		User:              "git",
 		HostKeyAlgorithms: algorithms,
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
-			seen = key
-			return errSeen
+			hostKey = key
+			return errReceived
 		},
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	var negotiation *ssh.AlgorithmNegotiationError
-	if seen != nil || errors.As(err, &negotiation) {
-		return seen, nil
+	if hostKey != nil || errors.As(err, &negotiation) {
+		return hostKey, nil
 	}
 	return nil, err
 }

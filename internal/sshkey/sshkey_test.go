@@ -48,21 +48,21 @@ func TestGenerate(t *testing.T) {
 		})
 	}
 	for name, spec := range map[string]sshkey.Spec{
-		"an algorithm that is none": {Algorithm: "dsa"},
-		"a curve that is none":      {Algorithm: "ecdsa", Curve: "p224"},
-		"too few bits":              {Algorithm: "rsa", Bits: 1024},
-		"too many bits":             {Algorithm: "rsa", Bits: 1 << 20},
-		"odd bits":                  {Algorithm: "rsa", Bits: 2049},
+		"unknown algorithm":   {Algorithm: "dsa"},
+		"unknown curve":       {Algorithm: "ecdsa", Curve: "p224"},
+		"too few bits":        {Algorithm: "rsa", Bits: 1024},
+		"too many bits":       {Algorithm: "rsa", Bits: 1 << 20},
+		"not a multiple of 8": {Algorithm: "rsa", Bits: 2049},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := sshkey.Generate(spec); err == nil || !strings.Contains(err.Error(), "choose") {
-				t.Errorf("got %v, want an error that says what to choose", err)
+				t.Errorf("got %v, want an error with the valid values", err)
 			}
 		})
 	}
 }
 
-func TestPublicOfAKeyWithAPassphrase(t *testing.T) {
+func TestPublicWithPassphrase(t *testing.T) {
 	private, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +87,11 @@ func TestPublicOfAKeyWithAPassphrase(t *testing.T) {
 		t.Errorf("without the passphrase: got %v", err)
 	}
 	if _, err := sshkey.Public([]byte("no key"), ""); err == nil {
-		t.Error("what is no key is taken for one")
+		t.Error("no error for an invalid key")
 	}
 }
 
-// TestScan asks a real SSH server, whose key is known beforehand.
+// TestScan reads the host key of an SSH server.
 func TestScan(t *testing.T) {
 	dir := t.TempDir()
 	client, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})
@@ -131,8 +131,8 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestScanOfNoHost checks that a host that is not there, hangs, or speaks something else ends with an error.
-func TestScanOfNoHost(t *testing.T) {
+// TestScanFailures checks the errors for hosts that are unreachable, silent, or not SSH servers.
+func TestScanFailures(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestScanOfNoHost(t *testing.T) {
 	go func() {
 		conn, err := listener.Accept()
 		if err == nil {
-			accepted <- conn // and says nothing
+			accepted <- conn // sends nothing
 		}
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -151,13 +151,13 @@ func TestScanOfNoHost(t *testing.T) {
 		<-accepted
 	}()
 	if _, err := sshkey.Scan(ctx, listener.Addr().String()); !errors.Is(err, context.Canceled) {
-		t.Errorf("a host that hangs: got %v", err)
+		t.Errorf("silent host: got %v", err)
 	}
 	web := testenv.NewGit(t)
 	if _, err := sshkey.Scan(t.Context(), strings.TrimPrefix(web.URL, "http://")); err == nil {
-		t.Error("a web server is taken for an SSH server")
+		t.Error("no error for a web server")
 	}
 	if _, err := sshkey.Scan(t.Context(), "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("a host that is not there: got %v", err)
+		t.Errorf("unreachable host: got %v", err)
 	}
 }

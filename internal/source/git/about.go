@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// Commit is who wrote a commit, and what for. Both are one line that can be printed, of at most a few hundred bytes.
+// Commit holds the author and the subject of a commit. Both are one printable line of at most a few hundred bytes.
 type Commit struct{ Author, Subject string }
 
-// About returns what the commit of a revision that the mirror holds says of itself. The error is a fault.
+// About returns the author and the subject of a revision in the mirror. The error is a fault.
 func (v *View) About(revision Revision) (Commit, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -19,12 +19,12 @@ func (v *View) About(revision Revision) (Commit, error) {
 	}
 	_, data, err := r.objects.Read(plumbing.NewHash(revision.Commit))
 	if err != nil {
-		return Commit{}, gitFault("commit %s cannot be read", revision.Commit).Because(err)
+		return Commit{}, gitFault("cannot read commit %s", revision.Commit).Because(err)
 	}
 	return parseCommit(data), nil
 }
 
-// parseCommit reads the author, without the time, and the first paragraph of the message.
+// parseCommit returns the author, without the time, and the first paragraph of the message.
 func parseCommit(data []byte) Commit {
 	var c Commit
 	headers, message, _ := bytes.Cut(data, []byte("\n\n"))

@@ -17,43 +17,42 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
-// ErrUnchanged says that a commit would have the tree of its parent.
-var ErrUnchanged = errors.New("nothing would change")
+// ErrUnchanged is the error for a commit that would have the tree of its parent.
+var ErrUnchanged = errors.New("the commit changes nothing")
 
-// maxMessage bounds, in bytes, the message of a commit and the text of a note.
+// maxMessage is the maximum size, in bytes, of the message of a commit and of a note.
 const maxMessage = 64 << 10
 
-// Edit sets a file to a content, or removes it when Content is nil. A file that is there keeps its mode.
+// Edit sets the content of a file, or removes the file if Content is nil. An existing file keeps its mode.
 type Edit struct {
-	Path    string // slash-separated, from the top
+	Path    string // slash-separated, from the root
 	Content []byte
 }
 
-// Signature is who did something, and when.
+// Signature is the author or committer of a commit.
 type Signature struct {
 	Name, Email string
 	When        time.Time // now when zero
 }
 
-// NewCommit is a commit that is to be made.
+// NewCommit is a commit to create.
 type NewCommit struct {
-	Parent            plumbing.Hash // whose tree is edited
+	Parent            plumbing.Hash // its tree is edited
 	Edits             []Edit
-	Author, Committer Signature // the author commits when Committer has no e-mail address
+	Author, Committer Signature // Committer is Author if it has no e-mail address
 	Message           string
-	// Sign, when set, returns an armored signature of the payload, which is the commit without it.
+	// Sign returns an armored signature of payload, the commit without a signature. The commit is not signed when nil.
 	Sign func(payload []byte) (string, error)
 }
 
-// Commit makes a commit in the mirror, which Push then sends; until then only this view knows of it. The
-// parent must be in the mirror. ErrUnchanged says that there is nothing to commit; any other error is a
-// fault.
+// Commit creates a commit in the mirror. Only this view can use it until it is pushed. The parent must be in
+// the mirror. The error is ErrUnchanged if there is nothing to commit, otherwise a fault.
 func (v *View) Commit(ctx context.Context, c NewCommit) (plumbing.Hash, error) {
-	done, err := v.begin(ctx)
+	unlock, err := v.lock(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	defer done()
+	defer unlock()
 	r, err := v.repository(Revision{Commit: c.Parent.String()})
 	if err != nil {
 		return plumbing.ZeroHash, err
@@ -62,47 +61,49 @@ func (v *View) Commit(ctx context.Context, c NewCommit) (plumbing.Hash, error) {
 	hash, err := w.commit(c)
 	if err != nil {
 		if fault.As(err) == nil && !errors.Is(err, ErrUnchanged) {
-			err = gitFault("cannot make a commit upon %s", c.Parent).Because(err)
+			err = gitFault("cannot create a commit on top of %s", c.Parent).Because(err)
 		}
 		return plumbing.ZeroHash, err
 	}
 	return hash, v.store(ctx, w, hash)
 }
 
-// begin waits until nobody else changes the mirror of the last update.
-func (v *View) begin(ctx context.Context) (done func(), err error) {
+// lock locks the mirror of the last update.
+func (v *View) lock(ctx context.Context) (unlock func(), err error) {
 	if v.mirror == nil {
-		return nil, gitFault("nothing was fetched yet")
+		return nil, gitFault("the repository was not fetched yet")
 	}
 	select {
-	case v.mirror.turn <- struct{}{}:
-		return func() { <-v.mirror.turn }, nil
+	case v.mirror.lock <- struct{}{}:
+		return func() { <-v.mirror.lock }, nil
 	case <-ctx.Done():
-		return nil, busy(v.remote, ctx.Err())
+		return nil, lockTimeout(v.remote, ctx.Err())
 	}
 }
 
-// store puts the new objects into the mirror, and remembers where: it may be fetched anew before they are pushed.
+// store stores the new objects, and records the repository of the commit, since the mirror may be replaced before the
+// commit is pushed.
 func (v *View) store(ctx context.Context, w *writer, commit plumbing.Hash) error {
 	if len(w.objects) > 0 {
 		if err := w.from.objects.Put(ctx, w.objects); err != nil {
 			return storageFault("cannot store a commit", err)
 		}
 	}
-	if v.made == nil {
-		v.made = map[plumbing.Hash]*repository{}
+	if v.created == nil {
+		v.created = map[plumbing.Hash]*repository{}
 	}
-	v.made[commit] = w.from
+	v.created[commit] = w.from
 	return nil
 }
 
-// writer makes objects that a repository does not have.
+// writer collects new objects for a repository.
 type writer struct {
 	from    *repository
 	objects []packstore.Object
 	added   map[plumbing.Hash]bool
 }
 
+// add adds an object unless it exists, and returns its hash.
 func (w *writer) add(kind plumbing.ObjectType, data []byte) plumbing.Hash {
 	hash := plumbing.ComputeHash(kind, data)
 	if !w.added[hash] && !w.from.objects.Has(hash) {
@@ -117,14 +118,14 @@ func (w *writer) add(kind plumbing.ObjectType, data []byte) plumbing.Hash {
 
 func (w *writer) commit(c NewCommit) (plumbing.Hash, error) {
 	if strings.TrimSpace(c.Message) == "" {
-		return plumbing.ZeroHash, gitFault("a commit needs a message").
+		return plumbing.ZeroHash, gitFault("the commit message is empty").
 			WithHint("Correct the template of the message").Final()
 	}
 	root, err := w.from.rootTree(c.Parent)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	tree, err := w.editTop(root, c.Edits)
+	tree, err := w.editRoot(root, c.Edits)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -138,7 +139,8 @@ func (w *writer) commit(c NewCommit) (plumbing.Hash, error) {
 	return w.add(plumbing.CommitObject, data), nil
 }
 
-// encode writes the commit as git has it. A signature is a header, whose further lines begin with a space.
+// encode returns the commit in the format of git. The signature is a header whose continuation lines begin
+// with a space.
 func (c *NewCommit) encode(tree plumbing.Hash) ([]byte, error) {
 	committer := c.Committer
 	if committer.Email == "" {
@@ -163,7 +165,7 @@ func (c *NewCommit) encode(tree plumbing.Hash) ([]byte, error) {
 	return head.Bytes(), nil
 }
 
-// String writes a signature as git has it. What would end a name or an address early is left out.
+// String returns the signature in the format of git, without characters that would end the name or the address.
 func (s Signature) String() string {
 	when := s.When
 	if when.IsZero() {
@@ -182,7 +184,7 @@ func (s Signature) String() string {
 		when.Format("-0700"))
 }
 
-// cleanMessage makes a text that ends with one newline.
+// cleanMessage returns a valid text that ends with one newline.
 func cleanMessage(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", ""), "?")
 	return strings.TrimSpace(excerpt.Bytes(text, maxMessage)) + "\n"

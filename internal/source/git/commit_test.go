@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// Any edits give the tree that git makes of them.
-func TestEditsMakeTheTreeOfGit(t *testing.T) {
+// Random edits result in the same tree as with git.
+func TestEditsMatchGit(t *testing.T) {
 	g := testenv.NewGit(t)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
 	// Names whose order differs between files and directories.
@@ -95,20 +95,20 @@ func TestEditsThatAreRefused(t *testing.T) {
 	v := open(t)
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	for name, edits := range map[string][]Edit{
-		"no path": {{"", []byte("x")}}, "an absolute path": {{"/a.yaml", []byte("x")}},
-		"a path that leads out": {{"dir/../../a.yaml", []byte("x")}},
-		"a directory":           {{"dir", []byte("x")}}, "a directory that is removed": {{"dir", nil}},
-		"a path with an end": {{"dir/", []byte("x")}},
-		"a link":             {{"link", []byte("x")}}, "a submodule": {{"module", []byte("x")}},
-		"in a submodule": {{"module/a", []byte("x")}}, "below a link": {{"link/a", []byte("x")}},
-		"below a file": {{"a.yaml/b", []byte("x")}}, "git's own": {{".git/config", []byte("x")}},
-		"git's own, for Windows": {{"dir/GIT~1/hooks/x", []byte("x")}},
-		"git's own, for macOS":   {{".g\u200cit/config", []byte("x")}},
-		"git's own stream":       {{".git::$INDEX_ALLOCATION/config", []byte("x")}},
-		"twice":                  {{"a.yaml", []byte("x")}, {"a.yaml", []byte("y")}},
-		"a file and a directory": {{"new", []byte("x")}, {"new/file", []byte("x")}},
-		"too deep":               {{strings.Repeat("d/", maxDepth) + "x", []byte("x")}},
-		"no name":                {{"dir//b.yaml", []byte("x")}},
+		"empty path": {{"", []byte("x")}}, "absolute path": {{"/a.yaml", []byte("x")}},
+		"path out of repository": {{"dir/../../a.yaml", []byte("x")}},
+		"directory":              {{"dir", []byte("x")}}, "removed directory": {{"dir", nil}},
+		"trailing slash": {{"dir/", []byte("x")}},
+		"symbolic link":  {{"link", []byte("x")}}, "submodule": {{"module", []byte("x")}},
+		"in submodule": {{"module/a", []byte("x")}}, "below symbolic link": {{"link/a", []byte("x")}},
+		"below file": {{"a.yaml/b", []byte("x")}}, ".git": {{".git/config", []byte("x")}},
+		".git on Windows":     {{"dir/GIT~1/hooks/x", []byte("x")}},
+		".git on macOS":       {{".g\u200cit/config", []byte("x")}},
+		".git as NTFS stream": {{".git::$INDEX_ALLOCATION/config", []byte("x")}},
+		"two edits":           {{"a.yaml", []byte("x")}, {"a.yaml", []byte("y")}},
+		"file and directory":  {{"new", []byte("x")}, {"new/file", []byte("x")}},
+		"too deep":            {{strings.Repeat("d/", maxDepth) + "x", []byte("x")}},
+		"empty name":          {{"dir//b.yaml", []byte("x")}},
 	} {
 		_, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
 			Message: "x"})
@@ -116,8 +116,8 @@ func TestEditsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	for name, edits := range map[string][]Edit{"nothing": nil, "what is there": {{"a.yaml", []byte("1")}},
-		"the removal of what is not": {{"dir/gone.yaml", nil}}} {
+	for name, edits := range map[string][]Edit{"no edits": nil, "same content": {{"a.yaml", []byte("1")}},
+		"removal of missing file": {{"dir/gone.yaml", nil}}} {
 		if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
 			Message: "x"}); !errors.Is(err, ErrUnchanged) {
 			t.Errorf("%s: got %v", name, err)
@@ -129,7 +129,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestTextsOfCommitsAreClean(t *testing.T) {
+func TestEncodeCleansTexts(t *testing.T) {
 	c := NewCommit{
 		Author: Signature{Name: "A <evil> U\nThor.", Email: "a@b>\ncommitter x", When: time.Unix(-5, 0).
 			In(time.FixedZone("", -5400))},
@@ -145,11 +145,11 @@ func TestTextsOfCommitsAreClean(t *testing.T) {
 		t.Errorf("got\n%q, want\n%q", data, want)
 	}
 	if text := cleanMessage(strings.Repeat("ü", maxMessage)); len(text) > maxMessage+4 {
-		t.Errorf("a message of %d bytes", len(text))
+		t.Errorf("the message has %d bytes", len(text))
 	}
 }
 
-func TestNotesAsGitKeepsThem(t *testing.T) {
+func TestNotesMatchGit(t *testing.T) {
 	g := testenv.NewGit(t)
 	var commits []string
 	for i := range 4 {
@@ -170,9 +170,9 @@ func TestNotesAsGitKeepsThem(t *testing.T) {
 	}
 	updated(t, v, remote, Reference{Branch: "main"})
 	write(noted, "by Sluice")
-	write(noted, "by Sluice") // once is enough
+	write(noted, "by Sluice") // adds it only once
 	many := RefUpdate{Name: NotesRef, Old: v.mirror.notes, New: v.mirror.notes}
-	for i := range fullDirectory + 20 {
+	for i := range maxFlatNotes + 20 {
 		w := &writer{from: v.mirror.current.Load()}
 		var err error
 		if many.New, err = w.note(many.New, plumbing.NewHash(fmt.Sprintf("%040x", i*7919)), fmt.Sprintf("note %d\n", i),
@@ -189,12 +189,12 @@ func TestNotesAsGitKeepsThem(t *testing.T) {
 	write(noted, "by Sluice, later")
 	if got := g.Run("app", "notes", "--ref", NotesRef, "show",
 		noted); got != "by git\n\nby Sluice\n\nby Sluice, later" {
-		t.Errorf("git reads %q", got)
+		t.Errorf("git shows %q", got)
 	}
-	if got := strings.Count(g.Run("app", "notes", "--ref", NotesRef, "list"), "\n") + 1; got != fullDirectory+21 {
+	if got := strings.Count(g.Run("app", "notes", "--ref", NotesRef, "list"), "\n") + 1; got != maxFlatNotes+21 {
 		t.Errorf("git lists %d notes", got)
 	}
-	g.Run("app", "notes", "--ref", NotesRef, "add", "-m", "by git", commits[2]) // which moves all of them as it likes
+	g.Run("app", "notes", "--ref", NotesRef, "add", "-m", "by git", commits[2]) // git may move all notes
 	updated(t, v, remote, Reference{Branch: "main"})
 	for commit, want := range map[string]string{noted: "by git\n\nby Sluice\n\nby Sluice, later\n",
 		commits[2]: "by git\n", fmt.Sprintf("%040x", 7919): "note 1\n", commits[3]: ""} {

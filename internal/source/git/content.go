@@ -12,15 +12,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
-// origin is where a tree, or the part of it that is a submodule, was made of. Its files can be read whatever
-// becomes of the mirror.
+// origin is the repository of a tree or of a submodule in it. Its objects stay readable when the mirror is replaced or
+// removed.
 type origin struct {
 	mirror *mirror
 	from   *repository
 }
 
-// blame notes that the mirror is damaged, if the error says so, for the next update to fetch it anew.
-func (o origin) blame(err error) bool {
+// markDamaged marks the repository as damaged if err indicates it, so that the next update replaces it. It reports
+// whether err does.
+func (o origin) markDamaged(err error) bool {
 	if !errors.Is(err, packstore.ErrDamaged) && !errors.Is(err, packstore.ErrNotFound) {
 		return false
 	}
@@ -28,14 +29,14 @@ func (o origin) blame(err error) bool {
 	return true
 }
 
-// content reads the files of a tree. It implements artifact.Content.
+// content reads the files of a tree. It implements [artifact.Content].
 type content struct {
-	from []origin // the first is that of the tree itself
+	from []origin // the first is that of the tree, the others are those of submodules
 }
 
 var _ artifact.Content = (*content)(nil)
 
-// Size implements artifact.Content.
+// Size implements [artifact.Content].
 func (c *content) Size(id string) (size int64, err error) {
 	err = c.each(func(s *packstore.Store) error {
 		size, err = s.Size(blobHash(id))
@@ -44,7 +45,7 @@ func (c *content) Size(id string) (size int64, err error) {
 	return size, err
 }
 
-// Read implements artifact.Content.
+// Read implements [artifact.Content].
 func (c *content) Read(id string) (data []byte, err error) {
 	err = c.each(func(s *packstore.Store) error {
 		_, data, err = s.Read(blobHash(id))
@@ -53,29 +54,30 @@ func (c *content) Read(id string) (data []byte, err error) {
 	return data, err
 }
 
-// each reads from where the tree was made of; should that be damaged, from what was fetched in its place.
+// each calls read with the stores of the tree until one has the object. It uses the current repository of the mirror
+// instead of a damaged one.
 func (c *content) each(read func(*packstore.Store) error) error {
 	var err error
 	for _, o := range c.from {
 		if err = read(o.from.objects); !errors.Is(err, packstore.ErrNotFound) {
-			break // or else it is a file of a submodule
+			break // otherwise it may be a file of a submodule
 		}
 	}
 	if err == nil {
 		return nil
 	}
 	for _, o := range c.from {
-		if !o.blame(err) {
+		if !o.markDamaged(err) {
 			return err
 		}
 		if now := o.mirror.current.Load(); now != nil && now != o.from && read(now.objects) == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("the kept mirror is damaged, and is fetched again at the next interval: %w", err)
+	return fmt.Errorf("the mirror is damaged; it is fetched again at the next interval: %w", err)
 }
 
-// contentID names a file by its mode and its hash.
+// contentID returns an ID of a file's mode and hash.
 func contentID(e listed) string {
 	id := make([]byte, 0, len("link:")+2*len(e.hash))
 	switch e.mode {

@@ -15,22 +15,22 @@ import (
 const (
 	modeFile = "100644"
 	modeDir  = "40000"
-	// modeSubmodule is that of a commit of another repository.
+	// modeSubmodule is the mode of a submodule.
 	modeSubmodule = "160000"
-	// maxPath bounds, in bytes, the path of a file that is edited.
+	// maxPath is the maximum length, in bytes, of the path of an edited file.
 	maxPath = 4096
 )
 
-// editTop makes the edits in the top directory of a commit, and returns the one that comes of it. Only
-// directories on the way are read.
-func (w *writer) editTop(root plumbing.Hash, edits []Edit) (plumbing.Hash, error) {
+// editRoot applies edits to a root directory, and returns the new one. It reads only directories on the paths of the
+// edits.
+func (w *writer) editRoot(root plumbing.Hash, edits []Edit) (plumbing.Hash, error) {
 	seen := map[string]bool{}
 	for _, e := range edits {
 		if err := checkPath(e.Path); err != nil {
-			return plumbing.ZeroHash, badEdit(e.Path, err)
+			return plumbing.ZeroHash, invalidEdit(e.Path, err)
 		}
 		if seen[e.Path] {
-			return plumbing.ZeroHash, badEdit(e.Path, errors.New("it is edited twice"))
+			return plumbing.ZeroHash, invalidEdit(e.Path, errors.New("it has two edits"))
 		}
 		seen[e.Path] = true
 	}
@@ -41,25 +41,25 @@ func (w *writer) editTop(root plumbing.Hash, edits []Edit) (plumbing.Hash, error
 	return tree, err
 }
 
-func badEdit(path string, err error) error {
-	return gitFault("the file '%s' cannot be edited", path).Because(err).
+func invalidEdit(path string, err error) error {
+	return gitFault("cannot edit file '%s'", path).Because(err).
 		WithHint("Edit regular files of the repository only").Final()
 }
 
-// edit makes edits in a directory, which is zero for a new one. What is left empty is zero: git has no empty
-// directories.
+// edit applies edits to a directory, and returns the new one. A zero hash is an empty directory, which git does not
+// store.
 func (w *writer) edit(tree plumbing.Hash, dir string, edits []Edit) (plumbing.Hash, error) {
 	entries, err := w.entries(tree)
 	if err != nil {
 		return plumbing.ZeroHash, fmt.Errorf("directory '%s': %w", dir, err)
 	}
-	below := map[string][]Edit{} // by the name in this directory
+	editsOf := map[string][]Edit{} // by the name in this directory
 	for _, e := range edits {
 		name, _, _ := strings.Cut(strings.TrimPrefix(e.Path, dir), "/")
-		below[name] = append(below[name], e)
+		editsOf[name] = append(editsOf[name], e)
 	}
-	for _, name := range slices.Sorted(maps.Keys(below)) {
-		edits := below[name]
+	for _, name := range slices.Sorted(maps.Keys(editsOf)) {
+		edits := editsOf[name]
 		at := slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
 		before := entry{name: name}
 		if at >= 0 {
@@ -71,7 +71,7 @@ func (w *writer) edit(tree plumbing.Hash, dir string, edits []Edit) (plumbing.Ha
 		case file < 0:
 			after, err = w.editDir(before, path, edits)
 		case len(edits) > 1:
-			err = badEdit(path, errors.New("it is to be a file and a directory at once"))
+			err = invalidEdit(path, errors.New("the edits make it both a file and a directory"))
 		default:
 			after, err = w.editFile(before, edits[file])
 		}
@@ -79,7 +79,7 @@ func (w *writer) edit(tree plumbing.Hash, dir string, edits []Edit) (plumbing.Ha
 		case err != nil:
 			return plumbing.ZeroHash, err
 		case at >= 0:
-			entries[at] = after // with a zero hash if it is gone
+			entries[at] = after // with a zero hash if it was removed
 		default:
 			entries = append(entries, after)
 		}
@@ -89,7 +89,7 @@ func (w *writer) edit(tree plumbing.Hash, dir string, edits []Edit) (plumbing.Ha
 
 func (w *writer) editFile(before entry, e Edit) (entry, error) {
 	if before.mode != "" && !strings.HasPrefix(before.mode, "100") {
-		return before, badEdit(e.Path, errors.New("it is no regular file"))
+		return before, invalidEdit(e.Path, errors.New("it is not a regular file"))
 	}
 	after := entry{mode: cmp.Or(before.mode, modeFile), name: before.name}
 	if e.Content != nil {
@@ -100,7 +100,7 @@ func (w *writer) editFile(before entry, e Edit) (entry, error) {
 
 func (w *writer) editDir(before entry, path string, edits []Edit) (entry, error) {
 	if before.mode != "" && !isDirectory(before) {
-		return before, badEdit(edits[0].Path, fmt.Errorf("'%s' is no directory", path))
+		return before, invalidEdit(edits[0].Path, fmt.Errorf("'%s' is not a directory", path))
 	}
 	tree, err := w.edit(before.hash, path+"/", edits)
 	return entry{mode: modeDir, name: before.name, hash: tree}, err
@@ -108,7 +108,7 @@ func (w *writer) editDir(before entry, path string, edits []Edit) (entry, error)
 
 func isDirectory(e entry) bool { return e.mode == modeDir || e.mode == "040000" }
 
-// entries reads a directory that is kept; a zero hash is that of an empty one.
+// entries returns the entries of a directory. A zero hash is an empty directory.
 func (w *writer) entries(tree plumbing.Hash) ([]entry, error) {
 	if tree.IsZero() {
 		return nil, nil
@@ -122,7 +122,7 @@ func (r *repository) entries(tree plumbing.Hash) ([]entry, error) {
 		return nil, err
 	}
 	if kind != plumbing.TreeObject {
-		return nil, fmt.Errorf("object %s is no directory", tree)
+		return nil, fmt.Errorf("object %s is not a directory", tree)
 	}
 	var entries []entry
 	for len(data) > 0 {
@@ -135,9 +135,9 @@ func (r *repository) entries(tree plumbing.Hash) ([]entry, error) {
 	return entries, nil
 }
 
-// directory writes one; entries without a hash are left out, and an empty one is zero.
+// directory adds a directory with the entries that have a hash. It returns zero if there are none.
 func (w *writer) directory(entries []entry) plumbing.Hash {
-	// git sorts directories as if their names ended with a slash.
+	// git sorts directories as if their names ended with a slash
 	key := func(e entry) string {
 		if isDirectory(e) {
 			return e.name + "/"
@@ -158,25 +158,25 @@ func (w *writer) directory(entries []entry) plumbing.Hash {
 	return w.add(plumbing.TreeObject, data)
 }
 
-// checkPath refuses what no clone may hold: names that lead out of it, or into git's own directory on any system.
+// checkPath returns an error for paths that lead out of a clone, or into its .git directory on any operating system.
 func checkPath(path string) error {
 	parts := strings.Split(path, "/")
 	if len(path) > maxPath || len(parts) > maxDepth {
-		return errors.New("its path is too long")
+		return errors.New("the path is too long")
 	}
 	for _, part := range parts {
 		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
-			return errors.New("it is no path of a file in the repository")
+			return errors.New("the path is not valid")
 		}
 		if isDotGit(part) {
-			return fmt.Errorf("'%s' is git's own", part)
+			return fmt.Errorf("'%s' is reserved by git", part)
 		}
 	}
 	return nil
 }
 
-// isDotGit tells whether a name is .git to some file system: those that ignore case, characters that show
-// nothing, and what follows on NTFS.
+// isDotGit reports whether some file system treats the name as .git: some ignore case, invisible characters,
+// or suffixes (NTFS).
 func isDotGit(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {

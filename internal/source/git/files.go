@@ -8,27 +8,27 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// WriterPrefix begins the names of owners of views that write. They forget their views by themselves, and are
-// no sources.
+// WriterPrefix is the prefix of owners whose views write. These owners are not sources, and forget their
+// views themselves.
 const WriterPrefix = "writer-"
 
-// Files are those of a commit, read where they lie, with no rules that leave any out.
+// Files are the files of a commit, without ignore rules.
 type Files struct {
-	Root plumbing.Hash // the top directory
+	Root plumbing.Hash // the root directory
 	from *repository
 }
 
-// File is an entry of a directory: a file, another directory, or neither of both, such as a symbolic link.
+// File is an entry of a directory: a regular file, a directory, or another type such as a symbolic link.
 type File struct {
 	Name    string
 	Dir     bool
 	Regular bool
-	Hash    plumbing.Hash // of the content: equal ones are equal
+	Hash    plumbing.Hash // of the content
 }
 
-// Files returns those of a commit that the mirror holds, or that was made in it. The error is a fault.
+// Files returns the files of a commit that was fetched or created. The error is a fault.
 func (v *View) Files(commit plumbing.Hash) (*Files, error) {
-	r := v.made[commit]
+	r := v.created[commit]
 	if r == nil {
 		var err error
 		if r, err = v.repository(Revision{Commit: commit.String()}); err != nil {
@@ -37,19 +37,19 @@ func (v *View) Files(commit plumbing.Hash) (*Files, error) {
 	}
 	root, err := r.rootTree(commit)
 	if err != nil {
-		return nil, gitFault("commit %s cannot be read", commit).Because(err)
+		return nil, gitFault("cannot read commit %s", commit).Because(err)
 	}
 	return &Files{Root: root, from: r}, nil
 }
 
-// List lists a directory.
+// List returns the entries of a directory.
 func (f *Files) List(dir plumbing.Hash) ([]File, error) {
 	kind, data, err := f.from.objects.Read(dir)
 	if err != nil {
 		return nil, err
 	}
 	if kind != plumbing.TreeObject {
-		return nil, fmt.Errorf("object %s is no directory", dir)
+		return nil, fmt.Errorf("object %s is not a directory", dir)
 	}
 	listing, err := parseTree(data)
 	if err != nil {
@@ -62,16 +62,16 @@ func (f *Files) List(dir plumbing.Hash) ([]File, error) {
 	return files, nil
 }
 
-// Read returns the content of a file; nothing of one that has more bytes than most.
-func (f *Files) Read(file plumbing.Hash, most int64) ([]byte, error) {
-	if size, err := f.from.objects.Size(file); err != nil || size > most {
+// Read returns the content of a file; nil if it has more than limit bytes.
+func (f *Files) Read(file plumbing.Hash, limit int64) ([]byte, error) {
+	if size, err := f.from.objects.Size(file); err != nil || size > limit {
 		return nil, err
 	}
 	_, data, err := f.from.objects.Read(file)
 	return data, err
 }
 
-// Parents returns those of a commit that the mirror holds; it need not hold them.
+// Parents returns the parents of a commit in the mirror, which may not contain the parents.
 func (v *View) Parents(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	r, err := v.repository(Revision{Commit: commit.String()})
 	if err != nil {
@@ -80,17 +80,18 @@ func (v *View) Parents(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	return r.parents(commit)
 }
 
-// Lookup asks the remote what a reference leads to, by its full name; zero if there is none. The error is a fault.
+// Lookup lists the references of the remote, and returns the hash of the one with the full name; zero if there is none.
+// The error is a fault.
 func (v *View) Lookup(ctx context.Context, name string) (plumbing.Hash, error) {
-	done, err := v.begin(ctx)
+	unlock, err := v.lock(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	defer done()
+	defer unlock()
 	remote := v.remote
 	remote.Scratch = v.mirror.dir
 	u := &update{mirror: v.mirror, ctx: ctx, remote: remote, owner: v.owner}
-	defer u.hangUp()
+	defer u.disconnect()
 	if err := u.dial(); err != nil {
 		return plumbing.ZeroHash, err
 	}

@@ -11,11 +11,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
+// open returns a view of an empty mirror.
 func open(t *testing.T) *View {
 	t.Helper()
 	return NewMirrors(t.TempDir()).View("owner")
 }
 
+// updated updates a view, and returns the revision.
 func updated(t *testing.T, m *View, remote Remote, ref Reference) Revision {
 	t.Helper()
 	rev, err := m.Update(context.Background(), remote, ref, false)
@@ -25,11 +27,11 @@ func updated(t *testing.T, m *View, remote Remote, ref Reference) Revision {
 	return rev
 }
 
+// names returns the names of all entries of a tree.
 func names(t *testing.T, tree *artifact.Tree) (names []string) {
 	t.Helper()
 	if err := tree.Walk(func(name string, _ *artifact.Entry) error {
-		names = append(names,
-			name)
+		names = append(names, name)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

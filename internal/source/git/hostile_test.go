@@ -27,20 +27,20 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// Whatever a server sends instead of a pack: the fetch fails, the mirror is as it was, and the next fetch succeeds.
+// If a server sends anything but a valid pack, the fetch fails, the mirror is unchanged, and the next fetch succeeds.
 func TestDamagedPacksAreNotStored(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": randomText(t, 5000), "b.yaml": randomText(t, 5000)})
-	for reason, damage := range map[string]func([]byte) []byte{
-		"cut short":       func(b []byte) []byte { return b[:len(b)/2] },
-		"cut at the end":  func(b []byte) []byte { return b[:len(b)-20] },
-		"empty":           func([]byte) []byte { return nil },
-		"a bit is wrong":  func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
-		"another's words": func([]byte) []byte { return []byte("<html>login</html>") },
-		"no pack":         func(b []byte) []byte { return bytes.Replace(b, []byte("PACK"), []byte("KCAP"), 1) },
-		"a refusal":       func([]byte) []byte { return []byte("0017ERR access denied\n\n") },
+	for name, damage := range map[string]func([]byte) []byte{
+		"half":           func(b []byte) []byte { return b[:len(b)/2] },
+		"truncated":      func(b []byte) []byte { return b[:len(b)-20] },
+		"empty":          func([]byte) []byte { return nil },
+		"wrong bit":      func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
+		"web page":       func([]byte) []byte { return []byte("<html>login</html>") },
+		"no pack header": func(b []byte) []byte { return bytes.Replace(b, []byte("PACK"), []byte("KCAP"), 1) },
+		"error line":     func([]byte) []byte { return []byte("0017ERR access denied\n\n") },
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var evil atomic.Bool
 			server := between(t, g.URL, func(r *http.Response) {
 				if evil.Load() && r.Request.Method == http.MethodPost {
@@ -63,10 +63,10 @@ func TestDamagedPacksAreNotStored(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 			if _, err := v.Tree(t.Context(), refused, Options{}); err == nil {
-				t.Error("a revision that did not come has a tree")
+				t.Error("Tree returns a tree for a revision that was not fetched")
 			}
 			if _, err := tree.ReadFile("a.yaml"); err != nil {
-				t.Errorf("the tree before cannot be read: %v", err)
+				t.Errorf("cannot read the previous tree: %v", err)
 			}
 			evil.Store(false)
 			if _, err := v.Tree(t.Context(), updated(t, v, remote, ref), Options{}); err != nil {
@@ -76,8 +76,8 @@ func TestDamagedPacksAreNotStored(t *testing.T) {
 	}
 }
 
-func TestServersThatDoNotAnswer(t *testing.T) {
-	for reason, serve := range map[string]http.HandlerFunc{
+func TestServersWithoutAnswerTimeOut(t *testing.T) {
+	for name, serve := range map[string]http.HandlerFunc{
 		"hangs": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"drips": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
@@ -92,7 +92,7 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(serve)
 			t.Cleanup(server.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -105,8 +105,8 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-func TestAnSSHServerThatDoesNotAnswer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody speaks
+func TestSilentSSHServerIsPaused(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ func TestAnSSHServerThatDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// once it hung: on a slow machine the time may be over before it is asked
-	testenv.Eventually(t, "the host is left alone", func() error {
+	// on a slow machine the context may end before the request is sent
+	testenv.Eventually(t, "the host is paused", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		_, err := open(t).Update(ctx, remote, Reference{}, false)
@@ -140,29 +140,28 @@ func TestRedirects(t *testing.T) {
 		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target(r), http.StatusFound) }
 	}
 	elsewhere := to(func(r *http.Request) string { return g.URL + r.URL.RequestURI() })
-	for reason, c := range map[string]struct {
-		serve http.Handler
-		says  string
+	for name, c := range map[string]struct {
+		serve   http.Handler
+		wantErr string
 	}{
-		"without end":            {to(func(r *http.Request) string { return r.URL.RequestURI() }), "redirect"},
-		"to another host, loses": {elsewhere, "refused the login"},
-		"to a file":              {to(func(*http.Request) string { return "file:///etc/passwd" }), "redirect"},
-		"to what is no repository": {to(func(r *http.Request) string {
-			return "/login" +
-				strings.Repeat("/x", len(r.URL.Path)%7)
+		"endless":         {to(func(r *http.Request) string { return r.URL.RequestURI() }), "redirect"},
+		"to another host": {elsewhere, "refused the login"},
+		"to a file":       {to(func(*http.Request) string { return "file:///etc/passwd" }), "redirect"},
+		"to a web page": {to(func(r *http.Request) string {
+			return "/login" + strings.Repeat("/x", len(r.URL.Path)%7)
 		}), ""},
-		"in the course of a fetch":  {redirectPosts(t, g.URL), "redirect"},
-		"from https to http":        {nil, "redirect"},
-		"on the same host, is good": {nil, "good"},
+		"of a POST request":  {redirectPosts(t, g.URL), "redirect"},
+		"from https to http": {nil, "redirect"},
+		"on the same host":   {nil, "good"},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			remote := Remote{Credentials: login}
 			switch {
-			case reason == "from https to http":
+			case name == "from https to http":
 				server := httptest.NewTLSServer(elsewhere)
 				t.Cleanup(server.Close)
 				remote.URL, remote.Credentials.CA = server.URL+"/app", certificateOf(server)
-			case c.says == "good":
+			case c.wantErr == "good":
 				server := between(t, g.URL, nil)
 				front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if rest, ok := strings.CutPrefix(r.URL.RequestURI(), "/old"); ok {
@@ -179,14 +178,14 @@ func TestRedirects(t *testing.T) {
 				remote.URL = server.URL + "/app"
 			}
 			_, err := open(t).Update(t.Context(), remote, Reference{Branch: "main"}, false)
-			if c.says == "good" {
+			if c.wantErr == "good" {
 				if err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			if fault.As(err) == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %q", err, c.says)
+			if fault.As(err) == nil || !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("got %v, want %q", err, c.wantErr)
 			}
 		})
 	}
@@ -201,22 +200,22 @@ func TestCertificates(t *testing.T) {
 		ca.issue(t, now.Add(-2*time.Hour), now.Add(-time.Hour))
 	client := ca.issue(t, now.Add(-time.Hour), now.Add(time.Hour))
 	stranger := newAuthority(t).issue(t, now.Add(-time.Hour), now.Add(time.Hour))
-	for reason, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		server      pair
 		mutual      bool
 		credentials auth.GitCredentials
 		fails       bool
 	}{
-		"a known authority":    {good, false, auth.GitCredentials{CA: ca.pem}, false},
-		"an unknown authority": {good, false, auth.GitCredentials{}, true},
-		"an expired one":       {expired, false, auth.GitCredentials{CA: ca.pem}, true},
+		"known authority":     {good, false, auth.GitCredentials{CA: ca.pem}, false},
+		"unknown authority":   {good, false, auth.GitCredentials{}, true},
+		"expired certificate": {expired, false, auth.GitCredentials{CA: ca.pem}, true},
 		"mutual": {good, true,
 			auth.GitCredentials{CA: ca.pem, ClientCert: client.cert, ClientKey: client.key}, false},
-		"mutual, without a client": {good, true, auth.GitCredentials{CA: ca.pem}, true},
-		"mutual, with another": {good, true,
+		"mutual, no client certificate": {good, true, auth.GitCredentials{CA: ca.pem}, true},
+		"mutual, untrusted client certificate": {good, true,
 			auth.GitCredentials{CA: ca.pem, ClientCert: stranger.cert, ClientKey: stranger.key}, true},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(between(t, g.URL, nil).Config.Handler)
 			certificate, err := tls.X509KeyPair(c.server.cert, c.server.key)
 			if err != nil {
@@ -238,35 +237,36 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-func TestNamesThatNotEveryoneCanHold(t *testing.T) {
+func TestTreeCheckRejectsUnportableNames(t *testing.T) {
 	g := testenv.NewGit(t)
-	for reason, c := range map[string]struct {
-		files  map[string]string
-		ignore string
-		says   string
+	for name, c := range map[string]struct {
+		files   map[string]string
+		ignore  string
+		wantErr string
 	}{
 		"case only":          {map[string]string{"dir/Readme": "a", "dir/README": "b"}, "", "case only"},
-		"case, but left out": {map[string]string{"dir/Readme": "a", "dir/README": "b"}, "/dir/README\n", ""},
-		"no UTF-8":           {map[string]string{"dir/a\xff": "a"}, "", "UTF-8"},
+		"case only, ignored": {map[string]string{"dir/Readme": "a", "dir/README": "b"}, "/dir/README\n", ""},
+		"not UTF-8":          {map[string]string{"dir/a\xff": "a"}, "", "UTF-8"},
 	} {
-		t.Run(reason, func(t *testing.T) {
-			name := strings.ReplaceAll(strings.ReplaceAll(reason, " ", "-"), ",", "")
-			g.Commit(name, c.files)
+		t.Run(name, func(t *testing.T) {
+			repository := strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")
+			g.Commit(repository, c.files)
 			v := open(t)
-			tree, err := v.Tree(t.Context(), updated(t, v, Remote{URL: g.URL + "/" + name}, Reference{Branch: "main"}),
+			tree, err := v.Tree(t.Context(), updated(t, v, Remote{URL: g.URL + "/" + repository},
+				Reference{Branch: "main"}),
 				Options{Ignore: &c.ignore})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := tree.Check(); (err == nil) != (c.says == "") ||
-				err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %q", err, c.says)
+			if err := tree.Check(); (err == nil) != (c.wantErr == "") ||
+				err != nil && !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("got %v, want %q", err, c.wantErr)
 			}
 		})
 	}
 }
 
-// between is a server in front of another one, which changes its answers.
+// between returns a server that forwards requests to the target, and changes the answers.
 func between(t *testing.T, target string, change func(*http.Response)) *httptest.Server {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -287,7 +287,7 @@ func between(t *testing.T, target string, change func(*http.Response)) *httptest
 	return server
 }
 
-// redirectPosts answers like the server, but sends those who fetch away.
+// redirectPosts forwards requests to the target, but redirects POST requests.
 func redirectPosts(t *testing.T, target string) http.Handler {
 	forward := between(t, target, nil).Config.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,6 @@
-// Package git keeps a bare mirror of a repository: it resolves references, fetches only what is new, and gives trees of
-// commits without ever checking files out. It knows no controller.
+// Package git keeps bare mirrors of repositories. It resolves references, fetches new objects only, returns trees of
+// commits without a checkout, and creates and pushes commits. It is independent of controllers. The files of a mirror
+// are described in docs/design/mirrors.md.
 package git
 
 import (
@@ -22,44 +23,44 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// Credentials are what a git server may ask for.
+// Credentials are the credentials for a git server.
 type Credentials = auth.GitCredentials
 
-// Remote is where a repository is and how to get in. A password or token is sent over plain http, too, if the
-// URL says so, but never to another host than that of the URL.
+// Remote is a repository and the access to it. Credentials are sent only to the host of the URL, over plain HTTP too if
+// the URL has this scheme.
 type Remote = wire.Remote
 
-// SSHAlgorithms are those that SSH may use.
+// SSHAlgorithms are the algorithms that SSH may use.
 type SSHAlgorithms = wire.SSHAlgorithms
 
-// Stats counts what went over the wire.
+// Stats are counts of requests and bytes.
 type Stats = wire.Stats
 
 const (
-	// maxPacks is how many fetches are kept one upon the other before the mirror is fetched anew.
+	// maxPacks is the number of packs at which the mirror is fetched again into a new repository.
 	maxPacks = 64
-	// maxPack bounds, in bytes, what one fetch may bring.
+	// maxPack is the maximum size, in bytes, of a fetched pack.
 	maxPack = 2 << 30
-	// maxTips is how many commits are told to the remote as held.
+	// maxTips is the maximum number of commits that are sent to the remote as present.
 	maxTips = 8
 	// defaultTimeout bounds an update whose context has no deadline.
 	defaultTimeout = time.Minute
-	// moment is how long after another source asked for the references their answer still counts.
-	moment     = 5 * time.Second
+	// listingTTL is how long a listing of references is used for other sources.
+	listingTTL = 5 * time.Second
 	generation = "gen-"
-	userPrefix = "user-" // of the empty files that name the owners of a mirror
+	userPrefix = "user-" // of the empty files for the owners of a mirror
 )
 
-// mirror is a kept bare repository. It is brought to a reference by one at a time; the trees of it may be
-// read at any time, also while it is updated and after it was removed.
+// mirror is a bare repository on disk. The holder of lock may update it. Its trees may be read at any time, even while
+// it is updated and after it was removed.
 type mirror struct {
 	dir     string
-	key     string                     // of what its remote and credentials are
-	turn    chan struct{}              // is taken by who updates it
-	number  int                        // of the current repository
-	current atomic.Pointer[repository] // replaced as a whole when the mirror is fetched anew
-	listing listing                    // of the remote's references, the last
-	notes   plumbing.Hash              // what NotesRef led to then; zero if to nothing
+	key     string                     // identifies its remote and credentials
+	lock    chan struct{}              // held during an update
+	number  int                        // generation of the current repository
+	current atomic.Pointer[repository] // replaced as a whole
+	listing listing                    // the last one of the remote's references
+	notes   plumbing.Hash              // target of NotesRef in the last listing; zero if it does not exist
 	counts  struct{ requests, bytes atomic.Int64 }
 	limits  limits
 	users   map[string]bool // owners of views; guarded by Mirrors
@@ -68,21 +69,21 @@ type mirror struct {
 type limits struct {
 	packs, entries int
 	pack           int64
-	moment         time.Duration
+	listingTTL     time.Duration
 }
 
-var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, moment: moment}
+var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, listingTTL: listingTTL}
 
-// openMirror opens the mirror in dir, or starts an empty one. What a killed process left half done is
-// removed, and what is damaged is dropped, so that it is fetched again.
+// openMirror opens the mirror in dir, or creates an empty one. It removes incomplete and damaged repositories, so that
+// they are fetched again.
 func openMirror(dir string) (*mirror, error) {
-	m := &mirror{dir: dir, turn: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
+	m := &mirror{dir: dir, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, storageFault("cannot make the mirror's directory", err)
+		return nil, storageFault("cannot create the directory of the mirror", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, storageFault("cannot read the mirror's directory", err)
+		return nil, storageFault("cannot read the directory of the mirror", err)
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(numberOf(b.Name()), numberOf(a.Name())) })
 	for _, e := range entries {
@@ -93,7 +94,7 @@ func openMirror(dir string) (*mirror, error) {
 		n := numberOf(e.Name())
 		m.number = max(m.number, n)
 		if n > 0 && m.current.Load() == nil {
-			// One without a commit was never finished: the one before it still counts.
+			// one without a commit is incomplete: the previous one is used
 			if r, err := loadRepository(m.path(n)); err == nil && len(r.tips) > 0 {
 				m.number = n
 				m.current.Store(r)
@@ -101,13 +102,13 @@ func openMirror(dir string) (*mirror, error) {
 			}
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return nil, storageFault("cannot tidy the mirror's directory", err)
+			return nil, storageFault("cannot clean the directory of the mirror", err)
 		}
 	}
 	return m, nil
 }
 
-// numberOf returns the number of a generation's directory, 0 for any other.
+// numberOf returns the number of a generation from the name of its directory, 0 for other directories.
 func numberOf(name string) int {
 	digits, ok := strings.CutPrefix(name, generation)
 	n, err := strconv.Atoi(digits)
@@ -119,35 +120,35 @@ func numberOf(name string) int {
 
 func (m *mirror) path(n int) string { return filepath.Join(m.dir, generation+strconv.Itoa(n)) }
 
-// remove removes the mirror from the disk; who reads a tree of it goes on.
+// remove removes the mirror from the disk. Its trees stay readable.
 func (m *mirror) remove() error {
 	if r := m.current.Swap(nil); r != nil {
-		_ = r.objects.Detach() // one that cannot be read is no loss
+		_ = r.objects.Detach() // fails only if it is damaged
 	}
 	return os.RemoveAll(m.dir)
 }
 
-// holds tells whether the commit is there with all of its tree.
+// holds reports whether the mirror contains the commit with its whole tree.
 func (m *mirror) holds(commit plumbing.Hash) bool {
 	r := m.current.Load()
 	return r != nil && r.holds(commit)
 }
 
-// arrived tells whether the target is there, with the annotated tag that leads to it.
-func (m *mirror) arrived(t target) bool {
+// holdsTarget reports whether the mirror contains the target, including its annotated tag.
+func (m *mirror) holdsTarget(t target) bool {
 	return m.holds(plumbing.NewHash(t.Commit)) && (t.Tag == "" || m.current.Load().objects.Has(t.want))
 }
 
-// replaceBy makes another repository the current one. Trees of the one before are read from its open files.
-func (m *mirror) replaceBy(r *repository, number int) error {
-	before := m.current.Swap(r)
+// replace makes r the current repository. Trees of the previous one are read from its open files.
+func (m *mirror) replace(r *repository, number int) error {
+	previous := m.current.Swap(r)
 	m.number = number
-	if before == nil {
+	if previous == nil {
 		return nil
 	}
-	_ = before.objects.Detach() // it may be replaced because it cannot be read
-	if err := os.RemoveAll(before.dir); err != nil {
-		return storageFault("cannot remove the mirror that was replaced", err)
+	_ = previous.objects.Detach() // fails only if it is damaged
+	if err := os.RemoveAll(previous.dir); err != nil {
+		return storageFault("cannot remove the previous mirror", err)
 	}
 	return nil
 }
@@ -159,8 +160,8 @@ func gitFault(format string, args ...any) *fault.Fault {
 func storageFault(what string, err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
-		err = fmt.Errorf("%s: %w", path.Op, path.Err) // where it is kept is nobody's business, and changes
+		err = fmt.Errorf("%s: %w", path.Op, path.Err) // omit the path, which is internal and changes
 	}
 	return fault.New(meta.StorageOperationFailedReason, "%s", what).Because(err).
-		WithHint("Check that --storage-path is writable and has room")
+		WithHint("Check that --storage-path is writable and has free space")
 }

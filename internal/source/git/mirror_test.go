@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-func TestReferencesResolveByTheirPrecedence(t *testing.T) {
+func TestReferencePrecedence(t *testing.T) {
 	g := testenv.NewGit(t)
 	first := g.Commit("app", map[string]string{"a.yaml": "1"})
 	g.Run("app", "tag", "v1.0.0", first)
@@ -30,25 +30,25 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 		"v0.2.0+build": first} {
 		g.Run("app", "tag", tag, commit)
 	}
-	for reason, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		ref  Reference
 		want string
 	}{
-		"a branch leads to its tip":           {Reference{Branch: "main"}, "main@sha1:" + third},
-		"a tag leads to its commit":           {Reference{Tag: "v1.0.0"}, "v1.0.0@sha1:" + first},
-		"an annotated tag is peeled":          {Reference{Tag: "v1.1.0"}, "v1.1.0@sha1:" + second},
-		"a range takes the highest version":   {Reference{SemVer: ">=1.0.0"}, "v1.1.0@sha1:" + second},
-		"a range may exclude the highest":     {Reference{SemVer: "~1.0"}, "v1.0.0@sha1:" + first},
-		"of equal versions the last build":    {Reference{SemVer: "0.2.x"}, "v0.2.0+build.10@sha1:" + second},
-		"a name is taken in full":             {Reference{Name: "refs/pull/7/head"}, "refs/pull/7/head@sha1:" + first},
-		"a commit wins, and names its branch": {Reference{Branch: "main", Commit: first}, "main@sha1:" + first},
-		"a commit needs no branch":            {Reference{Commit: second}, "sha1:" + second},
-		"a name wins over a range": {Reference{Name: "refs/heads/main", SemVer: "*"},
+		"branch":                          {Reference{Branch: "main"}, "main@sha1:" + third},
+		"tag":                             {Reference{Tag: "v1.0.0"}, "v1.0.0@sha1:" + first},
+		"annotated tag":                   {Reference{Tag: "v1.1.0"}, "v1.1.0@sha1:" + second},
+		"highest version in range":        {Reference{SemVer: ">=1.0.0"}, "v1.1.0@sha1:" + second},
+		"range without highest version":   {Reference{SemVer: "~1.0"}, "v1.0.0@sha1:" + first},
+		"highest build of equal versions": {Reference{SemVer: "0.2.x"}, "v0.2.0+build.10@sha1:" + second},
+		"name":                            {Reference{Name: "refs/pull/7/head"}, "refs/pull/7/head@sha1:" + first},
+		"commit before branch":            {Reference{Branch: "main", Commit: first}, "main@sha1:" + first},
+		"commit without branch":           {Reference{Commit: second}, "sha1:" + second},
+		"name before range": {Reference{Name: "refs/heads/main", SemVer: "*"},
 			"refs/heads/main@sha1:" + third},
-		"a range wins over a tag":  {Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, "v1.0.0@sha1:" + first},
-		"a tag wins over a branch": {Reference{Tag: "v1.0.0", Branch: "main"}, "v1.0.0@sha1:" + first},
+		"range before tag":  {Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, "v1.0.0@sha1:" + first},
+		"tag before branch": {Reference{Tag: "v1.0.0", Branch: "main"}, "v1.0.0@sha1:" + first},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			m := open(t)
 			rev, err := m.Update(t.Context(), Remote{URL: g.URL + "/app"}, c.ref, false)
 			if err != nil {
@@ -64,7 +64,7 @@ func TestReferencesResolveByTheirPrecedence(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsNewTravels(t *testing.T) {
+func TestUpdateFetchesNewObjectsOnly(t *testing.T) {
 	g := testenv.NewGit(t)
 	files := map[string]string{}
 	for i := range 300 {
@@ -78,13 +78,13 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 	updated(t, m, remote, ref)
 	same := g.Stats()
 	if same["fetches"] != whole["fetches"] {
-		t.Error("fetched although the reference did not move")
+		t.Error("fetched although the reference did not change")
 	}
 	g.Commit("app", map[string]string{"dir-3/file-3.yaml": "changed"})
 	rev := updated(t, m, remote, ref)
 	changed := g.Stats()
 	if got, all := changed["bytesSent"]-same["bytesSent"], whole["bytesSent"]; got*20 > all {
-		t.Errorf("one changed file of 300 brought %d bytes, the whole repository %d", got, all)
+		t.Errorf("one changed file of 300 needed %d bytes, the whole repository %d", got, all)
 	}
 	tree, err := m.Tree(t.Context(), rev, Options{})
 	if err != nil {
@@ -98,7 +98,7 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 	}
 }
 
-func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
+func TestTreeExcludesIgnoredFiles(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
 		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n",
@@ -122,10 +122,10 @@ func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
 		}
 	}
 	if b, err := tree.ReadFile("link.yaml"); err != nil || string(b) != "b" {
-		t.Errorf("symlink inside: %q, %v", b, err)
+		t.Errorf("symlink within the tree: %q, %v", b, err)
 	}
 	if _, err := tree.ReadFile("out.yaml"); err == nil {
-		t.Error("a symlink out was followed")
+		t.Error("a symlink out of the tree was followed")
 	}
 	spec := "/*\n!/deploy\n"
 	only, err := m.Tree(t.Context(), rev, Options{Ignore: &spec})
@@ -133,14 +133,14 @@ func TestTreeLeavesOutWhatIsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := only.Lstat("a.yaml"); err == nil {
-		t.Error("spec.ignore was not honoured")
+		t.Error("spec.ignore was not applied")
 	}
 	if _, err := only.Lstat("deploy/b.yaml"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTreesShareWhatDidNotChange(t *testing.T) {
+func TestTreesShareUnchangedDirectories(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"one/a.yaml": "a", "two/b.yaml": "b", "two/sub/c.yaml": "c"})
 	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
@@ -168,20 +168,20 @@ func TestTreesShareWhatDidNotChange(t *testing.T) {
 	}
 	g.Commit("app", map[string]string{".sourceignore": "c.yaml\n"})
 	if ignored := tree(); ignored("two") == after("two") {
-		t.Error("a new rule above left the directory as it was")
+		t.Error("a new rule of the parent directory did not apply")
 	}
 }
 
-func TestFailuresSayWhatToDo(t *testing.T) {
+func TestUpdateFailures(t *testing.T) {
 	g := testenv.NewGit(t, "--username", "me", "--password", "right")
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	g.Run("app", "tag", "v1.2.3", "main")
 	me := auth.GitCredentials{Username: "me", Password: "right"}
 	url := g.URL + "/app"
-	for reason, c := range map[string]struct {
-		remote       Remote
-		ref          Reference
-		reason, says string
+	for name, c := range map[string]struct {
+		remote          Remote
+		ref             Reference
+		reason, wantErr string
 	}{
 		"wrong password": {Remote{URL: url, Credentials: Credentials{Username: "me", Password: "wrong-s3cret"}},
 			Reference{Branch: "main"}, "AuthenticationFailed", "refused the"},
@@ -195,7 +195,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		"no version in range": {Remote{URL: url, Credentials: me}, Reference{SemVer: ">=2"}, "GitOperationFailed",
 			"highest versions are: v1.2.3"},
 		"bad range": {Remote{URL: url, Credentials: me}, Reference{SemVer: "what"}, "GitOperationFailed",
-			"not a range"},
+			"not a version range"},
 		"missing commit": {Remote{URL: url, Credentials: me},
 			Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, "GitOperationFailed", "not found"},
 		"short commit": {Remote{URL: url, Credentials: me}, Reference{Commit: "abc"}, "GitOperationFailed",
@@ -203,26 +203,26 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		"bad URL": {Remote{URL: "https://"}, Reference{}, "URLInvalid", "is not the URL"},
 		"unknown host": {Remote{URL: "http://host.invalid/app"}, Reference{}, "GitOperationFailed",
 			"host.invalid"},
-		"nobody listens": {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed",
+		"connection refused": {Remote{URL: "http://127.0.0.1:1/app"}, Reference{}, "GitOperationFailed",
 			"connection refused"},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			_, err := open(t).Update(t.Context(), c.remote, c.ref, false)
 			f := fault.As(err)
 			if f == nil {
-				t.Fatalf("no fault: %v", err)
+				t.Fatalf("the error is not a fault: %v", err)
 			}
-			if f.Reason != c.reason || !strings.Contains(err.Error(), c.says) {
+			if f.Reason != c.reason || !strings.Contains(err.Error(), c.wantErr) {
 				t.Errorf("got %s: %v", f.Reason, err)
 			}
 			if strings.Contains(err.Error(), "s3cret") {
-				t.Error("the error holds a secret")
+				t.Error("the error contains a secret")
 			}
 		})
 	}
 }
 
-func TestSSHChecksTheHost(t *testing.T) {
+func TestSSHChecksHostKey(t *testing.T) {
 	dir := t.TempDir()
 	identity, public := testenv.SSHKey(t)
 	write(t, filepath.Join(dir, "authorized"), public)
@@ -248,26 +248,26 @@ func TestSSHChecksTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := testenv.SSHKey(t)
-	for reason, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		identity   []byte
 		knownHosts []byte
-		says       string
+		wantErr    string
 		only       SSHAlgorithms
 	}{
-		"a known host is trusted": {identity, entry(host.PublicKey()), "", SSHAlgorithms{}},
-		"an unknown host is not": {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
+		"known host": {identity, entry(host.PublicKey()), "", SSHAlgorithms{}},
+		"unknown host": {identity, []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
 			"is unknown", SSHAlgorithms{}},
-		"another key is not":        {identity, entry(stranger), "not the one in known_hosts", SSHAlgorithms{}},
-		"a key that may not log in": {other, entry(host.PublicKey()), "refused the", SSHAlgorithms{}},
-		"algorithms that both have": {identity, entry(host.PublicKey()), "",
+		"other host key":   {identity, entry(stranger), "not the one in known_hosts", SSHAlgorithms{}},
+		"unauthorized key": {other, entry(host.PublicKey()), "refused the", SSHAlgorithms{}},
+		"allowed algorithms": {identity, entry(host.PublicKey()), "",
 			SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
 				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
-		"a key that is not allowed": {identity, entry(host.PublicKey()), "--ssh-hostkey-algos",
+		"algorithm not allowed": {identity, entry(host.PublicKey()), "--ssh-hostkey-algos",
 			SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
-		"an exchange the host lacks": {identity, entry(host.PublicKey()), "key exchange",
+		"unsupported key exchange": {identity, entry(host.PublicKey()), "key exchange",
 			SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			credentials, err := auth.Git(g.SSHURL,
 				map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
 			if err != nil {
@@ -276,8 +276,9 @@ func TestSSHChecksTheHost(t *testing.T) {
 			_, err = open(t).Update(t.Context(),
 				Remote{URL: g.SSHURL + "/app.git", Credentials: credentials, SSH: &c.only},
 				Reference{Branch: "main"}, false)
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("got %v, want %q", err, c.says)
+			if c.wantErr == "" && err != nil ||
+				c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)) {
+				t.Errorf("got %v, want %q", err, c.wantErr)
 			}
 		})
 	}
@@ -299,13 +300,13 @@ func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
 		}
 		write(t, p, []byte("garbage"))
 	}
-	m := NewMirrors(dir).View("owner") // as after a restart
+	m := NewMirrors(dir).View("owner") // after a restart
 	if _, err := m.Tree(t.Context(), updated(t, m, remote, ref), Options{}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestManyFetchesStartAnew(t *testing.T) {
+func TestMirrorIsReplacedAfterManyFetches(t *testing.T) {
 	g := testenv.NewGit(t)
 	m, remote, ref := open(t), Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	first := Revision{}
@@ -322,10 +323,10 @@ func TestManyFetchesStartAnew(t *testing.T) {
 		}
 	}
 	if held, err := m.mirror.current.Load().shallow, error(nil); err != nil || len(held) > maxPacks {
-		t.Errorf("%d fetches are kept, %v", len(held), err)
+		t.Errorf("the mirror has %d fetches, %v", len(held), err)
 	}
 	if err := read(); err != nil {
-		t.Errorf("the tree of %s cannot be read any more: %v", first, err)
+		t.Errorf("cannot read the tree of %s after the mirror was replaced: %v", first, err)
 	}
 }
 
@@ -339,7 +340,7 @@ func FuzzParseRevision(f *testing.F) {
 		}
 		again, err := ParseRevision(r.String())
 		if err != nil || again != r {
-			t.Errorf("%q reads as %v, which reads as %v, %v", s, r, again, err)
+			t.Errorf("%q parses as %v, which parses as %v, %v", s, r, again, err)
 		}
 	})
 }
@@ -355,7 +356,7 @@ func FuzzParseTree(f *testing.F) {
 		seen := map[string]bool{}
 		for _, e := range listing {
 			if seen[e.name] || e.name == "" || e.name == "." || e.name == ".." || strings.ContainsAny(e.name, "/\x00") {
-				t.Errorf("%q holds %q", data, e.name)
+				t.Errorf("%q contains the name %q", data, e.name)
 			}
 			seen[e.name] = true
 		}
@@ -372,10 +373,10 @@ func FuzzReference(f *testing.F) {
 		for _, ref := range []Reference{{SemVer: semver}, {Name: name}, {Tag: tag}, {Commit: name}, {Branch: name}} {
 			found, err := ref.resolve(refs)
 			if err == nil && found.Commit != commit.String() && ref.Commit == "" {
-				t.Errorf("%+v leads to %+v", ref, found)
+				t.Errorf("%+v resolves to %+v", ref, found)
 			}
 			if err != nil && fault.As(err) == nil {
-				t.Errorf("%+v: no fault: %v", ref, err)
+				t.Errorf("%+v: the error is not a fault: %v", ref, err)
 			}
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Mirrors keeps the mirrors of a process in one directory. Sources of the same URL that log in alike share a
-// mirror and its fetches; those that log in differently share nothing. It is safe for concurrent use.
+// Mirrors holds the mirrors of a process in one directory. Sources with the same URL and credentials share a mirror and
+// its fetches; other sources share nothing. It is safe for concurrent use.
 type Mirrors struct {
 	dir    string
 	limits limits
@@ -21,7 +21,7 @@ type Mirrors struct {
 	mu    sync.Mutex
 	open  map[string]*mirror // by key
 	views map[string]*View   // by owner
-	done  Stats              // of mirrors that are gone
+	done  Stats              // of removed mirrors
 }
 
 // NewMirrors returns the mirrors in dir.
@@ -29,7 +29,7 @@ func NewMirrors(dir string) *Mirrors {
 	return &Mirrors{dir: dir, limits: defaultLimits, open: map[string]*mirror{}, views: map[string]*View{}}
 }
 
-// View returns the view of an owner, such as the UID of an object. It is kept until the owner is forgotten.
+// View returns the view of an owner, such as the UID of an object. It is kept until [Mirrors.Forget].
 func (ms *Mirrors) View(owner string) *View {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -41,16 +41,16 @@ func (ms *Mirrors) View(owner string) *View {
 	return v
 }
 
-// Forget removes an owner's view, and the mirrors that nobody else uses. Trees that it gave stay readable.
+// Forget removes the view of an owner, and the mirrors without other owners. Trees of the view stay readable.
 func (ms *Mirrors) Forget(owner string) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	delete(ms.views, owner)
-	return ms.retain(owner)
+	return ms.releaseLocked(owner)
 }
 
-// Collect removes the mirrors that no live owner uses. It is for the start: owners may have gone while no one
-// was there to forget them.
+// Collect removes the mirrors without a live owner. It is called at the start, for owners that were deleted while the
+// process was not running.
 func (ms *Mirrors) Collect(live func(owner string) bool) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -82,7 +82,7 @@ func (ms *Mirrors) Collect(live func(owner string) bool) error {
 	return errors.Join(errs...)
 }
 
-// Stats returns what went over the wire so far.
+// Stats returns the current counts of all mirrors.
 func (ms *Mirrors) Stats() Stats {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -98,7 +98,7 @@ func add(s Stats, m *mirror) Stats {
 		BytesReceived: s.BytesReceived + m.counts.bytes.Load()}
 }
 
-// acquire returns the mirror of a remote, which the owner uses from now on.
+// acquire returns the mirror of a remote, and adds the owner to it.
 func (ms *Mirrors) acquire(owner string, remote Remote) (*mirror, error) {
 	key := keyOf(remote)
 	ms.mu.Lock()
@@ -114,28 +114,28 @@ func (ms *Mirrors) acquire(owner string, remote Remote) (*mirror, error) {
 	}
 	if !m.users[owner] {
 		if err := os.WriteFile(filepath.Join(m.dir, userPrefix+owner), nil, 0o600); err != nil {
-			return nil, storageFault("cannot note who uses the mirror", err)
+			return nil, storageFault("cannot record the owner of the mirror", err)
 		}
 		m.users[owner] = true
 	}
 	return m, nil
 }
 
-// release gives up the owner's mirrors but those kept.
+// release removes the owner from all mirrors except those in keep, and removes mirrors without owners.
 func (ms *Mirrors) release(owner string, keep ...*mirror) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	return ms.retain(owner, keep...)
+	return ms.releaseLocked(owner, keep...)
 }
 
-func (ms *Mirrors) retain(owner string, keep ...*mirror) error {
-	kept := map[*mirror]bool{}
+func (ms *Mirrors) releaseLocked(owner string, keep ...*mirror) error {
+	keeps := map[*mirror]bool{}
 	for _, m := range keep {
-		kept[m] = true
+		keeps[m] = true
 	}
 	var errs []error
 	for key, m := range ms.open {
-		if !m.users[owner] || kept[m] {
+		if !m.users[owner] || keeps[m] {
 			continue
 		}
 		if len(m.users) > 1 {
@@ -148,13 +148,12 @@ func (ms *Mirrors) retain(owner string, keep ...*mirror) error {
 		errs = append(errs, m.remove())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return storageFault("cannot remove a mirror that is not used any more", err)
+		return storageFault("cannot remove an unused mirror", err)
 	}
 	return nil
 }
 
-// keyOf names the mirror of a remote: it is another one for everything that may make a difference to what the
-// remote shows.
+// keyOf returns the key of the mirror of a remote: a digest of everything that may change what the remote shows.
 func keyOf(r Remote) string {
 	c := r.Credentials
 	parts := []string{r.URL, r.ProxyURL, string(c.CA), string(c.ClientCert), string(c.ClientKey), string(c.KnownHosts),

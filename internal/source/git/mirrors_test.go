@@ -13,34 +13,34 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-func TestSourcesOfOneRepositoryShareItsMirror(t *testing.T) {
+func TestSourcesOfRepositoryShareMirror(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "1", "b/c.yaml": "2"})
 	dir := t.TempDir()
-	ms := patient(dir)
+	ms := longTTL(dir)
 	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	updated(t, ms.View("one"), remote, ref)
 	once := g.Stats()
 	rev := updated(t, ms.View("two"), remote, ref)
 	if again := g.Stats(); again["fetches"] != once["fetches"] || again["advertisements"] != once["advertisements"] {
-		t.Errorf("the second source asked the remote: %v after %v", again, once)
+		t.Errorf("the second source sent requests: %v after %v", again, once)
 	}
 	for _, owner := range []string{"one", "two"} {
 		if _, err := ms.View(owner).Tree(t.Context(), rev, Options{}); err != nil {
 			t.Error(err)
 		}
 	}
-	if n := len(kept(t, dir)); n != 1 {
-		t.Errorf("there are %d mirrors", n)
+	if n := len(mirrorDirs(t, dir)); n != 1 {
+		t.Errorf("got %d mirrors, want 1", n)
 	}
 	other := remote
 	other.Credentials = auth.GitCredentials{Username: "me", Password: "secret"}
 	updated(t, ms.View("three"), other, ref)
-	if n := len(kept(t, dir)); n != 2 {
-		t.Errorf("another login got one of %d mirrors", n)
+	if n := len(mirrorDirs(t, dir)); n != 2 {
+		t.Errorf("with other credentials: got %d mirrors, want 2", n)
 	}
 	if now := g.Stats(); now["fetches"] != once["fetches"]+1 {
-		t.Error("another login was given what was fetched before")
+		t.Error("with other credentials: nothing was fetched")
 	}
 	tree, err := ms.View("two").Tree(t.Context(), rev, Options{})
 	if err != nil {
@@ -51,18 +51,18 @@ func TestSourcesOfOneRepositoryShareItsMirror(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if names := kept(t, dir); len(names) != 0 {
-		t.Errorf("mirrors of nobody stay: %v", names)
+	if names := mirrorDirs(t, dir); len(names) != 0 {
+		t.Errorf("unused mirrors remain: %v", names)
 	}
 	if b, err := tree.ReadFile("a.yaml"); err != nil || string(b) != "1" {
-		t.Errorf("a tree cannot be read any more: %v", err)
+		t.Errorf("cannot read the tree after its mirror was removed: %v", err)
 	}
 }
 
-func TestSourcesThatAreDueTogetherAskOnce(t *testing.T) {
+func TestConcurrentUpdatesShareListing(t *testing.T) {
 	g := testenv.NewGit(t)
 	first := g.Commit("app", map[string]string{"a.yaml": "1"})
-	ms := patient(t.TempDir())
+	ms := longTTL(t.TempDir())
 	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	var wait sync.WaitGroup
 	for _, owner := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
@@ -75,48 +75,49 @@ func TestSourcesThatAreDueTogetherAskOnce(t *testing.T) {
 	}
 	wait.Wait()
 	if s := g.Stats(); s["fetches"] != 1 || s["advertisements"] != 1 {
-		t.Errorf("eight sources cost %v", s)
+		t.Errorf("eight sources sent %v", s)
 	}
 	m, err := ms.acquire("a", remote)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// who asked while another was asking needs an answer of its own
+	// a fresh update needs a listing that started after its call
 	for before, want := range map[time.Duration]bool{1: true, -1: false} {
-		if _, known, err := m.known(ref, "z", m.listing.begun.Add(-before), true); known != want || err != nil {
-			t.Errorf("asked %s before another did, it is answered: %v, %v", before, known, err)
+		if _, listed, err := m.resolveListed(ref, "z", m.listing.start.Add(-before), true); listed != want ||
+			err != nil {
+			t.Errorf("called %s before the listing: got %v, %v", before, listed, err)
 		}
 	}
 }
 
-func TestAnswersOfOthersAreNotOld(t *testing.T) {
+func TestListingsOfOtherSources(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "1"})
-	ms := patient(t.TempDir())
+	ms := longTTL(t.TempDir())
 	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
 	updated(t, ms.View("one"), remote, ref)
 	second := g.Commit("app", map[string]string{"a.yaml": "2"})
 	if rev := updated(t, ms.View("one"), remote, ref); rev.Commit != second {
-		t.Error("a source takes its own old answer for a new one")
+		t.Error("the source used its own previous listing")
 	}
 	third := g.Commit("app", map[string]string{"a.yaml": "3"})
 	if rev, err := ms.View("two").Update(t.Context(), remote, ref, true); err != nil || rev.Commit != third {
-		t.Errorf("a source that must ask does not: %v, %v", rev, err)
+		t.Errorf("a fresh update did not list the references: %v, %v", rev, err)
 	}
 	g.Run("app", "tag", "v1", third)
 	if rev := updated(t, ms.View("two"), remote, Reference{Tag: "v1"}); rev.Commit != third {
-		t.Error("a reference that is new is not found")
+		t.Error("a new reference is not found")
 	}
 }
 
-func TestWaitingEndsWithTheContext(t *testing.T) {
-	ms := patient(t.TempDir())
+func TestContextEndsWaitForLock(t *testing.T) {
+	ms := longTTL(t.TempDir())
 	remote := Remote{URL: "http://host.invalid/app"}
 	m, err := ms.acquire("one", remote)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.turn <- struct{}{} // somebody is at it
+	m.lock <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := ms.View("two").Update(ctx, remote, Reference{}, false); !errors.Is(err, context.Canceled) {
@@ -124,12 +125,12 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestMirrorsOfNobodyGoAtTheStart(t *testing.T) {
+func TestCollectRemovesUnusedMirrors(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	g.Commit("web", map[string]string{"a.yaml": "1"})
 	dir := t.TempDir()
-	before := patient(dir)
+	before := longTTL(dir)
 	ref := Reference{Branch: "main"}
 	updated(t, before.View("alive"), Remote{URL: g.URL + "/app"}, ref)
 	updated(t, before.View("gone"), Remote{URL: g.URL + "/app"}, ref)
@@ -138,35 +139,36 @@ func TestMirrorsOfNobodyGoAtTheStart(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "something", "old"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	after := patient(dir)
+	after := longTTL(dir)
 	if err := after.Collect(func(owner string) bool { return owner == "alive" }); err != nil {
 		t.Fatal(err)
 	}
-	names := kept(t, dir)
+	names := mirrorDirs(t, dir)
 	if len(names) != 1 {
-		t.Errorf("these stay: %v", names)
+		t.Errorf("remaining mirrors: %v", names)
 	}
 	stats := g.Stats()
 	updated(t, after.View("alive"), Remote{URL: g.URL + "/app"}, ref)
 	if g.Stats()["fetches"] != stats["fetches"] {
-		t.Error("the mirror of a source that is alive was fetched again")
+		t.Error("the mirror of a live owner was fetched again")
 	}
-	if err := errors.Join(after.Forget("alive"), patient(filepath.Join(dir, "none")).Collect(nil)); err != nil {
+	if err := errors.Join(after.Forget("alive"), longTTL(filepath.Join(dir, "none")).Collect(nil)); err != nil {
 		t.Error(err)
 	}
-	if names := kept(t, dir); len(names) != 0 {
-		t.Errorf("these stay: %v", names)
+	if names := mirrorDirs(t, dir); len(names) != 0 {
+		t.Errorf("remaining mirrors: %v", names)
 	}
 }
 
-// patient keeps mirrors whose answers count for longer than any test takes.
-func patient(dir string) *Mirrors {
+// longTTL returns mirrors whose listings are valid for the duration of a test.
+func longTTL(dir string) *Mirrors {
 	ms := NewMirrors(dir)
-	ms.limits.moment = time.Hour
+	ms.limits.listingTTL = time.Hour
 	return ms
 }
 
-func kept(t *testing.T, dir string) (names []string) {
+// mirrorDirs returns the names of the directories of mirrors.
+func mirrorDirs(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

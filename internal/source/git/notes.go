@@ -12,30 +12,31 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// NotesRef holds the notes that Sluice writes about commits: what was changed, by which policy, why and by whom.
+// NotesRef is the reference of the notes that Sluice adds to its commits: what was changed, by which policy, why and by
+// whom.
 const NotesRef = "refs/notes/sluice"
 
 const (
-	// fullDirectory is how many notes a directory holds before further ones go below it.
-	fullDirectory = 256
-	notesMessage  = "Notes added by Sluice\n"
+	// maxFlatNotes is the number of notes in a directory above which further notes go to subdirectories.
+	maxFlatNotes = 256
+	notesMessage = "Notes added by Sluice\n"
 )
 
-// Note returns the note of a commit, cut to 64 KiB; empty if there is none. Update brings the notes with the
-// commits: only what came without being asked for costs requests. The error is a fault.
+// Note returns the note of a commit, cut to 64 KiB; empty if there is none. Update fetches notes together
+// with commits, so that Note rarely needs a request. The error is a fault.
 func (v *View) Note(ctx context.Context, commit plumbing.Hash) (string, error) {
-	done, err := v.begin(ctx)
+	unlock, err := v.lock(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer done()
+	defer unlock()
 	r, err := v.notes(ctx)
 	if err != nil || r == nil {
 		return "", err
 	}
 	text, err := r.note(v.mirror.notes, commit)
 	if err != nil {
-		return "", gitFault("the note of commit %s cannot be read", commit).Because(err)
+		return "", gitFault("cannot read the note of commit %s", commit).Because(err)
 	}
 	if len(text) > maxMessage {
 		text = text[:maxMessage]
@@ -43,14 +44,14 @@ func (v *View) Note(ctx context.Context, commit plumbing.Hash) (string, error) {
 	return strings.ToValidUTF8(text, "?"), nil
 }
 
-// AddNote makes a commit of NotesRef that adds a text to the note of a commit, and returns the update to push
-// beside that of the commit itself. The error is a fault.
+// AddNote creates a commit of NotesRef that adds text to the note of a commit. It returns the update to push together
+// with the commit. The error is a fault.
 func (v *View) AddNote(ctx context.Context, commit plumbing.Hash, text string, author Signature) (RefUpdate, error) {
-	done, err := v.begin(ctx)
+	unlock, err := v.lock(ctx)
 	if err != nil {
 		return RefUpdate{}, err
 	}
-	defer done()
+	defer unlock()
 	r, err := v.notes(ctx)
 	if err != nil {
 		return RefUpdate{}, err
@@ -58,7 +59,7 @@ func (v *View) AddNote(ctx context.Context, commit plumbing.Hash, text string, a
 	update := RefUpdate{Name: NotesRef, Old: v.mirror.notes}
 	if r == nil {
 		if r = v.mirror.current.Load(); r == nil {
-			return RefUpdate{}, gitFault("nothing was fetched yet")
+			return RefUpdate{}, gitFault("the repository was not fetched yet")
 		}
 	}
 	w := &writer{from: r}
@@ -68,7 +69,7 @@ func (v *View) AddNote(ctx context.Context, commit plumbing.Hash, text string, a
 	return update, v.store(ctx, w, update.New)
 }
 
-// notes brings the notes that the remote has, and returns what holds them; nil if there are none.
+// notes fetches the notes of the remote if necessary, and returns their repository; nil if there are none.
 func (v *View) notes(ctx context.Context) (*repository, error) {
 	m := v.mirror
 	if m.notes.IsZero() {
@@ -78,8 +79,8 @@ func (v *View) notes(ctx context.Context) (*repository, error) {
 		remote := v.remote
 		remote.Scratch = m.dir
 		u := &update{mirror: m, ctx: ctx, remote: remote, owner: v.owner}
-		defer u.hangUp()
-		if err := u.bringNotes(); err != nil {
+		defer u.disconnect()
+		if err := u.fetchNotes(); err != nil {
 			return nil, err
 		}
 	}
@@ -89,8 +90,8 @@ func (v *View) notes(ctx context.Context) (*repository, error) {
 	return m.current.Load(), nil
 }
 
-// bringNotes fetches what the notes are now.
-func (u *update) bringNotes() error {
+// fetchNotes fetches the current notes.
+func (u *update) fetchNotes() error {
 	if err := u.dial(); err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (u *update) bringNotes() error {
 		Have: r.latest(maxTips)})
 }
 
-// note reads a note. Its path is the commit's hash, cut into directories of two digits as deep as git likes.
+// note returns a note. Its path is the hash of the commit, split into any number of directories of two digits.
 func (r *repository) note(tip, commit plumbing.Hash) (string, error) {
 	tree, err := r.rootTree(tip)
 	for name := commit.String(); err == nil; {
@@ -129,7 +130,7 @@ func (r *repository) note(tip, commit plumbing.Hash) (string, error) {
 	return "", err
 }
 
-// note adds a text to the note of a commit, and returns the commit of the notes that comes of it.
+// note adds text to the note of a commit, and returns the new commit of the notes.
 func (w *writer) note(tip, commit plumbing.Hash, text string, author Signature) (plumbing.Hash, error) {
 	c := NewCommit{Parent: tip, Author: author, Message: notesMessage}
 	var root plumbing.Hash
@@ -156,8 +157,8 @@ func (w *writer) note(tip, commit plumbing.Hash, text string, author Signature) 
 	return w.add(plumbing.CommitObject, data), err
 }
 
-// noteIn puts a note into a directory: where it was, or else below if there are directories already or this
-// one is full.
+// noteIn adds a note to a directory: in its place if it exists, otherwise in a subdirectory if there are some or the
+// directory is full.
 func (w *writer) noteIn(tree plumbing.Hash, name string, text []byte) (plumbing.Hash, error) {
 	entries, err := w.entries(tree)
 	if err != nil {
@@ -169,10 +170,10 @@ func (w *writer) noteIn(tree plumbing.Hash, name string, text []byte) (plumbing.
 		return w.directory(entries), nil
 	}
 	if len(name) <= 2 {
-		return plumbing.ZeroHash, errors.New("the notes are nested too deep")
+		return plumbing.ZeroHash, errors.New("the notes are nested too deeply")
 	}
 	below := slices.IndexFunc(entries, func(e entry) bool { return e.name == name[:2] && isDirectory(e) })
-	if below < 0 && len(entries) < fullDirectory && !slices.ContainsFunc(entries, isDirectory) {
+	if below < 0 && len(entries) < maxFlatNotes && !slices.ContainsFunc(entries, isDirectory) {
 		return w.directory(append(entries, entry{mode: modeFile, name: name,
 			hash: w.add(plumbing.BlobObject, text)})), nil
 	}

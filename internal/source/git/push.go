@@ -15,35 +15,35 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// ErrRaced says that somebody else moved a reference in between: update, and commit upon what is there now.
-var ErrRaced = errors.New("somebody else pushed in between")
+// ErrRaced is the error if a reference was moved by someone else. Update, and create the commit again.
+var ErrRaced = errors.New("the reference was changed by another push")
 
-// RefUpdate asks that a reference lead to a commit.
+// RefUpdate moves a reference to a commit.
 type RefUpdate struct {
-	Name string // in full, such as refs/heads/main
-	// Old is where the reference must be for the update to happen; zero: it must not be there.
+	Name string // full name, such as refs/heads/main
+	// Old is the expected hash of the reference; zero if it must not exist.
 	Old plumbing.Hash
-	// New must be in the mirror, and build upon Old.
+	// New is the new hash. It must be in the mirror, and must descend from Old.
 	New plumbing.Hash
-	// Force lets go of commits: New need not build upon Old, and a zero Old stands for whatever is there.
+	// Force allows New not to descend from Old. A zero Old then matches any hash.
 	Force bool
 }
 
 const (
-	maxOptions = 64 // of one push
+	maxOptions = 64 // of a push
 	maxOption  = 1 << 10
 )
 
-// Push sends commits to the remote of the last update, with exactly the objects that are new, and moves
-// references to them: all of them or none, if the server is able to. What became of a push that broke off is
-// asked for. Errors are faults: one for which errors.Is(err, ErrRaced) holds when a reference was moved by
-// another, a terminal one when the server declines, any other may be tried again.
+// Push sends the new objects of commits to the remote of the last update, and moves references to them. The push is
+// atomic if the server supports it. If the connection is interrupted, Push checks the result at the remote.
+// The error is a fault: it wraps ErrRaced if a reference was moved by another push, it is terminal if the
+// server declines the push, and otherwise the push can be retried.
 func (v *View) Push(ctx context.Context, updates []RefUpdate, options map[string]string) error {
 	if err := checkPush(updates, options); err != nil {
 		return err
 	}
 	if v.mirror == nil {
-		return gitFault("nothing was fetched yet")
+		return gitFault("the repository was not fetched yet")
 	}
 	p := &push{view: v, remote: v.remote, updates: updates, from: map[plumbing.Hash]*repository{},
 		known: map[plumbing.Hash]bool{}}
@@ -54,13 +54,13 @@ func (v *View) Push(ctx context.Context, updates []RefUpdate, options map[string
 	if err := p.run(ctx, options); err != nil {
 		return err
 	}
-	return p.note(ctx)
+	return p.record(ctx)
 }
 
-// refPattern is what every server takes as a name; git-check-ref-format(1) has the rules.
+// refPattern matches names of references that all servers accept; see git-check-ref-format(1).
 var refPattern = regexp.MustCompile(`^refs(/[^/\s~^:?*\[\\\x00-\x20\x7f]+)+$`)
 
-// CheckRef tells whether a full name of a reference is one. The error is a fault.
+// CheckRef returns a fault if name is not a valid full name of a reference.
 func CheckRef(name string) error {
 	bad := !refPattern.MatchString(name) || len(name) > maxOption || strings.Contains(name, "..") ||
 		strings.Contains(name, "@{") || strings.HasSuffix(name, ".")
@@ -68,54 +68,54 @@ func CheckRef(name string) error {
 		bad = bad || strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock")
 	}
 	if bad {
-		return gitFault("'%s' is not the name of a reference", wire.Printable(name)).
-			WithHint("Write it as refs/heads/BRANCH").Final()
+		return gitFault("'%s' is not a full reference name", wire.Printable(name)).
+			WithHint("Use the form refs/heads/BRANCH").Final()
 	}
 	return nil
 }
 
 func checkPush(updates []RefUpdate, options map[string]string) error {
 	if len(updates) == 0 {
-		return gitFault("nothing is to be pushed")
+		return gitFault("there is nothing to push")
 	}
 	for _, u := range updates {
 		if err := CheckRef(u.Name); err != nil {
 			return err
 		}
 		if u.New.IsZero() {
-			return gitFault("reference '%s' is to lead to no commit", u.Name)
+			return gitFault("the update of reference '%s' has no commit", u.Name)
 		}
 	}
 	for name, value := range options {
 		if name == "" || len(name)+len(value) > maxOption || strings.ContainsAny(name+value, "\n\x00") ||
 			len(options) > maxOptions {
-			return gitFault("the push option '%s' cannot be sent", wire.Printable(name)).
-				WithHint("Correct spec.git.push.options: a name and a value of one line, %d bytes at most",
+			return gitFault("push option '%s' is not valid", wire.Printable(name)).
+				WithHint("Correct spec.git.push.options: name and value must be one line of at most %d bytes",
 					maxOption).Final()
 		}
 	}
 	return nil
 }
 
-// push is one run of moving references.
+// push is one push.
 type push struct {
 	view    *View
 	remote  Remote
 	updates []RefUpdate
-	from    map[plumbing.Hash]*repository // what holds a commit that is to be pushed
-	known   map[plumbing.Hash]bool        // commits that the remote has
+	from    map[plumbing.Hash]*repository // repositories of the commits to push
+	known   map[plumbing.Hash]bool        // commits on the remote
 	sent    []wire.Command
 }
 
-// find finds what holds the commits. From here on the mirror may be fetched anew: what it holds stays readable.
+// find sets the repositories of the commits. They stay readable if the mirror is replaced during the push.
 func (p *push) find(ctx context.Context) error {
-	done, err := p.view.begin(ctx)
+	unlock, err := p.view.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer unlock()
 	for _, u := range p.updates {
-		r := p.view.made[u.New]
+		r := p.view.created[u.New]
 		if r == nil {
 			if r, err = p.view.repository(Revision{Commit: u.New.String()}); err != nil {
 				return err
@@ -134,7 +134,7 @@ func (p *push) run(ctx context.Context, options map[string]string) error {
 	if err != nil {
 		return err
 	}
-	defer p.hangUp(conn)
+	defer p.close(conn)
 	for _, h := range conn.Refs.References {
 		p.known[h] = true
 	}
@@ -145,11 +145,11 @@ func (p *push) run(ctx context.Context, options map[string]string) error {
 			return err
 		}
 		if command.Old == command.New {
-			continue // it is there already
+			continue // already pushed
 		}
 		p.sent = append(p.sent, command)
 		if err := c.history(p.from[u.New], u.New); err != nil {
-			return gitFault("cannot read what is to be pushed").Because(err)
+			return gitFault("cannot read the objects to push").Because(err)
 		}
 	}
 	if len(p.sent) == 0 {
@@ -166,38 +166,39 @@ func (p *push) run(ctx context.Context, options map[string]string) error {
 	if fault.As(err) != nil && fault.As(err).Terminal {
 		return err
 	}
-	return p.settle(ctx, report, err)
+	return p.checkResult(ctx, report, err)
 }
 
-// command decides what to ask for, by what is there.
-func (p *push) command(u RefUpdate, there plumbing.Hash) (wire.Command, error) {
-	c := wire.Command{Name: u.Name, Old: there, New: u.New}
+// command returns the command for an update. current is the hash of the reference on the remote.
+func (p *push) command(u RefUpdate, current plumbing.Hash) (wire.Command, error) {
+	c := wire.Command{Name: u.Name, Old: current, New: u.New}
 	switch {
-	case there == u.New, u.Force && u.Old.IsZero():
+	case current == u.New, u.Force && u.Old.IsZero():
 		return c, nil
-	case there != u.Old:
+	case current != u.Old:
 		return c, p.raced(u.Name)
-	case u.Force || there.IsZero():
+	case u.Force || current.IsZero():
 		return c, nil
 	}
-	if !p.from[u.New].descends(u.New, there) {
-		return c, gitFault("%s does not build upon what %s has as '%s'", u.New, fault.RedactURL(p.remote.URL), u.Name).
-			WithHint("Push by force, or to another branch").Final()
+	if !p.from[u.New].descends(u.New, current) {
+		return c, gitFault("commit %s is not a descendant of '%s' of %s", u.New, u.Name, fault.RedactURL(p.remote.URL)).
+			WithHint("Use a force push, or push to another branch").Final()
 	}
 	return c, nil
 }
 
 func (p *push) raced(name string) error {
 	return gitFault("cannot push to '%s' of %s", name, fault.RedactURL(p.remote.URL)).Because(ErrRaced).
-		WithHint("It is tried again upon what is there now")
+		WithHint("The push is retried on top of the current commit")
 }
 
-// busyRemote matches what servers say when another push has the reference right now, or had it a moment ago.
-var busyRemote = regexp.MustCompile(`(?i)lock|failed to update ref|incorrect old value|reference already exists|refresh and try again|fetch first|stale info|non-fast-forward`)
+// raceMessage matches the messages of servers if another push updates the reference at the same time.
+var raceMessage = regexp.MustCompile(`(?i)lock|failed to update ref|incorrect old value|` +
+	`reference already exists|refresh and try again|fetch first|stale info|non-fast-forward`)
 
-// settle finds out what became of a push that was not taken, or of which nothing is known: what servers say
-// differs, what they have does not.
-func (p *push) settle(ctx context.Context, report *wire.Report, failure error) error {
+// checkResult checks at the remote whether a push succeeded that failed or has no result. The references are reliable,
+// while messages of servers differ.
+func (p *push) checkResult(ctx context.Context, report *wire.Report, failure error) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		if failure == nil {
@@ -205,44 +206,44 @@ func (p *push) settle(ctx context.Context, report *wire.Report, failure error) e
 		}
 		return failure
 	}
-	defer p.hangUp(conn)
-	arrived := 0
+	defer p.close(conn)
+	updated := 0
 	for _, c := range p.sent {
 		switch conn.Refs.References[c.Name] {
 		case c.New:
-			arrived++
+			updated++
 		case c.Old:
 		default:
 			return p.raced(c.Name)
 		}
 	}
 	switch {
-	case arrived == len(p.sent):
+	case updated == len(p.sent):
 		return nil
 	case failure != nil:
 		return failure
 	}
-	for name, why := range report.Refused {
-		if busyRemote.MatchString(why) {
+	for name, message := range report.Refused {
+		if raceMessage.MatchString(message) {
 			return p.raced(name)
 		}
 	}
 	return p.declined(report)
 }
 
-// declined tells what the server said. What it could not unpack may come through the next time.
+// declined returns the fault for a push that the server declined. A failure to unpack may be temporary.
 func (p *push) declined(report *wire.Report) error {
 	where := fault.RedactURL(p.remote.URL)
-	said := func(why string) error {
-		if report.Said != "" && !strings.Contains(report.Said, why) {
-			why += ": " + report.Said
-		} else if report.Said != "" {
-			why = report.Said
+	refused := func(message string) error {
+		if report.Output != "" && !strings.Contains(report.Output, message) {
+			message += ": " + report.Output
+		} else if report.Output != "" {
+			message = report.Output
 		}
-		return &wire.Refused{Words: why}
+		return &wire.Refused{Message: message}
 	}
 	if report.Unpack != "" {
-		return gitFault("%s could not take what was pushed", where).Because(said(report.Unpack))
+		return gitFault("%s could not unpack the push", where).Because(refused(report.Unpack))
 	}
 	names := make([]string, 0, len(report.Refused))
 	for name := range report.Refused {
@@ -250,47 +251,48 @@ func (p *push) declined(report *wire.Report) error {
 	}
 	slices.Sort(names)
 	name := names[0]
-	for _, n := range names { // the one that is at fault, of several that fell together
+	for _, n := range names { // the cause of the failure of an atomic push
 		if !strings.Contains(report.Refused[n], "atomic") {
 			name = n
 			break
 		}
 	}
-	return gitFault("%s declines the push to '%s'", where, wire.Printable(name)).Because(said(report.Refused[name])).
+	return gitFault("%s declined the push to '%s'", where, wire.Printable(name)).Because(refused(report.Refused[name])).
 		WithHint("Check the branch's protection and the server's hooks, or push to another branch and open a " +
 			"pull request").Final()
 }
 
 func (p *push) dial(ctx context.Context) (*wire.Conn, error) { return wire.DialPush(ctx, p.remote) }
 
-func (p *push) hangUp(conn *wire.Conn) {
+// close ends a conversation and adds its counts.
+func (p *push) close(conn *wire.Conn) {
 	conn.Close()
 	s := conn.Stats()
 	p.view.mirror.counts.requests.Add(s.Requests)
 	p.view.mirror.counts.bytes.Add(s.BytesReceived)
 }
 
-// note notes what the remote has now, so that it is not fetched. It is no loss if there is no time left for that.
-func (p *push) note(ctx context.Context) error {
-	done, err := p.view.begin(ctx)
+// record records the pushed commits, so that they are not fetched. It does nothing if ctx has ended.
+func (p *push) record(ctx context.Context) error {
+	unlock, err := p.view.lock(ctx)
 	if err != nil {
-		return nil // the push was taken: what is not noted is fetched
+		return nil // the push succeeded; its commits are fetched later
 	}
-	defer done()
+	defer unlock()
 	m := p.view.mirror
 	m.listing = listing{}
 	r := m.current.Load()
 	for _, u := range p.updates {
-		delete(p.view.made, u.New)
+		delete(p.view.created, u.New)
 		if u.Name == NotesRef {
 			m.notes = u.New
 		}
 		if r == nil || !r.holds(u.New) {
 			continue
 		}
-		// The remote is told to be without what is before it, as the mirror is.
+		// the mirror does not contain the parents
 		if err := r.record([]plumbing.Hash{u.New}, u.New); err != nil {
-			return storageFault("cannot note what was pushed", err)
+			return storageFault("cannot record the pushed commit", err)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func TestPushOverSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := g.Run("app", "rev-parse", "main"); got != commit.String() {
-		t.Errorf("main is at %s, not %s", got, commit)
+		t.Errorf("main is %s, want %s", got, commit)
 	}
 	install(t, g, "app", "pre-receive", "cat >/dev/null; echo frozen >&2; exit 1")
 	rev = updated(t, v, remote, Reference{Branch: "main"})
@@ -62,8 +62,8 @@ func TestPushOverSSH(t *testing.T) {
 	}
 }
 
-// The mirror is fetched anew by another view of it between each of the steps: nothing of the commit is lost.
-func TestAMirrorThatIsReplacedInTheMidst(t *testing.T) {
+// Another view replaces the mirror between the steps. Nothing of the commit is lost.
+func TestPushSurvivesReplacedMirror(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "1", "b.yaml": "1"})
 	mirrors := NewMirrors(t.TempDir())
@@ -71,7 +71,7 @@ func TestAMirrorThatIsReplacedInTheMidst(t *testing.T) {
 	rev := updated(t, v, remote, Reference{Branch: "main"})
 	replace := func() {
 		before := v.mirror.current.Load()
-		before.damaged.Store(true) // as one that reads a damaged file would say
+		before.damaged.Store(true) // as if a reader found a damaged file
 		if _, err := other.Update(t.Context(), remote, Reference{Branch: "main"}, true); err != nil {
 			t.Fatal(err)
 		}
@@ -91,18 +91,18 @@ func TestAMirrorThatIsReplacedInTheMidst(t *testing.T) {
 	}
 	g.Run("app", "fsck", "--strict", "--no-dangling")
 	if next := updated(t, v, remote, Reference{Branch: "main"}); next.Commit != commit.String() {
-		t.Errorf("main is at %s", next)
+		t.Errorf("main is %s", next)
 	}
 	if got, err := v.Note(t.Context(), commit); err != nil || got != "note\n" {
 		t.Errorf("the note is %q, %v", got, err)
 	}
 }
 
-// What became of a push whose answer is lost is seen at the remote.
-func TestAPushThatBreaksOff(t *testing.T) {
+// If the answer to a push is lost, the result is read from the remote.
+func TestInterruptedPush(t *testing.T) {
 	for name, c := range map[string]struct {
 		arrives, raced bool
-	}{"after it was taken": {arrives: true}, "before it was taken": {}, "when another one was taken": {raced: true}} {
+	}{"after it was accepted": {arrives: true}, "before it was accepted": {}, "after another push": {raced: true}} {
 		t.Run(name, func(t *testing.T) {
 			g := testenv.NewGit(t)
 			first := g.Commit("app", map[string]string{"a.yaml": "1"})
@@ -134,15 +134,15 @@ func TestAPushThatBreaksOff(t *testing.T) {
 			case c.arrives && err != nil, c.raced && !errors.Is(err, ErrRaced):
 				t.Errorf("got %v", err)
 			case !c.arrives && (f == nil || f.Terminal):
-				t.Errorf("got %v, want a fault that is tried again", err)
+				t.Errorf("got %v, want a fault that is not terminal", err)
 			case !c.arrives && !c.raced && g.Run("app", "rev-parse", "main") != first:
-				t.Error("the branch moved")
+				t.Error("the branch changed")
 			}
 		})
 	}
 }
 
-func TestARemoteThatIsDown(t *testing.T) {
+func TestPushToUnreachableRemote(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	v := open(t)
@@ -156,7 +156,7 @@ func TestARemoteThatIsDown(t *testing.T) {
 	}
 }
 
-func TestOnlyNewObjectsAreSent(t *testing.T) {
+func TestPushSendsNewObjectsOnly(t *testing.T) {
 	g := testenv.NewGit(t)
 	files := map[string]string{"x": randomText(t, 5000), "y": randomText(t, 5000)}
 	for i := range 200 {
@@ -173,7 +173,7 @@ func TestOnlyNewObjectsAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Back to what it was: the remote has it, but not where it is looked for.
+	// the remote has the previous content, but not at the same path
 	second, err := v.Commit(t.Context(), NewCommit{
 		Parent: first, Author: author, Message: "swap back",
 		Edits: []Edit{{"x", []byte(files["x"])}, {"y", []byte(files["y"])}},
@@ -186,7 +186,7 @@ func TestOnlyNewObjectsAreSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sent, size := g.Stats()["bytesReceived"]-before["bytesReceived"], int64(len(files["x"])); sent > 5*size {
-		t.Errorf("%d bytes were sent for a changed line and two moved files of %d bytes", sent, size)
+		t.Errorf("sent %d bytes for a changed line and two moved files of %d bytes", sent, size)
 	}
 	g.Run("app", "fsck", "--strict", "--no-dangling")
 	for _, name := range []string{"x", "y", "dir-3/file-3.yaml"} {
@@ -195,7 +195,7 @@ func TestOnlyNewObjectsAreSent(t *testing.T) {
 			want += "\n# more"
 		}
 		if got := g.Run("app", "cat-file", "-p", "main:"+name); got != want {
-			t.Errorf("%s is not what was committed", name)
+			t.Errorf("%s differs from the commit", name)
 		}
 	}
 }

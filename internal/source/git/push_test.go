@@ -21,7 +21,7 @@ var author = Signature{Name: "Sluice", Email: "sluice@example.com", When: time.U
 
 const mainRef = "refs/heads/main"
 
-// change commits an edit of one file upon a revision.
+// change creates a commit that edits one file of a revision.
 func change(t *testing.T, v *View, rev Revision, path, content string) plumbing.Hash {
 	t.Helper()
 	hash, err := v.Commit(t.Context(), NewCommit{
@@ -34,11 +34,12 @@ func change(t *testing.T, v *View, rev Revision, path, content string) plumbing.
 	return hash
 }
 
+// to returns an update of a reference from a revision to a commit.
 func to(ref string, rev Revision, commit plumbing.Hash) RefUpdate {
 	return RefUpdate{Name: ref, Old: plumbing.NewHash(rev.Commit), New: commit}
 }
 
-func TestACommitIsPushedWithItsNote(t *testing.T) {
+func TestPushCommitWithNote(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "a: 1\n", "deep/er/b.yaml": "b: 1\n",
 		"run.sh": testenv.Executable("true")})
@@ -65,11 +66,11 @@ func TestACommitIsPushedWithItsNote(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := g.Run("app", "rev-parse", "main"); got != commit.String() {
-		t.Errorf("main is at %s, not %s", got, commit)
+		t.Errorf("main is %s, want %s", got, commit)
 	}
 	if got := g.Run("app", "ls-tree", "-r", "--format=%(objectmode) %(path)",
 		"main"); got != "100644 deep/er/b.yaml\n100644 new/dir/c.yaml\n100755 run.sh" {
-		t.Errorf("the tree holds\n%s", got)
+		t.Errorf("the tree contains\n%s", got)
 	}
 	if got := g.Run("app", "log", "-1", "--format=%an <%ae> %at, %cn <%ce>: %B",
 		"main"); got != "Sluice <sluice@example.com> 1700000000, Bot <bot@example.com>: Update\n\nall of it" {
@@ -82,17 +83,17 @@ func TestACommitIsPushedWithItsNote(t *testing.T) {
 
 	before := g.Stats()
 	if next := updated(t, v, remote, ref); next.Commit != commit.String() {
-		t.Errorf("the update leads to %s", next)
+		t.Errorf("the update returns %s", next)
 	}
 	if text, err := v.Note(t.Context(), commit); err != nil || text != "why: so\n" {
 		t.Errorf("the note is %q, %v", text, err)
 	}
 	if after := g.Stats(); after["fetches"] != before["fetches"] {
-		t.Error("what was pushed was fetched")
+		t.Error("the pushed commit was fetched")
 	}
 }
 
-func TestTheNoteComesWithTheCommit(t *testing.T) {
+func TestUpdateFetchesNotes(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "a: 1\n"})
 	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
@@ -120,15 +121,15 @@ func TestTheNoteComesWithTheCommit(t *testing.T) {
 		}
 	}
 	if got, err := reader.Note(t.Context(), plumbing.NewHash(strings.Repeat("1", 40))); err != nil || got != "" {
-		t.Errorf("a commit without a note has %q, %v", got, err)
+		t.Errorf("a commit without a note: got %q, %v", got, err)
 	}
 	if after := g.Stats(); after["advertisements"] != before["advertisements"] ||
 		after["fetches"] != before["fetches"] {
-		t.Error("reading notes that came with the commits costs requests")
+		t.Error("reading fetched notes needs requests")
 	}
 }
 
-func TestAPushThatRacesIsTriedAgain(t *testing.T) {
+func TestConcurrentPushesLoseNothing(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{"a.yaml": "0"})
 	remote, ref := Remote{URL: g.URL + "/app"}, Reference{Branch: "main"}
@@ -138,7 +139,8 @@ func TestAPushThatRacesIsTriedAgain(t *testing.T) {
 		v := NewMirrors(t.TempDir()).View("owner")
 		wg.Go(func() {
 			for i := range each {
-				if err := pushUntilTaken(t.Context(), v, remote, ref, fmt.Sprintf("p%d/f%d.yaml", p, i)); err != nil {
+				if err := pushUntilAccepted(t.Context(), v, remote, ref,
+					fmt.Sprintf("p%d/f%d.yaml", p, i)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -146,18 +148,18 @@ func TestAPushThatRacesIsTriedAgain(t *testing.T) {
 	}
 	wg.Wait()
 	if got := strings.Count(g.Run("app", "ls-tree", "-r", "--name-only", "main"), ".yaml"); got != pushers*each+1 {
-		t.Errorf("there are %d files: a change is lost", got)
+		t.Errorf("got %d files: a change is lost", got)
 	}
 	if got := g.Run("app", "rev-list", "--count", "main"); got != fmt.Sprint(pushers*each+1) {
-		t.Errorf("there are %s commits", got)
+		t.Errorf("got %s commits", got)
 	}
 	if got := strings.Count(g.Run("app", "notes", "--ref", NotesRef, "list"), "\n") + 1; got < pushers*each {
-		t.Errorf("there are %d notes", got)
+		t.Errorf("got %d notes", got)
 	}
 	g.Run("app", "fsck", "--strict", "--no-dangling")
 }
 
-func pushUntilTaken(ctx context.Context, v *View, remote Remote, ref Reference, path string) error {
+func pushUntilAccepted(ctx context.Context, v *View, remote Remote, ref Reference, path string) error {
 	for {
 		rev, err := v.Update(ctx, remote, ref, true)
 		if err != nil {
@@ -178,34 +180,33 @@ func pushUntilTaken(ctx context.Context, v *View, remote Remote, ref Reference, 
 	}
 }
 
-func TestWhatAPushOverwrites(t *testing.T) {
+func TestPushOverwritesOnlyExpectedCommits(t *testing.T) {
 	for name, c := range map[string]struct {
-		update func(rev Revision, other, commit plumbing.Hash) RefUpdate // other is what the branch leads to
-		want   string                                                    // in the error
+		update func(rev Revision, other, commit plumbing.Hash) RefUpdate // other is the current commit of the branch
+		want   string                                                    // part of the error
 		raced  bool
 	}{
-		"nothing that somebody else pushed": {func(rev Revision, _,
-			commit plumbing.Hash) RefUpdate {
+		"other push": {func(rev Revision, _, commit plumbing.Hash) RefUpdate {
 			return to(mainRef, rev, commit)
-		}, "somebody else pushed", true},
-		"nothing of another history": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
+		}, "changed by another push", true},
+		"other history": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, Old: other, New: commit}
-		}, "does not build upon", false},
-		"no branch that was to be made": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+		}, "is not a descendant", false},
+		"existing branch instead of new": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, New: commit}
-		}, "somebody else pushed", true},
-		"all by force": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+		}, "changed by another push", true},
+		"force": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, New: commit, Force: true}
 		}, "", false},
-		"what it expects by force": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
+		"force with expected commit": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, Old: other, New: commit, Force: true}
 		}, "", false},
-		"nothing else by force": {func(rev Revision, _, commit plumbing.Hash) RefUpdate {
+		"force with other commit": {func(rev Revision, _, commit plumbing.Hash) RefUpdate {
 			u := to(mainRef, rev, commit)
 			u.Force = true
 			return u
-		}, "somebody else pushed", true},
-		"nothing where there is no branch": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+		}, "changed by another push", true},
+		"new branch": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: "refs/heads/update/app", New: commit}
 		}, "", false},
 	} {
@@ -220,7 +221,7 @@ func TestWhatAPushOverwrites(t *testing.T) {
 			err := v.Push(t.Context(), []RefUpdate{update}, nil)
 			if c.want == "" {
 				if err != nil || g.Run("app", "rev-parse", update.Name) != commit.String() {
-					t.Errorf("was not pushed: %v", err)
+					t.Errorf("the commit was not pushed: %v", err)
 				}
 				return
 			}
@@ -229,13 +230,13 @@ func TestWhatAPushOverwrites(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if got := g.Run("app", "rev-parse", "main"); got != other.String() {
-				t.Errorf("main is at %s", got)
+				t.Errorf("main is %s", got)
 			}
 		})
 	}
 }
 
-func TestAServerThatDeclinesIsQuoted(t *testing.T) {
+func TestPushErrorQuotesServer(t *testing.T) {
 	g := testenv.NewGit(t)
 	for name, hook := range map[string]string{"pre-receive": "cat >/dev/null; echo 'frozen until Monday; token " +
 		"hunter2' >&2; exit 1", "update": "case $1 in refs/notes/*) exit 0;; esac; echo 'main is protected'; exit 1"} {
@@ -267,7 +268,7 @@ func TestAServerThatDeclinesIsQuoted(t *testing.T) {
 	}
 }
 
-// install puts a hook into a repository.
+// install installs a hook in a repository.
 func install(t *testing.T, g *testenv.Git, repo, name, script string) {
 	t.Helper()
 	file := filepath.Join(g.Root, repo+".git", "hooks", name)
@@ -285,7 +286,7 @@ func TestHooksSeePushOptions(t *testing.T) {
 	commit := change(t, v, rev, "a.yaml", "2")
 	options := map[string]string{"ci.skip": "", "merge_request.title": "Update = all"}
 	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, options)
-	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(f.Error(), "takes no push options") {
+	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(f.Error(), "does not support push options") {
 		t.Errorf("a server without push options: %v", err)
 	}
 	g.Run("app", "config", "receive.advertisePushOptions", "true")
@@ -296,12 +297,12 @@ func TestHooksSeePushOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(seen); err != nil || string(got) != "2|ci.skip|merge_request.title=Update = all\n" {
-		t.Errorf("the hook saw %q, %v", got, err)
+		t.Errorf("the hook got %q, %v", got, err)
 	}
 	for name, value := range map[string]string{"": "x", "a\nb": "", "a": strings.Repeat("x", maxOption)} {
 		if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)},
 			map[string]string{name: value}); err == nil {
-			t.Errorf("the option %q was sent", name)
+			t.Errorf("option %q was accepted", name)
 		}
 	}
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// DefaultBranch is followed when the reference says nothing.
+// DefaultBranch is the branch of an empty reference.
 const DefaultBranch = "master"
 
 const (
 	branchPrefix = "refs/heads/"
 	tagPrefix    = "refs/tags/"
-	maxNamed     = 5 // how many alternatives an error names
+	maxNamed     = 5 // alternatives in an error
 )
 
-// Reference says which revision counts. Precedence: Commit, Name, SemVer, Tag, Branch.
+// Reference selects a revision. Precedence: Commit, Name, SemVer, Tag, Branch.
 type Reference struct{ Branch, Tag, SemVer, Name, Commit string }
 
-// LeadsToTag tells whether it is a tag that counts.
+// LeadsToTag reports whether the reference selects a tag.
 func (r Reference) LeadsToTag() bool {
 	switch {
 	case r.Commit != "":
@@ -38,14 +38,14 @@ func (r Reference) LeadsToTag() bool {
 	return r.SemVer != "" || r.Tag != ""
 }
 
-// Revision is a commit and the reference that led to it.
+// Revision is a commit and its reference.
 type Revision struct {
-	Ref    string // short for branches and tags, in full for others, empty for a bare commit
+	Ref    string // short name of a branch or tag, full name of other references, empty for a commit
 	Commit string
-	Tag    string // the annotated tag that led there, if one did
+	Tag    string // hash of the annotated tag, if there is one
 }
 
-// String gives the documented form: main@sha1:<commit>, or sha1:<commit> for a bare one.
+// String returns the revision as main@sha1:<commit>, or as sha1:<commit> without a reference.
 func (r Revision) String() string {
 	if r.Ref == "" {
 		return "sha1:" + r.Commit
@@ -55,7 +55,7 @@ func (r Revision) String() string {
 
 var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// ParseRevision reads the documented form, and main/<commit> of v1beta1 and v1beta2.
+// ParseRevision parses the form of [Revision.String], and main/<commit> of v1beta1 and v1beta2.
 func ParseRevision(s string) (Revision, error) {
 	r := Revision{}
 	if rest, ok := strings.CutPrefix(s, "sha1:"); ok {
@@ -68,33 +68,33 @@ func ParseRevision(s string) (Revision, error) {
 		r.Commit = s
 	}
 	if !commitPattern.MatchString(r.Commit) {
-		return Revision{}, fmt.Errorf("revision %q names no commit", s)
+		return Revision{}, fmt.Errorf("revision %q contains no commit", s)
 	}
 	return r, nil
 }
 
-// target is what a reference leads to on a remote.
+// target is a resolved reference.
 type target struct {
 	Revision
-	// want is what to ask the remote for: an annotated tag leads to the commit, but only the tag may be asked for.
+	// want is the hash to request. For an annotated tag it is that of the tag, since servers may not send its commit.
 	want plumbing.Hash
-	// hidden says that the remote did not list what is wanted.
+	// hidden is set if the remote does not list want.
 	hidden bool
 }
 
-// pinned returns the revision of a reference that names a commit, which needs no look at the remote's references.
+// pinned returns the revision of a reference to a commit, which needs no listing of references.
 func (r Reference) pinned() (Revision, bool, error) {
 	if r.Commit == "" {
 		return Revision{}, false, nil
 	}
 	if !commitPattern.MatchString(r.Commit) {
 		return Revision{}, false, gitFault("spec.ref.commit '%s' is not a full commit hash", r.Commit).
-			WithHint("Give all 40 hexadecimal digits, in lower case").Final()
+			WithHint("Use all 40 hexadecimal digits, in lower case").Final()
 	}
 	return Revision{Ref: r.Branch, Commit: r.Commit}, true, nil
 }
 
-// resolve picks the target from what the remote listed.
+// resolve returns the target of the reference in a listing.
 func (r Reference) resolve(refs *packp.AdvRefs) (target, error) {
 	switch {
 	case r.Commit != "":
@@ -112,7 +112,7 @@ func (r Reference) resolve(refs *packp.AdvRefs) (target, error) {
 	}
 }
 
-// resolveCommit finds a reference that leads to the pinned commit; what is listed may always be asked for.
+// resolveCommit looks for a reference to the pinned commit, since listed hashes can always be requested.
 func (r Reference) resolveCommit(refs *packp.AdvRefs) (target, error) {
 	revision, _, err := r.pinned()
 	commit := plumbing.NewHash(revision.Commit)
@@ -124,7 +124,7 @@ func (r Reference) resolveCommit(refs *packp.AdvRefs) (target, error) {
 	return target{revision, commit, true}, err
 }
 
-// find looks a full name up; an annotated tag leads to its commit.
+// find returns the target of a full name.
 func find(refs *packp.AdvRefs, full, short, what, prefix string) (target, error) {
 	if want, ok := refs.References[full]; ok {
 		revision := Revision{Ref: short, Commit: want.String()}
@@ -143,13 +143,13 @@ func find(refs *packp.AdvRefs, full, short, what, prefix string) (target, error)
 		WithHint("%s", alternatives(short, others, what))
 }
 
-// alternatives names what there is instead, the most alike first.
+// alternatives returns a hint with existing references, the most similar first.
 func alternatives(name string, others []string, what string) string {
 	if len(others) == 0 {
 		return fmt.Sprintf("The remote has no %s", what)
 	}
 	sort.Slice(others, func(i, j int) bool {
-		a, b := common(name, others[i]), common(name, others[j])
+		a, b := commonPrefix(name, others[i]), commonPrefix(name, others[j])
 		return a > b || a == b && others[i] < others[j]
 	})
 	more := ""
@@ -160,7 +160,8 @@ func alternatives(name string, others []string, what string) string {
 	return fmt.Sprintf("Correct spec.ref; the remote has: %s%s", wire.Printable(strings.Join(others, ", ")), more)
 }
 
-func common(a, b string) int {
+// commonPrefix returns the length of the common prefix.
+func commonPrefix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -168,13 +169,13 @@ func common(a, b string) int {
 	return n
 }
 
-// resolveSemVer picks the tag with the highest version in the range; of versions that differ in their build
-// metadata only, which are equal, the one with the highest build; of those the first by name.
+// resolveSemVer returns the tag with the highest version in the range. Of versions that differ in their build metadata
+// only, it takes the highest build, and of those the first by name.
 func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	constraint, err := semver.NewConstraint(r.SemVer)
 	if err != nil {
-		return target{}, gitFault("spec.ref.semver '%s' is not a range of versions", r.SemVer).
-			Because(err).WithHint("Write a range such as '>=1.2.0 <2.0.0' or '~1.4'").Final()
+		return target{}, gitFault("spec.ref.semver '%s' is not a version range", r.SemVer).
+			Because(err).WithHint("Use a range such as '>=1.2.0 <2.0.0' or '~1.4'").Final()
 	}
 	type tag struct {
 		name    string
@@ -203,15 +204,15 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	for _, t := range tags[:min(len(tags), maxNamed)] {
 		highest = append(highest, t.name)
 	}
-	hint := "No tag of the remote is a version"
+	hint := "The remote has no tag that is a version"
 	if len(highest) > 0 {
 		hint = "The highest versions are: " + wire.Printable(strings.Join(highest, ", "))
 	}
 	return target{}, gitFault("no tag matches the semver range '%s'", r.SemVer).WithHint("%s", hint)
 }
 
-// compareBuilds compares the build metadata of versions as semantic versioning does pre-releases: part by
-// part, numbers as such. None comes before any.
+// compareBuilds compares the build metadata of versions like pre-releases: part by part, and numbers numerically. A
+// version without build metadata precedes others.
 func compareBuilds(a, b *semver.Version) int {
 	build := func(v *semver.Version) *semver.Version {
 		return semver.New(0, 0, 0, strings.TrimSuffix("0."+v.Metadata(), "."), "")

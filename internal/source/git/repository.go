@@ -15,23 +15,23 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
-// repository is a bare one on disk, as git itself understands it. What it has of history are single commits
-// that fetches brought, each with all of its tree, under references of ours.
+// repository is a bare repository on disk, which git can read. It contains single commits, each with its
+// whole tree, and a reference for each of them.
 type repository struct {
 	dir     string
 	objects *packstore.Store
-	tips    []plumbing.Hash // commits that were fetched or pushed, the oldest first
-	shallow []plumbing.Hash // those of them that came without their parents
-	damaged atomic.Bool     // set by a reader that found a file not to be what was written
+	tips    []plumbing.Hash // fetched and pushed commits, the oldest first
+	shallow []plumbing.Hash // commits without their parents
+	damaged atomic.Bool     // a reader found a damaged file
 }
 
 const (
-	tipsFile    = "packed-refs" // the file that is written last: what it names is there
+	tipsFile    = "packed-refs" // written last: the commits in it are complete
 	shallowFile = "shallow"
 	tipPrefix   = "refs/sluice/"
 )
 
-// createRepository makes an empty one in a directory that is not there yet.
+// createRepository creates an empty repository in a new directory.
 func createRepository(dir string) (*repository, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "refs"), 0o700); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func createRepository(dir string) (*repository, error) {
 	return loadRepository(dir)
 }
 
-// loadRepository opens what is in dir. An error says that it is not whole.
+// loadRepository opens the repository in dir. It returns an error if it is incomplete.
 func loadRepository(dir string) (*repository, error) {
 	r := &repository{dir: dir}
 	var err error
@@ -68,7 +68,7 @@ func loadRepository(dir string) (*repository, error) {
 	return r, nil
 }
 
-// holds tells whether the commit and its top directory are there. Both come in one pack with all that is new below.
+// holds reports whether the repository contains the commit and its root tree. All new objects are in the same pack.
 func (r *repository) holds(commit plumbing.Hash) bool {
 	if r.damaged.Load() {
 		return false
@@ -77,7 +77,7 @@ func (r *repository) holds(commit plumbing.Hash) bool {
 	return err == nil && r.objects.Has(tree)
 }
 
-// rootTree returns the top directory of a commit.
+// rootTree returns the root tree of a commit.
 func (r *repository) rootTree(commit plumbing.Hash) (plumbing.Hash, error) {
 	kind, data, err := r.objects.Read(commit)
 	if err != nil {
@@ -86,12 +86,12 @@ func (r *repository) rootTree(commit plumbing.Hash) (plumbing.Hash, error) {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	word, hash, _ := strings.Cut(string(line), " ")
 	if kind != plumbing.CommitObject || word != "tree" || !plumbing.IsHash(hash) {
-		return plumbing.ZeroHash, fmt.Errorf("object %s is no commit", commit)
+		return plumbing.ZeroHash, fmt.Errorf("object %s is not a commit", commit)
 	}
 	return plumbing.NewHash(hash), nil
 }
 
-// parentsOf reads what a commit builds upon.
+// parentsOf returns the parents of a commit.
 func parentsOf(commit []byte) (parents []plumbing.Hash) {
 	for line := range bytes.Lines(commit) {
 		word, hash, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
@@ -105,8 +105,8 @@ func parentsOf(commit []byte) (parents []plumbing.Hash) {
 	return parents
 }
 
-// record notes commits that the remote has, once their pack is in place. A process that is killed before the
-// last step leaves objects that nothing names.
+// record adds commits, after their pack was stored. A process that is killed before the last step leaves objects
+// without a reference.
 func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) error {
 	for _, h := range shallow {
 		if !slices.Contains(r.shallow, h) {
@@ -118,7 +118,7 @@ func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) e
 		fmt.Fprintln(&b, h)
 	}
 	if len(r.shallow) > 0 {
-		if err := replace(filepath.Join(r.dir, shallowFile), b.Bytes()); err != nil {
+		if err := replaceFile(filepath.Join(r.dir, shallowFile), b.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -128,15 +128,15 @@ func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) e
 	for i, h := range r.tips {
 		fmt.Fprintf(&b, "%s %s%06d\n", h, tipPrefix, i)
 	}
-	return replace(filepath.Join(r.dir, tipsFile), b.Bytes())
+	return replaceFile(filepath.Join(r.dir, tipsFile), b.Bytes())
 }
 
-// latest returns the n commits that were fetched last.
+// latest returns the last n commits.
 func (r *repository) latest(n int) []plumbing.Hash {
 	return slices.Clone(r.tips[max(0, len(r.tips)-n):])
 }
 
-// readHashes reads a file with a hash at the start of each line; none is there before the first fetch.
+// readHashes reads a file with a hash at the start of each line. The file may be missing.
 func readHashes(file string) ([]plumbing.Hash, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -156,8 +156,8 @@ func readHashes(file string) ([]plumbing.Hash, error) {
 	return hashes, nil
 }
 
-// replace puts a file in place whole or not at all.
-func replace(file string, content []byte) error {
+// replaceFile replaces a file atomically.
+func replaceFile(file string, content []byte) error {
 	if err := os.WriteFile(file+".tmp", content, 0o600); err != nil {
 		return err
 	}

@@ -9,30 +9,31 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
-// maxUnpushed bounds how many commits are looked through for one that the remote has.
+// maxUnpushed is the maximum number of commits that are searched for one that the remote has.
 const maxUnpushed = 1000
 
 // collector finds the objects that a remote does not have.
 type collector struct {
 	ctx   context.Context
 	known map[plumbing.Hash]bool // commits that the remote has
-	whole bool                   // the remote takes objects only as they are
+	whole bool                   // the remote accepts no thin packs
 
-	from    *repository // of the commit that is looked at
+	from    *repository // of the current commit
 	objects []packstore.Object
 	sent    map[plumbing.Hash]role
 }
 
-// role is what an object of the pack is: what deltas build on is none itself, so that none builds on itself.
+// role is the role of an object in the pack. A base is never a delta, which prevents cycles.
 type role int
 
 const (
 	plain role = iota + 1
 	delta
-	base // may also be an object that is not sent
+	base // possibly not in the pack
 )
 
-// history adds what the remote needs for a commit: the commits since those that it has, and what is new in each.
+// history adds the objects that the remote needs for a commit: those of the commit and of its ancestors that the remote
+// does not have.
 func (c *collector) history(r *repository, commit plumbing.Hash) error {
 	c.from = r
 	todo := []plumbing.Hash{commit}
@@ -43,7 +44,7 @@ func (c *collector) history(r *repository, commit plumbing.Hash) error {
 			continue
 		}
 		if n == maxUnpushed {
-			return fmt.Errorf("more than %d commits are not on the remote", maxUnpushed)
+			return fmt.Errorf("more than %d commits are missing on the remote", maxUnpushed)
 		}
 		parents, err := c.commit(h)
 		if err != nil {
@@ -77,7 +78,8 @@ func (c *collector) commit(h plumbing.Hash) (parents []plumbing.Hash, err error)
 	return parents, c.tree(tree, before)
 }
 
-// tree adds what of a directory is not in the one that was in its place before, which is zero if none was.
+// tree adds the objects of a directory that differ from before, the directory of the parent commit; zero if there is
+// none.
 func (c *collector) tree(tree, before plumbing.Hash) error {
 	if tree == before || c.has(tree) {
 		return nil
@@ -92,18 +94,18 @@ func (c *collector) tree(tree, before plumbing.Hash) error {
 	if err != nil {
 		return err
 	}
-	was := map[string]entry{}
+	previous := map[string]entry{}
 	if !before.IsZero() {
 		old, err := c.from.entries(before)
 		if err != nil {
 			return err
 		}
 		for _, e := range old {
-			was[e.name] = e
+			previous[e.name] = e
 		}
 	}
 	for _, e := range entries {
-		old := was[e.name]
+		old := previous[e.name]
 		switch {
 		case old.hash == e.hash || e.mode == modeSubmodule:
 		case isDirectory(e):
@@ -124,7 +126,7 @@ func (c *collector) tree(tree, before plumbing.Hash) error {
 	return nil
 }
 
-// object adds one, as what is different from another of its kind, if that is shorter. Both may be in the pack.
+// object adds an object, as a delta to the object from if that is shorter.
 func (c *collector) object(kind plumbing.ObjectType, h, from plumbing.Hash) error {
 	if c.has(h) {
 		return nil
@@ -158,22 +160,22 @@ func (c *collector) send(o packstore.Object, h plumbing.Hash) {
 	c.objects = append(c.objects, o)
 }
 
-// has tells whether an object is in the pack.
+// has reports whether the pack contains an object.
 func (c *collector) has(h plumbing.Hash) bool { return c.sent[h] == plain || c.sent[h] == delta }
 
-// parents returns what a commit builds upon.
+// parents returns the parents of a commit.
 func (r *repository) parents(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	kind, data, err := r.objects.Read(commit)
 	if err != nil {
 		return nil, err
 	}
 	if kind != plumbing.CommitObject {
-		return nil, fmt.Errorf("object %s is no commit", commit)
+		return nil, fmt.Errorf("object %s is not a commit", commit)
 	}
 	return parentsOf(data), nil
 }
 
-// descends tells whether a commit builds upon another, as far as the mirror knows.
+// descends reports whether a commit is a descendant of another one, as far as the commits are in the repository.
 func (r *repository) descends(commit, from plumbing.Hash) bool {
 	todo, seen := []plumbing.Hash{commit}, map[plumbing.Hash]bool{}
 	for len(todo) > 0 && len(seen) < maxUnpushed {
@@ -188,7 +190,7 @@ func (r *repository) descends(commit, from plumbing.Hash) bool {
 		seen[h] = true
 		parents, err := r.parents(h)
 		if err != nil {
-			continue // what is before it was never fetched
+			continue // it was not fetched
 		}
 		todo = append(todo, parents...)
 	}

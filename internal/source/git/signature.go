@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// sshNamespace is what git signs for.
+	// sshNamespace is the namespace of SSH signatures by git.
 	sshNamespace = "git"
 	pgpHead      = "-----BEGIN PGP SIGNATURE-----"
 	sshHead      = "-----BEGIN SSH SIGNATURE-----"
 	x509Head     = "-----BEGIN SIGNED MESSAGE-----"
-	// maxTags is how many annotated tags may lead from one to another.
+	// maxTags is the maximum length of a chain of annotated tags.
 	maxTags = 5
 )
 
-// Trusted are the public keys of those whose signatures count. It is safe for concurrent use.
+// Trusted holds trusted public keys. It is safe for concurrent use.
 type Trusted struct {
 	pgp *openpgp.Keyring
 	ssh *sshsig.Keys
 }
 
-// ReadTrusted reads all values of a Secret: OpenPGP public keys, armored or binary, and SSH public keys in
-// lines, also as authorized_keys or allowed_signers have them. A value that holds no key is an error, and so
-// is a Secret without any.
+// ReadTrusted reads the trusted keys from the data of a Secret. Each value contains OpenPGP public keys, armored or
+// binary, or SSH public keys, also in the formats authorized_keys and allowed_signers. It returns a fault for a value
+// without keys, and for a Secret without values.
 func ReadTrusted(data map[string][]byte) (*Trusted, error) {
 	var pgp, ssh [][]byte
 	for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -51,13 +51,13 @@ func ReadTrusted(data map[string][]byte) (*Trusted, error) {
 		}
 		if err != nil {
 			return nil, fault.New(sourcev1.VerificationErrorReason,
-				"the key %s of the Secret cannot be read as public keys", name).Because(err).
-				WithHint("Put armored OpenPGP public keys or SSH public keys into the Secret of spec.verify.secretRef")
+				"the key '%s' of the Secret contains no valid public keys", name).Because(err).
+				WithHint("Add armored OpenPGP public keys or SSH public keys to the Secret of spec.verify.secretRef")
 		}
 	}
 	if len(data) == 0 {
 		return nil, fault.New(sourcev1.VerificationErrorReason, "the Secret of spec.verify.secretRef is empty").
-			WithHint("Put the public keys of those who sign into it")
+			WithHint("Add the public keys of the trusted signers")
 	}
 	keyring, err := openpgp.Read(pgp...)
 	if err != nil {
@@ -71,8 +71,8 @@ func isPGP(value []byte) bool {
 	return bytes.Contains(value, []byte("-----BEGIN PGP ")) || len(value) > 0 && value[0]&0x80 != 0
 }
 
-// VerifyCommit checks the signature of a revision's commit, and returns the fingerprint of the key that made
-// it. The error is a fault.
+// VerifyCommit verifies the signature of the commit of a revision, and returns the fingerprint of the key that made it.
+// The error is a fault.
 func (v *View) VerifyCommit(revision Revision, trusted *Trusted, now time.Time) (string, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -86,15 +86,13 @@ func (v *View) VerifyCommit(revision Revision, trusted *Trusted, now time.Time) 
 	if err != nil {
 		return "", fault.New(sourcev1.InvalidCommitSignatureReason, "cannot verify the signature of commit %s",
 			revision.Commit).Because(err).
-			WithHint("Sign it by a key in the Secret of spec.verify.secretRef. Nothing of it was stored, and the " +
-				"last artifact keeps being served")
+			WithHint("Sign it with a key of the Secret of spec.verify.secretRef. The last artifact stays available")
 	}
 	return signer, nil
 }
 
-// VerifyTag checks the signature of the annotated tag that led to a revision: that it is one of the tag of
-// this name, and that the tag leads to the revision's commit. It returns the fingerprint of the key that made
-// it. The error is a fault.
+// VerifyTag verifies the signature of the annotated tag of a revision, the name in the tag, and that the tag
+// leads to the commit. It returns the fingerprint of the key that made the signature. The error is a fault.
 func (v *View) VerifyTag(revision Revision, trusted *Trusted, now time.Time) (string, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -105,8 +103,8 @@ func (v *View) VerifyTag(revision Revision, trusted *Trusted, now time.Time) (st
 	if err != nil {
 		return "", fault.New(sourcev1.InvalidTagSignatureReason, "cannot verify the signature of tag '%s'",
 			wire.Printable(name)).Because(err).
-			WithHint("Sign it with git tag -s, by a key in the Secret of spec.verify.secretRef. Nothing of it was " +
-				"stored, and the last artifact keeps being served")
+			WithHint("Sign it with git tag -s and a key of the Secret of spec.verify.secretRef. The last artifact " +
+				"stays available")
 	}
 	return signer, nil
 }
@@ -123,23 +121,23 @@ func (r *repository) verifyTag(revision Revision, name string, trusted *Trusted,
 	if err != nil {
 		return "", err
 	}
-	// A signature says nothing of the reference that the tag stands under: else an old release could be
-	// passed off as a new one.
+	// The signature covers the name in the tag, but not the reference. Without this check, an old tag could be served
+	// under a new name.
 	if signed := header(data, "tag"); signed != name {
-		return "", fmt.Errorf("what is signed is the tag '%s'", wire.Printable(signed))
+		return "", fmt.Errorf("the signature is for tag '%s'", wire.Printable(signed))
 	}
-	for range maxTags { // what the remote says of where a tag leads is not signed
+	for range maxTags { // the peeled hash in the listing is not signed
 		if target.String() == revision.Commit {
 			return signer, nil
 		}
 		if _, target, err = r.tag(target); err != nil {
-			break // another commit
+			break // it leads to another commit
 		}
 	}
 	return "", fmt.Errorf("it does not lead to commit %s", revision.Commit)
 }
 
-// tag reads an annotated tag and what it points at.
+// tag returns the data of an annotated tag and its target.
 func (r *repository) tag(h plumbing.Hash) ([]byte, plumbing.Hash, error) {
 	kind, data, err := r.objects.Read(h)
 	if err != nil {
@@ -147,12 +145,12 @@ func (r *repository) tag(h plumbing.Hash) ([]byte, plumbing.Hash, error) {
 	}
 	target := header(data, "object")
 	if kind != plumbing.TagObject || !plumbing.IsHash(target) {
-		return nil, plumbing.ZeroHash, fmt.Errorf("object %s is no tag", h)
+		return nil, plumbing.ZeroHash, fmt.Errorf("object %s is not a tag", h)
 	}
 	return data, plumbing.NewHash(target), nil
 }
 
-// header returns the value of an object's header, the first of that name.
+// header returns the value of the first header with the name; empty if there is none.
 func header(data []byte, name string) string {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
@@ -166,17 +164,17 @@ func header(data []byte, name string) string {
 	return ""
 }
 
-// signed is what is signed and the signature, as they lie in an object.
+// signed holds the signed content and the signature of an object.
 type signed struct {
 	payload, signature []byte
-	err                error // why there is not one signature
+	err                error // set if there is not exactly one signature
 }
 
-// splitCommit takes the headers that hold signatures out of a commit: gpgsig, of which a second one is refused, and
-// gpgsig-sha256, which is over another form of the same commit. Their further lines begin with a space.
+// splitCommit separates the headers with signatures from a commit: gpgsig, which must occur once, and gpgsig-sha256,
+// which is ignored, since it covers the SHA-256 form of the commit. Continuation lines begin with a space.
 func splitCommit(data []byte) signed {
 	var s signed
-	var into *[]byte // where further lines of a header go; nil in the message
+	var into *[]byte // destination of the current line
 	signatures, ignored := 0, []byte(nil)
 	into = &s.payload
 	inHeaders := true
@@ -205,7 +203,7 @@ func splitCommit(data []byte) signed {
 	return s
 }
 
-// splitTag cuts the signature off the end of a tag: it begins with the last line that is the head of one.
+// splitTag separates the signature from the end of a tag. It begins at the last line that starts an armored signature.
 func splitTag(data []byte) signed {
 	at, n := -1, 0
 	for line := range bytes.Lines(data) {
@@ -238,5 +236,5 @@ func (t *Trusted) verify(s signed, now time.Time) (string, error) {
 	case bytes.HasPrefix(s.signature, []byte(sshHead)):
 		return t.ssh.Verify(s.payload, s.signature, sshNamespace, now)
 	}
-	return "", errors.New("its signature is neither an OpenPGP nor an SSH one")
+	return "", errors.New("its signature is neither an OpenPGP nor an SSH signature")
 }

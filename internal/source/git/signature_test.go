@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// The files were made by git 2.39 with GnuPG 2.2 and OpenSSH 9.2.
-func TestSignaturesThatGitMakes(t *testing.T) {
+// The files are from git 2.39 with GnuPG 2.2 and OpenSSH 9.2.
+func TestVerifySignaturesOfGit(t *testing.T) {
 	trusted, err := ReadTrusted(map[string][]byte{"a.asc": golden(t, "key.asc"), "b.pub": golden(t, "key.pub")})
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +32,14 @@ func TestSignaturesThatGitMakes(t *testing.T) {
 		if _, err := trusted.verify(split(data), now); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := trusted.verify(split(bytes.Replace(data, []byte("golden@"), []byte("forged@"), 1)),
+		if _, err := trusted.verify(split(bytes.Replace(data, []byte("golden@"), []byte("changed@"), 1)),
 			now); err == nil {
-			t.Errorf("%s: taken although it was changed", name)
+			t.Errorf("%s: accepted after a change", name)
 		}
 	}
 }
 
-func TestCommitsMustBeSignedByTrustedKeys(t *testing.T) {
+func TestVerifyCommit(t *testing.T) {
 	g := testenv.NewGit(t)
 	alice, mallory := newSigner(t), newSigner(t)
 	trusted, err := ReadTrusted(map[string][]byte{"ssh": alice.sshPublic, "pgp": alice.pgpPublic})
@@ -47,36 +47,36 @@ func TestCommitsMustBeSignedByTrustedKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := commitText(g, "other")
-	for reason, c := range map[string]struct{ signed, says string }{
-		"an SSH signature":      {withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))), ""},
-		"an OpenPGP signature":  {withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))), ""},
-		"none":                  {commitText(g, "none"), "not signed"},
-		"another's SSH key":     {withSignature(other, mallory.ssh(t, other)), "not trusted"},
-		"another's OpenPGP key": {withSignature(other, mallory.pgp(t, other)), "not trusted"},
-		"that of another commit": {withSignature(commitText(g, "copy"), alice.ssh(t, other)),
+	for name, c := range map[string]struct{ signed, wantErr string }{
+		"SSH signature":         {withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))), ""},
+		"OpenPGP signature":     {withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))), ""},
+		"no signature":          {commitText(g, "none"), "not signed"},
+		"untrusted SSH key":     {withSignature(other, mallory.ssh(t, other)), "not trusted"},
+		"untrusted OpenPGP key": {withSignature(other, mallory.pgp(t, other)), "not trusted"},
+		"SSH signature of other commit": {withSignature(commitText(g, "copy"), alice.ssh(t, other)),
 			"does not match the content"},
-		"another's OpenPGP commit": {withSignature(commitText(g, "copy"), alice.pgp(t, other)),
+		"OpenPGP signature of other commit": {withSignature(commitText(g, "copy"), alice.pgp(t, other)),
 			"does not match the content"},
 		"two signatures": {withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)),
 			"2 signatures"},
-		"a certificate's": {withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"),
+		"X.509 signature": {withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"),
 			"neither"},
-		"one in the message": {other + "gpgsig " + alice.ssh(t, other), "not signed"},
-		"one for another algorithm": {strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ",
+		"signature in message": {other + "gpgsig " + alice.ssh(t, other), "not signed"},
+		"signature of SHA-256 form": {strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ",
 			"gpgsig-sha256 ", 1), "not signed"},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			commit := g.Object("app", "commit", c.signed)
 			g.SetRef("app", "refs/heads/signed", commit)
 			v := open(t)
 			rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "signed"})
 			signer, err := v.VerifyCommit(rev, trusted, time.Now())
-			checkVerdict(t, signer, err, c.says, "InvalidCommitSignature")
+			checkResult(t, signer, err, c.wantErr, "InvalidCommitSignature")
 		})
 	}
 }
 
-func TestTagsMustBeSignedByTrustedKeys(t *testing.T) {
+func TestVerifyTag(t *testing.T) {
 	g := testenv.NewGit(t)
 	alice, mallory := newSigner(t), newSigner(t)
 	trusted, err := ReadTrusted(map[string][]byte{"ssh": alice.sshPublic, "pgp": alice.pgpPublic})
@@ -87,25 +87,25 @@ func TestTagsMustBeSignedByTrustedKeys(t *testing.T) {
 	text := tagText("v2", commit, "commit")
 	inner := g.Object("app", "tag", text)
 	nested := tagText("v2", inner, "tag")
-	for reason, c := range map[string]struct{ object, says string }{
-		"an SSH signature":      {g.Object("app", "tag", text+alice.ssh(t, text)), ""},
-		"an OpenPGP signature":  {g.Object("app", "tag", text+alice.pgp(t, text)), ""},
-		"a signed tag of a tag": {g.Object("app", "tag", nested+alice.ssh(t, nested)), ""},
-		"no tag object":         {commit, "not an annotated tag"},
-		"none":                  {inner, "not signed"},
-		"another's key":         {g.Object("app", "tag", text+mallory.ssh(t, text)), "not trusted"},
-		"that of another tag":   {g.Object("app", "tag", text+alice.ssh(t, nested)), "does not match the content"},
-		"an older tag, renamed": {g.Object("app", "tag",
+	for name, c := range map[string]struct{ object, wantErr string }{
+		"SSH signature":          {g.Object("app", "tag", text+alice.ssh(t, text)), ""},
+		"OpenPGP signature":      {g.Object("app", "tag", text+alice.pgp(t, text)), ""},
+		"signed tag of a tag":    {g.Object("app", "tag", nested+alice.ssh(t, nested)), ""},
+		"no tag object":          {commit, "not an annotated tag"},
+		"no signature":           {inner, "not signed"},
+		"untrusted key":          {g.Object("app", "tag", text+mallory.ssh(t, text)), "not trusted"},
+		"signature of other tag": {g.Object("app", "tag", text+alice.ssh(t, nested)), "does not match the content"},
+		"renamed older tag": {g.Object("app", "tag",
 			tagText("v1", commit, "commit")+alice.ssh(t, tagText("v1", commit, "commit"))),
-			"what is signed is the tag 'v1'"},
+			"the signature is for tag 'v1'"},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			g.SetRef("app", "refs/tags/v2", c.object)
 			v := open(t)
 			for _, ref := range []Reference{{Tag: "v2"}, {SemVer: "2.x"}, {Name: "refs/tags/v2"}} {
 				rev := updated(t, v, Remote{URL: g.URL + "/app"}, ref)
 				signer, err := v.VerifyTag(rev, trusted, time.Now())
-				checkVerdict(t, signer, err, c.says, "InvalidTagSignature")
+				checkResult(t, signer, err, c.wantErr, "InvalidTagSignature")
 			}
 		})
 	}
@@ -114,25 +114,25 @@ func TestTagsMustBeSignedByTrustedKeys(t *testing.T) {
 	v := open(t)
 	updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Tag: "v2"})
-	rev.Commit = second // as a remote may claim
+	rev.Commit = second // as if the remote listed it
 	_, err = v.VerifyTag(rev, trusted, time.Now())
-	checkVerdict(t, "", err, "does not lead to commit", "InvalidTagSignature")
+	checkResult(t, "", err, "does not lead to commit", "InvalidTagSignature")
 }
 
-func TestKeysOfASecret(t *testing.T) {
+func TestReadTrusted(t *testing.T) {
 	alice := newSigner(t)
-	for reason, c := range map[string]struct {
-		data map[string][]byte
-		says string
+	for name, c := range map[string]struct {
+		data    map[string][]byte
+		wantErr string
 	}{
-		"both kinds":     {map[string][]byte{"a.asc": alice.pgpPublic, "authorized_keys": alice.sshPublic}, ""},
-		"none":           {nil, "is empty"},
-		"an empty value": {map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, "the key b.pub"},
-		"words":          {map[string][]byte{"a.asc": []byte("my key")}, "the key a.asc"},
+		"both kinds":  {map[string][]byte{"a.asc": alice.pgpPublic, "authorized_keys": alice.sshPublic}, ""},
+		"no data":     {nil, "is empty"},
+		"empty value": {map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, "the key 'b.pub'"},
+		"other text":  {map[string][]byte{"a.asc": []byte("my key")}, "the key 'a.asc'"},
 	} {
-		if _, err := ReadTrusted(c.data); (err == nil) != (c.says == "") ||
-			err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %v", reason, err)
+		if _, err := ReadTrusted(c.data); (err == nil) != (c.wantErr == "") ||
+			err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.wantErr)) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -150,16 +150,16 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-func checkVerdict(t *testing.T, signer string, err error, says, reason string) {
+func checkResult(t *testing.T, signer string, err error, wantErr, reason string) {
 	t.Helper()
-	if says == "" {
+	if wantErr == "" {
 		if err != nil || signer == "" {
-			t.Errorf("refused: %q, %v", signer, err)
+			t.Errorf("got %q, %v", signer, err)
 		}
 		return
 	}
-	if err == nil || !strings.Contains(err.Error(), says) || fault.Reason(err, "") != reason {
-		t.Errorf("got %v, want %s: %q", err, reason, says)
+	if err == nil || !strings.Contains(err.Error(), wantErr) || fault.Reason(err, "") != reason {
+		t.Errorf("got %v, want %s: %q", err, reason, wantErr)
 	}
 }
 
@@ -172,7 +172,7 @@ func golden(tb testing.TB, name string) []byte {
 	return b
 }
 
-// commitText is a commit without a signature.
+// commitText returns a commit without a signature.
 func commitText(g *testenv.Git, message string) string {
 	parent := g.Commit("app", map[string]string{"a.yaml": "1"})
 	tree := g.Run("app", "rev-parse", parent+"^{tree}")
@@ -184,14 +184,14 @@ func tagText(name, object, kind string) string {
 	return fmt.Sprintf("object %s\ntype %s\ntag %s\ntagger A <a@example.com> 1 +0000\n\nrelease\n", object, kind, name)
 }
 
-// withSignature puts a signature into the headers of a commit.
+// withSignature adds a signature to the headers of a commit.
 func withSignature(commit, signature string) string {
 	headers, message, _ := strings.Cut(commit, "\n\n")
 	lines := strings.ReplaceAll(strings.TrimSuffix(signature, "\n"), "\n", "\n ")
 	return headers + "\ngpgsig " + lines + "\n\n" + message
 }
 
-// signer signs in both ways.
+// signer signs with OpenPGP and SSH.
 type signer struct {
 	key                  *openpgp.Entity
 	signer               ssh.Signer
@@ -243,11 +243,11 @@ func (s signer) ssh(t *testing.T, text string) string {
 		return b
 	}
 	sum := sha512.Sum512([]byte(text))
-	made, err := s.signer.Sign(nil, append([]byte("SSHSIG"), field(sshNamespace, "", "sha512", string(sum[:]))...))
+	signature, err := s.signer.Sign(nil, append([]byte("SSHSIG"), field(sshNamespace, "", "sha512", string(sum[:]))...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	raw := append([]byte("SSHSIG\x00\x00\x00\x01"),
-		field(string(s.signer.PublicKey().Marshal()), sshNamespace, "", "sha512", string(ssh.Marshal(made)))...)
+		field(string(s.signer.PublicKey().Marshal()), sshNamespace, "", "sha512", string(ssh.Marshal(signature)))...)
 	return sshHead + "\n" + base64.StdEncoding.EncodeToString(raw) + "\n-----END SSH SIGNATURE-----\n"
 }

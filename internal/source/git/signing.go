@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/verify/sshsig"
 )
 
-// SigningSSH is the type of SSH signing keys; any other is of OpenPGP.
+// SigningSSH is the type of SSH signing keys. All other types are OpenPGP.
 const SigningSSH = "ssh"
 
-// ReadSigningKey reads the key that commits are signed by from the data of a Secret: git.asc (an armored
-// private key) and maybe passphrase for OpenPGP, identity and maybe password for SSH. What it returns is for
-// NewCommit.Sign. The error is a fault.
+// ReadSigningKey reads a signing key from the data of a Secret: git.asc (an armored private key) and optionally
+// passphrase for OpenPGP, identity and optionally password for SSH. It returns a function for [NewCommit.Sign]. The
+// error is a fault.
 func ReadSigningKey(kind string, data map[string][]byte, now func() time.Time) (func(payload []byte) (string, error),
 	error) {
 	if kind == SigningSSH {
@@ -24,20 +24,20 @@ func ReadSigningKey(kind string, data map[string][]byte, now func() time.Time) (
 		if err != nil {
 			return nil, err
 		}
-		return signBy(func(payload []byte) ([]byte, error) { return sshsig.Sign(key, payload, sshNamespace) }), nil
+		return signFunc(func(payload []byte) ([]byte, error) { return sshsig.Sign(key, payload, sshNamespace) }), nil
 	}
 	key, err := openpgp.ReadPrivate(data["git.asc"], bytes.TrimRight(data["passphrase"], "\r\n"))
 	if err != nil {
 		return nil, fault.New(meta.AuthenticationFailedReason,
-			"the signing key in the Secret's key git.asc cannot be used").Because(err).
-			WithHint("Put the output of gpg --export-secret-keys --armor KEY into git.asc, and its passphrase, if " +
-				"it has one, into passphrase")
+			"the signing key in the key 'git.asc' of the Secret cannot be used").Because(err).
+			WithHint("Set git.asc to the output of gpg --export-secret-keys --armor KEY, and passphrase to its " +
+				"passphrase, if it has one")
 	}
-	return signBy(func(payload []byte) ([]byte, error) { return key.Sign(payload, now()) }), nil
+	return signFunc(func(payload []byte) ([]byte, error) { return key.Sign(payload, now()) }), nil
 }
 
-// signBy makes faults of what goes wrong with a key.
-func signBy(sign func([]byte) ([]byte, error)) func([]byte) (string, error) {
+// signFunc returns a function that calls sign and returns faults.
+func signFunc(sign func([]byte) ([]byte, error)) func([]byte) (string, error) {
 	return func(payload []byte) (string, error) {
 		signature, err := sign(payload)
 		if err != nil {

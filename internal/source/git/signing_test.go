@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-func TestCommitsAreSigned(t *testing.T) {
+func TestCommitIsSigned(t *testing.T) {
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -39,11 +39,11 @@ func TestCommitsAreSigned(t *testing.T) {
 		kind string
 		key  signingKey
 	}{
-		"Ed25519":                         {SigningSSH, sshSigningKey(t, ed25519Key(t), "")},
-		"ECDSA":                           {SigningSSH, sshSigningKey(t, ec, "")},
-		"RSA with a passphrase":           {SigningSSH, sshSigningKey(t, r, "open sesame")},
-		"OpenPGP":                         {"", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "")},
-		"OpenPGP, RSA, with a passphrase": {"gpg", pgpSigningKey(t, packet.PubKeyAlgoRSA, "open sesame")},
+		"Ed25519":                     {SigningSSH, sshSigningKey(t, ed25519Key(t), "")},
+		"ECDSA":                       {SigningSSH, sshSigningKey(t, ec, "")},
+		"RSA with passphrase":         {SigningSSH, sshSigningKey(t, r, "open sesame")},
+		"OpenPGP":                     {"", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "")},
+		"OpenPGP RSA with passphrase": {"gpg", pgpSigningKey(t, packet.PubKeyAlgoRSA, "open sesame")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := testenv.NewGit(t)
@@ -72,37 +72,37 @@ func TestCommitsAreSigned(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.Run("app", "fsck", "--strict")
-			gitVerifies(t, g, "app", commit.String(), c.key.public)
+			verifyWithGit(t, g, "app", commit.String(), c.key.public)
 		})
 	}
 }
 
-func TestKeysThatCannotSign(t *testing.T) {
+func TestReadSigningKeyFailures(t *testing.T) {
 	locked := pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "open sesame")
 	sshLocked := sshSigningKey(t, ed25519Key(t), "open sesame")
 	for name, c := range map[string]struct {
-		kind string
-		data map[string][]byte
-		says string
+		kind    string
+		data    map[string][]byte
+		wantErr string
 	}{
-		"none":          {"", nil, "git.asc cannot be used"},
-		"words":         {"", map[string][]byte{"git.asc": []byte("hunter2")}, "no armored"},
-		"a public key":  {"", map[string][]byte{"git.asc": locked.public}, "OpenPGP public key"},
-		"no passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase"},
-		"a wrong passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"],
+		"no data":       {"", nil, "'git.asc' of the Secret cannot be used"},
+		"other text":    {"", map[string][]byte{"git.asc": []byte("hunter2")}, "contains no armored"},
+		"public key":    {"", map[string][]byte{"git.asc": locked.public}, "OpenPGP public key"},
+		"no passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase is set"},
+		"wrong passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"],
 			"passphrase": []byte("hunter2")}, "does not decrypt"},
 		"no SSH key": {SigningSSH, nil, "cannot be parsed"},
 		"no SSH passphrase": {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"]},
 			"cannot be parsed"},
-		"a wrong SSH passphrase": {SigningSSH,
+		"wrong SSH passphrase": {SigningSSH,
 			map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")},
 			"cannot be parsed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadSigningKey(c.kind, c.data, time.Now)
-			if fault.As(err) == nil || !strings.Contains(err.Error(), c.says) ||
+			if fault.As(err) == nil || !strings.Contains(err.Error(), c.wantErr) ||
 				strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("got %v, want %q", err, c.says)
+				t.Errorf("got %v, want %q", err, c.wantErr)
 			}
 		})
 	}
@@ -112,28 +112,27 @@ func TestKeysThatCannotSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := expired([]byte("tree")); err == nil || !strings.Contains(err.Error(), "expired") {
-		t.Errorf("an expired key signs: %v", err)
+		t.Errorf("an expired key: got %v", err)
 	}
 }
 
-// gitVerifies has git itself check a signature, which our own verifier took: on a machine with the program
-// that git asks for that.
-func gitVerifies(t *testing.T, g *testenv.Git, repo, commit string, public []byte) {
+// verifyWithGit verifies a signature with git, if the program that git needs for it is installed.
+func verifyWithGit(t *testing.T, g *testenv.Git, repo, commit string, public []byte) {
 	t.Helper()
 	program := "ssh-keygen"
 	if bytes.HasPrefix(public, []byte("-----")) {
 		program = "gpg"
 	}
 	if _, err := exec.LookPath(program); err != nil {
-		t.Logf("git is not asked: %v", err)
+		t.Logf("not verified with git: %v", err)
 		return
 	}
-	home, err := os.MkdirTemp("", "gpg") // a short path: GnuPG has its socket in it
+	home, err := os.MkdirTemp("", "gpg") // a short path: GnuPG creates a socket in it
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // it may not have been started
+		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // it may not be running
 		if err := os.RemoveAll(home); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +159,7 @@ func ed25519Key(t *testing.T) ed25519.PrivateKey {
 	return key
 }
 
-// signingKey is one as a Secret has it, and its public half.
+// signingKey is the data of a Secret with a signing key, and its public key.
 type signingKey struct {
 	secret map[string][]byte
 	public []byte
@@ -183,7 +182,7 @@ func sshSigningKey(t *testing.T, key crypto.Signer, password string) signingKey 
 	return signingKey{secret, ssh.MarshalAuthorizedKey(public)}
 }
 
-// pgpSigningKey makes a key that expires in a year.
+// pgpSigningKey returns a key that expires in a year.
 func pgpSigningKey(t *testing.T, algorithm packet.PublicKeyAlgorithm, passphrase string) signingKey {
 	t.Helper()
 	config := &packet.Config{Algorithm: algorithm, KeyLifetimeSecs: 365 * 24 * 3600}

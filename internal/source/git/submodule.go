@@ -17,30 +17,30 @@ import (
 const (
 	modulesFile = ".gitmodules"
 	maxModules  = 1 << 20 // bytes of a .gitmodules file
-	maxFetched  = 100     // submodules of one tree
-	maxNesting  = 8       // of submodules in submodules; it also ends repositories that hold each other
+	maxFetched  = 100     // submodules of a tree
+	maxNesting  = 8       // levels of submodules in submodules
 )
 
-// checkout is a repository at a commit while its tree is built: that of the source, or of a submodule.
+// checkout is a repository at a commit whose tree is built: that of the source, or of a submodule.
 type checkout struct {
 	origin
 	remote  Remote
-	root    plumbing.Hash     // its top directory
-	at      int               // how deep in the tree that is
-	nesting int               // how many submodules lead to it
-	modules map[string]string // the URLs of its own submodules by path; nil before they were read
+	root    plumbing.Hash     // its root tree
+	depth   int               // of its root in the tree
+	nesting int               // number of parent submodules
+	modules map[string]string // URLs of its submodules by path; nil until they are read
 }
 
-// submodule fetches the commit that a directory of a checkout stands for, and makes its tree. Nothing is
-// configured, checked out or run: of .gitmodules, only the paths and URLs count.
+// submodule fetches the commit of a submodule, and builds its tree. It uses only the paths and URLs of .gitmodules, and
+// never runs a command.
 func (b *builder) submodule(c *checkout, p place, before *directory) (*directory, error) {
 	if b.fetched++; b.fetched > maxFetched {
-		return nil, fmt.Errorf("there are more than %d submodules", maxFetched)
+		return nil, fmt.Errorf("the repository has more than %d submodules", maxFetched)
 	}
 	if c.nesting == maxNesting {
-		return nil, fmt.Errorf("submodules are nested deeper than %d", maxNesting)
+		return nil, fmt.Errorf("submodules are nested more than %d levels deep", maxNesting)
 	}
-	raw, err := c.module(p)
+	raw, err := c.moduleURL(p)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (b *builder) submodule(c *checkout, p place, before *directory) (*directory
 	if err != nil {
 		return nil, err
 	}
-	sub := &checkout{origin: origin{m, r}, remote: remote, root: root, at: len(p.path), nesting: c.nesting + 1}
+	sub := &checkout{origin: origin{m, r}, remote: remote, root: root, depth: len(p.path), nesting: c.nesting + 1}
 	p.hash = root
 	d, err := b.build(sub, p, before)
 	if err != nil || d == before {
@@ -70,8 +70,8 @@ func (b *builder) submodule(c *checkout, p place, before *directory) (*directory
 	return d, nil
 }
 
-// module returns the URL of the submodule at a place.
-func (c *checkout) module(p place) (string, error) {
+// moduleURL returns the URL of the submodule at a place.
+func (c *checkout) moduleURL(p place) (string, error) {
 	if c.modules == nil {
 		text, err := c.file(modulesFile)
 		if err != nil {
@@ -81,15 +81,15 @@ func (c *checkout) module(p place) (string, error) {
 			return "", err
 		}
 	}
-	name := strings.Join(p.path[c.at:], "/")
+	name := strings.Join(p.path[c.depth:], "/")
 	raw, ok := c.modules[name]
 	if !ok {
-		return "", fmt.Errorf("%s has no URL for it", modulesFile)
+		return "", fmt.Errorf("%s contains no URL for it", modulesFile)
 	}
 	return raw, nil
 }
 
-// file reads a file in the top directory, empty when there is none.
+// file returns the content of a file in the root directory; empty if there is none.
 func (c *checkout) file(name string) ([]byte, error) {
 	_, data, err := c.from.objects.Read(c.root)
 	if err != nil {
@@ -108,46 +108,45 @@ func (c *checkout) file(name string) ([]byte, error) {
 	return nil, nil
 }
 
-// parseModules reads the URLs in a .gitmodules file by path.
+// parseModules returns the URLs in a .gitmodules file by path.
 func parseModules(text []byte) (map[string]string, error) {
 	if len(text) > maxModules {
 		return nil, fmt.Errorf("%s is larger than %d bytes", modulesFile, maxModules)
 	}
 	modules := config.NewModules()
 	if err := modules.Unmarshal(text); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %s", modulesFile, wire.Printable(err.Error()))
+		return nil, fmt.Errorf("cannot parse %s: %s", modulesFile, wire.Printable(err.Error()))
 	}
 	urls := map[string]string{}
 	for _, m := range modules.Submodules {
 		name := path.Clean(m.Path)
 		if _, ok := urls[name]; ok {
-			return nil, fmt.Errorf("%s has two URLs for '%s'", modulesFile, wire.Printable(name))
+			return nil, fmt.Errorf("%s contains two URLs for '%s'", modulesFile, wire.Printable(name))
 		}
 		urls[name] = m.URL
 	}
 	return urls, nil
 }
 
-// submoduleRemote resolves the URL of a submodule. The parent's credentials go to the host that they are for,
-// and to no other.
+// submoduleRemote returns the remote of a submodule. The credentials of the parent are used for the same host only.
 func submoduleRemote(parent Remote, raw string) (Remote, error) {
-	at, err := url.Parse(parent.URL)
+	parentURL, err := url.Parse(parent.URL)
 	if err != nil {
 		return Remote{}, err
 	}
-	u, err := submoduleURL(at, raw)
+	u, err := submoduleURL(parentURL, raw)
 	if err != nil {
 		return Remote{}, err
 	}
 	remote := parent
 	remote.URL = u.String()
-	if u.Scheme != at.Scheme || !strings.EqualFold(u.Host, at.Host) {
+	if u.Scheme != parentURL.Scheme || !strings.EqualFold(u.Host, parentURL.Host) {
 		remote.Credentials, remote.Identity = Credentials{}, ""
 	}
 	return remote, nil
 }
 
-// submoduleURL reads a URL as git does: relative to that of the parent, in full, or as user@host:path.
+// submoduleURL parses a URL as git does: relative to the parent, absolute, or as user@host:path.
 func submoduleURL(parent *url.URL, raw string) (*url.URL, error) {
 	if strings.HasPrefix(raw, "./") || strings.HasPrefix(raw, "../") {
 		return relativeURL(parent, raw)
@@ -157,29 +156,29 @@ func submoduleURL(parent *url.URL, raw string) (*url.URL, error) {
 	}
 	u, err := wire.ParseURL(raw)
 	if err != nil {
-		return nil, fault.New(fault.Reason(err, ""), "%s has the URL '%s'", modulesFile,
+		return nil, fault.New(fault.Reason(err, ""), "%s contains the unsupported URL '%s'", modulesFile,
 			wire.Printable(fault.RedactURL(raw))).
-			WithHint("Only http, https and ssh are fetched, and URLs that are relative to the repository's own")
+			WithHint("Use http, https, ssh, or a URL relative to that of the repository")
 	}
 	return u, nil
 }
 
 func relativeURL(parent *url.URL, raw string) (*url.URL, error) {
 	if strings.ContainsAny(raw, "?#\\\x00") {
-		return nil, errors.New("its URL is not a path")
+		return nil, errors.New("its relative URL is not a path")
 	}
-	name := path.Join(strings.TrimPrefix(parent.Path, "/"), raw) // without the slash, too many .. show
+	name := path.Join(strings.TrimPrefix(parent.Path, "/"), raw) // without the slash, excess .. remain
 	if name == "." || name == ".." || strings.HasPrefix(name, "../") {
-		return nil, errors.New("its URL leads out of the host")
+		return nil, errors.New("its relative URL leads out of the host")
 	}
 	u := *parent
 	u.Path, u.RawPath, u.RawQuery, u.Fragment = "/"+name, "", "", ""
 	return &u, nil
 }
 
-// inSubmodule says which submodule an error is about.
+// inSubmodule returns the fault for an error in a submodule.
 func inSubmodule(p place, err error) error {
-	f := gitFault("submodule '%s'", wire.Printable(p.String())).Because(err)
+	f := gitFault("submodule '%s' failed", wire.Printable(p.String())).Because(err)
 	if cause := fault.As(err); cause != nil {
 		f.Reason, f.RetryAfter, f.Terminal = cause.Reason, cause.RetryAfter, false
 	}

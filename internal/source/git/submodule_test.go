@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-func TestSubmodulesAreFetchedAtTheirCommits(t *testing.T) {
+func TestSubmodulesAreFetchedAtPinnedCommits(t *testing.T) {
 	g := testenv.NewGit(t, "--username", "me", "--password", "right")
 	leaf := g.Commit("libs/leaf", map[string]string{"leaf.yaml": "leaf", "logo.png": "x"})
 	base := g.Commit("base", map[string]string{
 		"base.yaml": "base 1", ".gitmodules": module("deep/leaf", "./../libs/leaf"),
 		"deep/leaf": testenv.Submodule(leaf),
 	})
-	g.Commit("base", map[string]string{"base.yaml": "base 2"}) // not what is pinned
+	g.Commit("base", map[string]string{"base.yaml": "base 2"}) // not the pinned commit
 	g.Commit("app", map[string]string{
 		"app.yaml": "app", ".gitmodules": module("vendor/base", "../base") + module("docs/unused",
 			"https://host.invalid/x"),
@@ -34,7 +34,7 @@ func TestSubmodulesAreFetchedAtTheirCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := without.Lstat("vendor"); err == nil {
-		t.Error("a submodule is in the tree without being asked for")
+		t.Error("the tree contains a submodule without the option")
 	}
 	want := map[string]string{"app.yaml": "app", "vendor/base/base.yaml": "base 1",
 		"vendor/base/deep/leaf/leaf.yaml": "leaf"}
@@ -56,30 +56,30 @@ func TestSubmodulesAreFetchedAtTheirCommits(t *testing.T) {
 		}
 	}
 	check()
-	asked := g.Stats()
+	before := g.Stats()
 	g.Commit("app", map[string]string{"app.yaml": "app 2"})
 	rev, want["app.yaml"] = updated(t, v, remote, Reference{Branch: "main"}), "app 2"
 	check()
-	if now := g.Stats(); now["fetches"] != asked["fetches"]+1 || now["advertisements"] != asked["advertisements"]+1 {
-		t.Errorf("submodules that stayed cost requests: %v after %v", now, asked)
+	if now := g.Stats(); now["fetches"] != before["fetches"]+1 || now["advertisements"] != before["advertisements"]+1 {
+		t.Errorf("unchanged submodules needed requests: %v after %v", now, before)
 	}
-	if n := len(kept(t, v.mirrors.dir)); n != 3 {
-		t.Errorf("there are %d mirrors", n)
+	if n := len(mirrorDirs(t, v.mirrors.dir)); n != 3 {
+		t.Errorf("got %d mirrors, want 3", n)
 	}
 	if _, err := v.Tree(t.Context(), rev, Options{Submodules: true, Ignore: new("/vendor\n")}); err != nil {
 		t.Error(err)
 	}
-	if n := len(kept(t, v.mirrors.dir)); n != 1 {
-		t.Errorf("there are %d mirrors once no submodule is used", n)
+	if n := len(mirrorDirs(t, v.mirrors.dir)); n != 1 {
+		t.Errorf("got %d mirrors without submodules, want 1", n)
 	}
 }
 
-func TestSubmodulesThatCannotBe(t *testing.T) {
+func TestSubmoduleFailures(t *testing.T) {
 	g := testenv.NewGit(t)
 	leaf := g.Commit("leaf", map[string]string{"leaf.yaml": "leaf"})
 	chain := leaf
 	for i := range maxNesting + 1 {
-		name := fmt.Sprintf("chain-%d", i%2) // two repositories that hold each other
+		name := fmt.Sprintf("chain-%d", i%2) // two repositories that contain each other
 		below := fmt.Sprintf("chain-%d", (i+1)%2)
 		if i == 0 {
 			below = "leaf"
@@ -95,42 +95,42 @@ func TestSubmodulesThatCannotBe(t *testing.T) {
 		list.WriteString(module(name, "../leaf"))
 	}
 	many[".gitmodules"] = list.String()
-	for reason, c := range map[string]struct {
-		files map[string]string
-		says  string
+	for name, c := range map[string]struct {
+		files   map[string]string
+		wantErr string
 	}{
-		"no .gitmodules": {map[string]string{"sub": testenv.Submodule(leaf)}, "has no URL for it"},
+		"no .gitmodules": {map[string]string{"sub": testenv.Submodule(leaf)}, "contains no URL for it"},
 		"no URL": {map[string]string{"sub": testenv.Submodule(leaf),
-			".gitmodules": module("other", "../leaf")}, "has no URL for it"},
+			".gitmodules": module("other", "../leaf")}, "contains no URL for it"},
 		"two URLs": {map[string]string{"sub": testenv.Submodule(leaf),
 			".gitmodules": module("sub", "../leaf") + strings.Replace(module("sub", "../x"), `"sub"`, `"y"`, 1)},
 			"two URLs"},
-		"a file of the disk": {map[string]string{"sub": testenv.Submodule(leaf),
+		"file URL": {map[string]string{"sub": testenv.Submodule(leaf),
 			".gitmodules": module("sub", "file:///etc")}, "'file:///etc'"},
-		"a path of the disk": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "/etc")},
+		"local path": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": module("sub", "/etc")},
 			"'/etc'"},
-		"a program": {map[string]string{"sub": testenv.Submodule(leaf),
-			".gitmodules": module("sub", "ext::sh -c id")}, "Only http, https and ssh"},
+		"ext URL": {map[string]string{"sub": testenv.Submodule(leaf),
+			".gitmodules": module("sub", "ext::sh -c id")}, "Use http, https, ssh"},
 		"out of the host": {map[string]string{"sub": testenv.Submodule(leaf),
 			".gitmodules": module("sub", "../../x")}, "leads out of the host"},
 		"no such repository": {map[string]string{"sub": testenv.Submodule(leaf),
 			".gitmodules": module("sub", "../none")}, "not found"},
 		"no such commit": {map[string]string{"sub": testenv.Submodule(strings.Repeat("0a", 20)),
 			".gitmodules": module("sub", "../leaf")}, "not found"},
-		"a chain": {map[string]string{"sub": testenv.Submodule(chain),
-			".gitmodules": module("sub", fmt.Sprintf("../chain-%d", maxNesting%2))}, "nested deeper"},
+		"nested too deeply": {map[string]string{"sub": testenv.Submodule(chain),
+			".gitmodules": module("sub", fmt.Sprintf("../chain-%d", maxNesting%2))}, "nested more than"},
 		"too many": {many, "more than 100 submodules"},
-		"no configuration": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": "[submodule"},
-			".gitmodules cannot be read"},
+		"malformed .gitmodules": {map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": "[submodule"},
+			"cannot parse .gitmodules"},
 	} {
-		t.Run(reason, func(t *testing.T) {
-			name := url.PathEscape(strings.ReplaceAll(reason, " ", "-"))
-			g.Commit(name, c.files)
+		t.Run(name, func(t *testing.T) {
+			repository := url.PathEscape(strings.ReplaceAll(name, " ", "-"))
+			g.Commit(repository, c.files)
 			v := open(t)
-			rev := updated(t, v, Remote{URL: g.URL + "/" + name}, Reference{Branch: "main"})
+			rev := updated(t, v, Remote{URL: g.URL + "/" + repository}, Reference{Branch: "main"})
 			if _, err := v.Tree(t.Context(), rev, Options{Submodules: true}); fault.As(err) == nil ||
-				!strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %q", err, c.says)
+				!strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("got %v, want %q", err, c.wantErr)
 			}
 			if _, err := v.Tree(t.Context(), rev, Options{}); err != nil {
 				t.Errorf("without submodules: %v", err)
@@ -175,7 +175,7 @@ func TestSubmoduleURLs(t *testing.T) {
 			ProxyURL: "http://proxy"}, raw)
 		if c.want == "" {
 			if err == nil {
-				t.Errorf("%q leads to %s", raw, remote.URL)
+				t.Errorf("%q resolves to %s", raw, remote.URL)
 			}
 			continue
 		}
@@ -186,7 +186,7 @@ func TestSubmoduleURLs(t *testing.T) {
 	}
 }
 
-func TestDirectoriesOfASparseCheckout(t *testing.T) {
+func TestSparseCheckoutDirectories(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
 		"top.yaml": "x", "deploy/a.yaml": "a", "deploy/prod/b.yaml": "b", "deploy/prod/sub/c.yaml": "c",
@@ -232,7 +232,7 @@ func FuzzParseModules(f *testing.F) {
 		}
 		for name := range urls {
 			if name != path.Clean(name) {
-				t.Errorf("%q is not how a directory is called", name)
+				t.Errorf("path %q is not clean", name)
 			}
 		}
 	})
@@ -250,10 +250,10 @@ func FuzzSubmoduleURL(f *testing.F) {
 		}
 		u, err := wire.ParseURL(remote.URL)
 		if err != nil {
-			t.Fatalf("%q leads to %q: %v", raw, remote.URL, err)
+			t.Fatalf("%q resolves to %q: %v", raw, remote.URL, err)
 		}
 		if remote.Credentials.Password != "" && (u.Scheme != "https" || !strings.EqualFold(u.Host, "host")) {
-			t.Errorf("%q takes the credentials to %q", raw, remote.URL)
+			t.Errorf("%q sends the credentials to %q", raw, remote.URL)
 		}
 	})
 }

@@ -18,35 +18,37 @@ import (
 )
 
 const (
-	maxEntries = 2_000_000 // files and directories of one tree
+	maxEntries = 2_000_000 // files and directories of a tree
 	maxDepth   = 256       // of its directories
 	maxRules   = 1 << 20   // bytes of a .sourceignore file
 )
 
-// directory is one as git has it and as the options leave it. It is never changed, so that the trees of two
-// commits share what is the same in both.
+// directory is a git directory, and the artifact directory that results from it with the options. It is immutable, so
+// that the trees of two commits share equal directories.
 type directory struct {
-	hash    plumbing.Hash
-	rules   string // the ID of the rules that came from above
-	dir     *artifact.Dir
-	below   map[string]*directory
-	origins []origin // of the submodules in it
+	hash     plumbing.Hash
+	rules    string // the ID of the rules from parent directories
+	dir      *artifact.Dir
+	children map[string]*directory
+	origins  []origin // of the submodules in it
 }
 
-func (d *directory) at(name string) *directory {
+// child returns the directory of a name; nil if there is none.
+func (d *directory) child(name string) *directory {
 	if d == nil {
 		return nil
 	}
-	return d.below[name]
+	return d.children[name]
 }
 
-// current tells whether submodules in the directory are still read from where they were.
-func (d *directory) current() bool {
+// isCurrent reports whether the mirrors of submodules in the directory were not replaced or damaged.
+func (d *directory) isCurrent() bool {
 	return d == nil || !slices.ContainsFunc(d.origins, func(o origin) bool {
 		return o.mirror.current.Load() != o.from || o.from.damaged.Load()
 	})
 }
 
+// mirrors returns the mirrors of the submodules in the directory.
 func (d *directory) mirrors() (used []*mirror) {
 	for _, o := range d.origins {
 		used = append(used, o.mirror)
@@ -54,16 +56,16 @@ func (d *directory) mirrors() (used []*mirror) {
 	return used
 }
 
-// builder makes one tree.
+// builder builds a tree.
 type builder struct {
 	ctx        context.Context
 	view       *View
 	submodules bool
-	entries    int // that came so far may be taken off
+	entries    int // that may still be added
 	fetched    int // submodules
 }
 
-// top makes the top directory of a commit. Before is that of the tree before, nil if there is none to share with.
+// top builds the root directory of a commit. before is that of the previous tree; nil if there is none.
 func (b *builder) top(r *repository, commit plumbing.Hash, rules ignore.Rules, only []string,
 	before *directory) (*directory, error) {
 	root, err := r.rootTree(commit)
@@ -74,17 +76,17 @@ func (b *builder) top(r *repository, commit plumbing.Hash, rules ignore.Rules, o
 	return b.build(c, place{hash: root, rules: rules, only: only}, before)
 }
 
-// place is a directory that is to be built.
+// place is a directory to build.
 type place struct {
 	path  []string
 	hash  plumbing.Hash
 	rules ignore.Rules
-	only  []string // paths in it that the tree is made of; all when empty
+	only  []string // paths in it to include; all when empty
 }
 
 func (p place) String() string { return strings.Join(p.path, "/") }
 
-// enter returns the place of a directory in this one; false when the tree has nothing of it.
+// enter returns the place of a child directory. It returns false if the tree contains nothing of it.
 func (p place) enter(e listed) (place, bool) {
 	if p.rules.Prunes(e.name) {
 		return place{}, false
@@ -102,13 +104,13 @@ func (p place) enter(e listed) (place, bool) {
 	return sub, len(p.only) == 0 || len(sub.only) > 0
 }
 
-// build makes a directory of a checkout. Before is what stood there in the tree before, nil if nothing did.
+// build builds a directory of a checkout. before is the directory of the previous tree; nil if there is none.
 func (b *builder) build(c *checkout, p place, before *directory) (*directory, error) {
 	if before != nil && before.hash == p.hash && before.rules == p.rules.ID() {
 		return before, nil
 	}
 	if len(p.path) > maxDepth {
-		return nil, fmt.Errorf("directories are nested deeper than %d", maxDepth)
+		return nil, fmt.Errorf("directories are nested more than %d levels deep", maxDepth)
 	}
 	listing, err := b.list(c, p)
 	if err != nil {
@@ -126,17 +128,17 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 			}
 			continue
 		}
-		sub, err := b.enter(c, p, e, before.at(e.name))
+		sub, err := b.enter(c, p, e, before.child(e.name))
 		if err != nil {
 			return nil, err
 		}
 		if sub == nil {
 			continue
 		}
-		if d.below == nil {
-			d.below = map[string]*directory{}
+		if d.children == nil {
+			d.children = map[string]*directory{}
 		}
-		d.below[e.name] = sub
+		d.children[e.name] = sub
 		d.origins = append(d.origins, sub.origins...)
 		if len(sub.dir.Entries) > 0 {
 			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID,
@@ -147,7 +149,7 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 	return d, nil
 }
 
-// enter makes what stands in a directory: another one, or a submodule. It is nil if the tree has nothing of it.
+// enter builds a child directory or a submodule. It returns nil if the tree contains nothing of it.
 func (b *builder) enter(c *checkout, p place, e listed, before *directory) (*directory, error) {
 	sub, ok := p.enter(e)
 	switch {
@@ -165,27 +167,27 @@ func (b *builder) enter(c *checkout, p place, e listed, before *directory) (*dir
 	return d, nil
 }
 
-// list reads a directory, and checks what a hostile one may hold.
+// list reads and checks a git directory.
 func (b *builder) list(c *checkout, p place) ([]listed, error) {
 	if err := b.ctx.Err(); err != nil {
 		return nil, err
 	}
 	kind, data, err := c.from.objects.Read(p.hash)
 	if err != nil {
-		c.blame(err)
+		c.markDamaged(err)
 		return nil, err
 	}
 	if kind != plumbing.TreeObject {
-		return nil, fmt.Errorf("object %s is no directory", p.hash)
+		return nil, fmt.Errorf("object %s is not a directory", p.hash)
 	}
 	listing, err := parseTree(data)
 	if b.entries -= len(listing); err == nil && b.entries < 0 {
-		err = errors.New("there are too many files")
+		err = fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
 	}
 	return listing, err
 }
 
-// localRules adds the directory's own .sourceignore.
+// localRules adds the rules of the .sourceignore file in the directory.
 func localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules, error) {
 	for _, e := range listing {
 		if e.name != ignore.File || !e.mode.IsRegular() {
@@ -196,7 +198,7 @@ func localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules
 			err = fmt.Errorf("%s is larger than %d bytes", ignore.File, maxRules)
 		}
 		if err != nil {
-			c.blame(err)
+			c.markDamaged(err)
 			return rules, err
 		}
 		return rules.With(string(text)), nil
@@ -204,38 +206,38 @@ func localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules
 	return rules, nil
 }
 
-// explainTree turns an error of building a tree into a fault.
+// explainTree returns the fault for an error of building a tree.
 func explainTree(revision Revision, err error) error {
 	f := gitFault("cannot read the tree of commit %s", revision.Commit).Because(err)
 	if cause := fault.As(err); cause != nil {
 		f.Reason, f.RetryAfter, f.Terminal = cause.Reason, cause.RetryAfter, cause.Terminal
 	}
 	if errors.Is(err, packstore.ErrDamaged) || errors.Is(err, packstore.ErrNotFound) {
-		return f.WithHint("The kept mirror is damaged, and is fetched again at the next interval")
+		return f.WithHint("The mirror is damaged; it is fetched again at the next interval")
 	}
 	return f
 }
 
-// submodule is the mode of a directory that is a commit of another repository.
+// submodule is the mode of a submodule: a directory that is a commit of another repository.
 const submodule = fs.ModeDir | fs.ModeIrregular
 
 // listed is an entry of a git directory.
 type listed struct {
 	name string
-	mode fs.FileMode // of directories only the type
+	mode fs.FileMode // of directories the type only
 	hash plumbing.Hash
 }
 
 var errTree = errors.New("the directory is malformed")
 
-// entry is one of a git directory as it lies there.
+// entry is an entry of a git directory as stored.
 type entry struct {
 	mode string // in octal digits
 	name string
 	hash plumbing.Hash
 }
 
-// cutEntry takes the first entry off a git directory: "<mode> <name>\0<hash>".
+// cutEntry parses the first entry of a git directory, "<mode> <name>\0<hash>", and returns the rest.
 func cutEntry(data []byte) (e entry, rest []byte, err error) {
 	mode, rest, ok := bytes.Cut(data, []byte(" "))
 	name, rest, ended := bytes.Cut(rest, []byte{0})
@@ -246,7 +248,7 @@ func cutEntry(data []byte) (e entry, rest []byte, err error) {
 	return e, rest[copy(e.hash[:], rest):], nil
 }
 
-// parseTree reads a git directory, and refuses what no directory may hold.
+// parseTree parses a git directory. It returns an error for invalid and duplicate names and for unknown modes.
 func parseTree(data []byte) ([]listed, error) {
 	var listing []listed
 	seen := make(map[string]bool, len(data)/32)
@@ -257,9 +259,8 @@ func parseTree(data []byte) ([]listed, error) {
 		}
 		data = rest
 		e := listed{name: raw.name, hash: raw.hash}
-		// No path may have such a name, nor may one stand for two things.
 		if e.name == "" || e.name == "." || e.name == ".." || strings.Contains(e.name, "/") || seen[e.name] {
-			return nil, fmt.Errorf("%w: the name %q", errTree, e.name)
+			return nil, fmt.Errorf("%w: name %q", errTree, e.name)
 		}
 		seen[e.name] = true
 		switch raw.mode {
@@ -274,7 +275,7 @@ func parseTree(data []byte) ([]listed, error) {
 		case "160000":
 			e.mode = submodule
 		default:
-			return nil, fmt.Errorf("%w: the mode %q", errTree, raw.mode)
+			return nil, fmt.Errorf("%w: mode %q", errTree, raw.mode)
 		}
 		listing = append(listing, e)
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// allowAny is the capability to hand out any object that the remote has.
+// allowAny is the capability to request any object of the remote.
 const allowAny capability.Capability = "allow-any-sha1-in-want"
 
-// listing is what a remote answered when it was asked for its references.
+// listing is the result of listing the references of a remote.
 type listing struct {
-	owner string // of the view that asked
-	begun time.Time
+	owner string // of the view that listed them
+	start time.Time
 	refs  *packp.AdvRefs
 	err   error
 }
 
-// maxListing is how many references are kept for others who ask soon.
+// maxListing is the maximum number of references of a listing that is kept for other sources.
 const maxListing = 1000
 
-// update is one run of bringing a mirror to a reference. It holds the lock of the mirror until it is closed.
+// update is one update of a mirror to a reference. It holds the lock of the mirror until it is closed.
 type update struct {
 	mirror *mirror
 	ctx    context.Context
@@ -42,22 +42,22 @@ type update struct {
 	conn   *wire.Conn
 }
 
-// Resolved is a revision that a reference leads to. Unless the mirror has it already, the mirror stays locked and the
-// connection to the remote open until Fetch or Close is called.
+// Resolved is the revision of a reference. If the mirror does not contain it, the mirror stays locked and the
+// connection open until Fetch or Close is called.
 type Resolved struct {
 	Revision
-	update *update // nil once there is nothing left to do
+	update *update // nil if there is nothing to fetch
 	target target
 }
 
-// Fetch fetches the revision into the mirror, unless the mirror has it. The context of the call that resolved the
+// Fetch fetches the revision into the mirror, unless the mirror contains it. The context of the call that resolved the
 // revision applies. The error is a fault.
 func (r *Resolved) Fetch() error {
 	if r.update == nil {
 		return nil
 	}
 	defer r.Close()
-	return r.update.bringAny(r.target)
+	return r.update.fetchAny(r.target)
 }
 
 // Close releases the mirror and the connection. It is idempotent and always returns nil.
@@ -69,7 +69,7 @@ func (r *Resolved) Close() error {
 	return nil
 }
 
-// update brings the mirror to a reference: it resolves the reference and fetches the revision.
+// update resolves the reference and fetches the revision.
 func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner string, fresh bool) (Revision,
 	error) {
 	r, err := m.resolve(ctx, remote, ref, owner, fresh)
@@ -79,9 +79,8 @@ func (m *mirror) update(ctx context.Context, remote Remote, ref Reference, owner
 	return r.Revision, r.Fetch()
 }
 
-// resolve finds the revision of a reference. It asks the remote once for its references; a pinned commit that
-// the mirror has costs no request at all. References that the remote listed for another owner less than
-// [limits].moment ago count, unless fresh requires an answer to a request made from now on.
+// resolve implements [View.Resolve]. It uses a listing of another owner that is younger than
+// limits.listingTTL. If fresh is set, it uses only one that started after this call.
 func (m *mirror) resolve(ctx context.Context, remote Remote, ref Reference, owner string, fresh bool) (*Resolved,
 	error) {
 	pinned, isPinned, err := ref.pinned()
@@ -95,32 +94,32 @@ func (m *mirror) resolve(ctx context.Context, remote Remote, ref Reference, owne
 	if _, ok := ctx.Deadline(); !ok {
 		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
 	}
-	asked := time.Now()
+	called := time.Now()
 	select {
-	case m.turn <- struct{}{}:
+	case m.lock <- struct{}{}:
 	case <-ctx.Done():
 		cancel()
-		return nil, busy(remote, ctx.Err())
+		return nil, lockTimeout(remote, ctx.Err())
 	}
 	remote.Scratch = m.dir
 	u := &update{mirror: m, ctx: ctx, cancel: cancel, remote: remote, ref: ref, owner: owner}
-	r, err := u.resolve(asked, fresh)
+	r, err := u.resolve(called, fresh)
 	if err != nil || r.update == nil {
 		u.close()
 	}
 	return r, err
 }
 
-// close releases the lock of the mirror and the connection.
+// close closes the connection and releases the lock of the mirror.
 func (u *update) close() {
-	u.hangUp()
+	u.disconnect()
 	u.cancel()
-	<-u.mirror.turn
+	<-u.mirror.lock
 }
 
-// resolve finds the revision. The result refers to the update if something is left to fetch.
-func (u *update) resolve(asked time.Time, fresh bool) (*Resolved, error) {
-	if revision, done, err := u.mirror.known(u.ref, u.owner, asked, fresh); done {
+// resolve resolves the reference. The result refers to the update if the commit must be fetched.
+func (u *update) resolve(called time.Time, fresh bool) (*Resolved, error) {
+	if revision, done, err := u.mirror.resolveListed(u.ref, u.owner, called, fresh); done {
 		return &Resolved{Revision: revision}, err
 	}
 	if err := u.dial(); err != nil {
@@ -130,41 +129,43 @@ func (u *update) resolve(asked time.Time, fresh bool) (*Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.mirror.arrived(t) {
+	if u.mirror.holdsTarget(t) {
 		return &Resolved{Revision: t.Revision}, nil
 	}
 	return &Resolved{Revision: t.Revision, update: u, target: t}, nil
 }
 
-// busy explains that another one has the mirror for too long.
-func busy(remote Remote, err error) error {
-	return gitFault("another fetch from %s takes too long", fault.RedactURL(remote.URL)).Because(err).
+// lockTimeout returns the fault for a mirror that another update holds for too long.
+func lockTimeout(remote Remote, err error) error {
+	return gitFault("timed out waiting for another fetch from %s", fault.RedactURL(remote.URL)).Because(err).
 		WithHint("Check the network, or raise spec.timeout")
 }
 
-// known answers from the last listing, if it counts and nothing is to be fetched.
-func (m *mirror) known(ref Reference, owner string, asked time.Time, fresh bool) (Revision, bool, error) {
+// resolveListed resolves the reference by the last listing, if it is recent enough and nothing must be fetched. called
+// is the time of the call of update.
+func (m *mirror) resolveListed(ref Reference, owner string, called time.Time, fresh bool) (Revision, bool, error) {
 	l := &m.listing
-	after := l.begun.After(asked) // while this one waited for its turn
+	after := l.start.After(called) // while this update waited for the lock
 	if l.err != nil {
 		return Revision{}, after, l.err
 	}
-	if l.refs == nil || !after && (fresh || l.owner == owner || asked.Sub(l.begun) > m.limits.moment) {
+	if l.refs == nil || !after && (fresh || l.owner == owner || called.Sub(l.start) > m.limits.listingTTL) {
 		return Revision{}, false, nil
 	}
 	t, err := ref.resolve(l.refs)
-	return t.Revision, err == nil && m.arrived(t), nil
+	return t.Revision, err == nil && m.holdsTarget(t), nil
 }
 
+// dial opens a conversation and keeps its listing of references.
 func (u *update) dial() error {
-	u.hangUp()
-	begun := time.Now()
+	u.disconnect()
+	start := time.Now()
 	conn, err := wire.Dial(u.ctx, u.remote)
 	switch {
 	case err == nil && len(conn.Refs.References) <= maxListing:
-		u.mirror.listing = listing{u.owner, begun, conn.Refs, nil}
-	case err != nil && u.ctx.Err() == nil: // else it is this one's own haste
-		u.mirror.listing = listing{u.owner, begun, nil, err}
+		u.mirror.listing = listing{u.owner, start, conn.Refs, nil}
+	case err != nil && u.ctx.Err() == nil: // not caused by the context of this update
+		u.mirror.listing = listing{u.owner, start, nil, err}
 	default:
 		u.mirror.listing = listing{}
 	}
@@ -175,7 +176,8 @@ func (u *update) dial() error {
 	return err
 }
 
-func (u *update) hangUp() {
+// disconnect ends the conversation and adds its counts.
+func (u *update) disconnect() {
 	if u.conn == nil {
 		return
 	}
@@ -186,31 +188,31 @@ func (u *update) hangUp() {
 	u.conn = nil
 }
 
-// bringAny fetches the commit, whether or not the remote lists it.
-func (u *update) bringAny(t target) error {
+// fetchAny fetches the commit, whether or not the remote lists it.
+func (u *update) fetchAny(t target) error {
 	if t.hidden && !u.conn.Supports(capability.AllowReachableSHA1InWant) && !u.conn.Supports(allowAny) {
-		return u.bringHistory(t)
+		return u.fetchHistory(t)
 	}
-	return u.bring(t)
+	return u.fetchTarget(t)
 }
 
-// bring fetches the commit: what is new of it, or all of it when nothing is held to build on.
-func (u *update) bring(t target) error {
+// fetchTarget fetches the new objects of the target, or all of them into a new repository if necessary.
+func (u *update) fetchTarget(t target) error {
 	r := u.mirror.current.Load()
 	if r != nil && !r.damaged.Load() && r.objects.Len() < u.mirror.limits.packs {
 		err := u.fetch(r, t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow),
 			Have: r.latest(maxTips)})
-		if err == nil || t.hidden || !u.worthFetchingAnew(err) {
+		if err == nil || t.hidden || !u.needsNewRepository(err) {
 			return err
 		}
 		if err := u.dial(); err != nil {
 			return err
 		}
 	}
-	return u.anew(t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow)})
+	return u.fetchNew(t, wire.Request{Want: u.wanted(t), Single: u.conn.Supports(capability.Shallow)})
 }
 
-// wanted is what to fetch for a target: with it the notes, so that they cost no request of their own.
+// wanted returns the hashes to fetch for a target. They include the notes, which then need no request of their own.
 func (u *update) wanted(t target) []plumbing.Hash {
 	if notes := u.mirror.notes; !notes.IsZero() && notes != t.want && !u.mirror.holds(notes) {
 		return []plumbing.Hash{t.want, notes}
@@ -218,48 +220,48 @@ func (u *update) wanted(t target) []plumbing.Hash {
 	return []plumbing.Hash{t.want}
 }
 
-// bringHistory finds a commit that the remote does not hand out by its hash: in the history of its
-// branch, or else of the remote's own.
-func (u *update) bringHistory(t target) error {
+// fetchHistory fetches a commit that cannot be requested by its hash: with the history of the branch of the reference,
+// or of the default branch of the remote.
+func (u *update) fetchHistory(t target) error {
 	if head := u.conn.Refs.Head; u.ref.Branch == "" && head != nil {
-		return u.anew(t, wire.Request{Want: []plumbing.Hash{*head}})
+		return u.fetchNew(t, wire.Request{Want: []plumbing.Hash{*head}})
 	}
 	branch, err := Reference{Branch: u.ref.Branch}.resolve(u.conn.Refs)
 	if err != nil {
 		return err
 	}
-	return u.anew(t, wire.Request{Want: []plumbing.Hash{branch.want}})
+	return u.fetchNew(t, wire.Request{Want: []plumbing.Hash{branch.want}})
 }
 
-// worthFetchingAnew tells whether the failure may come from what is held, on either side.
-func (u *update) worthFetchingAnew(err error) bool {
+// needsNewRepository reports whether the failure may be caused by the commits that we have, here or on the remote.
+func (u *update) needsNewRepository(err error) bool {
 	var refused *wire.Refused
 	return u.ctx.Err() == nil && (errors.Is(err, packstore.ErrMalformed) || errors.Is(err, packstore.ErrDamaged) ||
 		errors.As(err, &refused))
 }
 
-// anew fetches into a repository of its own, which takes the place of the current one once it holds the commit.
-func (u *update) anew(t target, request wire.Request) error {
+// fetchNew fetches into a new repository, which replaces the current one once it contains the commit.
+func (u *update) fetchNew(t target, request wire.Request) error {
 	m := u.mirror
 	number := m.number + 1
 	dir := m.path(number)
 	if err := os.RemoveAll(dir); err != nil {
-		return storageFault("cannot tidy the mirror's directory", err)
+		return storageFault("cannot clean the directory of the mirror", err)
 	}
 	r, err := createRepository(dir)
 	if err != nil {
-		return storageFault("cannot make the mirror's directory", err)
+		return storageFault("cannot create the directory of the mirror", err)
 	}
 	if err := u.fetch(r, t, request); err != nil {
-		_ = os.RemoveAll(dir) // or else when the mirror is opened again
+		_ = os.RemoveAll(dir) // otherwise it is removed when the mirror is opened again
 		return err
 	}
-	return m.replaceBy(r, number)
+	return m.replace(r, number)
 }
 
-// fetch asks for a pack, stores it, and notes the commit.
+// fetch fetches a pack, stores it, and records the commit.
 func (u *update) fetch(r *repository, t target, request wire.Request) error {
-	if !request.Single { // of what is held, only what has all of its history can be built on
+	if !request.Single { // only commits with their history are useful to the remote
 		request.Have = slices.DeleteFunc(request.Have,
 			func(h plumbing.Hash) bool { return slices.Contains(r.shallow, h) })
 	}
@@ -272,7 +274,7 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	if err != nil {
 		return u.notFound(t, err)
 	}
-	stream := &remembering{Reader: answer.Pack}
+	stream := &errorRecorder{Reader: answer.Pack}
 	switch err := r.objects.Add(u.ctx, stream); {
 	case err == nil:
 	case stream.err != nil:
@@ -280,9 +282,9 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	case u.ctx.Err() != nil:
 		return answer.Explain(u.ctx.Err())
 	case errors.Is(err, packstore.ErrMalformed), errors.Is(err, packstore.ErrDamaged):
-		return gitFault("what %s sends cannot be read", fault.RedactURL(u.remote.URL)).Because(err)
+		return gitFault("%s sent a pack that is not valid", fault.RedactURL(u.remote.URL)).Because(err)
 	default:
-		return storageFault("cannot store what was fetched", err)
+		return storageFault("cannot store the fetched objects", err)
 	}
 	commit := plumbing.NewHash(t.Commit)
 	if !r.holds(commit) || t.Tag != "" && !r.objects.Has(t.want) {
@@ -293,12 +295,12 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 		commits = []plumbing.Hash{notes, commit}
 	}
 	if err := r.record(answer.Shallow, commits...); err != nil {
-		return storageFault("cannot note what was fetched", err)
+		return storageFault("cannot record the fetched commit", err)
 	}
 	return nil
 }
 
-// notFound explains why there is no commit, if that is so.
+// notFound returns the fault for a missing commit, or err if it has another cause.
 func (u *update) notFound(t target, err error) error {
 	var refused *wire.Refused
 	switch {
@@ -306,24 +308,24 @@ func (u *update) notFound(t target, err error) error {
 		return err
 	case t.hidden && u.ref.Branch != "":
 		return gitFault("commit %s not found in branch '%s'", t.Commit, u.ref.Branch).Because(err).
-			WithHint("Check spec.ref.commit and spec.ref.branch; a commit that was force-pushed away is gone")
+			WithHint("Check spec.ref.commit and spec.ref.branch; a force push may have removed the commit")
 	case t.hidden:
 		return gitFault("commit %s not found on the remote", t.Commit).Because(err).
-			WithHint("Check spec.ref.commit, and set spec.ref.branch to the branch that it is on")
+			WithHint("Check spec.ref.commit, and set spec.ref.branch to the branch of the commit")
 	case err != nil:
 		return err
 	}
-	return gitFault("'%s' does not lead to a commit", t.Ref).
-		WithHint("Correct spec.ref: a tag may point to something else")
+	return gitFault("'%s' is not a reference to a commit", t.Ref).
+		WithHint("Correct spec.ref: the tag points to another type of object")
 }
 
-// remembering keeps the error that ended the stream: it tells the network's failures from the disk's.
-type remembering struct {
+// errorRecorder is a reader that records its error, to distinguish network failures from disk failures.
+type errorRecorder struct {
 	io.Reader
 	err error
 }
 
-func (r *remembering) Read(p []byte) (int, error) {
+func (r *errorRecorder) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err

@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
-// View is what one source sees of a repository. Its methods may be called from one goroutine at a time; the
-// trees that it gave may be read at any time.
+// View is the access of one source to a mirror. Its methods must be called by one goroutine at a time. Trees that it
+// returned may be read at any time.
 type View struct {
 	mirrors *Mirrors
 	owner   string
 	remote  Remote // of the last update
 	mirror  *mirror
-	made    map[plumbing.Hash]*repository // commits that may not be pushed yet, and where they are
+	created map[plumbing.Hash]*repository // commits that may not be pushed yet, and the repository that contains them
 
-	// The tree that was given last, for the next one to share directories with.
+	// The last tree, whose directories the next one shares.
 	tree    *artifact.Tree
 	last    *directory
 	from    *repository
@@ -29,17 +29,18 @@ type View struct {
 	options string
 }
 
-// Options say what of a commit a tree is made of.
+// Options select the content of a tree.
 type Options struct {
-	// Ignore holds rules in .gitignore syntax that take the place of the default exclusions; nil for the defaults.
+	// Ignore contains rules in .gitignore syntax that replace the default exclusions; nil for the defaults.
 	Ignore *string
-	// Directories that the tree is made of, slash-separated; the whole repository when empty.
+	// Directories are the paths of the directories to include, slash-separated; the whole repository when empty.
 	Directories []string
-	// Submodules tells to fetch submodules and to put their files where they belong; else their directories are absent.
+	// Submodules includes the files of submodules, which are fetched. Otherwise the directories of submodules
+	// are absent.
 	Submodules bool
 }
 
-// key tells apart options by which directories are not the same although git says so.
+// key identifies the options with which directories of the same hash have the same content.
 func (o *Options) key() string {
 	key := "whole"
 	if o.Submodules {
@@ -48,8 +49,8 @@ func (o *Options) key() string {
 	return key + "\x00" + strings.Join(o.Directories, "\x00")
 }
 
-// Update resolves the reference and brings the mirror to it. If only the fetch fails, the revision is
-// returned beside the error. See [View.Resolve].
+// Update resolves the reference, and fetches the commit into the mirror if it is missing. The revision is valid if only
+// the fetch failed. See [View.Resolve].
 func (v *View) Update(ctx context.Context, remote Remote, ref Reference, fresh bool) (Revision, error) {
 	r, err := v.Resolve(ctx, remote, ref, fresh)
 	if err != nil {
@@ -58,10 +59,10 @@ func (v *View) Update(ctx context.Context, remote Remote, ref Reference, fresh b
 	return r.Revision, r.Fetch()
 }
 
-// Resolve finds the revision of the reference. It asks the remote once for its references; a pinned commit that the
-// mirror has costs no request at all. What another source of the same repository learned a moment ago counts, unless
-// fresh requires that the remote is asked. The context applies to the fetch as well; without a deadline both together
-// take a minute at most. The caller must call Fetch or Close. The error is a fault.
+// Resolve resolves the reference. It lists the references of the remote once; a pinned commit in the mirror needs no
+// request. It uses a recent listing of another source of the same repository, unless fresh is set. ctx applies to the
+// fetch as well; without a deadline both together take a minute at most. The caller must call Fetch or Close. The error
+// is a fault.
 func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh bool) (*Resolved, error) {
 	if _, _, err := ref.pinned(); err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh 
 	if err != nil {
 		return nil, err
 	}
-	v.remote, v.made = remote, nil
+	v.remote, v.created = remote, nil
 	if v.mirror != m {
 		*v = View{mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
 		if err := v.mirrors.release(v.owner, m); err != nil {
@@ -83,7 +84,7 @@ func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh 
 	return m.resolve(ctx, remote, ref, v.owner, fresh)
 }
 
-// repository returns what the mirror holds, if it holds the revision.
+// repository returns the current repository of the mirror, which must contain the revision.
 func (v *View) repository(revision Revision) (*repository, error) {
 	if v.mirror != nil {
 		if r := v.mirror.current.Load(); r != nil && r.holds(plumbing.NewHash(revision.Commit)) {
@@ -94,9 +95,8 @@ func (v *View) repository(revision Revision) (*repository, error) {
 		WithHint("It is fetched at the next interval")
 }
 
-// Tree returns the tree of a revision that the mirror holds. No file is read but .sourceignore ones, and no
-// directory that is as it was in the tree before. Submodules are fetched as the context allows, if the
-// options say so. The error is a fault.
+// Tree returns the tree of a revision in the mirror. It reads only directories that changed since the last tree, and
+// .sourceignore files. It fetches submodules if the options include them. The error is a fault.
 func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifact.Tree, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -107,7 +107,7 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 		return nil, err
 	}
 	rules := ignore.New(o.Ignore)
-	if o.key() != v.options || r != v.from || !v.last.current() {
+	if o.key() != v.options || r != v.from || !v.last.isCurrent() {
 		v.last = nil
 	} else if v.last != nil && v.commit == revision.Commit && v.last.rules == rules.ID() {
 		return v.tree, nil
@@ -126,18 +126,18 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 	return v.tree, nil
 }
 
-// directories checks the names of the directories that a tree is made of.
+// directories normalizes and checks the paths of directories.
 func directories(names []string) ([]string, error) {
 	var only []string
 	for _, name := range names {
 		clean := strings.Trim(strings.TrimPrefix(name, "./"), "/")
 		if clean == "" || clean == "." {
-			return nil, nil // all of it
+			return nil, nil // the whole repository
 		}
 		if slices.ContainsFunc(strings.Split(clean, "/"),
 			func(part string) bool { return part == "" || part == "." || part == ".." }) {
 			return nil, gitFault("'%s' is not the path of a directory in the repository", wire.Printable(name)).
-				WithHint("Correct spec.sparseCheckout: write paths such as deploy/prod").Final()
+				WithHint("Correct spec.sparseCheckout: use paths such as deploy/prod").Final()
 		}
 		only = append(only, clean)
 	}

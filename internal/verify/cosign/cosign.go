@@ -173,8 +173,8 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 		Because(errors.New(strings.Join(failures[:min(len(failures), shownFailures)], "; ")))
 }
 
-// checkBundle verifies a bundle of cosign 3. Other statements, such as an SBOM, are not signatures of the artifact, even
-// if a trusted signer made them.
+// checkBundle verifies a bundle of cosign 3. Other statements, such as an SBOM, are not signatures of the
+// artifact, even if a trusted signer made them.
 func checkBundle(ctx context.Context, bundle verify.SignedEntity, digest v1.Hash, checks cosign.CheckOpts) error {
 	raw, err := hex.DecodeString(digest.Hex)
 	if err != nil {

@@ -121,7 +121,8 @@ func certificates(data map[string][]byte) (store, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no certificates: add the certificate of the authority as a key that ends in .crt or .pem")
+		return nil, errors.New("no certificates: add the certificate of the authority as a key that ends in " +
+			".crt or .pem")
 	}
 	return all, truststore.ValidateCertificates(all)
 }

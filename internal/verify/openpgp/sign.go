@@ -39,8 +39,8 @@ func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	return &PrivateKey{key}, nil
 }
 
-// isEncrypted reports whether any part of the key needs a passphrase. Parts that are missing, such as a primary key that
-// is stored elsewhere, need none.
+// isEncrypted reports whether any part of the key needs a passphrase. Parts that are missing, such as a
+// primary key that is stored elsewhere, need none.
 func isEncrypted(key *openpgp.Entity) bool {
 	encrypted := func(k *packet.PrivateKey) bool { return k != nil && !k.Dummy() && k.Encrypted }
 	if encrypted(key.PrivateKey) {

@@ -17,21 +17,21 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// ErrMalformed says that what came is not a pack.
+// ErrMalformed is the error for data that is not a valid pack.
 var ErrMalformed = errors.New("malformed pack")
 
-// Add stores a pack. A thin one, whose deltas build on objects of the store, is completed with these, so that
-// every pack can be read by itself. Whatever happens, the store holds all of the pack or nothing of it.
-// ErrMalformed and ErrTooLarge say what is wrong with the pack.
+// Add stores a pack. It adds the missing bases to a thin pack, so that each pack can be read on its own. The store
+// contains either the whole pack or nothing of it. The error is ErrMalformed or ErrTooLarge if the pack is not
+// acceptable.
 func (s *Store) Add(ctx context.Context, r io.Reader) error {
 	f, err := os.CreateTemp(s.dir, temporary+"*"+packSuffix)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // is in place under another name, or of no use
+	defer os.Remove(f.Name()) //nolint:errcheck // it was renamed, or is not needed
 	defer f.Close()           //nolint:errcheck // nothing is written after the checks below
-	b := &builder{ctx: ctx, file: f, from: newTape(r, f)}
-	for _, step := range []func() error{b.scan, func() error { return b.complete(s) }, b.resolve, b.seal} {
+	b := &builder{ctx: ctx, file: f, from: newRecorder(r, f)}
+	for _, step := range []func() error{b.scan, func() error { return b.addBases(s) }, b.resolve, b.finish} {
 		if err := step(); err != nil {
 			return cmp.Or(b.from.failed, err)
 		}
@@ -39,13 +39,13 @@ func (s *Store) Add(ctx context.Context, r io.Reader) error {
 	return s.install(f.Name(), b)
 }
 
-// install puts the index in place, then the pack: a pack that is there has its index.
+// install renames the index first and then the pack, so that each pack has an index.
 func (s *Store) install(file string, b *builder) error {
 	f, err := os.CreateTemp(s.dir, temporary+"*"+indexSuffix)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // is in place under another name, or of no use
+	defer os.Remove(f.Name()) //nolint:errcheck // it was renamed, or is not needed
 	if err := errors.Join(b.writeIndex(f), f.Close()); err != nil {
 		return err
 	}
@@ -64,40 +64,41 @@ func (s *Store) install(file string, b *builder) error {
 	return nil
 }
 
-// builder makes a pack that can be kept out of a file that came.
+// builder checks a received pack and makes it readable on its own.
 type builder struct {
 	ctx     context.Context
-	from    *tape
-	file    *os.File // what came so far, and then what completes it
-	end     int64    // where the objects end, in bytes
-	entries []located
-	found   map[plumbing.Hash]int64 // offsets of the objects whose hash is known
-	wanted  map[plumbing.Hash]bool  // what deltas name as their base by hash
-	sum     []byte                  // of the whole pack, as long as nothing was added
+	from    *recorder
+	file    *os.File // the pack as received, then the added bases
+	end     int64    // offset of the end of the objects
+	entries []packEntry
+	offsets map[plumbing.Hash]int64 // of the objects whose hash is known
+	bases   map[plumbing.Hash]bool  // that deltas name by hash
+	sum     []byte                  // checksum of the pack
 	buf     [32 << 10]byte
 
-	completed bool // by what its deltas build on
+	hasAdded bool // bases were added
 }
 
-// located is an object or a delta of the file.
-type located struct {
+// packEntry is an object or a delta of the pack.
+type packEntry struct {
 	hash   plumbing.Hash // zero until it is known
 	offset int64
-	crc    uint32 // of its bytes as they lie in the file
+	crc    uint32 // of its compressed bytes
 }
 
-// maxAhead is for how many objects room is made because the head of a pack claims so; more are believed when they come.
-const maxAhead = 1 << 16
+// maxPreallocated is the maximum number of objects for which memory is allocated because the header of a pack names
+// them.
+const maxPreallocated = 1 << 16
 
-// scan reads the pack as it comes, keeps and checks it, and learns what stands where.
+// scan stores the received pack, checks it, and records the position of each object.
 func (b *builder) scan() error {
 	start := make([]byte, packHeader)
 	if _, err := io.ReadFull(b.from, start); err != nil || string(start[:8]) != "PACK\x00\x00\x00\x02" {
-		return fmt.Errorf("%w: it has no header", ErrMalformed)
+		return fmt.Errorf("%w: no valid header", ErrMalformed)
 	}
 	count := int64(binary.BigEndian.Uint32(start[8:]))
-	b.entries = make([]located, 0, min(count, maxAhead))
-	b.found, b.wanted = make(map[plumbing.Hash]int64, min(count, maxAhead)), map[plumbing.Hash]bool{}
+	b.entries = make([]packEntry, 0, min(count, maxPreallocated))
+	b.offsets, b.bases = make(map[plumbing.Hash]int64, min(count, maxPreallocated)), map[plumbing.Hash]bool{}
 	for range count {
 		if err := b.ctx.Err(); err != nil {
 			return err
@@ -106,72 +107,72 @@ func (b *builder) scan() error {
 			return fmt.Errorf("%w: object %d of %d: %w", ErrMalformed, len(b.entries)+1, count, err)
 		}
 	}
-	b.end = b.from.at()
+	b.end = b.from.offset()
 	b.sum = make([]byte, hashSize)
 	if _, err := io.ReadFull(b.from, b.sum); err != nil {
-		return fmt.Errorf("%w: it has no checksum", ErrMalformed)
+		return fmt.Errorf("%w: no checksum", ErrMalformed)
 	}
 	if _, err := b.from.ReadByte(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the objects", ErrMalformed)
+		return fmt.Errorf("%w: data after the checksum", ErrMalformed)
 	}
-	return b.sumUp()
+	return b.computeSums()
 }
 
-func (b *builder) scanEntry(r *tape) error {
-	l := located{offset: r.at()}
-	h, err := readHead(r, l.offset)
+func (b *builder) scanEntry(r *recorder) error {
+	entry := packEntry{offset: r.offset()}
+	h, err := readHeader(r, entry.offset)
 	if err != nil {
 		return err
 	}
 	if h.isDelta() {
 		if !h.ref.IsZero() {
-			b.wanted[h.ref] = true
+			b.bases[h.ref] = true
 		}
 		err = inflateTo(io.Discard, r.Reader, h.size, b.buf[:])
 	} else {
-		hasher := plumbing.NewHasher(h.kind, h.size) // one that knows of made collisions
+		hasher := plumbing.NewHasher(h.kind, h.size) // detects collision attacks
 		err = inflateTo(hasher, r.Reader, h.size, b.buf[:])
-		l.hash = hasher.Sum()
-		b.found[l.hash] = l.offset
+		entry.hash = hasher.Sum()
+		b.offsets[entry.hash] = entry.offset
 	}
-	b.entries = append(b.entries, l)
+	b.entries = append(b.entries, entry)
 	return err
 }
 
-// sumUp compares the pack with its checksum, and sums up each object as the index wants it.
-func (b *builder) sumUp() error {
+// computeSums verifies the checksum of the pack, and computes the CRC of each entry for the index.
+func (b *builder) computeSums() error {
 	h := sha1.New()
 	r := bufio.NewReaderSize(io.NewSectionReader(b.file, 0, b.end), 256<<10)
 	if _, err := io.CopyN(h, r, packHeader); err != nil {
 		return err
 	}
 	for i := range b.entries {
-		l, next := &b.entries[i], b.end
+		entry, next := &b.entries[i], b.end
 		if i+1 < len(b.entries) {
 			next = b.entries[i+1].offset
 		}
 		c := &counter{Writer: h}
-		if _, err := io.CopyN(c, r, next-l.offset); err != nil {
+		if _, err := io.CopyN(c, r, next-entry.offset); err != nil {
 			return err
 		}
-		l.crc = c.crc
+		entry.crc = c.crc
 	}
 	if sum := h.Sum(nil); !bytes.Equal(sum, b.sum) {
-		return fmt.Errorf("%w: its checksum is wrong", ErrMalformed)
+		return fmt.Errorf("%w: wrong checksum", ErrMalformed)
 	}
 	return nil
 }
 
-// complete appends the bases that the deltas of a thin pack build on.
-func (b *builder) complete(s *Store) error {
+// addBases appends the bases that are missing in a thin pack.
+func (b *builder) addBases(s *Store) error {
 	w := bufio.NewWriter(io.NewOffsetWriter(b.file, b.end))
-	for h := range b.wanted {
-		if _, ok := b.found[h]; ok {
+	for h := range b.bases {
+		if _, ok := b.offsets[h]; ok {
 			continue
 		}
 		kind, data, err := s.Read(h)
 		if errors.Is(err, ErrNotFound) {
-			continue // a delta of the pack itself, or else the pack is refused below
+			continue // it is a delta of the pack, otherwise resolve fails
 		}
 		if err != nil {
 			return err
@@ -180,33 +181,34 @@ func (b *builder) complete(s *Store) error {
 		if err := writeObject(c, Object{Kind: kind, Data: data}); err != nil {
 			return err
 		}
-		b.completed = true
-		b.entries = append(b.entries, located{hash: h, offset: b.end, crc: c.crc})
-		b.found[h] = b.end
+		b.hasAdded = true
+		b.entries = append(b.entries, packEntry{hash: h, offset: b.end, crc: c.crc})
+		b.offsets[h] = b.end
 		b.end += c.n
 	}
 	return w.Flush()
 }
 
-// maxRounds bounds how often bases are looked for that stand behind their deltas, which no server is known to send.
+// maxRounds is the maximum number of passes over the deltas. More than one is needed only if a base follows its delta,
+// which no known server sends.
 const maxRounds = 16
 
-// resolve learns the hashes of the deltas.
+// resolve computes the hashes of the deltas.
 func (b *builder) resolve() error {
-	p := &pack{name: b.file.Name(), data: b.file, end: b.end, found: b.found}
-	known := &bases{}
+	p := &pack{name: b.file.Name(), data: b.file, end: b.end, offsets: b.offsets}
+	cache := &deltaBases{}
 	missing := error(nil)
 	for range maxRounds {
 		missing = nil
 		for i := range b.entries {
-			l := &b.entries[i]
-			if !l.hash.IsZero() {
+			entry := &b.entries[i]
+			if !entry.hash.IsZero() {
 				continue
 			}
 			if err := b.ctx.Err(); err != nil {
 				return err
 			}
-			o, err := p.read(l.offset, known)
+			o, err := p.read(entry.offset, cache)
 			if errors.Is(err, errNoBase) {
 				missing = err
 				continue
@@ -214,8 +216,8 @@ func (b *builder) resolve() error {
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrMalformed, err)
 			}
-			l.hash = plumbing.ComputeHash(o.kind, o.data)
-			b.found[l.hash] = l.offset
+			entry.hash = plumbing.ComputeHash(o.kind, o.data)
+			b.offsets[entry.hash] = entry.offset
 		}
 		if missing == nil {
 			return nil
@@ -224,9 +226,9 @@ func (b *builder) resolve() error {
 	return fmt.Errorf("%w: %w", ErrMalformed, missing)
 }
 
-// seal writes the count and the checksum of a pack that was completed.
-func (b *builder) seal() error {
-	if !b.completed {
+// finish writes the new count and checksum if bases were added.
+func (b *builder) finish() error {
+	if !b.hasAdded {
 		return nil
 	}
 	count := binary.BigEndian.AppendUint32(nil, uint32(len(b.entries))) // bounded by the size of the pack
@@ -242,7 +244,7 @@ func (b *builder) seal() error {
 	return err
 }
 
-// counter counts what is written, and sums it up as the index wants it.
+// counter counts the bytes that are written, and computes their CRC for the index.
 type counter struct {
 	io.Writer
 	n   int64
@@ -256,28 +258,28 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// tape is what comes: it is kept in a file as it is read.
-type tape struct {
+// recorder is a buffered reader that writes all that it reads to a file.
+type recorder struct {
 	*bufio.Reader
 	src    io.Reader
 	dst    io.Writer
 	n      int64
-	failed error // of keeping it: then it is not the pack that is wrong
+	failed error // of a write: then the pack is not to blame
 }
 
-func newTape(src io.Reader, dst io.Writer) *tape {
-	t := &tape{src: src, dst: dst}
-	t.Reader = bufio.NewReaderSize((*recorder)(t), 256<<10)
-	return t
+func newRecorder(src io.Reader, dst io.Writer) *recorder {
+	r := &recorder{src: src, dst: dst}
+	r.Reader = bufio.NewReaderSize((*recorderSource)(r), 256<<10)
+	return r
 }
 
-// at returns how many bytes were taken.
-func (t *tape) at() int64 { return t.n - int64(t.Buffered()) }
+// offset returns the number of bytes that were taken from the buffer.
+func (r *recorder) offset() int64 { return r.n - int64(r.Buffered()) }
 
-// recorder is the side of a tape that reads ahead.
-type recorder tape
+// recorderSource fills the buffer of a recorder.
+type recorderSource recorder
 
-func (r *recorder) Read(p []byte) (int, error) {
+func (r *recorderSource) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p)
 	r.n += int64(n)
 	if _, r.failed = r.dst.Write(p[:n]); r.failed != nil {

@@ -7,44 +7,45 @@ import (
 	"sync/atomic"
 )
 
-// maxHandles bounds how many files of packs the process holds open, however many stores there are.
+// maxHandles is the maximum number of open files of all stores of the process.
 const maxHandles = 512
 
-// handle is a file that opens when it is read. It may be closed at any time in between, in favour of another.
+// handle is a file that is opened at its first read. The pool may close it between reads.
 type handle struct {
 	path string
 	file atomic.Pointer[os.File] // nil while it is closed
-	read atomic.Bool             // since the pool last looked
+	read atomic.Bool             // since the pool last checked
 }
 
-// ReadAt implements io.ReaderAt.
+// ReadAt implements [io.ReaderAt].
 func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 	for {
 		f := h.file.Load()
 		if f == nil {
 			var err error
-			if f, err = handles.open(h); err != nil {
+			if f, err = handles.openFile(h); err != nil {
 				return 0, err
 			}
 		}
 		h.read.Store(true)
 		n, err := f.ReadAt(p, off)
-		if !errors.Is(err, os.ErrClosed) { // else it had to make room just now
+		if !errors.Is(err, os.ErrClosed) { // the pool may have closed it just now
 			return n, err
 		}
 	}
 }
 
-// pool closes files that were not read for long when others are opened.
+// pool limits the open files. It closes a file that was not read recently to open another (the CLOCK
+// algorithm), so that reads of open files need no lock.
 type pool struct {
 	mu   sync.Mutex
-	held []*handle
-	next int // of held, to look at when room is needed
+	open []*handle
+	next int // index in open of the next candidate for closing
 }
 
 var handles pool
 
-func (p *pool) open(h *handle) (*os.File, error) {
+func (p *pool) openFile(h *handle) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := h.file.Load(); f != nil {
@@ -55,31 +56,32 @@ func (p *pool) open(h *handle) (*os.File, error) {
 		return nil, err
 	}
 	h.file.Store(f)
-	if len(p.held) < maxHandles {
-		p.held = append(p.held, h)
+	if len(p.open) < maxHandles {
+		p.open = append(p.open, h)
 		return f, nil
 	}
-	for p.held[p.next].read.Swap(false) { // a second chance for those that were read
-		p.next = (p.next + 1) % len(p.held)
+	for p.open[p.next].read.Swap(false) { // read since the last check
+		p.next = (p.next + 1) % len(p.open)
 	}
-	_ = p.held[p.next].file.Swap(nil).Close() // only read
-	p.held[p.next] = h
-	p.next = (p.next + 1) % len(p.held)
+	_ = p.open[p.next].file.Swap(nil).Close() // read-only
+	p.open[p.next] = h
+	p.next = (p.next + 1) % len(p.open)
 	return f, nil
 }
 
-// detach opens the file, and takes it out of the pool: it stays readable after it was removed. The collector closes it.
+// detach opens the file and removes it from the pool. It stays readable after it is removed from the disk,
+// and is closed by garbage collection.
 func (p *pool) detach(h *handle) error {
-	if _, err := p.open(h); err != nil {
+	if _, err := p.openFile(h); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, held := range p.held {
-		if held == h {
-			last := len(p.held) - 1
-			p.held[i] = p.held[last]
-			p.held, p.next = p.held[:last], 0
+	for i, other := range p.open {
+		if other == h {
+			last := len(p.open) - 1
+			p.open[i] = p.open[last]
+			p.open, p.next = p.open[:last], 0
 			return nil
 		}
 	}

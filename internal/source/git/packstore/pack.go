@@ -15,31 +15,31 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// The layouts are those of git's gitformat-pack(5): a pack of version 2 and an index of version 2.
+// The formats are those of gitformat-pack(5): packs and indexes in version 2.
 const (
-	hashSize   = 20
-	packHeader = 12
-	fanoutAt   = 8
-	fanoutEnd  = fanoutAt + 256*4
-	// maxChain bounds how many deltas lead to an object; git makes no more than 4095.
+	hashSize    = 20
+	packHeader  = 12
+	fanoutStart = 8
+	fanoutEnd   = fanoutStart + 256*4
+	// maxChain is the maximum number of deltas of an object, as in git.
 	maxChain = 4095
 )
 
-// errNoBase says that a delta builds on an object that is not in its pack.
-var errNoBase = errors.New("delta builds on an object that is not there")
+// errNoBase is the error for a delta whose base is not in the pack.
+var errNoBase = errors.New("the base of a delta is missing")
 
 // pack is a pack file and its index.
 type pack struct {
-	name  string // path without suffix
-	data  io.ReaderAt
-	end   int64 // where the objects end, in bytes
-	index io.ReaderAt
-	count int
-	found map[plumbing.Hash]int64 // instead of an index, while there is none yet
+	name    string // path without suffix
+	data    io.ReaderAt
+	end     int64 // offset of the end of the objects
+	index   io.ReaderAt
+	count   int
+	offsets map[plumbing.Hash]int64 // used instead of the index if not nil
 }
 
-// openPack opens name.pack and name.idx, and checks that they are whole and belong together. What is inside is checked
-// when it is read.
+// openPack opens name.pack and name.idx, and checks that they are complete and belong together. Objects are
+// checked when they are read.
 func openPack(name string) (*pack, error) {
 	data, index := &handle{path: name + packSuffix}, &handle{path: name + indexSuffix}
 	size, err := sizeOf(data.path)
@@ -68,7 +68,7 @@ func sizeOf(file string) (int64, error) {
 	return info.Size(), nil
 }
 
-// detach keeps the pack readable when its files are removed.
+// detach keeps the pack readable after its files are removed.
 func (p *pack) detach() error {
 	return errors.Join(handles.detach(p.data.(*handle)), handles.detach(p.index.(*handle)))
 }
@@ -93,13 +93,13 @@ func (p *pack) check(size, indexSize int64) error {
 		return errors.New("not a pack and its index")
 	}
 	if !bytes.Equal(tail, sums[:hashSize]) {
-		return errors.New("the pack is not the one of its index")
+		return errors.New("the index is of another pack")
 	}
 	last := uint32(0)
-	for at := fanoutAt; at < fanoutEnd; at += 4 {
+	for at := fanoutStart; at < fanoutEnd; at += 4 {
 		n := binary.BigEndian.Uint32(table[at:])
 		if n < last {
-			return errors.New("the index is out of order")
+			return errors.New("the index is not sorted")
 		}
 		last = n
 	}
@@ -110,25 +110,25 @@ func (p *pack) check(size, indexSize int64) error {
 	return nil
 }
 
-// head is what stands before the compressed bytes of an object or a delta.
-type head struct {
+// header precedes the compressed bytes of an object or a delta.
+type header struct {
 	kind plumbing.ObjectType
-	size int64         // inflated
-	base int64         // offset of what a delta builds on, 0 if there is none or it is named by hash
-	ref  plumbing.Hash // of what a delta builds on, when it is named by hash
+	size int64         // decompressed, in bytes
+	base int64         // offset of the base of a delta, 0 if there is none or ref is set
+	ref  plumbing.Hash // hash of the base of a delta, if it is named by hash
 }
 
-func (h *head) isDelta() bool { return h.kind.IsDelta() }
+func (h *header) isDelta() bool { return h.kind.IsDelta() }
 
-// byteReader is what the inflater reads without taking more than it needs.
+// byteReader is a reader from which the decompressor takes no more bytes than it needs.
 type byteReader interface {
 	io.Reader
 	io.ByteReader
 }
 
-// readHead reads the head of what stands at offset.
-func readHead(r byteReader, offset int64) (head, error) {
-	var h head
+// readHeader reads the header at offset.
+func readHeader(r byteReader, offset int64) (header, error) {
+	var h header
 	b, err := r.ReadByte()
 	if err != nil {
 		return h, err
@@ -139,24 +139,24 @@ func readHead(r byteReader, offset int64) (head, error) {
 			return h, err
 		}
 		if shift > 50 {
-			return h, errors.New("object has no length")
+			return h, errors.New("the size of an object is malformed")
 		}
 		h.size |= int64(b&0x7f) << shift
 	}
 	switch h.kind {
 	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject:
 	case plumbing.OFSDeltaObject:
-		h.base, err = relative(r, offset)
+		h.base, err = readBaseOffset(r, offset)
 	case plumbing.REFDeltaObject:
 		_, err = io.ReadFull(r, h.ref[:])
 	default:
-		err = fmt.Errorf("object of the unknown type %d", h.kind)
+		err = fmt.Errorf("unknown object type %d", h.kind)
 	}
 	return h, err
 }
 
-// relative reads the offset of a base that stands before its delta.
-func relative(r io.ByteReader, offset int64) (int64, error) {
+// readBaseOffset reads the offset of a base, which is relative to its delta and precedes it.
+func readBaseOffset(r io.ByteReader, offset int64) (int64, error) {
 	b, err := r.ReadByte()
 	back := int64(b & 0x7f)
 	for ; err == nil && b&0x80 != 0 && back < offset; back = (back+1)<<7 | int64(b&0x7f) {
@@ -166,26 +166,26 @@ func relative(r io.ByteReader, offset int64) (int64, error) {
 		return 0, err
 	}
 	if back <= 0 || back > offset-packHeader {
-		return 0, errors.New("delta builds on nothing")
+		return 0, errors.New("the base of a delta is out of range")
 	}
 	return offset - back, nil
 }
 
-// entry is an object or a delta as it lies in the pack, up to its compressed bytes.
+// entry is an object or a delta of the pack. body contains its compressed bytes.
 type entry struct {
-	head
+	header
 	body *bufio.Reader
 }
 
 func (p *pack) entry(offset int64) (entry, error) {
 	if offset < packHeader || offset >= p.end {
-		return entry{}, damaged(p.name, fmt.Errorf("no object at %d", offset))
+		return entry{}, damaged(p.name, fmt.Errorf("no object at offset %d", offset))
 	}
 	e := entry{body: readers.Get().(*bufio.Reader)}
 	e.body.Reset(io.NewSectionReader(p.data, offset, p.end-offset))
 	var err error
-	if e.head, err = readHead(e.body, offset); err == nil && !e.ref.IsZero() {
-		e.base, err = p.reference(e.ref)
+	if e.header, err = readHeader(e.body, offset); err == nil && !e.ref.IsZero() {
+		e.base, err = p.baseOffset(e.ref)
 	}
 	if err != nil {
 		e.close()
@@ -194,8 +194,8 @@ func (p *pack) entry(offset int64) (entry, error) {
 	return e, nil
 }
 
-// reference returns the offset of a base that is named by its hash, and is in the same pack.
-func (p *pack) reference(h plumbing.Hash) (int64, error) {
+// baseOffset returns the offset of a base that is named by its hash.
+func (p *pack) baseOffset(h plumbing.Hash) (int64, error) {
 	offset, ok, err := p.find(h)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: %s", errNoBase, h)
@@ -204,13 +204,13 @@ func (p *pack) reference(h plumbing.Hash) (int64, error) {
 }
 
 // read returns the object at an offset.
-func (p *pack) read(offset int64, known *bases) (object, error) {
+func (p *pack) read(offset int64, cache *deltaBases) (object, error) {
 	var deltas [][]byte
-	var places []place // of the deltas
+	var locations []location // of the deltas
 	var o object
 	total := 0 // bytes of the deltas
 	for o.kind == 0 {
-		if cached, ok := known.get(place{p, offset}); ok {
+		if cached, ok := cache.get(location{p, offset}); ok {
 			o = cached
 			break
 		}
@@ -226,7 +226,7 @@ func (p *pack) read(offset int64, known *bases) (object, error) {
 		if !e.isDelta() {
 			o = object{e.kind, data}
 			if len(deltas) > 0 {
-				known.put(place{p, offset}, o)
+				cache.put(location{p, offset}, o)
 			}
 			break
 		}
@@ -234,9 +234,9 @@ func (p *pack) read(offset int64, known *bases) (object, error) {
 			return o, ErrTooLarge
 		}
 		if len(deltas) == maxChain {
-			return o, damaged(p.name, errors.New("too many deltas lead to one object"))
+			return o, damaged(p.name, errors.New("an object has too many deltas"))
 		}
-		deltas, places = append(deltas, data), append(places, place{p, offset})
+		deltas, locations = append(deltas, data), append(locations, location{p, offset})
 		offset = e.base
 	}
 	for i := len(deltas) - 1; i >= 0; i-- {
@@ -246,13 +246,13 @@ func (p *pack) read(offset int64, known *bases) (object, error) {
 		}
 		o.data = data
 		if i > 0 {
-			known.put(places[i], o)
+			cache.put(locations[i], o)
 		}
 	}
 	return o, nil
 }
 
-// apply builds an object from its base and a delta.
+// apply returns the object that results from its base and a delta.
 func apply(base, delta []byte) ([]byte, error) {
 	from, n := binary.Uvarint(delta)
 	if n <= 0 || from != uint64(len(base)) {
@@ -268,7 +268,7 @@ func apply(base, delta []byte) ([]byte, error) {
 	return packfile.PatchDelta(base, delta)
 }
 
-// size returns how long the object at an offset is; a delta says so at its start.
+// size returns the size of the object at an offset. A delta contains it at its start.
 func (p *pack) size(offset int64) (int64, error) {
 	e, err := p.entry(offset)
 	if err != nil {
@@ -295,7 +295,7 @@ func (p *pack) size(offset int64) (int64, error) {
 	return int64(n), nil
 }
 
-// inflate returns the bytes of an entry, which must be as many as its head says.
+// inflate returns the decompressed bytes of an entry, whose number must match its header.
 func (e *entry) inflate() ([]byte, error) {
 	if e.size > maxObject {
 		return nil, ErrTooLarge
@@ -309,12 +309,12 @@ func (e *entry) inflate() ([]byte, error) {
 	if _, err := io.ReadFull(z, b); err != nil {
 		return nil, err
 	}
-	return b, ended(z)
+	return b, checkEnd(z)
 }
 
 func (e *entry) close() { readers.Put(e.body) }
 
-// inflateTo writes what is compressed in r, which must be size bytes, and reads no further.
+// inflateTo decompresses r to w. The result must have size bytes. It reads no byte of r beyond the compressed data.
 func inflateTo(w io.Writer, r byteReader, size int64, buf []byte) error {
 	z, err := inflater(r)
 	if err != nil {
@@ -331,19 +331,19 @@ func inflateTo(w io.Writer, r byteReader, size int64, buf []byte) error {
 		}
 		size -= int64(n)
 	}
-	return ended(z)
+	return checkEnd(z)
 }
 
-// ended reads the checksum, behind which nothing may follow.
-func ended(z zreader) error {
+// checkEnd reads the checksum, and checks that the data ends.
+func checkEnd(z zreader) error {
 	var more [1]byte
 	if n, err := z.Read(more[:]); n != 0 || !errors.Is(err, io.EOF) {
-		return errors.Join(err, errors.New("object is longer than its head says"))
+		return errors.Join(err, errors.New("an object is longer than its header states"))
 	}
 	return nil
 }
 
-// zreader is what zlib gives.
+// zreader is a zlib reader.
 type zreader interface {
 	io.Reader
 	zlib.Resetter

@@ -1,6 +1,6 @@
-// Package packstore keeps git objects in pack files: it adds the packs that fetches bring, and reads objects
-// out of them. It knows no protocol, no reference and no tree; every object that it gives has the hash that
-// it was asked for by.
+// Package packstore stores git objects in pack files. It adds packs from fetches, and reads and verifies
+// single objects. It is not concerned with protocols, references or trees. The files and their invariants are
+// described in docs/design/mirrors.md.
 package packstore
 
 import (
@@ -18,15 +18,15 @@ import (
 )
 
 var (
-	// ErrNotFound says that no pack holds the object.
+	// ErrNotFound is the error for an object that is in no pack.
 	ErrNotFound = plumbing.ErrObjectNotFound
-	// ErrDamaged says that a file does not hold what was once written to it.
+	// ErrDamaged is the error for a file whose content has changed since it was written.
 	ErrDamaged = errors.New("a pack file is damaged")
-	// ErrTooLarge says that an object is larger than one may be.
+	// ErrTooLarge is the error for an object above the maximum size.
 	ErrTooLarge = fmt.Errorf("object is larger than %d MiB", maxObject>>20)
 )
 
-// maxObject bounds, in bytes, what is held in memory of one object.
+// maxObject is the maximum size, in bytes, of an object.
 const maxObject = 64 << 20
 
 const (
@@ -35,17 +35,17 @@ const (
 	temporary   = "tmp-"
 )
 
-// Store is the packs of one directory. It is safe for concurrent use, and readers do not wait for a pack that is added.
-// It holds no file open: the process has a bounded number of handles for all stores.
+// Store holds the packs of a directory. It is safe for concurrent use, and readers do not wait while a pack is added.
+// All stores of the process share a limited number of open files.
 type Store struct {
 	dir string
 
 	mu    sync.RWMutex
-	packs []*pack // the largest first: it most likely holds what is asked for
+	packs []*pack // the largest first: it most likely contains an object
 }
 
-// Open opens the packs in dir, which it makes if need be, and removes what a killed process left unfinished.
-// ErrDamaged says that a pack is not whole.
+// Open opens the packs in dir, and creates dir if it does not exist. It removes incomplete files of a process that was
+// killed. It returns ErrDamaged if a pack is incomplete.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -55,9 +55,9 @@ func Open(dir string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir}
-	whole := map[string]bool{}
+	exists := map[string]bool{}
 	for _, e := range entries {
-		whole[e.Name()] = true
+		exists[e.Name()] = true
 	}
 	for _, e := range entries {
 		name, isPack := strings.CutSuffix(e.Name(), packSuffix)
@@ -69,8 +69,8 @@ func Open(dir string) (*Store, error) {
 			s.insert(p)
 			continue
 		}
-		// The index is put in place before its pack: one without is half of a pack that was never finished.
-		if name, isIndex := strings.CutSuffix(e.Name(), indexSuffix); isIndex && whole[name+packSuffix] {
+		// An index is renamed before its pack, so an index without a pack is incomplete.
+		if name, isIndex := strings.CutSuffix(e.Name(), indexSuffix); isIndex && exists[name+packSuffix] {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
@@ -91,27 +91,27 @@ func (s *Store) insert(p *pack) {
 	s.packs = packs
 }
 
-// snapshot returns the packs as they are now.
+// snapshot returns the current packs.
 func (s *Store) snapshot() []*pack {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.packs
 }
 
-// Len returns how many packs there are.
+// Len returns the number of packs.
 func (s *Store) Len() int { return len(s.snapshot()) }
 
-// Detach keeps all that the store holds readable while there is anyone to read it, even when its files are removed now.
+// Detach keeps the store readable after its files are removed, as long as it is referenced.
 func (s *Store) Detach() error {
 	var errs []error
 	for _, p := range s.snapshot() {
 		errs = append(errs, p.detach())
 	}
-	shared.forget()
+	baseCache.clear()
 	return errors.Join(errs...)
 }
 
-// Has tells whether a pack holds the object.
+// Has reports whether a pack contains the object.
 func (s *Store) Has(h plumbing.Hash) bool {
 	_, _, err := s.find(h)
 	return err == nil
@@ -130,23 +130,23 @@ func (s *Store) find(h plumbing.Hash) (*pack, int64, error) {
 	return nil, 0, fmt.Errorf("%w: %s", ErrNotFound, h)
 }
 
-// Read returns an object, verified to have the hash. ErrNotFound, ErrTooLarge and ErrDamaged say why it cannot.
+// Read returns the object with the hash, which it verifies. The error may be ErrNotFound, ErrTooLarge or ErrDamaged.
 func (s *Store) Read(h plumbing.Hash) (plumbing.ObjectType, []byte, error) {
 	p, offset, err := s.find(h)
 	if err != nil {
 		return 0, nil, err
 	}
-	o, err := p.read(offset, &shared)
+	o, err := p.read(offset, &baseCache)
 	if err != nil {
 		return 0, nil, err
 	}
 	if hash(o) != h {
-		return 0, nil, fmt.Errorf("%w: %s does not hold object %s", ErrDamaged, p.name, h)
+		return 0, nil, fmt.Errorf("%w: %s has other data for object %s", ErrDamaged, p.name, h)
 	}
 	return o.kind, o.data, nil
 }
 
-// Size returns the length of an object in bytes without reading all of it.
+// Size returns the size of an object in bytes. It does not read the whole object.
 func (s *Store) Size(h plumbing.Hash) (int64, error) {
 	p, offset, err := s.find(h)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Store) Size(h plumbing.Hash) (int64, error) {
 	return p.size(offset)
 }
 
-// hash guards against damage on disk; that nobody made two objects of one hash was checked when the pack came in.
+// hash returns the hash of an object, to detect damage on disk. Collision attacks are detected when a pack is added.
 func hash(o object) (sum plumbing.Hash) {
 	h := sha1.New()
 	fmt.Fprintf(h, "%s %d\x00", o.kind, len(o.data))
@@ -164,61 +164,62 @@ func hash(o object) (sum plumbing.Hash) {
 	return sum
 }
 
-// object is a whole object, its deltas applied.
+// object is an object after its deltas were applied.
 type object struct {
 	kind plumbing.ObjectType
 	data []byte // never changed
 }
 
-// bases are objects that others were built on, and that others may be built on again.
-type bases struct {
-	mu   sync.Mutex
-	held map[place]object
-	size int
+// deltaBases caches objects that are bases of deltas, since other objects may have the same bases.
+type deltaBases struct {
+	mu      sync.Mutex
+	objects map[location]object
+	size    int
 }
 
-// place is where in which pack an object is.
-type place struct {
+// location is the position of an object in a pack.
+type location struct {
 	pack   *pack
 	offset int64
 }
 
-// maxBases bounds, in bytes, what is kept. All of it goes when more comes: neighbours in a tree build on the same few.
+// maxBases is the maximum size, in bytes, of the cache. When it is full, it is cleared: objects of the same directory
+// have the same few bases.
 const maxBases = 16 << 20
 
-// shared are the bases of all stores, so that many stores take no more memory than one.
-var shared bases
+// baseCache is shared by all stores, so that many stores need no more memory than one.
+var baseCache deltaBases
 
-func (b *bases) get(at place) (object, bool) {
+func (b *deltaBases) get(at location) (object, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o, ok := b.held[at]
+	o, ok := b.objects[at]
 	return o, ok
 }
 
-func (b *bases) put(at place, o object) {
+func (b *deltaBases) put(at location, o object) {
 	if len(o.data) > maxBases/16 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.held == nil || b.size+len(o.data) > maxBases {
-		b.held, b.size = map[place]object{}, 0
+	if b.objects == nil || b.size+len(o.data) > maxBases {
+		b.objects, b.size = map[location]object{}, 0
 	}
-	if _, ok := b.held[at]; !ok {
-		b.held[at] = o
+	if _, ok := b.objects[at]; !ok {
+		b.objects[at] = o
 		b.size += len(o.data)
 	}
 }
 
-// forget drops what is kept, and with it the packs that it comes from.
-func (b *bases) forget() {
+// clear empties the cache, which also references the packs of its objects.
+func (b *deltaBases) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held, b.size = nil, 0
+	b.objects, b.size = nil, 0
 }
 
-// damaged marks an error of reading a file that was whole when it was written.
+// damaged wraps an error of reading a file that was complete when it was written.
 func damaged(name string, err error) error {
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrDamaged) {
 		return err

@@ -13,14 +13,14 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// Object is one that is to be written. Data is a delta when Base names what it builds on.
+// Object is an object to write. Data is a delta to the object Base, unless Base is zero.
 type Object struct {
 	Kind plumbing.ObjectType
 	Data []byte
 	Base plumbing.Hash
 }
 
-// Delta returns what makes one content of another, or nil if that is no shorter.
+// Delta returns a delta from base to data, or nil if it is not shorter than data.
 func Delta(base, data []byte) []byte {
 	delta := packfile.DiffDelta(base, data)
 	if len(delta) >= len(data) {
@@ -29,11 +29,11 @@ func Delta(base, data []byte) []byte {
 	return delta
 }
 
-// Encode writes a pack. It is a thin one if the base of an object is not among the others.
+// Encode writes a pack. The pack is thin if it does not contain all bases.
 func Encode(w io.Writer, objects []Object) error {
 	sum := sha1.New()
 	out := io.MultiWriter(w, sum)
-	count := binary.BigEndian.AppendUint32(nil, uint32(len(objects))) // all are in memory
+	count := binary.BigEndian.AppendUint32(nil, uint32(len(objects))) // limited by memory
 	if _, err := out.Write(append([]byte("PACK\x00\x00\x00\x02"), count...)); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func Encode(w io.Writer, objects []Object) error {
 	return err
 }
 
-// Put stores objects: all of them or none.
+// Put stores all objects, or none if it returns an error.
 func (s *Store) Put(ctx context.Context, objects []Object) error {
 	var b bytes.Buffer
 	if err := Encode(&b, objects); err != nil {
@@ -55,7 +55,7 @@ func (s *Store) Put(ctx context.Context, objects []Object) error {
 	return s.Add(ctx, &b)
 }
 
-// writeObject writes an object as it stands in a pack.
+// writeObject writes an object in the format of a pack.
 func writeObject(w io.Writer, o Object) error {
 	kind := o.Kind
 	if !o.Base.IsZero() {

@@ -7,7 +7,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestPutAndAddThinPack(t *testing.T) {
 	s, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if thin.Len() > 200 {
-		t.Errorf("a line more takes %d bytes", thin.Len())
+		t.Errorf("one additional line takes %d bytes", thin.Len())
 	}
 	if err := s.Add(t.Context(), &thin); err != nil {
 		t.Fatal(err)
@@ -37,6 +37,6 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 	}
 	if Delta([]byte("abc"), []byte("xyz")) != nil {
-		t.Error("a delta that saves nothing is used")
+		t.Error("Delta returns a delta that is not shorter")
 	}
 }

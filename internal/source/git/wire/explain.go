@@ -25,32 +25,32 @@ import (
 
 var (
 	errEmpty    = errors.New("the repository is empty")
-	errNotGit   = errors.New("the answer is not one of git's smart protocol")
-	errRedirect = errors.New("the host redirects to where it is not followed")
-	errTooMuch  = errors.New("the host sends a pack")
+	errNotGit   = errors.New("the answer is not of git's smart protocol")
+	errRedirect = errors.New("the redirect is not allowed")
+	errTooLarge = errors.New("the pack is too large")
 )
 
-// statusError is an HTTP status that is no success.
+// statusError is the error for an HTTP status other than 200.
 type statusError struct {
 	code  int
-	after time.Duration // that the host asks to wait
+	after time.Duration // how long the host asks to wait
 }
 
 func (e *statusError) Error() string {
 	return fmt.Sprintf("HTTP status %d %s", e.code, http.StatusText(e.code))
 }
 
-// refusal is an SSH service that ended before it said anything of the protocol.
-type refusal struct{ said string }
+// sshRefusal is the error for an SSH service that ended without an answer.
+type sshRefusal struct{ stderr string }
 
-func (e *refusal) Error() string { return Printable(e.said) }
+func (e *sshRefusal) Error() string { return Printable(e.stderr) }
 
-// Refused is what a remote says when it refuses a request.
-type Refused struct{ Words string }
+// Refused is the message of a remote that refuses a request.
+type Refused struct{ Message string }
 
-func (e *Refused) Error() string { return e.Words }
+func (e *Refused) Error() string { return e.Message }
 
-// task is what a conversation is for, in the words of an error.
+// task is the purpose of a conversation, as in error messages.
 type task string
 
 const (
@@ -59,18 +59,18 @@ const (
 	pushing  task = "pushing to"
 )
 
-// verb is the task without the preposition.
+// verb returns the task without the preposition.
 func (t task) verb() string { return string(t[:strings.LastIndexByte(string(t), ' ')]) }
 
-// right is what the login must be allowed to do.
-func (t task) right() string {
+// permission returns what the credentials must allow.
+func (t task) permission() string {
 	if t == pushing {
 		return "push to"
 	}
 	return "read"
 }
 
-// newLink opens nothing yet; it refuses a URL that leads nowhere.
+// newLink returns the transport for a remote. It does not open a connection.
 func newLink(remote Remote, service string, counts *counts) (link, error) {
 	u, err := ParseURL(remote.URL)
 	if err != nil {
@@ -82,13 +82,13 @@ func newLink(remote Remote, service string, counts *counts) (link, error) {
 	return newHTTP(remote, service, u, counts)
 }
 
-// ParseURL reads the URL of a repository. The error is a fault.
+// ParseURL parses the URL of a repository. The error is a fault.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
 		f := fault.New(meta.URLInvalidReason, "spec.url is not the URL of a repository").Final()
 		if at, path, ok := SCP(raw); ok {
-			return nil, f.WithHint("Write it as ssh://%s/%s", at, path)
+			return nil, f.WithHint("Use ssh://%s/%s", at, path)
 		}
 		return nil, f.WithHint("Use https://host/path or ssh://git@host/path")
 	}
@@ -96,88 +96,90 @@ func ParseURL(raw string) (*url.URL, error) {
 	case "http", "https", "ssh":
 		return u, nil
 	}
-	return nil, fault.New(meta.URLInvalidReason, "spec.url has the scheme '%s'", Printable(u.Scheme)).
+	return nil, fault.New(meta.URLInvalidReason, "spec.url has the unsupported scheme '%s'", Printable(u.Scheme)).
 		WithHint("Use https, http or ssh").Final()
 }
 
-// SCP takes git@host:path apart, which is no URL.
+// SCP parses the form git@host:path, which is not a URL.
 func SCP(s string) (at, path string, ok bool) {
 	at, path, ok = strings.Cut(s, ":")
 	return at, strings.TrimPrefix(path, "/"), ok && strings.Contains(at, "@") && !strings.ContainsAny(at, "/ ") &&
 		path != ""
 }
 
-// explain turns an error into a fault: what failed, and what to do.
-func (r Remote) explain(ctx context.Context, err error, doing task) error {
+// explain returns the fault for an error.
+func (r Remote) explain(ctx context.Context, err error, operation task) error {
 	if f := fault.As(err); f != nil {
-		f.Reason = cmp.Or(f.Reason, meta.GitOperationFailedReason) // what the way out says has none
+		f.Reason = cmp.Or(f.Reason, meta.GitOperationFailedReason) // faults of egress have none
 		return err
 	}
 	where := r.where()
 	if ended := ctx.Err(); errors.Is(ended, context.Canceled) {
-		return gitFault("%s %s was given up", doing, where).Because(ended)
+		return gitFault("%s %s was canceled", operation, where).Because(ended)
 	} else if ended != nil || errors.Is(err, context.DeadlineExceeded) {
-		return gitFault("%s %s took too long", doing, where).WithHint("Check the network, or raise spec.timeout")
+		return gitFault("%s %s timed out", operation, where).WithHint("Check the network, or raise spec.timeout")
 	}
-	for _, kind := range []func(error, string, task) *fault.Fault{
+	for _, explainKind := range []func(error, string, task) *fault.Fault{
 		explainStatus, explainLogin, explainAnswer, explainNetwork,
 	} {
-		if f := kind(err, where, doing); f != nil {
-			f.What = r.withoutSecrets(f.What) // a remote may repeat what it was sent
+		if f := explainKind(err, where, operation); f != nil {
+			f.What = r.withoutSecrets(f.What) // the remote may repeat what we sent
 			return f
 		}
 	}
-	return gitFault("%s %s failed", doing, where).Because(errors.New(Printable(r.withoutSecrets(err.Error()))))
+	return gitFault("%s %s failed", operation, where).Because(errors.New(Printable(r.withoutSecrets(err.Error()))))
 }
 
-// where is the URL without what is secret in it.
+// where returns the URL without secrets.
 func (r Remote) where() string { return fault.RedactURL(r.URL) }
 
-func explainStatus(err error, where string, doing task) *fault.Fault {
+func explainStatus(err error, where string, operation task) *fault.Fault {
 	var status *statusError
 	if !errors.As(err, &status) {
 		return nil
 	}
 	switch status.code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.New(meta.AuthenticationFailedReason, "%s refused the login (%d)", where, status.code).
-			WithHint("Check the Secret of spec.secretRef, and that its user may %s the repository", doing.right())
+		return fault.New(meta.AuthenticationFailedReason, "%s refused the login (HTTP %d)", where, status.code).
+			WithHint("Check the Secret of spec.secretRef, and that its user has permission to %s the repository",
+				operation.permission())
 	case http.StatusProxyAuthRequired:
-		return fault.New(meta.AuthenticationFailedReason, "the proxy on the way to %s refused the login", where).
+		return fault.New(meta.AuthenticationFailedReason, "the proxy for %s refused the login", where).
 			WithHint("Check the Secret of spec.proxySecretRef")
 	case http.StatusNotFound, http.StatusGone:
 		return gitFault("repository %s not found", where).
-			WithHint("Check spec.url, and that the credentials of spec.secretRef may see it")
+			WithHint("Check spec.url, and that the credentials of spec.secretRef have access to it")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return gitFault("%s asks to come back later (%d)", where, status.code).
-			WithHint("It is tried again then, and what was fetched before keeps being served").After(status.after)
+		return gitFault("%s is rate limiting us (HTTP %d)", where, status.code).
+			WithHint("The request is retried later; the last artifact stays available").After(status.after)
 	}
-	return gitFault("%s %s failed", doing, where).Because(status).After(status.after)
+	return gitFault("%s %s failed", operation, where).Because(status).After(status.after)
 }
 
-func explainLogin(err error, where string, doing task) *fault.Fault {
+func explainLogin(err error, where string, operation task) *fault.Fault {
 	var key *knownhosts.KeyError
 	var revoked *knownhosts.RevokedError
 	var refused *ssh.ExitError
 	switch {
 	case errors.As(err, &key) && len(key.Want) == 0:
-		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is unknown", host(where)).
+		return fault.New(meta.AuthenticationFailedReason, "the host key of '%s' is unknown", host(where)).
 			WithHint("Check the key, then add the output of ssh-keyscan %s to known_hosts in the Secret of "+
 				"spec.secretRef", host(where))
 	case errors.As(err, &key):
-		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is not the one in known_hosts",
+		return fault.New(meta.AuthenticationFailedReason, "the host key of '%s' is not the one in known_hosts",
 			host(where)).
-			WithHint("Either the host has a new key, or somebody stands in between: check before you change " +
+			WithHint("The host has a new key, or the connection is intercepted: verify the key before you change " +
 				"known_hosts in the Secret of spec.secretRef")
 	case errors.As(err, &revoked):
-		return fault.New(meta.AuthenticationFailedReason, "the host key of %s is revoked in known_hosts", host(where)).
-			WithHint("Do not trust the host before you know why")
-	case strings.Contains(err.Error(), "ssh: unable to authenticate"): // the library has no type for it
+		return fault.New(meta.AuthenticationFailedReason, "the host key of '%s' is revoked in known_hosts",
+			host(where)).
+			WithHint("Find out why the key was revoked before you trust the host")
+	case strings.Contains(err.Error(), "ssh: unable to authenticate"): // the library has no type for this error
 		return fault.New(meta.AuthenticationFailedReason, "%s refused the SSH key", where).
-			WithHint("Add the public key to the repository as a deploy key that may %s it, or correct 'identity' in "+
-				"the Secret of spec.secretRef", doing.right())
+			WithHint("Add the public key to the repository as a deploy key with permission to %s it, or correct "+
+				"'identity' in the Secret of spec.secretRef", operation.permission())
 	case strings.Contains(err.Error(), "no common algorithm for host key"):
-		return fault.New(meta.AuthenticationFailedReason, "%s has no host key of a kind that known_hosts lists",
+		return fault.New(meta.AuthenticationFailedReason, "'%s' has no host key of a type that known_hosts contains",
 			host(where)).
 			WithHint("Add the output of ssh-keyscan %s to known_hosts in the Secret of spec.secretRef", host(where))
 	case errors.As(err, &refused):
@@ -186,49 +188,50 @@ func explainLogin(err error, where string, doing task) *fault.Fault {
 	return nil
 }
 
-func explainAnswer(err error, where string, doing task) *fault.Fault {
+func explainAnswer(err error, where string, operation task) *fault.Fault {
 	var line *pktline.ErrorLine
 	var data *packp.ErrUnexpectedData
-	var refused *refusal
+	var refused *sshRefusal
 	switch {
 	case errors.Is(err, errEmpty):
 		return gitFault("repository %s is empty", where).WithHint("Push a first commit")
 	case errors.As(err, &line):
-		return gitFault("%s refuses %s", where, doing.verb()).Because(&Refused{Printable(line.Text)})
+		return gitFault("%s refuses %s", where, operation.verb()).Because(&Refused{Printable(line.Text)})
 	case errors.As(err, &refused):
-		return gitFault("%s refuses: %s", where, Printable(refused.said)).
-			WithHint("Check spec.url, and that the SSH key may %s the repository", doing.right())
+		return gitFault("%s refused the request: %s", where, Printable(refused.stderr)).
+			WithHint("Check spec.url, and that the SSH key has permission to %s the repository", operation.permission())
 	case errors.As(err, &data), errors.Is(err, pktline.ErrInvalidPktLen), errors.Is(err, packp.ErrEmptyInput),
 		errors.Is(err, errNotGit):
-		return gitFault("%s does not answer as a git server", where).Because(errNotGit).
-			WithHint("Check spec.url: it may lead to a web page or a login page")
-	case errors.Is(err, errRedirect), errors.Is(err, errTooMuch):
-		return gitFault("%s %s failed", doing, where).Because(err).
-			WithHint("Check spec.url, and what the repository holds")
+		return gitFault("%s did not answer like a git server", where).Because(errNotGit).
+			WithHint("Check spec.url: it may be the address of a web page or a login page")
+	case errors.Is(err, errRedirect), errors.Is(err, errTooLarge):
+		return gitFault("%s %s failed", operation, where).Because(err).
+			WithHint("Check spec.url, and the size of the repository")
 	}
 	return nil
 }
 
-// explainNetwork is for SSH: what goes over HTTP, egress explains.
-func explainNetwork(err error, where string, doing task) *fault.Fault {
+// explainNetwork returns faults for SSH connections. Package egress returns those for HTTP.
+func explainNetwork(err error, where string, operation task) *fault.Fault {
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return gitFault("host %s is unknown", dns.Name).WithHint("Check spec.url, and the cluster's DNS")
+		return gitFault("DNS has no record of host '%s'", dns.Name).
+			WithHint("Check spec.url, and the cluster's DNS")
 	case errors.As(err, &dns):
-		return gitFault("cannot look the host %s up", dns.Name).WithHint("Check the cluster's DNS")
+		return gitFault("DNS lookup of host '%s' failed", dns.Name).WithHint("Check the cluster's DNS")
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return gitFault("cannot connect to host '%s'", host(where)).Because(errors.New("connection refused")).
 			WithHint("Check that the git server is running, and the port of spec.url")
 	case errors.As(err, &op) && op.Timeout():
-		return gitFault("%s does not answer", host(where)).
-			WithHint("Check the network on the way, and the port in spec.url")
+		return gitFault("host '%s' does not answer", host(where)).
+			WithHint("Check the network path to it, and the port of spec.url")
 	case errors.As(err, &op):
-		// no port that changes every time
-		return gitFault("%s %s broke off", doing, where).Because(fmt.Errorf("%s: %w", op.Op, op.Err))
+		// the cause without ports, which change with each connection
+		return gitFault("%s %s was interrupted", operation, where).Because(fmt.Errorf("%s: %w", op.Op, op.Err))
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return gitFault("%s %s broke off", doing, where).Because(io.ErrUnexpectedEOF)
+		return gitFault("%s %s was interrupted", operation, where).Because(io.ErrUnexpectedEOF)
 	}
 	return nil
 }
@@ -237,7 +240,7 @@ func gitFault(format string, args ...any) *fault.Fault {
 	return fault.New(meta.GitOperationFailedReason, format, args...)
 }
 
-// host returns host and port of a URL that is known to be good.
+// host returns the host and port of a valid URL.
 func host(where string) string {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -246,7 +249,7 @@ func host(where string) string {
 	return u.Host
 }
 
-// withoutSecrets blots out what is secret in a text.
+// withoutSecrets replaces the secrets in a text.
 func (r Remote) withoutSecrets(text string) string {
 	text = strings.ReplaceAll(text, r.URL, fault.RedactURL(r.URL))
 	secrets := []string{r.Credentials.Password, r.Credentials.BearerToken}
@@ -264,8 +267,8 @@ func (r Remote) withoutSecrets(text string) string {
 	return text
 }
 
-// maxPrinted bounds, in bytes, what is repeated of a remote's words.
+// maxPrinted is the maximum size, in bytes, of a quoted message of a remote.
 const maxPrinted = 300
 
-// Printable makes one short line of what a remote says.
+// Printable returns a message of a remote as one short line.
 func Printable(s string) string { return excerpt.Line(s, maxPrinted) }

@@ -28,9 +28,9 @@ type overHTTP struct {
 	base    *url.URL // of the repository, without user info
 	login   http.Header
 	client  *http.Client
-	done    func() // ends the use of client
+	done    func() // releases client
 	counts  *counts
-	body    io.Closer // of the answer that is read now
+	body    io.Closer // of the current answer
 }
 
 func newHTTP(remote Remote, service string, u *url.URL, counts *counts) (*overHTTP, error) {
@@ -46,14 +46,14 @@ func newHTTP(remote Remote, service string, u *url.URL, counts *counts) (*overHT
 	return h, nil
 }
 
-// newClient makes a client of the process's way out. A conversation that was given none has one of its own,
-// and closes it.
+// newClient returns a client with the transport of the remote's egress policy. done closes the connections of a policy
+// that is not shared.
 func newClient(remote Remote) (client *http.Client, done func(), err error) {
 	c := remote.Credentials
 	options := egress.Options{TLS: auth.TLS{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}}
 	if remote.ProxyURL != "" {
 		if options.Proxy, err = url.Parse(remote.ProxyURL); err != nil || options.Proxy.Host == "" {
-			return nil, nil, fault.New(meta.URLInvalidReason, "the proxy's address is not a URL").
+			return nil, nil, fault.New(meta.URLInvalidReason, "the address of the proxy is not a URL").
 				WithHint("Correct the Secret of spec.proxySecretRef")
 		}
 	}
@@ -65,7 +65,7 @@ func newClient(remote Remote) (client *http.Client, done func(), err error) {
 	return &http.Client{Transport: transport}, done, err
 }
 
-// login is the header that logs in; user info in the URL serves when there are no credentials.
+// login returns the header with the credentials; the user info of the URL if there are none.
 func login(remote Remote, u *url.URL) http.Header {
 	c := remote.Credentials
 	r := http.Request{Header: http.Header{}}
@@ -81,7 +81,7 @@ func login(remote Remote, u *url.URL) http.Header {
 	return r.Header
 }
 
-// redirect follows the first request only, as git does, and never to where the credentials were not meant for.
+// redirect allows redirects of the first request only, as git does, and drops the credentials for another host.
 func (h *overHTTP) redirect(next *http.Request, via []*http.Request) error {
 	switch {
 	case next.Method != http.MethodGet || len(via) > maxRedirects:
@@ -90,7 +90,7 @@ func (h *overHTTP) redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("%w, from %s to %s", errRedirect, via[len(via)-1].URL.Scheme, next.URL.Scheme)
 	}
 	if !strings.EqualFold(next.URL.Host, h.base.Host) && !sameHost(next.URL, h.base) {
-		h.login = nil // for all that follows, even if it leads back
+		h.login = nil // for all further requests, even if a redirect leads back
 	}
 	next.Header.Del("Authorization")
 	for name, values := range h.login {
@@ -99,7 +99,7 @@ func (h *overHTTP) redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// sameHost allows for the step from http to https, which changes the port.
+// sameHost reports whether a is b after a step from http to https, which changes the port.
 func sameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && a.Scheme == "https" && b.Scheme == "http" &&
 		a.Port() == "" && b.Port() == ""
@@ -113,7 +113,7 @@ func (h *overHTTP) open(ctx context.Context) (io.Reader, error) {
 		return nil, err
 	}
 	if got := resp.Header.Get("Content-Type"); got != "application/x-"+h.service+"-advertisement" {
-		return nil, fmt.Errorf("%w, but content of type %q", errNotGit, Printable(got))
+		return nil, fmt.Errorf("%w: its content type is %q", errNotGit, Printable(got))
 	}
 	final := *resp.Request.URL
 	var ok bool
@@ -125,7 +125,7 @@ func (h *overHTTP) open(ctx context.Context) (io.Reader, error) {
 	return resp.Body, nil
 }
 
-func (h *overHTTP) ask(ctx context.Context, request []byte) (io.Reader, error) {
+func (h *overHTTP) send(ctx context.Context, request []byte) (io.Reader, error) {
 	resp, err := h.do(ctx, http.MethodPost, h.base.JoinPath(h.service), request)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (h *overHTTP) do(ctx context.Context, method string, u *url.URL, request []
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the URL, which is told by whoever tells the error
+			err = failed.Err // without the URL, which the fault contains already
 		}
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (h *overHTTP) do(ctx context.Context, method string, u *url.URL, request []
 
 func (h *overHTTP) closeBody() {
 	if h.body != nil {
-		_ = h.body.Close() // read to its end, or given up
+		_ = h.body.Close() // it was read to its end, or is not needed
 		h.body = nil
 	}
 }
@@ -176,7 +176,7 @@ func (h *overHTTP) close() {
 	h.done()
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.ReadCloser
 	counts *counts

@@ -38,9 +38,9 @@ func dial(ctx context.Context, direct *net.Dialer, rawProxy, address string) (ne
 	return nil, errProxy
 }
 
-var errProxy = errors.New("the proxy's address is no URL of an HTTP or SOCKS5 proxy")
+var errProxy = errors.New("the proxy address is not a URL of an HTTP or SOCKS5 proxy")
 
-// connect asks an HTTP proxy for a connection (RFC 9110, 9.3.6).
+// connect opens a connection through an HTTP proxy (RFC 9110, 9.3.6).
 func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string) (net.Conn, error) {
 	port := u.Port()
 	if port == "" {
@@ -49,7 +49,7 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 	at := net.JoinHostPort(u.Hostname(), port)
 	conn, err := direct.DialContext(ctx, "tcp", at)
 	if err != nil && ctx.Err() == nil {
-		return nil, gitFault("the proxy %s cannot be reached", at).
+		return nil, gitFault("cannot connect to proxy '%s'", at).
 			WithHint("Check the address in the Secret of spec.proxySecretRef")
 	}
 	if err != nil {
@@ -64,12 +64,12 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the proxy %s: %w", at, err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("proxy '%s': %w", at, err), conn.Close())
 	}
 	return &tunneled{conn, r}, nil
 }
 
-// tunnel agrees with the proxy, and returns what reads on behind its answer: the other side may have spoken already.
+// tunnel requests a tunnel from the proxy. The returned reader may already contain data of the other side.
 func tunnel(conn net.Conn, u *url.URL, address string) (*bufio.Reader, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
 		Header: http.Header{}}
@@ -90,10 +90,10 @@ func tunnel(conn net.Conn, u *url.URL, address string) (*bufio.Reader, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, errors.Join(&statusError{code: resp.StatusCode}, resp.Body.Close())
 	}
-	return r, nil // the body of this answer is the connection itself
+	return r, nil // the body of this answer is the connection
 }
 
-// tunneled is a connection of which something was read ahead.
+// tunneled is a connection whose first data may be in r.
 type tunneled struct {
 	net.Conn
 	r *bufio.Reader

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -13,11 +15,15 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-func TestSSHGoesThroughProxies(t *testing.T) {
-	address := speaksFirst(t)
+func TestDialThroughProxies(t *testing.T) {
+	address := greetingServer(t)
 	through := &atomic.Int64{}
 	web := httptest.NewServer(connectProxy(t, through))
 	t.Cleanup(web.Close)
@@ -30,65 +36,89 @@ func TestSSHGoesThroughProxies(t *testing.T) {
 		return parsed.String()
 	}
 	me := url.UserPassword("me", "secret")
-	for reason, c := range map[string]struct{ proxy, says string }{
-		"none":                   {"", ""},
-		"an HTTP proxy":          {at(web.URL, me), ""},
-		"a SOCKS5 proxy":         {at("socks5://"+socksProxy(t, through), me), ""},
-		"without the login":      {at(web.URL, nil), "407"},
-		"with another login":     {at(web.URL, url.UserPassword("me", "wrong")), "407"},
-		"SOCKS5 without a login": {"socks5://" + socksProxy(t, through), "authentication"},
-		"no URL":                 {"proxy", "no URL"},
-		"of another kind":        {"ftp://proxy:21", "no URL"},
-		"that nobody runs":       {"http://127.0.0.1:1", "cannot be reached"},
+	for reason, c := range map[string]struct{ proxy, wantErr string }{
+		"none":                 {"", ""},
+		"HTTP proxy":           {at(web.URL, me), ""},
+		"SOCKS5 proxy":         {at("socks5://"+socksProxy(t, through), me), ""},
+		"no login":             {at(web.URL, nil), "407"},
+		"wrong login":          {at(web.URL, url.UserPassword("me", "wrong")), "407"},
+		"SOCKS5 without login": {"socks5://" + socksProxy(t, through), "authentication"},
+		"not a URL":            {"proxy", "not a URL"},
+		"unsupported scheme":   {"ftp://proxy:21", "not a URL"},
+		"unreachable":          {"http://127.0.0.1:1", "cannot connect to proxy"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			before := through.Load()
 			conn, err := dial(t.Context(), &net.Dialer{}, c.proxy, address)
-			if c.says != "" {
-				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
-					t.Errorf("got %v, want %q", err, c.says)
+			if c.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantErr) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("got %v, want %q", err, c.wantErr)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close() // it is read
+			defer conn.Close() // read-only
 			if got, err := io.ReadAll(conn); err != nil || string(got) != "SSH-2.0-test\r\n" {
 				t.Errorf("%q, %v", got, err)
 			}
 			if used := through.Load() > before; used != (c.proxy != "") {
-				t.Error("the proxy was not used as it should be")
+				t.Errorf("the proxy was used: %t", used)
 			}
 		})
 	}
 }
 
-func TestProxyThatHangs(t *testing.T) {
+func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
+	key, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := ssh.NewPublicKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := &egress.Policy{RefuseLinkLocal: true}
+	known := "host " + string(ssh.MarshalAuthorizedKey(public))
+	conn, err := newSSH(Remote{Egress: policy, Credentials: auth.GitCredentials{Identity: unusedSigner{},
+		KnownHosts: []byte(known)}}, uploadPack, &url.URL{Host: "169.254.169.254"}, &counts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.open(t.Context()); err == nil || !strings.Contains(err.Error(), "link-local") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// unusedSigner is a key for tests without a login.
+type unusedSigner struct{ ssh.Signer }
+
+func TestDialThroughSilentProxy(t *testing.T) {
 	listener := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		conn, err := listener.Accept()
 		if err == nil {
-			cancel() // it is connected, and will never be answered
+			cancel() // the proxy accepted, and does not answer
 			t.Cleanup(func() { _ = conn.Close() })
 		}
 	}()
 	if _, err := dial(ctx, &net.Dialer{}, "http://"+listener.Addr().String(), "host.invalid:22"); err == nil {
-		t.Error("the dead proxy gave a connection")
+		t.Error("got a connection")
 	}
 }
 
-func TestURLsOfRepositories(t *testing.T) {
-	for raw, says := range map[string]string{
+func TestParseURL(t *testing.T) {
+	for raw, wantErr := range map[string]string{
 		"https://host/path": "", "http://host:8080/path": "", "ssh://git@host:22/path": "", "ssh://host/~me/path": "",
-		"git@host:path/to": "Write it as ssh://git@host/path/to", "https://": "Use https", "": "Use https",
+		"git@host:path/to": "Use ssh://git@host/path/to", "https://": "Use https", "": "Use https",
 		"file:///etc":     "Use https",
 		"git://host/path": "scheme 'git'", "https:// host/": "Use https", "://": "Use https",
 	} {
 		_, err := ParseURL(raw)
-		if f := fault.As(err); (f == nil) != (says == "") ||
-			f != nil && (f.Reason != "URLInvalid" || !f.Terminal || !strings.Contains(err.Error(), says)) {
+		if f := fault.As(err); (f == nil) != (wantErr == "") ||
+			f != nil && (f.Reason != "URLInvalid" || !f.Terminal || !strings.Contains(err.Error(), wantErr)) {
 			t.Errorf("%q: %v", raw, err)
 		}
 	}
@@ -103,7 +133,7 @@ func FuzzParseURL(f *testing.F) {
 		u, err := ParseURL(raw)
 		if err != nil {
 			if fault.As(err) == nil {
-				t.Errorf("%q: no fault: %v", raw, err)
+				t.Errorf("%q: the error is not a fault: %v", raw, err)
 			}
 			return
 		}
@@ -117,8 +147,8 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// speaksFirst is a server that greets, as SSH does, and hangs up.
-func speaksFirst(t *testing.T) string {
+// greetingServer sends the greeting of an SSH server, and closes the connection. It returns the address.
+func greetingServer(t *testing.T) string {
 	t.Helper()
 	listener := listen(t)
 	go func() {
@@ -144,7 +174,7 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// connectProxy is an HTTP proxy for me with the password secret.
+// connectProxy is an HTTP proxy for the user 'me' with the password 'secret'.
 func connectProxy(t *testing.T, through *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		login := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
@@ -164,7 +194,7 @@ func connectProxy(t *testing.T, through *atomic.Int64) http.Handler {
 	})
 }
 
-// socksProxy is a SOCKS5 proxy (RFC 1928, RFC 1929) for me with the password secret.
+// socksProxy is a SOCKS5 proxy (RFC 1928, RFC 1929) for the user 'me' with the password 'secret'.
 func socksProxy(t *testing.T, through *atomic.Int64) string {
 	t.Helper()
 	listener := listen(t)
@@ -189,7 +219,7 @@ func socksProxy(t *testing.T, through *atomic.Int64) string {
 func socks(conn net.Conn) (string, error) {
 	read := func(n int) []byte {
 		b := make([]byte, n)
-		_, _ = io.ReadFull(conn, b) // what is missing is zero, and refused
+		_, _ = io.ReadFull(conn, b) // missing bytes are zero, and rejected
 		return b
 	}
 	if methods := read(int(read(2)[1])); !strings.Contains(string(methods), "\x02") {

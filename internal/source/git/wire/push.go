@@ -18,48 +18,46 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-// noThin is the capability, or rather the lack of one, to take packs whose deltas build on what is not in them.
+// noThin is the capability of remotes that accept no thin packs.
 const noThin capability.Capability = "no-thin"
 
 const (
-	maxReport  = 1 << 20 // bytes of an answer to a push
-	maxResults = 1000    // references that it tells of
+	maxReport  = 1 << 20 // bytes of the answer to a push
+	maxResults = 1000    // references in it
 )
 
-// Push is what a remote is asked to take: all of it or nothing, if it can do that.
+// Push describes a push. It is atomic if the remote supports it.
 type Push struct {
 	Commands []Command
-	Options  map[string]string // as git push -o name=value has them; only the name where there is no value
+	Options  map[string]string // as of git push -o name=value; a value may be empty
 	Pack     []byte
 }
 
-// Command asks that a reference, which is at Old, be at New. The remote compares; Old is zero for one that is
-// not there.
+// Command moves a reference from Old to New. The remote compares Old, which is zero for a new reference.
 type Command struct {
 	Name     string
 	Old, New plumbing.Hash
 }
 
-// Report is what a remote says of a push.
+// Report is the answer to a push.
 type Report struct {
-	Unpack  string            // why it could not take the pack; empty if it could
-	Refused map[string]string // why, by reference
-	Said    string            // by hooks and for people, cleaned and cut
+	Unpack  string            // why the remote could not unpack the pack; empty on success
+	Refused map[string]string // by reference: why the remote refused to update it
+	Output  string            // of hooks, for people; sanitized and shortened
 }
 
-// DialPush opens a conversation to push, and reads the references. The context bounds this call only. The
-// error is a fault.
+// DialPush opens a conversation to push, and reads the references. ctx applies to this call only. The error is a fault.
 func DialPush(ctx context.Context, remote Remote) (*Conn, error) {
 	return dialService(ctx, remote, receivePack, pushing)
 }
 
-// Thin tells whether the remote takes deltas that build on objects which it has.
+// Thin reports whether the remote accepts thin packs.
 func (c *Conn) Thin() bool { return !c.Supports(noThin) }
 
-// Push asks the remote to take commits. An error is a fault, and leaves open whether it did.
+// Push sends a push. The error is a fault; the remote may have accepted the push nevertheless.
 func (c *Conn) Push(ctx context.Context, p Push) (*Report, error) {
 	if len(p.Options) > 0 && !c.Supports(capability.PushOptions) {
-		return nil, gitFault("%s takes no push options", c.remote.where()).
+		return nil, gitFault("%s does not support push options", c.remote.where()).
 			WithHint("Remove spec.git.push.options").Final()
 	}
 	report, err := c.push(ctx, p)
@@ -67,9 +65,9 @@ func (c *Conn) Push(ctx context.Context, p Push) (*Report, error) {
 		return nil, c.remote.explain(ctx, err, pushing)
 	}
 	clean := func(s string) string { return Printable(c.remote.withoutSecrets(s)) }
-	report.Unpack, report.Said = clean(report.Unpack), clean(report.Said)
-	for name, why := range report.Refused {
-		report.Refused[name] = clean(why)
+	report.Unpack, report.Output = clean(report.Unpack), clean(report.Output)
+	for name, cause := range report.Refused {
+		report.Refused[name] = clean(cause)
 	}
 	return report, nil
 }
@@ -79,11 +77,11 @@ func (c *Conn) push(ctx context.Context, p Push) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := c.link.ask(ctx, request)
+	stream, err := c.link.send(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	said := &words{}
+	output := &outputHead{}
 	kind := sideband.Sideband64k
 	switch {
 	case caps.Supports(capability.Sideband64k):
@@ -92,28 +90,28 @@ func (c *Conn) push(ctx context.Context, p Push) (*Report, error) {
 	default:
 		return readReport(stream, len(p.Commands))
 	}
-	return readBands(stream, kind, said, len(p.Commands))
+	return readBands(stream, kind, output, len(p.Commands))
 }
 
-// encodePush writes a push as gitprotocol-pack(5) has it.
+// encodePush returns a push in the format of gitprotocol-pack(5).
 func (c *Conn) encodePush(p Push) ([]byte, *capability.List, error) {
 	update := packp.NewReferenceUpdateRequest()
 	caps := update.Capabilities
-	wanted := []capability.Capability{capability.ReportStatus, capability.Quiet, capability.OFSDelta}
+	capabilities := []capability.Capability{capability.ReportStatus, capability.Quiet, capability.OFSDelta}
 	if len(p.Commands) > 1 {
-		wanted = append(wanted, capability.Atomic)
+		capabilities = append(capabilities, capability.Atomic)
 	}
 	if len(p.Options) > 0 {
-		wanted = append(wanted, capability.PushOptions)
+		capabilities = append(capabilities, capability.PushOptions)
 	}
 	if c.Supports(capability.Sideband64k) {
-		wanted = append(wanted, capability.Sideband64k)
+		capabilities = append(capabilities, capability.Sideband64k)
 	} else {
-		wanted = append(wanted, capability.Sideband)
+		capabilities = append(capabilities, capability.Sideband)
 	}
-	for _, w := range wanted {
-		if c.Supports(w) {
-			if err := caps.Set(w); err != nil {
+	for _, name := range capabilities {
+		if c.Supports(name) {
+			if err := caps.Set(name); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -148,37 +146,37 @@ func (c *Conn) encodePush(p Push) ([]byte, *capability.List, error) {
 	return b.Bytes(), caps, errors.Join(errs...)
 }
 
-// bandFailure is how the library begins the error of a message on the band for errors, for which it has no type.
-const bandFailure = "unexpected error: "
+// bandErrorPrefix is the prefix of the library's error for a message on the error band. It has no type for it.
+const bandErrorPrefix = "unexpected error: "
 
-// readBands reads a report that comes with words for people.
-func readBands(r io.Reader, kind sideband.Type, said *words, commands int) (*Report, error) {
-	bands := sideband.NewDemuxer(kind, &bounded{r, maxReport, errLongReport})
-	bands.Progress = said
+// readBands reads a report in a sideband, and the output for people.
+func readBands(r io.Reader, kind sideband.Type, output *outputHead, commands int) (*Report, error) {
+	bands := sideband.NewDemuxer(kind, &limited{r, maxReport, errLongReport})
+	bands.Progress = output
 	report, err := readReport(bands, commands)
 	if err != nil {
-		if text, ok := strings.CutPrefix(err.Error(), bandFailure); ok {
+		if text, ok := strings.CutPrefix(err.Error(), bandErrorPrefix); ok {
 			err = &pktline.ErrorLine{Text: text}
 		}
 		if line := (*pktline.ErrorLine)(nil); errors.As(err, &line) {
-			return nil, &pktline.ErrorLine{Text: cmp.Or(strings.TrimSpace(said.String()+" "+line.Text),
-				"it gives no reason")}
+			return nil, &pktline.ErrorLine{Text: cmp.Or(strings.TrimSpace(output.String()+" "+line.Text),
+				"no reason given")}
 		}
 		return nil, err
 	}
-	_, _ = io.Copy(io.Discard, bands) // what hooks say after all is done
-	report.Said = said.String()
+	_, _ = io.Copy(io.Discard, bands) // output of hooks after the report
+	report.Output = output.String()
 	return report, nil
 }
 
 var errLongReport = errors.New("the answer to the push is too long")
 
-// readReport reads "unpack ok", or why not, then "ok <reference>" or "ng <reference> <why>" for each.
+// readReport reads "unpack ok" or "unpack <error>", then "ok <reference>" or "ng <reference> <error>" for each.
 func readReport(r io.Reader, commands int) (*Report, error) {
 	report := &Report{Refused: map[string]string{}}
-	lines := pktline.NewScanner(&bounded{r, maxReport, errLongReport})
+	lines := pktline.NewScanner(&limited{r, maxReport, errLongReport})
 	malformed := func() error {
-		return fmt.Errorf("%w: %q where the result of a push belongs", errNotGit, Printable(string(lines.Bytes())))
+		return fmt.Errorf("%w: got %q instead of the result of a push", errNotGit, Printable(string(lines.Bytes())))
 	}
 	if !lines.Scan() {
 		return nil, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
@@ -188,23 +186,23 @@ func readReport(r io.Reader, commands int) (*Report, error) {
 		return nil, malformed()
 	}
 	if unpack != "ok" {
-		report.Unpack = cmp.Or(unpack, "it gives no reason")
+		report.Unpack = cmp.Or(unpack, "no reason given")
 	}
 	for results := 0; lines.Scan(); results++ {
 		line := strings.TrimSuffix(string(lines.Bytes()), "\n")
-		if line == "" { // the flush that ends the report
+		if line == "" { // a flush packet ends the report
 			if results < commands {
-				return nil, fmt.Errorf("%w: the result of a push is not whole", errNotGit)
+				return nil, fmt.Errorf("%w: the result of the push is incomplete", errNotGit)
 			}
 			return report, nil
 		}
 		word, rest, _ := strings.Cut(line, " ")
-		name, why, _ := strings.Cut(rest, " ")
+		name, cause, _ := strings.Cut(rest, " ")
 		switch {
 		case results >= maxResults || name == "":
 			return nil, malformed()
 		case word == "ng":
-			report.Refused[name] = cmp.Or(why, "it gives no reason")
+			report.Refused[name] = cmp.Or(cause, "no reason given")
 		case word != "ok":
 			return nil, malformed()
 		}

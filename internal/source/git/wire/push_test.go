@@ -14,27 +14,27 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-func TestWhatServersSayOfAPush(t *testing.T) {
+func TestReadReport(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines string
 		want  Report
 		err   string
 	}{
-		"taken":             {"unpack ok\n|ok refs/heads/main\n|", Report{Refused: map[string]string{}}, ""},
+		"accepted":          {"unpack ok\n|ok refs/heads/main\n|", Report{Refused: map[string]string{}}, ""},
 		"without line ends": {"unpack ok|ok refs/heads/main|", Report{Refused: map[string]string{}}, ""},
 		"refused": {"unpack ok\n|ng refs/heads/main hook declined: by us\n|",
 			Report{Refused: map[string]string{"refs/heads/main": "hook declined: by us"}}, ""},
 		"refused without a reason": {"unpack ok\n|ng refs/heads/main\n|",
-			Report{Refused: map[string]string{"refs/heads/main": "it gives no reason"}}, ""},
+			Report{Refused: map[string]string{"refs/heads/main": "no reason given"}}, ""},
 		"not unpacked": {"unpack index-pack abnormal exit\n|ng refs/heads/main unpacker error\n|",
 			Report{Unpack: "index-pack abnormal exit",
 				Refused: map[string]string{"refs/heads/main": "unpacker error"}}, ""},
-		"nothing":        {"", Report{}, "unexpected EOF"},
-		"no result":      {"unpack ok\n|", Report{}, "not whole"},
-		"an error":       {"ERR the repository is read-only", Report{}, "the repository is read-only"},
-		"something else": {"hello", Report{}, "where the result of a push belongs"},
-		"something else, after a word": {"unpack ok\n|maybe refs/heads/main\n|", Report{},
-			"where the result of a push belongs"},
+		"empty":      {"", Report{}, "unexpected EOF"},
+		"no result":  {"unpack ok\n|", Report{}, "is incomplete"},
+		"error":      {"ERR the repository is read-only", Report{}, "the repository is read-only"},
+		"other text": {"hello", Report{}, "instead of the result of a push"},
+		"unknown result": {"unpack ok\n|maybe refs/heads/main\n|", Report{},
+			"instead of the result of a push"},
 	} {
 		for _, banded := range []bool{false, true} {
 			plain := packets(t, c.lines)
@@ -47,9 +47,9 @@ func TestWhatServersSayOfAPush(t *testing.T) {
 				writeAll(t, m, sideband.PackData, plain)
 				writeAll(t, m, sideband.ProgressMessage, "remote: done\n")
 				b.WriteString("0000")
-				got, err = readBands(&b, sideband.Sideband64k, &words{}, 1)
-				if err == nil && got.Said != "remote: checking\nremote: done\n" {
-					t.Errorf("%s: the words are %q", name, got.Said)
+				got, err = readBands(&b, sideband.Sideband64k, &outputHead{}, 1)
+				if err == nil && got.Output != "remote: checking\nremote: done\n" {
+					t.Errorf("%s: the output is %q", name, got.Output)
 				}
 			} else {
 				got, err = readReport(strings.NewReader(plain), 1)
@@ -68,35 +68,34 @@ func TestWhatServersSayOfAPush(t *testing.T) {
 	}
 }
 
-func TestAnErrorBandIsQuoted(t *testing.T) {
+func TestReadBandsReturnsErrorMessage(t *testing.T) {
 	var b bytes.Buffer
 	m := sideband.NewMuxer(sideband.Sideband64k, &b)
 	writeAll(t, m, sideband.ErrorMessage, "disk full")
-	_, err := readBands(&b, sideband.Sideband64k, &words{}, 1)
+	_, err := readBands(&b, sideband.Sideband64k, &outputHead{}, 1)
 	if line := (*pktline.ErrorLine)(nil); !errors.As(err, &line) || line.Text != "disk full" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// What a server is not capable of, it is not asked for.
-func TestAPushAsksForWhatTheServerCan(t *testing.T) {
+func TestEncodePushUsesSupportedCapabilities(t *testing.T) {
 	one := Push{Commands: []Command{{"refs/heads/main", plumbing.ZeroHash, plumbing.NewHash(strings.Repeat("1", 40))}},
 		Pack: []byte("PACK")}
 	two := Push{Commands: append(one.Commands, Command{Name: "refs/notes/sluice"}),
 		Options: map[string]string{"b": "", "a": "1"}}
 	for name, c := range map[string]struct {
-		can  string
-		push Push
-		want string
+		supported string
+		push      Push
+		want      string
 	}{
-		"nothing": {"", one, "\x00 "},
-		"all, of which it uses": {"report-status atomic push-options side-band-64k delete-refs", one,
+		"none": {"", one, "\x00 "},
+		"more than needed": {"report-status atomic push-options side-band-64k delete-refs", one,
 			"\x00 report-status side-band-64k"},
 		"all": {"report-status atomic push-options side-band-64k quiet ofs-delta agent=git/2", two,
 			"\x00 report-status quiet ofs-delta atomic push-options side-band-64k agent=git/sluice"},
 	} {
 		conn := &Conn{Refs: packp.NewAdvRefs()}
-		if err := conn.Refs.Capabilities.Decode([]byte(c.can)); err != nil {
+		if err := conn.Refs.Capabilities.Decode([]byte(c.supported)); err != nil {
 			t.Fatal(err)
 		}
 		b, caps, err := conn.encodePush(c.push)
@@ -104,10 +103,10 @@ func TestAPushAsksForWhatTheServerCan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, got, _ := strings.Cut(string(b), "main"); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: asks for %q", name, b)
+			t.Errorf("%s: got %q", name, b)
 		}
 		if caps.Supports(capability.PushOptions) && !bytes.Contains(b, []byte("0007a=10005b0000")) {
-			t.Errorf("%s: the options are not in %q", name, b)
+			t.Errorf("%s: the options are missing in %q", name, b)
 		}
 	}
 }
@@ -141,18 +140,15 @@ func FuzzReadReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, commands int) {
 		plain, err := readReport(bytes.NewReader(data), commands)
 		if err == nil && len(plain.Refused)*4 > len(data) {
-			t.Errorf("%q tells of %d references", data, len(plain.Refused))
+			t.Errorf("%q: the report has %d references", data, len(plain.Refused))
 		}
-		said := &words{}
-		if _, err := readBands(bytes.NewReader(data), sideband.Sideband64k, said, commands); err == nil &&
-			len(said.String()) > maxWords {
-			t.Errorf("%q says %d bytes", data, len(said.String()))
+		output := &outputHead{}
+		if _, err := readBands(bytes.NewReader(data), sideband.Sideband64k, output, commands); err == nil &&
+			len(output.String()) > maxOutput {
+			t.Errorf("%q: the output has %d bytes", data, len(output.String()))
 		}
 	})
 }
-
-// said is a link to a service that says what it is told to.
-type saying struct{ io.Reader }
 
 func FuzzAdvertisement(f *testing.F) {
 	hash := strings.Repeat("a", 40)
@@ -161,9 +157,9 @@ func FuzzAdvertisement(f *testing.F) {
 	f.Add([]byte("0054" + plumbing.ZeroHash.String() + " capabilities^{}\x00report-status\n0000"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		refs := packp.NewAdvRefs()
-		if err := refs.Decode(&bounded{saying{bytes.NewReader(data)}, maxAdvertisement,
+		if err := refs.Decode(&limited{bytes.NewReader(data), maxAdvertisement,
 			io.ErrShortBuffer}); err == nil && len(refs.References)*42 > len(data) {
-			t.Errorf("%q lists %d references", data, len(refs.References))
+			t.Errorf("%q: got %d references", data, len(refs.References))
 		}
 	})
 }

@@ -31,7 +31,7 @@ const (
 type overSSH struct {
 	service string
 	address string // host:port
-	proxy   string // URL; the environment's when empty
+	proxy   string // URL; the proxy of the environment when empty
 	path    string
 	config  *ssh.ClientConfig
 	counts  *counts
@@ -43,15 +43,15 @@ type overSSH struct {
 	session *ssh.Session
 	in      io.WriteCloser
 	out     *bufio.Reader
-	said    *words
+	stderr  *outputHead
 	began   atomic.Bool // the host answered
-	release func() bool // of the context that bounds the conversation
+	release func() bool // unbinds the conversation from its context
 }
 
 func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH, error) {
 	c := remote.Credentials
 	if c.Identity == nil || len(c.KnownHosts) == 0 {
-		return nil, fault.New(meta.AuthenticationFailedReason, "SSH needs a private key and the keys of the host").
+		return nil, fault.New(meta.AuthenticationFailedReason, "SSH requires a private key and the host keys").
 			WithHint("Set spec.secretRef to a Secret with 'identity' and 'known_hosts'")
 	}
 	address := net.JoinHostPort(u.Hostname(), "22")
@@ -60,19 +60,20 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 	}
 	known, err := knownHosts(c.KnownHosts, remote.Scratch)
 	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the key known_hosts of the Secret cannot be read").
-			Because(err).WithHint("It must hold the output of ssh-keyscan %s", u.Hostname())
+		return nil, fault.New(meta.AuthenticationFailedReason, "the key 'known_hosts' of the Secret cannot be parsed").
+			Because(err).WithHint("Set it to the output of ssh-keyscan %s", u.Hostname())
 	}
-	hostKeys := known.HostKeyAlgorithms(address) // those that known_hosts lists, so that the host shows one of them
+	hostKeys := known.HostKeyAlgorithms(address) // the host must show a key of known_hosts
 	var exchanges []string
 	if only := remote.SSH; only != nil {
 		exchanges = only.KeyExchanges
 		if allowed := intersection(only.HostKeys, hostKeys); len(only.HostKeys) > 0 && len(hostKeys) > 0 {
 			if hostKeys = allowed; len(allowed) == 0 {
 				return nil, fault.New(meta.AuthenticationFailedReason,
-					"known_hosts of the Secret has no key of %s of an algorithm that --ssh-hostkey-algos allows",
+					"known_hosts of the Secret has no key of host '%s' with an algorithm that "+
+						"--ssh-hostkey-algos allows",
 					u.Hostname()).
-					WithHint("Add one of %s", strings.Join(only.HostKeys, ", "))
+					WithHint("Add a host key with one of these algorithms: %s", strings.Join(only.HostKeys, ", "))
 			}
 		}
 	}
@@ -98,7 +99,7 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 		}}, nil
 }
 
-// intersection returns what of a is in b, too.
+// intersection returns the elements of a that are in b.
 func intersection(a, b []string) []string {
 	var both []string
 	for _, s := range a {
@@ -109,13 +110,13 @@ func intersection(a, b []string) []string {
 	return both
 }
 
-// knownHosts reads known hosts from memory. The library reads files only: one lives for the moment of reading.
+// knownHosts parses known hosts. The library reads files only, so it writes a temporary file.
 func knownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) {
 	f, err := os.CreateTemp(scratch, "tmp-known-hosts-*")
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it holds public keys only
+	defer os.Remove(f.Name()) //nolint:errcheck // it contains public keys only
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func isTimeout(ctx context.Context, err error) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// begin connects, logs in, starts the service, and waits for its first word.
+// begin connects, logs in, starts the service, and waits for its first byte.
 func (s *overSSH) begin(ctx context.Context) error {
 	conn, err := dial(ctx, s.dialer, s.proxy, s.address)
 	if err != nil {
@@ -181,8 +182,8 @@ func (s *overSSH) begin(ctx context.Context) error {
 	if s.session, err = ssh.NewClient(inner, channels, requests).NewSession(); err != nil {
 		return err
 	}
-	s.said = &words{}
-	s.session.Stderr = s.said
+	s.stderr = &outputHead{}
+	s.session.Stderr = s.stderr
 	if s.in, err = s.session.StdinPipe(); err != nil {
 		return err
 	}
@@ -191,17 +192,17 @@ func (s *overSSH) begin(ctx context.Context) error {
 		return err
 	}
 	s.out = bufio.NewReader(out)
-	if err := s.session.Start(s.service + " " + quoted(s.path)); err != nil {
+	if err := s.session.Start(s.service + " " + quote(s.path)); err != nil {
 		return err
 	}
-	if _, err := s.out.Peek(1); err != nil { // the service ended at once: what it said tells why
-		_ = s.session.Wait() // until all of it is here
-		return &refusal{s.said.String()}
+	if _, err := s.out.Peek(1); err != nil { // the service ended without an answer
+		_ = s.session.Wait() // until stderr is complete
+		return &sshRefusal{s.stderr.String()}
 	}
 	return nil
 }
 
-// bind makes the context's end that of the connection: reads and writes in progress fail.
+// bind closes the connection when ctx ends, which ends reads and writes in progress.
 func (s *overSSH) bind(ctx context.Context) {
 	if s.release != nil {
 		s.release()
@@ -209,7 +210,7 @@ func (s *overSSH) bind(ctx context.Context) {
 	s.release = context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 }
 
-func (s *overSSH) ask(ctx context.Context, request []byte) (io.Reader, error) {
+func (s *overSSH) send(ctx context.Context, request []byte) (io.Reader, error) {
 	s.bind(ctx)
 	if _, err := s.in.Write(request); err != nil {
 		return nil, err
@@ -225,36 +226,37 @@ func (s *overSSH) close() {
 		return
 	}
 	if s.in != nil {
-		_, _ = s.in.Write([]byte("0000")) // nothing is wanted any more; the remote may be gone already
+		_, _ = s.in.Write([]byte("0000")) // a flush packet ends the conversation; the remote may have ended it already
 	}
 	_ = s.conn.Close()
 	s.release()
 }
 
-// quoted is an argument for the remote's shell.
-func quoted(s string) string {
+// quote quotes an argument for the remote shell.
+func quote(s string) string {
 	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(s) + "'"
 }
 
-// words keeps the beginning of what the remote says beside the protocol.
-type words struct {
+// outputHead is a writer that keeps the first bytes of the remote's output.
+type outputHead struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-const maxWords = 1 << 10
+// maxOutput is the size, in bytes, of the output that is kept.
+const maxOutput = 1 << 10
 
-func (w *words) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, p[:min(len(p), maxWords-len(w.text))]...)
+func (o *outputHead) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p[:min(len(p), maxOutput-len(o.text))]...)
 	return len(p), nil
 }
 
-func (w *words) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.text)
+func (o *outputHead) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
 }
 
 // guardedConn counts what is read. Once the conversation has begun, it reports the host's progress to the host guard.

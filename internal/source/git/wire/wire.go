@@ -1,6 +1,5 @@
-// Package wire speaks the client's side of git's protocols over HTTP(S) and SSH: what references a remote
-// has, a pack of what is asked for, and a pack with what the references shall be. It stores nothing, resolves
-// nothing, and its errors are made for the person who reads them: no credential stands in one.
+// Package wire is a client of git's protocols over HTTP(S) and SSH. It lists the references of a remote, fetches packs
+// and pushes packs. It stores nothing and resolves no reference. Errors are faults, and contain no credentials.
 package wire
 
 import (
@@ -23,38 +22,38 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
-// agent is how this client calls itself.
+// agent is the name of this client in the protocol.
 const agent = "git/sluice"
 
-// maxAdvertisement bounds, in bytes, the list of a remote's references.
+// maxAdvertisement is the maximum size, in bytes, of the list of references.
 const maxAdvertisement = 64 << 20
 
-// Remote is where a repository is and how to get in.
+// Remote is a repository and the access to it.
 type Remote struct {
 	URL         string // http, https or ssh
 	Credentials auth.GitCredentials
-	// who logs in, for credentials that are renewed: it stands for them where they are compared
+	// Identity replaces credentials in comparisons, for credentials that are renewed.
 	Identity string
-	ProxyURL string         // the environment's proxy when empty
+	ProxyURL string         // the proxy of the environment when empty
 	Egress   *egress.Policy // shared by the process; a new one for each conversation when nil
-	Scratch  string         // directory for a file that lives for a moment; the system's when empty
-	SSH      *SSHAlgorithms // what SSH may use; the library's choice when nil
+	Scratch  string         // directory for temporary files; that of the system when empty
+	SSH      *SSHAlgorithms // allowed algorithms; the default of the library when nil
 }
 
 func (r Remote) egress() *egress.Policy { return cmp.Or(r.Egress, &egress.Policy{}) }
 
-// SSHAlgorithms are those that SSH may use, the preferred ones first; the library's choice where there are none.
+// SSHAlgorithms are the allowed algorithms, the preferred ones first. An empty list is the default of the library.
 type SSHAlgorithms struct{ HostKeys, KeyExchanges []string }
 
-// Stats counts what went over the wire.
+// Stats are the counts of a conversation.
 type Stats struct {
 	Requests      int64 // HTTP requests, or SSH connections
 	BytesReceived int64
 }
 
-// Conn is one conversation with a remote: its references, then at most one fetch or push.
+// Conn is a conversation with a remote: it reads the references, then does at most one fetch or push.
 type Conn struct {
-	// Refs are the references that the remote has.
+	// Refs are the references of the remote.
 	Refs *packp.AdvRefs
 
 	remote Remote
@@ -62,17 +61,17 @@ type Conn struct {
 	counts *counts
 }
 
-// link carries bytes to the service and back.
+// link is the transport of a conversation.
 type link interface {
-	// open starts the conversation and returns what the service says first.
+	// open starts the conversation and returns the first message of the service.
 	open(ctx context.Context) (io.Reader, error)
-	// ask sends a request and returns the answer.
-	ask(ctx context.Context, request []byte) (io.Reader, error)
+	// send sends a request and returns the answer.
+	send(ctx context.Context, request []byte) (io.Reader, error)
 	// close ends the conversation.
 	close()
 }
 
-// counts are Stats in the making.
+// counts are the current Stats.
 type counts struct{ requests, bytes atomic.Int64 }
 
 // The services of a git server.
@@ -81,8 +80,7 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// Dial opens a conversation to fetch, and reads the references. The context bounds this call only. The error
-// is a fault.
+// Dial opens a conversation to fetch, and reads the references. ctx applies to this call only. The error is a fault.
 func Dial(ctx context.Context, remote Remote) (*Conn, error) {
 	c, err := dialService(ctx, remote, uploadPack, listing)
 	if err == nil && c.Refs.IsEmpty() {
@@ -92,25 +90,26 @@ func Dial(ctx context.Context, remote Remote) (*Conn, error) {
 	return c, err
 }
 
-func dialService(ctx context.Context, remote Remote, service string, doing task) (*Conn, error) {
+func dialService(ctx context.Context, remote Remote, service string, operation task) (*Conn, error) {
 	c := &Conn{remote: remote, counts: &counts{}, Refs: packp.NewAdvRefs()}
 	var err error
 	if c.link, err = newLink(remote, service, c.counts); err != nil {
 		return nil, err
 	}
-	if err := c.advertised(ctx); err != nil {
+	if err := c.readRefs(ctx); err != nil {
 		c.link.close()
-		return nil, remote.explain(ctx, err, doing)
+		return nil, remote.explain(ctx, err, operation)
 	}
 	return c, nil
 }
 
-func (c *Conn) advertised(ctx context.Context) error {
+// readRefs reads the references of the remote.
+func (c *Conn) readRefs(ctx context.Context) error {
 	r, err := c.link.open(ctx)
 	if err != nil {
 		return err
 	}
-	err = c.Refs.Decode(&bounded{r, maxAdvertisement, errors.New("the list of references is too long")})
+	err = c.Refs.Decode(&limited{r, maxAdvertisement, errors.New("the list of references is too long")})
 	if errors.Is(err, packp.ErrEmptyAdvRefs) {
 		return nil
 	}
@@ -120,33 +119,33 @@ func (c *Conn) advertised(ctx context.Context) error {
 // Close ends the conversation.
 func (c *Conn) Close() { c.link.close() }
 
-// Stats returns what went over the wire so far.
+// Stats returns the current counts.
 func (c *Conn) Stats() Stats { return Stats{c.counts.requests.Load(), c.counts.bytes.Load()} }
 
-// Supports tells whether the remote is capable of something.
-func (c *Conn) Supports(what capability.Capability) bool { return c.Refs.Capabilities.Supports(what) }
+// Supports reports whether the remote has a capability.
+func (c *Conn) Supports(name capability.Capability) bool { return c.Refs.Capabilities.Supports(name) }
 
-// Request says what to fetch.
+// Request describes a fetch.
 type Request struct {
 	Want []plumbing.Hash
-	// Single asks for the one commit without its history, of a remote that supports capability.Shallow.
+	// Single requests commits without their history. The remote must support capability.Shallow.
 	Single bool
-	// Have are commits that are held, each with all of its tree; the pack builds on them.
+	// Have are commits that we have, each with its whole tree. The deltas of the pack may refer to their objects.
 	Have []plumbing.Hash
-	// Shallow are commits that are held without their parents.
+	// Shallow are commits that we have without their parents.
 	Shallow []plumbing.Hash
 }
 
-// Answer is what the remote sends.
+// Answer is the answer to a Request.
 type Answer struct {
-	Shallow []plumbing.Hash // commits that come without their parents
-	Pack    io.Reader       // thin: its deltas may build on objects of the commits in Request.Have
+	Shallow []plumbing.Hash // commits that are sent without their parents
+	Pack    io.Reader       // thin: bases of deltas may be objects of the commits in Request.Have
 
 	conn *Conn
 	ctx  context.Context
 }
 
-// Fetch asks for a pack. The context bounds the reading of the pack, too. The error is a fault.
+// Fetch requests a pack of at most maxPack bytes. ctx also applies to reading the pack. The error is a fault.
 func (c *Conn) Fetch(ctx context.Context, request Request, maxPack int64) (*Answer, error) {
 	answer, err := c.fetch(ctx, request, maxPack)
 	if err != nil {
@@ -160,7 +159,7 @@ func (c *Conn) fetch(ctx context.Context, request Request, maxPack int64) (*Answ
 	if err != nil {
 		return nil, err
 	}
-	stream, err := c.link.ask(ctx, body)
+	stream, err := c.link.send(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -175,19 +174,19 @@ func (c *Conn) fetch(ctx context.Context, request Request, maxPack int64) (*Answ
 	case caps.Supports(capability.Sideband):
 		answer.Pack = sideband.NewDemuxer(sideband.Sideband, r)
 	}
-	answer.Pack = &bounded{answer.Pack, maxPack, fmt.Errorf("%w of more than %d MiB", errTooMuch, maxPack>>20)}
+	answer.Pack = &limited{answer.Pack, maxPack, fmt.Errorf("%w of more than %d MiB", errTooLarge, maxPack>>20)}
 	return answer, nil
 }
 
-// Explain turns an error of reading the pack into a fault.
+// Explain returns the fault for an error of reading the pack.
 func (a *Answer) Explain(err error) error { return a.conn.remote.explain(a.ctx, err, fetching) }
 
-// encode writes a request as gitprotocol-pack(5) has it. All is said at once, so that one exchange does.
+// encode returns a request in the format of gitprotocol-pack(5). It is one message, so that one round trip suffices.
 func (c *Conn) encode(request Request) ([]byte, *capability.List, error) {
 	upload := packp.NewUploadRequest()
 	caps := upload.Capabilities
 	for _, choice := range [][]capability.Capability{
-		{capability.MultiACKDetailed, capability.MultiACK}, // nothing is gained, but Azure DevOps insists
+		{capability.MultiACKDetailed, capability.MultiACK}, // not used, but required by Azure DevOps
 		{capability.Sideband64k, capability.Sideband},
 		{capability.ThinPack}, {capability.OFSDelta}, {capability.NoProgress},
 	} {
@@ -224,30 +223,30 @@ func (c *Conn) encode(request Request) ([]byte, *capability.List, error) {
 	return b.Bytes(), caps, err
 }
 
-// readAnswer reads what comes before the pack: the history's ends, if a depth was asked for, and the acknowledgements.
+// readAnswer reads what precedes the pack: the shallow commits, if a depth was requested, and the acknowledgements.
 func readAnswer(r *bufio.Reader, depth bool) (shallow []plumbing.Hash, err error) {
-	lines := pktline.NewScanner(r) // reads no further than the line
+	lines := pktline.NewScanner(r) // does not read beyond the line
 	for depth && lines.Scan() {
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
-			depth = false // the flush that ends the section
+			depth = false // a flush packet ends the section
 			break
 		}
 		word, hash, _ := bytes.Cut(line, []byte(" "))
 		switch {
 		case string(word) == "unshallow":
 		case string(word) != "shallow" || len(hash) != 40:
-			return nil, fmt.Errorf("%w: %q where the ends of the history belong", errNotGit, Printable(string(line)))
+			return nil, fmt.Errorf("%w: got %q instead of a shallow commit", errNotGit, Printable(string(line)))
 		default:
 			shallow = append(shallow, plumbing.NewHash(string(hash)))
 		}
 	}
 	for final := false; !depth && !final && lines.Scan(); {
-		final, err = acknowledged(lines.Bytes())
+		final, err = parseAcknowledgement(lines.Bytes())
 		if err != nil {
 			return nil, err
 		}
-		for final { // some servers repeat themselves
+		for final { // some servers repeat the acknowledgement
 			ahead, err := r.Peek(7)
 			if err != nil || string(ahead[4:]) != "ACK" && string(ahead[4:]) != "NAK" {
 				return shallow, nil
@@ -261,8 +260,9 @@ func readAnswer(r *bufio.Reader, depth bool) (shallow []plumbing.Hash, err error
 	return nil, fmt.Errorf("%w: the answer ends before the pack", errNotGit)
 }
 
-// acknowledged tells whether the line is the last before the pack: "NAK", or "ACK <hash>" with no word behind it.
-func acknowledged(line []byte) (final bool, err error) {
+// parseAcknowledgement reports whether the line is the last one before the pack: "NAK", or "ACK <hash>" without a
+// status.
+func parseAcknowledgement(line []byte) (final bool, err error) {
 	words := bytes.Fields(line)
 	switch {
 	case len(words) == 1 && string(words[0]) == "NAK":
@@ -270,20 +270,20 @@ func acknowledged(line []byte) (final bool, err error) {
 	case len(words) >= 2 && string(words[0]) == "ACK":
 		return len(words) == 2, nil
 	}
-	return false, fmt.Errorf("%w: %q where an acknowledgement belongs", errNotGit, Printable(string(line)))
+	return false, fmt.Errorf("%w: got %q instead of an acknowledgement", errNotGit, Printable(string(line)))
 }
 
-// bounded fails when more comes than may.
-type bounded struct {
+// limited is a reader that returns err if there is more data than allowed.
+type limited struct {
 	io.Reader
 	left int64
 	err  error
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, b.err
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, l.err
 	}
 	return n, err
 }

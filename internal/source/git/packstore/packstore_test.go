@@ -16,7 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// repository is a real one, for packs as git makes them.
+// repository is a repository of the git program.
 type repository struct {
 	tb  testing.TB
 	dir string
@@ -44,7 +44,7 @@ func (r *repository) git(stdin string, args ...string) []byte {
 	return out
 }
 
-// commit writes n files that resemble each other, each with the text, and returns the commit.
+// commit writes n similar files with the text, and returns the commit.
 func (r *repository) commit(n int, text string) string {
 	r.tb.Helper()
 	for i := range n {
@@ -58,7 +58,7 @@ func (r *repository) commit(n int, text string) string {
 	return strings.TrimSpace(string(r.git("", "rev-parse", "HEAD")))
 }
 
-// pack makes a pack of what is in revs, as a server does for a fetch.
+// pack returns a pack of revs, as a server sends it for a fetch.
 func (r *repository) pack(revs string, options ...string) []byte {
 	r.tb.Helper()
 	return r.git(revs, append([]string{"pack-objects", "--revs", "--stdout", "-q"}, options...)...)
@@ -80,8 +80,8 @@ func add(tb testing.TB, s *Store, pack []byte) {
 	}
 }
 
-// holdsAll checks that the store gives every object of the revision as git does.
-func holdsAll(t *testing.T, s *Store, r *repository, revision string) {
+// checkObjects checks that the store contains every object of the revision.
+func checkObjects(t *testing.T, s *Store, r *repository, revision string) {
 	t.Helper()
 	for line := range strings.Lines(string(r.git("", "rev-list", "--objects", "--no-object-names", revision))) {
 		id := strings.TrimSpace(line)
@@ -91,7 +91,7 @@ func holdsAll(t *testing.T, s *Store, r *repository, revision string) {
 		}
 		size, err := s.Size(plumbing.NewHash(id))
 		if err != nil || size != int64(len(data)) {
-			t.Errorf("%s has the size %d, %v, want %d", id, size, err, len(data))
+			t.Errorf("the size of %s is %d, %v, want %d", id, size, err, len(data))
 		}
 		if want := r.git("", "cat-file", kind.String(), id); !bytes.Equal(data, want) {
 			t.Errorf("%s differs", id)
@@ -99,53 +99,53 @@ func holdsAll(t *testing.T, s *Store, r *repository, revision string) {
 	}
 }
 
-func TestObjectsAreThoseThatGitPacked(t *testing.T) {
+func TestReadsPacksOfGit(t *testing.T) {
 	r := newRepository(t)
 	first := r.commit(20, "one")
 	second := r.commit(20, "two")
-	for how, options := range map[string][]string{
-		"deltas by offset":       {"--delta-base-offset", "--window=50"},
-		"deltas by hash":         {"--window=50"},
-		"no deltas":              {"--window=0"},
-		"compressed differently": {"--compression=0", "--delta-base-offset"},
+	for name, options := range map[string][]string{
+		"deltas by offset":  {"--delta-base-offset", "--window=50"},
+		"deltas by hash":    {"--window=50"},
+		"no deltas":         {"--window=0"},
+		"other compression": {"--compression=0", "--delta-base-offset"},
 	} {
-		t.Run(how, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
 			add(t, s, r.pack(second+"\n", options...))
-			holdsAll(t, s, r, second)
+			checkObjects(t, s, r, second)
 			r.git("", "verify-pack", packFile(t, s.dir))
 		})
 	}
-	for how, options := range map[string][]string{
+	for name, options := range map[string][]string{
 		"thin, deltas by offset": {"--thin", "--delta-base-offset"},
 		"thin, deltas by hash":   {"--thin"},
 	} {
-		t.Run(how, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
 			add(t, s, r.pack(first+"\n", "--delta-base-offset"))
 			thin := r.pack(second+"\n^"+first+"\n", options...)
 			if err := openStore(t).Add(t.Context(), bytes.NewReader(thin)); !errors.Is(err, ErrMalformed) {
-				t.Errorf("a thin pack was taken without its bases: %v", err)
+				t.Errorf("a thin pack without its bases: got %v", err)
 			}
 			add(t, s, thin)
-			holdsAll(t, s, r, second)
+			checkObjects(t, s, r, second)
 			again, err := Open(s.dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			holdsAll(t, again, r, second)
+			checkObjects(t, again, r, second)
 			packs, err := filepath.Glob(filepath.Join(s.dir, "*.pack"))
 			if err != nil || len(packs) != 2 {
 				t.Fatal(packs, err)
 			}
 			for _, p := range packs {
-				r.git("", "verify-pack", p) // whole by itself
+				r.git("", "verify-pack", p) // readable on its own
 			}
 		})
 	}
 }
 
-func TestDamageIsSeen(t *testing.T) {
+func TestDamageIsDetected(t *testing.T) {
 	r := newRepository(t)
 	commit := r.commit(50, "one")
 	pack := r.pack(commit + "\n")
@@ -170,23 +170,23 @@ func TestDamageIsSeen(t *testing.T) {
 		}
 		return b
 	}
-	for what, harm := range map[string]func(*testing.T, *Store){
-		"a pack of garbage":       change(packSuffix, garbage),
-		"half a pack":             change(packSuffix, half),
-		"an empty pack":           change(packSuffix, func([]byte) []byte { return nil }),
-		"a pack changed inside":   change(packSuffix, middle),
-		"an index of garbage":     change(indexSuffix, garbage),
-		"half an index":           change(indexSuffix, half),
-		"an index changed inside": change(indexSuffix, middle),
-		"a pack without its index": func(t *testing.T, s *Store) {
+	for name, damage := range map[string]func(*testing.T, *Store){
+		"garbage pack":  change(packSuffix, garbage),
+		"half a pack":   change(packSuffix, half),
+		"empty pack":    change(packSuffix, func([]byte) []byte { return nil }),
+		"changed pack":  change(packSuffix, middle),
+		"garbage index": change(indexSuffix, garbage),
+		"half an index": change(indexSuffix, half),
+		"changed index": change(indexSuffix, middle),
+		"missing index": func(t *testing.T, s *Store) {
 			remove(t, strings.TrimSuffix(packFile(t, s.dir), packSuffix)+indexSuffix)
 		},
-		"the index of another pack": change(indexSuffix, func(b []byte) []byte { b[len(b)-30] ^= 1; return b }),
+		"index of another pack": change(indexSuffix, func(b []byte) []byte { b[len(b)-30] ^= 1; return b }),
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
 			add(t, s, pack)
-			harm(t, s)
+			damage(t, s)
 			again, err := Open(s.dir)
 			for line := range strings.Lines(string(r.git("", "rev-list", "--objects", "--no-object-names", commit))) {
 				if err == nil {
@@ -200,11 +200,11 @@ func TestDamageIsSeen(t *testing.T) {
 	}
 }
 
-func TestOpenRemovesWhatWasNeverFinished(t *testing.T) {
+func TestOpenRemovesIncompleteFiles(t *testing.T) {
 	r := newRepository(t)
 	s := openStore(t)
 	add(t, s, r.pack(r.commit(1, "one")+"\n"))
-	for _, name := range []string{"tmp-1.pack", "tmp-2.idx", "pack-of-which-only-the-index-was-written.idx"} {
+	for _, name := range []string{"tmp-1.pack", "tmp-2.idx", "index-without-pack.idx"} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -215,11 +215,11 @@ func TestOpenRemovesWhatWasNeverFinished(t *testing.T) {
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil || len(entries) != 2 || again.Len() != 1 {
-		t.Errorf("there are %v, %v", entries, err)
+		t.Errorf("got files %v, %v", entries, err)
 	}
 }
 
-func TestWhatIsNoPackLeavesNothing(t *testing.T) {
+func TestAddRejectsMalformedPacks(t *testing.T) {
 	r := newRepository(t)
 	good := r.pack(r.commit(3, "one") + "\n")
 	changed := func(at int, b byte) []byte {
@@ -227,27 +227,27 @@ func TestWhatIsNoPackLeavesNothing(t *testing.T) {
 		c[at] ^= b
 		return c
 	}
-	for what, pack := range map[string][]byte{
-		"nothing":            nil,
+	for name, pack := range map[string][]byte{
+		"empty":              nil,
 		"text":               []byte("<html>not a pack at all, but a page of some proxy on the way</html>"),
 		"half a pack":        good[:len(good)/2],
 		"more after the end": append(bytes.Clone(good), good...),
-		"a wrong checksum":   changed(len(good)-1, 1),
-		"a wrong byte":       changed(len(good)/2, 1),
+		"wrong checksum":     changed(len(good)-1, 1),
+		"wrong byte":         changed(len(good)/2, 1),
 		"too many objects":   changed(8, 0xff),
 		"one object less":    changed(11, 1),
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
 			if err := s.Add(t.Context(), bytes.NewReader(pack)); !errors.Is(err, ErrMalformed) {
 				t.Errorf("got %v", err)
 			}
 			if entries, err := os.ReadDir(s.dir); err != nil || len(entries) > 0 {
-				t.Errorf("left %v, %v", entries, err)
+				t.Errorf("files remain: %v, %v", entries, err)
 			}
 		})
 	}
-	t.Run("a good one, given up half way", func(t *testing.T) {
+	t.Run("canceled context", func(t *testing.T) {
 		s := openStore(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -257,7 +257,7 @@ func TestWhatIsNoPackLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestFilesStayReadableAfterTheyWereRemoved(t *testing.T) {
+func TestRemovedFilesStayReadable(t *testing.T) {
 	r := newRepository(t)
 	commit := r.commit(500, "one")
 	s := openStore(t)
@@ -265,7 +265,7 @@ func TestFilesStayReadableAfterTheyWereRemoved(t *testing.T) {
 	if err := os.RemoveAll(s.dir); err != nil {
 		t.Fatal(err)
 	}
-	holdsAll(t, s, r, commit)
+	checkObjects(t, s, r, commit)
 }
 
 func FuzzAdd(f *testing.F) {
@@ -279,11 +279,11 @@ func FuzzAdd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pack []byte) {
 		s := openStore(t)
 		add(t, s, base)
-		if err := s.Add(t.Context(), bytes.NewReader(fixed(pack))); err != nil {
+		if err := s.Add(t.Context(), bytes.NewReader(withChecksum(pack))); err != nil {
 			return
 		}
 		if _, err := Open(s.dir); err != nil {
-			t.Errorf("a pack that was taken cannot be opened: %v", err)
+			t.Errorf("cannot open a pack that was added: %v", err)
 		}
 		for _, p := range s.snapshot() {
 			for i := range p.count {
@@ -292,15 +292,15 @@ func FuzzAdd(f *testing.F) {
 					t.Fatal(err)
 				}
 				if _, _, err := s.Read(h); err != nil {
-					t.Errorf("an object of a pack that was taken cannot be read: %v", err)
+					t.Errorf("cannot read an object of a pack that was added: %v", err)
 				}
 			}
 		}
 	})
 }
 
-// fixed gives a pack the right checksum, so that what is inside is looked at.
-func fixed(pack []byte) []byte {
+// withChecksum returns a pack with the right checksum, so that Add checks its content.
+func withChecksum(pack []byte) []byte {
 	if len(pack) < hashSize {
 		return pack
 	}
@@ -336,9 +336,9 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		if _, data, err := s.Read(commit); err == nil && plumbing.ComputeHash(plumbing.CommitObject, data) != commit {
-			t.Error("another object was given")
+			t.Error("Read returned another object")
 		}
-		_, _ = s.Size(commit) // must only not panic
+		_, _ = s.Size(commit) // must not panic
 	})
 }
 
@@ -358,7 +358,7 @@ func remove(t *testing.T, name string) {
 	}
 }
 
-func TestFewHandlesServeManyPacks(t *testing.T) {
+func TestOpenFilesAreLimited(t *testing.T) {
 	r := newRepository(t)
 	head := r.commit(2, "text")
 	pack := r.pack(head)
@@ -374,8 +374,8 @@ func TestFewHandlesServeManyPacks(t *testing.T) {
 			}
 		}
 	}
-	if n := len(handles.held); n > maxHandles {
-		t.Errorf("%d files are held open", n)
+	if n := len(handles.open); n > maxHandles {
+		t.Errorf("%d files are open", n)
 	}
 	detached := stores[0]
 	if err := errors.Join(detached.Detach(), os.RemoveAll(detached.dir)); err != nil {
