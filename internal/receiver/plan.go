@@ -16,12 +16,12 @@ import (
 
 const gateKind = "Gate"
 
-// plan is how the requests to a Receiver are handled.
+// plan is a validated Receiver.
 type plan struct {
 	path    string
-	trust   hook.Trust
+	trust   hook.Trust // what callers must prove
 	targets []target
-	action  string // on gates
+	action  string // spec.action, for gates
 }
 
 // target selects objects of one kind in one namespace.
@@ -32,8 +32,8 @@ type target struct {
 	filters         []*expression.Expression
 }
 
-// of returns the plan of a Receiver, or what is wrong with it.
-func (m *Plans) of(ctx context.Context, r *notificationv1.Receiver) (*plan, error) {
+// plan validates a Receiver. The error is a fault.
+func (m *Plans) plan(ctx context.Context, r *notificationv1.Receiver) (*plan, error) {
 	trust, err := m.trust(ctx, r)
 	if err != nil {
 		return nil, err
@@ -72,27 +72,29 @@ func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.Recei
 		GroupKind: schema.GroupKind{Group: group, Kind: resource.Kind},
 		namespace: cmp.Or(resource.Namespace, r.Namespace), name: resource.Name, labels: resource.MatchLabels,
 	}
-	named := resource.Kind + " '" + t.namespace + "/" + t.name + "' of spec.resources"
+	subject := resource.Kind + " '" + t.namespace + "/" + t.name + "' of spec.resources"
 	gv, err := schema.ParseGroupVersion(resource.APIVersion)
 	switch {
 	case group == "":
-		return t, fault.New(meta.FailedReason, "%s is of no known kind", named).WithHint("Correct its kind").Final()
+		return t, fault.New(meta.FailedReason, "%s has an unknown kind", subject).WithHint("Correct its kind").Final()
 	case err != nil || gv.Group != "" && gv.Group != group:
-		return t, fault.New(meta.FailedReason, "%s is of another group than its apiVersion", named).
-			WithHint("The group is %s; apiVersion may be left out", group).Final()
+		return t, fault.New(meta.FailedReason, "%s has an apiVersion of the wrong group", subject).
+			WithHint("The group is %s; apiVersion may be omitted", group).Final()
 	case m.NoCrossNamespaceRefs && t.namespace != r.Namespace:
-		return t, fault.New(meta.AccessDeniedReason, "%s is in another namespace, which is not allowed here", named).
-			WithHint("Move the Receiver there, or run the controllers without --no-cross-namespace-refs").Final()
+		return t, fault.New(meta.AccessDeniedReason, "%s is in another namespace, which is not allowed", subject).
+			WithHint("Create the Receiver in that namespace, or run the controllers without " +
+				"--no-cross-namespace-refs").Final()
 	case t.name != notificationv1.AnyName && len(t.labels) > 0:
-		return t, fault.New(meta.FailedReason, "%s has both a name and matchLabels", named).
+		return t, fault.New(meta.FailedReason, "%s has both a name and matchLabels", subject).
 			WithHint("Set the name to * to select by label").Final()
 	case resource.Kind == gateKind && r.Spec.Action == "":
-		return t, fault.New(meta.FailedReason, "%s is a gate, and spec.action is not set", named).
+		return t, fault.New(meta.FailedReason, "%s is a Gate, but spec.action is not set", subject).
 			WithHint("Set spec.action to open or close").Final()
 	}
 	return t, nil
 }
 
+// providers compiles spec.oidcProviders. The error is a fault.
 func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 	var all []hook.Provider
 	for i, spec := range specs {
@@ -111,9 +113,9 @@ func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 			}
 			p.Validations = append(p.Validations, hook.Validation{Holds: e, Message: v.Message})
 		}
-		if len(p.Validations) == 0 { // whoever has a token of the issuer would be let in
+		if len(p.Validations) == 0 { // any token of the issuer would be accepted
 			return nil, fault.New(meta.FailedReason, "spec.oidcProviders[%d] has no validations", i).
-				WithHint("Say whose tokens are accepted").Final()
+				WithHint("Add a validation that restricts which tokens are accepted").Final()
 		}
 		all = append(all, p)
 	}
@@ -121,6 +123,6 @@ func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 }
 
 func invalid(field string, err error) error {
-	return fault.New(notificationv1.InvalidCELExpressionReason, "%s is no valid CEL expression", field).Because(err).
+	return fault.New(notificationv1.InvalidCELExpressionReason, "%s is not a valid CEL expression", field).Because(err).
 		WithHint("Correct it").Final()
 }

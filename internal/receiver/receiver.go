@@ -1,4 +1,4 @@
-// Package receiver takes webhooks: it reconciles Receivers, and serves the paths at which their requests come in.
+// Package receiver handles webhooks: it reconciles Receivers and serves their webhook paths.
 package receiver
 
 import (
@@ -33,10 +33,10 @@ import (
 // +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdateautomations,verbs=get;list;patch
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;patch
 
-// GroupKind identifies the kind to the kernel.
+// GroupKind is the kind of this package.
 var GroupKind = schema.GroupKind{Group: notificationv1.GroupVersion.Group, Kind: notificationv1.ReceiverKind}
 
-// Receiver checks Receivers, and tells the paths of their webhooks.
+// Receiver is the step of Receivers: it validates them and sets status.webhookPath.
 type Receiver struct {
 	Plans *Plans
 }
@@ -52,7 +52,7 @@ func (s *Receiver) References(r *notificationv1.Receiver) []reconcile.Ref {
 // Reconcile implements [reconcile.Step].
 func (s *Receiver) Reconcile(ctx context.Context, pass *reconcile.Pass[*notificationv1.Receiver]) reconcile.Outcome {
 	r := pass.Object
-	p, err := s.Plans.of(ctx, r)
+	p, err := s.Plans.plan(ctx, r)
 	if err != nil {
 		r.SetWebhookPath("")
 		return reconcile.Failed(err)
@@ -61,16 +61,16 @@ func (s *Receiver) Reconcile(ctx context.Context, pass *reconcile.Pass[*notifica
 	return reconcile.Ready(meta.SucceededReason, "Receiver initialized for path: %s", p.path)
 }
 
-// Finalize implements [reconcile.Step]: the path goes with the object.
+// Finalize implements [reconcile.Step]. There is nothing to clean up.
 func (s *Receiver) Finalize(context.Context, *notificationv1.Receiver) error { return nil }
 
-// Plans makes of Receivers what their requests are handled by.
+// Plans validates Receivers with their Secrets.
 type Plans struct {
-	Secrets              client.Reader // past the cache: Secrets are not kept in memory
+	Secrets              client.Reader // not the cache: Secrets are not kept in memory
 	NoCrossNamespaceRefs bool
 }
 
-// trust reads what a Receiver's callers must prove.
+// trust returns what callers of a Receiver must prove.
 func (m *Plans) trust(ctx context.Context, r *notificationv1.Receiver) (hook.Trust, error) {
 	t := hook.Trust{Type: r.Spec.Type, Events: r.Spec.Events}
 	if r.Spec.Type == notificationv1.GenericOIDCReceiver {
@@ -78,16 +78,16 @@ func (m *Plans) trust(ctx context.Context, r *notificationv1.Receiver) (hook.Tru
 		t.Providers, err = providers(r.Spec.OIDCProviders)
 		return t, err
 	}
-	if r.Spec.SecretRef == nil { // of an older version, which does not require it
+	if r.Spec.SecretRef == nil { // older API versions do not require it
 		return t, fault.New(notificationv1.TokenNotFoundReason, "spec.secretRef is not set").
-			WithHint("Name a Secret with the key token").Final()
+			WithHint("Set it to a Secret with the key token").Final()
 	}
 	name := r.Spec.SecretRef.Name
 	var secret corev1.Secret
 	err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, &secret)
 	if apierrors.IsNotFound(err) {
 		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' not found", r.Namespace, name).
-			WithHint("Create it with the key token, or correct spec.secretRef")
+			WithHint("Create it with the key token or correct spec.secretRef")
 	}
 	if err != nil {
 		return t, fault.New(notificationv1.TokenNotFoundReason, "cannot read Secret '%s/%s' of spec.secretRef",
@@ -97,13 +97,13 @@ func (m *Plans) trust(ctx context.Context, r *notificationv1.Receiver) (hook.Tru
 		string(secret.Data["audience"])
 	if t.Token == "" {
 		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has no key token", r.Namespace, name).
-			WithHint("Set it to a random text, and tell it to the sender of the webhook")
+			WithHint("Set it to a random text, and configure the sender of the webhook with it")
 	}
 	if r.Spec.Type == notificationv1.GCRReceiver && (t.Email == "" || t.Audience == "") {
-		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' has not both keys email and audience",
+		return t, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' needs the keys email and audience",
 			r.Namespace, name).
-			WithHint("Set them to the service account and the audience of the Pub/Sub subscription's push " +
-				"authentication")
+			WithHint("Set them to the service account and the audience of the push authentication of the Pub/Sub " +
+				"subscription")
 	}
 	return t, nil
 }

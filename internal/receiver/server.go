@@ -22,35 +22,35 @@ import (
 )
 
 const (
-	maxInFlight = 3 * hook.MaxBody // bytes of bodies that are read at once
-	leastShare  = 64 << 10         // of them that a request counts for, so that small ones are not without number
-	maxHeader   = 64 << 10         // bytes
-	readTime    = 30 * time.Second // for a whole request
-	handleTime  = time.Minute      // for acting on it
+	maxBodies     = 3 * hook.MaxBody // bytes of all bodies in memory
+	minShare      = 64 << 10         // bytes that a small request counts for, which bounds the number of requests
+	maxHeader     = 64 << 10         // bytes
+	readTimeout   = 30 * time.Second // for a request with its body
+	handleTimeout = time.Minute      // for a request after reading it
 )
 
-var duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+var requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "gotk_receiver_http_request_duration_seconds",
-	Help:    "The duration in seconds of the handling of a webhook.",
+	Help:    "Duration in seconds of webhook requests.",
 	Buckets: prometheus.ExponentialBuckets(0.002, 3, 9),
 }, []string{"code", "method"})
 
-func init() { metrics.Registry.MustRegister(duration) }
+func init() { metrics.Registry.MustRegister(requestDuration) }
 
-// pathIndex is the index of Receivers by the path of their webhook.
+// pathIndex is the cache index of Receivers by webhook path.
 const pathIndex = "status.webhookPath"
 
-// IndexPaths lets the cache find Receivers by path.
+// IndexPaths adds the index of Receivers by webhook path to the cache.
 func IndexPaths(ctx context.Context, i client.FieldIndexer) error {
 	return i.IndexField(ctx, &notificationv1.Receiver{}, pathIndex, func(o client.Object) []string {
 		return []string{o.(*notificationv1.Receiver).Status.WebhookPath}
 	})
 }
 
-// Server takes the requests of all Receivers. It serves on every replica: what it knows is in the cache and in Secrets.
+// Server handles the requests for all Receivers. It runs on every replica; it keeps no state but the cache.
 type Server struct {
-	Cache  client.Reader // finds Receivers
-	Reader client.Reader // past the cache
+	Cache  client.Reader // for Receivers
+	Reader client.Reader // not the cache
 	Writer client.Writer
 	Mapper apimeta.RESTMapper
 	Plans  *Plans
@@ -62,36 +62,36 @@ type Server struct {
 
 // NewServer returns the HTTP server.
 func NewServer(s *Server) *http.Server {
-	s.bodies = semaphore.NewWeighted(maxInFlight)
+	s.bodies = semaphore.NewWeighted(maxBodies)
 	mux := http.NewServeMux()
-	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.take)
+	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.serve)
 	return &http.Server{
-		Handler: measured(mux), MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: readTime + handleTime,
+		Handler: instrument(mux), MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: readTimeout + handleTimeout,
 		IdleTimeout: time.Minute,
 	}
 }
 
-// take answers one request. The answer tells the sender what is wrong with the request, and nothing of the cluster.
-func (s *Server) take(w http.ResponseWriter, req *http.Request) {
-	ctx, cancel := context.WithTimeout(req.Context(), handleTime)
+// serve handles a request. The response explains errors of the request and contains nothing about the cluster.
+func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
+	ctx, cancel := context.WithTimeout(req.Context(), handleTimeout)
 	defer cancel()
 	r, err := s.find(ctx, req.URL.Path)
 	if err == nil {
-		var woken int64
-		if woken, err = s.handle(ctx, w, req, r); err == nil {
-			fmt.Fprintf(w, "ok: %d objects\n", woken)
+		var count int64
+		if count, err = s.handle(ctx, w, req, r); err == nil {
+			fmt.Fprintf(w, "ok: %d objects\n", count)
 			return
 		}
 	}
 	var refusal *hook.Refusal
 	if !errors.As(err, &refusal) {
 		refusal = &hook.Refusal{Status: http.StatusInternalServerError,
-			Why: "not all that the receiver names could be woken: see the controller's log"}
+			Why: "cannot annotate all objects of the receiver; see the controller's log"}
 	}
 	if r != nil && refusal.Status != http.StatusOK {
 		log.FromContext(ctx).WithName(notificationv1.ReceiverKind).
-			Info("a webhook failed", "namespace", r.Namespace, "name", r.Name,
+			Info("webhook failed", "namespace", r.Namespace, "name", r.Name,
 				"status", refusal.Status, "reason", err.Error())
 	}
 	if refusal.Status == http.StatusServiceUnavailable {
@@ -100,9 +100,9 @@ func (s *Server) take(w http.ResponseWriter, req *http.Request) {
 	http.Error(w, refusal.Why, refusal.Status)
 }
 
-var unknown = &hook.Refusal{Status: http.StatusNotFound, Why: "there is no receiver at this path"}
+var unknown = &hook.Refusal{Status: http.StatusNotFound, Why: "no receiver has this path"}
 
-// find returns the Receiver of a path.
+// find returns the Receiver with a webhook path.
 func (s *Server) find(ctx context.Context, path string) (*notificationv1.Receiver, error) {
 	var found notificationv1.ReceiverList
 	if err := s.Cache.List(ctx, &found, client.MatchingFields{pathIndex: path}); err != nil {
@@ -122,15 +122,15 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 		return 0, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "the receiver is suspended"}
 	}
 	if req.Method != http.MethodPost && (r.Spec.Type != notificationv1.GenericReceiver || r.Spec.Action != "") {
-		// whoever follows a link must open no gate
-		return 0, &hook.Refusal{Status: http.StatusMethodNotAllowed, Why: "send the webhook by POST"}
+		// opening a link must not open a gate
+		return 0, &hook.Refusal{Status: http.StatusMethodNotAllowed, Why: "send the webhook with POST"}
 	}
-	p, err := s.Plans.of(ctx, r)
+	p, err := s.Plans.plan(ctx, r)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable,
 			Why: "the receiver is not ready"}, err)
 	}
-	if p.path != req.URL.Path { // the token is another one now, and with it the path
+	if p.path != req.URL.Path { // the token changed after the path was indexed
 		return 0, unknown
 	}
 	body, release, err := s.body(w, req)
@@ -146,14 +146,14 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 	if err != nil {
 		return 0, err
 	}
-	return (&waker{s.Reader, s.Writer, s.Mapper}).wake(ctx, c)
+	return (&requester{s.Reader, s.Writer, s.Mapper}).request(ctx, c)
 }
 
-// body reads that of a request, if there is room for it, until release is called.
+// body reads the body of a request if there is memory for it. The memory is reserved until release is called.
 func (s *Server) body(w http.ResponseWriter, req *http.Request) (body []byte, release func(), err error) {
-	size := max(req.ContentLength, leastShare)
+	size := max(req.ContentLength, minShare)
 	if req.ContentLength < 0 {
-		size = hook.MaxBody // it does not tell
+		size = hook.MaxBody // unknown length
 	}
 	tooLarge := &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
 		Why: fmt.Sprintf("the body has more than %d bytes", hook.MaxBody)}
@@ -161,39 +161,40 @@ func (s *Server) body(w http.ResponseWriter, req *http.Request) (body []byte, re
 		return nil, func() {}, tooLarge
 	}
 	if !s.bodies.TryAcquire(size) {
-		return nil, func() {}, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "too many requests at once"}
+		return nil, func() {}, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "too many concurrent requests"}
 	}
 	release = func() { s.bodies.Release(size) }
 	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, hook.MaxBody))
-	var over *http.MaxBytesError
+	var exceeded *http.MaxBytesError
 	switch {
-	case errors.As(err, &over):
+	case errors.As(err, &exceeded):
 		return nil, release, tooLarge
 	case err != nil:
-		return nil, release, &hook.Refusal{Status: http.StatusBadRequest, Why: "the body cannot be read"}
+		return nil, release, &hook.Refusal{Status: http.StatusBadRequest, Why: "cannot read the request body"}
 	}
 	return body, release, nil
 }
 
-// measured observes how long requests take.
-func measured(next http.Handler) http.Handler {
+// instrument records the duration of requests.
+func instrument(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start, seen := time.Now(), &status{w, http.StatusOK}
-		next.ServeHTTP(seen, r)
+		start, response := time.Now(), &statusWriter{w, http.StatusOK}
+		next.ServeHTTP(response, r)
 		method := r.Method
 		if method != http.MethodPost {
-			method = "other" // whoever calls must not make series
+			method = "other" // callers must not create series
 		}
-		duration.WithLabelValues(strconv.Itoa(seen.code), method).Observe(time.Since(start).Seconds())
+		requestDuration.WithLabelValues(strconv.Itoa(response.code), method).Observe(time.Since(start).Seconds())
 	})
 }
 
-type status struct {
+// statusWriter records the status code of a response.
+type statusWriter struct {
 	http.ResponseWriter
 	code int
 }
 
-func (s *status) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
+func (w *statusWriter) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestReplicaThatStarts answers what a sender tries again, and not that there is no such receiver, before it
-// knows them all.
-func TestReplicaThatStarts(t *testing.T) {
+// TestRequestBeforeCacheIsSynced checks that a starting replica returns a status that senders retry, not 404.
+func TestRequestBeforeCacheIsSynced(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := notificationv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -31,6 +30,6 @@ func TestReplicaThatStarts(t *testing.T) {
 	server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, hook.Path("token", "name", "namespace"),
 		strings.NewReader("{}")))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("%d %s, retry after %q", w.Code, w.Body, w.Header().Get("Retry-After"))
+		t.Errorf("got status %d, body %q, Retry-After %q", w.Code, w.Body, w.Header().Get("Retry-After"))
 	}
 }

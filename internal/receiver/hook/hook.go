@@ -1,5 +1,5 @@
-// Package hook checks webhooks: that a request is from the one who shares the secret, by the rules of each
-// host, and of which event it tells. It knows no cluster, and keeps nothing but the keys of token issuers.
+// Package hook verifies webhook requests with the method of each sender, and returns their events. It does not access
+// the cluster; its only state is a cache of issuer keys.
 package hook
 
 import (
@@ -15,40 +15,40 @@ import (
 	"strings"
 )
 
-// MaxBody is how many bytes the body of a request may have: a push of a thousand commits has about one million.
+// MaxBody is the maximum size of a request body in bytes. A push of a thousand commits has about one million.
 const MaxBody = 10 << 20
 
-// Path is where the requests of a receiver come in: the SHA-256 of the token, the name and the namespace.
+// Path returns the webhook path of a receiver: the SHA-256 of token, name and namespace.
 func Path(token, name, namespace string) string {
 	sum := sha256.Sum256([]byte(token + name + namespace))
 	return "/hook/" + hex.EncodeToString(sum[:])
 }
 
-// Trust is what a receiver knows of those who may call it.
+// Trust is what a receiver requires of callers.
 type Trust struct {
 	Type      string
 	Token     string     // the shared secret
-	Events    []string   // that are acted on; all when empty
+	Events    []string   // accepted events; all if empty
 	Email     string     // gcr: the service account that Pub/Sub pushes as
 	Audience  string     // gcr: the audience that Pub/Sub pushes with
-	Providers []Provider // generic-oidc: of whom one must vouch for the caller
+	Providers []Provider // generic-oidc: one must accept the token of the caller
 }
 
-// Request is what came in.
+// Request is a webhook request.
 type Request struct {
 	Header http.Header
 	Body   []byte
 }
 
-// Delivery is a request that may be acted on.
+// Delivery is a verified request.
 type Delivery struct {
-	Event  string         // as the host names it; empty for types that have none
-	Claims map[string]any // generic-oidc: those of the caller's token
+	Event  string         // name used by the sender; empty for types without events
+	Claims map[string]any // generic-oidc: claims of the caller's token
 }
 
-// Refusal is why a request is not acted on. It holds nothing of the request, and no secret.
+// Refusal is the reason why a request is not accepted. It contains no part of the request and no secret.
 type Refusal struct {
-	Status int // of HTTP
+	Status int // HTTP status code
 	Why    string
 }
 
@@ -62,18 +62,18 @@ func malformed(format string, args ...any) error {
 	return &Refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// ignored is for what is in order and concerns nobody: the host must not take it for a failure.
+// ignored is for valid requests without effect. The status is 200, so that the sender does not report a failure.
 func ignored(format string, args ...any) error {
 	return &Refusal{http.StatusOK, fmt.Sprintf(format, args...)}
 }
 
-// check is what a type asks of a request beside its events.
+// check verifies a request of a type, except its event.
 type check func(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, error)
 
 var checks = map[string]check{
-	"generic":      nothing, // the path is the secret
+	"generic":      noCheck, // the path is the secret
 	"generic-hmac": signed("X-Signature"),
-	"generic-oidc": vouched,
+	"generic-oidc": oidcToken,
 	"github":       github,
 	"gitlab":       token("X-Gitlab-Token"),
 	"bitbucket":    signed("X-Hub-Signature"),
@@ -86,22 +86,22 @@ var checks = map[string]check{
 	"cdevents":     cdEvent,
 }
 
-// events are the headers by which hosts name the event.
+// events are the headers with the name of the event.
 var events = map[string][]string{
 	"github":    {"X-GitHub-Event", "X-Gitea-Event"},
 	"gitlab":    {"X-Gitlab-Event"},
 	"bitbucket": {"X-Event-Key"},
 }
 
-// Verify checks a request. The error is a [Refusal], with the status to answer with. A request that was sent
-// before is as good as the first time: to act on it twice does no harm.
+// Verify verifies a request. The error is a [Refusal] with the status of the response. Replayed requests are accepted:
+// handling a request twice does no harm.
 func (c *Checker) Verify(ctx context.Context, t Trust, r Request) (Delivery, error) {
 	verify, known := checks[t.Type]
 	if !known {
-		return Delivery{}, malformed("the receiver is of an unknown type")
+		return Delivery{}, malformed("the receiver has an unknown type")
 	}
 	if t.Token == "" && t.Type != "generic-oidc" {
-		return Delivery{}, unauthorized("the receiver has no token") // an empty key would sign anything
+		return Delivery{}, unauthorized("the receiver has no token") // anyone could sign with an empty key
 	}
 	d, err := verify(ctx, c, t, r)
 	if err != nil {
@@ -110,19 +110,19 @@ func (c *Checker) Verify(ctx context.Context, t Trust, r Request) (Delivery, err
 	for _, name := range events[t.Type] {
 		d.Event = cmp.Or(d.Event, r.Header.Get(name))
 	}
-	if len(t.Events) == 0 || !filters(t.Type) {
+	if len(t.Events) == 0 || !hasEvents(t.Type) {
 		return d, nil
 	}
 	if !slices.ContainsFunc(t.Events, func(e string) bool { return strings.EqualFold(e, d.Event) }) {
-		return Delivery{}, ignored("the event is none of spec.events: nothing to do")
+		return Delivery{}, ignored("the event is not in spec.events: nothing to do")
 	}
 	return d, nil
 }
 
-// filters tells whether requests of a type tell of which event they are.
-func filters(kind string) bool { return events[kind] != nil || kind == "cdevents" }
+// hasEvents reports whether requests of a type contain an event name.
+func hasEvents(kind string) bool { return events[kind] != nil || kind == "cdevents" }
 
-func nothing(context.Context, *Checker, Trust, Request) (Delivery, error) { return Delivery{}, nil }
+func noCheck(context.Context, *Checker, Trust, Request) (Delivery, error) { return Delivery{}, nil }
 
 // token compares a header with the shared secret, as GitLab
 // (https://docs.gitlab.com/user/project/integrations/webhooks/) and Harbor do.
@@ -136,14 +136,14 @@ func token(header string) check {
 	}
 }
 
-// body checks no more than that the body is what the host sends: such hosts sign nothing, and the path is the secret.
-func body(read func(b []byte) error) check {
+// body only checks the format of the body: the sender does not sign requests, and the path is the secret.
+func body(parse func(b []byte) error) check {
 	return func(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
-		return Delivery{}, read(r.Body)
+		return Delivery{}, parse(r.Body)
 	}
 }
 
-// dockerHub reads https://docs.docker.com/docker-hub/repos/manage/webhooks/#example-webhook-payload.
+// dockerHub checks the format https://docs.docker.com/docker-hub/repos/manage/webhooks/#example-webhook-payload.
 func dockerHub(b []byte) error {
 	var p struct {
 		PushData   struct{ Tag string } `json:"push_data"`
@@ -151,28 +151,29 @@ func dockerHub(b []byte) error {
 			Name string `json:"repo_name"`
 		}
 	}
-	return has(b, &p, "a Docker Hub push", func() bool { return p.Repository.Name != "" && p.PushData.Tag != "" })
+	return decode(b, &p, "a Docker Hub push", func() bool { return p.Repository.Name != "" && p.PushData.Tag != "" })
 }
 
-// quay reads https://docs.projectquay.io/use_quay.html#repository-push.
+// quay checks the format https://docs.projectquay.io/use_quay.html#repository-push.
 func quay(b []byte) error {
 	var p struct {
 		Repository string
 		DockerURL  string   `json:"docker_url"`
 		Tags       []string `json:"updated_tags"`
 	}
-	return has(b, &p, "a Quay repository push", func() bool { return p.DockerURL != "" && len(p.Tags) > 0 })
+	return decode(b, &p, "a Quay repository push", func() bool { return p.DockerURL != "" && len(p.Tags) > 0 })
 }
 
-// acr reads https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference.
-// A ping has no target.
+// acr checks the format
+// https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference. A ping has
+// no target.
 func acr(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
 	var p struct {
 		Action string
 		Target struct{ Repository, Tag string }
 	}
 	complete := func() bool { return p.Action == "ping" || p.Action != "" && p.Target.Repository != "" }
-	if err := has(r.Body, &p, "an Azure Container Registry event", complete); err != nil {
+	if err := decode(r.Body, &p, "an Azure Container Registry event", complete); err != nil {
 		return Delivery{}, err
 	}
 	if p.Action == "ping" {
@@ -181,14 +182,15 @@ func acr(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
 	return Delivery{}, nil
 }
 
-func has(b []byte, into any, what string, complete func() bool) error {
+// decode decodes a body and checks that the required fields are set.
+func decode(b []byte, into any, format string, complete func() bool) error {
 	if err := json.Unmarshal(b, into); err != nil || !complete() {
-		return malformed("the body is not %s", what)
+		return malformed("the body is not %s", format)
 	}
 	return nil
 }
 
-// cdEvent reads a CloudEvent in the binary or in the structured mode
+// cdEvent checks a CloudEvent in binary or structured mode
 // (https://github.com/cdevents/spec/blob/main/cloudevents-binding.md); the path is the secret.
 func cdEvent(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error) {
 	data := r.Body
@@ -198,7 +200,7 @@ func cdEvent(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error
 			Data json.RawMessage
 			Raw  []byte `json:"data_base64"`
 		}
-		if err := has(r.Body, &c, "a CloudEvent", func() bool { return c.Type != "" }); err != nil {
+		if err := decode(r.Body, &c, "a CloudEvent", func() bool { return c.Type != "" }); err != nil {
 			return Delivery{}, err
 		}
 		if data = c.Data; len(c.Raw) > 0 {
@@ -209,15 +211,15 @@ func cdEvent(_ context.Context, _ *Checker, _ Trust, r Request) (Delivery, error
 		Context struct{ ID, Source, Type string }
 		Subject struct{ ID string }
 	}
-	err := has(data, &e, "a CDEvent", func() bool {
+	err := decode(data, &e, "a CDEvent", func() bool {
 		return strings.HasPrefix(e.Context.Type, "dev.cdevents.") && e.Context.ID != "" && e.Context.Source != "" &&
 			e.Subject.ID != ""
 	})
 	if err != nil {
 		return Delivery{}, err
 	}
-	if named := r.Header.Get("Ce-Type"); named != "" && named != e.Context.Type {
-		return Delivery{}, malformed("the Ce-Type header names another type than the body")
+	if header := r.Header.Get("Ce-Type"); header != "" && header != e.Context.Type {
+		return Delivery{}, malformed("the Ce-Type header does not match the type in the body")
 	}
 	return Delivery{Event: e.Context.Type}, nil
 }

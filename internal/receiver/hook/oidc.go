@@ -16,41 +16,41 @@ import (
 	"github.com/sluice-gitops/sluice/internal/expression"
 )
 
-// google issues the tokens of Pub/Sub (https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions).
+// google is the issuer of Pub/Sub tokens (https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions).
 const google = "https://accounts.google.com"
 
 const (
-	maxIssuers = 1000 // whose keys are kept
-	fetches    = 1    // of an issuer's documents each second, so that forged tokens make no flood
-	burst      = 5
+	maxIssuers = 1000 // in the cache
+	fetchRate  = 1    // requests to an issuer per second, since invalid tokens can trigger them
+	fetchBurst = 5
 
-	maxDocument = 1 << 20          // bytes
-	patience    = 10 * time.Second // for one of an issuer's documents
+	maxDocument    = 1 << 20          // bytes of an issuer document
+	requestTimeout = 10 * time.Second // for an issuer document
 )
 
-// Checker checks requests. It keeps the keys of token issuers, and is safe for concurrent use.
+// Checker verifies requests. It caches the keys of token issuers and is safe for concurrent use.
 type Checker struct {
 	Transport http.RoundTripper // to issuers
-	Google    string            // the issuer of Pub/Sub's tokens; Google's when empty
+	Google    string            // issuer of Pub/Sub tokens; for tests
 
 	mu      sync.Mutex
 	issuers map[string]*issuer
 }
 
-// Provider is an issuer of tokens, and what must be true of them.
+// Provider is a token issuer with the conditions for its tokens.
 type Provider struct {
 	Issuer, Audience string
 	Variables        []Variable
 	Validations      []Validation
 }
 
-// Variable is evaluated over claims and the vars before it.
+// Variable is an expression over claims and the preceding vars.
 type Variable struct {
 	Name  string
 	Value *expression.Expression
 }
 
-// Validation must hold over claims and vars.
+// Validation is an expression over claims and vars that must be true.
 type Validation struct {
 	Holds   *expression.Expression
 	Message string
@@ -59,21 +59,21 @@ type Validation struct {
 type issuer struct {
 	limit *rate.Limiter
 
-	mu    sync.Mutex
-	found *oidc.Provider
+	mu       sync.Mutex
+	provider *oidc.Provider
 }
 
-var errBusy = errors.New("the issuer was asked too often")
+var errRateLimited = errors.New("too many requests to the issuer")
 
-// limited bounds how often an issuer is asked.
-type limited struct {
+// rateLimited is a transport that limits the requests to an issuer and the size of responses.
+type rateLimited struct {
 	next  http.RoundTripper
 	limit *rate.Limiter
 }
 
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l rateLimited) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !l.limit.Allow() {
-		return nil, errBusy
+		return nil, errRateLimited
 	}
 	resp, err := l.next.RoundTrip(r)
 	if err == nil {
@@ -82,6 +82,7 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// issuer returns the cache entry of an issuer.
 func (c *Checker) issuer(url string) *issuer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,30 +92,30 @@ func (c *Checker) issuer(url string) *issuer {
 	if c.issuers == nil || len(c.issuers) >= maxIssuers {
 		c.issuers = map[string]*issuer{}
 	}
-	i := &issuer{limit: rate.NewLimiter(fetches, burst)}
+	i := &issuer{limit: rate.NewLimiter(fetchRate, fetchBurst)}
 	c.issuers[url] = i
 	return i
 }
 
-// provider discovers an issuer once, and keeps what was found.
+// provider discovers an issuer and caches the result.
 func (c *Checker) provider(ctx context.Context, url string) (*oidc.Provider, error) {
 	i := c.issuer(url)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.found != nil {
-		return i.found, nil
+	if i.provider != nil {
+		return i.provider, nil
 	}
-	client := &http.Client{Timeout: patience, Transport: limited{c.Transport, i.limit}}
-	// Keys are fetched for as long as the process runs, not only while this request is handled.
-	found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), url)
+	client := &http.Client{Timeout: requestTimeout, Transport: rateLimited{c.Transport, i.limit}}
+	// The provider fetches keys later as well, so its context must not end with this request.
+	discovered, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), url)
 	if err != nil {
-		return nil, &Refusal{http.StatusServiceUnavailable, "the keys of the token's issuer cannot be read now"}
+		return nil, &Refusal{http.StatusServiceUnavailable, "the keys of the token issuer are not available"}
 	}
-	i.found = found
-	return found, nil
+	i.provider = discovered
+	return discovered, nil
 }
 
-// claims returns those of a bearer token that the issuer signed for the audience, and that has not expired.
+// claims verifies signature, audience and expiry of a token and returns its claims.
 func (c *Checker) claims(ctx context.Context, url, audience string, raw string) (map[string]any, error) {
 	p, err := c.provider(ctx, url)
 	if err != nil {
@@ -122,14 +123,14 @@ func (c *Checker) claims(ctx context.Context, url, audience string, raw string) 
 	}
 	t, err := p.Verifier(&oidc.Config{ClientID: audience}).Verify(ctx, raw)
 	if err != nil {
-		if errors.Is(err, errBusy) {
-			return nil, &Refusal{http.StatusServiceUnavailable, "the keys of the token's issuer cannot be read now"}
+		if errors.Is(err, errRateLimited) {
+			return nil, &Refusal{http.StatusServiceUnavailable, "the keys of the token issuer are not available"}
 		}
-		return nil, unauthorized("the token is not one of the issuer for this audience, or has expired")
+		return nil, unauthorized("the token is not valid for this issuer and audience, or has expired")
 	}
 	claims := map[string]any{}
 	if err := t.Claims(&claims); err != nil {
-		return nil, unauthorized("the token's claims cannot be read")
+		return nil, unauthorized("cannot read the claims of the token")
 	}
 	return claims, nil
 }
@@ -142,31 +143,30 @@ func bearer(h http.Header) (string, error) {
 	return raw, nil
 }
 
-// vouched accepts what one of the providers vouches for.
-func vouched(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, error) {
+// oidcToken accepts requests with a token that one of the providers accepts.
+func oidcToken(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, error) {
 	raw, err := bearer(r.Header)
 	if err != nil {
 		return Delivery{}, err
 	}
-	err = unauthorized("the token is of none of spec.oidcProviders")
+	err = unauthorized("no provider in spec.oidcProviders issued the token")
 	for _, p := range t.Providers {
 		if !issuedBy(raw, p.Issuer) {
 			continue
 		}
-		claims, failed := c.claims(ctx, p.Issuer, p.Audience, raw)
-		if failed == nil {
-			failed = p.validate(ctx, claims)
+		claims, rejected := c.claims(ctx, p.Issuer, p.Audience, raw)
+		if rejected == nil {
+			rejected = p.validate(ctx, claims)
 		}
-		if failed == nil {
+		if rejected == nil {
 			return Delivery{Claims: claims}, nil
 		}
-		err = failed
+		err = rejected
 	}
 	return Delivery{}, err
 }
 
-// issuedBy tells whether a token, which is not checked yet, says that it is of an issuer: no other is asked
-// for its keys.
+// issuedBy reports whether an unverified token names an issuer, so that keys are requested from that issuer only.
 func issuedBy(raw, issuer string) bool {
 	_, rest, _ := strings.Cut(raw, ".")
 	payload, _, _ := strings.Cut(rest, ".")
@@ -174,51 +174,53 @@ func issuedBy(raw, issuer string) bool {
 	if err != nil {
 		return false
 	}
-	var says struct{ Iss string }
-	return has(b, &says, "a token", func() bool { return says.Iss == issuer }) == nil
+	var payloadClaims struct{ Iss string }
+	return decode(b, &payloadClaims, "a token", func() bool { return payloadClaims.Iss == issuer }) == nil
 }
 
+// validate evaluates the variables and validations of the provider for a token.
 func (p Provider) validate(ctx context.Context, claims map[string]any) error {
 	vars := map[string]any{}
-	known := expression.Map{"claims": claims, "vars": vars}
+	variables := expression.Map{"claims": claims, "vars": vars}
 	for _, v := range p.Variables {
-		value, err := v.Value.Value(ctx, known)
+		value, err := v.Value.Value(ctx, variables)
 		if err != nil {
-			return unauthorized("the variable %q of the provider has no value for this token", v.Name)
+			return unauthorized("cannot evaluate the variable %q of the provider for this token", v.Name)
 		}
 		vars[v.Name] = value
 	}
 	for _, v := range p.Validations {
-		if holds, err := v.Holds.Holds(ctx, known); err != nil || !holds {
-			return unauthorized("the token is not accepted: %s", v.Message)
+		if holds, err := v.Holds.Holds(ctx, variables); err != nil || !holds {
+			return unauthorized("the token is rejected: %s", v.Message)
 		}
 	}
 	return nil
 }
 
-// pubSub accepts what Pub/Sub pushes for Google's registries, as the service account of the subscription.
+// pubSub accepts Pub/Sub pushes for Google registries that are authenticated as the service account of the
+// subscription.
 func pubSub(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, error) {
 	raw, err := bearer(r.Header)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if t.Email == "" || t.Audience == "" {
-		return Delivery{}, unauthorized("the receiver has no email and audience of the subscription")
+		return Delivery{}, unauthorized("the receiver needs the email and audience of the subscription")
 	}
 	claims, err := c.claims(ctx, cmp.Or(c.Google, google), t.Audience, raw)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if claims["email"] != t.Email || claims["email_verified"] != true {
-		return Delivery{}, unauthorized("the token is not that of the subscription's service account")
+		return Delivery{}, unauthorized("the token does not belong to the service account of the subscription")
 	}
 	var push struct {
 		Message struct{ Data []byte }
 	}
-	if err := has(r.Body, &push, "a Pub/Sub push", func() bool { return len(push.Message.Data) > 0 }); err != nil {
+	if err := decode(r.Body, &push, "a Pub/Sub push", func() bool { return len(push.Message.Data) > 0 }); err != nil {
 		return Delivery{}, err
 	}
 	var event struct{ Action, Digest, Tag string }
-	return Delivery{}, has(push.Message.Data, &event, "an event of Google's registry",
+	return Delivery{}, decode(push.Message.Data, &event, "a Google registry event",
 		func() bool { return event.Action != "" })
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/expression"
 )
 
-// newIssuer serves the documents of an issuer whose key signs what mint returns.
+// newIssuer starts an issuer; mint returns tokens that it signed.
 func newIssuer(t *testing.T) (url string, mint func(claims jwt.MapClaims) string) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -28,7 +28,7 @@ func newIssuer(t *testing.T) (url string, mint func(claims jwt.MapClaims) string
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	answer := func(path string, v any) {
+	serve := func(path string, v any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			if err := json.NewEncoder(w).Encode(v); err != nil {
@@ -36,8 +36,8 @@ func newIssuer(t *testing.T) (url string, mint func(claims jwt.MapClaims) string
 			}
 		})
 	}
-	answer("/.well-known/openid-configuration", map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"})
-	answer("/keys", map[string]any{"keys": []any{map[string]any{
+	serve("/.well-known/openid-configuration", map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"})
+	serve("/keys", map[string]any{"keys": []any{map[string]any{
 		"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", "n": text(key.N.Bytes()),
 		"e": text(big.NewInt(int64(key.E)).Bytes()),
 	}}})
@@ -54,7 +54,7 @@ func newIssuer(t *testing.T) (url string, mint func(claims jwt.MapClaims) string
 	}
 }
 
-func compiled(t *testing.T, source string) *expression.Expression {
+func compile(t *testing.T, source string) *expression.Expression {
 	t.Helper()
 	e, err := expression.CompileValue(source, "claims", "vars")
 	if err != nil {
@@ -63,31 +63,31 @@ func compiled(t *testing.T, source string) *expression.Expression {
 	return e
 }
 
-func TestTokens(t *testing.T) {
+func TestOIDCTokens(t *testing.T) {
 	issuer, mint := newIssuer(t)
-	_, forge := newIssuer(t)
+	_, mintOther := newIssuer(t)
 	trust := Trust{Type: "generic-oidc", Providers: []Provider{{
 		Issuer: issuer, Audience: "sluice",
-		Variables: []Variable{{"repository", compiled(t, "claims.repository")},
-			{"owner", compiled(t, "vars.repository.split('/')[0]")}},
-		Validations: []Validation{{compiled(t, "vars.owner == 'shop'"), "only shop may call"}},
+		Variables: []Variable{{Name: "repository", Value: compile(t, "claims.repository")},
+			{Name: "owner", Value: compile(t, "vars.repository.split('/')[0]")}},
+		Validations: []Validation{{Holds: compile(t, "vars.owner == 'shop'"), Message: "only shop is allowed"}},
 	}}}
 	c := &Checker{Transport: http.DefaultTransport}
-	for name, one := range map[string]struct {
+	for name, tc := range map[string]struct {
 		token  string
 		status int
 	}{
-		"in order":             {mint(jwt.MapClaims{"repository": "shop/app"}), 0},
-		"of another owner":     {mint(jwt.MapClaims{"repository": "x/app"}), 401},
-		"without the claim":    {mint(nil), 401},
-		"for another audience": {mint(jwt.MapClaims{"repository": "shop/app", "aud": "x"}), 401},
-		"expired":              {mint(jwt.MapClaims{"repository": "shop/app", "exp": 1}), 401},
-		"forged":               {forge(jwt.MapClaims{"repository": "shop/app", "iss": issuer}), 401},
-		"of another issuer":    {forge(jwt.MapClaims{"repository": "shop/app"}), 401},
+		"valid":          {token: mint(jwt.MapClaims{"repository": "shop/app"})},
+		"other owner":    {token: mint(jwt.MapClaims{"repository": "x/app"}), status: 401},
+		"missing claim":  {token: mint(nil), status: 401},
+		"other audience": {token: mint(jwt.MapClaims{"repository": "shop/app", "aud": "x"}), status: 401},
+		"expired":        {token: mint(jwt.MapClaims{"repository": "shop/app", "exp": 1}), status: 401},
+		"other key":      {token: mintOther(jwt.MapClaims{"repository": "shop/app", "iss": issuer}), status: 401},
+		"other issuer":   {token: mintOther(jwt.MapClaims{"repository": "shop/app"}), status: 401},
 	} {
-		d, err := c.Verify(t.Context(), trust, Request{Header: headers("Authorization", "Bearer "+one.token)})
-		if got := status(t, err); got != one.status || got == 0 && d.Claims["repository"] != "shop/app" {
-			t.Errorf("%s: status %d, want %d (%v)", name, got, one.status, err)
+		d, err := c.Verify(t.Context(), trust, Request{Header: headers("Authorization", "Bearer "+tc.token)})
+		if got := status(t, err); got != tc.status || got == 0 && d.Claims["repository"] != "shop/app" {
+			t.Errorf("%s: status %d, want %d (%v)", name, got, tc.status, err)
 		}
 	}
 }
@@ -98,38 +98,39 @@ func TestPubSub(t *testing.T) {
 	trust := Trust{Type: "gcr", Token: secret, Email: "push@shop.iam.gserviceaccount.com", Audience: "sluice"}
 	event := base64.StdEncoding.EncodeToString(
 		[]byte(`{"action":"INSERT","digest":"gcr.io/shop/app@sha256:6ec","tag":"gcr.io/shop/app:1"}`))
+	verified := jwt.MapClaims{"email": trust.Email, "email_verified": true}
 	pushed := `{"message":{"data":"` + event + `","messageId":"1"},"subscription":"projects/shop/subscriptions/a"}`
-	for name, one := range map[string]struct {
+	for name, tc := range map[string]struct {
 		claims jwt.MapClaims
 		body   string
 		status int
 	}{
-		"in order":           {jwt.MapClaims{"email": trust.Email, "email_verified": true}, pushed, 0},
-		"of another account": {jwt.MapClaims{"email": "x@y", "email_verified": true}, pushed, 401},
-		"unverified":         {jwt.MapClaims{"email": trust.Email}, pushed, 401},
-		"not of a registry": {jwt.MapClaims{"email": trust.Email, "email_verified": true},
-			`{"message":{"data":"e30="}}`, 400},
-		"nothing": {jwt.MapClaims{"email": trust.Email, "email_verified": true}, `{}`, 400},
+		"valid": {claims: verified, body: pushed},
+		"other account": {claims: jwt.MapClaims{"email": "x@y", "email_verified": true}, body: pushed,
+			status: 401},
+		"unverified email":     {claims: jwt.MapClaims{"email": trust.Email}, body: pushed, status: 401},
+		"not a registry event": {claims: verified, body: `{"message":{"data":"e30="}}`, status: 400},
+		"empty push":           {claims: verified, body: `{}`, status: 400},
 	} {
 		_, err := c.Verify(t.Context(), trust,
-			Request{headers("Authorization", "Bearer "+mint(one.claims)), []byte(one.body)})
-		if got := status(t, err); got != one.status {
-			t.Errorf("%s: status %d, want %d (%v)", name, got, one.status, err)
+			Request{headers("Authorization", "Bearer "+mint(tc.claims)), []byte(tc.body)})
+		if got := status(t, err); got != tc.status {
+			t.Errorf("%s: status %d, want %d (%v)", name, got, tc.status, err)
 		}
 	}
 }
 
-func TestIssuerThatIsAway(t *testing.T) {
+func TestUnavailableIssuer(t *testing.T) {
 	issuer, mint := newIssuer(t)
 	c := &Checker{Transport: http.DefaultTransport}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	trust := Trust{Type: "generic-oidc", Providers: []Provider{{Issuer: gone.URL, Audience: "sluice"}}}
-	for range 20 { // more than the issuer is asked
+	for range 20 { // more than the rate limit
 		_, err := c.Verify(t.Context(), trust,
 			Request{Header: headers("Authorization", "Bearer "+mint(jwt.MapClaims{"iss": gone.URL}))})
 		if got := status(t, err); got != http.StatusServiceUnavailable {
-			t.Fatalf("status %d (%v), as %s", got, err, issuer)
+			t.Fatalf("status %d (%v), issuer %s", got, err, issuer)
 		}
 	}
 }

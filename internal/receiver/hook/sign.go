@@ -10,8 +10,8 @@ import (
 	"net/http"
 )
 
-// signatures say of each type how its sender proves that it knows the token. Types that are not here cannot
-// be sent in another's place.
+// signatures set the headers with which senders prove that they know the token. Requests of other types cannot be
+// created by us.
 var signatures = map[string]func(h http.Header, token string, body []byte){
 	"generic":      func(http.Header, string, []byte) {}, // the path is the secret
 	"dockerhub":    func(http.Header, string, []byte) {},
@@ -19,12 +19,10 @@ var signatures = map[string]func(h http.Header, token string, body []byte){
 	"acr":          func(http.Header, string, []byte) {},
 	"cdevents":     func(http.Header, string, []byte) {},
 	"generic-hmac": func(h http.Header, t string, b []byte) { h.Set("X-Signature", "sha256="+mac(sha256.New, t, b)) },
-	"github": func(h http.Header, t string,
-		b []byte) {
+	"github": func(h http.Header, t string, b []byte) {
 		h.Set("X-Hub-Signature-256", "sha256="+mac(sha256.New, t, b))
 	},
-	"bitbucket": func(h http.Header, t string,
-		b []byte) {
+	"bitbucket": func(h http.Header, t string, b []byte) {
 		h.Set("X-Hub-Signature", "sha256="+mac(sha256.New, t, b))
 	},
 	"nexus":        func(h http.Header, t string, b []byte) { h.Set("X-Nexus-Webhook-Signature", mac(sha1.New, t, b)) },
@@ -33,12 +31,12 @@ var signatures = map[string]func(h http.Header, token string, body []byte){
 	"generic-oidc": func(h http.Header, t string, _ []byte) { h.Set("Authorization", "Bearer "+t) },
 }
 
-// Sign returns the headers that a sender of the type puts on a request, so that [Checker.Verify] takes it: of
-// the event, which may be empty, and of the token. For generic-oidc that is the token of the caller.
+// Sign returns the headers for a request of a type that [Checker.Verify] accepts. The event may be empty. For
+// generic-oidc, token is the token of the caller.
 func Sign(kind, event, token string, body []byte) (http.Header, error) {
 	sign, known := signatures[kind]
 	if !known {
-		return nil, fmt.Errorf("a request of the type %.20q can only be made by its sender", kind)
+		return nil, fmt.Errorf("requests of type %.20q can only be created by the original sender", kind)
 	}
 	h := http.Header{}
 	sign(h, token, body)

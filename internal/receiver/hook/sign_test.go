@@ -4,20 +4,22 @@ import (
 	"testing"
 )
 
-// TestWhatIsSignedIsTaken signs as each sender does, and checks that as the server does, with the right token
-// and with another.
-func TestWhatIsSignedIsTaken(t *testing.T) {
-	bodies := map[string]string{ // of types that read it
-		"nexus":     `{"action":"UPDATED","repositoryName":"maven"}`,
-		"dockerhub": `{"push_data":{"tag":"latest"},"repository":{"repo_url":"https://hub.docker.com/r/a/app","repo_name":"a/app"}}`,
-		"quay":      `{"docker_url":"quay.io/a/b","updated_tags":["latest"]}`,
-		"acr":       `{"action":"push","target":{"repository":"app","tag":"1.0"}}`,
-		"cdevents":  `{"context":{"version":"0.4.1","id":"1","source":"/ci","type":"dev.cdevents.artifact.published.0.2.0","timestamp":"2026-01-01T00:00:00Z"},"subject":{"id":"pkg:oci/app@sha256%3Aabc","source":"/ci","type":"artifact","content":{}}}`,
+// TestSign checks that Verify accepts signed requests, and rejects them with another token.
+func TestSign(t *testing.T) {
+	bodies := map[string]string{ // for types that check the format
+		"nexus": `{"action":"UPDATED","repositoryName":"maven"}`,
+		"dockerhub": `{"push_data": {"tag": "latest"},
+			"repository": {"repo_url": "https://hub.docker.com/r/a/app", "repo_name": "a/app"}}`,
+		"quay": `{"docker_url":"quay.io/a/b","updated_tags":["latest"]}`,
+		"acr":  `{"action":"push","target":{"repository":"app","tag":"1.0"}}`,
+		"cdevents": `{"context": {"version": "0.4.1", "id": "1", "source": "/ci",
+			"type": "dev.cdevents.artifact.published.0.2.0", "timestamp": "2026-01-01T00:00:00Z"},
+			"subject": {"id": "pkg:oci/app@sha256%3Aabc", "source": "/ci", "type": "artifact", "content": {}}}`,
 	}
 	secretPath := map[string]bool{"generic": true, "dockerhub": true, "quay": true, "acr": true, "cdevents": true}
 	for kind := range signatures {
 		if kind == "generic-oidc" {
-			continue // the token is another's to check
+			continue // TestOIDCTokens
 		}
 		t.Run(kind, func(t *testing.T) {
 			body := []byte(bodies[kind])
@@ -39,18 +41,18 @@ func TestWhatIsSignedIsTaken(t *testing.T) {
 			var c Checker
 			d, err := c.Verify(t.Context(), Trust{Type: kind, Token: "s3cret"}, Request{Header: h, Body: body})
 			if err != nil {
-				t.Fatalf("it is refused: %v", err)
+				t.Fatalf("request rejected: %v", err)
 			}
 			if event != "" && d.Event != event {
-				t.Errorf("the event is %q", d.Event)
+				t.Errorf("got event %q", d.Event)
 			}
 			if _, err := c.Verify(t.Context(), Trust{Type: kind, Token: "other"},
 				Request{Header: h, Body: body}); (err == nil) != secretPath[kind] {
-				t.Errorf("with another token: %v", err)
+				t.Errorf("with another token: got %v", err)
 			}
 		})
 	}
 	if _, err := Sign("gcr", "", "s3cret", nil); err == nil {
-		t.Error("a token of Google is made")
+		t.Error("got no error for type gcr")
 	}
 }

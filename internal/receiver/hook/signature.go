@@ -3,7 +3,7 @@ package hook
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/sha1" // what hosts sign with; an HMAC of it is sound
+	"crypto/sha1" // used by senders; secure in an HMAC
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -13,19 +13,20 @@ import (
 
 var hashes = map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New, "sha512": sha512.New}
 
-// signed checks a header of the form <hash>=<hex>, the HMAC of the body.
+// signed checks a header in the format <hash>=<hex> with the HMAC of the body.
 func signed(header string) check {
 	return func(_ context.Context, _ *Checker, t Trust, r Request) (Delivery, error) {
 		name, signature, _ := strings.Cut(r.Header.Get(header), "=")
 		if signature == "" {
-			return Delivery{}, unauthorized("the %s header is missing, or is not <hash>=<signature>", header)
+			return Delivery{}, unauthorized("the %s header is missing or not in the format <hash>=<signature>", header)
 		}
 		h, known := hashes[name]
 		if !known {
-			return Delivery{}, unauthorized("the %s header is of an unknown hash: choose sha1, sha256 or sha512", header)
+			return Delivery{}, unauthorized("the %s header has an unknown hash: use sha1, sha256 or sha512", header)
 		}
 		if !matches(h, t.Token, r.Body, signature) {
-			return Delivery{}, unauthorized("the %s header is not the signature of the body with the receiver's token", header)
+			return Delivery{}, unauthorized("the signature in the %s header does not match the body and the token "+
+				"of the receiver", header)
 		}
 		return Delivery{}, nil
 	}
@@ -36,7 +37,7 @@ var (
 	github1   = signed("X-Hub-Signature")
 )
 
-// github checks the stronger signature where there is one
+// github checks the SHA-256 signature if it is present, else the SHA-1 signature
 // (https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries); Gitea sends the same headers.
 func github(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, error) {
 	if r.Header.Get("X-Hub-Signature-256") != "" {
@@ -45,17 +46,18 @@ func github(ctx context.Context, c *Checker, t Trust, r Request) (Delivery, erro
 	return github1(ctx, c, t, r)
 }
 
-// nexus checks https://help.sonatype.com/en/working-with-hmac-payloads.html: the bare HMAC with SHA-1.
+// nexus checks an HMAC with SHA-1 without prefix: https://help.sonatype.com/en/working-with-hmac-payloads.html.
 func nexus(_ context.Context, _ *Checker, t Trust, r Request) (Delivery, error) {
 	const header = "X-Nexus-Webhook-Signature"
 	if !matches(sha1.New, t.Token, r.Body, r.Header.Get(header)) {
-		return Delivery{}, unauthorized("the %s header is not the signature of the body with the receiver's token", header)
+		return Delivery{}, unauthorized("the signature in the %s header does not match the body and the token of "+
+			"the receiver", header)
 	}
 	var p struct{ Action, RepositoryName string }
-	return Delivery{}, has(r.Body, &p, "a Nexus repository event", func() bool { return p.Action != "" })
+	return Delivery{}, decode(r.Body, &p, "a Nexus repository event", func() bool { return p.Action != "" })
 }
 
-// matches compares in constant time.
+// matches reports whether a signature in hex is the HMAC of the body, in constant time.
 func matches(h func() hash.Hash, key string, body []byte, signature string) bool {
 	got, err := hex.DecodeString(signature)
 	if err != nil {

@@ -24,36 +24,36 @@ import (
 )
 
 const (
-	atOnce = 8   // objects that a request patches at once
-	page   = 500 // objects that are listed at once
-	// of a body that a filter reads, of which each takes up to a hundred bytes of memory: a push of a
-	// thousand commits has some ten thousand
-	maxValues = 500_000
-	owner     = "sluice-receiver"
+	maxParallel = 8   // patches of a request in flight
+	pageSize    = 500 // objects in one list request
+	// maxValues bounds the JSON values in a body that a filter reads, each of which needs up to a hundred bytes of memory.
+	// A push of a thousand commits has about ten thousand.
+	maxValues  = 500_000
+	fieldOwner = "sluice-receiver"
 )
 
-// waker wakes objects, and turns gates.
-type waker struct {
-	reader client.Reader // past the cache, which may not have what was created a moment ago
+// requester annotates objects: to request a reconcile, or to open or close a Gate.
+type requester struct {
+	reader client.Reader // not the cache, which may lack new objects
 	writer client.Writer
 	mapper apimeta.RESTMapper
 }
 
-// call is one request that is acted on.
+// call is an accepted request.
 type call struct {
 	*plan
-	by        *notificationv1.Receiver
+	receiver  *notificationv1.Receiver
 	variables map[string]any // of filters
 	at        time.Time
 }
 
-func newCall(p *plan, by *notificationv1.Receiver, d hook.Delivery, body []byte, at time.Time) (*call, error) {
-	c := &call{plan: p, by: by, at: at, variables: map[string]any{"claims": d.Claims, "req": map[string]any{}}}
+func newCall(p *plan, r *notificationv1.Receiver, d hook.Delivery, body []byte, at time.Time) (*call, error) {
+	c := &call{plan: p, receiver: r, at: at, variables: map[string]any{"claims": d.Claims, "req": map[string]any{}}}
 	for _, t := range p.targets {
 		if len(t.filters) == 0 || len(body) == 0 {
 			continue
 		}
-		req, err := read(body)
+		req, err := parseBody(body)
 		if err != nil {
 			return nil, err
 		}
@@ -63,35 +63,35 @@ func newCall(p *plan, by *notificationv1.Receiver, d hook.Delivery, body []byte,
 	return c, nil
 }
 
-// read makes of a body what filters see. It takes no more memory for a body of braces than for one of text.
-func read(body []byte) (any, error) {
+// parseBody decodes a body for filters. Its memory is bounded by maxValues.
+func parseBody(body []byte) (any, error) {
 	values := 0
 	for _, c := range body {
-		if c == ',' || c == '[' || c == '{' { // in strings, too: then it is too many by some
+		if c == ',' || c == '[' || c == '{' { // also in strings: an upper bound is enough
 			values++
 		}
 	}
 	if values > maxValues {
 		return nil, &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
-			Why: fmt.Sprintf("the body has more than %d values, which the receiver's filter reads", maxValues)}
+			Why: fmt.Sprintf("the body has more than %d values, the maximum for the filter of the receiver", maxValues)}
 	}
 	var req any
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, &hook.Refusal{Status: http.StatusBadRequest,
-			Why: "the body is no JSON, which the receiver's filter reads"}
+			Why: "the body is not JSON, which the filter of the receiver requires"}
 	}
 	return req, nil
 }
 
-// wake annotates what the call selects, and returns how many objects that were. Every object is tried,
-// whatever becomes of the others.
-func (w *waker) wake(ctx context.Context, c *call) (int64, error) {
-	var woken atomic.Int64
+// request annotates the objects that a call selects and returns their number. After an error it continues with the
+// other objects, and returns an error at the end.
+func (r *requester) request(ctx context.Context, c *call) (int64, error) {
+	var count atomic.Int64
 	var group errgroup.Group
-	group.SetLimit(atOnce)
-	var failed error
+	group.SetLimit(maxParallel)
+	var firstErr error
 	for _, t := range c.targets {
-		err := w.each(ctx, t, func(o *metav1.PartialObjectMetadata) error {
+		err := r.each(ctx, t, func(o *metav1.PartialObjectMetadata) error {
 			selected, err := c.selects(ctx, t, o)
 			if err != nil || !selected {
 				return err
@@ -101,9 +101,10 @@ func (w *waker) wake(ctx context.Context, c *call) (int64, error) {
 				return err
 			}
 			group.Go(func() error {
-				err := w.writer.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(owner))
+				err := r.writer.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch),
+					client.FieldOwner(fieldOwner))
 				if err == nil {
-					woken.Add(1)
+					count.Add(1)
 				} else if !apierrors.IsNotFound(err) {
 					return fmt.Errorf("%s '%s/%s': %w", t.Kind, o.Namespace, o.Name, err)
 				}
@@ -111,26 +112,27 @@ func (w *waker) wake(ctx context.Context, c *call) (int64, error) {
 			})
 			return nil
 		})
-		if err != nil && failed == nil {
-			failed = fmt.Errorf("%s '%s/%s': %w", t.Kind, t.namespace, t.name, err)
+		if err != nil && firstErr == nil {
+			firstErr = fmt.Errorf("%s '%s/%s': %w", t.Kind, t.namespace, t.name, err)
 		}
 	}
 	if err := group.Wait(); err != nil {
-		failed = err
+		firstErr = err
 	}
-	return woken.Load(), failed
+	return count.Load(), firstErr
 }
 
-// each visits the metadata of what a target selects by name or label; what is not there is no error.
-func (w *waker) each(ctx context.Context, t target, visit func(*metav1.PartialObjectMetadata) error) error {
-	mapping, err := w.mapper.RESTMapping(t.GroupKind)
+// each calls visit with the metadata of each object that a target selects by name or label. A missing object is not
+// an error.
+func (r *requester) each(ctx context.Context, t target, visit func(*metav1.PartialObjectMetadata) error) error {
+	mapping, err := r.mapper.RESTMapping(t.GroupKind)
 	if err != nil {
 		return err
 	}
 	if t.name != notificationv1.AnyName {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(mapping.GroupVersionKind)
-		err := w.reader.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, o)
+		err := r.reader.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, o)
 		if err == nil {
 			return visit(o)
 		}
@@ -139,8 +141,8 @@ func (w *waker) each(ctx context.Context, t target, visit func(*metav1.PartialOb
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(t.Kind + "List"))
 	for {
-		err := w.reader.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(t.labels),
-			client.Limit(page), client.Continue(list.Continue))
+		err := r.reader.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(t.labels),
+			client.Limit(pageSize), client.Continue(list.Continue))
 		if err != nil {
 			return err
 		}
@@ -157,7 +159,7 @@ func (w *waker) each(ctx context.Context, t target, visit func(*metav1.PartialOb
 	}
 }
 
-// selects evaluates the filters on an object. A filter that fails selects nothing.
+// selects evaluates the filters for an object. It returns an error if a filter fails.
 func (c *call) selects(ctx context.Context, t target, o *metav1.PartialObjectMetadata) (bool, error) {
 	if len(t.filters) == 0 {
 		return true, nil
@@ -171,7 +173,7 @@ func (c *call) selects(ctx context.Context, t target, o *metav1.PartialObjectMet
 		holds, err := f.Holds(ctx, variables)
 		if err != nil {
 			return false, &hook.Refusal{Status: http.StatusUnprocessableEntity,
-				Why: "a filter of the receiver cannot be evaluated on this request"}
+				Why: "a filter of the receiver failed for this request"}
 		}
 		if !holds {
 			return false, nil
@@ -180,7 +182,7 @@ func (c *call) selects(ctx context.Context, t target, o *metav1.PartialObjectMet
 	return true, nil
 }
 
-// patch asks an object for a reconcile, or a gate to open or close.
+// patch returns the annotations that request a reconcile, or open or close a Gate.
 func (c *call) patch(t target) ([]byte, error) {
 	at := c.at.UTC().Format(time.RFC3339Nano)
 	annotations := map[string]any{meta.ReconcileRequestAnnotation: at}
@@ -191,8 +193,9 @@ func (c *call) patch(t target) ([]byte, error) {
 		}
 		annotations = map[string]any{
 			verb + gatingv1.RequestedAtSuffix: at,
-			verb + gatingv1.ReasonSuffix:      fmt.Sprintf("webhook of Receiver '%s/%s'", c.by.Namespace, c.by.Name),
-			// Those of an earlier request say nothing of this one.
+			verb + gatingv1.ReasonSuffix: fmt.Sprintf("webhook of Receiver '%s/%s'", c.receiver.Namespace,
+				c.receiver.Name),
+			// removes the annotations of an earlier request
 			verb + gatingv1.RequestedBySuffix: nil, verb + gatingv1.WindowSuffix: nil,
 			verb + gatingv1.RevisionSuffix: nil,
 		}
