@@ -18,7 +18,7 @@ const (
 
 // recentEvents suppresses duplicates: events with the same object, severity, message, revision and change
 // token within an interval. An event that reports success ends the suppression of the object's errors, so that
-// the next error is sent: whoever is on call was informed that the object recovered.
+// the next error is sent: the user on call was informed that the object recovered.
 type recentEvents struct {
 	interval time.Duration
 

@@ -221,7 +221,7 @@ func TestContractRedirects(t *testing.T) {
 				redirected = append(redirected, r)
 				w.WriteHeader(http.StatusTeapot)
 			})
-			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", target+"/elsewhere")
 				w.WriteHeader(http.StatusTemporaryRedirect)
 			})
