@@ -254,7 +254,7 @@ func TestArtifactErrors(t *testing.T) {
 			line: "tag artifact " + r.OCI +
 				"/app:v1 --tag a/b --creds me:secret --insecure-registry",
 			code: exitFailed,
-			want: "is no tag",
+			want: "is not a valid tag",
 		},
 		"list with a tag": {
 			line: "list artifacts " + r.OCI + "/app:v1 --creds me:secret --insecure-registry",

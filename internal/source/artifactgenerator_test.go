@@ -269,16 +269,16 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 
 	s.generate("missing", "", []string{"app"}, system.ArtifactOutput("fine", "@app/deploy/**"),
 		system.ArtifactOutput("missing", "@app/none/**"))
-	s.NotReady(g, "missing", "BuildFailed", "'none' is not in the source")
+	s.NotReady(g, "missing", "BuildFailed", "'none' does not exist in the source")
 	if err := s.Get(&sourcev1.ExternalArtifact{}, "fine"); err != nil {
 		t.Errorf("one that fails holds up another: %v", err)
 	}
 
 	s.Create(&sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "theirs"}})
 	s.generate("thief", "", []string{"app"}, system.ArtifactOutput("theirs", "@app/**"))
-	s.NotReady(g, "thief", "ReconciliationFailed", "exists already")
+	s.NotReady(g, "thief", "ReconciliationFailed", "already exists")
 	s.generate("second", "", []string{"app"}, system.ArtifactOutput("fine", "@app/**"))
-	s.NotReady(g, "second", "ReconciliationFailed", "exists already")
+	s.NotReady(g, "second", "ReconciliationFailed", "already exists")
 
 	loop := s.generate("loop", "", []string{"app"}, system.ArtifactOutput("loop", "@app/**"))
 	s.generated("loop", "loop")

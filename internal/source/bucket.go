@@ -39,7 +39,7 @@ type Bucket struct {
 // bucketSession is what is kept of one object between passes.
 type bucketSession struct {
 	cache  *bucket.Cache
-	remote bucket.Remote // nil if it must be made anew
+	remote bucket.Remote // nil if a new one is needed
 	key    string        // of the access that the remote was made with
 }
 

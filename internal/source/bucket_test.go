@@ -123,7 +123,7 @@ func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
 		"no such Secret": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "none" }, "AuthenticationFailed",
 			"not found"},
 		"a Secret of others": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "other" }, "AuthenticationFailed",
-			"accesskey and secretkey"},
+			"'accesskey' and 'secretkey'"},
 		"a wrong key": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "wrong" }, "AuthenticationFailed",
 			"SignatureDoesNotMatch"},
 		"an unknown authority": {func(b *sourcev1.Bucket) { b.Spec.Endpoint, b.Spec.Insecure = secure.Endpoint, false },

@@ -18,7 +18,7 @@ import (
 )
 
 // Controller is the step of all source kinds that have an artifact: resolve the revision, ask the gates, fetch, store.
-// It keeps the last artifact available whatever fails, and is the only writer of conditions and status.
+// It keeps the last artifact available after failures, and is the only writer of conditions and status.
 type Controller[T Object, R Revision] struct {
 	Kind    schema.GroupKind
 	Store   *artifact.Store

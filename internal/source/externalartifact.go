@@ -23,7 +23,8 @@ import (
 var ExternalArtifactGroupKind = schema.GroupKind{Group: sourcev1.GroupVersion.Group,
 	Kind: sourcev1.ExternalArtifactKind}
 
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=create;update;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts/status,verbs=get;update;patch
 
 const (

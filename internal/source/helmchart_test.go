@@ -144,7 +144,7 @@ func TestHelmOutageKeepsTheLastArtifacts(t *testing.T) {
 	h.Write("index.yaml", []byte("<html>out of order</html>"))
 	s.RequestReconcile(&sourcev1.HelmRepository{}, "charts")
 	r := &sourcev1.HelmRepository{}
-	s.NotReady(r, "charts", "IndexationFailed", "line 1: not a key of an index")
+	s.NotReady(r, "charts", "IndexationFailed", "line 1: expected a key of the index")
 	h.Stop()
 	s.RequestReconcile(&sourcev1.HelmRepository{}, "charts")
 	s.NotReady(r, "charts", "IndexationFailed", "cannot fetch the index")
@@ -167,7 +167,7 @@ func TestHelmChartsThatAreNotWhatTheIndexSays(t *testing.T) {
 	s.HelmRepository(h)
 	s.HelmChart("app")
 	c := &sourcev1.HelmChart{}
-	s.NotReady(c, "app", "ChartPullError", "and the index says sha256:")
+	s.NotReady(c, "app", "ChartPullError", "but the index has sha256:")
 	if c.Status.Artifact != nil {
 		t.Error("it was stored")
 	}
@@ -300,7 +300,7 @@ func TestHelmChartsOfGit(t *testing.T) {
 		t.Errorf("%+v", failed.Status)
 	}
 	s.updateChart("by-version", func(c *sourcev1.HelmChartSpec) { c.Chart = "charts/none" })
-	s.NotReady(failed, "by-version", "InvalidChartReference", "no chart at 'charts/none'")
+	s.NotReady(failed, "by-version", "InvalidChartReference", "no chart found at 'charts/none'")
 }
 
 func TestHelmRepositoriesThatCannotBeUsed(t *testing.T) {
@@ -309,7 +309,7 @@ func TestHelmRepositoriesThatCannotBeUsed(t *testing.T) {
 		name, reason, says string
 		spec               sourcev1.HelmRepositorySpec
 	}{
-		{"scheme", "URLInvalid", "a registry needs spec.type: oci",
+		{"scheme", "URLInvalid", "set spec.type: oci for a registry",
 			sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
 		{"web", "URLInvalid", "oci://", sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
 			Type: sourcev1.HelmRepositoryTypeOCI}},

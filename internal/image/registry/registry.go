@@ -75,7 +75,7 @@ func (r *Repository) login(ctx context.Context) (*http.Client, error) {
 	if r.client != nil {
 		return r.client, nil
 	}
-	in, err := transport.NewWithContext(ctx, r.name.Registry, authn.FromConfig(r.access.Login), r.access.Guarded(),
+	in, err := transport.NewWithContext(ctx, r.name.Registry, authn.FromConfig(r.access.Login), r.access.Limited(),
 		[]string{r.name.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, r.failed(err, "cannot log in to '%s'", r.name.RegistryStr())

@@ -16,32 +16,34 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// AzureScope is what a token for Blob Storage is asked for.
+// AzureScope is the scope of tokens for Blob Storage.
 const AzureScope = "https://storage.azure.com/.default"
 
-// Azure says where a container of Azure Blob Storage is.
+// Azure is a container of Azure Blob Storage.
 type Azure struct {
-	Endpoint  string // URL of the account; its query may hold a shared access signature
+	Endpoint  string // URL of the account; its query may contain a shared access signature
 	Container string
 	Login     AzureLogin
 	Transport http.RoundTripper
 }
 
-// AzureLogin is one way to be let in; its zero value asks for what is public.
+// AzureLogin is a login to Azure. At most one of Token, SharedKey and SAS is set; the zero value is for public
+// containers.
 type AzureLogin struct {
 	Token     azcore.TokenCredential
 	SharedKey *container.SharedKeyCredential
-	SAS       string // query of a shared access signature; it wins over that of the endpoint
-	Ambient   bool   // the token is that of the machine, not of the Secret: it must go to Azure only
+	SAS       string // query of a shared access signature; it takes precedence over that of the endpoint
+	Ambient   bool   // the token belongs to the machine, not to the Secret: it must be sent to Azure only
 }
 
+// azure is a client of a container.
 type azure struct {
 	client *container.Client
 	name   string
 	id     string
 }
 
-// NewAzure returns the container. It asks nothing of the server.
+// NewAzure returns a client of the container. It sends no request.
 func NewAzure(o Azure) (Remote, error) {
 	u, err := accountURL(o.Endpoint)
 	if err != nil {
@@ -49,9 +51,9 @@ func NewAzure(o Azure) (Remote, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	signature, sigErr := url.ParseQuery(strings.TrimPrefix(o.Login.SAS, "?"))
-	if err != nil || sigErr != nil { // their texts may hold the signature
-		return nil, refused("the shared access signature cannot be read").
-			WithHint("Copy it anew into sasKey of the Secret")
+	if err != nil || sigErr != nil { // the errors are not included, as they may contain the signature
+		return nil, refused("the shared access signature is not valid").
+			WithHint("Copy it to the key sasKey of the Secret again")
 	}
 	for key, values := range signature {
 		query[key] = values
@@ -81,6 +83,7 @@ func NewAzure(o Azure) (Remote, error) {
 	return &azure{client, o.Container, id}, nil
 }
 
+// accountURL parses the URL of an account.
 func accountURL(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -90,8 +93,10 @@ func accountURL(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
+// ID implements [Remote].
 func (r *azure) ID() string { return r.id }
 
+// List implements [Remote].
 func (r *azure) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	what := "cannot list the container '" + shorten(r.name) + "'"
 	pages := r.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(prefix)})
@@ -101,11 +106,11 @@ func (r *azure) List(ctx context.Context, prefix string, visit func(Object) erro
 			return r.explain(what, err)
 		}
 		if page.Segment == nil {
-			return failed("%s: the answer is not what is documented", what)
+			return failed("%s: the response is not valid", what)
 		}
 		for _, b := range page.Segment.BlobItems {
 			if b.Name == nil || b.Properties == nil || b.Properties.ETag == nil || b.Properties.ContentLength == nil {
-				return failed("%s: the answer lacks a name, an ETag or a size", what)
+				return failed("%s: the response lacks a name, an ETag or a size", what)
 			}
 			etag := strings.Trim(string(*b.Properties.ETag), `"`)
 			if err := visit(Object{Name: *b.Name, ETag: etag, Size: *b.Properties.ContentLength}); err != nil {
@@ -116,6 +121,7 @@ func (r *azure) List(ctx context.Context, prefix string, visit func(Object) erro
 	return nil
 }
 
+// Get implements [Remote].
 func (r *azure) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	resp, err := r.client.NewBlobClient(o.Name).DownloadStream(ctx, &blob.DownloadStreamOptions{
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{
@@ -128,16 +134,18 @@ func (r *azure) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
+// explain returns the fault of a failed request. The errors of the SDK contain the whole response, so only its status
+// and code are included.
 func (r *azure) explain(what string, err error) error {
 	var said *azcore.ResponseError
-	if errors.As(err, &said) { // its text holds the whole answer
-		return explain(what, err, answer{status: said.StatusCode, code: said.ErrorCode})
+	if errors.As(err, &said) {
+		return explain(what, err, response{status: said.StatusCode, code: said.ErrorCode})
 	}
 	var login *azidentity.AuthenticationFailedError
-	if errors.As(err, &login) && login.RawResponse != nil { // as does its
-		return refused("%s: there is no token", what).
-			Because(errors.New("Entra ID answered with " + shorten(login.RawResponse.Status))).
+	if errors.As(err, &login) && login.RawResponse != nil {
+		return refused("%s: cannot get a token", what).
+			Because(errors.New("Entra ID returned " + shorten(login.RawResponse.Status))).
 			WithHint("Check tenantId, clientId and the secret or certificate of the Secret")
 	}
-	return explain(what, err, answer{})
+	return explain(what, err, response{})
 }

@@ -31,7 +31,8 @@ const (
 
 var azureKey = base64.StdEncoding.EncodeToString([]byte("an account's key"))
 
-// azureServer is Blob Storage and Entra ID as documented: two blobs a page, and nobody without one of the logins.
+// azureServer implements the documented API of Blob Storage and Entra ID, with two blobs a page. It requires
+// one of the logins.
 type azureServer struct {
 	*httptest.Server
 	blobs    map[string]string
@@ -80,7 +81,7 @@ func (a *azureServer) authorized(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// sharedKey is the header of a request that the account's key signed:
+// sharedKey returns the Authorization header of a request signed with the key of the account:
 // https://learn.microsoft.com/en-us/rest/api/storageservices/authorize-with-shared-key
 func sharedKey(r *http.Request) string {
 	lines := []string{r.Method}
@@ -134,7 +135,7 @@ func (a *azureServer) list(w http.ResponseWriter, r *http.Request) {
 		answer.Blobs = append(answer.Blobs, blob{n, etagOf(a.blobs[n]), len(a.blobs[n])})
 	}
 	w.Header().Set("Content-Type", "application/xml")
-	_ = xml.NewEncoder(w).Encode(answer) // who asked is gone
+	_ = xml.NewEncoder(w).Encode(answer) // the client has disconnected
 }
 
 func (a *azureServer) get(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +152,7 @@ func (a *azureServer) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token gives one for a client's secret, or for an assertion that its certificate signed.
+// token issues a token for a client secret, or for an assertion signed with a client certificate.
 func (a *azureServer) token(w http.ResponseWriter, r *http.Request) {
 	known := r.FormValue("client_secret") == "the secret"
 	if assertion := r.FormValue("client_assertion"); assertion != "" {
@@ -188,7 +189,7 @@ func (a *azureServer) remote(t *testing.T, container, query string, secret map[s
 
 var clientKey = mustKey()
 
-// clientCertificate is a certificate and its key, in PEM.
+// clientCertificate returns a certificate and its key, in PEM.
 func clientCertificate(t *testing.T) string {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
@@ -212,24 +213,26 @@ func TestAzure(t *testing.T) {
 		maps.Copy(all, more)
 		return all
 	}
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		public bool
 		query  string
 		secret map[string]string
 	}{
-		"anonymously":          {true, "", nil},
-		"by a client's secret": {false, "", with(map[string]string{"clientSecret": "the secret"})},
-		"by a client's certificate": {false, "",
-			with(map[string]string{"clientCertificate": clientCertificate(t), "clientCertificateSendChain": "true"})},
-		"by the account's key": {false, "", map[string]string{"accountKey": azureKey}},
-		"by the account's key, named": {false, "",
-			map[string]string{"accountKey": azureKey, "accountName": azureAccount}},
-		"by a signature":                 {false, "", map[string]string{"sasKey": "?sv=2024-11-04&sig=signed%26so"}},
-		"by a signature in the endpoint": {false, "?sv=2024-11-04&sig=signed%26so", nil},
-		"by a signature that wins over it": {false, "?sv=2024-11-04&sig=old",
-			map[string]string{"sasKey": "sig=signed%26so"}},
+		"anonymously":   {public: true, query: "", secret: nil},
+		"client secret": {public: false, query: "", secret: with(map[string]string{"clientSecret": "the secret"})},
+		"client certificate": {public: false, query: "",
+			secret: with(map[string]string{"clientCertificate": clientCertificate(t),
+				"clientCertificateSendChain": "true"})},
+		"account key": {public: false, query: "", secret: map[string]string{"accountKey": azureKey}},
+		"account key with name": {public: false, query: "",
+			secret: map[string]string{"accountKey": azureKey, "accountName": azureAccount}},
+		"signature": {public: false, query: "",
+			secret: map[string]string{"sasKey": "?sv=2024-11-04&sig=signed%26so"}},
+		"signature in the endpoint": {public: false, query: "?sv=2024-11-04&sig=signed%26so", secret: nil},
+		"signature that overrides the endpoint": {public: false, query: "?sv=2024-11-04&sig=old",
+			secret: map[string]string{"sasKey": "sig=signed%26so"}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			a := newAzure(t)
 			a.blobs, a.public = maps.Clone(blobs), c.public
 			r, err := a.remote(t, "apps", c.query, c.secret)
@@ -244,52 +247,60 @@ func TestAzure(t *testing.T) {
 			a.blobs["other"] = "changed"
 			a.requests = nil
 			if _, second := update(t, cache, r, "", nil); second == first {
-				t.Error("a change is not seen")
+				t.Error("the change was not detected")
 			}
 			if want := []string{"/acme/apps", "/acme/apps", "/acme/apps",
 				"/acme/apps/other"}; !slices.Equal(a.requests, want) {
-				t.Errorf("after a change it was asked %q, want %q", a.requests, want)
+				t.Errorf("requests after a change: %q, want %q", a.requests, want)
 			}
 		})
 	}
 }
 
-func TestAzureRefusals(t *testing.T) {
+func TestAzureErrors(t *testing.T) {
 	a := newAzure(t)
-	for what, c := range map[string]struct {
-		container    string
-		secret       map[string]string
-		reason, says string
+	for name, c := range map[string]struct {
+		container       string
+		secret          map[string]string
+		reason, message string
 	}{
-		"anonymously": {"apps", nil, "AuthenticationFailed", "AuthenticationFailed"},
-		"by a wrong key": {"apps", map[string]string{
-			"accountKey": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}, "AuthenticationFailed",
-			"AuthenticationFailed"},
-		"by a key that is no key": {"apps", map[string]string{"accountKey": "s3cr3t!"}, "AuthenticationFailed",
-			"cannot be used"},
-		"by a wrong signature": {"apps", map[string]string{"sasKey": "sv=2024-11-04&sig=s3cr3t"},
-			"AuthenticationFailed", "AuthenticationFailed"},
-		"by a broken signature": {"apps", map[string]string{"sasKey": "sig=%zzs3cr3t"}, "AuthenticationFailed",
-			"cannot be read"},
-		"by a Secret of others": {"apps", map[string]string{"username": "s3cr3t"}, "AuthenticationFailed",
-			"no login to Azure"},
-		"by a broken certificate": {"apps", map[string]string{"tenantId": azureTenant, "clientId": azureClient,
-			"clientCertificate": "s3cr3t"}, "AuthenticationFailed", "cannot be used"},
-		"by a wrong client secret": {"apps", map[string]string{"tenantId": azureTenant, "clientId": azureClient,
-			"clientSecret": "s3cr3t", "authorityHost": "AUTHORITY"}, "AuthenticationFailed",
-			"Entra ID answered with 401"},
-		"a container that is not": {"none", map[string]string{"accountKey": azureKey}, "BucketOperationFailed",
-			"ContainerNotFound"},
-		"a tenant that is no tenant": {"apps", map[string]string{"tenantId": "../s3cr3t", "clientId": azureClient,
-			"clientSecret": "x"}, "AuthenticationFailed", "cannot be used"},
+		"anonymously": {container: "apps", secret: nil, reason: "AuthenticationFailed",
+			message: "AuthenticationFailed"},
+		"wrong account key": {container: "apps", secret: map[string]string{
+			"accountKey": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}, reason: "AuthenticationFailed",
+			message: "AuthenticationFailed"},
+		"invalid account key": {container: "apps", secret: map[string]string{"accountKey": "s3cr3t!"},
+			reason:  "AuthenticationFailed",
+			message: "is not valid"},
+		"wrong signature": {container: "apps", secret: map[string]string{"sasKey": "sv=2024-11-04&sig=s3cr3t"},
+			reason: "AuthenticationFailed", message: "AuthenticationFailed"},
+		"invalid signature": {container: "apps", secret: map[string]string{"sasKey": "sig=%zzs3cr3t"},
+			reason:  "AuthenticationFailed",
+			message: "is not valid"},
+		"Secret for another provider": {container: "apps", secret: map[string]string{"username": "s3cr3t"},
+			reason:  "AuthenticationFailed",
+			message: "no login to Azure"},
+		"invalid certificate": {container: "apps",
+			secret: map[string]string{"tenantId": azureTenant, "clientId": azureClient,
+				"clientCertificate": "s3cr3t"}, reason: "AuthenticationFailed", message: "is not valid"},
+		"wrong client secret": {container: "apps",
+			secret: map[string]string{"tenantId": azureTenant, "clientId": azureClient,
+				"clientSecret": "s3cr3t", "authorityHost": "AUTHORITY"}, reason: "AuthenticationFailed",
+			message: "Entra ID returned 401"},
+		"missing container": {container: "none", secret: map[string]string{"accountKey": azureKey},
+			reason:  "BucketOperationFailed",
+			message: "ContainerNotFound"},
+		"invalid tenant": {container: "apps",
+			secret: map[string]string{"tenantId": "../s3cr3t", "clientId": azureClient,
+				"clientSecret": "x"}, reason: "AuthenticationFailed", message: "is not valid"},
 	} {
 		r, err := a.remote(t, c.container, "", c.secret)
 		if err == nil {
 			_, err = open(t, t.TempDir()).List(t.Context(), r, "", nil)
 		}
-		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) ||
+		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.message) ||
 			strings.Contains(fmt.Sprint(err), "s3cr3t") {
-			t.Errorf("%s: got %v, want %s with %q", what, err, c.reason, c.says)
+			t.Errorf("%s: got %v, want %s with %q", name, err, c.reason, c.message)
 		}
 	}
 	a.Close()
@@ -299,7 +310,7 @@ func TestAzureRefusals(t *testing.T) {
 	}
 	if _, err := open(t, t.TempDir()).List(t.Context(), r, "", nil); err == nil ||
 		strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("of a server that is away: %v", err)
+		t.Errorf("stopped server: %v", err)
 	}
 }
 
@@ -310,13 +321,13 @@ func TestAzureEndpoints(t *testing.T) {
 		"https://acme.blob.core.windows.net/?sv=1": "acme",
 	} {
 		if got := accountName(nil, endpoint); got != want {
-			t.Errorf("%s is of %q, not %q", endpoint, got, want)
+			t.Errorf("%s: account %q, want %q", endpoint, got, want)
 		}
 	}
 	for _, endpoint := range []string{"", "acme.blob.core.windows.net", "ftp://x", "https://"} {
 		if _, err := NewAzure(Azure{Endpoint: endpoint, Container: "apps"}); fault.As(err) == nil || !fault.As(err).
 			Terminal {
-			t.Errorf("the endpoint %q: %v", endpoint, err)
+			t.Errorf("endpoint %q: %v", endpoint, err)
 		}
 	}
 }

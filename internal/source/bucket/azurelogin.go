@@ -49,18 +49,19 @@ func AzureLoginFrom(data map[string][]byte, endpoint string, transport, metadata
 	case has("sasKey"):
 		login.SAS = string(data["sasKey"])
 	default:
-		return login, refused("the Secret holds no login to Azure").
+		return login, refused("the Secret contains no login to Azure").
 			WithHint("Set tenantId, clientId and clientSecret or clientCertificate; or clientId alone; or " +
 				"accountKey; or sasKey")
 	}
-	if err != nil { // its text may hold what it could not read
-		return AzureLogin{}, refused("the login to Azure in the Secret cannot be used").
-			WithHint("Check tenantId, clientCertificate and its password, or accountKey, which must be base64 as " +
-				"Azure shows it")
+	if err != nil { // the error is not included, as it may contain parts of the login
+		return AzureLogin{}, refused("the login to Azure in the Secret is not valid").
+			WithHint("Check tenantId, clientCertificate and its password, or accountKey, which must be in base64 as " +
+				"shown by Azure")
 	}
 	return login, nil
 }
 
+// certificateLogin returns the credential of a client certificate.
 func certificateLogin(data map[string][]byte, transport http.RoundTripper) (azcore.TokenCredential, error) {
 	certificates, key, err := azidentity.ParseCertificates(data["clientCertificate"], data["clientCertificatePassword"])
 	if err != nil {
@@ -75,7 +76,7 @@ func certificateLogin(data map[string][]byte, transport http.RoundTripper) (azco
 		})
 }
 
-// entra is how Entra ID is asked: at authorityHost, or in the public cloud.
+// entra returns the options for requests to Entra ID, at authorityHost or else in the public cloud.
 func entra(data map[string][]byte, transport http.RoundTripper) policy.ClientOptions {
 	o := policy.ClientOptions{
 		Transport: &http.Client{Transport: transport},
@@ -88,7 +89,8 @@ func entra(data map[string][]byte, transport http.RoundTripper) policy.ClientOpt
 	return o
 }
 
-// accountName is the one in the Secret, else the beginning of the host, else of the path where the host is an address.
+// accountName returns the name of the storage account: from the Secret, or else the first part of the path or of the
+// host.
 func accountName(data map[string][]byte, endpoint string) string {
 	if name := string(data["accountName"]); name != "" {
 		return name

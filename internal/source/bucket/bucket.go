@@ -1,7 +1,3 @@
-// Package bucket makes trees of the objects of a bucket. A check costs one listing; what did not change since
-// the last one, by name and ETag, is not fetched again but taken from a [Cache] on disk.
-//
-// The providers differ in the [Remote] only. All errors are faults, and none holds a credential.
 package bucket
 
 import (
@@ -17,29 +13,29 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
-// Object is an object as a listing shows it.
+// Object is an entry of a listing.
 type Object struct {
 	Name string
 	ETag string // changes whenever the content does
 	Size int64  // in bytes
-	// Version is what a remote needs beside the name to read this very content; may be empty.
+	// Version identifies this version of the object to the remote; may be empty.
 	Version string
 }
 
 // Remote is a bucket at a provider. Its errors are faults. It is safe for concurrent use.
 type Remote interface {
-	// ID is the same for what is the same bucket.
+	// ID identifies the bucket.
 	ID() string
-	// List calls visit for every object whose name begins with prefix, in any order, until visit fails.
+	// List calls visit for every object whose name starts with prefix, in any order, until visit returns an error.
 	List(ctx context.Context, prefix string, visit func(Object) error) error
-	// Get opens an object. It fails if the object is no longer the one that was listed.
+	// Get opens an object. It fails if the object has changed since it was listed.
 	Get(ctx context.Context, o Object) (io.ReadCloser, error)
 }
 
-// limits bound what is taken from a bucket.
+// limits bounds what is read from a bucket.
 type limits struct {
 	listed int   // objects of a listing
-	bytes  int64 // of the objects that are not ignored together
+	bytes  int64 // of all objects that are not ignored
 	name   int   // bytes
 	depth  int   // of directories
 	rules  int64 // bytes of a .sourceignore file
@@ -47,12 +43,12 @@ type limits struct {
 
 var defaultLimits = limits{listed: 200_000, bytes: 1 << 30, name: 1024, depth: 256, rules: 1 << 20}
 
-// Listing is what a bucket held at one moment, less what is ignored.
+// Listing is the objects of a bucket at one time, except those that are ignored.
 type Listing struct {
 	Objects []Object // sorted by name
 }
 
-// Revision is a digest over the names and the ETags.
+// Revision returns a digest of the names and the ETags, as sha256:<hex>.
 func (l *Listing) Revision() string {
 	h := sha256.New()
 	for _, o := range l.Objects {
@@ -61,9 +57,9 @@ func (l *Listing) Revision() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// List lists the objects whose names begin with prefix, less those that are ignored. Spec is the source's
-// spec.ignore, nil when unset. Content is fetched of .sourceignore objects only, and of those only what the
-// cache does not hold.
+// List lists the objects whose names start with prefix, except those that are ignored. Spec is spec.ignore of
+// the source, nil if it is not set. The only objects that it fetches are .sourceignore objects that the cache
+// lacks.
 func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *string) (*Listing, error) {
 	all, err := c.listAll(ctx, from, prefix)
 	if err != nil {
@@ -77,13 +73,14 @@ func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *stri
 	return &Listing{kept}, checkNames(kept)
 }
 
-// listAll returns the objects, sorted by name, and the .sourceignore at the top, which counts whatever the prefix is.
+// listAll returns the objects, sorted by name. They include the .sourceignore object at the top, even if it does not
+// match the prefix.
 func (c *Cache) listAll(ctx context.Context, from Remote, prefix string) ([]Object, error) {
 	var all []Object
 	err := from.List(ctx, prefix, func(o Object) error {
 		if len(all) >= c.limits.listed {
 			return failed("the bucket lists more than %d objects", c.limits.listed).
-				WithHint("Set spec.prefix, or use a bucket of its own for what is to be deployed")
+				WithHint("Set spec.prefix, or use a separate bucket for the files to deploy")
 		}
 		if !isDirectory(o) {
 			all = append(all, o)
@@ -95,9 +92,9 @@ func (c *Cache) listAll(ctx context.Context, from Remote, prefix string) ([]Obje
 			if o.Name == ignore.File {
 				all = append(all, o)
 			}
-			return errEnough // the shortest name comes first
+			return errStop // the shortest name comes first
 		})
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, errStop) {
 			err = nil
 		}
 	}
@@ -108,9 +105,10 @@ func (c *Cache) listAll(ctx context.Context, from Remote, prefix string) ([]Obje
 	return all, nil
 }
 
-var errEnough = errors.New("enough was listed")
+// errStop ends a listing early.
+var errStop = errors.New("stop listing")
 
-// isDirectory tells whether the object is what consoles make for an empty directory.
+// isDirectory reports whether the object is the placeholder that consoles create for an empty directory.
 func isDirectory(o Object) bool { return strings.HasSuffix(o.Name, "/") && o.Size == 0 }
 
 // lister applies the rules to a listing.
@@ -118,10 +116,11 @@ type lister struct {
 	cache *Cache
 	from  Remote
 	kept  []Object
-	left  int64 // bytes that may still be kept
+	left  int64 // bytes until the limit
 }
 
-// walk keeps what the rules leave of a directory. Dir is empty or ends in a slash, and begins the name of each object.
+// walk keeps the objects of a directory that the rules do not exclude. Dir is empty or ends with a slash; it
+// is a prefix of the name of each object.
 func (l *lister) walk(ctx context.Context, dir string, objects []Object, rules ignore.Rules) error {
 	if strings.Count(dir, "/") > l.cache.limits.depth {
 		return failed("the object '%s' is nested deeper than %d directories", shorten(dir), l.cache.limits.depth)
@@ -142,8 +141,8 @@ func (l *lister) walk(ctx context.Context, dir string, objects []Object, rules i
 			i++
 			if !rules.Excludes(base) {
 				if l.left -= o.Size; l.left < 0 || o.Size < 0 {
-					return failed("the bucket's objects have more than %d bytes together", l.cache.limits.bytes).
-						WithHint("Leave out what is not deployed by spec.prefix, spec.ignore or a .sourceignore object")
+					return failed("the objects of the bucket exceed %d bytes in total", l.cache.limits.bytes).
+						WithHint("Exclude objects with spec.prefix, spec.ignore or a .sourceignore object")
 				}
 				l.kept = append(l.kept, o)
 			}

@@ -30,7 +30,7 @@ func open(t testing.TB, dir string) *Cache {
 	return c
 }
 
-// update lists, fetches what is new, and returns the tree and its revision.
+// update lists the bucket, fetches what changed, and returns the tree and its revision.
 func update(t testing.TB, c *Cache, r Remote, prefix string, spec *string) (*artifact.Tree, string) {
 	t.Helper()
 	l, err := c.List(t.Context(), r, prefix, spec)
@@ -44,7 +44,7 @@ func update(t testing.TB, c *Cache, r Remote, prefix string, spec *string) (*art
 	return tree, l.Revision()
 }
 
-// files reads everything that a tree holds.
+// files returns the content of all files of a tree.
 func files(t testing.TB, tree *artifact.Tree) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -62,14 +62,14 @@ func files(t testing.TB, tree *artifact.Tree) map[string]string {
 	return all
 }
 
-// asked returns how many lists and gets the server was asked since before, and what else.
-func asked(s *testenv.S3, before map[string]int64) (lists, gets, others int64) {
+// requestsSince returns how many list, get and other requests the server has answered since before.
+func requestsSince(s *testenv.S3, before map[string]int64) (lists, gets, others int64) {
 	now := s.Stats()
 	others = now["heads"] + now["others"] + now["puts"] - before["heads"] - before["others"] - before["puts"]
 	return now["lists"] - before["lists"], now["gets"] - before["gets"], others
 }
 
-func TestAChangeFetchesWhatChangedOnly(t *testing.T) {
+func TestTreeFetchesOnlyChangedObjects(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir/sub/c.yaml": "c", ".sourceignore": "*.md",
 		"README.md": "no"})
@@ -81,24 +81,24 @@ func TestAChangeFetchesWhatChangedOnly(t *testing.T) {
 	if got := files(t, tree); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if lists, gets, others := asked(s, before); lists != 1 || gets != 4 || others != 0 {
-		t.Errorf("at first: %d lists, %d gets, %d others", lists, gets, others)
+	if lists, gets, others := requestsSince(s, before); lists != 1 || gets != 4 || others != 0 {
+		t.Errorf("first update: %d lists, %d gets, %d others", lists, gets, others)
 	}
 
 	before = s.Stats()
 	if _, again := update(t, c, r, "", nil); again != first {
-		t.Errorf("unchanged, but the revision is %s after %s", again, first)
+		t.Errorf("the revision of unchanged objects is %s, was %s", again, first)
 	}
-	if lists, gets, others := asked(s, before); lists != 1 || gets != 0 || others != 0 {
+	if lists, gets, others := requestsSince(s, before); lists != 1 || gets != 0 || others != 0 {
 		t.Errorf("unchanged: %d lists, %d gets, %d others", lists, gets, others)
 	}
 
 	before = s.Stats()
 	s.Put("apps", map[string]string{"dir/b.yaml": "changed", "a.yaml": testenv.Delete})
-	before["puts"]++ // that of the test
+	before["puts"]++ // by the test itself
 	before["heads"]++
 	next, second := update(t, c, r, "", nil)
-	if lists, gets, others := asked(s, before); second == first || lists != 1 || gets != 1 || others != 0 {
+	if lists, gets, others := requestsSince(s, before); second == first || lists != 1 || gets != 1 || others != 0 {
 		t.Errorf("after a change: %d lists, %d gets, %d others, revision %s", lists, gets, others, second)
 	}
 	delete(want, "a.yaml")
@@ -107,11 +107,11 @@ func TestAChangeFetchesWhatChangedOnly(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got, err := tree.ReadFile("dir/b.yaml"); err != nil || string(got) != "b" {
-		t.Errorf("the tree before has %q, %v", got, err)
+		t.Errorf("the previous tree has %q, %v", got, err)
 	}
 }
 
-func TestAKeptCacheIsUsedAgain(t *testing.T) {
+func TestCacheSurvivesRestart(t *testing.T) {
 	s, dir := testenv.NewS3(t), t.TempDir()
 	s.Put("apps", map[string]string{"a.yaml": "a", "b.yaml": "b"})
 	r := remoteOf(t, s, "apps")
@@ -125,30 +125,30 @@ func TestAKeptCacheIsUsedAgain(t *testing.T) {
 	}
 	before := s.Stats()
 	update(t, open(t, dir), r, "", nil)
-	if _, gets, _ := asked(s, before); gets != 0 {
+	if _, gets, _ := requestsSince(s, before); gets != 0 {
 		t.Errorf("%d objects were fetched again", gets)
 	}
 
 	s.Put("other", map[string]string{"a.yaml": "a", "b.yaml": "b"}) // the same ETags
 	before = s.Stats()
 	update(t, open(t, dir), remoteOf(t, s, "other"), "", nil)
-	if _, gets, _ := asked(s, before); gets != 2 {
-		t.Errorf("of another bucket %d objects were fetched, not 2", gets)
+	if _, gets, _ := requestsSince(s, before); gets != 2 {
+		t.Errorf("%d objects of another bucket were fetched, want 2", gets)
 	}
 }
 
-func TestDamageOnDiskIsFetchedAgain(t *testing.T) {
-	for what, damage := range map[string]func(file string) error{
-		"a content is gone":      os.Remove,
-		"a content is cut short": func(file string) error { return os.Truncate(file, 0) },
-		"a content is another's": func(file string) error { return os.WriteFile(file, []byte("evil!"), 0o600) },
-		"the index is damaged":   func(file string) error { return os.WriteFile(indexOf(file), []byte("{}"), 0o600) },
-		"the index is gone":      func(file string) error { return os.Remove(indexOf(file)) },
-		"a killed process left a bit": func(file string) error {
+func TestDamagedContentIsFetchedAgain(t *testing.T) {
+	for name, damage := range map[string]func(file string) error{
+		"missing content":   os.Remove,
+		"truncated content": func(file string) error { return os.Truncate(file, 0) },
+		"replaced content":  func(file string) error { return os.WriteFile(file, []byte("evil!"), 0o600) },
+		"damaged index":     func(file string) error { return os.WriteFile(indexOf(file), []byte("{}"), 0o600) },
+		"missing index":     func(file string) error { return os.Remove(indexOf(file)) },
+		"leftover temporary file": func(file string) error {
 			return os.WriteFile(filepath.Join(filepath.Dir(indexOf(file)), ".tmp-1"), nil, 0o600)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s, dir := testenv.NewS3(t), t.TempDir()
 			s.Put("apps", map[string]string{"a.yaml": "alpha", "b.yaml": "beta!"})
 			c, r := open(t, dir), remoteOf(t, s, "apps")
@@ -160,7 +160,7 @@ func TestDamageOnDiskIsFetchedAgain(t *testing.T) {
 			if err := damage(contents[0]); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"a.yaml", "b.yaml"} { // finds what is damaged, and never gives it
+			for _, name := range []string{"a.yaml", "b.yaml"} { // a damaged content must not be returned
 				if b, err := tree.ReadFile(name); err == nil &&
 					string(b) != map[string]string{"a.yaml": "alpha", "b.yaml": "beta!"}[name] {
 					t.Errorf("%s reads as %q", name, b)
@@ -181,7 +181,7 @@ func indexOf(content string) string {
 	return filepath.Join(filepath.Dir(filepath.Dir(content)), indexFile)
 }
 
-func TestWhatIsTaken(t *testing.T) {
+func TestListAppliesPrefixAndRules(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{
 		".sourceignore": "/dev/secret.yaml\n", "dev/a.yaml": "a", "dev/secret.yaml": "s", "dev/logo.png": "p",
@@ -190,20 +190,22 @@ func TestWhatIsTaken(t *testing.T) {
 	})
 	s.Put("plain", map[string]string{"a.yaml": "a"})
 	spec := func(s string) *string { return &s }
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		bucket, prefix string
 		spec           *string
 		want           []string
 	}{
-		"all but what rules leave out": {"apps", "", nil,
-			[]string{".sourceignore", "dev/a.yaml", "development.yaml", "prod/.sourceignore", "prod/a.yaml"}},
-		"a prefix, and the rules at the top":       {"apps", "dev/", nil, []string{"dev/a.yaml"}},
-		"a prefix that is part of a name":          {"apps", "dev", nil, []string{"dev/a.yaml", "development.yaml"}},
-		"a prefix where no rules are at the top":   {"plain", "a", nil, []string{"a.yaml"}},
-		"rules of the spec instead of the default": {"apps", "dev/", spec("/dev/a.yaml"), []string{"dev/logo.png"}},
-		"nothing": {"apps", "none/", nil, nil},
+		"no prefix": {bucket: "apps", prefix: "", spec: nil,
+			want: []string{".sourceignore", "dev/a.yaml", "development.yaml", "prod/.sourceignore", "prod/a.yaml"}},
+		"prefix with rules at the top": {bucket: "apps", prefix: "dev/", spec: nil, want: []string{"dev/a.yaml"}},
+		"prefix of a name": {bucket: "apps", prefix: "dev", spec: nil,
+			want: []string{"dev/a.yaml", "development.yaml"}},
+		"prefix without rules at the top": {bucket: "plain", prefix: "a", spec: nil, want: []string{"a.yaml"}},
+		"rules of the spec": {bucket: "apps", prefix: "dev/", spec: spec("/dev/a.yaml"),
+			want: []string{"dev/logo.png"}},
+		"prefix without objects": {bucket: "apps", prefix: "none/", spec: nil, want: nil},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			tree, _ := update(t, open(t, t.TempDir()), remoteOf(t, s, c.bucket), c.prefix, c.spec)
 			if got := slices.Sorted(maps.Keys(files(t, tree))); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -212,35 +214,35 @@ func TestWhatIsTaken(t *testing.T) {
 	}
 }
 
-func TestTheTreeIsThatOfItsArchive(t *testing.T) {
+func TestTreeHasTheIDOfItsArchive(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir.d/c": "c", "dir-1/c": "c"})
 	tree, _ := update(t, open(t, t.TempDir()), remoteOf(t, s, "apps"), "", nil)
 	same := artifact.FromMap(map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir.d/c": "c", "dir-1/c": "c"})
 	if tree.Root().ID != same.Root().ID {
-		t.Errorf("the tree has not the ID of one with the same files: after a restart it would be stored again")
+		t.Errorf("the ID differs from that of a tree with the same files, so a restart would store it again")
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestLimits(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a": "12345", "b/c/d": "12345", ".sourceignore": "x"})
-	for says, l := range map[string]limits{
-		"lists more than 2 objects":         {listed: 2, bytes: 100, depth: 9, rules: 9},
-		"more than 10 bytes together":       {listed: 9, bytes: 10, depth: 9, rules: 9},
-		"nested deeper than 1 directories":  {listed: 9, bytes: 100, depth: 1, rules: 9},
-		"'.sourceignore' is larger than 0 ": {listed: 9, bytes: 100, depth: 9, rules: 0},
+	for message, l := range map[string]limits{
+		"lists more than 2 objects":        {listed: 2, bytes: 100, depth: 9, rules: 9},
+		"exceed 10 bytes in total":         {listed: 9, bytes: 10, depth: 9, rules: 9},
+		"nested deeper than 1 directories": {listed: 9, bytes: 100, depth: 1, rules: 9},
+		"'.sourceignore' exceeds 0 ":       {listed: 9, bytes: 100, depth: 9, rules: 0},
 	} {
 		c := open(t, t.TempDir())
 		c.limits = l
 		if _, err := c.List(t.Context(), remoteOf(t, s, "apps"), "", nil); err == nil ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want one that says %q", err, says)
+			!strings.Contains(err.Error(), message) {
+			t.Errorf("got %v, want %q", err, message)
 		}
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestListErrors(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a": "1"})
 	wrong, err := KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey),
@@ -250,29 +252,30 @@ func TestFailures(t *testing.T) {
 	}
 	down := testenv.NewS3(t)
 	down.Stop()
-	for what, c := range map[string]struct {
-		remote       Remote
-		reason, says string
+	for name, c := range map[string]struct {
+		remote          Remote
+		reason, message string
 	}{
-		"no such bucket": {remoteOf(t, s, "none"), "BucketOperationFailed",
-			"cannot list the bucket 'none': NoSuchBucket"},
-		"a wrong key": {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
-			Keys: wrong}), "AuthenticationFailed", "SignatureDoesNotMatch"},
-		"no key": {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
-			Keys: NoKeys()}), "AuthenticationFailed", "AccessDenied"},
-		"a server down": {remoteOf(t, down, "apps"), "BucketOperationFailed", "connection refused"},
-		"TLS to HTTP": {newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Keys: NoKeys()}),
-			"BucketOperationFailed", "HTTP response to HTTPS client"},
+		"missing bucket": {remote: remoteOf(t, s, "none"), reason: "BucketOperationFailed",
+			message: "cannot list the bucket 'none': NoSuchBucket"},
+		"wrong key": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
+			Keys: wrong}), reason: "AuthenticationFailed", message: "SignatureDoesNotMatch"},
+		"no key": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
+			Keys: NoKeys()}), reason: "AuthenticationFailed", message: "AccessDenied"},
+		"stopped server": {remote: remoteOf(t, down, "apps"), reason: "BucketOperationFailed",
+			message: "connection refused"},
+		"TLS to HTTP": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Keys: NoKeys()}),
+			reason: "BucketOperationFailed", message: "HTTP response to HTTPS client"},
 	} {
 		_, err := open(t, t.TempDir()).List(t.Context(), c.remote, "", nil)
-		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) ||
+		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.message) ||
 			strings.Contains(fmt.Sprint(err), "s3cr3t") {
-			t.Errorf("%s: got %v, want %s with %q", what, err, c.reason, c.says)
+			t.Errorf("%s: got %v, want %s with %q", name, err, c.reason, c.message)
 		}
 	}
 }
 
-func TestWhatWasFetchedBeforeAFailureIsKept(t *testing.T) {
+func TestFailedTreeKeepsFetchedObjects(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a": "1", "b": "2", "c": "3"})
 	c, r := open(t, t.TempDir()), remoteOf(t, s, "apps")
@@ -290,17 +293,17 @@ func TestWhatWasFetchedBeforeAFailureIsKept(t *testing.T) {
 	if got := files(t, tree); got["c"] != "other" {
 		t.Errorf("got %v", got)
 	}
-	if _, gets, _ := asked(s, before); gets > 3 {
+	if _, gets, _ := requestsSince(s, before); gets > 3 {
 		t.Errorf("%d objects were fetched", gets)
 	}
 }
 
-func TestACanceledListingSaysSo(t *testing.T) {
+func TestCanceledListingFails(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a": "1"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := open(t, t.TempDir()).List(ctx, remoteOf(t, s, "apps"), "", nil); err == nil {
-		t.Error("a canceled listing counts as an empty bucket")
+		t.Error("a canceled listing returned an empty bucket")
 	}
 }

@@ -28,53 +28,52 @@ const (
 	concurrent = 8 // objects fetched at the same time
 )
 
-// Cache keeps what was fetched of one bucket, in a directory: the contents by their digest, and an index of
-// which object had which. A content is compared with its digest whenever it is read, so nothing needs to be
-// synced, and a damaged one is fetched again. Whoever uses one bucket's cache takes turns; the trees that it
-// gave may be read at any time.
+// Cache stores the fetched objects of one bucket in a directory: contents by digest, and an index from objects to
+// contents. A content is verified whenever it is read, so files need not be synced, and a damaged one is fetched again.
+// List and Tree must not be called concurrently; trees may be read at any time.
 type Cache struct {
 	root   *os.Root
 	limits limits
 
 	mu       sync.Mutex
-	previous map[string]bool // digests that the tree before the last one needs
+	previous map[string]bool // digests of the tree before the last one
 }
 
-// Open opens the cache in dir, and makes it if need be.
+// Open opens the cache in dir, which is created if it does not exist.
 func Open(dir string) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, storageFailed("cannot make the cache of the bucket", err)
+		return nil, storageFailed("cannot create the cache of the bucket", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, storageFailed("cannot open the cache of the bucket", err)
 	}
 	if err := root.MkdirAll(contents, 0o700); err != nil {
-		return nil, errors.Join(storageFailed("cannot make the cache of the bucket", err), root.Close())
+		return nil, errors.Join(storageFailed("cannot create the cache of the bucket", err), root.Close())
 	}
 	return &Cache{root: root, limits: defaultLimits}, nil
 }
 
-// Close lets go of the directory. Trees that were given can no longer be read.
+// Close closes the directory. Trees of the cache can no longer be read.
 func (c *Cache) Close() error { return c.root.Close() }
 
-// held is what the cache knows of a fetched object.
-type held struct {
+// cached is an object in the cache.
+type cached struct {
 	ETag   string `json:"etag"`
 	Digest string `json:"digest"` // SHA-256, hexadecimal
 	Size   int64  `json:"size"`
 }
 
-// index says which content the objects of a bucket had.
+// index maps the objects of a bucket to their contents.
 type index struct {
-	Bucket  string          `json:"bucket"` // ETags say nothing of another one
-	Objects map[string]held `json:"objects"`
+	Bucket  string            `json:"bucket"` // ID of the bucket, as ETags are valid for one bucket only
+	Objects map[string]cached `json:"objects"`
 }
 
-// Tree returns the tree of a listing. Objects that the cache does not hold are fetched, several at a time.
+// Tree returns the tree of a listing. Objects that the cache lacks are fetched, several at a time.
 func (c *Cache) Tree(ctx context.Context, from Remote, l *Listing) (*artifact.Tree, error) {
 	known := c.index(from)
-	next := index{Bucket: from.ID(), Objects: make(map[string]held, len(l.Objects))}
+	next := index{Bucket: from.ID(), Objects: make(map[string]cached, len(l.Objects))}
 	var mu sync.Mutex
 	g, fetching := errgroup.WithContext(ctx)
 	g.SetLimit(concurrent)
@@ -96,7 +95,7 @@ func (c *Cache) Tree(ctx context.Context, from Remote, l *Listing) (*artifact.Tr
 		})
 	}
 	fetchErr := g.Wait()
-	if fetchErr != nil { // what was fetched is not fetched again
+	if fetchErr != nil { // keep the objects that were fetched
 		for name, h := range known.Objects {
 			if _, ok := next.Objects[name]; !ok {
 				next.Objects[name] = h
@@ -124,7 +123,7 @@ func (c *Cache) IsComplete(from Remote, l *Listing) bool {
 // rules returns the content of a .sourceignore object.
 func (c *Cache) rules(ctx context.Context, from Remote, o Object) (string, error) {
 	if o.Size > c.limits.rules {
-		return "", failed("the object '%s' is larger than %d bytes", shorten(o.Name), c.limits.rules)
+		return "", failed("the object '%s' exceeds %d bytes", shorten(o.Name), c.limits.rules)
 	}
 	known := c.index(from)
 	h, ok := c.has(known, o)
@@ -143,31 +142,31 @@ func (c *Cache) rules(ctx context.Context, from Remote, o Object) (string, error
 	}
 	text, err := c.read(h.Digest)
 	if err != nil {
-		return "", storageFailed("cannot read what was just fetched", err)
+		return "", storageFailed("cannot read a fetched object", err)
 	}
 	return string(text), nil
 }
 
-// has returns what the cache holds of exactly this object.
-func (c *Cache) has(known index, o Object) (held, bool) {
+// has returns the cached content of this version of an object.
+func (c *Cache) has(known index, o Object) (cached, bool) {
 	h, ok := known.Objects[o.Name]
 	if !ok || h.ETag != o.ETag || h.Size != o.Size || o.ETag == "" {
-		return held{}, false
+		return cached{}, false
 	}
 	info, err := c.root.Stat(path.Join(contents, h.Digest))
 	return h, err == nil && info.Size() == h.Size
 }
 
-// fetch brings an object into the cache.
-func (c *Cache) fetch(ctx context.Context, from Remote, o Object) (held, error) {
+// fetch fetches an object into the cache.
+func (c *Cache) fetch(ctx context.Context, from Remote, o Object) (cached, error) {
 	body, err := from.Get(ctx, o)
 	if err != nil {
-		return held{}, err
+		return cached{}, err
 	}
-	defer body.Close() // read to its end, or given up
+	defer body.Close() // it is only read
 	f, err := os.CreateTemp(c.root.Name(), temporary)
 	if err != nil {
-		return held{}, storageFailed("cannot write to the cache of the bucket", err)
+		return cached{}, storageFailed("cannot write to the cache of the bucket", err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // unless it was renamed
 	h := sha256.New()
@@ -177,23 +176,25 @@ func (c *Cache) fetch(ctx context.Context, from Remote, o Object) (held, error) 
 	}
 	switch {
 	case fault.As(err) != nil:
-		return held{}, err
+		return cached{}, err
 	case err != nil:
-		return held{}, failed("cannot fetch the object '%s'", shorten(o.Name)).Because(redacted(err))
+		return cached{}, failed("cannot fetch the object '%s'", shorten(o.Name)).Because(redacted(err))
 	case n != o.Size:
-		return held{}, failed("the object '%s' has not the %d bytes that were listed", shorten(o.Name), o.Size).
-			WithHint("It is tried again with a new listing")
+		return cached{}, failed("the size of the object '%s' differs from the %d bytes in the listing", shorten(o.Name),
+			o.Size).
+			WithHint("The bucket is listed again and the fetch retried")
 	}
 	digest := hex.EncodeToString(h.Sum(nil))
 	if err := c.root.Rename(path.Base(f.Name()), path.Join(contents, digest)); err != nil {
-		return held{}, storageFailed("cannot write to the cache of the bucket", err)
+		return cached{}, storageFailed("cannot write to the cache of the bucket", err)
 	}
-	return held{ETag: o.ETag, Digest: digest, Size: n}, nil
+	return cached{ETag: o.ETag, Digest: digest, Size: n}, nil
 }
 
-// storing tells failures of the disk from those of the network.
+// storing marks errors of the disk, so that they are not taken for errors of the network.
 type storing struct{ io.Writer }
 
+// Write implements [io.Writer].
 func (s storing) Write(p []byte) (int, error) {
 	n, err := s.Writer.Write(p)
 	if err != nil {
@@ -202,9 +203,9 @@ func (s storing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// index returns what the cache holds of this bucket: nothing if it is of another one, or damaged.
+// index returns the index for a bucket. It is empty if the stored index belongs to another bucket or is damaged.
 func (c *Cache) index(of Remote) index {
-	none := index{Bucket: of.ID(), Objects: map[string]held{}}
+	none := index{Bucket: of.ID(), Objects: map[string]cached{}}
 	b, err := c.root.ReadFile(indexFile)
 	if err != nil {
 		return none
@@ -218,7 +219,7 @@ func (c *Cache) index(of Remote) index {
 	return i
 }
 
-// save writes a line with the digest of the index, then the index.
+// save writes the index to disk: a line with its digest, and then the index.
 func (c *Cache) save(i index) error {
 	text, err := json.Marshal(i)
 	if err == nil {
@@ -228,13 +229,13 @@ func (c *Cache) save(i index) error {
 		err = c.root.Rename(temporary+indexFile, indexFile)
 	}
 	if err != nil {
-		return storageFailed("cannot write the index of the bucket's cache", err)
+		return storageFailed("cannot write the index of the cache of the bucket", err)
 	}
 	return nil
 }
 
-// collect removes contents that neither the new tree nor the one before needs: that one may still be read.
-// What cannot be removed is tried again with the next tree.
+// collect removes contents that are not part of the new tree or of the previous two, which may still be read.
+// Files that cannot be removed are removed with the next tree.
 func (c *Cache) collect(before, now index) {
 	needed := map[string]bool{}
 	for _, h := range now.Objects {
@@ -254,14 +255,14 @@ func (c *Cache) collect(before, now index) {
 	}
 	c.previous = recent
 	left, _ := fs.ReadDir(c.root.FS(), ".")
-	for _, e := range left { // of a process that was killed
+	for _, e := range left { // temporary files of a process that was killed
 		if strings.HasPrefix(e.Name(), temporary) {
 			_ = c.root.Remove(e.Name())
 		}
 	}
 }
 
-// read returns a content if it is whole; a damaged one is removed, to be fetched again.
+// read returns a content. A damaged one is removed, so that it is fetched again.
 func (c *Cache) read(digest string) ([]byte, error) {
 	name := path.Join(contents, digest)
 	b, err := c.root.ReadFile(name)
@@ -269,7 +270,7 @@ func (c *Cache) read(digest string) ([]byte, error) {
 		return nil, err
 	}
 	if fmt.Sprintf("%x", sha256.Sum256(b)) != digest {
-		return nil, errors.Join(fmt.Errorf("content %s is damaged on disk and is fetched again", digest),
+		return nil, errors.Join(fmt.Errorf("content %s is damaged on disk; it will be fetched again", digest),
 			c.root.Remove(name))
 	}
 	return b, nil

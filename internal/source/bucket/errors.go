@@ -10,29 +10,33 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
+// failed is the fault of a failed operation.
 func failed(format string, args ...any) *fault.Fault {
 	return fault.New(sourcev1.BucketOperationFailedReason, format, args...)
 }
 
+// refused is the fault of a failed login.
 func refused(format string, args ...any) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, format, args...)
 }
 
+// storageFailed is the fault of a failed disk operation.
 func storageFailed(what string, err error) *fault.Fault {
 	return fault.New(meta.StorageOperationFailedReason, "%s", what).Because(err).
-		WithHint("Check that --storage-path is writable and has room. The last artifact keeps being served")
+		WithHint("Check that --storage-path is writable and has free space. The last artifact stays available")
 }
 
-// answer is what a provider said instead of doing as asked.
-type answer struct {
-	status  int    // of HTTP; 0 when there was no answer
-	code    string // the provider's own, such as NoSuchBucket
+// response is an error response of a provider.
+type response struct {
+	status  int    // HTTP status; 0 if there was no response
+	code    string // error code of the provider, such as NoSuchBucket
 	message string
 }
 
-// explain makes the fault of a request that failed. Answer tells what the provider said, by what the client made of it.
-func explain(what string, err error, said answer) error {
-	if inner := fault.As(err); said.status == 0 && inner != nil { // of the way there, or of the login
+// explain returns the fault of a failed request. What describes the operation; err is the error of the client, and said
+// the response that it contains, if any.
+func explain(what string, err error, said response) error {
+	if inner := fault.As(err); said.status == 0 && inner != nil { // from the transport or the login
 		f := failed("%s", what).Because(inner).After(inner.RetryAfter)
 		if inner.Reason != "" {
 			f.Reason = inner.Reason
@@ -56,23 +60,25 @@ func explain(what string, err error, said answer) error {
 			WithHint("Create the bucket, or correct spec.bucketName, spec.endpoint and spec.region")
 	case said.status == http.StatusUnauthorized || said.status == http.StatusForbidden:
 		return refused("%s", what).Because(cause).
-			WithHint("Check the credentials, and that they may list the bucket and read its objects")
+			WithHint("Check the credentials, and that they allow to list the bucket and to read its objects")
 	case said.status == http.StatusPreconditionFailed:
-		return failed("%s: it changed after it was listed", what).WithHint("It is tried again with a new listing")
+		return failed("%s: it changed after it was listed", what).
+			WithHint("The bucket is listed again and the fetch retried")
 	}
 	return failed("%s", what).Because(cause)
 }
 
+// stsFailed is the fault of a failed request to a Security Token Service.
 func stsFailed(endpoint string, err error) error {
-	f := refused("the Security Token Service at '%s' gave no credentials", fault.RedactURL(endpoint)).
-		WithHint("Check spec.sts and what its Secrets hold")
+	f := refused("the Security Token Service at '%s' returned no credentials", fault.RedactURL(endpoint)).
+		WithHint("Check spec.sts and the Secrets that it names")
 	if inner := fault.As(err); inner != nil {
 		return f.Because(inner).After(inner.RetryAfter)
 	}
 	return f.Because(redacted(err))
 }
 
-// redacted takes the URL out of an HTTP client's error: its query may hold a signature.
+// redacted removes the URL from the error of an HTTP client, as its query may contain a signature.
 func redacted(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -19,44 +19,45 @@ import (
 )
 
 const (
-	// GCSReadOnly is the scope that reading a bucket of Google Cloud Storage needs.
+	// GCSReadOnly is the scope that is required to read a bucket of Google Cloud Storage.
 	GCSReadOnly = "https://www.googleapis.com/auth/devstorage.read_only"
 
-	maxAnswer       = 16 << 20 // bytes of a page of a listing
+	maxPage         = 16 << 20 // bytes of a page of a listing
 	exchangeTimeout = 30 * time.Second
 )
 
-// GCS says where a bucket of Google Cloud Storage is.
+// GCS is a bucket of Google Cloud Storage.
 type GCS struct {
 	Endpoint  string // host, or host:port
 	Bucket    string
-	Insecure  bool   // HTTP
-	Tokens    Tokens // nil asks for what is public
+	Insecure  bool   // use plain HTTP
+	Tokens    Tokens // nil for a public bucket
 	Transport http.RoundTripper
 }
 
 // Tokens returns a token that is valid now.
 type Tokens func(ctx context.Context) (*oauth2.Token, error)
 
-// ServiceAccountTokens are those of the JSON key of a Google service account, the key serviceaccount of a Secret.
+// ServiceAccountTokens returns the tokens of a Google service account. The key serviceaccount of the Secret
+// contains the JSON key of the account.
 func ServiceAccountTokens(data map[string][]byte, transport http.RoundTripper) (Tokens, error) {
 	key := data["serviceaccount"]
 	if len(key) == 0 {
-		return nil, refused("the Secret has no key serviceaccount").
+		return nil, refused("the Secret has no key 'serviceaccount'").
 			WithHint("Set it to the JSON key of a service account, or correct spec.secretRef")
 	}
 	config, err := google.JWTConfigFromJSON(key, GCSReadOnly)
-	if err != nil { // its text may hold parts of the key
-		return nil, refused("the key serviceaccount of the Secret is not the JSON key of a service account").
-			WithHint("Keys of the type service_account are supported; other types can name files and programs")
+	if err != nil { // the error is not included, as it may contain parts of the key
+		return nil, refused("the key 'serviceaccount' of the Secret is not the JSON key of a service account").
+			WithHint("Only keys of type service_account are supported: other types can refer to files and programs")
 	}
 	client := context.WithValue(context.Background(), oauth2.HTTPClient,
 		&http.Client{Transport: transport, Timeout: exchangeTimeout})
-	source := config.TokenSource(client) // keeps its token until it expires
+	source := config.TokenSource(client) // caches the token until it expires
 	return func(context.Context) (*oauth2.Token, error) { return source.Token() }, nil
 }
 
-// gcs speaks the JSON API: https://cloud.google.com/storage/docs/json_api/v1/objects
+// gcs is a client of the JSON API: https://cloud.google.com/storage/docs/json_api/v1/objects
 type gcs struct {
 	objects string // URL of the bucket's objects
 	bucket  string
@@ -64,7 +65,7 @@ type gcs struct {
 	tokens  Tokens
 }
 
-// NewGCS returns the bucket. It asks nothing of the server.
+// NewGCS returns a client of the bucket. It sends no request.
 func NewGCS(o GCS) (Remote, error) {
 	if _, host, ok := strings.Cut(o.Endpoint, "://"); ok {
 		o.Endpoint = host
@@ -83,19 +84,21 @@ func NewGCS(o GCS) (Remote, error) {
 	}, nil
 }
 
+// ID implements [Remote].
 func (r *gcs) ID() string { return "gcs " + r.objects }
 
-// gcsPage is what is asked for of a page of a listing.
+// gcsPage is the requested part of a page of a listing.
 type gcsPage struct {
 	Items []struct {
 		Name       string `json:"name"`
 		ETag       string `json:"etag"`
-		Size       string `json:"size"` // numbers of 64 bits are text in this API
+		Size       string `json:"size"` // this API encodes 64-bit numbers as strings
 		Generation string `json:"generation"`
 	} `json:"items"`
 	Next string `json:"nextPageToken"`
 }
 
+// List implements [Remote].
 func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	what := "cannot list the bucket '" + shorten(r.bucket) + "'"
 	query := url.Values{
@@ -108,12 +111,12 @@ func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error)
 		}
 		page, err := readPage(body)
 		if err != nil {
-			return failed("%s: the answer is not what is documented", what).Because(redacted(err))
+			return failed("%s: the response is not valid", what).Because(redacted(err))
 		}
 		for _, i := range page.Items {
 			size, err := strconv.ParseInt(i.Size, 10, 64)
 			if err != nil || size < 0 {
-				return failed("%s: the answer gives the object '%s' no size", what, shorten(i.Name))
+				return failed("%s: the response has no size for the object '%s'", what, shorten(i.Name))
 			}
 			if err := visit(Object{Name: i.Name, ETag: i.ETag, Size: size, Version: i.Generation}); err != nil {
 				return err
@@ -123,19 +126,21 @@ func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error)
 			return nil
 		}
 		if page.Next == query.Get("pageToken") {
-			return failed("%s: the answer leads to itself", what)
+			return failed("%s: the next page of the listing is the same page", what)
 		}
 		query.Set("pageToken", page.Next)
 	}
 }
 
+// readPage reads and closes the body of a page.
 func readPage(body io.ReadCloser) (gcsPage, error) {
-	defer body.Close() // read, or given up
+	defer body.Close() // it is only read
 	var page gcsPage
-	err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&page)
+	err := json.NewDecoder(io.LimitReader(body, maxPage)).Decode(&page)
 	return page, err
 }
 
+// Get implements [Remote].
 func (r *gcs) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	query := url.Values{"alt": {"media"}}
 	if o.Version != "" {
@@ -145,12 +150,13 @@ func (r *gcs) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 		shorten(o.Name)+"'")
 }
 
+// get sends a request, and returns the body of the response.
 func (r *gcs) get(ctx context.Context, at, what string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, failed("%s: it makes no URL", what)
+		return nil, failed("%s: the URL is not valid", what)
 	}
-	// Without this, objects that are stored compressed come unpacked, and not in the size that was listed.
+	// Without this header, compressed objects are decompressed, and their size differs from that in the listing.
 	req.Header.Set("Accept-Encoding", "gzip")
 	if r.tokens != nil {
 		token, err := r.tokens(ctx)
@@ -161,7 +167,7 @@ func (r *gcs) get(ctx context.Context, at, what string) (io.ReadCloser, error) {
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil, explain(what, err, answer{})
+		return nil, explain(what, err, response{})
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, r.refusal(what, resp)
@@ -169,31 +175,32 @@ func (r *gcs) get(ctx context.Context, at, what string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
+// refusal returns the fault of a response other than 200.
 func (r *gcs) refusal(what string, resp *http.Response) error {
-	defer resp.Body.Close() // only its beginning is of interest
+	defer resp.Body.Close() // it is only read
 	var said struct {
 		Error struct {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&said) // the status says enough
-	a := answer{status: resp.StatusCode, message: said.Error.Message}
+	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&said) // the message is optional
+	a := response{status: resp.StatusCode, message: said.Error.Message}
 	if resp.StatusCode == http.StatusNotFound && resp.Request.URL.Query().Get("alt") == "" {
 		a.code = "NoSuchBucket"
 	}
 	return explain(what, errors.New(resp.Status), a)
 }
 
-// tokenFailed tells of a login that failed. The error of a token's exchange holds the whole answer, so only
-// its code is told.
+// tokenFailed is the fault of a failed login. The error of a token exchange contains the whole response, so only its
+// status is included.
 func tokenFailed(what string, err error) error {
-	f := refused("%s: there is no token", what).WithHint("Check the service account, its key and its rights")
+	f := refused("%s: cannot get a token", what).WithHint("Check the service account, its key and its permissions")
 	var exchange *oauth2.RetrieveError
 	switch inner := fault.As(err); {
 	case inner != nil:
 		return f.Because(inner).After(inner.RetryAfter)
 	case errors.As(err, &exchange):
-		return f.Because(fmt.Errorf("the exchange of tokens answered with %s", shorten(exchange.Response.Status)))
+		return f.Because(fmt.Errorf("the token exchange returned %s", shorten(exchange.Response.Status)))
 	}
 	return f.Because(redacted(err))
 }

@@ -24,8 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// googleServer is a server of the JSON API and of its tokens, as documented: two objects a page, and nobody
-// without the token.
+// googleServer implements the documented JSON API and its token exchange, with two objects a page. It requires a token.
 type googleServer struct {
 	*httptest.Server
 	objects  map[string]string
@@ -80,7 +79,7 @@ func (g *googleServer) list(w http.ResponseWriter, r *http.Request) {
 			"size": strconv.Itoa(len(c))})
 	}
 	answer["items"] = items
-	_ = json.NewEncoder(w).Encode(answer) // who asked is gone
+	_ = json.NewEncoder(w).Encode(answer) // the client has disconnected
 }
 
 func (g *googleServer) get(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +96,7 @@ func (g *googleServer) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token gives one for a JWT that the key signed:
+// token issues a token for a JWT signed with the key:
 // https://developers.google.com/identity/protocols/oauth2/service-account
 func (g *googleServer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	head, claims, _ := strings.Cut(r.FormValue("assertion"), ".")
@@ -114,13 +113,13 @@ func (g *googleServer) token(t *testing.T, w http.ResponseWriter, r *http.Reques
 	text, err := base64.RawURLEncoding.DecodeString(claims)
 	if err != nil || json.Unmarshal(text, &says) != nil || says.Iss != "me@x.iam.gserviceaccount.com" ||
 		says.Aud != g.URL+"/token" || says.Scope != GCSReadOnly {
-		t.Errorf("the token is asked for with %s", text)
+		t.Errorf("token request with %s", text)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(w, `{"access_token":"valid","token_type":"Bearer","expires_in":3600}`)
 }
 
-// accountKey is the JSON key of a service account.
+// accountKey returns the JSON key of a service account.
 func (g *googleServer) accountKey(t *testing.T, key *rsa.PrivateKey) map[string][]byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -177,12 +176,12 @@ func TestGoogleCloudStorage(t *testing.T) {
 	}
 	if want := []string{"/storage/v1/b/apps/o", "/storage/v1/b/apps/o", "/storage/v1/b/apps/o",
 		"/storage/v1/b/apps/o/a.yaml"}; !slices.Equal(g.requests, want) {
-		t.Errorf("after a change it was asked %q, want %q", g.requests, want)
+		t.Errorf("requests after a change: %q, want %q", g.requests, want)
 	}
 	tree, _ = update(t, cache, r, "dir/", nil)
 	if got := slices.Sorted(maps.Keys(files(t, tree))); !slices.Equal(got,
 		[]string{"dir/b c.yaml", "dir/x%2Fy", "dir/ü#?.yaml"}) {
-		t.Errorf("below dir/ there is %q", got)
+		t.Errorf("objects below dir/: %q", got)
 	}
 	l, err := cache.List(t.Context(), r, "other", nil)
 	if err != nil {
@@ -195,7 +194,7 @@ func TestGoogleCloudStorage(t *testing.T) {
 	}
 }
 
-func TestGoogleRefusals(t *testing.T) {
+func TestGoogleErrors(t *testing.T) {
 	key := mustKey()
 	g := newGoogle(t, &key.PublicKey)
 	fixed := func(token string) Tokens {
@@ -205,27 +204,30 @@ func TestGoogleRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, c := range map[string]struct {
-		remote       Remote
-		reason, says string
+	for name, c := range map[string]struct {
+		remote          Remote
+		reason, message string
 	}{
-		"no token":      {g.remote(t, "apps", nil), "AuthenticationFailed", "Invalid Credentials"},
-		"a wrong token": {g.remote(t, "apps", fixed("wrong")), "AuthenticationFailed", "Invalid Credentials"},
-		"a key of another": {g.remote(t, "apps", forged), "AuthenticationFailed",
-			"the exchange of tokens answered with 400 Bad Request"},
-		"no such bucket": {g.remote(t, "none", fixed("valid")), "BucketOperationFailed",
-			"The specified bucket does not exist"},
-		"a bucket that is not": {g.remote(t, "../x?y#", fixed("valid")), "BucketOperationFailed", "does not exist"},
+		"no token": {remote: g.remote(t, "apps", nil), reason: "AuthenticationFailed",
+			message: "Invalid Credentials"},
+		"wrong token": {remote: g.remote(t, "apps", fixed("wrong")), reason: "AuthenticationFailed",
+			message: "Invalid Credentials"},
+		"key of another account": {remote: g.remote(t, "apps", forged), reason: "AuthenticationFailed",
+			message: "the token exchange returned 400 Bad Request"},
+		"missing bucket": {remote: g.remote(t, "none", fixed("valid")), reason: "BucketOperationFailed",
+			message: "The specified bucket does not exist"},
+		"bucket name with a path": {remote: g.remote(t, "../x?y#", fixed("valid")), reason: "BucketOperationFailed",
+			message: "does not exist"},
 	} {
 		_, err := open(t, t.TempDir()).List(t.Context(), c.remote, "", nil)
-		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.says) ||
+		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.message) ||
 			strings.Contains(fmt.Sprint(err), "s3cr3t") {
-			t.Errorf("%s: got %v, want %s with %q", what, err, c.reason, c.says)
+			t.Errorf("%s: got %v, want %s with %q", name, err, c.reason, c.message)
 		}
 	}
 }
 
-func TestGoogleKeysThatNameOtherThingsAreRefused(t *testing.T) {
+func TestGoogleRefusesOtherTypesOfKeys(t *testing.T) {
 	for _, text := range []string{
 		"", "{", `{"type":"external_account","credential_source":{"file":"/etc/shadow"}}`,
 		`{"type":"authorized_user","refresh_token":"s3cr3t"}`,
@@ -237,12 +239,12 @@ func TestGoogleKeysThatNameOtherThingsAreRefused(t *testing.T) {
 	}
 	for _, endpoint := range []string{"", "a/b", "user@host", "host?x", "::"} {
 		if _, err := NewGCS(GCS{Endpoint: endpoint, Bucket: "apps"}); err == nil {
-			t.Errorf("the endpoint %q is taken", endpoint)
+			t.Errorf("endpoint %q was accepted", endpoint)
 		}
 	}
 }
 
-// FuzzGooglePage reads whatever a server calls a page of a listing.
+// FuzzGooglePage lists a bucket of a server that returns arbitrary pages.
 func FuzzGooglePage(f *testing.F) {
 	f.Add(`{"items":[{"name":"a","etag":"e","size":"1","generation":"2"}],"nextPageToken":"t"}`)
 	f.Add(`{"items":[{"size":"-1"}]}`)
@@ -262,7 +264,7 @@ func FuzzGooglePage(f *testing.F) {
 		}
 		_ = r.List(t.Context(), "", func(o Object) error {
 			if o.Size < 0 {
-				t.Errorf("an object of %d bytes", o.Size)
+				t.Errorf("object with %d bytes", o.Size)
 			}
 			return nil
 		})

@@ -9,15 +9,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// checkNames refuses objects that cannot stand beside each other in a tree of files, on any file system.
-// Objects are sorted by name.
+// checkNames refuses objects that cannot be files of one tree on every file system. Objects must be sorted by name.
 func checkNames(objects []Object) error {
-	spelled := map[string]string{} // paths of directories and files, by how they read without case
+	spelled := map[string]string{} // paths of files and directories, by their lower case form
 	files := make(map[string]bool, len(objects))
 	for _, o := range objects {
-		if why := wrong(o.Name); why != "" {
-			return failed("the object '%s' %s", shorten(o.Name), why).
-				WithHint("Rename it, or leave it out by spec.ignore or a .sourceignore object")
+		if problem := nameProblem(o.Name); problem != "" {
+			return failed("the object '%s' %s", shorten(o.Name), problem).
+				WithHint("Rename it, or exclude it with spec.ignore or a .sourceignore object")
 		}
 		if files[o.Name] {
 			return failed("the object '%s' is listed twice", shorten(o.Name))
@@ -28,7 +27,7 @@ func checkNames(objects []Object) error {
 			}
 			path := o.Name[:i]
 			if i < len(o.Name) && files[path] {
-				return failed("the object '%s' is in the way of '%s': a file cannot be a directory as well",
+				return failed("the object '%s' conflicts with '%s': a file cannot be a directory as well",
 					shorten(path), shorten(o.Name)).
 					WithHint("Rename one of them")
 			}
@@ -44,26 +43,26 @@ func checkNames(objects []Object) error {
 	return nil
 }
 
-// wrong says why a name cannot be that of a file in a tree; nothing if it can.
-func wrong(name string) string {
+// nameProblem describes why a name is not valid for a file; empty if it is valid.
+func nameProblem(name string) string {
 	switch {
 	case !utf8.ValidString(name):
 		return "has a name that is not UTF-8"
 	case len(name) > defaultLimits.name:
-		return "has too long a name"
+		return "has a name that is too long"
 	case strings.HasPrefix(name, "/"):
 		return "has an absolute path as its name"
 	case strings.Contains(name, `\`):
-		return "has a backslash in its name, which some read as a slash"
+		return "has a backslash in its name, which some systems treat as a slash"
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return "has a control character in its name"
 	case !fs.ValidPath(name) || name == ".":
-		return "has a name that is not a path of a file: it leads out or has empty parts"
+		return "has a name that is not a valid path: it contains '.', '..' or empty parts"
 	}
 	return ""
 }
 
-// shorten makes a name that a stranger chose fit for a message.
+// shorten makes untrusted text safe for messages: valid UTF-8, no control characters, at most 100 bytes.
 func shorten(name string) string {
 	name = strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -14,36 +14,36 @@ import (
 	"testing"
 )
 
-func TestNamesAreChecked(t *testing.T) {
-	for says, names := range map[string][]string{
-		"":                            {"a.b", "a/b", "a/c/d", "ä/ö"},
-		"leads out":                   {"../a"},
-		"it leads out":                {"a/../../b"},
-		"has empty parts":             {"a//b"},
-		"has a backslash":             {`a\..\b`},
-		"an absolute path":            {"/etc/passwd"},
-		"not UTF-8":                   {"a\xff"},
-		"a control character":         {"a\nb"},
-		"too long a name":             {strings.Repeat("a/", 600)},
-		"'A' and 'a' differ in case":  {"A", "a"},
-		"'Dir' and 'dir' differ in":   {"Dir/a", "dir/b"},
-		"'a' is in the way of 'a/b'":  {"a", "a-b", "a/b"},
-		"'a/b' is in the way of":      {"a/b", "a/b/c"},
-		"'a' is listed twice":         {"a", "a"},
-		"'.' has a name that is not ": {"."},
+func TestCheckNames(t *testing.T) {
+	for message, names := range map[string][]string{
+		"":                                  {"a.b", "a/b", "a/c/d", "ä/ö"},
+		"contains '.', '..' or empty parts": {"../a"},
+		"not a valid path":                  {"a/../../b"},
+		"or empty parts":                    {"a//b"},
+		"has a backslash":                   {`a\..\b`},
+		"an absolute path":                  {"/etc/passwd"},
+		"not UTF-8":                         {"a\xff"},
+		"a control character":               {"a\nb"},
+		"a name that is too long":           {strings.Repeat("a/", 600)},
+		"'A' and 'a' differ in case":        {"A", "a"},
+		"'Dir' and 'dir' differ in":         {"Dir/a", "dir/b"},
+		"'a' conflicts with 'a/b'":          {"a", "a-b", "a/b"},
+		"'a/b' conflicts with":              {"a/b", "a/b/c"},
+		"'a' is listed twice":               {"a", "a"},
+		"'.' has a name that is not ":       {"."},
 	} {
 		var objects []Object
 		for _, n := range names {
 			objects = append(objects, Object{Name: n})
 		}
 		err := checkNames(objects)
-		if says == "" && err != nil || says != "" && !strings.Contains(fmt.Sprint(err), says) {
-			t.Errorf("%q: got %v, want %q", names, err, says)
+		if message == "" && err != nil || message != "" && !strings.Contains(fmt.Sprint(err), message) {
+			t.Errorf("%q: got %v, want %q", names, err, message)
 		}
 	}
 }
 
-// listing is a server whose bucket lists what no file system would hold.
+// listing returns a bucket that lists the names, which need not be valid for files.
 func listing(t *testing.T, names ...string) Remote {
 	type object struct {
 		Key, ETag string
@@ -66,22 +66,22 @@ func listing(t *testing.T, names ...string) Remote {
 		Insecure: true, Keys: NoKeys()})
 }
 
-func TestAHostileListingIsRefused(t *testing.T) {
+func TestListRefusesInvalidNames(t *testing.T) {
 	ignoreAll := "*"
 	for _, name := range []string{"../../etc/cron.d/evil", "/root/.ssh/authorized_keys", `..\evil`, "a/\xff/b",
 		"a//b"} {
 		c := open(t, t.TempDir())
 		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", nil); err == nil ||
-			!strings.Contains(err.Error(), "Rename it, or leave it out") {
+			!strings.Contains(err.Error(), "Rename it, or exclude it") {
 			t.Errorf("%q: got %v", name, err)
 		}
 		if _, err := c.List(t.Context(), listing(t, "ok.yaml", name), "", &ignoreAll); err != nil {
-			t.Errorf("%q is left out, but: %v", name, err)
+			t.Errorf("%q is excluded: %v", name, err)
 		}
 	}
 }
 
-// fixed is a bucket that lists names and holds nothing.
+// fixed is a bucket that lists names of empty objects.
 type fixed []string
 
 func (f fixed) ID() string { return "fixed" }
@@ -99,7 +99,7 @@ func (f fixed) Get(context.Context, Object) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("")), nil
 }
 
-// FuzzListing lists whatever names, and finds that what is taken makes a tree with exactly those.
+// FuzzListing checks that the tree of a listing has exactly the listed files.
 func FuzzListing(f *testing.F) {
 	f.Add("a\na/b\n../c\nd//e\n.sourceignore\nA", "", "*.md\n!/a")
 	f.Add("dir/a\ndir.x\ndir-x\ndir/b/c\n/x", "dir", "/dir/b/")
@@ -117,7 +117,7 @@ func FuzzListing(f *testing.F) {
 		var want []string
 		for _, o := range l.Objects {
 			if !fs.ValidPath(o.Name) || !strings.HasPrefix(o.Name, prefix) {
-				t.Errorf("took %q", o.Name)
+				t.Errorf("listed %q", o.Name)
 			}
 			want = append(want, o.Name)
 		}
@@ -133,7 +133,7 @@ func FuzzListing(f *testing.F) {
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("the tree has %q, the listing %q", got, want)
+			t.Errorf("the tree has %q, want %q", got, want)
 		}
 	})
 }

@@ -13,29 +13,30 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// attempts of one request. The rest is left to the next pass, which fetches only what is missing.
+// attempts is how often a request is sent. After that, the next pass fetches what is missing.
 const attempts = 2
 
-// S3 says where an S3-compatible bucket is.
+// S3 is an S3-compatible bucket.
 type S3 struct {
 	Endpoint  string // host, or host:port
 	Bucket    string
-	Region    string // asked for once when empty
-	Insecure  bool   // HTTP
+	Region    string // requested from the server if empty
+	Insecure  bool   // use plain HTTP
 	Keys      *credentials.Credentials
 	Transport http.RoundTripper
 }
 
+// s3 is a client of a bucket.
 type s3 struct {
 	client minio.Core
 	bucket string
 	id     string
 }
 
-// NewS3 returns the bucket. It asks nothing of the server.
+// NewS3 returns a client of the bucket. It sends no request.
 func NewS3(o S3) (Remote, error) {
 	if _, host, ok := strings.Cut(o.Endpoint, "://"); ok {
-		o.Endpoint = host // a scheme is not documented, but its meaning is plain
+		o.Endpoint = host // a scheme is not documented, but accepted
 	}
 	o.Endpoint = strings.TrimSuffix(o.Endpoint, "/")
 	client, err := minio.New(o.Endpoint, &minio.Options{
@@ -46,17 +47,19 @@ func NewS3(o S3) (Remote, error) {
 			WithHint("Correct spec.endpoint").Final()
 	}
 	if err := s3utils.CheckValidBucketName(o.Bucket); err != nil {
-		return nil, failed("'%s' cannot be a bucket's name", shorten(o.Bucket)).Because(err).
+		return nil, failed("'%s' is not a valid name of a bucket", shorten(o.Bucket)).Because(err).
 			WithHint("Correct spec.bucketName").Final()
 	}
 	return &s3{minio.Core{Client: client}, o.Bucket, "s3 " + o.Endpoint + " " + o.Bucket}, nil
 }
 
+// ID implements [Remote].
 func (r *s3) ID() string { return r.id }
 
+// List implements [Remote].
 func (r *s3) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a listing that is given up
+	defer cancel() // stops the listing if visit fails
 	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true,
 		UseV1: s3utils.IsGoogleEndpoint(*r.client.EndpointURL())}
 	for o := range r.client.ListObjectsIter(ctx, r.bucket, options) {
@@ -73,11 +76,12 @@ func (r *s3) List(ctx context.Context, prefix string, visit func(Object) error) 
 	return nil
 }
 
+// Get implements [Remote].
 func (r *s3) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	var options minio.GetObjectOptions
 	err := options.SetMatchETag(cmp.Or(o.ETag, "*"))
 	if err != nil {
-		return nil, failed("cannot ask for the object '%s'", shorten(o.Name)).Because(err)
+		return nil, failed("cannot request the object '%s'", shorten(o.Name)).Because(err)
 	}
 	body, _, _, err := r.client.GetObject(ctx, r.bucket, o.Name, options)
 	if err != nil {
@@ -86,10 +90,11 @@ func (r *s3) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	return body, nil
 }
 
+// explain returns the fault of a failed request.
 func (r *s3) explain(what string, err error) error {
 	var said minio.ErrorResponse
 	if errors.As(err, &said) {
-		return explain(what, err, answer{said.StatusCode, said.Code, said.Message})
+		return explain(what, err, response{said.StatusCode, said.Code, said.Message})
 	}
-	return explain(what, err, answer{})
+	return explain(what, err, response{})
 }

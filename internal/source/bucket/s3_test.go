@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// accountKeys are those of the server's account.
+// accountKeys is the Secret with the keys of the server's account.
 var accountKeys = map[string][]byte{"accesskey": []byte(testenv.S3AccessKey), "secretkey": []byte(testenv.S3SecretKey)}
 
 func remoteOf(t testing.TB, s *testenv.S3, bucket string) Remote {

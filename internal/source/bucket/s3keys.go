@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 )
 
-// NoKeys ask for what is public.
+// NoKeys returns anonymous credentials, for public buckets.
 func NoKeys() *credentials.Credentials { return credentials.NewStaticV4("", "", "") }
 
-// KeysFrom reads accesskey and secretkey of a Secret.
+// KeysFrom returns the credentials in accesskey and secretkey of a Secret.
 func KeysFrom(data map[string][]byte) (*credentials.Credentials, error) {
 	access, secret := string(data["accesskey"]), string(data["secretkey"])
 	if access == "" || secret == "" {
-		return nil, refused("the Secret has not both of the keys accesskey and secretkey").
-			WithHint("Set both, or correct spec.secretRef")
+		return nil, refused("the Secret does not have both keys 'accesskey' and 'secretkey'").
+			WithHint("Set both keys, or correct spec.secretRef")
 	}
 	return credentials.NewStaticV4(access, secret, ""), nil
 }
@@ -26,14 +26,15 @@ func KeysFrom(data map[string][]byte) (*credentials.Credentials, error) {
 // Key is a temporary key to a bucket.
 type Key struct {
 	Access, Secret, Session string
-	Expires                 time.Time // zero: never
+	Expires                 time.Time // zero if it does not expire
 }
 
-// KeysOf asks for a key whenever the last one is about to expire.
+// KeysOf returns credentials that call get whenever the last key is about to expire.
 func KeysOf(get func(context.Context) (Key, error)) *credentials.Credentials {
 	return credentials.New(&keys{get: get})
 }
 
+// keys implements [credentials.Provider].
 type keys struct {
 	credentials.Expiry
 	get func(context.Context) (Key, error)
@@ -53,7 +54,7 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 		return credentials.Value{}, err
 	}
 	if key.Expires.IsZero() {
-		key.Expires = time.Now().Add(time.Hour) // asked for again then
+		key.Expires = time.Now().Add(time.Hour) // get is called again then
 	}
 	k.SetExpiration(key.Expires, credentials.DefaultExpiryWindow)
 	return credentials.Value{
@@ -62,7 +63,7 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 	}, nil
 }
 
-// LDAPKeys are had from a Security Token Service that knows users by LDAP, as MinIO has it.
+// LDAPKeys returns credentials of a Security Token Service that authenticates users by LDAP, such as that of MinIO.
 func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.LDAPIdentity{
 		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, LDAPUsername: login.Username,
@@ -70,8 +71,8 @@ func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *c
 	}, endpoint})
 }
 
-// WebIdentityKeys are had from AWS's Security Token Service at an endpoint, for a role and the token of a
-// service account.
+// WebIdentityKeys returns credentials of the Security Token Service of AWS at an endpoint, for a role and the
+// token of a service account.
 func WebIdentityKeys(endpoint, role string, token func(context.Context) (string, error),
 	transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.STSWebIdentity{
@@ -85,7 +86,7 @@ func WebIdentityKeys(endpoint, role string, token func(context.Context) (string,
 	}, endpoint})
 }
 
-// explained says of a failure whose it was: that of the Security Token Service.
+// explained adds to errors that the Security Token Service failed.
 type explained struct {
 	credentials.Provider
 	endpoint string

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// tokenService answers an action as documented, if the parameters are those wanted, with the keys of the S3
-// server's account.
+// tokenService implements the documented API of a Security Token Service for one action. It returns the keys of the S3
+// server if the parameters are as wanted.
 func tokenService(t *testing.T, action string, want map[string]string) (url string, asked *atomic.Int32) {
 	t.Helper()
 	asked = &atomic.Int32{}
@@ -32,7 +32,8 @@ func tokenService(t *testing.T, action string, want map[string]string) (url stri
 		for key, value := range want {
 			if r.Form.Get(key) != value {
 				w.WriteHeader(http.StatusForbidden)
-				fmt.Fprint(w, `<ErrorResponse><Error><Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>`)
+				fmt.Fprint(w, `<ErrorResponse><Error><Code>AccessDenied</Code><Message>no access</Message></Error>`+
+					`</ErrorResponse>`)
 				return
 			}
 		}
@@ -68,27 +69,33 @@ func TestTemporaryKeys(t *testing.T) {
 	token := func(text string) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) { return text, nil }
 	}
-	for what, c := range map[string]struct {
-		remote Remote
-		asked  *atomic.Int32
-		says   string // of the failure
+	for name, c := range map[string]struct {
+		remote  Remote
+		asked   *atomic.Int32
+		message string // of the failure
 	}{
-		"by LDAP": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+		"LDAP": {remote: newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
 			Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "pa55"}, http.DefaultTransport)}),
-			ldapAsked, ""},
-		"by a token": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-			Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("t0ken"), http.DefaultTransport)}), webAsked, ""},
-		"by a wrong password": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-			Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport)}), nil,
-			"Security Token Service at '" + ldap + "' gave no credentials"},
-		"by a service away": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			asked: ldapAsked, message: ""},
+		"web identity": {remote: newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+			Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("t0ken"), http.DefaultTransport)}),
+			asked: webAsked, message: ""},
+		"wrong LDAP password": {remote: newS3(t,
+			S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+				Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport)}),
+			asked:   nil,
+			message: "Security Token Service at '" + ldap + "' returned no credentials"},
+		"stopped service": {remote: newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps",
+			Region: "us-east-1",
 			Keys: LDAPKeys("http://127.0.0.1:1", auth.Basic{Username: "jane", Password: "wr0ng"},
-				http.DefaultTransport)}), nil, "connection refused"},
-		"by a wrong web token": {newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-			Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("wr0ng"), http.DefaultTransport)}), nil,
-			"Security Token Service"},
+				http.DefaultTransport)}), asked: nil, message: "connection refused"},
+		"wrong web identity token": {remote: newS3(t,
+			S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+				Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("wr0ng"), http.DefaultTransport)}),
+			asked:   nil,
+			message: "Security Token Service"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cache := open(t, t.TempDir())
 			var before int32
 			if c.asked != nil {
@@ -96,10 +103,11 @@ func TestTemporaryKeys(t *testing.T) {
 			}
 			for range 2 {
 				l, err := cache.List(t.Context(), c.remote, "", nil)
-				if c.says != "" {
-					if fault.Reason(err, "") != "AuthenticationFailed" || !strings.Contains(fmt.Sprint(err), c.says) ||
+				if c.message != "" {
+					if fault.Reason(err, "") != "AuthenticationFailed" ||
+						!strings.Contains(fmt.Sprint(err), c.message) ||
 						strings.Contains(fmt.Sprint(err), "wr0ng") {
-						t.Errorf("got %v, want %q", err, c.says)
+						t.Errorf("got %v, want %q", err, c.message)
 					}
 					return
 				}
@@ -108,20 +116,20 @@ func TestTemporaryKeys(t *testing.T) {
 				}
 			}
 			if n := c.asked.Load() - before; n != 1 {
-				t.Errorf("the service was asked %d times for keys that were valid", n)
+				t.Errorf("the service received %d requests while the keys were valid", n)
 			}
 		})
 	}
 }
 
-func TestKeysAreAskedForAgainBeforeTheyExpire(t *testing.T) {
+func TestKeysAreRenewedBeforeTheyExpire(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a.yaml": "a"})
 	asked := 0
 	r := newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
 		Keys: KeysOf(func(context.Context) (Key, error) {
 			if asked++; asked > 2 {
-				return Key{}, fault.New("AuthenticationFailed", "the identity has ended")
+				return Key{}, fault.New("AuthenticationFailed", "the identity has expired")
 			}
 			return Key{Access: testenv.S3AccessKey, Secret: testenv.S3SecretKey, Expires: time.Now()}, nil
 		})})
@@ -130,12 +138,12 @@ func TestKeysAreAskedForAgainBeforeTheyExpire(t *testing.T) {
 		_, last = open(t, t.TempDir()).List(t.Context(), r, "", nil)
 	}
 	if asked < 3 || fault.Reason(last, "") != "AuthenticationFailed" ||
-		!strings.Contains(last.Error(), "the identity has ended") {
-		t.Errorf("asked %d times, got %v", asked, last)
+		!strings.Contains(last.Error(), "the identity has expired") {
+		t.Errorf("%d requests, error %v", asked, last)
 	}
 }
 
-func TestKeysOfASecretAreBothNeeded(t *testing.T) {
+func TestKeysFromRequiresBothKeys(t *testing.T) {
 	for _, data := range []map[string][]byte{{}, {"accesskey": []byte("x")}, {"secretkey": []byte("x")}} {
 		if _, err := KeysFrom(data); fault.Reason(err, "") != "AuthenticationFailed" {
 			t.Errorf("%v: %v", data, err)

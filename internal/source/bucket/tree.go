@@ -9,15 +9,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// mode of every file: objects know no other.
+// mode is the mode of every file, as objects have none.
 const mode = fs.FileMode(0o644)
 
-// content reads files of trees from a cache.
+// content reads the files of trees from a cache.
 type content struct{ cache *Cache }
 
-// id is the one that a tree has which was read from an archive of the same files, so that both have the same artifact.
+// id returns the ID of a file. It is equal to that of the same file in a tree read from an archive, so that both trees
+// have the same artifact.
 func id(digest string) string { return fmt.Sprintf("%o:%s", uint32(mode), digest) }
 
+// digestOf returns the digest in an ID.
 func digestOf(id string) string {
 	_, digest, _ := strings.Cut(id, ":")
 	return digest
@@ -35,13 +37,13 @@ func (c *content) Size(id string) (int64, error) {
 // Read implements [artifact.Content].
 func (c *content) Read(id string) ([]byte, error) { return c.cache.read(digestOf(id)) }
 
-// treeOf makes the directories of a listing whose names were checked.
+// treeOf returns the root directory of a listing whose names were checked.
 func treeOf(l *Listing, i index) *artifact.Dir {
 	root, _ := directory("", l.Objects, i)
 	return root
 }
 
-// directory makes the one that the first object is in, and returns what is behind it. Dir is empty or ends in a slash.
+// directory returns the directory dir, which is empty or ends with a slash, and the objects after it.
 func directory(dir string, objects []Object, i index) (*artifact.Dir, []Object) {
 	var entries []artifact.Entry
 	for len(objects) > 0 && strings.HasPrefix(objects[0].Name, dir) {

@@ -14,16 +14,15 @@ import (
 
 const (
 	maxGlob         = 1024 // bytes of a glob
-	maxAlternatives = 20   // commas in the {} of a glob: each may double the work
+	maxAlternatives = 20   // commas in the braces of a glob, as each can double the cost of a match
 )
 
-// Check tells what is wrong with outputs before any source is read: aliases that no source has, names that
-// two share, and globs and places that are not valid. What the pattern's captures stand for is checked once
-// it is known. The error is a fault.
+// Check validates outputs before a source is read: aliases, names, globs and target paths. Values of captures are
+// validated by [Expand]. The error is a fault.
 func Check(aliases []string, pathPattern string, outputs []Output) error {
 	for i, a := range aliases {
 		if slices.Contains(aliases[:i], a) {
-			return invalid("two of spec.sources have the alias '%s'", a)
+			return invalid("two sources in spec.sources have the alias '%s'", a)
 		}
 	}
 	names := []string{}
@@ -45,7 +44,7 @@ func Check(aliases []string, pathPattern string, outputs []Output) error {
 				return invalid("%s of artifact '%s': no source has the alias '%s'", field, o.Name, alias)
 			}
 		}
-		// A stand-in for what is captured: nothing in it is special to globs.
+		// Any value without special characters of globs can replace the captures.
 		example := captures{}
 		for _, n := range names {
 			example[n] = "x"
@@ -59,6 +58,7 @@ func Check(aliases []string, pathPattern string, outputs []Output) error {
 	return nil
 }
 
+// checkCopy validates one copy.
 func checkCopy(c Copy, aliases []string) error {
 	alias, glob, err := split(c.From)
 	if err != nil {
@@ -68,7 +68,7 @@ func checkCopy(c Copy, aliases []string) error {
 		return fmt.Errorf("no source has the alias '%s'", alias)
 	}
 	if !fs.ValidPath(glob) {
-		return fmt.Errorf("'%s' leads out of the source", glob)
+		return fmt.Errorf("'%s' is outside of the source", glob)
 	}
 	for _, g := range append([]string{glob}, c.Exclude...) {
 		if len(g) > maxGlob || strings.Contains(g, "{") && strings.Count(g, ",") > maxAlternatives ||
@@ -86,8 +86,8 @@ func checkCopy(c Copy, aliases []string) error {
 	return nil
 }
 
-// invalid is a fault that only a change of the object helps.
+// invalid is the fault of an object that must be changed.
 func invalid(format string, args ...any) error {
 	return fault.New(extensionsv1beta1.ValidationFailedReason, format, args...).
-		WithHint("Correct the ArtifactGenerator. The artifacts before stay").Final()
+		WithHint("Correct the ArtifactGenerator. Its last artifacts stay available").Final()
 }

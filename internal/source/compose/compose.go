@@ -1,6 +1,3 @@
-// Package compose makes trees of parts of others, as an ArtifactGenerator declares them: copies with globs,
-// merges of YAML files, contents of archives, and one output for each directory that a pattern discovers. No
-// work tree is made, and what is copied is not read.
 package compose
 
 import (
@@ -20,77 +17,77 @@ import (
 
 // Strategies of a copy.
 const (
-	Overwrite = extensionsv1beta1.CopyOverwrite // the default: a later file takes the place of an earlier one
-	// YAML files are merged into those in their place, as Helm merges values
-	Merge   = extensionsv1beta1.CopyMerge
-	Extract = extensionsv1beta1.CopyExtract // archives are replaced by what they hold
+	Overwrite = extensionsv1beta1.CopyOverwrite // the default: a later file replaces an earlier one
+	Merge     = extensionsv1beta1.CopyMerge     // YAML files are merged into existing ones, as Helm merges values
+	Extract   = extensionsv1beta1.CopyExtract   // archives are replaced by their contents
 )
 
-// Copy puts files of a source into the output.
+// Copy copies files of a source to an output.
 type Copy struct {
 	From     string   // @<alias>/<path or glob>
-	To       string   // @artifact/<path>; one that ends with / is a directory
+	To       string   // @artifact/<path>; a directory if it ends with a slash
 	Exclude  []string // globs, relative to the source or to the part of From before its first glob
 	Strategy string
 }
 
-// Output is what one generated artifact is made of.
+// Output is one artifact to generate.
 type Output struct {
 	Name     string
 	Copies   []Copy
-	Revision string            // @<alias> whose revision the artifact takes; empty: that of its content
-	Origin   string            // @<alias> whose revision is noted beside it; may be empty
-	Labels   map[string]string // what the path pattern captured
+	Revision string            // @<alias> whose revision the artifact gets; by default a digest of its content
+	Origin   string            // @<alias> whose revision is recorded as the origin; may be empty
+	Labels   map[string]string // captures of the path pattern
 }
 
-// Build returns the tree of the copies, made in their order. Trees are the sources' by alias. What a copy names must be
-// there: an output that lacks a part would have that part removed wherever it is applied. The error is a fault.
+// Build makes the copies in order, and returns the tree. Trees are the sources by alias. It fails if a copy selects
+// nothing: consumers of an incomplete artifact would prune the missing objects. The error is a fault.
 func Build(copies []Copy, trees map[string]*artifact.Tree) (*artifact.Tree, error) {
 	out := &builder{tree: artifact.FromMap(nil)}
 	for _, c := range copies {
 		if err := out.copy(c, trees); err != nil {
 			return nil, fault.New(meta.BuildFailedReason, "cannot copy '%s' to '%s'", c.From, c.To).Because(err).
-				WithHint("Correct spec.artifacts[].copy or the source. The artifact before stays")
+				WithHint("Correct spec.artifacts[].copy or the source. The last artifact stays available")
 		}
 	}
 	if err := out.tree.Check(); err != nil {
-		return nil, fault.New(meta.BuildFailedReason, "the copies cannot be one artifact").Because(err).
-			WithHint("Exclude or rename one of the files. The artifact before stays")
+		return nil, fault.New(meta.BuildFailedReason, "the copied files conflict").Because(err).
+			WithHint("Exclude or rename one of the files. The last artifact stays available")
 	}
 	return out.tree, nil
 }
 
-// builder holds what was copied so far.
+// builder collects the copies of an output.
 type builder struct {
 	tree      *artifact.Tree
-	filled    bool
+	hasFiles  bool
 	extracted int64 // bytes
 }
 
-// add puts a file or directory of a tree at a place.
+// add adds a file or directory of a tree.
 func (b *builder) add(tree *artifact.Tree, from, to string) (err error) {
 	layers := []artifact.Layer{{Tree: b.tree, From: ".", To: "."}, {Tree: tree, From: from, To: to}}
-	if !b.filled { // alone, the first keeps its own content
+	if !b.hasFiles { // the first one is not copied into another tree
 		layers = layers[1:]
 	}
 	b.tree, err = artifact.Compose(layers...)
-	b.filled = true
+	b.hasFiles = true
 	return err
 }
 
-// isDir tells whether a place is a directory already.
+// isDir reports whether a path in the output is a directory.
 func (b *builder) isDir(to string) bool {
 	info, err := b.tree.Lstat(to)
 	return err == nil && info.IsDir()
 }
 
-// selection is what a copy takes from its source.
+// selection is the files that a copy selects.
 type selection struct {
-	tree *artifact.Tree // holds what is selected, and only that
-	file string         // its name, when From names one file; else what is selected are the tree's entries
-	dir  string         // its name, when From names a directory that keeps its name
+	tree *artifact.Tree // the selected files only
+	file string         // the name of the file if From is one file
+	dir  string         // the name of the directory if From is a directory that keeps its name
 }
 
+// copy makes one copy.
 func (b *builder) copy(c Copy, trees map[string]*artifact.Tree) error {
 	alias, pattern, err := split(c.From)
 	if err != nil {
@@ -108,7 +105,7 @@ func (b *builder) copy(c Copy, trees map[string]*artifact.Tree) error {
 	if err != nil {
 		return err
 	}
-	// As cp does: into a directory if the place is one, else to the place itself.
+	// As cp does: if the target is a directory, the file or directory is copied into it.
 	target := to
 	if name := s.file + s.dir; isDir || b.isDir(to) {
 		target = path.Join(to, name)
@@ -125,7 +122,7 @@ func (b *builder) copy(c Copy, trees map[string]*artifact.Tree) error {
 	}
 }
 
-// overwrite puts what is selected at the place.
+// overwrite adds the selected files, and replaces existing ones.
 func (b *builder) overwrite(s *selection, to string) error {
 	if s.file != "" {
 		return b.add(s.tree, s.file, to)
@@ -133,7 +130,8 @@ func (b *builder) overwrite(s *selection, to string) error {
 	return b.add(s.tree, ".", to)
 }
 
-// choose finds what a path or glob selects. Symlinks on the way to it are followed, those that are selected are not.
+// choose returns the files that match a path or glob. Symlinks in the path of the base directory are followed; selected
+// symlinks are copied as symlinks.
 func choose(tree *artifact.Tree, pattern string, exclude []string) (*selection, error) {
 	base, glob := pattern, ""
 	if strings.ContainsAny(pattern, `*?[{\`) {
@@ -164,15 +162,15 @@ func choose(tree *artifact.Tree, pattern string, exclude []string) (*selection, 
 	if s.file != "" {
 		prefix = path.Dir(base)
 	}
-	s.tree = s.tree.Select(chosen(glob, prefix, exclude))
+	s.tree = s.tree.Select(matches(glob, prefix, exclude))
 	if len(s.tree.Root().Entries) == 0 {
 		return nil, fmt.Errorf("no file matches '%s'", pattern)
 	}
 	return s, nil
 }
 
-// chosen tells of paths below prefix whether the glob takes them and no exclude leaves them out.
-func chosen(glob, prefix string, exclude []string) func(string) bool {
+// matches returns a function that reports whether a path below prefix matches the glob, and none of the exclusions.
+func matches(glob, prefix string, exclude []string) func(string) bool {
 	return func(name string) bool {
 		if glob != "" && glob != "**" && !doublestar.MatchUnvalidated(glob, name) {
 			return false
@@ -187,19 +185,20 @@ func chosen(glob, prefix string, exclude []string) func(string) bool {
 	}
 }
 
+// missing explains that a file does not exist.
 func missing(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("'%s' is not in the source", name)
+		return fmt.Errorf("'%s' does not exist in the source", name)
 	}
 	return err
 }
 
-// split takes a source's alias and the path or glob apart.
+// split splits @<alias>/<path> into the alias and the path or glob.
 func split(from string) (alias, pattern string, err error) {
 	rest, ok := strings.CutPrefix(from, "@")
 	alias, pattern, slash := strings.Cut(rest, "/")
 	if !ok || !slash || alias == "" {
-		return "", "", fmt.Errorf("'%s' is not of the form @<alias>/<path>", from)
+		return "", "", fmt.Errorf("'%s' does not have the form @<alias>/<path>", from)
 	}
 	if pattern = strings.TrimSuffix(pattern, "/"); pattern == "" {
 		pattern = "."
@@ -207,12 +206,12 @@ func split(from string) (alias, pattern string, err error) {
 	return alias, pattern, nil
 }
 
-// place returns the path in the output, and whether it must be a directory.
+// place parses @artifact/<path>. It returns the path in the output, and whether it must be a directory.
 func place(to string) (name string, isDir bool, err error) {
 	rest, ok := strings.CutPrefix(to, "@artifact/")
 	name = path.Clean(rest)
 	if !ok || !fs.ValidPath(name) {
-		return "", false, fmt.Errorf("'%s' is not of the form @artifact/<path>", to)
+		return "", false, fmt.Errorf("'%s' does not have the form @artifact/<path>", to)
 	}
 	return name, name == "." || strings.HasSuffix(rest, "/"), nil
 }

@@ -36,7 +36,7 @@ func contents(t *testing.T, tree *artifact.Tree) map[string]string {
 	return out
 }
 
-// archived makes a .tar.gz of files with a name each that they hold.
+// archived returns a .tar.gz archive of files whose content is their name.
 func archived(t testing.TB, names ...string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -80,87 +80,90 @@ func sources(t testing.TB) map[string]*artifact.Tree {
 	}
 }
 
-func TestBuildCopiesAsDeclared(t *testing.T) {
-	for what, c := range map[string]struct {
+func TestBuild(t *testing.T) {
+	for name, c := range map[string]struct {
 		copies []Copy
 		want   map[string]string
 	}{
-		"a file to a path": {[]Copy{{From: "@src/config.yaml", To: "@artifact/apps/app.yaml"}},
-			map[string]string{"apps/app.yaml": "a: 1\n"}},
-		"a file to a directory": {[]Copy{{From: "@src/config.yaml", To: "@artifact/apps/"}},
-			map[string]string{"apps/config.yaml": "a: 1\n"}},
-		"a file to the root": {[]Copy{{From: "@src/config.yaml", To: "@artifact/"}},
-			map[string]string{"config.yaml": "a: 1\n"}},
-		"a file through a link": {[]Copy{{From: "@src/linked.yaml", To: "@artifact/"}},
-			map[string]string{"linked.yaml": "f1"}},
-		"files to a directory": {[]Copy{{From: "@src/configs/*.yaml", To: "@artifact/apps/"}},
-			map[string]string{"apps/file1.yaml": "f1", "apps/file2.yaml": "f2"}},
-		"files, no slash": {[]Copy{{From: "@src/configs/*1.yaml", To: "@artifact/apps"}},
-			map[string]string{"apps/file1.yaml": "f1"}},
-		"a directory by its name": {[]Copy{{From: "@src/configs/sub/", To: "@artifact/apps/"}},
-			map[string]string{"apps/sub/file3.yaml": "f3", "apps/sub/testdata/x": "x"}},
-		"a directory renamed": {[]Copy{{From: "@src/configs/sub", To: "@artifact/apps"}},
-			map[string]string{"apps/file3.yaml": "f3", "apps/testdata/x": "x"}},
-		"a directory into one that is there": {[]Copy{{From: "@src/config.yaml", To: "@artifact/apps/"},
+		"file to path": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/apps/app.yaml"}},
+			want: map[string]string{"apps/app.yaml": "a: 1\n"}},
+		"file to directory": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/apps/"}},
+			want: map[string]string{"apps/config.yaml": "a: 1\n"}},
+		"file to root": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/"}},
+			want: map[string]string{"config.yaml": "a: 1\n"}},
+		"file through symlink": {copies: []Copy{{From: "@src/linked.yaml", To: "@artifact/"}},
+			want: map[string]string{"linked.yaml": "f1"}},
+		"files to directory": {copies: []Copy{{From: "@src/configs/*.yaml", To: "@artifact/apps/"}},
+			want: map[string]string{"apps/file1.yaml": "f1", "apps/file2.yaml": "f2"}},
+		"files without trailing slash": {copies: []Copy{{From: "@src/configs/*1.yaml", To: "@artifact/apps"}},
+			want: map[string]string{"apps/file1.yaml": "f1"}},
+		"directory keeps its name": {copies: []Copy{{From: "@src/configs/sub/", To: "@artifact/apps/"}},
+			want: map[string]string{"apps/sub/file3.yaml": "f3", "apps/sub/testdata/x": "x"}},
+		"directory renamed": {copies: []Copy{{From: "@src/configs/sub", To: "@artifact/apps"}},
+			want: map[string]string{"apps/file3.yaml": "f3", "apps/testdata/x": "x"}},
+		"directory into existing directory": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/apps/"},
 			{From: "@src/deep/a", To: "@artifact/apps"}},
-			map[string]string{"apps/config.yaml": "a: 1\n", "apps/a/one.yaml": "1"}},
-		"a file into a directory that is there": {[]Copy{{From: "@src/deep/**", To: "@artifact/apps/"},
+			want: map[string]string{"apps/config.yaml": "a: 1\n", "apps/a/one.yaml": "1"}},
+		"file into existing directory": {copies: []Copy{{From: "@src/deep/**", To: "@artifact/apps/"},
 			{From: "@src/config.yaml", To: "@artifact/apps/a"}},
-			map[string]string{"apps/a/one.yaml": "1", "apps/a/config.yaml": "a: 1\n", "apps/b/two.yaml": "2",
+			want: map[string]string{"apps/a/one.yaml": "1", "apps/a/config.yaml": "a: 1\n", "apps/b/two.yaml": "2",
 				"apps/b/skip.txt": "s"}},
-		"contents of a directory": {[]Copy{{From: "@src/deep/**", To: "@artifact/apps/"}},
-			map[string]string{"apps/a/one.yaml": "1", "apps/b/two.yaml": "2", "apps/b/skip.txt": "s"}},
-		"files at any depth": {[]Copy{{From: "@src/deep/**/*.yaml", To: "@artifact/"}},
-			map[string]string{"a/one.yaml": "1", "b/two.yaml": "2"}},
-		"a star in the middle": {[]Copy{{From: "@src/deep/*/two.yaml", To: "@artifact/"}},
-			map[string]string{"b/two.yaml": "2"}},
-		"a star is no directory": {[]Copy{{From: "@src/configs/*", To: "@artifact/"}},
-			map[string]string{"file1.yaml": "f1", "file2.yaml": "f2", "notes.md": "md"}},
-		"alternatives": {[]Copy{{From: "@src/configs/{file1,notes}.*", To: "@artifact/"}},
-			map[string]string{"file1.yaml": "f1", "notes.md": "md"}},
-		"through a linked dir": {[]Copy{{From: "@src/link/sub/*", To: "@artifact/"}},
-			map[string]string{"file3.yaml": "f3"}},
-		"links stay links": {[]Copy{{From: "@src/link*", To: "@artifact/"}},
-			map[string]string{"link": "symlink:configs", "linked.yaml": "symlink:configs/file1.yaml"}},
-		"the root by a slash": {[]Copy{{From: "@chart/", To: "@artifact/x/"}},
-			map[string]string{"x/app/Chart.yaml": "name: app",
+		"contents of directory": {copies: []Copy{{From: "@src/deep/**", To: "@artifact/apps/"}},
+			want: map[string]string{"apps/a/one.yaml": "1", "apps/b/two.yaml": "2", "apps/b/skip.txt": "s"}},
+		"files at any depth": {copies: []Copy{{From: "@src/deep/**/*.yaml", To: "@artifact/"}},
+			want: map[string]string{"a/one.yaml": "1", "b/two.yaml": "2"}},
+		"star in the middle": {copies: []Copy{{From: "@src/deep/*/two.yaml", To: "@artifact/"}},
+			want: map[string]string{"b/two.yaml": "2"}},
+		"star does not match a directory": {copies: []Copy{{From: "@src/configs/*", To: "@artifact/"}},
+			want: map[string]string{"file1.yaml": "f1", "file2.yaml": "f2", "notes.md": "md"}},
+		"alternatives": {copies: []Copy{{From: "@src/configs/{file1,notes}.*", To: "@artifact/"}},
+			want: map[string]string{"file1.yaml": "f1", "notes.md": "md"}},
+		"through symlinked directory": {copies: []Copy{{From: "@src/link/sub/*", To: "@artifact/"}},
+			want: map[string]string{"file3.yaml": "f3"}},
+		"symlinks stay symlinks": {copies: []Copy{{From: "@src/link*", To: "@artifact/"}},
+			want: map[string]string{"link": "symlink:configs", "linked.yaml": "symlink:configs/file1.yaml"}},
+		"root by slash": {copies: []Copy{{From: "@chart/", To: "@artifact/x/"}},
+			want: map[string]string{"x/app/Chart.yaml": "name: app",
 				"x/app/values.yaml": "image:\n  tag: v1\n  repo: r\nlist: [a, b]\nnone: x\n"}},
-		"all but some": {[]Copy{{From: "@src/configs/**", To: "@artifact/",
+		"glob with exclusions": {copies: []Copy{{From: "@src/configs/**", To: "@artifact/",
 			Exclude: []string{"*.md", "**/testdata/**", "configs/file1.yaml", "sub/file3.yaml"}}},
-			map[string]string{"file2.yaml": "f2"}},
-		"a directory but some": {[]Copy{{From: "@src/configs/", To: "@artifact/", Exclude: []string{"sub/**", "*.md"}}},
-			map[string]string{"configs/file1.yaml": "f1", "configs/file2.yaml": "f2"}},
-		"the later wins": {[]Copy{{From: "@src/configs/file1.yaml", To: "@artifact/x"},
-			{From: "@src/configs/file2.yaml", To: "@artifact/x"}}, map[string]string{"x": "f2"}},
-		"values merged": {[]Copy{{From: "@chart/app/values.yaml", To: "@artifact/app/"},
+			want: map[string]string{"file2.yaml": "f2"}},
+		"directory with exclusions": {copies: []Copy{{From: "@src/configs/", To: "@artifact/",
+			Exclude: []string{"sub/**", "*.md"}}},
+			want: map[string]string{"configs/file1.yaml": "f1", "configs/file2.yaml": "f2"}},
+		"later file replaces earlier": {copies: []Copy{{From: "@src/configs/file1.yaml", To: "@artifact/x"},
+			{From: "@src/configs/file2.yaml", To: "@artifact/x"}}, want: map[string]string{"x": "f2"}},
+		"merged values": {copies: []Copy{{From: "@chart/app/values.yaml", To: "@artifact/app/"},
 			{From: "@git/values-prod.yaml", To: "@artifact/app/values.yaml", Strategy: Merge}},
-			map[string]string{"app/values.yaml": "big: 12345678901234567890\nimage:\n  repo: r\n  tag: v2\nlist:\n" +
+			want: map[string]string{"app/values.yaml": "big: 12345678901234567890\nimage:\n  repo: r\n  tag: v2\n" +
+				"list:\n" +
 				"- c\nnone: null\n"}},
-		"merged by name": {[]Copy{{From: "@chart/app/**", To: "@artifact/"},
+		"merged by name": {copies: []Copy{{From: "@chart/app/**", To: "@artifact/"},
 			{From: "@git/values-prod.yaml", To: "@artifact/values.yaml", Strategy: Merge}},
-			map[string]string{"Chart.yaml": "name: app",
+			want: map[string]string{"Chart.yaml": "name: app",
 				"values.yaml": "big: 12345678901234567890\nimage:\n  repo: r\n  tag: v2\nlist:\n- c\nnone: null\n"}},
-		"a directory merged": {[]Copy{{From: "@chart/app/**", To: "@artifact/"},
+		"merged directory": {copies: []Copy{{From: "@chart/app/**", To: "@artifact/"},
 			{From: "@chart/app/**", To: "@artifact/", Strategy: Merge}},
-			map[string]string{"Chart.yaml": "name: app\n",
+			want: map[string]string{"Chart.yaml": "name: app\n",
 				"values.yaml": "image:\n  repo: r\n  tag: v1\nlist:\n- a\n- b\nnone: x\n"}},
-		"merged into nothing": {[]Copy{{From: "@src/config.yaml", To: "@artifact/", Strategy: Merge}},
-			map[string]string{"config.yaml": "a: 1\n"}},
-		"what is no YAML is copied": {[]Copy{{From: "@src/README.md", To: "@artifact/x"},
-			{From: "@src/configs/notes.md", To: "@artifact/x", Strategy: Merge}}, map[string]string{"x": "md"}},
-		"an archive extracted": {[]Copy{{From: "@tars/app-1.0.tgz", To: "@artifact/", Strategy: Extract}},
-			map[string]string{"app/Chart.yaml": "app/Chart.yaml", "app/values.yaml": "app/values.yaml"}},
-		"archives extracted": {[]Copy{{From: "@tars/more/**", To: "@artifact/x/", Strategy: Extract}},
-			map[string]string{"x/b.yaml": "b.yaml"}},
-		"archives extracted over each other": {[]Copy{{From: "@tars/twice/*.tgz", To: "@artifact/", Strategy: Extract}},
-			map[string]string{"same/x": "same/x", "same/y": "same/y"}},
-		"extracted, then merged": {[]Copy{{From: "@chart/app/values.yaml", To: "@artifact/same/"},
+		"merge without existing file": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/", Strategy: Merge}},
+			want: map[string]string{"config.yaml": "a: 1\n"}},
+		"merge copies other files": {copies: []Copy{{From: "@src/README.md", To: "@artifact/x"},
+			{From: "@src/configs/notes.md", To: "@artifact/x", Strategy: Merge}}, want: map[string]string{"x": "md"}},
+		"extracted archive": {copies: []Copy{{From: "@tars/app-1.0.tgz", To: "@artifact/", Strategy: Extract}},
+			want: map[string]string{"app/Chart.yaml": "app/Chart.yaml", "app/values.yaml": "app/values.yaml"}},
+		"extracted archives": {copies: []Copy{{From: "@tars/more/**", To: "@artifact/x/", Strategy: Extract}},
+			want: map[string]string{"x/b.yaml": "b.yaml"}},
+		"extracted archives with the same directory": {
+			copies: []Copy{{From: "@tars/twice/*.tgz", To: "@artifact/", Strategy: Extract}},
+			want:   map[string]string{"same/x": "same/x", "same/y": "same/y"}},
+		"extracted, then merged": {copies: []Copy{{From: "@chart/app/values.yaml", To: "@artifact/same/"},
 			{From: "@tars/twice/a.tgz", To: "@artifact/", Strategy: Extract},
 			{From: "@git/values-prod.yaml", To: "@artifact/same/values.yaml"}},
-			map[string]string{"same/x": "same/x",
+			want: map[string]string{"same/x": "same/x",
 				"same/values.yaml": "image: {tag: v2}\nlist: [c]\nbig: 12345678901234567890\nnone: null\n"}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if err := Check([]string{"src", "git", "chart", "tars"}, "",
 				[]Output{{Name: "x", Copies: c.copies}}); err != nil {
 				t.Fatal(err)
@@ -177,41 +180,42 @@ func TestBuildCopiesAsDeclared(t *testing.T) {
 }
 
 func TestBuildRefuses(t *testing.T) {
-	for what, c := range map[string]struct {
-		copies []Copy
-		says   string
+	for name, c := range map[string]struct {
+		copies  []Copy
+		message string
 	}{
-		"a file that is not there": {[]Copy{{From: "@src/none.yaml", To: "@artifact/"}},
-			"'none.yaml' is not in the source"},
-		"a directory that is not there": {[]Copy{{From: "@src/none/**", To: "@artifact/"}},
-			"'none' is not in the source"},
-		"a glob that matches nothing": {[]Copy{{From: "@src/*.toml", To: "@artifact/"}}, "no file matches"},
-		"a glob of which all is excluded": {[]Copy{{From: "@src/*.md", To: "@artifact/", Exclude: []string{"*.md"}}},
-			"no file matches"},
-		"a glob below a file": {[]Copy{{From: "@src/config.yaml/*", To: "@artifact/"}}, "not a directory"},
-		"an archive that is none": {[]Copy{{From: "@tars/broken.tgz", To: "@artifact/", Strategy: Extract}},
-			"broken.tgz"},
-		"an archive that leads out": {[]Copy{{From: "@tars/evil/out.tgz", To: "@artifact/", Strategy: Extract}},
-			"leads out"},
-		"a file that is no archive": {[]Copy{{From: "@src/config.yaml", To: "@artifact/", Strategy: Extract}},
-			"not a .tar.gz or .tgz"},
-		"files without an archive": {[]Copy{{From: "@src/configs/**", To: "@artifact/", Strategy: Extract}},
-			"no .tar.gz or .tgz"},
-		"a directory to extract": {[]Copy{{From: "@tars/more/", To: "@artifact/", Strategy: Extract}},
-			"cannot be extracted"},
-		"YAML that is none": {[]Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
-			{From: "@git/bad.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, "'bad.yaml' is not YAML"},
-		"YAML that is a list": {[]Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
-			{From: "@git/list.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, "does not hold a mapping"},
-		"YAML that says a thing twice": {[]Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
-			{From: "@git/twice.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, "already set"},
-		"names that differ in case": {[]Copy{{From: "@src/config.yaml", To: "@artifact/a"},
-			{From: "@src/config.yaml", To: "@artifact/A"}}, "case only"},
+		"missing file": {copies: []Copy{{From: "@src/none.yaml", To: "@artifact/"}},
+			message: "'none.yaml' does not exist in the source"},
+		"missing directory": {copies: []Copy{{From: "@src/none/**", To: "@artifact/"}},
+			message: "'none' does not exist in the source"},
+		"glob without matches": {copies: []Copy{{From: "@src/*.toml", To: "@artifact/"}}, message: "no file matches"},
+		"glob with all matches excluded": {copies: []Copy{{From: "@src/*.md", To: "@artifact/",
+			Exclude: []string{"*.md"}}},
+			message: "no file matches"},
+		"glob below file": {copies: []Copy{{From: "@src/config.yaml/*", To: "@artifact/"}}, message: "not a directory"},
+		"invalid archive": {copies: []Copy{{From: "@tars/broken.tgz", To: "@artifact/", Strategy: Extract}},
+			message: "broken.tgz"},
+		"archive with path outside": {copies: []Copy{{From: "@tars/evil/out.tgz", To: "@artifact/", Strategy: Extract}},
+			message: "leads out"},
+		"file that is not an archive": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/", Strategy: Extract}},
+			message: "not a .tar.gz or .tgz"},
+		"files without an archive": {copies: []Copy{{From: "@src/configs/**", To: "@artifact/", Strategy: Extract}},
+			message: "no file is a .tar.gz or .tgz"},
+		"extracted directory": {copies: []Copy{{From: "@tars/more/", To: "@artifact/", Strategy: Extract}},
+			message: "cannot be extracted"},
+		"invalid YAML": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
+			{From: "@git/bad.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "'bad.yaml' is not YAML"},
+		"YAML list": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
+			{From: "@git/list.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "does not contain a mapping"},
+		"YAML with duplicate key": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
+			{From: "@git/twice.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "already set"},
+		"names that differ in case": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a"},
+			{From: "@src/config.yaml", To: "@artifact/A"}}, message: "case only"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			_, err := Build(c.copies, sources(t))
-			if fault.Reason(err, "") != meta.BuildFailedReason || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want it to say %q", err, c.says)
+			if fault.Reason(err, "") != meta.BuildFailedReason || !strings.Contains(err.Error(), c.message) {
+				t.Errorf("got %v, want %q", err, c.message)
 			}
 		})
 	}
@@ -220,48 +224,60 @@ func TestBuildRefuses(t *testing.T) {
 func TestCheckRefuses(t *testing.T) {
 	ok := Copy{From: "@src/**", To: "@artifact/"}
 	one := func(c Copy) []Output { return []Output{{Name: "x", Copies: []Copy{c}}} }
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		pattern string
 		outputs []Output
-		says    string
+		message string
 	}{
-		"an alias that is not there": {"", one(Copy{From: "@none/**", To: "@artifact/"}), "alias 'none'"},
-		"a revision of no source": {"", []Output{{Name: "x", Copies: []Copy{ok}, Revision: "@none"}},
-			"revision of artifact 'x'"},
-		"an origin of no source": {"", []Output{{Name: "x", Copies: []Copy{ok}, Origin: "@none"}},
-			"originRevision of artifact 'x'"},
-		"two of one name": {"",
-			[]Output{{Name: "x", Copies: []Copy{ok}}, {Name: "x", Copies: []Copy{ok}}}, "two artifacts are called 'x'"},
-		"a name that is none":         {"", []Output{{Name: "X_", Copies: []Copy{ok}}}, "'X_' is not valid"},
-		"a path out of the source":    {"", one(Copy{From: "@src/../x", To: "@artifact/"}), "leads out"},
-		"a place out of the artifact": {"", one(Copy{From: "@src/x", To: "@artifact/../x"}), "@artifact/<path>"},
-		"a place in a source":         {"", one(Copy{From: "@src/x", To: "@src/x"}), "@artifact/<path>"},
-		"a glob that is none":         {"", one(Copy{From: "@src/[", To: "@artifact/"}), "not a valid glob"},
-		"an exclude that is none": {"", one(Copy{From: "@src/**", To: "@artifact/", Exclude: []string{"{a"}}),
-			"not a valid glob"},
-		"too many alternatives": {"",
-			one(Copy{From: "@src/{" + strings.Repeat("a,", 21) + "}", To: "@artifact/"}), "not a valid glob"},
-		"a strategy that is none": {"", one(Copy{From: "@src/**", To: "@artifact/", Strategy: "Append"}),
-			"strategy 'Append'"},
-		"a pattern of no source":           {"@none/{app}", one(ok), "alias 'none'"},
-		"a pattern that captures twice":    {"@src/{app}/{app}", one(ok), "twice"},
-		"a pattern that leads out":         {"@src/../{app}", one(ok), "names no directories"},
-		"a pattern of everything":          {"@src/", one(ok), "names no directories"},
-		"a pattern with stars":             {"@src/**/{app}", one(ok), "neither a name"},
-		"a pattern with a group":           {"@src/{a,b}", one(ok), "neither a name"},
-		"a pattern whose name is no label": {"@src/{" + strings.Repeat("a", 70) + "}", one(ok), "cannot be a label"},
+		"unknown alias": {pattern: "", outputs: one(Copy{From: "@none/**", To: "@artifact/"}), message: "alias 'none'"},
+		"revision of unknown source": {pattern: "",
+			outputs: []Output{{Name: "x", Copies: []Copy{ok}, Revision: "@none"}},
+			message: "revision of artifact 'x'"},
+		"origin of unknown source": {pattern: "", outputs: []Output{{Name: "x", Copies: []Copy{ok}, Origin: "@none"}},
+			message: "originRevision of artifact 'x'"},
+		"duplicate name": {pattern: "",
+			outputs: []Output{{Name: "x", Copies: []Copy{ok}}, {Name: "x", Copies: []Copy{ok}}},
+			message: "two artifacts have the name 'x'"},
+		"invalid name": {pattern: "", outputs: []Output{{Name: "X_", Copies: []Copy{ok}}},
+			message: "'X_' is not valid"},
+		"path outside of source": {pattern: "", outputs: one(Copy{From: "@src/../x", To: "@artifact/"}),
+			message: "outside of the source"},
+		"target outside of artifact": {pattern: "", outputs: one(Copy{From: "@src/x", To: "@artifact/../x"}),
+			message: "@artifact/<path>"},
+		"target in source": {pattern: "", outputs: one(Copy{From: "@src/x", To: "@src/x"}),
+			message: "@artifact/<path>"},
+		"invalid glob": {pattern: "", outputs: one(Copy{From: "@src/[", To: "@artifact/"}),
+			message: "not a valid glob"},
+		"invalid exclude": {pattern: "", outputs: one(Copy{From: "@src/**", To: "@artifact/", Exclude: []string{"{a"}}),
+			message: "not a valid glob"},
+		"too many alternatives": {pattern: "",
+			outputs: one(Copy{From: "@src/{" + strings.Repeat("a,", 21) + "}", To: "@artifact/"}),
+			message: "not a valid glob"},
+		"unknown strategy": {pattern: "", outputs: one(Copy{From: "@src/**", To: "@artifact/", Strategy: "Append"}),
+			message: "strategy 'Append'"},
+		"pattern with unknown alias":     {pattern: "@none/{app}", outputs: one(ok), message: "alias 'none'"},
+		"pattern with duplicate capture": {pattern: "@src/{app}/{app}", outputs: one(ok), message: "twice"},
+		"pattern outside of source": {pattern: "@src/../{app}", outputs: one(ok),
+			message: "does not select directories"},
+		"pattern without directories": {pattern: "@src/", outputs: one(ok), message: "does not select directories"},
+		"pattern with two stars": {pattern: "@src/**/{app}", outputs: one(ok),
+			message: "is not a name, {name} or *"},
+		"pattern with alternatives": {pattern: "@src/{a,b}", outputs: one(ok),
+			message: "is not a name, {name} or *"},
+		"pattern with invalid capture": {pattern: "@src/{" + strings.Repeat("a", 70) + "}", outputs: one(ok),
+			message: "cannot be a label"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			err := Check([]string{"src"}, c.pattern, c.outputs)
 			f := fault.As(err)
 			if f == nil || f.Reason != extensionsv1beta1.ValidationFailedReason || !f.Terminal ||
-				!strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want it to say %q", err, c.says)
+				!strings.Contains(err.Error(), c.message) {
+				t.Errorf("got %v, want %q", err, c.message)
 			}
 		})
 	}
 	if err := Check([]string{"a", "a"}, "", nil); fault.Reason(err, "") != extensionsv1beta1.ValidationFailedReason {
-		t.Errorf("two sources of one alias: %v", err)
+		t.Errorf("duplicate alias: %v", err)
 	}
 }
 
@@ -304,39 +320,40 @@ func TestExpandDiscoversDirectories(t *testing.T) {
 	parts, err := Expand("@repo/team-{team}.*",
 		[]Output{{Name: "t-{team}", Copies: []Copy{{From: "@repo/team-{team}.x/**", To: "@artifact/"}}}}, trees)
 	if err != nil || len(parts) != 2 || parts[0].Name != "t-a" || parts[1].Name != "t-b" {
-		t.Errorf("parts of names: %+v, %v", parts, err)
+		t.Errorf("captures within names: %+v, %v", parts, err)
 	}
 }
 
 func TestExpandRefuses(t *testing.T) {
-	for what, c := range map[string]struct {
-		files  map[string]string
-		name   string
-		reason string
-		says   string
+	for name, c := range map[string]struct {
+		files   map[string]string
+		name    string
+		reason  string
+		message string
 	}{
-		"directories that differ in case": {map[string]string{"apps/Auth/a": "", "apps/auth/a": ""}, "{app}",
-			extensionsv1beta1.ValidationFailedReason, "both give an artifact called 'auth'"},
-		"a directory that cannot be a label": {map[string]string{"apps/.hidden/a": ""}, "x{app}",
-			extensionsv1beta1.ValidationFailedReason, "'.hidden' cannot be a label"},
-		"a directory that cannot be a name": {map[string]string{"apps/a_b/a": ""}, "{app}",
-			extensionsv1beta1.ValidationFailedReason, "'a_b' is not valid"},
-		"a name for all": {map[string]string{"apps/a/a": "", "apps/b/a": ""}, "same",
-			extensionsv1beta1.ValidationFailedReason, "both give"},
-		"no directory": {map[string]string{"apps/file": ""}, "{app}", meta.BuildFailedReason,
-			"no directory matches"},
+		"directories that differ in case": {files: map[string]string{"apps/Auth/a": "", "apps/auth/a": ""},
+			name:   "{app}",
+			reason: extensionsv1beta1.ValidationFailedReason, message: "both produce an artifact named 'auth'"},
+		"directory that is not a valid label": {files: map[string]string{"apps/.hidden/a": ""}, name: "x{app}",
+			reason: extensionsv1beta1.ValidationFailedReason, message: "'.hidden' cannot be a label"},
+		"directory that is not a valid name": {files: map[string]string{"apps/a_b/a": ""}, name: "{app}",
+			reason: extensionsv1beta1.ValidationFailedReason, message: "'a_b' is not valid"},
+		"name without captures": {files: map[string]string{"apps/a/a": "", "apps/b/a": ""}, name: "same",
+			reason: extensionsv1beta1.ValidationFailedReason, message: "both produce"},
+		"no directory": {files: map[string]string{"apps/file": ""}, name: "{app}", reason: meta.BuildFailedReason,
+			message: "no directory matches"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			outputs := []Output{{Name: c.name, Copies: []Copy{{From: "@repo/apps/{app}/**", To: "@artifact/"}}}}
 			_, err := Expand("@repo/apps/{app}", outputs, map[string]*artifact.Tree{"repo": artifact.FromMap(c.files)})
-			if fault.Reason(err, "") != c.reason || !strings.Contains(err.Error(), c.says) {
+			if fault.Reason(err, "") != c.reason || !strings.Contains(err.Error(), c.message) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-func TestBuildReadsNothingThatItCopies(t *testing.T) {
+func TestBuildDoesNotReadCopiedFiles(t *testing.T) {
 	unread := artifact.NewTree(monorepo.Root(), unreadable{})
 	tree, err := Build([]Copy{{From: "@repo/apps/**", To: "@artifact/x/", Exclude: []string{"*.md"}}},
 		map[string]*artifact.Tree{"repo": unread})
@@ -346,7 +363,7 @@ func TestBuildReadsNothingThatItCopies(t *testing.T) {
 	before, err1 := unread.ID("apps/pay")
 	after, err2 := tree.ID("x/pay")
 	if err := errors.Join(err1, err2); err != nil || before != after {
-		t.Errorf("a directory that is copied whole changed: %v", err)
+		t.Errorf("the ID of a copied directory changed: %v", err)
 	}
 }
 
@@ -371,7 +388,7 @@ func FuzzCopy(f *testing.F) {
 		}
 		err = tree.Walk(func(name string, _ *artifact.Entry) error {
 			if !fs.ValidPath(name) {
-				t.Errorf("%q got in", name)
+				t.Errorf("invalid path %q in the tree", name)
 			}
 			return nil
 		})

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxMerged    = 10 << 20 // bytes of a file that is merged
-	maxExtracted = 1 << 30  // bytes of all that an output's archives hold
+	maxMerged    = 10 << 20 // bytes of a merged file
+	maxExtracted = 1 << 30  // bytes of all files extracted for an output
 )
 
-// merge copies as overwrite does, but YAML files are merged into those that stand in their place.
+// merge adds the selected files like overwrite, but merges YAML files into existing ones.
 func (b *builder) merge(s *selection, to string) error {
 	merged := map[string]artifact.File{}
 	err := s.tree.Walk(func(name string, e *artifact.Entry) error {
@@ -50,11 +50,12 @@ func (b *builder) merge(s *selection, to string) error {
 	return b.add(result, ".", ".")
 }
 
+// isYAML reports whether a file name has an extension of YAML.
 func isYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// mergeFiles returns the YAML of one file with that of another merged into it.
+// mergeFiles returns the YAML of the file below with that of the file above merged into it.
 func mergeFiles(below *artifact.Tree, belowName string, above *artifact.Tree, aboveName string) ([]byte, error) {
 	base, err := readMapping(below, belowName)
 	if err != nil {
@@ -67,14 +68,14 @@ func mergeFiles(below *artifact.Tree, belowName string, above *artifact.Tree, ab
 	return yaml.Marshal(mergeMaps(base, over))
 }
 
-// readMapping reads a YAML file that holds one mapping. Numbers stay as they are written.
+// readMapping reads a YAML file that contains a mapping. Numbers keep their text form.
 func readMapping(tree *artifact.Tree, name string) (map[string]any, error) {
 	info, err := tree.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if info.Size() > maxMerged {
-		return nil, fmt.Errorf("'%s' has more than %d bytes", name, maxMerged)
+		return nil, fmt.Errorf("'%s' exceeds %d bytes", name, maxMerged)
 	}
 	data, err := tree.ReadFile(name)
 	if err != nil {
@@ -83,6 +84,7 @@ func readMapping(tree *artifact.Tree, name string) (map[string]any, error) {
 	return parseMapping(name, data)
 }
 
+// parseMapping parses YAML that contains a mapping.
 func parseMapping(name string, data []byte) (map[string]any, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -92,12 +94,12 @@ func parseMapping(name string, data []byte) (map[string]any, error) {
 	d.UseNumber()
 	var m map[string]any
 	if err := d.Decode(&m); err != nil {
-		return nil, fmt.Errorf("'%s' does not hold a mapping", name)
+		return nil, fmt.Errorf("'%s' does not contain a mapping", name)
 	}
 	return m, nil
 }
 
-// mergeMaps returns base with what over says: mappings are merged, all else is replaced.
+// mergeMaps returns base with the values of over: mappings are merged, other values are replaced.
 func mergeMaps(base, over map[string]any) map[string]any {
 	out := make(map[string]any, len(base)+len(over))
 	for k, v := range base {
@@ -114,13 +116,14 @@ func mergeMaps(base, over map[string]any) map[string]any {
 	return out
 }
 
-// extract puts what archives hold at a place. What is no archive is passed over, unless it was named.
+// extract adds the contents of the selected archives. Other files are skipped, unless From is a single file.
 func (b *builder) extract(s *selection, to string) error {
 	if s.file != "" && !isArchive(s.file) {
 		return fmt.Errorf("'%s' is not a .tar.gz or .tgz", s.file)
 	}
 	if s.dir != "" {
-		return fmt.Errorf("'%s' is a directory, which cannot be extracted; name the archives in it, such as '%s/*.tgz'",
+		return fmt.Errorf("'%s' is a directory, which cannot be extracted; select the archives in it, such as "+
+			"'%s/*.tgz'",
 			s.dir, s.dir)
 	}
 	found := false
@@ -138,16 +141,17 @@ func (b *builder) extract(s *selection, to string) error {
 			return fmt.Errorf("'%s': %w", name, err)
 		}
 		if b.extracted += inner.Size(); b.extracted > maxExtracted {
-			return fmt.Errorf("the archives unpack to more than %d bytes together", int64(maxExtracted))
+			return fmt.Errorf("the contents of the archives exceed %d bytes", int64(maxExtracted))
 		}
 		return b.add(inner, ".", to)
 	})
 	if err == nil && !found {
-		err = errors.New("no .tar.gz or .tgz is among the files")
+		err = errors.New("no file is a .tar.gz or .tgz archive")
 	}
 	return err
 }
 
+// isArchive reports whether a file name has an extension of archives.
 func isArchive(name string) bool {
 	return strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz")
 }

@@ -16,27 +16,28 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// maxDirectories bounds how many directories a pattern may discover.
+// maxDirectories bounds the directories that a pattern can discover.
 const maxDirectories = 10_000
 
-// pattern is a path pattern: a part of the path each.
+// pattern is a path pattern.
 type pattern struct {
 	text  string
 	alias string
-	parts []*regexp.Regexp
-	names []string // of all captures
+	parts []*regexp.Regexp // one for each part of the path
+	names []string         // of all captures
 }
 
+// capture matches {name}.
 var capture = regexp.MustCompile(`\{([A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)\}`)
 
-// parsePattern reads @<alias>/<path> where {name} captures within a part of the path, and * stands for anything in it.
+// parsePattern parses @<alias>/<path>. In each part of the path, {name} captures text, and * matches any text.
 func parsePattern(text string) (*pattern, error) {
 	alias, dirs, err := split(text)
 	if err != nil {
 		return nil, err
 	}
 	if !fs.ValidPath(dirs) || dirs == "." {
-		return nil, fmt.Errorf("'%s' names no directories", text)
+		return nil, fmt.Errorf("'%s' does not select directories", text)
 	}
 	p := &pattern{text: text, alias: alias}
 	for part := range strings.SplitSeq(dirs, "/") {
@@ -59,16 +60,17 @@ func parsePattern(text string) (*pattern, error) {
 			rest = rest[at[1]:]
 		}
 		if strings.ContainsAny(capture.ReplaceAllString(part, ""), `{}[]?\`) || strings.Contains(part, "**") {
-			return nil, fmt.Errorf("'%s' has a part '%s' that is neither a name, {name} nor *", text, part)
+			return nil, fmt.Errorf("'%s' has a part '%s' that is not a name, {name} or *", text, part)
 		}
 		p.parts = append(p.parts, regexp.MustCompile("^(?s:"+expression+")$"))
 	}
 	return p, nil
 }
 
+// literal returns the regular expression of text with *.
 func literal(s string) string { return strings.ReplaceAll(regexp.QuoteMeta(s), `\*`, ".*") }
 
-// captures are what the names of a pattern stand for in one directory.
+// captures maps the names of a pattern to the text that they captured in the path of one directory.
 type captures map[string]string
 
 // discover returns the captures of each directory that matches, in the order of their paths.
@@ -102,8 +104,8 @@ func (p *pattern) discover(tree *artifact.Tree) ([]captures, error) {
 	return found, walk(tree.Root(), 0, nil)
 }
 
-// Expand returns the outputs for each directory that the path pattern discovers in its source. Captured names stand in
-// names and labels in small letters, in copies as they are. The error is a fault.
+// Expand returns the outputs for each directory that the path pattern discovers in its source. Captures are
+// converted to lower case in names and labels, but not in copies. The error is a fault.
 func Expand(pathPattern string, outputs []Output, trees map[string]*artifact.Tree) ([]Output, error) {
 	p, err := parsePattern(pathPattern)
 	if err != nil {
@@ -119,8 +121,8 @@ func Expand(pathPattern string, outputs []Output, trees map[string]*artifact.Tre
 	}
 	if len(found) == 0 {
 		return nil, fault.New(meta.BuildFailedReason, "no directory matches spec.pathPattern '%s'", p.text).
-			WithHint("Correct it, or delete the ArtifactGenerator if nothing is left to generate. The artifacts " +
-				"before stay")
+			WithHint("Correct it, or delete the ArtifactGenerator if it is no longer needed. Its last artifacts stay " +
+				"available")
 	}
 	var expanded []Output
 	for _, c := range found {
@@ -135,7 +137,7 @@ func Expand(pathPattern string, outputs []Output, trees map[string]*artifact.Tre
 	return expanded, checkNames(expanded)
 }
 
-// labels returns the captures in small letters, as they stand in labels.
+// labels returns the captures in lower case, as used in labels.
 func (c captures) labels() (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -148,6 +150,7 @@ func (c captures) labels() (map[string]string, error) {
 	return out, nil
 }
 
+// with returns the output with captures replaced.
 func (o Output) with(c captures, labels map[string]string) Output {
 	var original, lower []string
 	for name, value := range c {
@@ -167,7 +170,7 @@ func (o Output) with(c captures, labels map[string]string) Output {
 	return out
 }
 
-// checkNames refuses names that no object may have, and that two outputs share.
+// checkNames refuses names that are not valid for objects, and duplicates.
 func checkNames(outputs []Output) error {
 	from := map[string]Output{}
 	for _, o := range outputs {
@@ -176,9 +179,9 @@ func checkNames(outputs []Output) error {
 		}
 		if other, ok := from[o.Name]; ok {
 			if len(o.Labels) == 0 {
-				return invalid("two artifacts are called '%s'", o.Name)
+				return invalid("two artifacts have the name '%s'", o.Name)
 			}
-			return invalid("the directories of '%s' and '%s' both give an artifact called '%s'",
+			return invalid("the directories of '%s' and '%s' both produce an artifact named '%s'",
 				path.Clean(other.Copies[0].From), path.Clean(o.Copies[0].From), o.Name)
 		}
 		from[o.Name] = o

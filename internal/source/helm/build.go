@@ -23,17 +23,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Options say what of a chart is changed when it is built.
+// Options are changes to a chart when it is packaged.
 type Options struct {
-	// Metadata takes the place of the version's build metadata: the part after the plus sign. Unchanged when empty.
+	// Metadata replaces the build metadata of the version, the part after the plus sign, unless it is empty.
 	Metadata string
-	// ValuesFiles are merged, later ones win, and replace values.yaml. Their paths are relative to the tree,
-	// or to the chart when it comes from a repository.
+	// ValuesFiles are merged and replace values.yaml; later files take precedence. Paths are relative to the root of
+	// the tree, or of the chart if it comes from a repository.
 	ValuesFiles []string
-	// IgnoreMissing passes over values files that are not there.
+	// IgnoreMissing skips values files that do not exist.
 	IgnoreMissing bool
 	Limits        Limits
-	// Repository gives the repository of a dependency's URL.
+	// Repository returns the repository with the URL of a dependency.
 	Repository func(ctx context.Context, url string) (Repository, error)
 }
 
@@ -41,11 +41,11 @@ type Options struct {
 type Package struct {
 	Name, Version string
 	Data          []byte
-	ValuesFiles   []string // those that were merged
+	ValuesFiles   []string // the files that were merged
 }
 
-// Repackage checks a chart of a repository and packages it anew, if options ask for that. The same input
-// gives the same bytes.
+// Repackage checks a chart from a repository, and packages it again if the options change it. The output is
+// deterministic.
 func Repackage(offer Offer, data []byte, o Options) (*Package, error) {
 	c, err := load(data, o.Limits)
 	if err != nil {
@@ -55,25 +55,27 @@ func Repackage(offer Offer, data []byte, o Options) (*Package, error) {
 	if err := matches(c, offer); err != nil {
 		return nil, err
 	}
-	b := building{chart: c, options: o, data: data, read: func(name string) ([]byte, error) { return rawFile(c, name) }}
-	return b.finish()
+	b := builder{chart: c, options: o, data: data, read: func(name string) ([]byte, error) { return rawFile(c, name) }}
+	return b.build()
 }
 
-// matches checks that the chart is the one that the repository says it is.
+// matches checks that a chart has the name and the version under which the repository offers it.
 func matches(c *chart.Chart, offer Offer) error {
-	said, err := semver.NewVersion(offer.Version)
+	want, err := semver.NewVersion(offer.Version)
 	if err != nil {
-		return fault.New(sourcev1.ChartPullErrorReason, "%q is no version", offer.Version)
+		return fault.New(sourcev1.ChartPullErrorReason, "%q is not a version", offer.Version)
 	}
-	is, err := semver.NewVersion(c.Metadata.Version)
-	if err != nil || c.Name() != offer.Chart() || !is.Equal(said) {
-		return fault.New(sourcev1.ChartPullErrorReason, "the repository gives chart '%.100s' %.100s for chart '%s' %s",
+	got, err := semver.NewVersion(c.Metadata.Version)
+	if err != nil || c.Name() != offer.Chart() || !got.Equal(want) {
+		return fault.New(sourcev1.ChartPullErrorReason,
+			"the repository returned chart '%.100s' %.100s instead of chart '%s' %s",
 			c.Name(), c.Metadata.Version, offer.Name, offer.Version).
-			WithHint("The repository's index is wrong: publish the chart again")
+			WithHint("The index of the repository is wrong: publish the chart again")
 	}
 	return nil
 }
 
+// rawFile returns a file of a chart.
 func rawFile(c *chart.Chart, name string) ([]byte, error) {
 	name = path.Clean(name)
 	for _, f := range c.Raw {
@@ -84,7 +86,7 @@ func rawFile(c *chart.Chart, name string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 }
 
-// Describe returns name and version of the chart at a path of a tree: of a directory or of a packaged chart.
+// Describe returns the name and the version of the chart at a path in a tree: a directory, or a packaged chart.
 func Describe(tree *artifact.Tree, at string, l Limits) (name, version string, err error) {
 	at, err = locate(tree, at)
 	if err != nil {
@@ -114,13 +116,13 @@ func Describe(tree *artifact.Tree, at string, l Limits) (name, version string, e
 	return m.Name, m.Version, nil
 }
 
-// BuildTree packages the chart at a path of a tree, with its dependencies. The same input gives the same bytes.
+// BuildTree packages the chart at a path in a tree, with its dependencies. The output is deterministic.
 func BuildTree(ctx context.Context, tree *artifact.Tree, at string, o Options) (*Package, error) {
 	at, err := locate(tree, at)
 	if err != nil {
 		return nil, err
 	}
-	b := building{options: o, read: func(name string) ([]byte, error) { return readIn(tree, name) }}
+	b := builder{options: o, read: func(name string) ([]byte, error) { return readIn(tree, name) }}
 	info, err := tree.Stat(at)
 	switch {
 	case err != nil:
@@ -139,33 +141,35 @@ func BuildTree(ctx context.Context, tree *artifact.Tree, at string, o Options) (
 		}
 		return nil, invalid(at, err)
 	}
-	return b.finish()
+	return b.build()
 }
 
-// locate cleans a path that a user wrote.
+// locate validates and cleans the path of a chart.
 func locate(tree *artifact.Tree, at string) (string, error) {
 	clean := path.Clean(strings.TrimLeft(at, "/"))
 	if !fs.ValidPath(clean) {
-		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the path '%s' leads out of the source", at).
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the path '%s' is outside of the source", at).
 			WithHint("Correct spec.chart").Final()
 	}
 	if _, err := tree.Stat(clean); err != nil {
-		return "", fault.New(sourcev1.InvalidChartReferenceReason, "there is no chart at '%s' in the source", at).
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "no chart found at '%s' in the source", at).
 			Because(err).
-			WithHint("Correct spec.chart, or check that the source does not ignore it").Final()
+			WithHint("Correct spec.chart, or check that the source does not ignore the path").Final()
 	}
 	return clean, nil
 }
 
+// invalid is the fault of a chart that cannot be read.
 func invalid(at string, err error) error {
-	return fault.New(sourcev1.InvalidChartReferenceReason, "what is at '%s' is no chart that can be used", at).
+	return fault.New(sourcev1.InvalidChartReferenceReason, "the chart at '%s' is invalid", at).
 		Because(err).Final()
 }
 
+// loadFile reads a packaged chart in a tree.
 func loadFile(tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
 	info, err := tree.Stat(at)
 	if err == nil && info.Size() > l.Chart {
-		err = fmt.Errorf("it has more than %d bytes", l.Chart)
+		err = fmt.Errorf("the package exceeds %d bytes", l.Chart)
 	}
 	if err != nil {
 		return nil, err
@@ -177,23 +181,25 @@ func loadFile(tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
 	return load(data, l)
 }
 
+// readIn reads a file in a tree.
 func readIn(tree *artifact.Tree, name string) ([]byte, error) {
 	clean := path.Clean(strings.TrimLeft(name, "/"))
 	if !fs.ValidPath(clean) {
-		return nil, errors.New("it leads out of the source")
+		return nil, errors.New("the path is outside of the source")
 	}
 	return tree.ReadFile(clean)
 }
 
-// building is a chart on its way to a package.
-type building struct {
+// builder packages one chart.
+type builder struct {
 	chart   *chart.Chart
 	options Options
-	data    []byte // the package as it was found; nil of a directory
+	data    []byte // the original package; nil for a directory
 	read    func(name string) ([]byte, error)
 }
 
-func (b *building) finish() (*Package, error) {
+// build merges the values, sets the metadata, and packages the chart unless nothing changed.
+func (b *builder) build() (*Package, error) {
 	merged, err := b.mergeValues()
 	if err != nil {
 		return nil, err
@@ -214,8 +220,8 @@ func (b *building) finish() (*Package, error) {
 	return p, nil
 }
 
-// mergeValues makes the chart's values those of the values files, and returns the files that are there.
-func (b *building) mergeValues() (merged []string, err error) {
+// mergeValues replaces the values of the chart with those of the values files. It returns the files that it merged.
+func (b *builder) mergeValues() (merged []string, err error) {
 	values := map[string]any{}
 	for _, name := range b.options.ValuesFiles {
 		text, err := b.read(name)
@@ -224,16 +230,15 @@ func (b *building) mergeValues() (merged []string, err error) {
 		}
 		var more map[string]any
 		if err == nil && int64(len(text)) > b.options.Limits.File {
-			err = fmt.Errorf("it has more than %d bytes", b.options.Limits.File)
+			err = fmt.Errorf("the file exceeds %d bytes", b.options.Limits.File)
 		}
 		if err == nil {
 			more, err = loader.LoadValues(bytes.NewReader(text))
 		}
 		if err != nil {
-			return nil, fault.New(sourcev1.ValuesFilesErrorReason, "values file '%s' cannot be merged", name).
+			return nil, fault.New(sourcev1.ValuesFilesErrorReason, "cannot merge values file '%s'", name).
 				Because(err).
-				WithHint("Correct spec.valuesFiles; spec.ignoreMissingValuesFiles passes over files that are " +
-					"not there").Final()
+				WithHint("Correct spec.valuesFiles, or set spec.ignoreMissingValuesFiles to skip missing files").Final()
 		}
 		values = loader.MergeMaps(values, more)
 		merged = append(merged, name)
@@ -243,7 +248,7 @@ func (b *building) mergeValues() (merged []string, err error) {
 	}
 	text, err := yaml.Marshal(values)
 	if err != nil {
-		return nil, fault.New(sourcev1.ValuesFilesErrorReason, "the merged values cannot be written").Because(err)
+		return nil, fault.New(sourcev1.ValuesFilesErrorReason, "cannot write the merged values").Because(err)
 	}
 	c := b.chart
 	c.Values = values
@@ -252,28 +257,29 @@ func (b *building) mergeValues() (merged []string, err error) {
 	return merged, nil
 }
 
-// WithMetadata returns a version with other build metadata: the part after the plus sign. It stays as it is
-// when that is empty.
+// WithMetadata returns a version with its build metadata, the part after the plus sign, replaced. Empty
+// metadata returns the version unchanged.
 func WithMetadata(version, metadata string) (string, error) {
 	if metadata == "" {
 		return version, nil
 	}
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the chart's version %q is none", version).
+		return "", fault.New(sourcev1.InvalidChartReferenceReason, "the version %q of the chart is invalid", version).
 			Because(err).Final()
 	}
 	with, err := v.SetMetadata(metadata)
 	if err != nil {
-		return "", fault.New(sourcev1.ChartPackageErrorReason, "%q cannot be metadata of a version", metadata).
+		return "", fault.New(sourcev1.ChartPackageErrorReason, "%q is not valid build metadata of a version", metadata).
 			Because(err)
 	}
 	return with.String(), nil
 }
 
-// pack writes the package with Helm's packager. All times are the same, and the order of charts is that of their names.
+// pack packages the chart with Helm's packager. Timestamps are fixed and charts are sorted, so that the output is
+// deterministic.
 func pack(c *chart.Chart, l Limits) (data []byte, err error) {
-	settle(c)
+	normalize(c)
 	dir, err := os.MkdirTemp("", "sluice-chart-")
 	if err != nil {
 		return nil, err
@@ -285,7 +291,7 @@ func pack(c *chart.Chart, l Limits) (data []byte, err error) {
 	}
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > l.Chart {
-		err = fmt.Errorf("it has more than %d bytes with its dependencies: --helm-chart-max-size allows for more",
+		err = fmt.Errorf("the package with its dependencies exceeds %d bytes; raise --helm-chart-max-size",
 			l.Chart)
 	}
 	if err != nil {
@@ -294,13 +300,14 @@ func pack(c *chart.Chart, l Limits) (data []byte, err error) {
 	return os.ReadFile(file)
 }
 
-func settle(c *chart.Chart) {
+// normalize fixes the timestamps and the order of the charts in a chart.
+func normalize(c *chart.Chart) {
 	c.ModTime, c.SchemaModTime = epoch, epoch
 	if c.Lock != nil && c.Lock.Generated.IsZero() {
 		c.Lock.Generated = epoch
 	}
 	for _, d := range c.Dependencies() {
-		settle(d)
+		normalize(d)
 	}
 	slices.SortStableFunc(c.Dependencies(), func(a, b *chart.Chart) int {
 		return strings.Compare(a.Name()+" "+a.Metadata.Version, b.Name()+" "+b.Metadata.Version)

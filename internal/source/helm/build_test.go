@@ -32,7 +32,7 @@ func build(t *testing.T, tree *artifact.Tree, at string, o Options) *Package {
 	}
 	again, err := BuildTree(t.Context(), tree, at, o)
 	if err != nil || !bytes.Equal(p.Data, again.Data) {
-		t.Fatalf("built twice, the bytes differ: %v", err)
+		t.Fatalf("building twice returned different bytes: %v", err)
 	}
 	return p
 }
@@ -77,7 +77,7 @@ func TestBuildTreeOfPackage(t *testing.T) {
 	data := packaged(t, newChart("app", "1.2.3"))
 	tree := artifact.FromMap(map[string]string{"app.tgz": string(data), "v.yaml": "a: b"})
 	if p := build(t, tree, "app.tgz", Options{}); !bytes.Equal(p.Data, data) {
-		t.Error("a package was packaged again")
+		t.Error("an unchanged package was packaged again")
 	}
 	p := build(t, tree, "app.tgz", Options{ValuesFiles: []string{"v.yaml"}})
 	if got := contents(t, p.Data); got["app/values.yaml"] != "a: b\n" {
@@ -101,28 +101,30 @@ func TestBuildTreeRefuses(t *testing.T) {
 		at, reason, want string
 		o                Options
 	}{
-		{"../app", "InvalidChartReference", "leads out", Options{}},
-		{"other", "InvalidChartReference", "no chart at 'other'", Options{}},
-		{"nothing", "InvalidChartReference", "Chart.yaml", Options{}},
-		{"broken", "InvalidChartReference", "version", Options{}},
-		{"out", "InvalidChartReference", "leads out of the source", Options{}},
-		{"circle", "InvalidChartReference", "circle", Options{}},
-		{"large", "InvalidChartReference", "more than 5242880 bytes", Options{}},
-		{"text.tgz", "InvalidChartReference", "not a packaged chart", Options{}},
-		{"app", "ValuesFilesError", "missing.yaml", Options{ValuesFiles: []string{"missing.yaml"}}},
-		{"app", "ValuesFilesError", "leads out", Options{ValuesFiles: []string{"../x"}, IgnoreMissing: true}},
-		{"app", "ValuesFilesError", "bad.yaml", Options{ValuesFiles: []string{"bad.yaml"}}},
-		{"app", "ChartPackageError", "metadata", Options{Metadata: "a b"}},
+		{at: "../app", reason: "InvalidChartReference", want: "outside of the", o: Options{}},
+		{at: "other", reason: "InvalidChartReference", want: "no chart found at 'other'", o: Options{}},
+		{at: "nothing", reason: "InvalidChartReference", want: "Chart.yaml", o: Options{}},
+		{at: "broken", reason: "InvalidChartReference", want: "version", o: Options{}},
+		{at: "out", reason: "InvalidChartReference", want: `symlink to "../../etc/passwd"`, o: Options{}},
+		{at: "cycle", reason: "InvalidChartReference", want: "cycle", o: Options{}},
+		{at: "large", reason: "InvalidChartReference", want: "exceeds 5242880 bytes", o: Options{}},
+		{at: "text.tgz", reason: "InvalidChartReference", want: "not a packaged chart", o: Options{}},
+		{at: "app", reason: "ValuesFilesError", want: "missing.yaml",
+			o: Options{ValuesFiles: []string{"missing.yaml"}}},
+		{at: "app", reason: "ValuesFilesError", want: "outside of the",
+			o: Options{ValuesFiles: []string{"../x"}, IgnoreMissing: true}},
+		{at: "app", reason: "ValuesFilesError", want: "bad.yaml", o: Options{ValuesFiles: []string{"bad.yaml"}}},
+		{at: "app", reason: "ChartPackageError", want: "metadata", o: Options{Metadata: "a b"}},
 	} {
 		test.o.Limits = DefaultLimits
 		_, err := BuildTree(t.Context(), tree, test.at, test.o)
-		t.Run(test.at+" "+test.want, func(t *testing.T) { wants(t, err, test.reason, test.want) })
+		t.Run(test.at+" "+test.want, func(t *testing.T) { requireFault(t, err, test.reason, test.want) })
 	}
 	_, err := BuildTree(t.Context(), tree, "app", Options{Limits: Limits{File: 1 << 20, Chart: 10}})
-	wants(t, err, "ChartPackageError", "more than 10 bytes")
+	requireFault(t, err, "ChartPackageError", "exceeds 10 bytes")
 	for _, at := range []string{"broken", "nothing", "../x", "text.tgz"} {
 		_, _, err := Describe(tree, at, DefaultLimits)
-		wants(t, err, "InvalidChartReference")
+		requireFault(t, err, "InvalidChartReference")
 	}
 }
 
@@ -131,11 +133,11 @@ func TestRepackage(t *testing.T) {
 	o := Offer{Name: "app", Version: "v1.2.3"}
 	p, err := Repackage(o, data, Options{Limits: DefaultLimits})
 	if err != nil || !bytes.Equal(p.Data, data) {
-		t.Fatalf("a chart was packaged again without need: %v", err)
+		t.Fatalf("an unchanged chart was packaged again: %v", err)
 	}
 	with := Options{Limits: DefaultLimits, ValuesFiles: []string{"values.yaml", "values-prod.yaml"}, Metadata: "2"}
 	var before []byte
-	for range 5 { // Helm's loader has no order of charts
+	for range 5 { // Helm's loader returns charts in random order
 		p, err = Repackage(o, data, with)
 		if err != nil || p.Version != "1.2.3+2" || before != nil && !bytes.Equal(before, p.Data) {
 			t.Fatalf("%+v, %v", p, err)
@@ -146,16 +148,16 @@ func TestRepackage(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	_, err = Repackage(Offer{Name: "other", Version: "1.2.3"}, data, with)
-	wants(t, err, "ChartPullError", "gives chart 'app' 1.2.3 for chart 'other'")
+	requireFault(t, err, "ChartPullError", "returned chart 'app' 1.2.3 instead of chart 'other'")
 	_, err = Repackage(Offer{Name: "app", Version: "1.2.4"}, data, with)
-	wants(t, err, "ChartPullError")
+	requireFault(t, err, "ChartPullError")
 	_, err = Repackage(o, data, Options{Limits: DefaultLimits, ValuesFiles: []string{"../values.yaml"}})
-	wants(t, err, "ValuesFilesError")
+	requireFault(t, err, "ValuesFilesError")
 	_, err = Repackage(o, []byte("text"), with)
-	wants(t, err, "ChartPullError", "not a packaged chart")
+	requireFault(t, err, "ChartPullError", "not a packaged chart")
 }
 
-// dependent is a Chart.yaml with dependencies.
+// dependent returns a Chart.yaml with dependencies.
 func dependent(dependencies string) string { return chartYAML + "dependencies:\n" + dependencies }
 
 func TestDependencies(t *testing.T) {
@@ -170,14 +172,15 @@ func TestDependencies(t *testing.T) {
 	tree := treeOf("app", map[string]string{
 		"app/Chart.yaml": dependent(`- {name: remote, version: 1.x, repository: "https://charts.example"}
 - {name: local, version: ">=0.1", repository: "file://../lib/local"}
-- {name: brought, version: 3.x}
-- {name: brought, version: 3.x, alias: again}
+- {name: bundled, version: 3.x}
+- {name: bundled, version: 3.x, alias: again}
 - {name: ours, version: ">=1.0.0"}
 `),
-		"app/charts/brought-3.1.0.tgz": string(packaged(t, newChart("brought", "3.1.0"))),
-		"app/charts/ours/Chart.yaml":   "apiVersion: v2\nname: ours\nversion: 1.0.0-dev\n", // is all there is
-		"app/charts/remote-0.9.0.tgz":  string(packaged(t, newChart("remote", "0.9.0"))),
-		"app/charts/extra/Chart.yaml":  "apiVersion: v2\nname: extra\nversion: 0.0.1\n",
+		"app/charts/bundled-3.1.0.tgz": string(packaged(t, newChart("bundled", "3.1.0"))),
+		// outside of the range, but the only one available
+		"app/charts/ours/Chart.yaml":  "apiVersion: v2\nname: ours\nversion: 1.0.0-dev\n",
+		"app/charts/remote-0.9.0.tgz": string(packaged(t, newChart("remote", "0.9.0"))),
+		"app/charts/extra/Chart.yaml": "apiVersion: v2\nname: extra\nversion: 0.0.1\n",
 		"lib/local/Chart.yaml": "apiVersion: v2\nname: local\nversion: 0.2.0\ndependencies:\n" +
 			"- {name: leaf, version: 1.0.0, repository: \"file://../leaf\"}\n",
 		"lib/leaf/Chart.yaml": "apiVersion: v2\nname: leaf\nversion: 1.0.0\n",
@@ -194,18 +197,18 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 	slices.Sort(charts)
-	want := []string{"app 1.2.3", "app/charts/brought 3.1.0", "app/charts/extra 0.0.1", "app/charts/local 0.2.0",
+	want := []string{"app 1.2.3", "app/charts/bundled 3.1.0", "app/charts/extra 0.0.1", "app/charts/local 0.2.0",
 		"app/charts/local/charts/leaf 1.0.0", "app/charts/ours 1.0.0-dev", "app/charts/remote 1.5.0"}
 	if diff := cmp.Diff(want, charts); diff != "" {
 		t.Error(diff)
 	}
 	if asked[0] != "https://charts.example" {
-		t.Errorf("asked for %q", asked)
+		t.Errorf("requested %q", asked)
 	}
 }
 
-// TestLock builds by a lock that helm dependency update made.
-func TestLock(t *testing.T) {
+// TestBuildTreeUsesTheLock uses a lock made by helm dependency update.
+func TestBuildTreeUsesTheLock(t *testing.T) {
 	s := newChartServer(t)
 	s.Publish(newChart("remote", "1.0.0"))
 	open := httptest.NewServer(http.FileServer(http.Dir(s.Dir)))
@@ -233,15 +236,15 @@ func TestLock(t *testing.T) {
 		return v
 	}
 	if got := version(files, "remote"); got != "1.0.0" {
-		t.Errorf("the lock was not honoured: %s", got)
+		t.Errorf("the locked version was not used: %s", got)
 	}
 	files["app/charts/remote-1.5.0.tgz"] = string(packaged(t, newChart("remote", "1.5.0")))
 	if got := version(files, "remote"); got != "1.5.0" {
-		t.Errorf("what stands in charts/ was fetched in another version: %s", got)
+		t.Errorf("a chart in charts/ was replaced by version %s", got)
 	}
 	delete(files, "app/charts/remote-1.5.0.tgz")
 
-	// A lock that is older than the declarations is no error: it still says what it can.
+	// A lock that is older than the declarations applies to the dependencies that it contains.
 	s.Publish(newChart("remote", "2.0.0"), newChart("more", "1.0.0"))
 	client = s.indexed(t)
 	files["app/Chart.yaml"] = strings.ReplaceAll(dependent(declared), "1.x", "2.x")
@@ -257,7 +260,7 @@ func TestLock(t *testing.T) {
 
 const localYAML = "apiVersion: v2\nname: local\nversion: 0.1.0\n"
 
-// helmLock lets Helm lock the dependencies of the chart in app.
+// helmLock returns the lock that Helm makes for the chart in app.
 func helmLock(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -284,7 +287,7 @@ func helmLock(t *testing.T, files map[string]string) string {
 	return string(lock)
 }
 
-func TestDependenciesRefused(t *testing.T) {
+func TestBuildTreeRefusesDependencies(t *testing.T) {
 	s := newChartServer(t)
 	s.Publish(newChart("remote", "1.0.0"))
 	client := s.indexed(t)
@@ -306,15 +309,15 @@ func TestDependenciesRefused(t *testing.T) {
 		`{name: remote, version: "x y", repository: "https://h"}`:     "neither a version nor a range",
 		`{name: remote, version: 1.x, repository: "https://other"}`:   "no such repository",
 		`{name: remote, version: 1.x}`:                                "not in charts/",
-		`{name: a, version: 1.x, repository: "file://../../etc"}`:     "leads out",
-		`{name: a, version: 1.x, repository: "file:///etc"}`:          "leads out",
-		`{name: a, version: 1.x, repository: "file://../lib/a"}`:      "in a circle",
+		`{name: a, version: 1.x, repository: "file://../../etc"}`:     "outside of the",
+		`{name: a, version: 1.x, repository: "file:///etc"}`:          "outside of the",
+		`{name: a, version: 1.x, repository: "file://../lib/a"}`:      "form a cycle",
 		`{name: a, version: 1.x, repository: "file://../lib/nope"}`:   "not exist",
-		`{name: a, version: 1.x, repository: "@team"}`:                "is no URL",
-		`{name: a, version: 1.x, repository: "git://u:s3cret@h/x"}`:   "is no URL",
-		`{name: other, version: 1.x, repository: "file://../app"}`:    "in a circle",
-		`{name: remote, version: 1.x, repository: "file://../alone"}`: "chart 'alone' is at 'alone'",
-		`{name: alone, version: 2.x, repository: "file://../alone"}`:  "version 1.0.0 is there",
+		`{name: a, version: 1.x, repository: "@team"}`:                "is not a URL",
+		`{name: a, version: 1.x, repository: "git://u:s3cret@h/x"}`:   "is not a URL",
+		`{name: other, version: 1.x, repository: "file://../app"}`:    "form a cycle",
+		`{name: remote, version: 1.x, repository: "file://../alone"}`: "the chart at 'alone' has the name 'alone'",
+		`{name: alone, version: 2.x, repository: "file://../alone"}`:  "the available version 1.0.0",
 	} {
 		files := map[string]string{"app/Chart.yaml": dependent("- " + dependency + "\n"),
 			"alone/Chart.yaml": "apiVersion: v2\nname: alone\nversion: 1.0.0\n"}
@@ -322,6 +325,6 @@ func TestDependenciesRefused(t *testing.T) {
 			files[name] = text
 		}
 		_, err := BuildTree(t.Context(), treeOf("app", files), "app", o)
-		t.Run(dependency, func(t *testing.T) { wants(t, err, "DependencyBuildError", want) })
+		t.Run(dependency, func(t *testing.T) { requireFault(t, err, "DependencyBuildError", want) })
 	}
 }

@@ -12,26 +12,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxPiece bounds the bytes of what is given to the YAML library at once, and of a line.
+// maxPiece bounds a line, and the input that is passed to the YAML library at once, in bytes.
 const maxPiece = 1 << 20
 
-// cutter reads an index in YAML without holding it. YAML of the block style, in which every generator of
-// indexes writes, is cut at its indentation: into charts, into their entries, and of these into the few keys
-// that are needed. What is left, some lines, is read by the YAML library. What is not laid out like that (an
-// index in flow style) is read as one piece if it is small, or refused.
+// cutter parses an index in YAML without loading it into memory. All generators of indexes write YAML in
+// block style. It is cut by indentation: into charts, into their entries, and of these into the few keys that
+// are needed. Only those lines are passed to the YAML library. An index in another layout, such as flow
+// style, is parsed at once if it is small, and refused otherwise.
 type cutter struct {
 	r *bufio.Reader
 	b *indexBuilder
 
-	number int    // of the current line
-	line   []byte // without its end
-	indent int    // of the current line; -1 when it is blank or a comment
-	ended  bool
-	again  bool // the current line is yet to be read
+	number   int    // of the current line
+	line     []byte // the current line, without its line break
+	indent   int    // of the current line; -1 if it is blank or a comment
+	ended    bool
+	isUnread bool // next returns the current line again
 }
 
 func newCutter(r *bufio.Reader, b *indexBuilder) *cutter { return &cutter{r: r, b: b} }
 
+// run parses the index.
 func (c *cutter) run() error {
 	err := c.document()
 	if err != nil {
@@ -40,10 +41,10 @@ func (c *cutter) run() error {
 	return nil
 }
 
-// next moves to the next line and tells whether there is one. A second document is not read, as in Helm.
+// next moves to the next line, and reports whether there is one.
 func (c *cutter) next() (bool, error) {
-	if c.again {
-		c.again = false
+	if c.isUnread {
+		c.isUnread = false
 		return !c.ended, nil
 	}
 	if c.ended {
@@ -53,7 +54,7 @@ func (c *cutter) next() (bool, error) {
 	for {
 		part, err := c.r.ReadSlice('\n')
 		if len(c.line)+len(part) > maxPiece {
-			return false, fmt.Errorf("more than %d bytes", maxPiece)
+			return false, fmt.Errorf("the line exceeds %d bytes", maxPiece)
 		}
 		c.line = append(c.line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -78,12 +79,13 @@ func (c *cutter) next() (bool, error) {
 	return true, nil
 }
 
-// back makes the current line the next one again.
-func (c *cutter) back() { c.again = true }
+// unread makes next return the current line again.
+func (c *cutter) unread() { c.isUnread = true }
 
-// text is the current line without its indentation.
+// text returns the current line without its indentation.
 func (c *cutter) text() string { return string(c.line[max(c.indent, 0):]) }
 
+// document parses the first document of the file. Others are ignored, as in Helm.
 func (c *cutter) document() error {
 	for begun := false; ; {
 		more, err := c.next()
@@ -102,7 +104,7 @@ func (c *cutter) document() error {
 		case c.indent == 0 && text == "...":
 			return nil
 		case c.indent > 0:
-			return errors.New("indented, where a key of the index is expected")
+			return errors.New("unexpected indentation of a key of the index")
 		}
 		begun = true
 		if err := c.topKey(text); err != nil {
@@ -111,14 +113,14 @@ func (c *cutter) document() error {
 	}
 }
 
-// topKey reads one key of the document with its value.
+// topKey parses a key of the document, and its value.
 func (c *cutter) topKey(text string) error {
 	key, value, ok := splitKey(text)
 	switch {
 	case !ok:
-		return errors.New("not a key of an index")
+		return errors.New("expected a key of the index")
 	case key == "entries" && c.b.hasEntries:
-		return errors.New("the key entries stands there twice")
+		return errors.New("duplicate key 'entries'")
 	case key == "entries" && value == "":
 		c.b.hasEntries = true
 		return c.charts()
@@ -137,7 +139,7 @@ func (c *cutter) topKey(text string) error {
 	return c.value(0, func([]byte) error { return nil })
 }
 
-// charts reads the block below entries: a key per chart, at one indentation.
+// charts parses the value of entries: one key for each chart, with the same indentation.
 func (c *cutter) charts() error {
 	for depth := 0; ; {
 		more, err := c.next()
@@ -152,10 +154,10 @@ func (c *cutter) charts() error {
 		}
 		switch {
 		case c.indent == 0:
-			c.back()
+			c.unread()
 			return nil
 		case c.indent != depth:
-			return errors.New("indented otherwise than the charts before")
+			return errors.New("the indentation differs from that of the previous charts")
 		}
 		if err := c.chart(depth); err != nil {
 			return err
@@ -163,11 +165,11 @@ func (c *cutter) charts() error {
 	}
 }
 
-// chart reads a chart's key and its list of entries.
+// chart parses the key of a chart, and its list of entries.
 func (c *cutter) chart(depth int) error {
 	name, value, ok := splitKey(c.text())
 	if !ok {
-		return errors.New("not the name of a chart")
+		return errors.New("expected the name of a chart")
 	}
 	if value != "" {
 		var whole map[string][]*item
@@ -186,14 +188,14 @@ func (c *cutter) chart(depth int) error {
 		}
 		isItem := startsItem(c.text())
 		if c.indent < depth || c.indent == depth && !isItem {
-			c.back()
+			c.unread()
 			return nil
 		}
 		if dash < 0 {
 			dash = c.indent
 		}
 		if !isItem || c.indent != dash {
-			return errors.New("not an entry of the chart's list")
+			return errors.New("expected an entry in the list of the chart")
 		}
 		if err := c.entry(name, dash); err != nil {
 			return err
@@ -201,10 +203,10 @@ func (c *cutter) chart(depth int) error {
 	}
 }
 
-// entry reads one entry of a list whose dashes stand at dash. Only the lines of the keys that are needed are kept.
+// entry parses an entry of a list whose dashes are in column dash. Only the lines with the needed keys are retained.
 func (c *cutter) entry(name string, dash int) error {
 	rest := strings.TrimLeft(c.text()[1:], " ")
-	depth := len(c.line) - len(rest) // of the entry's keys
+	depth := len(c.line) - len(rest) // indentation of the keys of the entry
 	c.line[dash] = ' '
 	c.indent = depth
 	if rest == "" || rest[0] == '#' {
@@ -213,7 +215,7 @@ func (c *cutter) entry(name string, dash int) error {
 	var kept []byte
 	keep := true
 	if _, _, ok := splitKey(rest); !ok && depth >= 0 {
-		depth = len(c.line) + maxPiece // flow style, or nothing of ours: kept as a whole
+		depth = len(c.line) + maxPiece // flow style, or unknown content: retain all lines
 	}
 	for {
 		if c.indent >= 0 && depth < 0 {
@@ -226,7 +228,7 @@ func (c *cutter) entry(name string, dash int) error {
 		}
 		if keep {
 			if len(kept)+len(c.line) > maxPiece {
-				return fmt.Errorf("an entry of %.100q has more than %d bytes", name, maxPiece)
+				return fmt.Errorf("an entry of %.100q exceeds %d bytes", name, maxPiece)
 			}
 			kept = append(append(kept, c.line...), '\n')
 		}
@@ -235,7 +237,7 @@ func (c *cutter) entry(name string, dash int) error {
 			return err
 		}
 		if !more || c.indent >= 0 && c.indent <= dash {
-			c.back()
+			c.unread()
 			break
 		}
 	}
@@ -246,7 +248,7 @@ func (c *cutter) entry(name string, dash int) error {
 	return c.b.add(name, i)
 }
 
-// addAll adds charts that were read as one piece.
+// addAll adds charts that were parsed at once.
 func (c *cutter) addAll(charts map[string][]*item) error {
 	for name, items := range charts {
 		if err := c.b.open(name); err != nil {
@@ -264,13 +266,12 @@ func (c *cutter) addAll(charts map[string][]*item) error {
 	return nil
 }
 
-// piece reads the current key and its value as a whole into what, and calls use.
-func (c *cutter) piece(depth int, what any, use func() error) error {
+// piece unmarshals the current key and its whole value, and then calls use.
+func (c *cutter) piece(depth int, into any, use func() error) error {
 	var whole []byte
 	err := c.value(depth, func(line []byte) error {
 		if len(whole)+len(line) > maxPiece {
-			return fmt.Errorf("more than %d bytes in one piece: write the index in YAML's block style or in JSON",
-				maxPiece)
+			return fmt.Errorf("the value exceeds %d bytes: write the index in YAML block style or in JSON", maxPiece)
 		}
 		whole = append(append(whole, line...), '\n')
 		return nil
@@ -278,13 +279,13 @@ func (c *cutter) piece(depth int, what any, use func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := unmarshal(whole, what); err != nil {
+	if err := unmarshal(whole, into); err != nil {
 		return err
 	}
 	return use()
 }
 
-// value calls visit for the current line, that of a key at depth, and for every line of its value.
+// value calls visit for the current line, which has a key at depth, and for every line of its value.
 func (c *cutter) value(depth int, visit func(line []byte) error) error {
 	for {
 		if err := visit(c.line); err != nil {
@@ -295,20 +296,22 @@ func (c *cutter) value(depth int, visit func(line []byte) error) error {
 			return err
 		}
 		if !more || c.indent >= 0 && c.indent <= depth && !(c.indent == depth && continues(c.text())) {
-			c.back()
+			c.unread()
 			return nil
 		}
 	}
 }
 
-// continues tells a line at a key's own indentation that yet belongs to its value: of a list, or the end of a flow.
+// continues reports whether a line with the indentation of a key belongs to the value of that key: an item of
+// a list, or the end of a flow collection.
 func continues(text string) bool {
 	return startsItem(text) || strings.HasPrefix(text, "]") || strings.HasPrefix(text, "}")
 }
 
+// startsItem reports whether a line starts an item of a list.
 func startsItem(text string) bool { return text == "-" || strings.HasPrefix(text, "- ") }
 
-// splitKey splits "key: value"; a value that is only a comment is none.
+// splitKey splits "key: value". A comment is not a value.
 func splitKey(text string) (key, value string, ok bool) {
 	if text == "" {
 		return "", "", false
@@ -341,7 +344,7 @@ func splitKey(text string) (key, value string, ok bool) {
 	return key, value, ok
 }
 
-// quotedKey reads the quoted text that s starts with, and returns what follows.
+// quotedKey returns the quoted string at the start of s, and the rest of s.
 func quotedKey(s string) (key, rest string, ok bool) {
 	if s[0] == '"' {
 		quoted, err := strconv.QuotedPrefix(s)
@@ -358,11 +361,11 @@ func quotedKey(s string) (key, rest string, ok bool) {
 	return s[1 : end+1], s[end+2:], true
 }
 
-// unmarshal reads a piece. The library panics on some input that it cannot read.
+// unmarshal unmarshals YAML. It converts panics, which the library raises for some invalid input, to errors.
 func unmarshal(piece []byte, into any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New("this is no valid YAML")
+			err = errors.New("invalid YAML")
 		}
 	}()
 	return yaml.Unmarshal(piece, into)

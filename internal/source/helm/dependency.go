@@ -19,7 +19,7 @@ import (
 // maxDependencies bounds the charts that one build fetches or loads.
 const maxDependencies = 100
 
-// dependencies completes charts of a tree.
+// dependencies adds missing dependencies to the charts of a tree.
 type dependencies struct {
 	tree    *artifact.Tree
 	options Options
@@ -28,17 +28,17 @@ type dependencies struct {
 	opened  map[string]Repository // by URL
 }
 
-// load reads the chart in a directory and adds the dependencies that it declares and does not bring in
-// charts/: in the version of Chart.lock, in the newest one that is admitted where that says none.
+// load reads the chart in a directory, and adds the declared dependencies that are not in charts/: in the version of
+// Chart.lock, or else in the newest version that the declaration allows.
 func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, error) {
 	c, err := loadDir(d.tree, dir, d.options.Limits)
 	if err != nil {
 		return nil, err
 	}
-	declared, brought := c.Metadata.Dependencies, c.Dependencies()
+	declared, bundled := c.Metadata.Dependencies, c.Dependencies()
 	var chosen []*chart.Chart
 	for _, w := range declared {
-		if b := bring(brought, w); b != nil {
+		if b := findBundled(bundled, w); b != nil {
 			chosen = append(chosen, b)
 			continue
 		}
@@ -53,8 +53,8 @@ func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, erro
 		}
 		chosen = append(chosen, add)
 	}
-	// Charts that nothing declares stay; other versions of what is declared go.
-	for _, b := range brought {
+	// Charts that are not declared are kept. Other versions of declared charts are dropped.
+	for _, b := range bundled {
 		if !slices.ContainsFunc(declared, func(w *chart.Dependency) bool { return w.Name == b.Name() }) {
 			chosen = append(chosen, b)
 		}
@@ -63,7 +63,7 @@ func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, erro
 	return c, nil
 }
 
-// unique drops the second of what two aliases share.
+// unique drops duplicates, which two aliases of one chart produce.
 func unique(charts []*chart.Chart) []*chart.Chart {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(charts, func(c *chart.Chart) bool {
@@ -74,87 +74,88 @@ func unique(charts []*chart.Chart) []*chart.Chart {
 	})
 }
 
+// unresolved is the fault of a chart whose dependencies cannot be resolved.
 func unresolved(c *chart.Chart, err error) *fault.Fault {
-	return fault.New(sourcev1.DependencyBuildErrorReason, "cannot complete the dependencies of chart '%s'", c.Name()).
+	return fault.New(sourcev1.DependencyBuildErrorReason, "cannot resolve the dependencies of chart '%s'", c.Name()).
 		Because(err)
 }
 
-// bring returns the chart that serves a dependency of those in charts/. Where the dependency names no
-// repository, there is no other one to be had, and its range is for who fills charts/.
-func bring(brought []*chart.Chart, w *chart.Dependency) *chart.Chart {
-	for _, b := range brought {
-		if b.Name() == w.Name && admitted(b.Metadata.Version, w.Version) == nil {
+// findBundled returns the chart in charts/ that satisfies a dependency, nil if there is none. The version does not
+// matter for a dependency without a repository, which is available in charts/ only.
+func findBundled(bundled []*chart.Chart, w *chart.Dependency) *chart.Chart {
+	for _, b := range bundled {
+		if b.Name() == w.Name && allowed(b.Metadata.Version, w.Version) == nil {
 			return b
 		}
 	}
-	if i := slices.IndexFunc(brought, func(b *chart.Chart) bool { return b.Name() == w.Name }); i >= 0 &&
+	if i := slices.IndexFunc(bundled, func(b *chart.Chart) bool { return b.Name() == w.Name }); i >= 0 &&
 		w.Repository == "" {
-		return brought[i]
+		return bundled[i]
 	}
 	return nil
 }
 
-// admitted checks a version against a dependency's range.
-func admitted(version, constraint string) error {
+// allowed checks that a version is in the range of a dependency.
+func allowed(version, constraint string) error {
 	if constraint == "" || version == constraint {
 		return nil
 	}
-	admits, err := semver.NewConstraint(constraint)
+	versions, err := semver.NewConstraint(constraint)
 	if err != nil {
 		return fmt.Errorf("%q is neither a version nor a range of versions", constraint)
 	}
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		return fmt.Errorf("%q is no version", version)
+		return fmt.Errorf("%q is not a version", version)
 	}
-	if !admits.Check(v) {
-		return fmt.Errorf("version %s is there, which %q does not admit", version, constraint)
+	if !versions.Check(v) {
+		return fmt.Errorf("the available version %s is not in the range %q", version, constraint)
 	}
 	return nil
 }
 
-// locked returns a dependency in the version of the chart's lock. What the lock does not name, or in no
-// version that the chart still admits, was declared after it: it is had as without a lock.
+// locked returns a dependency with the version from the chart's lock. It returns a dependency unchanged if
+// the lock does not contain it, or only in a version that the declaration no longer allows.
 func locked(c *chart.Chart, w *chart.Dependency) *chart.Dependency {
 	if c.Lock == nil {
 		return w
 	}
 	for _, l := range c.Lock.Dependencies {
-		if l != nil && l.Name == w.Name && admitted(l.Version, w.Version) == nil {
+		if l != nil && l.Name == w.Name && allowed(l.Version, w.Version) == nil {
 			return &chart.Dependency{Name: w.Name, Version: l.Version, Repository: w.Repository}
 		}
 	}
 	return w
 }
 
-// fetch gets one dependency of the chart in dir.
+// fetch returns a dependency of the chart in dir.
 func (d *dependencies) fetch(ctx context.Context, dir string, w *chart.Dependency) (*chart.Chart, error) {
 	if d.loaded++; d.loaded > maxDependencies {
-		return nil, fmt.Errorf("there are more than %d", maxDependencies)
+		return nil, fmt.Errorf("the chart has more than %d dependencies", maxDependencies)
 	}
 	scheme, rest, _ := strings.Cut(w.Repository, "://")
 	switch {
 	case w.Repository == "":
-		return nil, fault.New("", "it is not in charts/, and the dependency names no repository").Final()
+		return nil, fault.New("", "the chart is not in charts/, and the dependency has no repository").Final()
 	case scheme == "file":
 		return d.local(ctx, dir, rest, w)
 	case scheme == "http", scheme == "https", scheme == "oci":
 		return d.remote(ctx, w)
 	default:
-		return nil, fault.New("", "its repository '%s' is no URL of file://, http://, https:// or oci://",
+		return nil, fault.New("", "the repository '%s' is not a URL with file://, http://, https:// or oci://",
 			fault.RedactURL(w.Repository)).
-			WithHint("Names of repositories are those of a helm client: write the URL").Final()
+			WithHint("Names of repositories are local to a helm client: use the URL").Final()
 	}
 }
 
-// local loads a chart at a path relative to the one that needs it, inside the tree.
+// local loads a dependency from the tree, at a path relative to the dependent chart.
 func (d *dependencies) local(ctx context.Context, dir, at string, w *chart.Dependency) (*chart.Chart, error) {
 	full := path.Join(dir, at)
 	if path.IsAbs(at) || !fs.ValidPath(full) {
-		return nil, fault.New("", "the path '%s' leads out of the source", at).Final()
+		return nil, fault.New("", "the path '%s' is outside of the source", at).Final()
 	}
 	if d.depth++; d.depth > maxDepth {
-		return nil, fault.New("", "charts need each other in a circle, or go deeper than %d", maxDepth).Final()
+		return nil, fault.New("", "the dependencies form a cycle or are nested deeper than %d", maxDepth).Final()
 	}
 	defer func() { d.depth-- }()
 	info, err := d.tree.Stat(full)
@@ -171,11 +172,12 @@ func (d *dependencies) local(ctx context.Context, dir, at string, w *chart.Depen
 		return nil, err
 	}
 	if c.Name() != w.Name {
-		return nil, fmt.Errorf("chart '%s' is at '%s'", c.Name(), full)
+		return nil, fmt.Errorf("the chart at '%s' has the name '%s'", full, c.Name())
 	}
-	return c, admitted(c.Metadata.Version, w.Version)
+	return c, allowed(c.Metadata.Version, w.Version)
 }
 
+// remote fetches a dependency from its repository.
 func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.Chart, error) {
 	repository, err := d.open(ctx, w.Repository)
 	if err != nil {
@@ -196,7 +198,7 @@ func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.
 	return c, matches(c, offer)
 }
 
-// open returns the repository of a URL, for one build always the same.
+// open returns the repository with a URL. Within one build it returns the same one again.
 func (d *dependencies) open(ctx context.Context, url string) (Repository, error) {
 	if r := d.opened[url]; r != nil {
 		return r, nil

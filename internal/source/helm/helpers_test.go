@@ -21,7 +21,7 @@ var newChart = testenv.NewChart
 
 func packaged(t *testing.T, c *chart.Chart) []byte { return testenv.Package(t, c) }
 
-// chartServer is a chart repository over HTTPS that wants a login.
+// chartServer is a chart repository over HTTPS that requires a login.
 type chartServer struct{ *testenv.Helm }
 
 const user, password = testenv.HelmUser, testenv.HelmPassword
@@ -32,7 +32,7 @@ func (s chartServer) client() *HTTP {
 	return &HTTP{URL: s.URL, Username: user, Password: password, Transport: s.Transport(), Limits: DefaultLimits}
 }
 
-// indexed returns a client that has the index.
+// indexed returns a client with the index.
 func (s chartServer) indexed(t *testing.T) *HTTP {
 	t.Helper()
 	h := s.client()
@@ -47,7 +47,7 @@ func (s chartServer) indexed(t *testing.T) *HTTP {
 	return h
 }
 
-// contents returns the files of a package by name, and fails on one that is there twice.
+// contents returns the files of a package by name. It fails the test if a file is duplicate.
 func contents(t *testing.T, data []byte) map[string]string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))
@@ -68,20 +68,20 @@ func contents(t *testing.T, data []byte) map[string]string {
 			t.Fatal(err)
 		}
 		if _, twice := found[h.Name]; twice {
-			t.Fatalf("%s is there twice", h.Name)
+			t.Fatalf("%s is duplicate", h.Name)
 		}
 		found[h.Name] = string(text)
 	}
 }
 
-// archiveOf makes a .tgz of entries; those without a type are files.
+// archiveOf returns a .tgz archive of entries. An entry without a type is a file; its Uname is the content.
 func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, h := range entries {
-		text := h.Uname // stands for the content
+		text := h.Uname
 		h.Uname, h.Mode, h.Size = "", 0o644, int64(len(text))
 		if h.Typeflag == 0 {
 			h.Typeflag = tar.TypeReg
@@ -107,7 +107,7 @@ func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 
 const chartYAML = "apiVersion: v2\nname: app\nversion: 1.2.3\n"
 
-// treeOf makes a tree of a chart's files below a directory, and of others.
+// treeOf returns a tree with a chart in a directory, and with more files.
 func treeOf(dir string, more map[string]string) *artifact.Tree {
 	all := map[string]string{
 		dir + "/Chart.yaml": chartYAML, dir + "/values.yaml": "color: red\n", dir +
@@ -119,20 +119,20 @@ func treeOf(dir string, more map[string]string) *artifact.Tree {
 	return artifact.FromMap(all)
 }
 
-// wants fails unless err is a fault with the reason whose text contains the words.
-func wants(t *testing.T, err error, reason string, words ...string) {
+// requireFault fails the test unless err is a fault with the reason whose text contains the words and no secret.
+func requireFault(t *testing.T, err error, reason string, words ...string) {
 	t.Helper()
 	if err == nil || fault.Reason(err, "") != reason {
 		t.Fatalf("got %v with reason %q, want reason %q", err, fault.Reason(err, ""), reason)
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
-			t.Fatalf("%q does not say %q", err, w)
+			t.Fatalf("%q does not contain %q", err, w)
 		}
 	}
 	for _, secret := range []string{password, "s3cret"} {
 		if strings.Contains(err.Error(), secret) {
-			t.Fatalf("the error tells a secret: %v", err)
+			t.Fatalf("the error contains a secret: %v", err)
 		}
 	}
 }

@@ -1,6 +1,3 @@
-// Package helm finds, fetches, verifies and builds Helm charts: from repositories over HTTP, from registries,
-// and from trees. It takes and returns plain values, and trusts nothing that it reads: sizes and counts are
-// bounded, digests are checked.
 package helm
 
 import (
@@ -22,32 +19,33 @@ import (
 // Entry is one version of a chart.
 type Entry struct {
 	Version string
-	Digest  string // sha256 of the package in hex; empty when the index says none
-	// of the package, absolute or relative to the repository's; the first one that the index lists, as in Helm
-	URL string
+	Digest  string // SHA-256 of the package in hexadecimal; empty if the index has none
+	URL     string // of the package, absolute or relative to the repository: the first that the index lists, as in Helm
 
-	created int64 // Unix time in nanoseconds; zero when the index says none
+	created int64 // Unix time in nanoseconds; zero if the index has none
 }
 
-// Index is what finding a chart needs of a repository's index: a small part of it.
+// Index is the part of a repository's index that is needed to find charts.
 type Index struct {
-	// Skipped counts the entries that name no valid version or no URL: as in Helm, they are not there.
+	// Skipped is the number of entries without a valid version or without a URL, which are ignored, as in Helm.
 	Skipped int
 
 	charts map[string][]Entry // newest first
-	weight int64              // bytes in memory, about
+	weight int64              // approximate size in memory, in bytes
 }
 
-// Find returns the newest version of a chart that the constraint admits. An empty constraint admits every release;
-// pre-releases must be asked for, as in Helm. One that equals a version's text means that version.
+// Find returns the newest version of a chart that matches the constraint. An empty constraint matches every release.
+// Prereleases match only if the constraint contains one, as in Helm. A constraint that is equal to the text
+// of a version matches that version only.
 func (i *Index) Find(name, constraint string) (Entry, error) {
 	entries, ok := i.charts[name]
 	if !ok {
-		return Entry{}, fmt.Errorf("the index has no chart %q", name)
+		return Entry{}, fmt.Errorf("chart %q not found in the index", name)
 	}
 	return find(entries, name, constraint)
 }
 
+// find returns the first entry that matches the constraint.
 func find(entries []Entry, name, constraint string) (Entry, error) {
 	if constraint == "" {
 		constraint = "*"
@@ -55,20 +53,20 @@ func find(entries []Entry, name, constraint string) (Entry, error) {
 	if exact := slices.IndexFunc(entries, func(e Entry) bool { return e.Version == constraint }); exact >= 0 {
 		return entries[exact], nil
 	}
-	admits, err := semver.NewConstraint(constraint)
+	versions, err := semver.NewConstraint(constraint)
 	if err != nil {
 		return Entry{}, fmt.Errorf("%q is neither a version nor a range of versions", constraint)
 	}
 	for _, e := range entries {
-		if v, err := semver.NewVersion(e.Version); err == nil && admits.Check(v) {
+		if v, err := semver.NewVersion(e.Version); err == nil && versions.Check(v) {
 			return e, nil
 		}
 	}
 	return Entry{}, fmt.Errorf("no version of chart %q matches %q", name, constraint)
 }
 
-// newestFirst sorts by semantic version and drops what is none. Versions that differ in their build metadata
-// only are equal: of these the one that was made last comes first, or the one that stood first.
+// newestFirst sorts entries by semantic version, newest first, and drops those without a valid version. Versions that
+// differ in their build metadata only are sorted by time of creation, and then by their order in the index.
 func newestFirst(entries []Entry) []Entry {
 	type parsed struct {
 		entry   Entry
@@ -90,10 +88,10 @@ func newestFirst(entries []Entry) []Entry {
 	return out
 }
 
-// maxVersions bounds the versions of all charts of an index together.
+// maxVersions bounds the entries of all charts in an index together.
 const maxVersions = 500_000
 
-// indexBuilder makes an Index of the entries that a reader finds.
+// indexBuilder collects the entries of an index.
 type indexBuilder struct {
 	charts     map[string][]Entry
 	versions   int
@@ -101,15 +99,15 @@ type indexBuilder struct {
 	apiVersion string
 }
 
-// item is what is read of an entry; everything else in it is passed over.
+// item is the part of an entry that is parsed.
 type item struct {
 	Version string   `json:"version" yaml:"version"`
 	Digest  string   `json:"digest" yaml:"digest"`
 	URLs    []string `json:"urls" yaml:"urls"`
-	Created any      `json:"created" yaml:"created"` // a time, but an index is not refused for another thing
+	Created any      `json:"created" yaml:"created"` // a time; other values are ignored
 }
 
-// created is when the package was made, as a Unix time in nanoseconds; zero when that is not said.
+// created returns when the package was created, as Unix time in nanoseconds; zero if it is unknown.
 func (i item) created() int64 {
 	at, ok := i.Created.(time.Time)
 	if text, isText := i.Created.(string); isText {
@@ -123,10 +121,10 @@ func (i item) created() int64 {
 	return at.UnixNano()
 }
 
-// open begins a chart.
+// open starts a chart.
 func (b *indexBuilder) open(name string) error {
 	if _, ok := b.charts[name]; ok {
-		return fmt.Errorf("the chart %.100q stands there twice", name)
+		return fmt.Errorf("duplicate chart %.100q", name)
 	}
 	b.charts[name] = nil
 	return nil
@@ -135,7 +133,7 @@ func (b *indexBuilder) open(name string) error {
 // add adds an entry to a chart.
 func (b *indexBuilder) add(name string, i item) error {
 	if b.versions++; b.versions > maxVersions {
-		return fmt.Errorf("more than %d versions", maxVersions)
+		return fmt.Errorf("the index has more than %d versions", maxVersions)
 	}
 	e := Entry{Version: i.Version, Digest: strings.ToLower(strings.TrimPrefix(i.Digest, "sha256:")),
 		created: i.created()}
@@ -146,6 +144,7 @@ func (b *indexBuilder) add(name string, i item) error {
 	return nil
 }
 
+// index returns the index, with the entries of each chart sorted.
 func (b *indexBuilder) index() (*Index, error) {
 	if b.apiVersion == "" {
 		return nil, errors.New("it has no apiVersion")
@@ -167,11 +166,11 @@ func (b *indexBuilder) index() (*Index, error) {
 	return index, nil
 }
 
-// maxIndexes bounds the bytes of the indexes that are kept. One that is larger than that is kept alone.
+// maxIndexes bounds the indexes in the cache, in bytes. A larger index is cached alone.
 const maxIndexes = 128 << 20
 
-// Indexes keeps the indexes that were asked for last, by digest: all charts of a repository share one, and it
-// is read once. The zero value is ready, and safe for concurrent use.
+// Indexes is a cache of parsed indexes by digest, which all charts of a repository share. The zero value is an empty
+// cache. It is safe for concurrent use.
 type Indexes struct {
 	reading singleflight.Group
 	hits    atomic.Int64
@@ -179,7 +178,7 @@ type Indexes struct {
 	kept    lru.Cache[string, *Index]
 }
 
-// Get returns the index with the digest; read makes it when it is not kept.
+// Get returns the index with a digest. It calls read if the cache does not have it.
 func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, error)) (*Index, error) {
 	if index, ok := c.kept.Get(digest); ok {
 		c.hits.Add(1)
@@ -202,8 +201,7 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 	}
 }
 
-// Stats counts the questions that were answered from memory and the indexes that were read, and tells how
-// many are kept.
+// Stats returns the number of cache hits, of indexes that were read, and of indexes in the cache.
 func (c *Indexes) Stats() (hits, reads int64, kept int) {
 	return c.hits.Load(), c.reads.Load(), c.kept.Len()
 }

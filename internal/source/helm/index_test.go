@@ -38,8 +38,8 @@ func versions(entries []Entry) []string {
 	return out
 }
 
-// TestIndexLayouts reads the same index in the layouts that generators write.
-func TestIndexLayouts(t *testing.T) {
+// TestParseIndexLayouts parses the same index in the layouts of several generators.
+func TestParseIndexLayouts(t *testing.T) {
 	want := map[string][]Entry{
 		"app": {{Version: "2.0.0", Digest: "aa", URL: "https://h/app-2.0.0.tgz"},
 			{Version: "1.0.0", URL: "app-1.0.0.tgz"}},
@@ -101,10 +101,11 @@ serverInfo: {
 apiVersion: nothing is read here
 `,
 		"flow": `apiVersion: v1
-entries: {app: [{version: 1.0.0, urls: [app-1.0.0.tgz]}, {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}],
+entries: {app: [{version: 1.0.0, urls: [app-1.0.0.tgz]},
+    {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}],
   db: [{version: 0.1.0, urls: [db.tgz]}]}
 `,
-		"a list of a chart in flow style": `apiVersion: v1
+		"list of a chart in flow style": `apiVersion: v1
 entries:
   app: [{version: 1.0.0, urls: [app-1.0.0.tgz]},
     {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}]
@@ -130,7 +131,7 @@ entries:
 	}
 }
 
-func TestIndexTolerates(t *testing.T) {
+func TestParseIndexSkipsInvalidEntries(t *testing.T) {
 	i := parse(t, `apiVersion: v1
 entries:
   empty: []
@@ -162,36 +163,40 @@ entries:
 	}
 }
 
-func TestIndexRefuses(t *testing.T) {
+func TestParseIndexRefuses(t *testing.T) {
 	long := strings.Repeat("x", maxPiece)
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":             {"", "empty"},
-		"white space":         {" \n\n ", "empty"},
-		"a web page":          {"<!DOCTYPE html>\n<html></html>\n", "line 1: not a key"},
-		"no apiVersion":       {"entries: {}\n", "no apiVersion"},
-		"no entries":          {"apiVersion: v1\n", "no entries"},
-		"entries twice":       {"apiVersion: v1\nentries: {}\nentries: {}\n", "twice"},
-		"a chart twice":       {"apiVersion: v1\nentries:\n  a: []\n  a: []\n", "twice"},
-		"a chart twice, JSON": {`{"apiVersion":"v1","entries":{"a":[],"a":[]}}`, "twice"},
-		"a key twice": {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    version: 2.0.0\n",
-			"already defined"},
-		"a mapping for a list": {"apiVersion: v1\nentries:\n  a:\n    version: 1.0.0\n", "line 4: not an entry"},
-		"a text for a list": {"apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls: x\n",
-			"cannot unmarshal"},
-		"a list for an object": {`{"apiVersion":"v1","entries":[]}`, "{ is expected"},
-		"tabs":                 {"apiVersion: v1\nentries:\n\ta: []\n", "not a key"},
-		"odd indentation":      {"apiVersion: v1\nentries:\n   a: []\n  b: []\n", "line 4: indented otherwise"},
-		"a bomb of aliases":    {"apiVersion: v1\nentries:\n  a:\n  - &a {urls: [x]}\n  - *a\n", "unknown anchor"},
-		"broken JSON":          {`{"apiVersion":"v1","entries":{"a":[`, "EOF"},
-		"JSON and more":        {`{"apiVersion":"v1","entries":{}} {}`, "follows after its end"},
-		"a long line":          {"apiVersion: v1\nentries:\n  a:\n  - version: " + long, "more than 1048576 bytes"},
-		"a large piece": {"apiVersion: v1\nentries: {a: [\n" +
-			strings.Repeat("  {version: 1.0.0},\n", 60_000) + "]}", "in one piece"},
-		"a large entry": {"apiVersion: v1\nentries:\n  a:\n  - urls:\n" +
-			strings.Repeat("    - http://a.b/c\n", 60_000), "has more than"},
-		"a large text in JSON": {`{"apiVersion":"v1","x":"` + long + long + `","entries":{}}`,
-			"more than 1048576 bytes"},
-		"not UTF-8 in a version": {"apiVersion: v1\nentries:\n  a:\n  - version: \"\xff\"\n", "UTF-8"},
+		"empty file":              {text: "", want: "empty"},
+		"white space":             {text: " \n\n ", want: "empty"},
+		"web page":                {text: "<!DOCTYPE html>\n<html></html>\n", want: "line 1: expected a key"},
+		"no apiVersion":           {text: "entries: {}\n", want: "no apiVersion"},
+		"no entries":              {text: "apiVersion: v1\n", want: "no entries"},
+		"duplicate entries":       {text: "apiVersion: v1\nentries: {}\nentries: {}\n", want: "duplicate"},
+		"duplicate chart":         {text: "apiVersion: v1\nentries:\n  a: []\n  a: []\n", want: "duplicate"},
+		"duplicate chart in JSON": {text: `{"apiVersion":"v1","entries":{"a":[],"a":[]}}`, want: "duplicate"},
+		"duplicate key": {text: "apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    version: 2.0.0\n",
+			want: "already defined"},
+		"mapping instead of a list": {text: "apiVersion: v1\nentries:\n  a:\n    version: 1.0.0\n",
+			want: "line 4: expected an entry"},
+		"string instead of a list": {text: "apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls: x\n",
+			want: "cannot unmarshal"},
+		"list instead of an object": {text: `{"apiVersion":"v1","entries":[]}`, want: "expected {"},
+		"tabs":                      {text: "apiVersion: v1\nentries:\n\ta: []\n", want: "expected a key"},
+		"inconsistent indentation": {text: "apiVersion: v1\nentries:\n   a: []\n  b: []\n",
+			want: "line 4: the indentation differs"},
+		"alias across entries": {text: "apiVersion: v1\nentries:\n  a:\n  - &a {urls: [x]}\n  - *a\n",
+			want: "unknown anchor"},
+		"truncated JSON":     {text: `{"apiVersion":"v1","entries":{"a":[`, want: "EOF"},
+		"content after JSON": {text: `{"apiVersion":"v1","entries":{}} {}`, want: "content after the end"},
+		"long line": {text: "apiVersion: v1\nentries:\n  a:\n  - version: " + long,
+			want: "exceeds 1048576 bytes"},
+		"large value in flow style": {text: "apiVersion: v1\nentries: {a: [\n" +
+			strings.Repeat("  {version: 1.0.0},\n", 60_000) + "]}", want: "in YAML block style"},
+		"large entry": {text: "apiVersion: v1\nentries:\n  a:\n  - urls:\n" +
+			strings.Repeat("    - http://a.b/c\n", 60_000), want: "exceeds"},
+		"large string in JSON": {text: `{"apiVersion":"v1","x":"` + long + long + `","entries":{}}`,
+			want: "exceeds 1048576 bytes"},
+		"version that is not UTF-8": {text: "apiVersion: v1\nentries:\n  a:\n  - version: \"\xff\"\n", want: "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseIndex(strings.NewReader(test.text), 4<<20)
@@ -201,13 +206,13 @@ func TestIndexRefuses(t *testing.T) {
 		})
 	}
 	if _, err := ParseIndex(strings.NewReader("apiVersion: v1\nentries: {}\n#"+long), 1000); err == nil ||
-		!strings.Contains(err.Error(), "more than 1000 bytes") {
-		t.Errorf("an index beyond the limit: %v", err)
+		!strings.Contains(err.Error(), "exceeds 1000 bytes") {
+		t.Errorf("index above the limit: %v", err)
 	}
 	broken := errors.New("connection lost")
 	if _, err := ParseIndex(io.MultiReader(strings.NewReader("apiVersion: v1\n"), errReader{broken}),
 		indexLimit); !errors.Is(err, broken) {
-		t.Errorf("a reader that fails: %v", err)
+		t.Errorf("failing reader: %v", err)
 	}
 }
 
@@ -238,12 +243,12 @@ entries:
 		}
 	}
 	if _, err := i.Find("other", "*"); err == nil {
-		t.Error("found a chart that is not there")
+		t.Error("found a missing chart")
 	}
 }
 
-// TestFindOfEqualVersions takes the chart that was made last: a build is no part of what versions are ordered by.
-func TestFindOfEqualVersions(t *testing.T) {
+// TestFindPrefersTheNewestBuild compares versions that differ in their build metadata only, which does not order them.
+func TestFindPrefersTheNewestBuild(t *testing.T) {
 	const entries = `
   - {version: 1.0.0+aa, urls: [a], created: %s}
   - {version: 1.0.0+cc, urls: [a], created: "2026-03-01T00:00:00.5+01:00"}
@@ -264,7 +269,7 @@ func TestFindOfEqualVersions(t *testing.T) {
 	}
 }
 
-// FuzzParseIndex looks for input that breaks the reader, and holds what it finds against what it promises.
+// FuzzParseIndex checks that the parser does not panic, and that its results are sorted and can be found.
 func FuzzParseIndex(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls:\n    - x\n"))
 	f.Add([]byte(`{"apiVersion":"v1","entries":{"a":[{"version":"1.0.0","urls":["x"]}]}}`))
@@ -296,7 +301,7 @@ func cmpEntries(entries []Entry, a, b Entry) int {
 	return slices.Index(entries, a) - slices.Index(entries, b)
 }
 
-// FuzzIndexLikeHelm writes indexes as Helm does, with texts that look like an index, and reads them as Helm does.
+// FuzzIndexLikeHelm compares the parser with that of Helm, on indexes with strings that look like an index.
 func FuzzIndexLikeHelm(f *testing.F) {
 	f.Add("app", "1.0.0", "a description", "https://h/app.tgz", true)
 	f.Add("app", "1.0.0-rc.1+b", "version: 2.0.0\n  - version: 3.0.0\nurls:\n- x", "app.tgz", false)

@@ -21,22 +21,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// What a chart may unpack to, with all the charts that it brings.
+// Limits of an unpacked chart, including the charts in it.
 const (
 	maxUnpacked = 100 << 20 // bytes
 	maxFiles    = 10_000
-	maxDepth    = 16 // of charts in charts, and 4 times that of directories
+	maxDepth    = 16 // of nested charts; directories may be nested 4 times as deep
 )
 
 var utf8bom = []byte{0xEF, 0xBB, 0xBF}
 
-// epoch is the time of every file of a chart that is built, so that the same content gives the same bytes.
+// epoch is the timestamp of all files in packages, so that packages are deterministic.
 var epoch = time.Unix(0, 0).UTC()
 
-// files collects the files of a chart within bounds. Packaged charts in charts/ are unpacked in their place.
+// files collects the files of a chart within the limits. Packaged charts in charts/ are unpacked in place.
 type files struct {
 	limits Limits
-	left   int64
+	left   int64 // bytes until the limit
 	all    []*archive.BufferedFile
 	names  map[string]bool // in lower case
 }
@@ -45,8 +45,8 @@ func newFiles(l Limits) *files {
 	return &files{limits: l, left: maxUnpacked, names: map[string]bool{}}
 }
 
-// load reads a packaged chart. Archives that lead out of their folder, hold anything but files, or unpack to
-// more than the limits are refused, those in charts/ included.
+// load reads a packaged chart. It refuses archives, including those in charts/, with paths outside of their directory,
+// with entries that are not files, or that exceed the limits.
 func load(data []byte, l Limits) (*chart.Chart, error) {
 	f := newFiles(l)
 	if err := f.archive("", data, 0); err != nil {
@@ -55,6 +55,7 @@ func load(data []byte, l Limits) (*chart.Chart, error) {
 	return f.chart()
 }
 
+// chart returns the chart with the collected files.
 func (f *files) chart() (*chart.Chart, error) {
 	c, err := loader.LoadFiles(f.all)
 	if err != nil {
@@ -63,14 +64,14 @@ func (f *files) chart() (*chart.Chart, error) {
 	return c, nil
 }
 
-// add adds one file. The name is valid by io/fs.
+// add adds a file. The name must be valid for io/fs.
 func (f *files) add(name string, data []byte, depth int) error {
 	if len(f.all) >= maxFiles {
 		return fmt.Errorf("the chart has more than %d files", maxFiles)
 	}
 	lower := strings.ToLower(name)
 	if f.names[lower] {
-		return fmt.Errorf("the chart has the file %.100q twice, or another that differs in case only", name)
+		return fmt.Errorf("the chart has two files named %.100q, ignoring case", name)
 	}
 	f.names[lower] = true
 	if isPackagedSubchart(name) {
@@ -80,7 +81,7 @@ func (f *files) add(name string, data []byte, depth int) error {
 	return nil
 }
 
-// isPackagedSubchart tells charts/NAME.tgz, and such of charts in charts/. Helm passes over names that start
+// isPackagedSubchart reports whether a file is a packaged chart in charts/, at any depth. Helm ignores names that start
 // with _ or a dot.
 func isPackagedSubchart(name string) bool {
 	for {
@@ -88,8 +89,8 @@ func isPackagedSubchart(name string) bool {
 		if !ok || rest == "" || rest[0] == '_' || rest[0] == '.' {
 			return false
 		}
-		_, below, folder := strings.Cut(rest, "/")
-		if !folder {
+		_, below, isNested := strings.Cut(rest, "/")
+		if !isNested {
 			return strings.HasSuffix(rest, ".tgz")
 		}
 		name = below
@@ -99,7 +100,7 @@ func isPackagedSubchart(name string) bool {
 // archive adds the files of a packaged chart below prefix.
 func (f *files) archive(prefix string, data []byte, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("charts in charts go deeper than %d", maxDepth)
+		return fmt.Errorf("charts are nested deeper than %d", maxDepth)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -134,13 +135,13 @@ func (f *files) archive(prefix string, data []byte, depth int) error {
 	}
 }
 
-// read reads a file of a stated size.
+// read reads a file of the given size.
 func (f *files) read(name string, r io.Reader, size int64) ([]byte, error) {
 	if size > f.limits.File {
-		return nil, fmt.Errorf("the chart's file %.100q has more than %d bytes", name, f.limits.File)
+		return nil, fmt.Errorf("the chart's file %.100q exceeds %d bytes", name, f.limits.File)
 	}
 	if f.left -= size; f.left < 0 {
-		return nil, fmt.Errorf("the chart unpacks to more than %d bytes", maxUnpacked)
+		return nil, fmt.Errorf("the unpacked chart exceeds %d bytes", maxUnpacked)
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(r, data); err != nil {
@@ -149,27 +150,27 @@ func (f *files) read(name string, r io.Reader, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// entryName returns an entry's name in the chart: without the folder that the archive holds.
+// entryName returns the name of an entry in the chart: without the top directory of the archive.
 func entryName(h *tar.Header) (string, error) {
 	if h.Typeflag != tar.TypeReg {
-		return "", fmt.Errorf("the chart's entry %.100q is of type %q: only files are allowed", h.Name, h.Typeflag)
+		return "", fmt.Errorf("the chart's entry %.100q has type %q: only files are allowed", h.Name, h.Typeflag)
 	}
 	if !utf8.ValidString(h.Name) {
-		return "", fmt.Errorf("the chart's entry %.100q has no name in UTF-8", h.Name)
+		return "", fmt.Errorf("the name of the chart's entry %.100q is not valid UTF-8", h.Name)
 	}
 	full := strings.ReplaceAll(h.Name, `\`, "/") // as written on Windows
 	_, name, found := strings.Cut(path.Clean(full), "/")
 	if path.IsAbs(full) || !fs.ValidPath(path.Clean(full)) || strings.Contains(name, ":/") {
-		return "", fmt.Errorf("the chart's entry %.100q leads out of it", h.Name)
+		return "", fmt.Errorf("the chart's entry %.100q is outside of the chart", h.Name)
 	}
 	if !found {
-		return "", fmt.Errorf("the chart's entry %.100q is in no folder", h.Name)
+		return "", fmt.Errorf("the chart's entry %.100q is not in a directory", h.Name)
 	}
 	return name, nil
 }
 
-// loadDir reads the chart in a directory of a tree, without what its .helmignore names. Symlinks are followed
-// inside the tree.
+// loadDir reads the chart in a directory of a tree, without the files that .helmignore excludes. Symlinks are followed
+// inside of the tree.
 func loadDir(tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
 	rules := ignore.Empty()
 	if text, err := tree.ReadFile(path.Join(dir, ignore.HelmIgnore)); err == nil {
@@ -195,9 +196,11 @@ type walk struct {
 	rules *ignore.Rules
 }
 
+// dir adds the files of a directory.
 func (w *walk) dir(name string, depth int) error {
 	if depth > 4*maxDepth {
-		return fmt.Errorf("the chart's directories go deeper than %d: do symlinks lead in a circle?", 4*maxDepth)
+		return fmt.Errorf("the chart's directories are nested deeper than %d: check for a cycle of symlinks",
+			4*maxDepth)
 	}
 	entries, err := w.tree.ReadDir(path.Join(w.root, name))
 	if err != nil {
@@ -211,6 +214,7 @@ func (w *walk) dir(name string, depth int) error {
 	return nil
 }
 
+// entry adds a file, or the files of a directory.
 func (w *walk) entry(name string, depth int) error {
 	at := path.Join(w.root, name)
 	info, err := w.tree.Stat(at)
@@ -224,7 +228,7 @@ func (w *walk) entry(name string, depth int) error {
 		return w.dir(name, depth+1)
 	}
 	if info.Size() > w.limits.File {
-		return fmt.Errorf("the chart's file %.100q has more than %d bytes", name, w.limits.File)
+		return fmt.Errorf("the chart's file %.100q exceeds %d bytes", name, w.limits.File)
 	}
 	if len(w.all) >= maxFiles {
 		return fmt.Errorf("the chart has more than %d files", maxFiles)

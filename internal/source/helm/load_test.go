@@ -55,7 +55,7 @@ func TestLoadRefuses(t *testing.T) {
 	w.Close()
 	z.Close()
 	shells := []tar.Header{chartFile}
-	for _, n := range strings.Split("abcdefghijklmnopqrstu", "") { // 21 times 5 MiB, each small when packed
+	for _, n := range strings.Split("abcdefghijklmnopqrstu", "") { // 21 times 5 MiB, each small when compressed
 		inner := archiveOf(t, chartFile, tar.Header{Name: "app/bomb", Uname: bomb})
 		shells = append(shells, tar.Header{Name: "app/charts/" + n + ".tgz", Uname: string(inner)})
 	}
@@ -64,36 +64,42 @@ func TestLoadRefuses(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"no archive":              {[]byte("<html>"), "not a packaged chart"},
-		"a truncated archive":     {truncated[:len(truncated)/2], "unexpected EOF"},
-		"no Chart.yaml":           {archiveOf(t, tar.Header{Name: "app/values.yaml"}), "Chart.yaml"},
-		"Chart.yaml in no folder": {archiveOf(t, tar.Header{Name: "Chart.yaml", Uname: chartYAML}), "in no folder"},
-		"a path out":              {archiveOf(t, chartFile, tar.Header{Name: "app/../../etc/passwd"}), "leads out"},
-		"a path out, Windows":     {archiveOf(t, chartFile, tar.Header{Name: `app\..\..\x`}), "leads out"},
-		"an absolute path":        {archiveOf(t, chartFile, tar.Header{Name: "/etc/passwd"}), "leads out"},
-		"a drive":                 {archiveOf(t, chartFile, tar.Header{Name: "app/c:/x"}), "leads out"},
-		"a symlink": {archiveOf(t, chartFile,
-			tar.Header{Name: "app/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), "only files"},
-		"a hard link": {archiveOf(t, chartFile,
-			tar.Header{Name: "app/x", Typeflag: tar.TypeLink, Linkname: "app/Chart.yaml"}), "only files"},
-		"a device": {archiveOf(t, chartFile, tar.Header{Name: "app/x", Typeflag: tar.TypeChar}),
-			"only files"},
-		"a file twice": {archiveOf(t, chartFile, chartFile), "twice"},
-		"case only": {archiveOf(t, chartFile, tar.Header{Name: "app/chart.yaml"}),
-			"differs in case only"},
-		"not UTF-8": {archiveOf(t, chartFile, tar.Header{Name: "app/\xff"}), "UTF-8"},
-		"a large file": {archiveOf(t, chartFile, tar.Header{Name: "app/x", Uname: bomb + "x"}),
-			"more than 5242880 bytes"},
-		"many files":       {archiveOf(t, many...), "more than 10000 files"},
-		"many directories": {empty.Bytes(), "more than 20000 entries"},
-		"charts in charts": {nested, "deeper than 16"},
-		"bombs in charts":  {archiveOf(t, shells...), "unpacks to more than"},
-		"no version": {archiveOf(t,
-			tar.Header{Name: "app/Chart.yaml", Uname: "apiVersion: v2\nname: app\nversion: x\n"}), "version"},
-		"a name that leads out": {archiveOf(t,
-			tar.Header{Name: "app/Chart.yaml", Uname: "apiVersion: v2\nname: ../x\nversion: 1.0.0\n"}), "invalid"},
-		"a bomb of YAML's aliases": {archiveOf(t, chartFile, tar.Header{Name: "app/values.yaml", Uname: aliasBomb()}),
-			"excessive aliasing"},
+		"not an archive":    {data: []byte("<html>"), want: "not a packaged chart"},
+		"truncated archive": {data: truncated[:len(truncated)/2], want: "unexpected EOF"},
+		"no Chart.yaml":     {data: archiveOf(t, tar.Header{Name: "app/values.yaml"}), want: "Chart.yaml"},
+		"Chart.yaml without a directory": {data: archiveOf(t, tar.Header{Name: "Chart.yaml", Uname: chartYAML}),
+			want: "not in a directory"},
+		"path outside": {data: archiveOf(t, chartFile, tar.Header{Name: "app/../../etc/passwd"}),
+			want: "outside of the"},
+		"path outside on Windows": {data: archiveOf(t, chartFile, tar.Header{Name: `app\..\..\x`}),
+			want: "outside of the"},
+		"absolute path": {data: archiveOf(t, chartFile, tar.Header{Name: "/etc/passwd"}),
+			want: "outside of the"},
+		"drive letter": {data: archiveOf(t, chartFile, tar.Header{Name: "app/c:/x"}),
+			want: "outside of the"},
+		"symlink": {data: archiveOf(t, chartFile,
+			tar.Header{Name: "app/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), want: "only files"},
+		"hard link": {data: archiveOf(t, chartFile,
+			tar.Header{Name: "app/x", Typeflag: tar.TypeLink, Linkname: "app/Chart.yaml"}), want: "only files"},
+		"device": {data: archiveOf(t, chartFile, tar.Header{Name: "app/x", Typeflag: tar.TypeChar}),
+			want: "only files"},
+		"duplicate file": {data: archiveOf(t, chartFile, chartFile), want: "two files named"},
+		"names that differ in case": {data: archiveOf(t, chartFile, tar.Header{Name: "app/chart.yaml"}),
+			want: "ignoring case"},
+		"not UTF-8": {data: archiveOf(t, chartFile, tar.Header{Name: "app/\xff"}), want: "UTF-8"},
+		"large file": {data: archiveOf(t, chartFile, tar.Header{Name: "app/x", Uname: bomb + "x"}),
+			want: "exceeds 5242880 bytes"},
+		"many files":             {data: archiveOf(t, many...), want: "more than 10000 files"},
+		"many directories":       {data: empty.Bytes(), want: "more than 20000 entries"},
+		"nested charts":          {data: nested, want: "deeper than 16"},
+		"bombs in nested charts": {data: archiveOf(t, shells...), want: "the unpacked chart exceeds"},
+		"no version": {data: archiveOf(t,
+			tar.Header{Name: "app/Chart.yaml", Uname: "apiVersion: v2\nname: app\nversion: x\n"}), want: "version"},
+		"name with a path": {data: archiveOf(t,
+			tar.Header{Name: "app/Chart.yaml", Uname: "apiVersion: v2\nname: ../x\nversion: 1.0.0\n"}),
+			want: "invalid"},
+		"alias bomb in YAML": {data: archiveOf(t, chartFile, tar.Header{Name: "app/values.yaml", Uname: aliasBomb()}),
+			want: "excessive aliasing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(test.data, DefaultLimits)
@@ -113,7 +119,7 @@ func aliasBomb() string {
 	return text
 }
 
-// FuzzLoad looks for packages that break the reader, or that come out larger than the bounds.
+// FuzzLoad checks that charts with arbitrary files do not cause a panic, and are valid if they are accepted.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(chartYAML), "templates/x.yaml", []byte("a: b"))
 	f.Add([]byte(chartYAML), "values.yaml", []byte("a: &a [*a]"))
@@ -132,7 +138,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("an invalid chart was accepted: %v", err)
 		}
 		for _, w := range c.Metadata.Dependencies {
-			bring([]*chart.Chart{{Metadata: &chart.Metadata{Name: w.Name, Version: "1.0.0"}}}, locked(c, w))
+			findBundled([]*chart.Chart{{Metadata: &chart.Metadata{Name: w.Name, Version: "1.0.0"}}}, locked(c, w))
 		}
 	})
 }

@@ -8,23 +8,23 @@ import (
 	"io"
 )
 
-// ParseIndex reads a repository's index, in YAML or in JSON, of at most limit bytes. It needs memory for what
-// an [Index] keeps and for one entry at a time, whatever the size of the whole.
+// ParseIndex parses the index of a repository, in YAML or JSON, of at most limit bytes. Apart from the [Index] it needs
+// memory for one entry only, however large the index is.
 func ParseIndex(r io.Reader, limit int64) (*Index, error) {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
 	index, err := parseIndex(bufio.NewReaderSize(limited, 64<<10))
 	if limited.N <= 0 {
-		return nil, fmt.Errorf("the index has more than %d bytes", limit)
+		return nil, fmt.Errorf("the index exceeds %d bytes", limit)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the index cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot parse the index: %w", err)
 	}
 	return index, nil
 }
 
 func parseIndex(r *bufio.Reader) (*Index, error) {
 	if bom, _ := r.Peek(3); string(bom) == "\xEF\xBB\xBF" {
-		r.Discard(3) //nolint:errcheck // it was just seen
+		r.Discard(3) //nolint:errcheck // the bytes were just peeked
 	}
 	start, err := skipSpace(r)
 	if errors.Is(err, io.EOF) {
@@ -45,7 +45,7 @@ func parseIndex(r *bufio.Reader) (*Index, error) {
 	return b.index()
 }
 
-// skipSpace returns the first byte that is no white space, without taking it.
+// skipSpace returns the first byte that is not white space, without consuming it.
 func skipSpace(r *bufio.Reader) (byte, error) {
 	for {
 		c, err := r.ReadByte()
@@ -58,22 +58,23 @@ func skipSpace(r *bufio.Reader) (byte, error) {
 	}
 }
 
-// tokens reads an index in JSON without holding it: token by token, and of the entries one at a time.
+// tokens parses an index in JSON without loading it into memory: by token, and entries one at a time.
 type tokens struct {
 	*json.Decoder
-	b     *indexBuilder
-	leash *leash
+	b       *indexBuilder
+	limiter *limiter
 }
 
-// leash bounds what may be read for one token or entry.
-type leash struct {
+// limiter bounds what is read for one token or entry.
+type limiter struct {
 	r    io.Reader
 	left int
 }
 
-func (l *leash) Read(p []byte) (int, error) {
+// Read implements [io.Reader].
+func (l *limiter) Read(p []byte) (int, error) {
 	if l.left <= 0 {
-		return 0, fmt.Errorf("more than %d bytes in one entry or text", maxPiece)
+		return 0, fmt.Errorf("an entry or a string exceeds %d bytes", maxPiece)
 	}
 	n, err := l.r.Read(p[:min(len(p), l.left)])
 	l.left -= n
@@ -81,38 +82,42 @@ func (l *leash) Read(p []byte) (int, error) {
 }
 
 func newTokens(r io.Reader, b *indexBuilder) *tokens {
-	l := &leash{r: r}
+	l := &limiter{r: r}
 	return &tokens{json.NewDecoder(l), b, l}
 }
 
+// token returns the next token.
 func (t *tokens) token() (json.Token, error) {
-	t.leash.left = maxPiece
+	t.limiter.left = maxPiece
 	return t.Token()
 }
 
+// decode decodes the next value.
 func (t *tokens) decode(into any) error {
-	t.leash.left = maxPiece
+	t.limiter.left = maxPiece
 	return t.Decode(into)
 }
 
+// run parses the index.
 func (t *tokens) run() error {
 	err := t.document()
 	if err != nil {
 		return fmt.Errorf("at byte %d: %w", t.InputOffset(), err)
 	}
 	if _, err := t.token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows after its end")
+		return errors.New("unexpected content after the end")
 	}
 	return nil
 }
 
+// document parses the keys of the index.
 func (t *tokens) document() error {
 	return t.members(func(key string) error {
 		switch {
 		case key == "apiVersion":
 			return t.decode(&t.b.apiVersion)
 		case key == "entries" && t.b.hasEntries:
-			return errors.New("the key entries stands there twice")
+			return errors.New("duplicate key 'entries'")
 		case key == "entries":
 			t.b.hasEntries = true
 			return t.members(t.chart)
@@ -122,6 +127,7 @@ func (t *tokens) document() error {
 	})
 }
 
+// chart parses the list of entries of a chart.
 func (t *tokens) chart(name string) error {
 	if err := t.b.open(name); err != nil {
 		return err
@@ -135,25 +141,25 @@ func (t *tokens) chart(name string) error {
 	})
 }
 
-// members calls visit after every key of an object; null has none.
+// members calls visit after each key of an object. It treats null as an empty object.
 func (t *tokens) members(visit func(key string) error) error {
 	return t.each('{', func() error {
 		key, err := t.token()
 		if err != nil {
 			return err
 		}
-		return visit(key.(string)) // the decoder lets no other key through
+		return visit(key.(string)) // the decoder refuses other types of keys
 	})
 }
 
-// each calls visit for what stands between the brackets; null has nothing.
+// each calls visit for each element between brackets. It treats null as an empty list.
 func (t *tokens) each(open json.Delim, visit func() error) error {
 	got, err := t.token()
 	if err != nil || got == nil {
 		return err
 	}
 	if got != open {
-		return fmt.Errorf("%v is expected, not %.20v", open, got)
+		return fmt.Errorf("expected %v, got %.20v", open, got)
 	}
 	for t.more() {
 		if err := visit(); err != nil {
@@ -164,12 +170,13 @@ func (t *tokens) each(open json.Delim, visit func() error) error {
 	return err
 }
 
+// more reports whether there is another element.
 func (t *tokens) more() bool {
-	t.leash.left = maxPiece
+	t.limiter.left = maxPiece
 	return t.More()
 }
 
-// skip passes over a value without keeping it.
+// skip skips a value.
 func (t *tokens) skip() error {
 	for depth := 0; ; {
 		got, err := t.token()

@@ -16,34 +16,36 @@ import (
 	"github.com/sluice-gitops/sluice/internal/verify/openpgp"
 )
 
-// KeyringKey is the key of a Secret that holds the OpenPGP keys whose provenance files are trusted.
+// KeyringKey is the key in a Secret whose value contains the trusted OpenPGP keys.
 const KeyringKey = "pubring.gpg"
 
+// signatureBegin starts the signature in a provenance file.
 const signatureBegin = "-----BEGIN PGP SIGNATURE-----"
 
-// VerifyProvenance checks that one of the keys of a keyring, armored or binary, signed the package, and
-// returns the key's fingerprint. The signature is in the provenance file, which names the package and its
-// digest.
+// VerifyProvenance verifies that a key of the keyring, which may be armored or binary, signed the package, and returns
+// the fingerprint of that key. The signature is in the provenance file, which contains the file name of the package and
+// its digest.
 func VerifyProvenance(keyring, prov []byte, o Offer, data []byte, now time.Time) (string, error) {
 	keys, err := openpgp.Read(keyring)
 	if err != nil {
-		return "", fault.New(sourcev1.VerificationErrorReason, "the keyring in the key %s of the Secret cannot be used",
+		return "", fault.New(sourcev1.VerificationErrorReason, "the keyring in the key '%s' of the Secret is invalid",
 			KeyringKey).
-			Because(err).WithHint("Write it with: gpg --export KEY > %s", KeyringKey).Final()
+			Because(err).WithHint("Create it with: gpg --export KEY > %s", KeyringKey).Final()
 	}
 	fingerprint, err := verifyProvenance(keys, prov, o, data, now)
 	if err != nil {
-		return "", fault.New(sourcev1.VerificationErrorReason, "the provenance of chart '%s' %s cannot be trusted",
+		return "", fault.New(sourcev1.VerificationErrorReason, "the provenance of chart '%s' %s is not trusted",
 			o.Name, o.Version).Because(err)
 	}
 	return fingerprint, nil
 }
 
+// verifyProvenance is VerifyProvenance with parsed keys.
 func verifyProvenance(keys *openpgp.Keyring, prov []byte, o Offer, data []byte, now time.Time) (string, error) {
 	block := signedText(prov)
 	begin := bytes.LastIndex(prov, []byte(signatureBegin))
 	if block == nil || begin < 0 {
-		return "", errors.New("it is not one signed text")
+		return "", errors.New("the file is not a single signed message")
 	}
 	fingerprint, err := keys.Verify(block.Bytes, prov[begin:], now)
 	if err != nil {
@@ -51,7 +53,7 @@ func verifyProvenance(keys *openpgp.Keyring, prov []byte, o Offer, data []byte, 
 	}
 	var signed provenance.SumCollection
 	if err := provenance.ParseMessageBlock(block.Plaintext, nil, &signed); err != nil {
-		return "", fmt.Errorf("the signed text cannot be read: %w", err)
+		return "", fmt.Errorf("cannot parse the signed message: %w", err)
 	}
 	sum := sha256.Sum256(data)
 	file := o.Chart() + "-" + o.Version + ".tgz"
@@ -59,13 +61,14 @@ func verifyProvenance(keys *openpgp.Keyring, prov []byte, o Offer, data []byte, 
 	case got:
 		return fingerprint, nil
 	case "":
-		return "", fmt.Errorf("it is not about %s", file)
+		return "", fmt.Errorf("it does not contain %s", file)
 	default:
-		return "", fmt.Errorf("it is about another %s: of digest %s, not %s", file, signed.Files[file], got)
+		return "", fmt.Errorf("it contains the digest %s for %s, but the package has %s", signed.Files[file], file, got)
 	}
 }
 
-// signedText reads a text that is signed in the clear, and nothing beside it. The library panics on some that are not.
+// signedText parses a cleartext signed message; nil if the input is not exactly one. It converts panics, which the
+// library raises for some invalid input.
 func signedText(prov []byte) (block *clearsign.Block) {
 	defer func() {
 		if recover() != nil {

@@ -13,7 +13,7 @@ import (
 	"helm.sh/helm/v4/pkg/provenance"
 )
 
-// newKey makes an OpenPGP key, and its keyring, binary and armored.
+// newKey returns an OpenPGP key, and its keyring in binary and armored form.
 func newKey(t *testing.T, lifetime time.Duration) (key *openpgp.Entity, binary, armored []byte) {
 	t.Helper()
 	config := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(lifetime.Seconds())}
@@ -38,7 +38,7 @@ func newKey(t *testing.T, lifetime time.Duration) (key *openpgp.Entity, binary, 
 	return key, raw.Bytes(), text.Bytes()
 }
 
-// sign signs a package as helm package --sign does.
+// sign signs a package like helm package --sign.
 func sign(t *testing.T, key *openpgp.Entity, file string, data []byte) []byte {
 	t.Helper()
 	prov, err := (&provenance.Signatory{Entity: key}).ClearSign(data, file, []byte("apiVersion: v2\nname: app\n"))
@@ -48,7 +48,7 @@ func sign(t *testing.T, key *openpgp.Entity, file string, data []byte) []byte {
 	return []byte(prov)
 }
 
-func TestProvenance(t *testing.T) {
+func TestVerifyProvenance(t *testing.T) {
 	key, binary, armored := newKey(t, 0)
 	stranger, other, _ := newKey(t, 0)
 	data := packaged(t, newChart("app", "1.0.0"))
@@ -56,7 +56,7 @@ func TestProvenance(t *testing.T) {
 	prov := sign(t, key, "app-1.0.0.tgz", data)
 	now := time.Now()
 	if _, err := VerifyProvenance(binary, prov, Offer{Name: "team/app", Version: "1.0.0"}, data, now); err != nil {
-		t.Errorf("a chart below a path: %v", err)
+		t.Errorf("chart with a path: %v", err)
 	}
 	for _, keyring := range [][]byte{binary, armored, append(bytes.Clone(other), binary...)} {
 		if by, err := VerifyProvenance(keyring, prov, o, data, now); err != nil || len(by) != 40 {
@@ -70,30 +70,38 @@ func TestProvenance(t *testing.T) {
 		now                 time.Time
 		want                string
 	}{
-		"another key":     {binary, sign(t, stranger, "app-1.0.0.tgz", data), data, o, now, "not trusted"},
-		"another package": {binary, prov, append(bytes.Clone(data), 0), o, now, "another app-1.0.0.tgz"},
-		"another version": {binary, prov, data, Offer{Name: "app", Version: "1.0.1"}, now, "not about app-1.0.1.tgz"},
-		"another text": {binary, bytes.Replace(prov, []byte("name: app"), []byte("name: abb"), 1), data, o, now,
-			"does not match the content"},
-		"two signatures":   {binary, append(bytes.Clone(prov), prov...), data, o, now, "not one signed text"},
-		"no signature":     {binary, []byte("files: {}"), data, o, now, "not one signed text"},
-		"no list of files": {binary, signText(t, key, "only this\n"), data, o, now, "cannot be read"},
-		"an expired key": {expired, sign(t, short, "app-1.0.0.tgz", data), data, o, now.Add(2 * time.Hour),
-			"expired"},
-		"no keyring":       {nil, prov, data, o, now, "no OpenPGP public key"},
-		"a broken keyring": {[]byte("text"), prov, data, o, now, "pubring.gpg"},
-		"another signature": {binary, []byte(strings.Split(string(prov),
+		"another key": {keyring: binary, prov: sign(t, stranger, "app-1.0.0.tgz", data), data: data, o: o, now: now,
+			want: "not trusted"},
+		"another package": {keyring: binary, prov: prov, data: append(bytes.Clone(data), 0), o: o, now: now,
+			want: "it contains the digest"},
+		"another version": {keyring: binary, prov: prov, data: data, o: Offer{Name: "app", Version: "1.0.1"}, now: now,
+			want: "it does not contain app-1.0.1.tgz"},
+		"changed text": {keyring: binary, prov: bytes.Replace(prov, []byte("name: app"), []byte("name: abb"), 1),
+			data: data, o: o, now: now,
+			want: "does not match the content"},
+		"two signatures": {keyring: binary, prov: append(bytes.Clone(prov), prov...), data: data, o: o, now: now,
+			want: "not a single signed message"},
+		"no signature": {keyring: binary, prov: []byte("files: {}"), data: data, o: o, now: now,
+			want: "not a single signed message"},
+		"no list of files": {keyring: binary, prov: signText(t, key, "only this\n"), data: data, o: o, now: now,
+			want: "cannot parse the signed message"},
+		"expired key": {keyring: expired, prov: sign(t, short, "app-1.0.0.tgz", data), data: data, o: o,
+			now:  now.Add(2 * time.Hour),
+			want: "expired"},
+		"no keyring":      {keyring: nil, prov: prov, data: data, o: o, now: now, want: "no OpenPGP public key"},
+		"invalid keyring": {keyring: []byte("text"), prov: prov, data: data, o: o, now: now, want: "pubring.gpg"},
+		"another signature": {keyring: binary, prov: []byte(strings.Split(string(prov),
 			signatureBegin)[0] + signatureBegin + strings.Split(string(sign(t, key, "x", nil)), signatureBegin)[1]),
-			data, o, now, "does not match the content"},
+			data: data, o: o, now: now, want: "does not match the content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := VerifyProvenance(test.keyring, test.prov, test.o, test.data, test.now)
-			wants(t, err, "VerificationError", test.want)
+			requireFault(t, err, "VerificationError", test.want)
 		})
 	}
 }
 
-// signText signs a text that is no provenance.
+// signText signs a text that is not a provenance file.
 func signText(t *testing.T, key *openpgp.Entity, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -110,7 +118,7 @@ func signText(t *testing.T, key *openpgp.Entity, text string) []byte {
 	return b.Bytes()
 }
 
-// FuzzProvenance looks for provenance files that break the reader, or that are trusted though nobody signed them.
+// FuzzProvenance checks that provenance files without a valid signature are refused without a panic.
 func FuzzProvenance(f *testing.F) {
 	key, err := openpgp.NewEntity("team", "", "team@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
 	if err != nil {
@@ -129,7 +137,7 @@ func FuzzProvenance(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prov []byte) {
 		if _, err := VerifyProvenance(keyring.Bytes(), prov, Offer{Name: "app", Version: "2.0.0"}, []byte("data"),
 			time.Now()); err == nil {
-			t.Fatal("a version that nobody signed is trusted")
+			t.Fatal("an unsigned version is trusted")
 		}
 	})
 }

@@ -26,22 +26,23 @@ const (
 	provenanceLayer = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 )
 
-// Registry is a folder of charts in an OCI registry: each chart is a repository below it, each version a tag.
+// Registry is a path with charts in an OCI registry: each chart is a repository below it, and each version a tag.
 type Registry struct {
 	URL    string // oci://HOST or oci://HOST/PATH
 	Limits Limits
-	// Open gives the repository of a chart's URL; one that is kept stays logged in.
+	// Open returns the repository with the URL of a chart.
 	Open func(ctx context.Context, url string) (*oci.Repository, error)
 }
 
+// open returns the repository of a chart.
 func (r *Registry) open(ctx context.Context, chart string) (*oci.Repository, error) {
 	return r.Open(ctx, r.ChartURL(chart))
 }
 
-// ChartURL is the URL of a chart's repository.
+// ChartURL returns the URL of the repository of a chart.
 func (r *Registry) ChartURL(chart string) string { return strings.TrimSuffix(r.URL, "/") + "/" + chart }
 
-// Find implements [Repository]. A version that is not a range costs one HEAD; a range lists the tags too.
+// Find implements [Repository]. For a single version it sends one HEAD request; for a range it lists the tags first.
 func (r *Registry) Find(ctx context.Context, chart, constraint string) (Offer, error) {
 	repository, err := r.open(ctx, chart)
 	if err != nil {
@@ -68,17 +69,17 @@ func (r *Registry) Find(ctx context.Context, chart, constraint string) (Offer, e
 	return r.offer(ctx, repository, chart, found.Version)
 }
 
-// offer asks for the digest that a version's tag points at. A tag has _ for the + of a version, as in Helm.
+// offer returns the digest of a version. Tags have an underscore in place of the plus sign of a version, as in Helm.
 func (r *Registry) offer(ctx context.Context, repository *oci.Repository, chart, version string) (Offer, error) {
 	found, err := repository.Resolve(ctx, oci.Reference{Tag: strings.ReplaceAll(version, "+", "_")})
 	if err != nil {
 		return Offer{}, r.failed(fmt.Sprintf("find version %s of chart '%s'", version, chart), err)
 	}
-	return Offer{Name: chart, Version: version, Digest: found.Digest.String(), URL: repository.At(found.Digest).
-		String()}, nil
+	return Offer{Name: chart, Version: version, Digest: found.Digest.String(),
+		URL: repository.At(found.Digest).String()}, nil
 }
 
-// Signed returns what the signatures of an offer are about, and the access to them.
+// Signed returns the manifest that the signatures of an offer refer to, and options for requests for the signatures.
 func (r *Registry) Signed(ctx context.Context, o Offer) (name.Digest, []remote.Option, error) {
 	repository, err := r.open(ctx, o.Name)
 	if err != nil {
@@ -98,6 +99,7 @@ func (r *Registry) Provenance(ctx context.Context, o Offer) ([]byte, error) {
 	return r.layer(ctx, o, provenanceLayer, maxProvenance)
 }
 
+// layer returns a layer of a chart.
 func (r *Registry) layer(ctx context.Context, o Offer, mediaType string, limit int64) ([]byte, error) {
 	repository, err := r.open(ctx, o.Name)
 	if err != nil {
@@ -110,7 +112,7 @@ func (r *Registry) layer(ctx context.Context, o Offer, mediaType string, limit i
 	return data, nil
 }
 
-// readLayer reads a layer, which is checked against the manifest's digest of it.
+// readLayer returns a layer with a media type. Its digest is verified.
 func readLayer(ctx context.Context, repository *oci.Repository, manifest, mediaType string, limit int64) ([]byte,
 	error) {
 	digest, err := v1.NewHash(manifest)
@@ -131,17 +133,18 @@ func readLayer(ctx context.Context, repository *oci.Repository, manifest, mediaT
 	}
 	data, err := io.ReadAll(io.LimitReader(blob, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it has more than %d bytes", limit)
+		err = fmt.Errorf("it exceeds %d bytes", limit)
 	}
 	return data, errors.Join(err, blob.Close())
 }
 
+// isMissing reports whether a registry responded with 404.
 func isMissing(err error) bool {
 	var t *transport.Error
 	return errors.As(err, &t) && t.StatusCode == http.StatusNotFound
 }
 
-// failed makes a fault of what a registry's client says.
+// failed returns a fault for a failed request to the registry.
 func (r *Registry) failed(what string, err error) error {
 	f := fault.New(sourcev1.ChartPullErrorReason, "cannot %s in %s", what, fault.RedactURL(r.URL)).Because(err)
 	if isMissing(err) {

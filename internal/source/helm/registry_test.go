@@ -25,7 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// chartRegistry is a registry that wants a login and notes what is asked of it.
+// chartRegistry is a registry that requires a login and records requests.
 type chartRegistry struct {
 	*httptest.Server
 	host string
@@ -53,7 +53,7 @@ func newChartRegistry(t *testing.T) *chartRegistry {
 	return r
 }
 
-// requests returns what was asked since the last call, the client's first question for the registry's API excepted.
+// requests returns the requests since the last call, except those for the version of the API.
 func (r *chartRegistry) requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *chartRegistry) requests() []string {
 
 var login = authn.AuthConfig{Username: user, Password: password}
 
-// client keeps the repositories that it opens.
+// client returns a client that reuses the repositories that it opens.
 func (r *chartRegistry) client(as authn.AuthConfig) *Registry {
 	kept := map[string]*oci.Repository{}
 	return &Registry{URL: "oci://" + r.host + "/charts", Limits: DefaultLimits,
@@ -78,7 +78,7 @@ func (r *chartRegistry) client(as authn.AuthConfig) *Registry {
 		}}
 }
 
-// push makes an artifact of layers as Helm does.
+// push pushes an artifact with layers like Helm.
 func (r *chartRegistry) push(t *testing.T, chart, version string, layers ...v1.Layer) name.Digest {
 	t.Helper()
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
@@ -142,7 +142,7 @@ func TestRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, err := Repackage(o, data, Options{Limits: DefaultLimits}); err != nil || p.Name != "app" {
-		t.Fatal("a chart below a path: ", p, err)
+		t.Fatal("chart with a path: ", p, err)
 	}
 
 	r.requests()
@@ -150,19 +150,19 @@ func TestRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.requests(); !slices.Equal(got, []string{"HEAD /v2/charts/app/manifests/1.0.0"}) {
-		t.Errorf("an exact version costs %q", got)
+		t.Errorf("requests for an exact version: %q", got)
 	}
 
 	_, err = c.Find(t.Context(), "app", "3.x")
-	wants(t, err, "InvalidChartReference", `matches "3.x"`)
+	requireFault(t, err, "InvalidChartReference", `matches "3.x"`)
 	_, err = c.Find(t.Context(), "other", "*")
-	wants(t, err, "InvalidChartReference", "NAME_UNKNOWN")
+	requireFault(t, err, "InvalidChartReference", "NAME_UNKNOWN")
 	_, err = c.Find(t.Context(), "../app", "*")
-	wants(t, err, "URLInvalid")
+	requireFault(t, err, "URLInvalid")
 	_, err = c.Find(t.Context(), "app", "x y")
-	wants(t, err, "InvalidChartReference", "neither a version nor a range")
+	requireFault(t, err, "InvalidChartReference", "neither a version nor a range")
 	_, err = r.client(authn.AuthConfig{Username: user, Password: "s3cret"}).Find(t.Context(), "app", "*")
-	wants(t, err, "AuthenticationFailed", "401")
+	requireFault(t, err, "AuthenticationFailed", "401")
 }
 
 func TestRegistryRefuses(t *testing.T) {
@@ -172,9 +172,10 @@ func TestRegistryRefuses(t *testing.T) {
 		version, want string
 		layers        []v1.Layer
 	}{
-		{"1.0.0", "no layer of type", []v1.Layer{static.NewLayer([]byte("x"), "text/plain")}},
-		{"1.0.1", "has no layer of type", nil},
-		{"1.0.2", "more than 100", []v1.Layer{static.NewLayer([]byte(strings.Repeat("x", 200)), chartLayer)}},
+		{version: "1.0.0", want: "no layer of type", layers: []v1.Layer{static.NewLayer([]byte("x"), "text/plain")}},
+		{version: "1.0.1", want: "has no layer of type", layers: nil},
+		{version: "1.0.2", want: "exceeds 100",
+			layers: []v1.Layer{static.NewLayer([]byte(strings.Repeat("x", 200)), chartLayer)}},
 	} {
 		r.push(t, "app", test.version, test.layers...)
 		o, err := c.Find(t.Context(), "app", test.version)
@@ -183,8 +184,8 @@ func TestRegistryRefuses(t *testing.T) {
 		}
 		c.Limits.Chart = 100
 		_, err = c.Pull(t.Context(), o)
-		wants(t, err, "ChartPullError", test.want)
+		requireFault(t, err, "ChartPullError", test.want)
 		_, err = c.Provenance(t.Context(), o)
-		wants(t, err, "ChartPullError", "has no layer of type")
+		requireFault(t, err, "ChartPullError", "has no layer of type")
 	}
 }

@@ -19,59 +19,58 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Limits bound what is read, in bytes.
+// Limits bounds what is read, in bytes.
 type Limits struct {
 	Index int64 // of an index
 	Chart int64 // of a packaged chart
 	File  int64 // of one file of a chart
 }
 
-// DefaultLimits are more than public repositories and charts need.
+// DefaultLimits is sufficient for public repositories and charts.
 var DefaultLimits = Limits{Index: 100 << 20, Chart: 10 << 20, File: 5 << 20}
 
-// Offer is a version of a chart that a repository has.
+// Offer is a version of a chart in a repository.
 type Offer struct {
-	Name, Version string // the name that was asked for: in a registry it may be the path to the chart
-	// of what is pulled, as sha256:HEX: the package, in a registry the manifest; empty when an index says none
-	Digest string
-	URL    string // of the package, in a registry its reference
+	Name    string // the requested name; in a registry it may be the path of the chart
+	Version string
+	Digest  string // sha256:HEX of the package, or in a registry of its manifest; empty if the index has none
+	URL     string // of the package, or in a registry the reference of its manifest
 }
 
-// Chart is the name that the chart gives itself.
+// Chart returns the name of the chart, without a path.
 func (o Offer) Chart() string { return path.Base(o.Name) }
 
-// Repository is where packaged charts come from. Errors are faults.
+// Repository is a source of packaged charts. Errors are faults.
 type Repository interface {
-	// Find returns the newest version that the constraint admits.
+	// Find returns the newest version that matches the constraint.
 	Find(ctx context.Context, name, constraint string) (Offer, error)
-	// Pull returns the packaged chart, once it is what the digest says.
+	// Pull returns the packaged chart. It fails if the package does not match the digest.
 	Pull(ctx context.Context, o Offer) ([]byte, error)
-	// Provenance returns the signed provenance file that belongs to the package.
+	// Provenance returns the signed provenance file of the package.
 	Provenance(ctx context.Context, o Offer) ([]byte, error)
 }
 
-// HTTP is a chart repository over HTTP(S). Its index is fetched by [HTTP.FetchIndex] and set, before charts
-// are looked for.
+// HTTP is a chart repository over HTTP(S). Index must be set before charts are searched; [HTTP.FetchIndex] fetches it.
 type HTTP struct {
 	URL                string
 	Username, Password string
-	PassCredentials    bool // also to the hosts of charts that are others than the URL's
+	PassCredentials    bool // send credentials also to other hosts than that of the URL
 	Transport          http.RoundTripper
 	Limits             Limits
 	Index              *Index
 }
 
-// Validators tell a server which state of an index is known.
+// Validators identify a version of an index in conditional requests.
 type Validators struct{ ETag, LastModified string }
 
-// IndexFile is a fetched index, in a file without name: it is gone once closed, and when the process ends.
+// IndexFile is a fetched index in a temporary file, which is removed when it is closed or when the process ends.
 type IndexFile struct {
 	*os.File
 	Digest     string // sha256:HEX
 	Validators Validators
 }
 
-// FetchIndex fetches index.yaml, or returns nil when the server says that it is as known.
+// FetchIndex fetches index.yaml. It returns nil if the server reports that the index matches the known validators.
 func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, error) {
 	at, err := h.indexURL()
 	if err != nil {
@@ -88,7 +87,7 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() // nothing is written
+	defer resp.Body.Close() // it is only read
 	if resp.StatusCode == http.StatusNotModified && known != (Validators{}) {
 		return nil, nil
 	}
@@ -99,24 +98,24 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 	if err != nil {
 		return nil, fault.New(sourcev1.IndexationFailedReason, "cannot fetch the index of %s", fault.RedactURL(h.URL)).
 			Because(err).
-			WithHint("An index of more than the limit needs a larger --helm-index-max-size")
+			WithHint("If the index is too large, raise --helm-index-max-size")
 	}
 	return &IndexFile{file, digest, validators(resp)}, nil
 }
 
-// validators are what the next request may ask with. A time of change that is not in the past of the answer
-// does not tell whether the file changed again in the same second (RFC 9110, 8.8.2.2).
+// validators returns the validators of a response. Last-Modified is not used if it is less than 2 s before
+// the response: the file could have changed again within the same second (RFC 9110, section 8.8.2.2).
 func validators(resp *http.Response) Validators {
 	v := Validators{ETag: resp.Header.Get("ETag")}
 	modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
-	answered, dateErr := http.ParseTime(resp.Header.Get("Date"))
-	if err == nil && dateErr == nil && answered.Sub(modified) >= 2*time.Second {
+	date, dateErr := http.ParseTime(resp.Header.Get("Date"))
+	if err == nil && dateErr == nil && date.Sub(modified) >= 2*time.Second {
 		v.LastModified = resp.Header.Get("Last-Modified")
 	}
 	return v
 }
 
-// Parse reads the fetched index.
+// Parse parses the index.
 func (f *IndexFile) Parse(l Limits) (*Index, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -124,12 +123,12 @@ func (f *IndexFile) Parse(l Limits) (*Index, error) {
 	index, err := ParseIndex(f, l.Index)
 	if err != nil {
 		return nil, fault.New(sourcev1.IndexationFailedReason, "%s", err).
-			WithHint("Check that spec.url is that of a Helm repository")
+			WithHint("Check that spec.url is the URL of a Helm repository")
 	}
 	return index, nil
 }
 
-// spool copies at most limit bytes into a file without name.
+// spool copies at most limit bytes to an unnamed file, and returns the file and its digest.
 func spool(r io.Reader, limit int64) (*os.File, string, error) {
 	f, err := os.CreateTemp("", "sluice-index-")
 	if err != nil {
@@ -138,7 +137,7 @@ func spool(r io.Reader, limit int64) (*os.File, string, error) {
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, limit+1))
 	if err == nil && n > limit {
-		err = fmt.Errorf("it has more than %d bytes", limit)
+		err = fmt.Errorf("it exceeds %d bytes", limit)
 	}
 	if err = errors.Join(os.Remove(f.Name()), withoutURL(err)); err != nil {
 		return nil, "", errors.Join(err, f.Close())
@@ -155,7 +154,7 @@ func (h *HTTP) Find(_ context.Context, name, constraint string) (Offer, error) {
 	at, err := h.chartURL(e.URL)
 	if err != nil {
 		return Offer{}, fault.New(sourcev1.InvalidChartReferenceReason,
-			"the URL of version %s of chart '%s' in the index of %s cannot be used",
+			"the URL of version %s of chart '%s' in the index of %s is invalid",
 			e.Version, name, fault.RedactURL(h.URL)).Because(err)
 	}
 	o := Offer{Name: name, Version: e.Version, URL: at}
@@ -165,8 +164,9 @@ func (h *HTTP) Find(_ context.Context, name, constraint string) (Offer, error) {
 	return o, nil
 }
 
+// notFound is the fault of a chart or version that does not exist.
 func notFound(err error, repository string) error {
-	return fault.New(sourcev1.InvalidChartReferenceReason, "%s of %s", err, fault.RedactURL(repository)).
+	return fault.New(sourcev1.InvalidChartReferenceReason, "%s in %s", err, fault.RedactURL(repository)).
 		WithHint("Correct spec.chart or spec.version, or publish the version").Final()
 }
 
@@ -179,39 +179,40 @@ func (h *HTTP) Pull(ctx context.Context, o Offer) ([]byte, error) {
 	sum := sha256.Sum256(data)
 	if got := "sha256:" + hex.EncodeToString(sum[:]); o.Digest != "" && got != o.Digest {
 		return nil, fault.New(sourcev1.ChartPullErrorReason,
-			"chart '%s' %s from %s has the digest %s, and the index says %s",
+			"chart '%s' %s from %s has the digest %s, but the index has %s",
 			o.Name, o.Version, fault.RedactURL(o.URL), got, o.Digest).
-			WithHint("Either was changed after it was published. The last artifact keeps being served")
+			WithHint("One of them was changed after it was published. The last artifact stays available")
 	}
 	return data, nil
 }
 
-// maxProvenance bounds a provenance file.
+// maxProvenance bounds a provenance file, in bytes.
 const maxProvenance = 1 << 20
 
 // Provenance implements [Repository].
 func (h *HTTP) Provenance(ctx context.Context, o Offer) ([]byte, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil {
-		return nil, errors.New("the URL cannot be read")
+		return nil, errors.New("cannot parse the URL of the chart")
 	}
 	u.Path += ".prov"
 	u.RawPath = ""
 	return h.download(ctx, u.String(), maxProvenance, "the provenance of chart '"+o.Name+"' "+o.Version)
 }
 
+// download returns a file of at most limit bytes.
 func (h *HTTP) download(ctx context.Context, at string, limit int64, what string) ([]byte, error) {
 	resp, err := h.get(ctx, at, http.Header{}, sourcev1.ChartPullErrorReason, what)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() // nothing is written
+	defer resp.Body.Close() // it is only read
 	if err := h.status(resp, sourcev1.ChartPullErrorReason, what); err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it has more than %d bytes", limit)
+		err = fmt.Errorf("it exceeds %d bytes", limit)
 	}
 	if err != nil {
 		return nil, fault.New(sourcev1.ChartPullErrorReason, "cannot fetch %s from %s", what, fault.RedactURL(at)).
@@ -220,11 +221,11 @@ func (h *HTTP) download(ctx context.Context, at string, limit int64, what string
 	return data, nil
 }
 
-// get sends a request, with the credentials where they may go.
+// get sends a request, with the credentials if the host may receive them.
 func (h *HTTP) get(ctx context.Context, at string, header http.Header, reason, what string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, fault.New(meta.URLInvalidReason, "the URL %s cannot be read", fault.RedactURL(at)).Final()
+		return nil, fault.New(meta.URLInvalidReason, "the URL %s is invalid", fault.RedactURL(at)).Final()
 	}
 	req.Header = header
 	if h.Username != "" && (h.PassCredentials || h.sameHost(req.URL)) {
@@ -241,36 +242,38 @@ func (h *HTTP) get(ctx context.Context, at string, header http.Header, reason, w
 	return resp, nil
 }
 
-// sameHost tells whether a URL is of the repository's scheme, host and port.
+// sameHost reports whether a URL has the scheme, host and port of the repository.
 func (h *HTTP) sameHost(u *url.URL) bool {
 	base, err := url.Parse(h.URL)
 	return err == nil && strings.EqualFold(base.Scheme, u.Scheme) && strings.EqualFold(base.Host, u.Host)
 }
 
+// status returns a fault unless the response has status 200.
 func (h *HTTP) status(resp *http.Response, reason, what string) error {
 	at := fault.RedactURL(resp.Request.URL.String())
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.New(meta.AuthenticationFailedReason, "%s refuses to give %s: status %d", at, what,
+		return fault.New(meta.AuthenticationFailedReason, "%s refused access to %s: status %d", at, what,
 			resp.StatusCode).
-			WithHint("Check username and password in the Secret of spec.secretRef; those of another host need " +
-				"spec.passCredentials")
+			WithHint("Check username and password in the Secret of spec.secretRef. Set spec.passCredentials " +
+				"if charts " +
+				"are on another host")
 	case http.StatusNotFound:
-		return fault.New(reason, "%s has not %s: status %d", at, what, resp.StatusCode).WithHint("Check the URL")
+		return fault.New(reason, "%s not found at %s: status %d", what, at, resp.StatusCode).WithHint("Check the URL")
 	default:
-		return fault.New(reason, "%s answers a request for %s with status %d", at, what, resp.StatusCode)
+		return fault.New(reason, "cannot fetch %s from %s: status %d", what, at, resp.StatusCode)
 	}
 }
 
-// base returns the repository's URL as a folder.
+// base returns the URL of the repository with a trailing slash.
 func (h *HTTP) base() (*url.URL, error) {
 	u, err := url.Parse(h.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fault.New(meta.URLInvalidReason, "%s is not the URL of a repository over HTTP(S)",
 			fault.RedactURL(h.URL)).
-			WithHint("Correct spec.url; a registry needs spec.type: oci").Final()
+			WithHint("Correct spec.url, or set spec.type: oci for a registry").Final()
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/"
 	u.RawPath = ""
@@ -286,7 +289,7 @@ func (h *HTTP) indexURL() (string, error) {
 	return u.String(), nil
 }
 
-// chartURL resolves a URL in the index. A relative one keeps the query of the repository's, as in Helm.
+// chartURL resolves a URL in the index. A relative URL gets the query of the repository's URL, as in Helm.
 func (h *HTTP) chartURL(raw string) (string, error) {
 	base, err := h.base()
 	if err != nil {
@@ -294,7 +297,7 @@ func (h *HTTP) chartURL(raw string) (string, error) {
 	}
 	ref, err := url.Parse(raw)
 	if err != nil {
-		return "", errors.New("it cannot be read")
+		return "", errors.New("it cannot be parsed")
 	}
 	if ref.IsAbs() {
 		if ref.Scheme != "http" && ref.Scheme != "https" {
@@ -309,7 +312,7 @@ func (h *HTTP) chartURL(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// withoutURL takes the URL out of an HTTP client's error: it may hold a secret.
+// withoutURL removes the URL from the error of an HTTP client, as it may contain a secret.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

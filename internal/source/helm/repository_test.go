@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-func TestUnchangedIndexCostsOneConditionalRequest(t *testing.T) {
+func TestFetchIndexIsConditional(t *testing.T) {
 	s := newChartServer(t)
 	s.Publish(newChart("app", "1.0.0"))
 	h := s.client()
@@ -27,13 +27,13 @@ func TestUnchangedIndexCostsOneConditionalRequest(t *testing.T) {
 	s.Requests()
 	again, err := h.FetchIndex(t.Context(), first.Validators)
 	if err != nil || again != nil {
-		t.Fatalf("an unchanged index was fetched: %v, %v", again, err)
+		t.Fatalf("an unchanged index was fetched again: %v, %v", again, err)
 	}
 	if got := s.Requests(); !slices.Equal(got, []string{"GET /index.yaml 304"}) {
 		t.Fatalf("requests: %q", got)
 	}
 	if _, err := os.Stat(first.Name()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the spooled index still has a name: %v", err)
+		t.Errorf("the index is still in a named file: %v", err)
 	}
 }
 
@@ -44,12 +44,12 @@ func TestValidators(t *testing.T) {
 		etag, modified, date string
 		want                 Validators
 	}{
-		{`"x"`, at, later, Validators{`"x"`, at}},
-		{`"x"`, at, soon, Validators{ETag: `"x"`}},
-		{"", at, later, Validators{LastModified: at}},
-		{"", at, at, Validators{}}, // it may change again in that second
-		{"", at, "", Validators{}},
-		{"", "yesterday", later, Validators{}},
+		{etag: `"x"`, modified: at, date: later, want: Validators{`"x"`, at}},
+		{etag: `"x"`, modified: at, date: soon, want: Validators{ETag: `"x"`}},
+		{etag: "", modified: at, date: later, want: Validators{LastModified: at}},
+		{etag: "", modified: at, date: at, want: Validators{}}, // it may change again within the second
+		{etag: "", modified: at, date: "", want: Validators{}},
+		{etag: "", modified: "yesterday", date: later, want: Validators{}},
 	} {
 		got := validators(&http.Response{Header: http.Header{"Etag": {test.etag}, "Last-Modified": {test.modified},
 			"Date": {test.date}}})
@@ -78,34 +78,34 @@ func TestPull(t *testing.T) {
 	wrong := o
 	wrong.Digest = "sha256:" + strings.Repeat("0", 64)
 	_, err = h.Pull(t.Context(), wrong)
-	wants(t, err, "ChartPullError", "the index says sha256:000")
+	requireFault(t, err, "ChartPullError", "the index has sha256:000")
 
 	h.Limits.Chart = 10
 	_, err = h.Pull(t.Context(), o)
-	wants(t, err, "ChartPullError", "more than 10 bytes")
+	requireFault(t, err, "ChartPullError", "exceeds 10 bytes")
 
 	_, err = h.Find(t.Context(), "app", "2.x")
-	wants(t, err, "InvalidChartReference", "no version of chart \"app\" matches \"2.x\"")
+	requireFault(t, err, "InvalidChartReference", "no version of chart \"app\" matches \"2.x\"")
 	_, err = h.Find(t.Context(), "other", "*")
-	wants(t, err, "InvalidChartReference", "no chart \"other\"")
+	requireFault(t, err, "InvalidChartReference", "chart \"other\" not found")
 
 	h.Password = "wrong"
 	_, err = h.Pull(t.Context(), o)
-	wants(t, err, "AuthenticationFailed", "401")
+	requireFault(t, err, "AuthenticationFailed", "401")
 	_, err = h.FetchIndex(t.Context(), Validators{})
-	wants(t, err, "AuthenticationFailed", "401")
+	requireFault(t, err, "AuthenticationFailed", "401")
 }
 
-func TestFetchIndexFails(t *testing.T) {
+func TestFetchIndexErrors(t *testing.T) {
 	s := newChartServer(t)
 	h := s.client()
 	_, err := h.FetchIndex(t.Context(), Validators{})
-	wants(t, err, "IndexationFailed", "404")
+	requireFault(t, err, "IndexationFailed", "404")
 
 	s.Write("index.yaml", []byte(strings.Repeat("x", 2000)))
 	h.Limits.Index = 1000
 	_, err = h.FetchIndex(t.Context(), Validators{})
-	wants(t, err, "IndexationFailed", "more than 1000 bytes")
+	requireFault(t, err, "IndexationFailed", "exceeds 1000 bytes")
 
 	h = s.client()
 	f, err := h.FetchIndex(t.Context(), Validators{})
@@ -114,27 +114,26 @@ func TestFetchIndexFails(t *testing.T) {
 	}
 	defer f.Close()
 	_, err = f.Parse(h.Limits)
-	wants(t, err, "IndexationFailed", "not a key")
+	requireFault(t, err, "IndexationFailed", "expected a key")
 
 	for _, bad := range []string{"ftp://h/", "https://", "oci://h/x", "://"} {
 		_, err := (&HTTP{URL: bad}).FetchIndex(t.Context(), Validators{})
-		wants(t, err, "URLInvalid")
+		requireFault(t, err, "URLInvalid")
 	}
 
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.client().FetchIndex(cancelled, Validators{})
-	wants(t, err, "IndexationFailed", "canceled")
+	requireFault(t, err, "IndexationFailed", "canceled")
 
 	secret := s.client()
 	secret.URL = strings.Replace(s.URL, "https://", "https://who:s3cret@", 1) + "/?token=s3cret"
 	s.Stop()
 	_, err = secret.FetchIndex(t.Context(), Validators{})
-	wants(t, err, "IndexationFailed", "cannot fetch the index")
+	requireFault(t, err, "IndexationFailed", "cannot fetch the index")
 }
 
-// TestCredentialsStayHome follows charts of an index to another host.
-func TestCredentialsStayHome(t *testing.T) {
+func TestCredentialsAreNotSentToOtherHosts(t *testing.T) {
 	var mu sync.Mutex
 	var logins []string
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,21 +163,21 @@ func TestCredentialsStayHome(t *testing.T) {
 	}
 	plain, err := url.Parse(strings.Replace(s.URL, "https", "http", 1))
 	if err != nil || h.sameHost(plain) {
-		t.Errorf("credentials for https go over http: %v", err)
+		t.Errorf("credentials for HTTPS are sent over HTTP: %v", err)
 	}
 }
 
 func TestChartURL(t *testing.T) {
 	for _, test := range []struct{ base, chart, want string }{
-		{"https://h/charts", "app.tgz", "https://h/charts/app.tgz"},
-		{"https://h/charts/", "../app.tgz", "https://h/app.tgz"},
-		{"https://h/charts?token=x", "app.tgz", "https://h/charts/app.tgz?token=x"},
-		{"https://h/charts?token=x", "app.tgz?v=1", "https://h/charts/app.tgz?v=1"},
-		{"https://h/charts", "/app.tgz", "https://h/app.tgz"},
-		{"https://h/charts", "https://other/app.tgz", "https://other/app.tgz"},
-		{"https://h/charts", "file:///etc/passwd", ""},
-		{"https://h/charts", "ftp://h/app.tgz", ""},
-		{"https://h/charts", "://", ""},
+		{base: "https://h/charts", chart: "app.tgz", want: "https://h/charts/app.tgz"},
+		{base: "https://h/charts/", chart: "../app.tgz", want: "https://h/app.tgz"},
+		{base: "https://h/charts?token=x", chart: "app.tgz", want: "https://h/charts/app.tgz?token=x"},
+		{base: "https://h/charts?token=x", chart: "app.tgz?v=1", want: "https://h/charts/app.tgz?v=1"},
+		{base: "https://h/charts", chart: "/app.tgz", want: "https://h/app.tgz"},
+		{base: "https://h/charts", chart: "https://other/app.tgz", want: "https://other/app.tgz"},
+		{base: "https://h/charts", chart: "file:///etc/passwd", want: ""},
+		{base: "https://h/charts", chart: "ftp://h/app.tgz", want: ""},
+		{base: "https://h/charts", chart: "://", want: ""},
 	} {
 		got, err := (&HTTP{URL: test.base}).chartURL(test.chart)
 		if got != test.want || (err != nil) != (test.want == "") {
@@ -187,7 +186,7 @@ func TestChartURL(t *testing.T) {
 	}
 }
 
-func TestIndexesShareAndForget(t *testing.T) {
+func TestIndexesAreCached(t *testing.T) {
 	var c Indexes
 	reads := 0
 	get := func(digest string, weight int64) {
@@ -202,18 +201,18 @@ func TestIndexesShareAndForget(t *testing.T) {
 	if reads != 1 {
 		t.Fatalf("read %d times", reads)
 	}
-	get("large", maxIndexes+1) // alone over the bound, and kept: it is in use
+	get("large", maxIndexes+1) // exceeds the limit, and is cached alone
 	get("large", maxIndexes+1)
 	get("a", 10)
 	if reads != 3 || c.kept.Len() != 1 {
-		t.Fatalf("read %d times, %d kept", reads, c.kept.Len())
+		t.Fatalf("read %d times, %d in the cache", reads, c.kept.Len())
 	}
 	get("b", 10)
 	get("a", 10)
-	get("c", maxIndexes-15) // b was not asked for longest
+	get("c", maxIndexes-15) // evicts b, which was not used for the longest time
 	get("a", 10)
 	if reads != 5 || c.kept.Len() != 2 {
-		t.Fatalf("read %d times, %d kept", reads, c.kept.Len())
+		t.Fatalf("read %d times, %d in the cache", reads, c.kept.Len())
 	}
 	if _, err := c.Get(t.Context(), "bad", func() (*Index, error) { return nil, io.ErrUnexpectedEOF }); !errors.Is(err,
 		io.ErrUnexpectedEOF) {

@@ -1,8 +1,8 @@
-// Package ignore says which files of a source are left out of its artifact, in .gitignore syntax.
-// It reads no files: whoever walks the source hands the .sourceignore files in.
+// Package ignore decides which files of a source are excluded from its artifact, by rules in .gitignore
+// syntax. It reads no files: the caller passes the content of .sourceignore files.
 //
-// There is one liberty that git does not give, and that these files are written with: a later pattern may
-// bring something back from a directory that is left out. "/*" and "!/deploy/prod" keep deploy/prod.
+// It differs from git in one point: a later pattern can include files from an excluded directory. For example, "/*" and
+// "!/deploy/prod" include deploy/prod.
 package ignore
 
 import (
@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// File is the name of the files in a source that hold rules for their directory and below.
+// File is the name of files with rules for their directory and the directories below.
 const File = ".sourceignore"
 
-// vcs never gets in, whatever the rules say.
+// vcs is always excluded.
 const vcs = ".git"
 
-// defaults are the documented exclusions: they hold unless spec.ignore replaces them.
+// defaults is the documented exclusions, which spec.ignore replaces.
 const defaults = `.git/
 .gitignore
 .gitmodules
@@ -45,34 +45,34 @@ codeship-steps.yml
 **/.flux.yaml
 `
 
-// Rules decide about what is in one directory of a source. They are values: no method changes them.
+// Rules is the rules for the files in one directory of a source. It is immutable.
 type Rules struct {
-	id     string
-	path   []string  // of the directory
-	groups [3][]rule // the weakest first
-	ruling ruling    // about the directory itself
+	id       string
+	path     []string  // of the directory
+	groups   [3][]rule // by increasing precedence
+	decision decision  // for the directory itself
 }
 
-// The groups of rules, the weakest first.
+// The groups of rules, by increasing precedence.
 const (
 	fromDefaults = iota
-	fromFiles    // .sourceignore, the deeper the stronger
+	fromFiles    // .sourceignore files; those of deeper directories take precedence
 	fromSpec
 )
 
-// rule is a pattern and where in the source it stands.
+// rule is a pattern of a directory in the source.
 type rule struct {
 	pattern
-	depth int // of the directory that it is relative to
+	depth int // of the directory that the pattern is relative to
 }
 
-// ruling is what the rules say, and how strongly.
-type ruling struct {
-	group, index int
-	out          bool
+// decision is the rule that applies to a file or directory.
+type decision struct {
+	group, index int // position of the rule; later positions take precedence
+	isExcluded   bool
 }
 
-// New returns the rules of a source's top directory. Spec is its spec.ignore, nil when unset.
+// New returns the rules for the top directory of a source. Spec is spec.ignore, nil if it is not set.
 func New(spec *string) Rules {
 	if spec == nil {
 		return Rules{}.add(fromDefaults, defaults)
@@ -80,9 +80,10 @@ func New(spec *string) Rules {
 	return Rules{}.add(fromSpec, *spec)
 }
 
-// With returns the rules once the directory's .sourceignore file is known.
+// With returns the rules with those of the directory's .sourceignore file added.
 func (r Rules) With(content string) Rules { return r.add(fromFiles, content) }
 
+// add returns the rules with those in the text added to a group.
 func (r Rules) add(group int, text string) Rules {
 	rules := slices.Clip(r.groups[group])
 	for line := range strings.Lines(text) {
@@ -97,51 +98,51 @@ func (r Rules) add(group int, text string) Rules {
 	return r
 }
 
-// ID is the same for rules that say the same about a directory.
+// ID identifies the rules: the same ID means the same decisions.
 func (r Rules) ID() string { return r.id }
 
-// Enter returns the rules of a directory in this one.
+// Enter returns the rules for a subdirectory.
 func (r Rules) Enter(name string) Rules {
-	r.ruling = r.rule(name, true)
+	r.decision = r.decide(name, true)
 	r.path = append(slices.Clip(r.path), name)
 	return r
 }
 
-// Excludes tells whether a file in the directory is left out.
-func (r Rules) Excludes(name string) bool { return name == vcs || r.rule(name, false).out }
+// Excludes reports whether a file in the directory is excluded.
+func (r Rules) Excludes(name string) bool { return name == vcs || r.decide(name, false).isExcluded }
 
-// Prunes tells whether a directory in this one is left out with all that is in it, so that it need not be entered.
+// Prunes reports whether a subdirectory is excluded with everything in it, so that it need not be read.
 func (r Rules) Prunes(name string) bool {
 	if name == vcs {
 		return true
 	}
-	ruling := r.rule(name, true)
-	if !ruling.out {
+	d := r.decide(name, true)
+	if !d.isExcluded {
 		return false
 	}
-	for group := ruling.group; group < len(r.groups); group++ {
+	for group := d.group; group < len(r.groups); group++ {
 		for i, p := range r.groups[group] {
-			if p.include && (group > ruling.group || i > ruling.index) {
-				return false // something below may be brought back
+			if p.include && (group > d.group || i > d.index) {
+				return false // the pattern may include something in the directory
 			}
 		}
 	}
 	return true
 }
 
-// rule finds the strongest rule about what is called name in the directory; without one the directory's own
-// ruling holds. What is in a directory that is left out comes back only by a rule that is stronger than the
-// one that leaves it out.
-func (r Rules) rule(name string, isDir bool) ruling {
+// decide returns the matching rule with the highest precedence, or else the decision for the directory. In an excluded
+// directory, only rules with a higher precedence than the one that excludes it apply.
+func (r Rules) decide(name string, isDir bool) decision {
 	for group := len(r.groups) - 1; group >= 0; group-- {
 		for i := len(r.groups[group]) - 1; i >= 0; i-- {
-			if r.ruling.out && (group < r.ruling.group || group == r.ruling.group && i <= r.ruling.index) {
-				return r.ruling
+			d := r.decision
+			if d.isExcluded && (group < d.group || group == d.group && i <= d.index) {
+				return d
 			}
 			if p := &r.groups[group][i]; p.matches(r.path[p.depth:], name, isDir) {
-				return ruling{group, i, !p.include}
+				return decision{group, i, !p.include}
 			}
 		}
 	}
-	return r.ruling
+	return r.decision
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// excludes walks to a file as whoever reads a source does. Files holds .sourceignore contents by directory.
+// excludes reports whether a file is excluded, by the same calls as the readers of sources make. Files maps directories
+// to the content of their .sourceignore.
 func excludes(spec *string, files map[string]string, name string) bool {
 	r := New(spec)
 	if content, ok := files["."]; ok {
@@ -27,7 +28,7 @@ func excludes(spec *string, files map[string]string, name string) bool {
 	return r.Excludes(parts[len(parts)-1])
 }
 
-func TestPatternsMeanWhatTheyMeanToGit(t *testing.T) {
+func TestPatternsMatchLikeGit(t *testing.T) {
 	paths := []string{
 		"a", "b", "a/b", "b/a", "a/b/c", "x/a/b", "x/y/a/b", "a/x/b", "a/x/y/b", "a/x/a/b", "deploy/a.yaml",
 		"deploy/prod/a.yaml",
@@ -52,14 +53,14 @@ func TestPatternsMeanWhatTheyMeanToGit(t *testing.T) {
 			left := gitExcludes(t, patterns, paths)
 			for _, p := range paths {
 				if got := excludes(&patterns, nil, p); got != left[p] {
-					t.Errorf("%q: left out %v, git says %v", p, got, left[p])
+					t.Errorf("%q: excluded is %v, but %v with git", p, got, left[p])
 				}
 			}
 		})
 	}
 }
 
-// gitExcludes asks git which of the paths the patterns exclude.
+// gitExcludes returns the paths that git excludes by the patterns.
 func gitExcludes(t *testing.T, patterns string, paths []string) map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,70 +88,83 @@ func gitExcludes(t *testing.T, patterns string, paths []string) map[string]bool 
 
 func TestRules(t *testing.T) {
 	spec := func(s string) *string { return &s }
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		spec  *string
 		files map[string]string
 		name  string
 		out   bool
 	}{
-		"pictures are left out by default":            {nil, nil, "docs/logo.png", true},
-		"so are archives":                             {nil, nil, "a/b/c.tar.gz", true},
-		"so is what CI reads":                         {nil, nil, ".github/workflows/a.yaml", true},
-		"so is what command lines read":               {nil, nil, "deep/down/.sops.yaml", true},
-		"manifests stay":                              {nil, nil, "deploy/a.yaml", false},
-		"spec.ignore replaces the defaults":           {spec("*.md"), nil, "docs/logo.png", false},
-		"an empty spec.ignore replaces them too":      {spec(""), nil, ".gitignore", false},
-		"spec.ignore leaves out":                      {spec("*.md"), nil, "docs/README.md", true},
-		".git never gets in":                          {spec("!.git"), nil, ".git/config", true},
-		".git never gets in further down":             {spec("!.git"), nil, "a/.git", true},
-		".sourceignore leaves out":                    {nil, map[string]string{".": "*.md"}, "a/b.md", true},
-		".sourceignore brings back from the defaults": {nil, map[string]string{".": "!*.png"}, "logo.png", false},
-		".sourceignore counts below its directory":    {nil, map[string]string{"a": "/b.md"}, "a/b.md", true},
-		".sourceignore does not count beside it":      {nil, map[string]string{"a": "b.md"}, "c/b.md", false},
-		".sourceignore is anchored at its directory":  {nil, map[string]string{"a": "/b.md"}, "a/c/b.md", false},
-		"a deeper .sourceignore wins": {nil, map[string]string{".": "*.md", "a": "!*.md"},
-			"a/b.md", false},
-		"spec.ignore wins over .sourceignore": {spec("!*.md"), map[string]string{".": "*.md"},
-			"a.md", false},
-		"a directory comes back from a left out parent": {spec("/*\n!/deploy/prod"), nil,
-			"deploy/prod/a.yaml", false},
-		"its neighbours stay left out": {spec("/*\n!/deploy/prod"), nil,
-			"deploy/test/a.yaml", true},
-		"what is left out of a directory brought back": {spec("/*\n!/deploy\n/deploy/**/*.md"), nil,
-			"deploy/a/b.md", true},
-		"a file comes back from a left out directory": {spec("deploy/\n!deploy/a.yaml"), nil,
-			"deploy/a.yaml", false},
-		"a name comes back from anywhere": {spec("*\n!*.yaml"), nil, "deploy/a.yaml", false},
-		".sourceignore brings back from a pruned parent": {spec(""), map[string]string{".": "a/\n!a/b.yaml"},
-			"a/b.yaml", false},
-		"a directory of a left out name is left out":       {nil, nil, "photos.png/a.yaml", true},
-		"a rule for directories spares a file of the name": {spec("build/"), nil, "build", false},
+		"images by default":   {spec: nil, files: nil, name: "docs/logo.png", out: true},
+		"archives by default": {spec: nil, files: nil, name: "a/b/c.tar.gz", out: true},
+		"files of CI by default": {spec: nil, files: nil, name: ".github/workflows/a.yaml",
+			out: true},
+		"files of tools by default": {spec: nil, files: nil, name: "deep/down/.sops.yaml",
+			out: true},
+		"manifests by default": {spec: nil, files: nil, name: "deploy/a.yaml", out: false},
+		"spec.ignore replaces the defaults": {spec: spec("*.md"), files: nil, name: "docs/logo.png",
+			out: false},
+		"empty spec.ignore replaces the defaults": {spec: spec(""), files: nil, name: ".gitignore",
+			out: false},
+		"spec.ignore excludes": {spec: spec("*.md"), files: nil, name: "docs/README.md",
+			out: true},
+		".git is always excluded": {spec: spec("!.git"), files: nil, name: ".git/config",
+			out: true},
+		".git in a directory is always excluded": {spec: spec("!.git"), files: nil, name: "a/.git",
+			out: true},
+		".sourceignore excludes": {spec: nil, files: map[string]string{".": "*.md"},
+			name: "a/b.md", out: true},
+		".sourceignore overrides the defaults": {spec: nil, files: map[string]string{".": "!*.png"},
+			name: "logo.png", out: false},
+		".sourceignore applies to its directory": {spec: nil, files: map[string]string{"a": "/b.md"},
+			name: "a/b.md", out: true},
+		".sourceignore does not apply to other directories": {spec: nil, files: map[string]string{"a": "b.md"},
+			name: "c/b.md", out: false},
+		".sourceignore is anchored in its directory": {spec: nil, files: map[string]string{"a": "/b.md"},
+			name: "a/c/b.md", out: false},
+		"deeper .sourceignore takes precedence": {spec: nil, files: map[string]string{".": "*.md", "a": "!*.md"},
+			name: "a/b.md", out: false},
+		"spec.ignore takes precedence over .sourceignore": {spec: spec("!*.md"), files: map[string]string{".": "*.md"},
+			name: "a.md", out: false},
+		"directory included from excluded parent": {spec: spec("/*\n!/deploy/prod"), files: nil,
+			name: "deploy/prod/a.yaml", out: false},
+		"other directories stay excluded": {spec: spec("/*\n!/deploy/prod"), files: nil,
+			name: "deploy/test/a.yaml", out: true},
+		"exclusion in an included directory": {spec: spec("/*\n!/deploy\n/deploy/**/*.md"), files: nil,
+			name: "deploy/a/b.md", out: true},
+		"file included from excluded directory": {spec: spec("deploy/\n!deploy/a.yaml"), files: nil,
+			name: "deploy/a.yaml", out: false},
+		"name included from any directory": {spec: spec("*\n!*.yaml"), files: nil, name: "deploy/a.yaml", out: false},
+		".sourceignore includes from excluded directory": {spec: spec(""),
+			files: map[string]string{".": "a/\n!a/b.yaml"},
+			name:  "a/b.yaml", out: false},
+		"directory with an excluded name":            {spec: nil, files: nil, name: "photos.png/a.yaml", out: true},
+		"rule for directories does not match a file": {spec: spec("build/"), files: nil, name: "build", out: false},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if got := excludes(c.spec, c.files, c.name); got != c.out {
-				t.Errorf("%s: left out %v, want %v", c.name, got, c.out)
+				t.Errorf("%s: excluded is %v, want %v", c.name, got, c.out)
 			}
 		})
 	}
 }
 
-func TestRulesAreTheSameByWhatTheySayAndWhere(t *testing.T) {
+func TestRulesID(t *testing.T) {
 	base := New(nil)
 	if base.ID() != New(nil).ID() || base.With("a").ID() != New(nil).With("a").ID() {
-		t.Error("the same rules differ")
+		t.Error("the IDs of equal rules differ")
 	}
 	empty, other := "", "a"
 	ids := map[string]string{}
-	for what, r := range map[string]Rules{
+	for name, r := range map[string]Rules{
 		"defaults": base, "none": New(&empty), "spec": New(&other), "file": base.With("a"),
 		"another file":        base.With("b"),
-		"a file further down": base.Enter("x").With("a"), "in another place": base.Enter("y").With("a"),
+		"file in a directory": base.Enter("x").With("a"), "file in another directory": base.Enter("y").With("a"),
 		"two files": base.With("a").With("a"),
 	} {
 		if was, ok := ids[r.ID()]; ok {
-			t.Errorf("%s is as %s", what, was)
+			t.Errorf("%s has the ID of %s", name, was)
 		}
-		ids[r.ID()] = what
+		ids[r.ID()] = name
 	}
 }
 
@@ -160,7 +174,7 @@ func FuzzPatterns(f *testing.F) {
 	f.Fuzz(func(t *testing.T, patterns, name string) {
 		left := excludes(&patterns, nil, name)
 		if excludes(&patterns, map[string]string{".": "!" + patterns}, name) != left && left {
-			t.Errorf("a .sourceignore brought %q back from %q", name, patterns)
+			t.Errorf("a .sourceignore included %q, which %q excludes", name, patterns)
 		}
 		if !excludes(&patterns, nil, ".git/"+name) {
 			t.Error(".git got in")

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// pattern is one line of a .gitignore file, as gitignore(5) has it.
+// pattern is one line of a .gitignore file; see gitignore(5).
 type pattern struct {
 	include  bool      // starts with !
 	dirOnly  bool      // ends with /
-	anchored bool      // has another /, so that it names a path and not only a name
-	parts    []segment // of the path, or one
+	anchored bool      // contains another /, so that it matches a path instead of a name
+	parts    []segment // of the path; one if the pattern is not anchored
 }
 
 // segment matches one part of a path.
@@ -24,12 +24,12 @@ type kind int
 
 const (
 	literal kind = iota
-	suffix       // a star, then the text
-	glob         // anything that path.Match knows
+	suffix       // a star followed by text
+	glob         // any pattern of path.Match
 	anyDirs      // **: any number of directories
 )
 
-// parse reads a line. Empty ones, comments and those that can match nothing are none.
+// parse parses a line. It reports false for empty lines, comments, and patterns that cannot match.
 func parse(line string) (pattern, bool) {
 	line = trim(line)
 	var p pattern
@@ -49,7 +49,7 @@ func parse(line string) (pattern, bool) {
 	return p, true
 }
 
-// trim removes the end of the line, and trailing spaces that are not escaped.
+// trim removes the line break, and trailing spaces that are not escaped.
 func trim(line string) string {
 	line = strings.TrimRight(line, "\r\n")
 	kept := strings.TrimRight(line, " \t")
@@ -59,12 +59,13 @@ func trim(line string) string {
 	return kept
 }
 
+// newSegment parses one part of a path.
 func newSegment(s string) (segment, bool) {
 	if s == "**" {
 		return segment{kind: anyDirs}, true
 	}
 	for strings.Contains(s, "**") {
-		s = strings.ReplaceAll(s, "**", "*") // inside of a name, two stars are as one
+		s = strings.ReplaceAll(s, "**", "*") // inside of a name, two stars are equivalent to one
 	}
 	if !strings.ContainsAny(s, `*?[\`) {
 		return segment{s, literal}, s != ""
@@ -77,8 +78,7 @@ func newSegment(s string) (segment, bool) {
 	return segment{s, glob}, err == nil
 }
 
-// brackets writes git's character classes as path.Match wants them: negated by ^, with ] and - escaped where they stand
-// for themselves.
+// brackets converts character classes of git to those of path.Match: negated by ^, and with literal ] and - escaped.
 func brackets(s string) string {
 	var b strings.Builder
 	inside := false
@@ -110,6 +110,7 @@ func brackets(s string) string {
 	return b.String()
 }
 
+// matches reports whether the segment matches one part of a path.
 func (s segment) matches(name string) bool {
 	switch s.kind {
 	case literal:
@@ -123,7 +124,8 @@ func (s segment) matches(name string) bool {
 	return true
 }
 
-// matches tells whether the pattern names what is called name in dir, which is relative to where the pattern stands.
+// matches reports whether the pattern matches the file or directory name in dir, which is relative to the directory of
+// the pattern.
 func (p *pattern) matches(dir []string, name string, isDir bool) bool {
 	if p.dirOnly && !isDir {
 		return false
@@ -133,15 +135,15 @@ func (p *pattern) matches(dir []string, name string, isDir bool) bool {
 	}
 	last := p.parts[len(p.parts)-1]
 	if !last.matches(name) {
-		return false // the cheap test first: most paths fail it
+		return false // a cheap check that most paths fail
 	}
 	return matchPath(p.parts, append(slices.Clip(dir), name))
 }
 
-// matchPath goes back to the last ** only when a part does not fit: what came before it fits either way.
+// matchPath matches a path. When a part does not match, it backtracks to the last **, which is sufficient.
 func matchPath(parts []segment, names []string) bool {
 	i, j := 0, 0
-	dirs, taken := -1, 0 // the last **, and how many names it leads up to
+	dirs, taken := -1, 0 // index of the last **, and the number of names up to its end
 	for j < len(names) {
 		switch {
 		case i < len(parts) && parts[i].kind == anyDirs:

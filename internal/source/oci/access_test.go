@@ -42,9 +42,9 @@ func TestParseURL(t *testing.T) {
 	} {
 		got, err := ParseURL(raw, false)
 		if err != nil {
-			wants(t, err, "URLInvalid", "oci://host/path")
+			requireFault(t, err, "URLInvalid", "oci://host/path")
 			if strings.Contains(err.Error(), "secret@") {
-				t.Errorf("%s: the error tells the password", raw)
+				t.Errorf("%s: the error contains the password", raw)
 			}
 		}
 		if (want == "") != (err != nil) || err == nil && got.Name() != want {
@@ -53,30 +53,32 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-func TestAccess(t *testing.T) {
+func TestResolveChecksTheLogin(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
 		"secret")
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
 	anonymous := r.Transport()
 	anonymous.TLSClientConfig.Certificates = nil
-	for what, c := range map[string]struct {
-		a      Access
-		reason string
-		says   string
+	for name, c := range map[string]struct {
+		a       Access
+		reason  string
+		message string
 	}{
-		"the login and the certificate": {Access{Transport: r.Transport(),
-			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "", ""},
-		"no login": {Access{Transport: r.Transport()}, "AuthenticationFailed", "Check the login"},
-		"a wrong login": {Access{Transport: r.Transport(),
-			Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, "AuthenticationFailed", "Check the login"},
-		"no client certificate": {Access{Transport: anonymous,
-			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed",
-			"certificate required"},
-		"an authority that is unknown": {Access{Transport: http.DefaultTransport,
-			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, "OCIArtifactPullFailed", "certificate"},
+		"login and certificate": {a: Access{Transport: r.Transport(),
+			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, reason: "", message: ""},
+		"no login": {a: Access{Transport: r.Transport()}, reason: "AuthenticationFailed", message: "Check the login"},
+		"wrong login": {a: Access{Transport: r.Transport(),
+			Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, reason: "AuthenticationFailed",
+			message: "Check the login"},
+		"no client certificate": {a: Access{Transport: anonymous,
+			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, reason: "OCIArtifactPullFailed",
+			message: "certificate required"},
+		"unknown certificate authority": {a: Access{Transport: http.DefaultTransport,
+			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, reason: "OCIArtifactPullFailed",
+			message: "certificate"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			repo, err := Open(r.OCI+"/app", c.a)
 			if err != nil {
 				t.Fatal(err)
@@ -85,16 +87,16 @@ func TestAccess(t *testing.T) {
 			if c.reason == "" && err == nil {
 				return
 			}
-			wants(t, err, c.reason, c.says)
+			requireFault(t, err, c.reason, c.message)
 			if secret := base64.StdEncoding.EncodeToString([]byte("me:secret")); strings.Contains(err.Error(),
 				secret) || strings.Contains(err.Error(), ":secret") {
-				t.Errorf("the error tells the login: %v", err)
+				t.Errorf("the error contains the login: %v", err)
 			}
 		})
 	}
 }
 
-func TestPlainHTTPIsRefusedUnlessAllowed(t *testing.T) {
+func TestPlainHTTPIsRefused(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
@@ -105,36 +107,37 @@ func TestPlainHTTPIsRefusedUnlessAllowed(t *testing.T) {
 	}
 	before := r.Stats()["requests"]
 	if _, err := repo.Resolve(t.Context(), Reference{}); err == nil {
-		t.Fatal("a registry without TLS was asked")
+		t.Fatal("a registry without TLS was used")
 	}
 	if after := r.Stats()["requests"]; after != before {
-		t.Errorf("%d requests were sent in the open", after-before)
+		t.Errorf("%d requests were sent unencrypted", after-before)
 	}
 }
 
-func TestHostileAnswers(t *testing.T) {
+// TestResponsesAreBounded checks endless responses.
+func TestResponsesAreBounded(t *testing.T) {
 	t.Parallel()
-	for what, answer := range map[string]http.HandlerFunc{
-		"a manifest without end": func(w http.ResponseWriter, r *http.Request) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"endless manifest": func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "manifests") {
 				w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 				forever(w)
 			}
 		},
-		"tags without end": func(w http.ResponseWriter, r *http.Request) {
+		"endless list of tags": func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "tags") {
 				_, _ = io.WriteString(w, `{"tags":["`)
 				forever(w)
 			}
 		},
-		"pages of tags without end": func(w http.ResponseWriter, r *http.Request) {
+		"endless pages of tags": func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "tags") {
 				w.Header().Set("Link", `</v2/app/tags/list?n=1000>; rel="next"`)
 				_, _ = io.WriteString(w, `{"tags":[`+strings.Repeat(`"1.0.0",`, 9999)+`"1.0.0"]}`)
 			}
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
 			repo, err := Open(strings.Replace(server.URL, "http", "oci", 1)+"/app",
@@ -143,7 +146,7 @@ func TestHostileAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			ref := Reference{SemVer: "*"}
-			if strings.Contains(what, "manifest") {
+			if strings.Contains(name, "manifest") {
 				_, err = repo.Pull(t.Context(), v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)})
 			} else {
 				_, err = repo.Resolve(t.Context(), ref)
@@ -155,6 +158,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
+// forever writes until the client closes the connection.
 func forever(w io.Writer) {
 	chunk := bytes.Repeat([]byte("a"), 1<<20)
 	for err := error(nil); err == nil; {
@@ -187,10 +191,10 @@ func FuzzHighest(f *testing.F) {
 		all := strings.Fields(tags)
 		got, err := highest(all, versions, filter)
 		if err == nil && !slices.Contains(all, got) {
-			t.Errorf("%q is none of %q", got, all)
+			t.Errorf("%q is not one of %q", got, all)
 		}
 		if err != nil && fault.As(err) == nil {
-			t.Errorf("%v is no fault", err)
+			t.Errorf("%v is not a fault", err)
 		}
 	})
 }

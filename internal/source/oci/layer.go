@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
-// Annotations that say what an artifact was made of.
+// Annotations with the origin of an artifact.
 const (
 	SourceAnnotation   = "org.opencontainers.image.source"
 	RevisionAnnotation = "org.opencontainers.image.revision"
@@ -27,7 +27,7 @@ const (
 
 const (
 	maxLayer       = 512 << 20 // bytes of a layer
-	maxAnnotations = 64 << 10  // bytes; they become part of the object's status
+	maxAnnotations = 64 << 10  // bytes; annotations become part of the object's status
 )
 
 // Image is a manifest and its layers.
@@ -38,7 +38,7 @@ type Image struct {
 	layers      []v1.Descriptor
 }
 
-// Pull reads the manifest that a digest names. Of an index it is the one for linux/amd64.
+// Pull returns the manifest with a digest. If the digest is that of an index, it returns the manifest for linux/amd64.
 func (r *Repository) Pull(ctx context.Context, digest v1.Hash) (*Image, error) {
 	at := r.At(digest)
 	got, err := r.puller.Get(ctx, at)
@@ -58,18 +58,17 @@ func (r *Repository) Pull(ctx context.Context, digest v1.Hash) (*Image, error) {
 		size += len(k) + len(v)
 	}
 	if size > maxAnnotations {
-		return nil, fault.New(sourcev1.OCIPullFailedReason, "the annotations of '%s' have more than %d bytes",
+		return nil, fault.New(sourcev1.OCIPullFailedReason, "the annotations of '%s' exceed %d bytes",
 			at.Name(), maxAnnotations).
-			WithHint("Push it with fewer").Final()
+			WithHint("Push the artifact with fewer annotations").Final()
 	}
 	return &Image{maps.Clone(manifest.Annotations), r, digest, manifest.Layers}, nil
 }
 
-// Layer returns the first layer of a media type, the very first when it is empty.
+// Layer returns the first layer with a media type, or the first layer if it is empty.
 func (i *Image) Layer(mediaType string) (*Layer, error) {
 	at := slices.IndexFunc(i.layers, func(d v1.Descriptor) bool {
-		return mediaType == "" ||
-			string(d.MediaType) == mediaType
+		return mediaType == "" || string(d.MediaType) == mediaType
 	})
 	if at < 0 {
 		var types []string
@@ -77,16 +76,18 @@ func (i *Image) Layer(mediaType string) (*Layer, error) {
 			types = append(types, fmt.Sprintf("'%.100s'", d.MediaType))
 		}
 		return nil, i.failed("has no layer of type '%s'", mediaType).
-			WithHint("Correct spec.layerSelector.mediaType; its layers are of type %s",
+			WithHint("Correct spec.layerSelector.mediaType; the types of its layers are %s",
 				strings.Join(types, ", ")).Final()
 	}
 	if i.layers[at].Size > maxLayer {
-		return nil, i.failed("has a layer of %d bytes, and %d are allowed", i.layers[at].Size, maxLayer).
-			WithHint("Push less, or pick another layer in spec.layerSelector.mediaType").Final()
+		return nil, i.failed("has a layer of %d bytes, which exceeds the limit of %d bytes", i.layers[at].Size,
+			maxLayer).
+			WithHint("Push a smaller layer, or select another one with spec.layerSelector.mediaType").Final()
 	}
 	return &Layer{i, i.layers[at]}, nil
 }
 
+// failed returns a fault that starts with the name of the image.
 func (i *Image) failed(format string, args ...any) *fault.Fault {
 	return fault.New(sourcev1.OCILayerOperationFailedReason, "'%s' "+format,
 		append([]any{i.repo.At(i.digest).Name()}, args...)...)
@@ -98,9 +99,9 @@ type Layer struct {
 	d     v1.Descriptor
 }
 
-// Open returns the layer as it is. Reading fails at the end if it is not what its digest says.
+// Open returns the layer as it is stored. Reading fails at the end if the content does not match the digest.
 func (l *Layer) Open(ctx context.Context) (*Blob, error) {
-	// By its digest alone: a manifest may name other places to get a layer from, which nobody has to follow.
+	// The layer is requested by its digest. URLs of other hosts in the manifest are not used.
 	layer, err := l.image.repo.puller.Layer(ctx, l.image.repo.At(l.d.Digest))
 	if err != nil {
 		return nil, failed(err, "cannot pull the layer %s", l.d.Digest)
@@ -116,10 +117,11 @@ func (l *Layer) Open(ctx context.Context) (*Blob, error) {
 type Blob struct {
 	io.ReadCloser
 	digest v1.Hash
-	left   int64 // bytes, by the manifest
+	left   int64 // bytes, from the manifest
 	err    error
 }
 
+// Read implements [io.Reader].
 func (b *Blob) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
@@ -132,11 +134,13 @@ func (b *Blob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Err returns why reading failed, nil if it did not: whoever it was handed to may say it in other words.
+// Err returns the error that ended reading, nil if there was none. It separates failures of the registry from those of
+// the code that reads the blob.
 func (b *Blob) Err() error { return b.err }
 
-// Tree unpacks the layer, a .tar.gz, and leaves out what the rules in spec.ignore, the default exclusions if
-// it is nil, and .sourceignore files exclude. Nothing of a layer that is not what its digest says is used.
+// Tree returns the files of the layer, which must be a .tar.gz archive. Files that are excluded by the rules of
+// spec.ignore (the default exclusions if it is nil) and of .sourceignore files are left out. It fails if the layer does
+// not match its digest.
 func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) {
 	body, err := l.Open(ctx)
 	if err != nil {
@@ -144,7 +148,7 @@ func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) 
 	}
 	defer body.Close() // only read
 	tree, unpackErr := artifact.ReadArchive(body)
-	_, _ = io.Copy(io.Discard, body) // the rest is digested too
+	_, _ = io.Copy(io.Discard, body) // the rest is part of the digest
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
@@ -156,7 +160,7 @@ func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) 
 	return without(tree, spec)
 }
 
-// without leaves out what is ignored.
+// without returns the tree without the files that the rules exclude.
 func without(tree *artifact.Tree, spec *string) (*artifact.Tree, error) {
 	rules := map[string]ignore.Rules{}
 	var failure error

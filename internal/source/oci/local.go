@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	maxLocal = 1 << 30 // bytes, as of an archive that is read
+	maxLocal = 1 << 30 // bytes of all files together
 	maxDepth = 256     // of directories
 )
 
-// ReadLocal reads a file or the files of a directory into a tree, without what the rules leave out. Symlinks
-// stay symlinks unless resolve is set; then what they lead to takes their place, wherever it is.
+// ReadLocal reads a file, or the files of a directory except those that the rules exclude, into a tree. If resolve is
+// set, symlinks are replaced by their targets, which may be outside of the directory; otherwise they stay symlinks.
 func ReadLocal(name string, rules ignore.Rules, resolve bool) (*artifact.Tree, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -36,15 +36,17 @@ func ReadLocal(name string, rules ignore.Rules, resolve bool) (*artifact.Tree, e
 	return artifact.NewMemory(l.files)
 }
 
+// local is one run of ReadLocal.
 type local struct {
 	resolve bool
 	files   map[string]artifact.File
-	left    int64
+	left    int64 // bytes until the limit
 }
 
+// dir adds the files of a directory.
 func (l *local) dir(at, name string, rules ignore.Rules, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("%s is more than %d directories deep; do symlinks lead in a circle?", at, maxDepth)
+		return fmt.Errorf("%s is nested deeper than %d directories; check for a cycle of symlinks", at, maxDepth)
 	}
 	entries, err := os.ReadDir(at)
 	if err != nil {
@@ -82,6 +84,7 @@ func (l *local) stat(name string) (fs.FileInfo, error) {
 	return os.Lstat(name)
 }
 
+// file adds a file or a symlink.
 func (l *local) file(at, name string, info fs.FileInfo) error {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		target, err := os.Readlink(at)
@@ -89,17 +92,18 @@ func (l *local) file(at, name string, info fs.FileInfo) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is neither a file, a directory nor a symlink", at)
+		return fmt.Errorf("%s is not a file, directory or symlink", at)
 	}
 	if l.left -= info.Size(); l.left < 0 {
-		return fmt.Errorf("the files have more than %d bytes together", maxLocal)
+		return fmt.Errorf("the files exceed %d bytes in total", maxLocal)
 	}
 	data, err := os.ReadFile(at)
 	l.files[name] = artifact.File{Mode: info.Mode(), Data: data}
 	return err
 }
 
-// WriteLocal writes the files of a tree into a directory, which is made if need be. Nothing is written outside of it.
+// WriteLocal writes the files of a tree to a directory, which is created if it does not exist. Nothing is written
+// outside of it.
 func WriteLocal(dir string, tree *artifact.Tree) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -108,7 +112,7 @@ func WriteLocal(dir string, tree *artifact.Tree) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close() // nothing is written through it
+	defer root.Close() // files are closed separately
 	return tree.Walk(func(name string, e *artifact.Entry) error {
 		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 			return err

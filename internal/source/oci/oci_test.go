@@ -24,8 +24,7 @@ const (
 	chartType   = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
 )
 
-// archive makes a .tar.gz of headers, each with the content that stands beside it.
-
+// archive returns a .tar.gz archive of files, followed by entries without content.
 func archive(t testing.TB, files map[string]string, more ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -50,7 +49,6 @@ func archive(t testing.TB, files map[string]string, more ...tar.Header) []byte {
 }
 
 // push pushes an artifact and returns its digest.
-
 func push(t testing.TB, r *testenv.Registry, repo, tag string, annotations map[string]string,
 	layers ...v1.Layer) v1.Hash {
 	t.Helper()
@@ -70,12 +68,11 @@ func open(t testing.TB, r *testenv.Registry, repo string) *Repository {
 	return opened
 }
 
-// wants checks that the error is a fault of a reason that says a text.
-
-func wants(t *testing.T, err error, reason, says string) {
+// requireFault fails the test unless the error is a fault with the reason whose text contains the message.
+func requireFault(t *testing.T, err error, reason, message string) {
 	t.Helper()
-	if f := fault.As(err); f == nil || f.Reason != reason || !strings.Contains(err.Error(), says) {
-		t.Fatalf("got %v, want %s that says %q", err, reason, says)
+	if f := fault.As(err); f == nil || f.Reason != reason || !strings.Contains(err.Error(), message) {
+		t.Fatalf("got %v, want %s with %q", err, reason, message)
 	}
 }
 
@@ -87,26 +84,28 @@ func TestResolve(t *testing.T) {
 		"nightly"} {
 		digests[tag] = push(t, r, "team/app", tag, nil, static.NewLayer([]byte(tag), contentType))
 	}
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		ref  Reference
 		want string // tag
 	}{
-		"the tag latest without a reference":      {Reference{}, "latest"},
-		"a tag":                                   {Reference{Tag: "nightly"}, "nightly"},
-		"the highest version, not the last word":  {Reference{SemVer: "1.x"}, "1.10.0"},
-		"a range goes before a tag":               {Reference{SemVer: "<1.2", Tag: "nightly"}, "1.0.0"},
-		"before a release only if the range says": {Reference{SemVer: ">=1.0.0-0"}, "2.0.0-rc.1"},
-		"a filter":                {Reference{SemVer: ">=1.0.0-0", SemverFilter: ".*-prod$"}, "v1.3.0-prod"},
-		"a filter of another set": {Reference{SemVer: ">=1.0.0-0", SemverFilter: "-dev$"}, "1.9.0-dev"},
+		"tag latest by default":           {ref: Reference{}, want: "latest"},
+		"tag":                             {ref: Reference{Tag: "nightly"}, want: "nightly"},
+		"highest version":                 {ref: Reference{SemVer: "1.x"}, want: "1.10.0"},
+		"range takes precedence over tag": {ref: Reference{SemVer: "<1.2", Tag: "nightly"}, want: "1.0.0"},
+		"prerelease in the range":         {ref: Reference{SemVer: ">=1.0.0-0"}, want: "2.0.0-rc.1"},
+		"filter": {ref: Reference{SemVer: ">=1.0.0-0", SemverFilter: ".*-prod$"},
+			want: "v1.3.0-prod"},
+		"filter of prereleases": {ref: Reference{SemVer: ">=1.0.0-0", SemverFilter: "-dev$"},
+			want: "1.9.0-dev"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			got, err := open(t, r, "team/app").Resolve(t.Context(), c.ref)
 			if err != nil || got.String() != c.want+"@"+digests[c.want].String() {
 				t.Errorf("got %v and %v, want %s", got, err, c.want)
 			}
 		})
 	}
-	t.Run("a digest goes before all", func(t *testing.T) {
+	t.Run("digest takes precedence", func(t *testing.T) {
 		d := digests["1.0.0"]
 		got, err := open(t, r, "team/app").Resolve(t.Context(),
 			Reference{Digest: d.String(), SemVer: "*", Tag: "nightly"})
@@ -120,38 +119,39 @@ func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	push(t, r, "app", "1.0.0", nil, static.NewLayer([]byte("a"), contentType))
-	for what, c := range map[string]struct {
-		repo   string
-		ref    Reference
-		reason string
-		says   string
+	for name, c := range map[string]struct {
+		repo    string
+		ref     Reference
+		reason  string
+		message string
 	}{
-		"a tag that is not there": {"app", Reference{Tag: "none"}, "OCIArtifactPullFailed",
-			"Check the URL and the reference"},
-		"a repository that is not": {"none", Reference{SemVer: "*"}, "OCIArtifactPullFailed",
-			"cannot list the tags"},
-		"a digest that is not there": {"app", Reference{Digest: "sha256:" + strings.Repeat("0", 64)},
-			"OCIArtifactPullFailed", "cannot find"},
-		"a digest that is none": {"app", Reference{Digest: "sha256:0"}, "URLInvalid", "spec.ref.digest"},
-		"a range that is none":  {"app", Reference{SemVer: "one"}, "InvalidSemver", "spec.ref.semver"},
-		"a filter that is none": {"app", Reference{SemVer: "*", SemverFilter: "("}, "InvalidSemver",
-			"spec.ref.semverFilter"},
-		"a range without a tag": {"app", Reference{SemVer: ">1"}, "OCIArtifactPullFailed",
-			"no tag of 1 is a version"},
-		"a tag that leads elsewhere": {"app", Reference{Tag: "../../other/manifests/1.0.0"}, "URLInvalid",
-			"is no tag"},
-		"a tag that is a digest's part": {"app", Reference{Tag: "1.0.0@sha256:0"}, "URLInvalid", "is no tag"},
+		"missing tag": {repo: "app", ref: Reference{Tag: "none"}, reason: "OCIArtifactPullFailed",
+			message: "Check the URL and the reference"},
+		"missing repository": {repo: "none", ref: Reference{SemVer: "*"}, reason: "OCIArtifactPullFailed",
+			message: "cannot list the tags"},
+		"missing digest": {repo: "app", ref: Reference{Digest: "sha256:" + strings.Repeat("0", 64)},
+			reason: "OCIArtifactPullFailed", message: "cannot find"},
+		"invalid digest": {repo: "app", ref: Reference{Digest: "sha256:0"}, reason: "URLInvalid",
+			message: "spec.ref.digest"},
+		"invalid range": {repo: "app", ref: Reference{SemVer: "one"}, reason: "InvalidSemver",
+			message: "spec.ref.semver"},
+		"invalid filter": {repo: "app", ref: Reference{SemVer: "*", SemverFilter: "("}, reason: "InvalidSemver",
+			message: "spec.ref.semverFilter"},
+		"no matching tag": {repo: "app", ref: Reference{SemVer: ">1"}, reason: "OCIArtifactPullFailed",
+			message: "no tag matches semver '>1' (1 tag checked)"},
+		"tag with a path": {repo: "app", ref: Reference{Tag: "../../other/manifests/1.0.0"}, reason: "URLInvalid",
+			message: "is not a valid tag"},
+		"tag with a digest": {repo: "app", ref: Reference{Tag: "1.0.0@sha256:0"}, reason: "URLInvalid",
+			message: "is not a valid tag"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			_, err := open(t, r, c.repo).Resolve(t.Context(), c.ref)
-			wants(t, err, c.reason, c.says)
+			requireFault(t, err, c.reason, c.message)
 		})
 	}
 }
 
-// TestUnchangedCostsOneHead checks what a repository that is kept asks for.
-
-func TestUnchangedCostsOneHead(t *testing.T) {
+func TestResolveSendsOneHead(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
@@ -168,11 +168,3 @@ func TestUnchangedCostsOneHead(t *testing.T) {
 		t.Errorf("want one HEAD, got %v after %v", after, before)
 	}
 }
-
-// bomb is a small archive of one large file of zeros.
-
-// TestPullRefusesWhatIsNotAsItsDigestSays puts something in the way that changes what the registry sends.
-
-// changing changes the bodies of answers.
-
-// TestHostileAnswers checks that no answer makes us read without end.

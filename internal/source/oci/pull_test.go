@@ -40,20 +40,20 @@ func TestPull(t *testing.T) {
 		t.Error(diff)
 	}
 	none, other := "", "dir\n"
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		mediaType types.MediaType
 		spec      *string
 		want      []string
 	}{
-		"the first layer without what is excluded by default": {"", nil,
-			[]string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp"}},
-		"rules in the place of the default": {"", &none,
-			[]string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp", "pic.jpg"}},
-		"rules that leave out a directory": {contentType, &other,
-			[]string{"deploy.yaml", "not.tmp", "pic.jpg"}},
-		"the layer of a type": {chartType, nil, []string{"app/Chart.yaml"}},
+		"first layer with default exclusions": {mediaType: "", spec: nil,
+			want: []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp"}},
+		"no exclusions": {mediaType: "", spec: &none,
+			want: []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp", "pic.jpg"}},
+		"excluded directory": {mediaType: contentType, spec: &other,
+			want: []string{"deploy.yaml", "not.tmp", "pic.jpg"}},
+		"layer by type": {mediaType: chartType, spec: nil, want: []string{"app/Chart.yaml"}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			layer, err := image.Layer(string(c.mediaType))
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +76,7 @@ func TestPull(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a layer as it is", func(t *testing.T) {
+	t.Run("layer as it is stored", func(t *testing.T) {
 		layer, err := image.Layer(string(chartType))
 		if err != nil {
 			t.Fatal(err)
@@ -90,9 +90,10 @@ func TestPull(t *testing.T) {
 			t.Errorf("%v: %d bytes, want %d", err, len(got), len(chart))
 		}
 	})
-	t.Run("a type that no layer has", func(t *testing.T) {
+	t.Run("type without a layer", func(t *testing.T) {
 		_, err := image.Layer("application/none")
-		wants(t, err, "OCIArtifactLayerOperationFailed", "its layers are of type '"+string(contentType)+"', '"+
+		requireFault(t, err, "OCIArtifactLayerOperationFailed", "the types of its layers are '"+
+			string(contentType)+"', '"+
 			string(chartType)+"'")
 	})
 }
@@ -101,26 +102,26 @@ func TestPullRefusesBadLayers(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	good := archive(t, map[string]string{"a": "1"})
-	for what, c := range map[string]struct {
-		layer []byte
-		says  string
+	for name, c := range map[string]struct {
+		layer   []byte
+		message string
 	}{
-		"no archive":          {[]byte("plain text"), "must be a .tar.gz"},
-		"a truncated archive": {good[:len(good)/2], "cannot be extracted"},
-		"a path out":          {archive(t, map[string]string{"../a": "1"}), "leads out"},
-		"an absolute path":    {archive(t, map[string]string{"/etc/passwd": "1"}), "leads out"},
-		"a symlink out": {archive(t, nil,
-			tar.Header{Name: "l", Linkname: "../../etc", Typeflag: tar.TypeSymlink}), "leads out"},
-		"a hard link out": {archive(t, nil,
-			tar.Header{Name: "l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink}), "leads to no file"},
-		"a device": {archive(t, nil,
-			tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), "only files"},
-		"a bomb": {bomb(t, 2<<30), "unpacks to more than"},
-		"names apart by case": {archive(t, map[string]string{"Deploy.yaml": "1", "deploy.yaml": "2"}),
-			"cannot be extracted"},
-		"a name that is no text": {archive(t, map[string]string{"\xff": "1"}), "cannot be extracted"},
+		"not an archive":    {layer: []byte("plain text"), message: "must be a .tar.gz"},
+		"truncated archive": {layer: good[:len(good)/2], message: "cannot be extracted"},
+		"path outside":      {layer: archive(t, map[string]string{"../a": "1"}), message: "leads out"},
+		"absolute path":     {layer: archive(t, map[string]string{"/etc/passwd": "1"}), message: "leads out"},
+		"symlink to the outside": {layer: archive(t, nil,
+			tar.Header{Name: "l", Linkname: "../../etc", Typeflag: tar.TypeSymlink}), message: "leads out"},
+		"hard link to the outside": {layer: archive(t, nil,
+			tar.Header{Name: "l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink}), message: "leads to no file"},
+		"device": {layer: archive(t, nil,
+			tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), message: "only files"},
+		"archive bomb": {layer: bomb(t, 2<<30), message: "unpacks to more than"},
+		"names that differ in case": {layer: archive(t, map[string]string{"Deploy.yaml": "1", "deploy.yaml": "2"}),
+			message: "cannot be extracted"},
+		"name that is not UTF-8": {layer: archive(t, map[string]string{"\xff": "1"}), message: "cannot be extracted"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			digest := push(t, r, "bad", "latest", nil, static.NewLayer(c.layer, contentType))
 			image, err := open(t, r, "bad").Pull(t.Context(), digest)
 			if err != nil {
@@ -131,11 +132,12 @@ func TestPullRefusesBadLayers(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = layer.Tree(t.Context(), nil)
-			wants(t, err, "OCIArtifactLayerOperationFailed", c.says)
+			requireFault(t, err, "OCIArtifactLayerOperationFailed", c.message)
 		})
 	}
 }
 
+// bomb returns a small archive with one large file.
 func bomb(t testing.TB, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -155,32 +157,36 @@ func bomb(t testing.TB, size int64) []byte {
 	return b.Bytes()
 }
 
-func TestPullRefusesWhatIsNotAsItsDigestSays(t *testing.T) {
+// TestPullVerifiesDigests modifies the responses of the registry.
+func TestPullVerifiesDigests(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	digest := push(t, r, "app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a": "1"}), contentType))
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		resource string
 		change   func([]byte) []byte
-		says     string
+		message  string
 	}{
-		"another manifest": {"/manifests/", func(b []byte) []byte {
+		"changed manifest": {resource: "/manifests/", change: func(b []byte) []byte {
 			return bytes.Replace(b, []byte("{"),
 				[]byte(`{"x":1,`), 1)
-		}, "does not match"},
-		"another layer": {"/blobs/", func(b []byte) []byte { b[len(b)-1]++; return b },
-			"error verifying sha256 checksum"},
-		"less of a layer": {"/blobs/", func(b []byte) []byte { return b[:len(b)/2] }, "error verifying"},
-		"more of a layer": {"/blobs/", func(b []byte) []byte { return append(b, 0) }, "larger than its manifest says"},
-		"no layer":        {"/blobs/", func([]byte) []byte { return nil }, "error verifying"},
+		}, message: "does not match"},
+		"changed layer": {resource: "/blobs/", change: func(b []byte) []byte { b[len(b)-1]++; return b },
+			message: "error verifying sha256 checksum"},
+		"truncated layer": {resource: "/blobs/", change: func(b []byte) []byte { return b[:len(b)/2] },
+			message: "error verifying"},
+		"extended layer": {resource: "/blobs/", change: func(b []byte) []byte { return append(b, 0) },
+			message: "larger than its manifest says"},
+		"empty layer": {resource: "/blobs/", change: func([]byte) []byte { return nil },
+			message: "error verifying"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			between := changing{r.Transport(), c.resource, c.change}
 			repo, err := Open(r.OCI+"/app", Access{Transport: between, Insecure: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			wants(t, pullFirst(t.Context(), repo, digest), "OCIArtifactPullFailed", c.says)
+			requireFault(t, pullFirst(t.Context(), repo, digest), "OCIArtifactPullFailed", c.message)
 		})
 	}
 }
@@ -198,6 +204,7 @@ func pullFirst(ctx context.Context, repo *Repository, digest v1.Hash) error {
 	return err
 }
 
+// changing changes the bodies of responses.
 type changing struct {
 	next     http.RoundTripper
 	resource string

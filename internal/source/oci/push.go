@@ -18,14 +18,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Media types of artifacts with declarations, as clients of these APIs have always written them.
+// Media types of artifacts with manifests of Kubernetes objects, as clients of these APIs have always used them.
 const (
 	ContentType = "application/vnd.cncf.flux.content.v1.tar+gzip"
 	ConfigType  = "application/vnd.cncf.flux.config.v1+json"
 )
 
-// Split takes the URL of an artifact, oci://host/path with :tag or @digest, apart into that of its repository
-// and the reference.
+// Split splits the URL of an artifact, oci://host/path with :tag or @digest, into the URL of its repository and the
+// reference.
 func Split(raw string) (string, Reference) {
 	if url, digest, ok := strings.Cut(raw, "@"); ok {
 		url, _ = splitTag(url)
@@ -35,6 +35,7 @@ func Split(raw string) (string, Reference) {
 	return url, Reference{Tag: tag}
 }
 
+// splitTag splits a URL at the colon before its tag, if it has one.
 func splitTag(raw string) (url, tag string) {
 	if i := strings.LastIndexByte(raw, ':'); i > strings.LastIndexByte(raw, '/') {
 		return raw[:i], raw[i+1:]
@@ -42,8 +43,8 @@ func splitTag(raw string) (url, tag string) {
 	return raw, ""
 }
 
-// Push pushes a .tar.gz as an artifact with annotations, and returns its digest. The same content and
-// annotations give the same.
+// Push pushes a .tar.gz archive as an artifact with annotations, and returns its digest. The same content and
+// annotations give the same digest.
 func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotations map[string]string) (v1.Hash,
 	error) {
 	at, err := r.tag(tag)
@@ -51,7 +52,8 @@ func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotat
 		return v1.Hash{}, err
 	}
 	if _, err := artifact.ReadArchive(bytes.NewReader(layer)); err != nil {
-		return v1.Hash{}, fault.New(meta.BuildFailedReason, "what is pushed is no .tar.gz that could be pulled again").
+		return v1.Hash{}, fault.New(meta.BuildFailedReason,
+			"the content is not a .tar.gz archive that can be pulled again").
 			Because(err).Final()
 	}
 	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
@@ -66,7 +68,7 @@ func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotat
 	return image.Digest()
 }
 
-// Tag makes a tag name what a reference stands for.
+// Tag sets a tag to the artifact that a reference resolves to.
 func (r *Repository) Tag(ctx context.Context, ref Reference, tag string) error {
 	at, err := r.tag(tag)
 	if err != nil {
@@ -86,13 +88,13 @@ func (r *Repository) Tag(ctx context.Context, ref Reference, tag string) error {
 	return nil
 }
 
-// tag names a tag of the repository.
+// tag returns the reference of a tag in the repository.
 func (r *Repository) tag(tag string) (name.Tag, error) {
 	at, err := name.NewTag(r.name.Name()+":"+tag, name.WeakValidation)
 	if err != nil || tag == "" {
-		return at, fault.New(meta.URLInvalidReason, "'%.200s' is no tag", tag).
-			WithHint("Tags are of letters, digits, dots, dashes and underscores, 128 at most").Final()
+		return at, fault.New(meta.URLInvalidReason, "'%.200s' is not a valid tag", tag).
+			WithHint("Tags consist of letters, digits, dots, dashes and underscores, up to 128 characters").Final()
 	}
-	at.Repository = r.name // keeps what the parsed one would lose: that HTTP is allowed
+	at.Repository = r.name // the parsed one does not allow plain HTTP
 	return at, nil
 }

@@ -1,9 +1,8 @@
-// Package oci fetches artifacts from OCI registries: it resolves a reference to a digest, and reads one layer
-// of what the digest names. It knows no controller.
 package oci
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -18,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Scheme is how the URLs of repositories begin.
+// Scheme is the prefix of repository URLs.
 const Scheme = "oci://"
 
 const (
@@ -26,27 +25,28 @@ const (
 	invalidSemverReason = "InvalidSemver"
 )
 
-// repositoryPath is how the distribution specification writes the names of repositories.
+// repositoryPath is the syntax of repository names in the OCI distribution specification.
 var repositoryPath = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 
+// maxPath bounds the name of a repository, in bytes.
 const maxPath = 255
 
-// Reference says which artifact of a repository counts. The first that is set wins: digest, semver, tag; the
-// tag latest if none is.
+// Reference selects an artifact of a repository. Digest takes precedence over SemVer, and SemVer over Tag. The zero
+// value is the tag latest.
 type Reference struct {
 	Digest       string // sha256:<hex>
-	SemVer       string // range of versions; the highest tag in it counts
-	SemverFilter string // regular expression; of a range only the tags that it matches count
+	SemVer       string // range of versions; selects the highest matching tag
+	SemverFilter string // regular expression that tags of a range must match
 	Tag          string
 }
 
-// Revision is what a reference resolved to.
+// Revision is a resolved reference.
 type Revision struct {
-	Tag    string // empty when a digest was asked for
+	Tag    string // empty if the reference was a digest
 	Digest v1.Hash
 }
 
-// String gives the revision in the documented form: <tag>@sha256:<hex>, or sha256:<hex> of a digest.
+// String returns the revision in the documented form: <tag>@sha256:<hex>, or sha256:<hex> without a tag.
 func (r Revision) String() string {
 	if r.Tag == "" {
 		return r.Digest.String()
@@ -54,7 +54,7 @@ func (r Revision) String() string {
 	return r.Tag + "@" + r.Digest.String()
 }
 
-// ParseURL reads the URL of a repository: oci://host[:port]/path, without a tag or digest.
+// ParseURL parses the URL of a repository: oci://host[:port]/path, without a tag or digest. The error is a fault.
 func ParseURL(raw string, insecure bool) (name.Repository, error) {
 	bad := func(what string) (name.Repository, error) {
 		return name.Repository{}, fault.New(meta.URLInvalidReason, "the URL %s", what).
@@ -63,11 +63,11 @@ func ParseURL(raw string, insecure bool) (name.Repository, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return bad("cannot be read")
+		return bad("cannot be parsed")
 	case u.Scheme+"://" != Scheme || u.Host == "":
-		return bad("'" + fault.RedactURL(raw) + "' names no OCI registry")
+		return bad("'" + fault.RedactURL(raw) + "' is not the URL of an OCI registry")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return bad("'" + fault.RedactURL(raw) + "' holds more than a host and a path")
+		return bad("'" + fault.RedactURL(raw) + "' contains more than a host and a path")
 	}
 	options := []name.Option{name.StrictValidation}
 	if insecure {
@@ -75,40 +75,39 @@ func ParseURL(raw string, insecure bool) (name.Repository, error) {
 	}
 	registry, err := name.NewRegistry(u.Host, options...)
 	if _, portErr := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || portErr != nil {
-		return bad("'" + fault.RedactURL(raw) + "' names no OCI registry")
+		return bad("'" + fault.RedactURL(raw) + "' is not the URL of an OCI registry")
 	}
 	path := strings.TrimPrefix(u.EscapedPath(), "/")
 	if !repositoryPath.MatchString(path) || len(path) > maxPath {
-		return bad("'" + fault.RedactURL(raw) + "' names no repository")
+		return bad("'" + fault.RedactURL(raw) + "' does not contain a valid repository name")
 	}
 	return registry.Repo(path), nil
 }
 
-// digest returns the digest that the reference pins, if it does.
+// digest returns the digest of the reference, and whether it has one.
 func (r Reference) digest() (v1.Hash, bool, error) {
 	if r.Digest == "" {
 		return v1.Hash{}, false, nil
 	}
 	h, err := v1.NewHash(r.Digest)
 	if err != nil {
-		return h, true, fault.New(meta.URLInvalidReason, "the digest '%.100s' cannot be read", r.Digest).
+		return h, true, fault.New(meta.URLInvalidReason, "the digest '%.100s' is invalid", r.Digest).
 			WithHint("Write it as sha256:<64 hexadecimal digits> in spec.ref.digest").Final()
 	}
 	return h, true, nil
 }
 
-// highest returns the tag of the highest version in a range. Tags that are no versions are passed over, and
-// those that filter, a regular expression, does not match. Versions before a release count only if the range
-// names one.
+// highest returns the tag with the highest version in a range. Tags that are not versions, or do not match the regular
+// expression filter, are ignored. Prereleases are ignored unless the range contains one.
 func highest(tags []string, versions, filter string) (string, error) {
 	constraint, err := semver.NewConstraint(versions)
 	if err != nil {
-		return "", fault.New(invalidSemverReason, "'%.100s' is no range of versions", versions).Because(err).
-			WithHint("Correct spec.ref.semver; >=1.0.0 <2.0.0 is one").Final()
+		return "", fault.New(invalidSemverReason, "'%.100s' is not a range of versions", versions).Because(err).
+			WithHint("Correct spec.ref.semver; an example is >=1.0.0 <2.0.0").Final()
 	}
 	matches, err := regexp.Compile(filter)
 	if err != nil {
-		return "", fault.New(invalidSemverReason, "'%.100s' is no regular expression", filter).Because(err).
+		return "", fault.New(invalidSemverReason, "'%.100s' is not a regular expression", filter).Because(err).
 			WithHint("Correct spec.ref.semverFilter").Final()
 	}
 	var best *semver.Version
@@ -122,9 +121,12 @@ func highest(tags []string, versions, filter string) (string, error) {
 		}
 	}
 	if best == nil {
-		return "", fault.New(sourcev1.OCIPullFailedReason, "no tag of %d is a version in '%.100s'", len(tags),
-			versions).
-			WithHint("Push one, or correct spec.ref.semver and spec.ref.semverFilter")
+		checked := fmt.Sprintf("%d tags checked", len(tags))
+		if len(tags) == 1 {
+			checked = "1 tag checked"
+		}
+		return "", fault.New(sourcev1.OCIPullFailedReason, "no tag matches semver '%.100s' (%s)", versions, checked).
+			WithHint("Push a matching tag, or correct spec.ref.semver and spec.ref.semverFilter")
 	}
 	return best.Original(), nil
 }

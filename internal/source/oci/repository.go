@@ -21,43 +21,44 @@ import (
 )
 
 const (
-	maxTags   = 100_000  // of a repository
-	maxAnswer = 16 << 20 // bytes of an answer that is no blob
-	maxBlob   = 1 << 30  // bytes of a blob
+	maxTags     = 100_000  // of a repository
+	maxResponse = 16 << 20 // bytes of a response that does not contain a blob
+	maxBlob     = 1 << 30  // bytes of a blob
 )
 
-// insecureReason is the documented condition reason of what would go over HTTP.
+// insecureReason is the documented condition reason for a refused connection over plain HTTP.
 const insecureReason = "InsecureConnectionsDisallowed"
 
-// Access says how a registry is reached.
+// Access is how to connect to a registry.
 type Access struct {
 	Transport http.RoundTripper
-	Login     authn.AuthConfig // anonymous when empty
-	Insecure  bool             // over HTTP if it does not speak HTTPS
+	Login     authn.AuthConfig // anonymous if empty
+	Insecure  bool             // fall back to plain HTTP if the server does not support HTTPS
 }
 
-// Guarded is the transport, with requests and answers kept within the bounds of this package.
-func (a Access) Guarded() http.RoundTripper { return &guard{a.Transport, a.Insecure} }
+// Limited returns the transport with the limits of this package: responses are bounded, and plain HTTP is
+// refused unless Insecure is set.
+func (a Access) Limited() http.RoundTripper { return &limiter{a.Transport, a.Insecure} }
 
-// Repository is a repository in a registry. It stays logged in, so that a kept one asks for nothing but what
-// is wanted. It is safe for concurrent use.
+// Repository is a repository in a registry. It keeps its login, so reusing it saves the requests for a new one. It is
+// safe for concurrent use.
 type Repository struct {
 	name   name.Repository
 	puller *remote.Puller
 	write  []remote.Option
 }
 
-// Open returns the repository of a URL. It sends nothing.
+// Open returns the repository with a URL. It sends no request.
 func Open(rawURL string, a Access) (*Repository, error) {
 	repo, err := ParseURL(rawURL, a.Insecure)
 	if err != nil {
 		return nil, err
 	}
 	options := []remote.Option{
-		remote.WithTransport(a.Guarded()),
+		remote.WithTransport(a.Limited()),
 		remote.WithAuth(authn.FromConfig(a.Login)),
 		remote.WithUserAgent("sluice"),
-		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // who asked decides when to ask again
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // the caller retries
 		remote.WithRetryStatusCodes(),
 	}
 	puller, err := remote.NewPuller(options...)
@@ -67,14 +68,14 @@ func Open(rawURL string, a Access) (*Repository, error) {
 	return &Repository{repo, puller, options}, nil
 }
 
-// Options give others the same access to the registry.
+// Options returns options for requests with the login of the repository.
 func (r *Repository) Options() []remote.Option { return []remote.Option{remote.Reuse(r.puller)} }
 
-// At names a manifest of the repository.
+// At returns the reference of a manifest in the repository.
 func (r *Repository) At(digest v1.Hash) name.Digest { return r.name.Digest(digest.String()) }
 
-// Resolve asks the registry what a reference stands for: one HEAD, and before it the list of tags for a range
-// of versions.
+// Resolve returns the digest of a reference. It sends one HEAD request, and before that lists the tags if the reference
+// is a range of versions.
 func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, error) {
 	pinned, ok, err := ref.digest()
 	if err != nil {
@@ -102,7 +103,7 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 	return Revision{at.TagStr(), digest}, err
 }
 
-// Digest returns what a tag points to: one HEAD.
+// Digest returns the digest of a tag. It sends one HEAD request.
 func (r *Repository) Digest(ctx context.Context, tag string) (v1.Hash, error) {
 	at, err := r.tag(tag)
 	if err != nil {
@@ -111,16 +112,15 @@ func (r *Repository) Digest(ctx context.Context, tag string) (v1.Hash, error) {
 	return r.head(ctx, at)
 }
 
-// head returns the digest of a manifest. A registry that answers HEAD with less than the specification asks
-// for is asked by GET.
+// head returns the digest of a manifest. It falls back to GET if the response to HEAD lacks required headers.
 func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, error) {
 	d, err := r.puller.Head(ctx, ref)
 	if err == nil {
 		return d.Digest, nil
 	}
-	var answer *transport.Error
+	var response *transport.Error
 	var network *url.Error
-	if errors.As(err, &answer) && answer.StatusCode != http.StatusMethodNotAllowed || errors.As(err, &network) {
+	if errors.As(err, &response) && response.StatusCode != http.StatusMethodNotAllowed || errors.As(err, &network) {
 		return v1.Hash{}, failed(err, "cannot find '%s'", ref.Name())
 	}
 	got, err := r.puller.Get(ctx, ref)
@@ -144,36 +144,37 @@ func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 		}
 		if tags = append(tags, page.Tags...); len(tags) > maxTags {
 			return nil, fault.New(sourcev1.OCIPullFailedReason, "'%s' has more than %d tags", r.name.Name(), maxTags).
-				WithHint("Follow a tag instead of a range of versions").Final()
+				WithHint("Use a tag instead of a range of versions").Final()
 		}
 	}
 	return tags, nil
 }
 
-// guard keeps requests and answers within bounds.
-type guard struct {
+// limiter bounds responses and refuses plain HTTP.
+type limiter struct {
 	next     http.RoundTripper
 	insecure bool
 }
 
-func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip implements [http.RoundTripper].
+func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.insecure {
-		return nil, fault.New(insecureReason, "'%s' speaks HTTP, where anybody can listen", req.URL.Host).
-			WithHint("Allow it by spec.insecure or --insecure-registry if that is wanted").Final()
+		return nil, fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", req.URL.Host).
+			WithHint("Use HTTPS, or allow plain HTTP with spec.insecure or --insecure-registry").Final()
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	most := int64(maxAnswer)
+	limit := int64(maxResponse)
 	if req.Response != nil || strings.Contains(req.URL.Path, "/blobs/") {
-		most = maxBlob
+		limit = maxBlob
 	}
-	resp.Body = &bounded{resp.Body, most}
+	resp.Body = &bounded{resp.Body, limit}
 	return resp, nil
 }
 
-// bounded fails when more than left bytes are read.
+// bounded is a body that fails after a number of bytes.
 type bounded struct {
 	io.ReadCloser
 	left int64
@@ -182,34 +183,35 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		// not every reader closes after an error
-		return 0, errors.Join(errors.New("the registry's answer is too long"), b.Close())
+		// Not every caller closes the body after an error.
+		return 0, errors.Join(errors.New("the response of the registry is too long"), b.Close())
 	}
 	return n, err
 }
 
+// failed returns the fault of a failed request.
 func failed(err error, format string, args ...any) error {
 	return Explain(sourcev1.OCIPullFailedReason, err, format, args...)
 }
 
-// Explain says what failed and, as far as the registry's answer tells, what to do about it. The reason counts
-// where the error tells no better one.
+// Explain returns a fault for a failed request to a registry, with a hint that depends on the response. The reason
+// applies unless the error has a more specific one.
 func Explain(reason string, err error, format string, args ...any) error {
 	f := fault.New(reason, format, args...)
-	var answer *transport.Error
+	var response *transport.Error
 	var network *url.Error
 	switch {
-	case errors.As(err, &answer):
-		f.Err = answer
-		switch answer.StatusCode {
+	case errors.As(err, &response):
+		f.Err = response
+		switch response.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			f.Reason = meta.AuthenticationFailedReason
-			f.Hint = "Check the login, and what it may do. Some registries answer so for what is not there"
+			f.Hint = "Check the login and its permissions. Some registries return this status for missing repositories"
 		case http.StatusNotFound:
 			f.Hint = "Check the URL and the reference"
 		}
 	case errors.As(err, &network):
-		f.Err = network.Err // without the URL: it may hold the signature of a redirect
+		f.Err = network.Err // without the URL, which may contain the signature of a redirect
 	default:
 		f.Err = err
 	}
