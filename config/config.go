@@ -1,4 +1,5 @@
-// Package config holds the manifests that `sluice install` applies. The definitions and the role are generated.
+// Package config contains the manifests that `sluice install` applies. The CustomResourceDefinitions and the
+// ClusterRole are generated.
 package config
 
 import (
@@ -13,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files are crd/, policy/, rbac/ and manager/.
+// Files contains the directories crd, policy, rbac and manager.
 //
 //go:embed crd policy rbac manager
 var Files embed.FS
@@ -21,26 +22,27 @@ var Files embed.FS
 // Definitions returns the CustomResourceDefinitions.
 func Definitions() ([]*unstructured.Unstructured, error) { return read("crd", nil) }
 
-// Policies returns what the API server has to check of gates and approvals.
+// Policies returns the admission policies for gates and approvals.
 func Policies() ([]*unstructured.Unstructured, error) { return read("policy", nil) }
 
-// Controllers returns what runs the controllers in a namespace: policies, its account, rights, Deployment and Service.
+// Controllers returns the objects that run the controllers in a namespace: admission policies, roles, the
+// ServiceAccount, the Deployment and the Service.
 func Controllers(namespace string) ([]*unstructured.Unstructured, error) {
 	policies, err := Policies()
 	if err != nil {
 		return nil, err
 	}
-	rights, err := read("rbac", nil)
+	roles, err := read("rbac", nil)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := read("manager", func(b []byte) []byte {
+	workload, err := read("manager", func(b []byte) []byte {
 		return bytes.ReplaceAll(b, []byte("flux-system"), []byte(namespace))
 	})
-	return slices.Concat(policies, rights, rest), err
+	return slices.Concat(policies, roles, workload), err
 }
 
-// read decodes the objects of all files in a directory.
+// read returns the objects of all files in a directory. If change is set, it is applied to the content of each file.
 func read(dir string, change func([]byte) []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	err := fs.WalkDir(Files, dir, func(name string, d fs.DirEntry, err error) error {

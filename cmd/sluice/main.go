@@ -1,4 +1,4 @@
-// Command sluice is all of Sluice: the controllers and the command line.
+// Command sluice is the controllers and the command line of Sluice.
 package main
 
 import (

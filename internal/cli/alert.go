@@ -51,7 +51,9 @@ are tested too.`,
     --metadata revision=main@sha1:4f170ec80b4bd06d3d1d0e1e1f0f2a8d9c3b5a77  # for commit statuses`,
 		Args:              exactlyOne,
 		ValidArgsFunction: e.completeNames(kind.ByName(v1beta3.AlertKind)),
-		RunE:              e.bounded(func(ctx context.Context, args []string) error { return t.run(ctx, e.key(args[0])) }),
+		RunE: e.bounded(func(ctx context.Context, args []string) error {
+			return t.run(ctx, e.key(args[0]))
+		}),
 	}
 	f := sub.Flags()
 	f.StringVar(&t.severity, "severity", "", "info or error (default: that of the alert)")
@@ -108,8 +110,8 @@ func (t *alertTest) get(ctx context.Context, c client.Client, kindName string,
 	k := kind.ByName(kindName)
 	o, err := cluster.Get(ctx, c, k, key)
 	if err == nil && o.Schedule().Suspended {
-		t.Step("%s '%s' is suspended: it sends only test events. Run sluice resume %s %s -n %s", kindName, key, k.Path(),
-			key.Name, key.Namespace)
+		t.Step("%s '%s' is suspended: it sends only test events. Run sluice resume %s %s -n %s", kindName, key,
+			k.Path(), key.Name, key.Namespace)
 	}
 	return o, err
 }

@@ -121,6 +121,11 @@ func TestPushListTagAndPullArtifacts(t *testing.T) {
 		}
 	}
 
+	checkArtifactDiff(t, at, url, dir)
+}
+
+func checkArtifactDiff(t *testing.T, at func(...string) []string, url, dir string) {
+	t.Helper()
 	t.Log("differences are reported by exit code and file name")
 	run(t, at("diff", "artifact", url+":stable", "--path", dir)...).wants(t, exitOK, "have the same content")
 	other := write(t, map[string]string{"app.yaml": "a: 2\n", "base/b.yaml": "b: 2\n", "new.yaml": "c"})
@@ -156,7 +161,8 @@ func TestBuildArtifact(t *testing.T) {
 			args: []string{"--resolve-symlinks", "--add-ignore-paths", "base/"},
 			want: []string{"app.yaml", "link.yaml"},
 		},
-		"single file":                 {args: []string{"--path", filepath.Join(dir, "app.yaml")}, want: []string{"app.yaml"}},
+		"single file": {args: []string{"--path", filepath.Join(dir, "app.yaml")},
+			want: []string{"app.yaml"}},
 		"manifests on standard input": {args: []string{"--path", "-"}, want: []string{"manifests.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,6 +190,81 @@ func TestBuildArtifact(t *testing.T) {
 	}
 }
 
+// invalidArtifactLines are commands about artifacts. Names in braces are replaced.
+var invalidArtifactLines = map[string]struct {
+	line string
+	code int
+	want string
+}{
+	"missing tag": {
+		line: "push artifact {registry}/app{common}{dir}",
+		code: exitUsage,
+		want: "must end in :TAG",
+	},
+	"invalid URL": {
+		line: "push artifact https://example.com/app:v1{common}{dir}",
+		code: exitUsage,
+		want: "oci://host/path",
+	},
+	"missing argument": {line: "push artifact{common}{dir}", code: exitUsage, want: "expected one artifact"},
+	"unknown output": {
+		line: "push artifact {registry}/app:v1 -o xml{common}{dir}",
+		code: exitUsage,
+		want: "choose json or yaml",
+	},
+	"missing directory": {
+		line: "push artifact {registry}/app:v1{common}{dir}/none",
+		code: exitFailed,
+		want: "no such file",
+	},
+	"all files excluded": {
+		line: "push artifact {registry}/app:v1 --ignore-paths *{common}{dir}",
+		code: exitFailed,
+		want: "contains no files",
+	},
+	"invalid archive": {
+		line: "push artifact {registry}/app:v1{common}{noArchive}",
+		code: exitFailed,
+		want: "no .tar.gz",
+	},
+	"circular symlinks": {
+		line: "push artifact {registry}/app:v1 --resolve-symlinks{common}{circle}",
+		code: exitFailed,
+		want: "too many levels of symbolic links",
+	},
+	"wrong password": {
+		line: "push artifact {registry}/app:v1 --source s --revision r --creds me:wrong --insecure-registry " +
+			"--path {dir}",
+		code: exitFailed,
+		want: "Check the login",
+	},
+	"HTTP registry without flag": {
+		line: "push artifact {registry}/app:v1 --source s --revision r --creds me:secret --path {dir}",
+		code: exitFailed,
+		want: "cannot push",
+	},
+	"missing artifact": {
+		line: "pull artifact {registry}/app:none --creds me:secret --insecure-registry -o {temp}",
+		code: exitFailed,
+		want: "cannot find",
+	},
+	"invalid tag": {
+		line: "tag artifact {registry}/app:v1 --tag a/b --creds me:secret --insecure-registry",
+		code: exitFailed,
+		want: "is no tag",
+	},
+	"list with a tag": {
+		line: "list artifacts {registry}/app:v1 --creds me:secret --insecure-registry",
+		code: exitUsage,
+		want: "without a tag or digest",
+	},
+	"unknown provider": {
+		line: "list artifacts {registry}/app --provider ibm --insecure-registry",
+		code: exitFailed,
+		want: "ibm",
+	},
+}
+
 func TestArtifactErrors(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t, "--username", "me", "--password", "secret")
@@ -191,84 +272,12 @@ func TestArtifactErrors(t *testing.T) {
 	circle := write(t, map[string]string{"a/b": "symlink:../a"})
 	noArchive := filepath.Join(write(t, map[string]string{"a.tgz": "text"}), "a.tgz")
 	common := " --source s --revision r --creds me:secret --insecure-registry --path "
-	for name, c := range map[string]struct {
-		line string
-		code int
-		want string
-	}{
-		"missing tag": {
-			line: "push artifact " + r.OCI + "/app" + common + dir,
-			code: exitUsage,
-			want: "must end in :TAG",
-		},
-		"invalid URL": {
-			line: "push artifact https://example.com/app:v1" + common + dir,
-			code: exitUsage,
-			want: "oci://host/path",
-		},
-		"missing argument": {line: "push artifact" + common + dir, code: exitUsage, want: "expected one artifact"},
-		"unknown output": {
-			line: "push artifact " + r.OCI + "/app:v1 -o xml" + common + dir,
-			code: exitUsage,
-			want: "choose json or yaml",
-		},
-		"missing directory": {
-			line: "push artifact " + r.OCI + "/app:v1" + common + dir + "/none",
-			code: exitFailed,
-			want: "no such file",
-		},
-		"all files excluded": {
-			line: "push artifact " + r.OCI + "/app:v1 --ignore-paths *" + common + dir,
-			code: exitFailed,
-			want: "contains no files",
-		},
-		"invalid archive": {
-			line: "push artifact " + r.OCI + "/app:v1" + common + noArchive,
-			code: exitFailed,
-			want: "no .tar.gz",
-		},
-		"circular symlinks": {
-			line: "push artifact " + r.OCI + "/app:v1 --resolve-symlinks" + common + circle,
-			code: exitFailed,
-			want: "too many levels of symbolic links",
-		},
-		"wrong password": {
-			line: "push artifact " + r.OCI +
-				"/app:v1 --source s --revision r --creds me:wrong --insecure-registry --path " + dir,
-			code: exitFailed,
-			want: "Check the login",
-		},
-		"HTTP registry without flag": {
-			line: "push artifact " + r.OCI +
-				"/app:v1 --source s --revision r --creds me:secret --path " + dir,
-			code: exitFailed,
-			want: "cannot push",
-		},
-		"missing artifact": {
-			line: "pull artifact " + r.OCI +
-				"/app:none --creds me:secret --insecure-registry -o " + t.TempDir(),
-			code: exitFailed,
-			want: "cannot find",
-		},
-		"invalid tag": {
-			line: "tag artifact " + r.OCI +
-				"/app:v1 --tag a/b --creds me:secret --insecure-registry",
-			code: exitFailed,
-			want: "is not a valid tag",
-		},
-		"list with a tag": {
-			line: "list artifacts " + r.OCI + "/app:v1 --creds me:secret --insecure-registry",
-			code: exitUsage,
-			want: "without a tag or digest",
-		},
-		"unknown provider": {
-			line: "list artifacts " + r.OCI + "/app --provider ibm --insecure-registry",
-			code: exitFailed,
-			want: "ibm",
-		},
-	} {
+	replacements := strings.NewReplacer("{registry}", r.OCI, "{dir}", dir, "{circle}", circle, "{noArchive}", noArchive,
+		"{temp}", t.TempDir())
+	for name, c := range invalidArtifactLines {
 		t.Run(name, func(t *testing.T) {
-			got := run(t, strings.Fields(c.line)...).wants(t, c.code, c.want)
+			line := replacements.Replace(strings.Replace(c.line, "{common}", common, 1))
+			got := run(t, strings.Fields(line)...).wants(t, c.code, c.want)
 			if strings.Contains(got.err, "secret") {
 				t.Errorf("the error contains the credentials: %s", got.err)
 			}

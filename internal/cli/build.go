@@ -87,7 +87,8 @@ func (b *buildKustomization) run(ctx context.Context, name string) error {
 }
 
 // newKustomizationCommand completes a command that takes the name of a Kustomization.
-func newKustomizationCommand(e *env, c *cobra.Command, run func(ctx context.Context, name string) error) *cobra.Command {
+func newKustomizationCommand(e *env, c *cobra.Command,
+	run func(ctx context.Context, name string) error) *cobra.Command {
 	k := kind.ByName(kustomizev1.KustomizationKind)
 	c.Use, c.Aliases, c.Args, c.ValidArgsFunction = k.Words[0]+" NAME", k.Words[1:], exactlyOne, e.completeNames(k)
 	c.RunE = e.bounded(func(ctx context.Context, args []string) error { return run(ctx, args[0]) })

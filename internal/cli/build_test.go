@@ -67,7 +67,8 @@ func TestBuildKustomization(t *testing.T) {
 		t.Errorf("unexpected output to standard error:\n%s", r.err)
 	}
 	deep := append(build, "--recursive")
-	run(t, deep...).wants(t, exitOK, "Kustomization 'flux-system/shared' was skipped: its source is not local. Set --local-sources "+
+	run(t, deep...).wants(t, exitOK, "Kustomization 'flux-system/shared' was skipped: its source is not local. Set "+
+		"--local-sources "+
 		"OCIRepository/flux-system/shared=DIRECTORY")
 	deep = append(deep, "--local-sources", "OCIRepository/flux-system/shared="+shared)
 	run(t, deep...).wants(t, exitFailed, "Kustomization 'flux-system/shared'", "left/out.yaml")

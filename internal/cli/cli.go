@@ -87,6 +87,7 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 2 usage error. Of diff: 0 no difference, 1 differences, 2 error.`
 	c.SilenceUsage = true
 	c.SilenceErrors = true
+	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w. See %s --help", err, cmd.CommandPath())
 	})

@@ -212,107 +212,110 @@ func TestShortFlags(t *testing.T) {
 	}
 }
 
+var usageErrors = map[string]struct{ line, want string }{
+	"unknown command with a suggestion": {line: "instal", want: "Did you mean install?"},
+	"unknown kind":                      {line: "get pods", want: `unknown command "pods" for sluice get`},
+	"unknown flag": {
+		line: "get all --colour", want: "unknown flag: --colour. See sluice get all --help",
+	},
+	"flag of the wrong type":         {line: "get all --timeout soon", want: "--timeout"},
+	"unknown output":                 {line: "get all -o toml", want: "choose wide, name, json or yaml"},
+	"watch of several kinds":         {line: "get all --watch", want: "--watch needs a single kind"},
+	"get with two names":             {line: "get ks a b", want: "at most one name"},
+	"status selector without status": {line: "get ks --status-selector ready", want: "such as ready=false"},
+	"invalid label selector":         {line: "get ks -l a=b=c", want: "--label-selector"},
+	"reconcile without name":         {line: "reconcile ks", want: "expected one name, got 0"},
+	"suspend without name":           {line: "suspend ks", want: "either names or --all"},
+	"export without name":            {line: "export source oci", want: "either names or --all"},
+	"delete with two names":          {line: "delete ks a b", want: "expected one name, got 2"},
+	"delete of a read-only kind":     {line: "delete source external a", want: "unknown command"},
+	"names and --all":                {line: "resume source git a --all", want: "either names or --all"},
+	"unknown component": {
+		line: "install --export --components helm-operator",
+		want: `unknown component "helm-operator": choose from source-controller`,
+	},
+	"unknown log level":            {line: "install --export --log-level loud", want: "choose trace, debug"},
+	"build without path":           {line: "build ks a", want: "--path is missing"},
+	"offline build without a file": {line: "build ks a --path . --dry-run", want: "--kustomization-file"},
+	"local source without namespace": {
+		line: "diff ks a --path . --local-sources GitRepository/a=.", want: "KIND/NAMESPACE/NAME=DIRECTORY",
+	},
+	"diff without name":            {line: "diff ks", want: "expected one name, got 0"},
+	"Kustomization without source": {line: "create ks a --export", want: "--source is missing"},
+	"unsupported source kind": {
+		line: "create ks a --source HelmChart/a --export", want: "choose from GitRepository",
+	},
+	"absolute path": {line: "create ks a --source a --path /deploy --export", want: "such as ./deploy"},
+	"health check without namespace": {
+		line: "create ks a --source a --health-check Deployment/a --export", want: "KIND/NAME.NAMESPACE",
+	},
+	"health check of an unsupported kind": {
+		line: "create ks a --source a --health-check Widget/a.b --export", want: "spec.healthChecks",
+	},
+	"dependency without name": {line: "create ks a --source a --depends-on b/ --export", want: "--depends-on"},
+	"keys without decryption provider": {
+		line: "create ks a --source a --decryption-secret b --export", want: "needs --decryption-provider",
+	},
+	"unknown decryption provider": {
+		line: "create ks a --source a --decryption-provider age --export", want: "choose from sops",
+	},
+	"simulation without time":      {line: "simulate gates", want: "--at is missing"},
+	"simulation with invalid time": {line: "simulate gates --at noon", want: "RFC 3339"},
+	"invalid default state": {
+		line: "gate create g --default ajar --export", want: "choose from opened, closed",
+	},
+	"schedule without state": {
+		line: "gate create g --schedule 12-24 --export", want: "invalid --schedule",
+	},
+	"schedule with an invalid date": {line: "gate create g --schedule closed;12-32 --export", want: "12-32"},
+	"schedule with an unknown time zone": {
+		line: "create gate g --schedule closed;@daily;1h;Mars --export", want: "Mars",
+	},
+	"approvers without approvals": {
+		line: "gate create g --approver alice --export", want: "--approvals-required",
+	},
+	"negative window": {line: "gate create g --window -1h --export", want: "spec.window"},
+	"image repository with a tag": {
+		line: "create image repository a --image nginx:1 --export", want: "without scheme, tag and digest",
+	},
+	"policy without order": {
+		line: "create image policy a --image-ref a --export", want: "set one of --select-semver",
+	},
+	"policy with two orders": {
+		line: "create image policy a --image-ref a --select-alpha asc --select-semver 1.x --export",
+		want: "set one of --select-semver",
+	},
+	"unknown order": {
+		line: "create image policy a --image-ref a --select-numeric up --export", want: "choose from asc, desc",
+	},
+	"invalid version range": {
+		line: "create image policy a --image-ref a --select-semver new --export", want: "spec.policy.semver",
+	},
+	"extract without filter": {
+		line: "create image policy a --image-ref a --select-alpha asc --filter-extract $1 --export",
+		want: "--filter-regex",
+	},
+	"image update without repository": {
+		line: "create image update a --author-email a@b --export", want: "--git-repo-ref is missing",
+	},
+	"image update without author": {
+		line: "create image update a --git-repo-ref a --export", want: "--author-email is missing",
+	},
+	"release without image": {line: "image release web", want: "either --image or --latest"},
+	"release of an image and --latest": {line: "image release web --latest --image a:1",
+		want: "either --image or --latest"},
+	"release without workload":        {line: "image release --latest", want: "either workloads or --all"},
+	"release for an unsupported kind": {line: "image release Service/web --latest", want: "is not a workload"},
+	"release of an image without tag": {line: "image release web --image nginx", want: "name:tag"},
+	"release with an invalid author":  {line: "image release web --latest --author me", want: "Name <email>"},
+	"images of an unsupported kind":   {line: "image list Pod/web", want: "is not a workload"},
+	"unexpected argument":             {line: "install now", want: "takes no arguments"},
+	"unknown output of version":       {line: "version --client -o xml", want: "choose json or yaml"},
+}
+
 // TestUsageErrors checks that usage errors say what to do.
 func TestUsageErrors(t *testing.T) {
-	for name, c := range map[string]struct{ line, want string }{
-		"unknown command with a suggestion": {line: "instal", want: "Did you mean install?"},
-		"unknown kind":                      {line: "get pods", want: `unknown command "pods" for sluice get`},
-		"unknown flag": {
-			line: "get all --colour", want: "unknown flag: --colour. See sluice get all --help",
-		},
-		"flag of the wrong type":         {line: "get all --timeout soon", want: "--timeout"},
-		"unknown output":                 {line: "get all -o toml", want: "choose wide, name, json or yaml"},
-		"watch of several kinds":         {line: "get all --watch", want: "--watch needs a single kind"},
-		"get with two names":             {line: "get ks a b", want: "at most one name"},
-		"status selector without status": {line: "get ks --status-selector ready", want: "such as ready=false"},
-		"invalid label selector":         {line: "get ks -l a=b=c", want: "--label-selector"},
-		"reconcile without name":         {line: "reconcile ks", want: "expected one name, got 0"},
-		"suspend without name":           {line: "suspend ks", want: "either names or --all"},
-		"export without name":            {line: "export source oci", want: "either names or --all"},
-		"delete with two names":          {line: "delete ks a b", want: "expected one name, got 2"},
-		"delete of a read-only kind":     {line: "delete source external a", want: "unknown command"},
-		"names and --all":                {line: "resume source git a --all", want: "either names or --all"},
-		"unknown component": {
-			line: "install --export --components helm-operator",
-			want: `unknown component "helm-operator": choose from source-controller`,
-		},
-		"unknown log level":            {line: "install --export --log-level loud", want: "choose trace, debug"},
-		"build without path":           {line: "build ks a", want: "--path is missing"},
-		"offline build without a file": {line: "build ks a --path . --dry-run", want: "--kustomization-file"},
-		"local source without namespace": {
-			line: "diff ks a --path . --local-sources GitRepository/a=.", want: "KIND/NAMESPACE/NAME=DIRECTORY",
-		},
-		"diff without name":            {line: "diff ks", want: "expected one name, got 0"},
-		"Kustomization without source": {line: "create ks a --export", want: "--source is missing"},
-		"unsupported source kind": {
-			line: "create ks a --source HelmChart/a --export", want: "choose from GitRepository",
-		},
-		"absolute path": {line: "create ks a --source a --path /deploy --export", want: "such as ./deploy"},
-		"health check without namespace": {
-			line: "create ks a --source a --health-check Deployment/a --export", want: "KIND/NAME.NAMESPACE",
-		},
-		"health check of an unsupported kind": {
-			line: "create ks a --source a --health-check Widget/a.b --export", want: "spec.healthChecks",
-		},
-		"dependency without name": {line: "create ks a --source a --depends-on b/ --export", want: "--depends-on"},
-		"keys without decryption provider": {
-			line: "create ks a --source a --decryption-secret b --export", want: "needs --decryption-provider",
-		},
-		"unknown decryption provider": {
-			line: "create ks a --source a --decryption-provider age --export", want: "choose from sops",
-		},
-		"simulation without time":      {line: "simulate gates", want: "--at is missing"},
-		"simulation with invalid time": {line: "simulate gates --at noon", want: "RFC 3339"},
-		"invalid default state": {
-			line: "gate create g --default ajar --export", want: "choose from opened, closed",
-		},
-		"schedule without state": {
-			line: "gate create g --schedule 12-24 --export", want: "invalid --schedule",
-		},
-		"schedule with an invalid date": {line: "gate create g --schedule closed;12-32 --export", want: "12-32"},
-		"schedule with an unknown time zone": {
-			line: "create gate g --schedule closed;@daily;1h;Mars --export", want: "Mars",
-		},
-		"approvers without approvals": {
-			line: "gate create g --approver alice --export", want: "--approvals-required",
-		},
-		"negative window": {line: "gate create g --window -1h --export", want: "spec.window"},
-		"image repository with a tag": {
-			line: "create image repository a --image nginx:1 --export", want: "without scheme, tag and digest",
-		},
-		"policy without order": {
-			line: "create image policy a --image-ref a --export", want: "set one of --select-semver",
-		},
-		"policy with two orders": {
-			line: "create image policy a --image-ref a --select-alpha asc --select-semver 1.x --export",
-			want: "set one of --select-semver",
-		},
-		"unknown order": {
-			line: "create image policy a --image-ref a --select-numeric up --export", want: "choose from asc, desc",
-		},
-		"invalid version range": {
-			line: "create image policy a --image-ref a --select-semver new --export", want: "spec.policy.semver",
-		},
-		"extract without filter": {
-			line: "create image policy a --image-ref a --select-alpha asc --filter-extract $1 --export",
-			want: "--filter-regex",
-		},
-		"image update without repository": {
-			line: "create image update a --author-email a@b --export", want: "--git-repo-ref is missing",
-		},
-		"image update without author": {
-			line: "create image update a --git-repo-ref a --export", want: "--author-email is missing",
-		},
-		"release without image":            {line: "image release web", want: "either --image or --latest"},
-		"release of an image and --latest": {line: "image release web --latest --image a:1", want: "either --image or --latest"},
-		"release without workload":         {line: "image release --latest", want: "either workloads or --all"},
-		"release for an unsupported kind":  {line: "image release Service/web --latest", want: "is not a workload"},
-		"release of an image without tag":  {line: "image release web --image nginx", want: "name:tag"},
-		"release with an invalid author":   {line: "image release web --latest --author me", want: "Name <email>"},
-		"images of an unsupported kind":    {line: "image list Pod/web", want: "is not a workload"},
-		"unexpected argument":              {line: "install now", want: "takes no arguments"},
-		"unknown output of version":        {line: "version --client -o xml", want: "choose json or yaml"},
-	} {
+	for name, c := range usageErrors {
 		t.Run(name, func(t *testing.T) {
 			run(t, strings.Fields(c.line)...).wants(t, exitUsage, c.want)
 		})

@@ -29,7 +29,6 @@ import (
 )
 
 // at runs a command line against the test cluster.
-
 func at(t *testing.T, args ...string) result {
 	t.Helper()
 	return run(t, append(args, "--kubeconfig", testenv.Kubeconfig(t))...)
@@ -46,10 +45,8 @@ func clusterClient(t *testing.T) client.Client {
 	return c
 }
 
-// withDefinitions installs the CustomResourceDefinitions, and returns a new namespace. Tests run one after another in any
-
-// order.
-
+// withDefinitions installs the CustomResourceDefinitions, and returns a new namespace. Tests run one after another,
+// in any order.
 func withDefinitions(t *testing.T) (client.Client, string) {
 	t.Helper()
 	at(t, "install", "--crds-only").wants(t, exitOK)
@@ -57,46 +54,43 @@ func withDefinitions(t *testing.T) (client.Client, string) {
 }
 
 // without uninstalls Sluice.
-
 func without(t *testing.T) client.Client {
 	t.Helper()
 	at(t, "uninstall", "--silent").wants(t, exitOK)
 	return clusterClient(t)
 }
 
-// TestInstallAndUninstall checks that install ends when the kinds are served, that a second run changes nothing, and that
-
-// uninstall removes everything.
+// readyStatus returns a status with a Ready condition.
+func readyStatus(status metav1.ConditionStatus, reason, message string) meta.Status {
+	s := meta.Status{ObservedGeneration: 1}
+	apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: reconcile.TypeReady, Status: status, Reason: reason, Message: message, ObservedGeneration: 1,
+		LastTransitionTime: metav1.Unix(1700000000, 0),
+	})
+	return s
+}
 
 // samples creates objects with typical statuses, as controllers would set them.
-
 func samples(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
-	ready := func(status metav1.ConditionStatus, reason, message string) meta.Status {
-		s := meta.Status{ObservedGeneration: 1}
-		apimeta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions), metav1.Condition{
-			Type: reconcile.TypeReady, Status: status, Reason: reason, Message: message, ObservedGeneration: 1,
-			LastTransitionTime: metav1.Unix(1700000000, 0),
-		})
-		return s
-	}
 	revision := "main@sha1:" + strings.Repeat("4f17", 10)
 	app := &sourcev1.GitRepository{}
 	app.Name, app.Labels = "app", map[string]string{"team": "a"}
 	app.Spec.URL, app.Spec.Interval.Duration = "https://example.com/app", 60e9
-	app.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "stored artifact for revision "+
+	app.Status.Status = readyStatus(metav1.ConditionTrue, meta.SucceededReason, "stored artifact for revision "+
 		kind.ShortRevision(revision))
 	app.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: revision, Digest: "sha256:00",
-		LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0))}
+		LastUpdateTime: metav1.Unix(1700000000, 0)}
 	lost := &sourcev1.GitRepository{}
 	lost.Name = "lost"
 	lost.Spec.URL, lost.Spec.Interval.Duration = "https://example.com/lost", 60e9
-	lost.Status.Status = ready(metav1.ConditionFalse, meta.GitOperationFailedReason, "the repository\nis not there")
+	lost.Status.Status = readyStatus(metav1.ConditionFalse, meta.GitOperationFailedReason,
+		"the repository\nis not there")
 	common := &kustomizev1.Kustomization{}
 	common.Name, common.Labels = "common", map[string]string{"in": namespace}
 	common.Spec.Interval.Duration, common.Spec.Suspend = 60e9, true
 	common.Spec.SourceRef.Kind, common.Spec.SourceRef.Name = sourcev1.GitRepositoryKind, "app"
-	common.Status.Status = ready(metav1.ConditionTrue, meta.ReconciliationSucceededReason, "Applied revision: "+
+	common.Status.Status = readyStatus(metav1.ConditionTrue, meta.ReconciliationSucceededReason, "Applied revision: "+
 		kind.ShortRevision(revision))
 	common.Status.LastAppliedRevision = revision
 	fresh := &kustomizev1.Kustomization{}
@@ -107,10 +101,10 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	chart := &sourcev1.HelmChart{}
 	chart.Name, chart.Spec.Chart, chart.Spec.Interval.Duration = "app", "app", 60e9
 	chart.Spec.SourceRef = sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.HelmRepositoryKind, Name: "charts"}
-	chart.Status.Status = ready(metav1.ConditionTrue, sourcev1.ChartPullSucceededReason,
+	chart.Status.Status = readyStatus(metav1.ConditionTrue, sourcev1.ChartPullSucceededReason,
 		"pulled 'app' chart with version '1.2.3'")
 	chart.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "1.2.3", Digest: "sha256:00",
-		LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0))}
+		LastUpdateTime: metav1.Unix(1700000000, 0)}
 	charts := &sourcev1.HelmRepository{}
 	charts.Name, charts.Spec.URL = "charts", "https://charts.example.com"
 	split := &extensionsv1beta1.ArtifactGenerator{}
@@ -120,13 +114,13 @@ func samples(t *testing.T, c client.Client, namespace string) {
 		Name: "app"}}
 	split.Spec.Artifacts = []extensionsv1beta1.OutputArtifact{{Name: "part",
 		Copy: []extensionsv1beta1.CopyOperation{{From: "@app/part/**", To: "@artifact/"}}}}
-	split.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "made 1 artifact")
+	split.Status.Status = readyStatus(metav1.ConditionTrue, meta.SucceededReason, "made 1 artifact")
 	part := &sourcev1.ExternalArtifact{}
 	part.Name, part.Spec.SourceRef = "part", &meta.ObjectReference{Kind: extensionsv1beta1.ArtifactGeneratorKind,
 		Name: "split"}
-	part.Status.Status = ready(metav1.ConditionTrue, meta.SucceededReason, "stored")
+	part.Status.Status = readyStatus(metav1.ConditionTrue, meta.SucceededReason, "stored")
 	part.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "latest@sha256:" +
-		strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0))}
+		strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
 	for _, o := range []reconcile.Object{app, lost, chart, part, split, common} {
 		makeAll(t, c, namespace, o)
 	}
@@ -139,7 +133,6 @@ func samples(t *testing.T, c client.Client, namespace string) {
 }
 
 // makeAll creates objects with their status.
-
 func makeAll(t *testing.T, c client.Client, namespace string, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
@@ -154,10 +147,8 @@ func makeAll(t *testing.T, c client.Client, namespace string, objects ...client.
 	}
 }
 
-// statusOf returns a patch that sets the status of an object. It has no resourceVersion, so that it does not conflict with
-
-// the controllers of the playground.
-
+// statusOf returns a patch that sets the status of an object. It has no resourceVersion, so it does not conflict
+// with the controllers of the playground.
 func statusOf(t *testing.T, o client.Object) client.Patch {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -171,10 +162,7 @@ func statusOf(t *testing.T, o client.Object) client.Patch {
 	return client.RawPatch(types.MergePatchType, status)
 }
 
-// TestGetWatchPrintsVisibleChanges checks that changes without effect on the table are not printed.
-
 // follow runs a command until stop is called. next reads a line and checks that it contains all texts.
-
 func follow(t *testing.T, args ...string) (next func(want ...string), stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,10 +196,8 @@ func follow(t *testing.T, args ...string) (next func(want ...string), stop func(
 	}
 }
 
-// expires runs a command that must time out, and checks standard error. It retries with longer timeouts, since on a slow
-
-// machine the command may not reach the wait.
-
+// expires runs a command that must time out, and checks standard error. It retries with longer timeouts, since on
+// a slow machine the command may not reach the wait.
 func expires(t *testing.T, line []string, texts ...string) {
 	t.Helper()
 	timeout := 2 * time.Second
@@ -220,5 +206,3 @@ func expires(t *testing.T, line []string, texts ...string) {
 		return at(t, append(line, "--timeout", timeout.String())...).check(exitFailed, texts...)
 	})
 }
-
-// TestWithoutControllers checks the errors of commands that wait if no controller runs.

@@ -60,7 +60,8 @@ type createProvider struct {
 
 func (p *createProvider) bind(f *pflag.FlagSet) string {
 	f.StringVar(&p.providerType, "type", "", "type of the service, such as slack, msteams, generic or github")
-	f.StringVar(&p.address, "address", "", "URL of the service; store a secret URL under the key address of the Secret instead")
+	f.StringVar(&p.address, "address", "", "URL of the service; store a secret URL under the key address of the "+
+		"Secret instead")
 	f.StringVar(&p.channel, "channel", "", "channel to send to, if the type has channels")
 	f.StringVar(&p.username, "username", "", "name of the sender, if the type supports it")
 	f.StringVar(&p.secret, "secret-ref", "", "Secret with the token, the address or the credentials")
@@ -72,8 +73,9 @@ func (p *createProvider) build(_ context.Context, c *creation) (reconcile.Object
 		return nil, err
 	}
 	return &notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{
-		Type: p.providerType, Address: p.address, Channel: p.channel, Username: p.username, SecretRef: localRef(p.secret),
-		Interval: optionalDuration(c.interval.Duration),
+		Type: p.providerType, Address: p.address, Channel: p.channel, Username: p.username,
+		SecretRef: localRef(p.secret),
+		Interval:  optionalDuration(c.interval.Duration),
 	}}, nil
 }
 
@@ -93,7 +95,8 @@ func (r *createReceiver) bind(f *pflag.FlagSet) string {
 }
 
 func (r *createReceiver) build(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := errors.Join(require("type", r.receiverType), require("resource", strings.Join(r.resources, ""))); err != nil {
+	if err := errors.Join(require("type", r.receiverType),
+		require("resource", strings.Join(r.resources, ""))); err != nil {
 		return nil, err
 	}
 	if r.receiverType == notificationv1.GenericOIDCReceiver {

@@ -114,7 +114,8 @@ func TestCreateMatchesExport(t *testing.T) {
 		})
 	}
 	at(t, "export", "source", "git", "app", "none", "-n", namespace).wants(t, exitFailed, "none' not found")
-	at(t, "export", "source", "external", "--all", "-n", namespace).wants(t, exitOK, "no ExternalArtifact found in namespace")
+	at(t, "export", "source", "external", "--all", "-n", namespace).
+		wants(t, exitOK, "no ExternalArtifact found in namespace")
 }
 
 // lacks returns the path of the first field of want that is missing or different in have, or "".
@@ -193,8 +194,8 @@ func TestCreateUpdates(t *testing.T) {
 		wants(t, exitFailed, "the cluster rejected Secret", "type")
 }
 
-// TestCreateWaits runs with real controllers: over HTTP, over SSH with host keys from the server, and for a bucket with a
-// secret key from standard input.
+// TestCreateWaits runs with real controllers: over HTTP, over SSH with host keys from the server, and for a
+// bucket with a secret key from standard input.
 func TestCreateWaits(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)

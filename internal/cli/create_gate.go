@@ -58,9 +58,8 @@ func (g *createGate) build(_ context.Context, c *creation) (reconcile.Object, er
 		return nil, err
 	}
 	spec := gatingv1.GateSpec{
-		Interval: c.interval, Default: gatingv1.State(g.state), Window: optionalDuration(g.window), AllowManual: g.allowManual,
-		Overrun:  g.overrun,
-		Selector: g.selector(),
+		Interval: c.interval, Default: gatingv1.State(g.state), Window: optionalDuration(g.window),
+		AllowManual: g.allowManual, Overrun: g.overrun, Selector: g.selector(),
 	}
 	if !g.overridable {
 		spec.Overridable = &g.overridable
@@ -99,7 +98,8 @@ func (g *createGate) selector() *gatingv1.Selector {
 
 // approvalRule returns the required approvals, or nil for none.
 func (g *createGate) approvalRule() (*gatingv1.Approvals, error) {
-	rule := gatingv1.Approvals{Required: g.approvals, Users: g.users, Groups: g.groups, ValidFor: optionalDuration(g.validFor)}
+	rule := gatingv1.Approvals{Required: g.approvals, Users: g.users, Groups: g.groups,
+		ValidFor: optionalDuration(g.validFor)}
 	if g.approvals < 1 && optional(rule) != nil {
 		return nil, usagef("--approvals-required must be at least 1 if other flags for approvals are set")
 	}
@@ -117,7 +117,7 @@ func scheduleEntry(text string) (gatingv1.ScheduleEntry, error) {
 	dates := len(fields) > 1 && scheduledDates.MatchString(fields[1])
 	if len(fields) < 2 || len(fields) > 4 || len(fields) == 2 && !dates {
 		return gatingv1.ScheduleEntry{}, usagef(
-			`invalid --schedule %q: use "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24,12-25;24h;Europe/Berlin"`, text)
+			`invalid --schedule %q: use "closed;0 0 * * 5;24h;Europe/Berlin" or "closed;12-24;24h;Europe/Berlin"`, text)
 	}
 	if err := oneOf("schedule", fields[0], string(gatingv1.Opened), string(gatingv1.Closed)); err != nil {
 		return gatingv1.ScheduleEntry{}, err

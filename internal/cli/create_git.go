@@ -49,7 +49,8 @@ func (g *createGit) build(ctx context.Context, c *creation) (reconcile.Object, e
 	if err != nil {
 		return nil, err
 	}
-	if err := optionalOneOf("provider", g.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+	if err := optionalOneOf("provider", g.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS,
+		sourcev1.ProviderAzure,
 		sourcev1.ProviderGitHub); err != nil {
 		return nil, err
 	}

@@ -87,7 +87,8 @@ type createChart struct {
 func (h *createChart) bind(f *pflag.FlagSet) string {
 	f.StringVar(&h.source, "source", "", "source of the chart, as KIND/NAME: HelmRepository, GitRepository or Bucket")
 	f.StringVar(&h.chart, "chart", "", "name of the chart, or its path in a GitRepository or Bucket")
-	f.StringVar(&h.version, "chart-version", "", "range of versions to follow in a HelmRepository; the highest one is used")
+	f.StringVar(&h.version, "chart-version", "",
+		"range of versions to follow in a HelmRepository; the highest one is used")
 	f.StringVar(&h.strategy, "reconcile-strategy", sourcev1.ReconcileStrategyChartVersion,
 		"what a new artifact is made for: ChartVersion or Revision")
 	h.verify.bind(f)

@@ -47,17 +47,19 @@ func (r *createImageRepository) build(_ context.Context, c *creation) (reconcile
 		return nil, err
 	}
 	if ref := edit.ParseRef(r.image); ref.Tag != "" || ref.Digest != "" || !ref.Valid() {
-		return nil, usagef("invalid --image %q: use a name without scheme, tag and digest, such as ghcr.io/org/app", r.image)
+		return nil, usagef("invalid --image %q: use a name without scheme, tag and digest, such as ghcr.io/org/app",
+			r.image)
 	}
-	if err := optionalOneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+	if err := optionalOneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS,
+		sourcev1.ProviderAzure,
 		sourcev1.ProviderGCP); err != nil {
 		return nil, err
 	}
 	return &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{
 		Image: r.image, Interval: c.interval, Timeout: optionalDuration(r.scanTimeout), Provider: r.provider,
 		ServiceAccountName: r.serviceAccount,
-		SecretRef:          localRef(r.secretRef), CertSecretRef: localRef(r.certRef), ProxySecretRef: localRef(r.proxy),
-		ExclusionList: r.exclude, Insecure: r.insecure,
+		SecretRef:          localRef(r.secretRef), CertSecretRef: localRef(r.certRef),
+		ProxySecretRef: localRef(r.proxy), ExclusionList: r.exclude, Insecure: r.insecure,
 	}}, nil
 }
 
@@ -95,6 +97,33 @@ func (p *createImagePolicy) build(_ context.Context, c *creation) (reconcile.Obj
 	}
 	spec := imagev1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedName{Name: p.repository},
 		DigestReflectionPolicy: p.reflect}
+	if err := p.setOrder(&spec); err != nil {
+		return nil, err
+	}
+	if p.filterCEL != "" {
+		spec.Policy.CEL = &imagev1.CELPolicy{Filter: p.filterCEL, Order: p.cel}
+	}
+	if p.filterExtract != "" && p.filterRegex == "" {
+		return nil, usagef("--filter-extract needs a --filter-regex")
+	}
+	if p.filterRegex != "" {
+		spec.FilterTags = &imagev1.TagFilter{Pattern: p.filterRegex, Extract: p.filterExtract}
+	}
+	if err := optionalOneOf("reflect-digest", p.reflect, imagev1.ReflectAlways, imagev1.ReflectIfNotPresent,
+		imagev1.ReflectNever); err != nil {
+		return nil, err
+	}
+	if p.reflect == imagev1.ReflectAlways {
+		spec.Interval = &c.interval
+	}
+	if _, err := policy.New(spec); err != nil {
+		return nil, usageError{err}
+	}
+	return &imagev1.ImagePolicy{Spec: spec}, nil
+}
+
+// setOrder sets how tags are compared, from the one flag for that which must be set.
+func (p *createImagePolicy) setOrder(spec *imagev1.ImagePolicySpec) error {
 	given := 0
 	for _, o := range []struct {
 		flag, value string
@@ -127,36 +156,17 @@ func (p *createImagePolicy) build(_ context.Context, c *creation) (reconcile.Obj
 		}
 		if o.choices != nil {
 			if err := oneOf(o.flag, o.value, o.choices...); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		o.set()
 		given++
 	}
 	if given != 1 {
-		return nil, usagef("set one of --select-semver, --select-alpha, --select-numeric, --select-created and " +
+		return usagef("set one of --select-semver, --select-alpha, --select-numeric, --select-created and " +
 			"--select-cel")
 	}
-	if p.filterCEL != "" {
-		spec.Policy.CEL = &imagev1.CELPolicy{Filter: p.filterCEL, Order: p.cel}
-	}
-	if p.filterExtract != "" && p.filterRegex == "" {
-		return nil, usagef("--filter-extract needs a --filter-regex")
-	}
-	if p.filterRegex != "" {
-		spec.FilterTags = &imagev1.TagFilter{Pattern: p.filterRegex, Extract: p.filterExtract}
-	}
-	if err := optionalOneOf("reflect-digest", p.reflect, imagev1.ReflectAlways, imagev1.ReflectIfNotPresent,
-		imagev1.ReflectNever); err != nil {
-		return nil, err
-	}
-	if p.reflect == imagev1.ReflectAlways {
-		spec.Interval = &c.interval
-	}
-	if _, err := policy.New(spec); err != nil {
-		return nil, usageError{err}
-	}
-	return &imagev1.ImagePolicy{Spec: spec}, nil
+	return nil
 }
 
 // pullRequestHosts are the types of git hosts that pull requests can be opened on.

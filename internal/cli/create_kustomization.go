@@ -35,7 +35,8 @@ func (k *createKustomization) bind(f *pflag.FlagSet) string {
 		"objects that must be healthy, as KIND/NAME.NAMESPACE: Deployment, StatefulSet, DaemonSet or HelmRelease")
 	f.DurationVar(&k.checkTimeout, "health-check-timeout", 2*time.Minute, "timeout of health checks")
 	f.StringSliceVar(&k.dependsOn, "depends-on", nil, "Kustomizations that must be Ready first, as [NAMESPACE/]NAME")
-	f.DurationVar(&k.retry, "retry-interval", 0, "interval between retries after a failure (default: exponential backoff)")
+	f.DurationVar(&k.retry, "retry-interval", 0,
+		"interval between retries after a failure (default: exponential backoff)")
 	f.StringVar(&k.account, "service-account", "", "service account to apply as")
 	f.StringVar(&k.kubeConfig, "kubeconfig-secret-ref", "", "Secret with the kubeconfig of another cluster to apply to")
 	f.StringVar(&k.namespace, "target-namespace", "", "namespace for all objects")
@@ -123,8 +124,8 @@ func healthChecks(flags []string) ([]meta.ObjectReference, error) {
 		}
 		version, ok := checkedVersions[m[1]]
 		if !ok {
-			return nil, usagef("invalid --health-check %q: choose from Deployment, StatefulSet, DaemonSet and HelmRelease, "+
-				"or set spec.healthChecks in YAML for other kinds", text)
+			return nil, usagef("invalid --health-check %q: choose from Deployment, StatefulSet, DaemonSet and "+
+				"HelmRelease, or set spec.healthChecks in YAML for other kinds", text)
 		}
 		refs = append(refs, meta.ObjectReference{APIVersion: version, Kind: m[1], Name: m[2], Namespace: m[3]})
 	}

@@ -16,7 +16,6 @@ import (
 )
 
 // TestCreateExport prints an object of every kind, with all its flags.
-
 func TestCreateExport(t *testing.T) {
 	verify := " --verify-provider cosign --verify-secret-ref keys --verify-issuer ^https://example.com$ " +
 		"--verify-subject ^ci$"
@@ -31,7 +30,8 @@ func TestCreateExport(t *testing.T) {
 		"oci": "source oci app --url oci://registry.example.com/app",
 		"oci-options": "source oci app --url oci://registry.example.com/app --tag-semver 1.x " +
 			"--provider aws --secret-ref login --service-account puller --cert-ref certs --proxy-secret-ref proxy " +
-			"--insecure --ignore-paths *.md --layer-selector application/vnd.cncf.helm.chart.content.v1.tar+gzip:copy" + verify,
+			"--insecure --ignore-paths *.md --layer-selector " +
+			"application/vnd.cncf.helm.chart.content.v1.tar+gzip:copy" + verify,
 		"helm": "source helm charts --url https://charts.example.com --pass-credentials " +
 			"--username me --password secret",
 		"helm-oci": "source helm charts --url oci://registry.example.com/charts --oci-provider gcp " +
@@ -78,7 +78,6 @@ func TestCreateExport(t *testing.T) {
 }
 
 // certificate creates a self-signed certificate, and returns its file and that of its key.
-
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -99,8 +98,6 @@ func certificate(t *testing.T) (cert, key string) {
 		file(t, "cert.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
 }
 
-// rsaKey creates a key in the format of GitHub Apps, and returns its file.
-
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -109,13 +106,3 @@ func file(t *testing.T, name, content string) string {
 	}
 	return path
 }
-
-// secret returns the Secret that a command prints.
-
-// sshServer runs a git server with SSH that accepts one key, and returns it with the file of that key.
-
-// TestCreateSecretForSSH creates keys, gets the host keys of a real server, and checks that the controllers can read the
-
-// Secret.
-
-// TestCreateRejectsInvalidFlags checks that invalid flags are rejected before anything is stored.

@@ -135,7 +135,8 @@ func (c *comparison) request(ctx context.Context, built *localbuild.Result) (app
 	err := c.client.Get(ctx, key, live)
 	switch {
 	case apierrors.IsNotFound(err) && !c.ignoreNotFound:
-		return req, fmt.Errorf("Kustomization '%s' is not in the cluster. Set --ignore-not-found to compare it anyway", key)
+		return req, fmt.Errorf("Kustomization '%s' is not in the cluster. Set --ignore-not-found to compare it anyway",
+			key)
 	case client.IgnoreNotFound(err) != nil:
 		return req, cluster.Explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
 	}

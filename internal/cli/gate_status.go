@@ -55,8 +55,8 @@ func (s *gateStatus) printState(g *gatingv1.Gate) {
 		fmt.Fprintf(s.Out, "Problem: %s: %s\n", r.Reason, term.OneLine(r.Message))
 	}
 	if g.Status.ObservedGeneration != g.Generation {
-		fmt.Fprintln(s.Out, "Problem: the controller has not seen the current spec of the gate. It lets nothing through "+
-			"until then")
+		fmt.Fprintln(s.Out, "Problem: the controller has not seen the current spec of the gate. It lets "+
+			"nothing through until then")
 	}
 	if n := g.Status.NextTransition; n != nil {
 		fmt.Fprintf(s.Out, "Next: %s at %s\n", n.State, kind.Time(n.At))

@@ -15,6 +15,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
+// sluiceGate runs `sluice gate` and checks its exit code and standard error.
+type sluiceGate func(code int, want string, args ...string) result
+
 func TestGateRequests(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "release"}}
@@ -54,6 +57,12 @@ func TestGateRequests(t *testing.T) {
 		t.Errorf("the request is %+v", r)
 	}
 
+	testGateApproval(t, c, namespace, sluice)
+	testGateLists(t, c, g, sluice)
+}
+
+func testGateApproval(t *testing.T, c client.Client, namespace string, sluice sluiceGate) {
+	t.Helper()
 	sluice(exitOK, "GateApproval", "approve", "release", "--revision", "main@sha1:abc", "--expires", "24h")
 	var approvals gatingv1.GateApprovalList
 	if err := c.List(t.Context(), &approvals, client.InNamespace(namespace)); err != nil {
@@ -62,18 +71,21 @@ func TestGateRequests(t *testing.T) {
 	if len(approvals.Items) != 1 || approvals.Items[0].Spec.User == "" || approvals.Items[0].Spec.ExpiresAt == nil {
 		t.Errorf("approvals are %+v", approvals.Items)
 	}
+}
 
+func testGateLists(t *testing.T, c client.Client, g *gatingv1.Gate, sluice sluiceGate) {
+	t.Helper()
 	before := g.DeepCopy()
 	g.Status.Why = &gatingv1.Explanation{Reason: gatingv1.WhyRequested, Message: "freeze"}
 	g.Status.WaitingCount = 1
-	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: namespace, Name: "app",
+	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: g.Namespace, Name: "app",
 		Revision: "main@sha1:def"}}
 	g.Status.History = []gatingv1.HistoryEntry{{At: meta.TimeOf(time.Now()), State: gatingv1.Closed, Reason: gatingv1.WhyRequested,
 		Message: "freeze", By: "alice"}}
 	if err := c.Status().Patch(t.Context(), g, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	for verb, want := range map[string]string{"status": "Kustomization/" + namespace + "/app main@sha1:def",
+	for verb, want := range map[string]string{"status": "Kustomization/" + g.Namespace + "/app main@sha1:def",
 		"history": "alice"} {
 		if out := sluice(exitOK, "", verb, "release").out; !strings.Contains(out, want) {
 			t.Errorf("%s lacks %q:\n%s", verb, want, out)
@@ -143,6 +155,13 @@ func TestGateStatusAndSimulation(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	testGateStatus(t, namespace)
+	testGateSimulation(t, namespace)
+	testGateVerbs(t, c, g)
+}
+
+func testGateStatus(t *testing.T, namespace string) {
+	t.Helper()
 	out := at(t, "gate", "-n", namespace, "status", "release", "--diff").wants(t, exitOK).out
 	for _, want := range []string{
 		"Europe/Berlin", "closes 'fridays'", "Gate closed by schedule 'fridays'", "Fri ", "00:00 CE",
@@ -153,7 +172,10 @@ func TestGateStatusAndSimulation(t *testing.T) {
 			t.Errorf("status lacks %q:\n%s", want, out)
 		}
 	}
+}
 
+func testGateSimulation(t *testing.T, namespace string) {
+	t.Helper()
 	then := func(when, object string) string {
 		t.Helper()
 		out := at(t, "simulate", "gates", "-n", namespace, "--at", when).wants(t, exitOK, "objects would pass at").out
@@ -176,14 +198,18 @@ func TestGateStatusAndSimulation(t *testing.T) {
 			t.Errorf("at %s the app is %q, want %q", when, got, want)
 		}
 	}
-	if got, want := then("2126-11-21T12:00:00Z", orphan), "held - "+namespace+"/gone: the gate does not exist"; got != want {
+	if got, want := then("2126-11-21T12:00:00Z", orphan), "held - "+namespace+
+		"/gone: the gate does not exist"; got != want {
 		t.Errorf("object with a missing gate: %q, want %q", got, want)
 	}
 	if r := at(t, "simulate", "gates", "-n", namespace, "--at", "2126-11-21T12:00:00Z").
 		wants(t, exitOK, "1 of 2 objects would pass"); strings.Contains(r.out, "/free") {
 		t.Errorf("the simulation lists an object without gates:\n%s", r.out)
 	}
+}
 
+func testGateVerbs(t *testing.T, c client.Client, g *gatingv1.Gate) {
+	t.Helper()
 	g.Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: "True", Reason: "ReconciliationSucceeded", Message: "Gate reconciled",
 			LastTransitionTime: metav1.Now()},
@@ -193,14 +219,14 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	if err := c.Status().Patch(t.Context(), g, statusOf(t, g)); err != nil {
 		t.Fatal(err)
 	}
-	if out := at(t, "get", "gates", "-n", namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") ||
+	if out := at(t, "get", "gates", "-n", g.Namespace).wants(t, exitOK).out; !strings.Contains(out, "WAITING") ||
 		!strings.Contains(out, "Gate opened by default") {
 		t.Errorf("get prints\n%s", out)
 	}
-	if out := at(t, "gate", "export", "release", "-n", namespace).wants(t, exitOK).
+	if out := at(t, "gate", "export", "release", "-n", g.Namespace).wants(t, exitOK).
 		out; !strings.Contains(out, "Europe/Berlin") || strings.Contains(out, "status") {
 		t.Errorf("export prints\n%s", out)
 	}
-	at(t, "gate", "delete", "release", "--silent", "-n", namespace).wants(t, exitOK)
-	at(t, "gate", "status", "release", "-n", namespace).wants(t, exitFailed, "not found")
+	at(t, "gate", "delete", "release", "--silent", "-n", g.Namespace).wants(t, exitOK)
+	at(t, "gate", "status", "release", "-n", g.Namespace).wants(t, exitFailed, "not found")
 }

@@ -59,7 +59,7 @@ func TestGet(t *testing.T) {
 	if strings.Contains(r.out, "200 OK") {
 		t.Error("standard output contains progress")
 	}
-	forbidden := at(t, "get", "ks", "-n", namespace, "--as", "nobody").
+	forbidden := at(t, "get", "ks", "-n", namespace, "--as", "guest").
 		wants(t, exitFailed, "cannot list Kustomization objects", "Ask an administrator")
 	if forbidden.out != "" {
 		t.Errorf("a failed command printed: %s", forbidden.out)
@@ -70,6 +70,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestGetWatchPrintsVisibleChanges checks that changes without effect on the table are not printed.
 func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)

@@ -35,7 +35,7 @@ func workloadArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// optionalWorkload returns the workload that the first argument names, or the zero Ref if there is no argument.
+// optionalWorkload returns the workload that the first argument names, or the zero Ref without an argument.
 func optionalWorkload(args []string) (workload.Ref, error) {
 	if len(args) == 0 {
 		return workload.Ref{}, nil

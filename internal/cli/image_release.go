@@ -167,7 +167,8 @@ func (r *imageRelease) onlyAutomation(ctx context.Context, c client.Client) (met
 	}
 	switch len(names) {
 	case 0:
-		return ref, fmt.Errorf("no ImageUpdateAutomation found in namespace '%s', which is needed to commit. Create one "+
+		return ref, fmt.Errorf("no ImageUpdateAutomation found in namespace '%s', which is needed to commit. "+
+			"Create one "+
 			"with sluice create image update", r.Namespace())
 	case 1:
 		ref.Name = names[0]

@@ -18,6 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
+// TestInstallAndUninstall checks that install ends when the kinds are served, that a second run changes nothing,
+// and that uninstall removes everything.
 func TestInstallAndUninstall(t *testing.T) {
 	c := without(t)
 	golden(t, "install.txt", at(t, "install").wants(t, exitOK).err)
@@ -33,7 +35,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	testenv.Eventually(t, "the Deployment is accepted and its Pods run", func() error {
 		d := &appsv1.Deployment{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: "sluice"}, d); err != nil {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: "sluice"},
+			d); err != nil {
 			return err
 		}
 		if d.Status.ReadyReplicas != 1 {

@@ -36,6 +36,18 @@ spec:
     spec: {containers: [{name: web, image: example.com/web}]}
 `
 
+// lineageTest is a namespace with the objects of TestLineageCommands.
+type lineageTest struct {
+	client            client.Client
+	namespace, commit string
+	parts             *kustomizev1.Kustomization
+}
+
+func (x lineageTest) ask(t *testing.T, line string) result {
+	t.Helper()
+	return at(t, append(strings.Fields(line), "-n", x.namespace)...)
+}
+
 // TestLineageCommands runs the commands that explain objects, with real controllers.
 func TestLineageCommands(t *testing.T) {
 	c, namespace := withDefinitions(t)
@@ -73,122 +85,129 @@ func TestLineageCommands(t *testing.T) {
 	at(t, "reconcile", "ks", "apps", "-n", namespace).wants(t, exitOK)
 	at(t, "reconcile", "artifact", "generator", "split", "-n", namespace).wants(t, exitOK)
 	at(t, "reconcile", "ks", "parts", "-n", namespace).wants(t, exitOK)
-	ask := func(line string) result {
-		t.Helper()
-		return at(t, append(strings.Fields(line), "-n", namespace)...)
-	}
+	x := lineageTest{client: c, namespace: namespace, commit: commit, parts: parts}
 
-	t.Run("tree", func(t *testing.T) {
-		golden(t, "tree.txt", ask("tree ks top").wants(t, exitOK).out)
-		golden(t, "tree-compact.txt", ask("tree ks top --compact").wants(t, exitOK).out)
-		golden(t, "tree-generator.txt", ask("tree artifact generator split").wants(t, exitOK).out)
-		golden(t, "tree.yaml", ask("tree ks top -o yaml").wants(t, exitOK).out)
-		var n lineage.Node
-		if err := json.Unmarshal([]byte(ask("tree ks top -o json").wants(t, exitOK).out), &n); err != nil ||
-			n.Resources[0].Resources[0].Kind != "Deployment" {
-			t.Errorf("got %+v (%v)", n, err)
-		}
-		ask("tree ks none").wants(t, exitFailed, "none' not found")
-	})
+	t.Run("tree", x.tree)
 
-	t.Run("trace", func(t *testing.T) {
-		whole := ask("trace deployment web").wants(t, exitOK).out
-		for _, want := range []string{
-			"Managed by: Kustomization/" + namespace + "/apps", "Path:", "./apps", "Kustomization/" + namespace +
-				"/top", "GitRepository/" + namespace + "/app",
-			"main@sha1:" + commit, "Test <test@example.com>", "Commit message: change", "Branch:", "Ready since",
-		} {
-			if !strings.Contains(whole, want) {
-				t.Errorf("the trace lacks %q:\n%s", want, whole)
-			}
-		}
-		if n := strings.Count(whole, "Commit author"); n != 1 {
-			t.Errorf("the source is printed %d times", n)
-		}
-		var pods corev1.PodList
-		if err := c.List(t.Context(), &pods, client.InNamespace(namespace),
-			client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 1 {
-			t.Fatal(err, len(pods.Items))
-		}
-		pod := ask("trace "+pods.Items[0].Name+" --kind Pod --api-version v1").wants(t, exitOK).out
-		if !strings.Contains(pod, "Deployment/"+namespace+"/web") ||
-			!strings.HasSuffix(pod, whole[strings.Index(whole, "---"):]) {
-			t.Errorf("the Pod's trace is\n%s", pod)
-		}
-		part := ask("trace cm/part").wants(t, exitOK).out
-		for _, want := range []string{"ExternalArtifact/" + namespace + "/part", "ArtifactGenerator/" + namespace +
-			"/split", "Test <test@example.com>"} {
-			if !strings.Contains(part, want) {
-				t.Errorf("the trace lacks %q:\n%s", want, part)
-			}
-		}
-		lone := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lone"}}
-		if err := c.Create(t.Context(), lone); err != nil {
-			t.Fatal(err)
-		}
-		ask("trace cm lone").wants(t, exitFailed, "is not managed by a Kustomization")
-		before := lone.DeepCopy()
-		lone.Labels = localbuild.OwnerOf(parts).Labels()
-		if err := c.Patch(t.Context(), lone, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
-		if r := ask("trace cm lone").wants(t, exitOK); !strings.Contains(r.out,
-			"its inventory does not list ConfigMap/"+namespace+"/lone") {
-			t.Errorf("the trace does not warn about a copied label:\n%s", r.out)
-		}
-		ask("trace cm none").wants(t, exitFailed, "not found")
-		ask("trace widget x").wants(t, exitFailed, "widget")
-		ask("trace web").wants(t, exitUsage, "deployment/web")
-	})
+	t.Run("trace", x.trace)
 
-	t.Run("events", func(t *testing.T) {
-		testenv.Eventually(t, "the events are recorded", func() error {
-			if out := ask("events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") ||
-				!strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
-				return errors.New(out)
-			}
-			return nil
-		})
-		if out := ask("events -A").wants(t, exitOK).out; !strings.Contains(out, namespace) ||
-			strings.Contains(out, "ReplicaSet/") {
-			t.Errorf("got\n%s", out)
-		}
-		ask("events --types Warning --for Kustomization/top").wants(t, exitOK, "no events found")
-		ask("events --types Bad").wants(t, exitUsage, "choose from Normal, Warning")
-		ask("events --for top").wants(t, exitUsage, "KIND/NAME")
-	})
+	t.Run("events", x.events)
 
-	t.Run("debug", func(t *testing.T) {
-		if out := ask("debug ks apps --show-vars").wants(t, exitOK).out; out != "a=plain\nb='it'\\''s'\n" {
-			t.Errorf("the variables are\n%s", out)
-		}
-		if out := ask("debug ks apps --show-status").wants(t, exitOK).out; !strings.HasPrefix(out, "status:\n") ||
-			!strings.Contains(out, "lastAppliedRevision: main@sha1:"+commit) {
-			t.Errorf("the status is\n%s", out)
-		}
-		if out := ask("debug ks apps --show-history").wants(t, exitOK).
-			out; !strings.HasPrefix(out, "history:\n- digest: sha256:") {
-			t.Errorf("the history is\n%s", out)
-		}
-		ask("debug ks apps").wants(t, exitUsage, "--show-status")
-	})
+	t.Run("debug", x.debug)
 
-	t.Run("stats", func(t *testing.T) {
-		var lines []string
-		for line := range strings.Lines(ask("stats").wants(t, exitOK).out) {
-			lines = append(lines, term.OneLine(line))
-		}
-		out := strings.Join(lines, "\n")
-		for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", " B\nOCIRepository 0 0 0 -",
-			"GitRepository 1 0 0", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
-			if !strings.Contains(out, want) {
-				t.Errorf("the table lacks %q:\n%s", want, out)
-			}
-		}
-	})
+	t.Run("stats", x.stats)
 
 	for _, line := range []string{"ks parts", "ks top", "artifact generator split", "source git app"} {
-		ask("delete --silent "+line).wants(t, exitOK)
+		x.ask(t, "delete --silent "+line).wants(t, exitOK)
+	}
+}
+
+func (x lineageTest) tree(t *testing.T) {
+	golden(t, "tree.txt", x.ask(t, "tree ks top").wants(t, exitOK).out)
+	golden(t, "tree-compact.txt", x.ask(t, "tree ks top --compact").wants(t, exitOK).out)
+	golden(t, "tree-generator.txt", x.ask(t, "tree artifact generator split").wants(t, exitOK).out)
+	golden(t, "tree.yaml", x.ask(t, "tree ks top -o yaml").wants(t, exitOK).out)
+	var n lineage.Node
+	if err := json.Unmarshal([]byte(x.ask(t, "tree ks top -o json").wants(t, exitOK).out), &n); err != nil ||
+		n.Resources[0].Resources[0].Kind != "Deployment" {
+		t.Errorf("got %+v (%v)", n, err)
+	}
+	x.ask(t, "tree ks none").wants(t, exitFailed, "none' not found")
+}
+
+func (x lineageTest) trace(t *testing.T) {
+	whole := x.ask(t, "trace deployment web").wants(t, exitOK).out
+	for _, want := range []string{
+		"Managed by: Kustomization/" + x.namespace + "/apps", "Path:", "./apps", "Kustomization/" + x.namespace +
+			"/top", "GitRepository/" + x.namespace + "/app",
+		"main@sha1:" + x.commit, "Test <test@example.com>", "Commit message: change", "Branch:", "Ready since",
+	} {
+		if !strings.Contains(whole, want) {
+			t.Errorf("the trace lacks %q:\n%s", want, whole)
+		}
+	}
+	if n := strings.Count(whole, "Commit author"); n != 1 {
+		t.Errorf("the source is printed %d times", n)
+	}
+	var pods corev1.PodList
+	if err := x.client.List(t.Context(), &pods, client.InNamespace(x.namespace),
+		client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 1 {
+		t.Fatal(err, len(pods.Items))
+	}
+	pod := x.ask(t, "trace "+pods.Items[0].Name+" --kind Pod --api-version v1").wants(t, exitOK).out
+	if !strings.Contains(pod, "Deployment/"+x.namespace+"/web") ||
+		!strings.HasSuffix(pod, whole[strings.Index(whole, "---"):]) {
+		t.Errorf("the Pod's trace is\n%s", pod)
+	}
+	part := x.ask(t, "trace cm/part").wants(t, exitOK).out
+	for _, want := range []string{"ExternalArtifact/" + x.namespace + "/part", "ArtifactGenerator/" + x.namespace +
+		"/split", "Test <test@example.com>"} {
+		if !strings.Contains(part, want) {
+			t.Errorf("the trace lacks %q:\n%s", want, part)
+		}
+	}
+	lone := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: "lone"}}
+	if err := x.client.Create(t.Context(), lone); err != nil {
+		t.Fatal(err)
+	}
+	x.ask(t, "trace cm lone").wants(t, exitFailed, "is not managed by a Kustomization")
+	before := lone.DeepCopy()
+	lone.Labels = localbuild.OwnerOf(x.parts).Labels()
+	if err := x.client.Patch(t.Context(), lone, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	if r := x.ask(t, "trace cm lone").wants(t, exitOK); !strings.Contains(r.out,
+		"its inventory does not list ConfigMap/"+x.namespace+"/lone") {
+		t.Errorf("the trace does not warn about a copied label:\n%s", r.out)
+	}
+	x.ask(t, "trace cm none").wants(t, exitFailed, "not found")
+	x.ask(t, "trace widget x").wants(t, exitFailed, "widget")
+	x.ask(t, "trace web").wants(t, exitUsage, "deployment/web")
+}
+
+func (x lineageTest) events(t *testing.T) {
+	testenv.Eventually(t, "the events are recorded", func() error {
+		if out := x.ask(t, "events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") ||
+			!strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	if out := x.ask(t, "events -A").wants(t, exitOK).out; !strings.Contains(out, x.namespace) ||
+		strings.Contains(out, "ReplicaSet/") {
+		t.Errorf("got\n%s", out)
+	}
+	x.ask(t, "events --types Warning --for Kustomization/top").wants(t, exitOK, "no events found")
+	x.ask(t, "events --types Bad").wants(t, exitUsage, "choose from Normal, Warning")
+	x.ask(t, "events --for top").wants(t, exitUsage, "KIND/NAME")
+}
+
+func (x lineageTest) debug(t *testing.T) {
+	if out := x.ask(t, "debug ks apps --show-vars").wants(t, exitOK).out; out != "a=plain\nb='it'\\''s'\n" {
+		t.Errorf("the variables are\n%s", out)
+	}
+	if out := x.ask(t, "debug ks apps --show-status").wants(t, exitOK).out; !strings.HasPrefix(out, "status:\n") ||
+		!strings.Contains(out, "lastAppliedRevision: main@sha1:"+x.commit) {
+		t.Errorf("the status is\n%s", out)
+	}
+	if out := x.ask(t, "debug ks apps --show-history").wants(t, exitOK).
+		out; !strings.HasPrefix(out, "history:\n- digest: sha256:") {
+		t.Errorf("the history is\n%s", out)
+	}
+	x.ask(t, "debug ks apps").wants(t, exitUsage, "--show-status")
+}
+
+func (x lineageTest) stats(t *testing.T) {
+	var lines []string
+	for line := range strings.Lines(x.ask(t, "stats").wants(t, exitOK).out) {
+		lines = append(lines, term.OneLine(line))
+	}
+	out := strings.Join(lines, "\n")
+	for _, want := range []string{"KIND RUNNING FAILING SUSPENDED STORAGE", " B\nOCIRepository 0 0 0 -",
+		"GitRepository 1 0 0", "Kustomization 3 0 0 -", "HelmChart 0 0 0 -"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the table lacks %q:\n%s", want, out)
+		}
 	}
 }
 

@@ -201,7 +201,8 @@ func (l *gitLogin) addHTTP(_ context.Context, c *creation, _ *url.URL, data map[
 
 func (l *gitLogin) addSSH(ctx context.Context, c *creation, u *url.URL, data map[string]string) error {
 	if l.username != "" || l.bearerToken != "" || l.caFile != "" {
-		return usagef("ssh uses keys: remove --username, --bearer-token and CA files, and put the username into the URL, as in " +
+		return usagef("ssh uses keys: remove --username, --bearer-token and CA files, and put the username into the " +
+			"URL, as in " +
 			"ssh://git@HOST/PATH")
 	}
 	if err := l.addIdentity(c, data); err != nil {

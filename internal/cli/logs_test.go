@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// controllerPod creates a node whose kubelet serves only logs, with a controller Pod on it. Lines sent to the channel are
-// appended to the log.
+// controllerPod creates a node whose kubelet serves only logs, with a controller Pod on it. Lines sent to the
+// channel are appended to the log.
 func controllerPod(t *testing.T, c client.Client, namespace string, log []string) chan<- string {
 	t.Helper()
 	more := make(chan string)
@@ -81,13 +81,17 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 
 func TestLogs(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	at(t, "logs", "--flux-namespace", namespace).wants(t, exitFailed, "no controllers found in namespace '"+namespace+"'")
+	at(t, "logs", "--flux-namespace", namespace).
+		wants(t, exitFailed, "no controllers found in namespace '"+namespace+"'")
 	more := controllerPod(t, c, namespace, []string{
 		"not in JSON \x1b[2J",
 		`{"level":"info","ts":"2026-01-02T15:04:05.000Z","msg":"starting"}`,
-		`{"level":"info","ts":"2026-01-02T15:04:06.000Z","logger":"Kustomization","msg":"failed","namespace":"apps","name":"web","reason":"BuildFailed","message":"no such\nfile"}`,
-		`{"level":"error","ts":"2026-01-02T15:04:07.000Z","msg":"panicked","controllerKind":"GitRepository","namespace":"apps","name":"app","error":"boom"}`,
-		`{"level":"debug","ts":"2026-01-02T15:04:08.000Z","logger":"Kustomization","msg":"done","namespace":"other","name":"web"}`,
+		`{"level":"info","ts":"2026-01-02T15:04:06.000Z","logger":"Kustomization","msg":"failed",` +
+			`"namespace":"apps","name":"web","reason":"BuildFailed","message":"no such\nfile"}`,
+		`{"level":"error","ts":"2026-01-02T15:04:07.000Z","msg":"panicked",` +
+			`"controllerKind":"GitRepository","namespace":"apps","name":"app","error":"boom"}`,
+		`{"level":"debug","ts":"2026-01-02T15:04:08.000Z","logger":"Kustomization","msg":"done",` +
+			`"namespace":"other","name":"web"}`,
 	})
 	ask := func(line string) result {
 		t.Helper()

@@ -52,7 +52,7 @@ func (e *env) addPerKind(to *cobra.Command, newCommand func(*kind.Kind) *cobra.C
 		if groups[k.Parent] == nil {
 			aliases := kind.ParentAliases(k.Parent)
 			verb := strings.ToUpper(to.Name()[:1]) + to.Name()[1:]
-			group := newGroup(k.Parent, verb+" "+aliases[0], "  sluice "+to.Name()+" "+k.Path()+" NAME")
+			group := newGroup(k.Parent, verb+" "+k.Parent+" objects", "  sluice "+to.Name()+" "+k.Path()+" NAME")
 			group.Aliases = aliases
 			groups[k.Parent] = group
 			to.AddCommand(group)

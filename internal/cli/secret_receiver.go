@@ -17,7 +17,8 @@ type receiverSecret struct{ receiverType, token, host, email, audience string }
 
 func (s *receiverSecret) bind(f *pflag.FlagSet) string {
 	f.StringVar(&s.receiverType, "type", "", "type of the Receiver, such as github or gcr")
-	f.StringVar(&s.token, "token", "", "secret that the sender signs with; - reads it from standard input (default: random)")
+	f.StringVar(&s.token, "token", "", "secret that the sender signs with; - reads it from standard input "+
+		"(default: random)")
 	f.StringVar(&s.host, "hostname", "", "host of the webhook server, to print the address of the webhook of a "+
 		"Receiver with the same name")
 	f.StringVar(&s.email, "email-claim", "", "e-mail address of the service account of Pub/Sub, for the type gcr")
@@ -49,7 +50,8 @@ func (s *receiverSecret) build(_ context.Context, c *creation) error {
 	}
 	if s.host != "" {
 		host := strings.TrimSuffix(strings.TrimPrefix(s.host, "https://"), "/")
-		c.Step("the webhook of a Receiver with this name is https://%s%s", host, hook.Path(token, c.name, c.Namespace()))
+		c.Step("the webhook of a Receiver with this name is https://%s%s", host,
+			hook.Path(token, c.name, c.Namespace()))
 	}
 	return c.setSecret(corev1.SecretTypeOpaque, data)
 }

@@ -52,12 +52,14 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// TestWithoutControllers checks the errors of commands that wait if no controller runs.
 func TestWithoutControllers(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
 	expires(t, []string{"reconcile", "ks", "fresh", "-n", namespace}, "was not reconciled within ",
 		"Check that the controllers are running")
-	expires(t, []string{"resume", "ks", "common", "-n", namespace}, "common' resumed", "Check that the controllers are running")
+	expires(t, []string{"resume", "ks", "common", "-n", namespace}, "common' resumed",
+		"Check that the controllers are running")
 	expires(t, []string{"reconcile", "source", "chart", "app", "--with-source", "-n", namespace},
 		"requesting a reconcile of HelmRepository")
 	parts := &kustomizev1.Kustomization{}

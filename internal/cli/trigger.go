@@ -139,7 +139,8 @@ func (t *triggerReceiver) credentials(ctx context.Context) (path, proof string, 
 	}
 	switch {
 	case t.token != "":
-		return "", "", usagef("--token is not supported for --type %s: use --oidc-token or --oidc-provider", t.receiverType)
+		return "", "", usagef("--token is not supported for --type %s: use --oidc-token or --oidc-provider",
+			t.receiverType)
 	case t.oidcProvider != "" && t.oidcToken != "":
 		return "", "", usagef("--oidc-token and --oidc-provider exclude each other")
 	case t.oidcProvider != "":

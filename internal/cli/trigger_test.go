@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
-// serveWebhook handles the requests of one Receiver as the controller does. If override returns a status other than 0, it
-// is the response instead.
+// serveWebhook handles the requests of one Receiver as the controller does. If override returns a status
+// other than 0, it is the response instead.
 func serveWebhook(t *testing.T, trust hook.Trust, override func(try int, w http.ResponseWriter) int) string {
 	t.Helper()
 	token := trust.Token
@@ -77,7 +77,8 @@ func TestTriggerSignsAsTheSenderDoes(t *testing.T) {
 	} {
 		t.Run(c.receiverType, func(t *testing.T) {
 			host := serveWebhook(t, hook.Trust{Type: c.receiverType, Token: "s3cret"}, nil)
-			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.receiverType + " --url " +
+			line := strings.Fields("trigger receiver app -n apps --token - --retries 0 --type " + c.receiverType +
+				" --url " +
 				host + " " + c.flags)
 			r := runWith(t.Context(), "s3cret\n", line...).wants(t, exitOK, c.want)
 			if strings.Contains(r.out+r.err, "s3cret") {
@@ -111,14 +112,16 @@ func TestTriggerWithOIDCToken(t *testing.T) {
 		t.Setenv(oidcRequestToken, "job")
 		run(t, append(line, "--oidc-provider", "github", "--oidc-audience", "sluice")...).
 			wants(t, exitOK, "token Bearer ghi of {}")
-		run(t, append(line, "--oidc-provider", "forgejo")...).wants(t, exitFailed, "did not issue an OIDC token: status 403")
+		run(t, append(line, "--oidc-provider", "forgejo")...).
+			wants(t, exitFailed, "did not issue an OIDC token: status 403")
 		t.Setenv(oidcRequestURL, "")
 		run(t, append(line, "--oidc-provider", "github")...).wants(t, exitFailed, "id-token: write")
 	})
 	t.Run("missing", func(t *testing.T) {
 		run(t, line...).wants(t, exitUsage, "--oidc-token is missing")
 		run(t, append(line, "--token", "x")...).wants(t, exitUsage, "--token is not supported")
-		run(t, append(line, "--oidc-token", "x", "--oidc-provider", "github")...).wants(t, exitUsage, "exclude each other")
+		run(t, append(line, "--oidc-token", "x", "--oidc-provider", "github")...).
+			wants(t, exitUsage, "exclude each other")
 		run(t, append(line, "--oidc-provider", "jenkins")...).wants(t, exitUsage, "choose from github, forgejo")
 	})
 }
@@ -137,7 +140,8 @@ func TestTriggerRetries(t *testing.T) {
 		host := serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"}, busy(status))
 		run(t, strings.Fields(line+host)...).wants(t, exitOK, "retrying in 1ms", "was accepted")
 	}
-	host := serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(int, http.ResponseWriter) int { return 500 })
+	host := serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"},
+		func(int, http.ResponseWriter) int { return 500 })
 	run(t, strings.Fields(line+host+" --retries 1")...).wants(t, exitFailed, "status 500")
 	host = serveWebhook(t, hook.Trust{Type: "generic", Token: "s3cret"}, func(try int, w http.ResponseWriter) int {
 		w.Header().Set("Location", "https://example.com")

@@ -78,7 +78,8 @@ func newObject(kind string) client.Object {
 
 // managers are the kinds that apply objects and label them with their own name.
 var managers = []apply.Ref{
-	{Group: kustomizev1.GroupVersion.Group, Version: kustomizev1.GroupVersion.Version, Kind: kustomizev1.KustomizationKind},
+	{Group: kustomizev1.GroupVersion.Group, Version: kustomizev1.GroupVersion.Version,
+		Kind: kustomizev1.KustomizationKind},
 	{Group: helmGroup, Version: helmVersion, Kind: helmReleaseKind},
 }
 

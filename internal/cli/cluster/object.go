@@ -48,7 +48,8 @@ type notInstalled struct{ error }
 func (notInstalled) Unwrap() error { return ErrNotInstalled }
 
 // List returns the objects of a kind. The error wraps ErrNotInstalled if the cluster does not serve the kind.
-func List(ctx context.Context, c client.Reader, k *kind.Kind, options ...client.ListOption) ([]reconcile.Object, error) {
+func List(ctx context.Context, c client.Reader, k *kind.Kind,
+	options ...client.ListOption) ([]reconcile.Object, error) {
 	list := k.NewList()
 	if err := c.List(ctx, list, options...); err != nil {
 		explained := Explain("cannot list "+k.Name()+" objects", err)

@@ -101,8 +101,8 @@ func (w Wait) Run(ctx context.Context, c client.WithWatch) (reconcile.Object, er
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, err
 	case last == nil || !isObserved(last):
-		return nil, fmt.Errorf("%s '%s' was not reconciled within %s. Check that the controllers are running, or raise "+
-			"--timeout", w.Kind.Name(), w.Key, w.Timeout)
+		return nil, fmt.Errorf("%s '%s' was not reconciled within %s. Check that the controllers are running, "+
+			"or raise --timeout", w.Kind.Name(), w.Key, w.Timeout)
 	default:
 		return nil, fmt.Errorf("%s '%s' is not Ready after %s: %s. Raise --timeout to wait longer", w.Kind.Name(),
 			w.Key, w.Timeout, Message(last))

@@ -145,7 +145,7 @@ func (b *Builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use
 		return err
 	}
 	if tree == nil {
-		return fmt.Errorf("no local directory for the source of Kustomization '%s'. Set --local-sources %s=DIRECTORY", key,
+		return fmt.Errorf("the source of Kustomization '%s' is not local. Set --local-sources %s=DIRECTORY", key,
 			sourceKey(obj))
 	}
 	req, err := b.request(ctx, obj, tree)

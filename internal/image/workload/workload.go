@@ -56,7 +56,8 @@ func ParseRef(text string) (Ref, error) {
 			return Ref{k.name, name}, nil
 		}
 	}
-	return Ref{}, fmt.Errorf("%q is not a workload: use KIND/NAME of a Deployment, StatefulSet, DaemonSet or CronJob", text)
+	return Ref{}, fmt.Errorf("%q is not a workload: use KIND/NAME of a Deployment, StatefulSet, DaemonSet or CronJob",
+		text)
 }
 
 // Matches reports whether the Ref is that of an object, given as KIND/NAMESPACE/NAME or KIND/NAME.
@@ -109,7 +110,8 @@ func Images(ctx context.Context, c client.Reader, namespace string, only Ref) ([
 }
 
 // policiesByImage returns the policies that have selected an image, by the canonical name of that image.
-func policiesByImage(ctx context.Context, c client.Reader, namespace string) (map[string][]*imagev1.ImagePolicy, error) {
+func policiesByImage(ctx context.Context, c client.Reader, namespace string) (map[string][]*imagev1.ImagePolicy,
+	error) {
 	policies := &imagev1.ImagePolicyList{}
 	if err := c.List(ctx, policies); err != nil {
 		if c.List(ctx, policies, client.InNamespace(namespace)) != nil {

@@ -1,0 +1,59 @@
+package forecast
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/calendar"
+)
+
+// fridays is a gate that is closed on Fridays in UTC.
+func fridays() *gatingv1.Gate {
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "release"}}
+	g.Spec.Interval.Duration, g.Spec.Default = time.Minute, gatingv1.Opened
+	g.Spec.Schedule = []gatingv1.ScheduleEntry{{Name: "fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
+		Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+	return g
+}
+
+func TestTransitions(t *testing.T) {
+	monday := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	list, more, err := Transitions(fridays(), monday, 7*24*time.Hour, 10)
+	if err != nil || more || len(list) != 2 {
+		t.Fatalf("got %+v, more: %t (%v)", list, more, err)
+	}
+	friday := time.Date(2026, 1, 9, 0, 0, 0, 0, time.UTC)
+	if first := list[0]; !first.At.Equal(friday) || first.Opened || first.Schedule != calendar.Closed ||
+		first.Entry != "fridays" {
+		t.Errorf("the first transition is %+v", first)
+	}
+	if second := list[1]; !second.At.Equal(friday.Add(24*time.Hour)) || !second.Opened || second.Entry != "" {
+		t.Errorf("the second transition is %+v", second)
+	}
+	if list, more, err = Transitions(fridays(), monday, 28*24*time.Hour, 3); err != nil || !more || len(list) != 3 {
+		t.Errorf("with a limit got %d, more: %t (%v)", len(list), more, err)
+	}
+	invalid := fridays()
+	invalid.Spec.Schedule[0].Cron = "never"
+	if _, _, err := Transitions(invalid, monday, time.Hour, 1); err == nil {
+		t.Error("an invalid schedule is accepted")
+	}
+}
+
+func TestGatesOf(t *testing.T) {
+	ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app"}}
+	ks.Spec.Gates = []meta.GateReference{{Name: "release"}, {Name: "freeze", Namespace: "ops"}}
+	ks.Status.Gates = []string{"apps/release", "ops/selected"}
+	var names string
+	for _, key := range GatesOf(ks) {
+		names += key.String() + " "
+	}
+	if want := "apps/release ops/selected ops/freeze "; names != want {
+		t.Errorf("got %s, want %s", names, want)
+	}
+}
