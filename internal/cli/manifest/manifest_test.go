@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/manager"
+	"github.com/sluice-gitops/sluice/internal/options"
 )
 
 func TestDecodeSkipsEmptyDocuments(t *testing.T) {
@@ -57,7 +57,7 @@ func TestDeclarationOmitsWhatTheClusterAdds(t *testing.T) {
 }
 
 func TestInstall(t *testing.T) {
-	o := InstallOptions{Namespace: "gitops", Controllers: manager.AllControllers, Image: "sluice:v1",
+	o := InstallOptions{Namespace: "gitops", Controllers: options.AllControllers, Image: "sluice:v1",
 		AllNamespaces: true}
 	objects, err := Install(o)
 	if err != nil {
