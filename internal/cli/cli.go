@@ -23,6 +23,9 @@ const (
 	exitUsage  = 2 // usage error; of diff: the comparison failed
 )
 
+// helpWidth is the width in columns of help texts.
+const helpWidth = 80
+
 // env is what every command needs: the terminal and access to the cluster.
 type env struct {
 	*term.UI
@@ -87,7 +90,8 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 2 usage error. Of diff: 0 no difference, 1 differences, 2 error.`
 	c.SilenceUsage = true
 	c.SilenceErrors = true
-	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages",
+		fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w. See %s --help", err, cmd.CommandPath())
 	})

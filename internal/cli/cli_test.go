@@ -111,9 +111,6 @@ func newTestRoot() *cobra.Command {
 	return newRootCommand(newEnv(strings.NewReader(""), io.Discard, io.Discard))
 }
 
-// maxHelpWidth is the width in columns that help texts must fit.
-const maxHelpWidth = 80
-
 // TestCommandsHaveHelpAndFlags checks that every command has help, and that commands and flags keep their names.
 func TestCommandsHaveHelpAndFlags(t *testing.T) {
 	var lines []string
@@ -138,7 +135,7 @@ func TestCommandsHaveHelpAndFlags(t *testing.T) {
 			t.Errorf("%q does not check its arguments", c.CommandPath())
 		}
 		for text := range strings.Lines(c.Short + "\n" + c.Long) {
-			if n := len([]rune(strings.TrimRight(text, "\n"))); n > maxHelpWidth {
+			if n := len([]rune(strings.TrimRight(text, "\n"))); n > helpWidth {
 				t.Errorf("the help of %q has a line of %d columns: %s", c.CommandPath(), n, text)
 			}
 		}
