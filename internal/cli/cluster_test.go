@@ -63,7 +63,7 @@ func without(t *testing.T) client.Client {
 // readyStatus returns a status with a Ready condition.
 func readyStatus(status metav1.ConditionStatus, reason, message string) meta.Status {
 	s := meta.Status{ObservedGeneration: 1}
-	apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{
+	apimeta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions), metav1.Condition{
 		Type: reconcile.TypeReady, Status: status, Reason: reason, Message: message, ObservedGeneration: 1,
 		LastTransitionTime: metav1.Unix(1700000000, 0),
 	})
@@ -80,7 +80,7 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	app.Status.Status = readyStatus(metav1.ConditionTrue, meta.SucceededReason, "stored artifact for revision "+
 		kind.ShortRevision(revision))
 	app.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: revision, Digest: "sha256:00",
-		LastUpdateTime: metav1.Unix(1700000000, 0)}
+		LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0))}
 	lost := &sourcev1.GitRepository{}
 	lost.Name = "lost"
 	lost.Spec.URL, lost.Spec.Interval.Duration = "https://example.com/lost", 60e9
@@ -104,7 +104,7 @@ func samples(t *testing.T, c client.Client, namespace string) {
 	chart.Status.Status = readyStatus(metav1.ConditionTrue, sourcev1.ChartPullSucceededReason,
 		"pulled 'app' chart with version '1.2.3'")
 	chart.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "1.2.3", Digest: "sha256:00",
-		LastUpdateTime: metav1.Unix(1700000000, 0)}
+		LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0))}
 	charts := &sourcev1.HelmRepository{}
 	charts.Name, charts.Spec.URL = "charts", "https://charts.example.com"
 	split := &extensionsv1beta1.ArtifactGenerator{}
@@ -120,7 +120,7 @@ func samples(t *testing.T, c client.Client, namespace string) {
 		Name: "split"}
 	part.Status.Status = readyStatus(metav1.ConditionTrue, meta.SucceededReason, "stored")
 	part.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://a/p", Revision: "latest@sha256:" +
-		strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: metav1.Unix(1700000000, 0)}
+		strings.Repeat("4f17", 16), Digest: "sha256:00", LastUpdateTime: meta.TimeOf(time.Unix(1700000000, 0))}
 	for _, o := range []reconcile.Object{app, lost, chart, part, split, common} {
 		makeAll(t, c, namespace, o)
 	}

@@ -17,7 +17,7 @@ func fridays() *gatingv1.Gate {
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "release"}}
 	g.Spec.Interval.Duration, g.Spec.Default = time.Minute, gatingv1.Opened
 	g.Spec.Schedule = []gatingv1.ScheduleEntry{{Name: "fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
-		Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+		Duration: &meta.Duration{Duration: 24 * time.Hour}}}
 	return g
 }
 

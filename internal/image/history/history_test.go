@@ -8,6 +8,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
 )
@@ -36,7 +37,7 @@ func TestMergePrefersJobs(t *testing.T) {
 	automation := imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "auto"}}
 	automation.Spec.GitSpec = &imagev1.GitSpec{}
 	automation.Spec.GitSpec.Commit.Author.Email = "sluice@example.com"
-	automation.Status.LastPushCommit, automation.Status.LastPushTime = "def", &metav1.Time{Time: time.Unix(1, 0)}
+	automation.Status.LastPushCommit, automation.Status.LastPushTime = "def", &meta.Time{Time: time.Unix(1, 0)}
 	by := record.By(imagev1.ImageUpdateAutomationKind, "apps", "auto")
 	notes := func() map[string]note {
 		return map[string]note{
