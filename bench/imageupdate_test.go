@@ -38,14 +38,14 @@ func BenchmarkImageUpdate(b *testing.B) {
 	for i := 0; i < 10_000; i += 10 {
 		plan.Images[fmt.Sprintf("apps:app-%d", i)] = edit.Ref{Name: fmt.Sprintf("app-%d", i), Tag: "1"}
 	}
-	var s scan.Survey
+	var s scan.Scanner
 	look := func(changes int) (read int, took time.Duration) {
 		began, before := time.Now(), s.Read
 		at, err := view.Files(plumbing.NewHash(rev.Commit))
 		if err != nil {
 			b.Fatal(err)
 		}
-		result, err := s.Look(context.Background(), at, at.Root, "", plan)
+		result, err := s.Scan(context.Background(), at, at.Root, "", plan)
 		if err != nil || len(result.Changes) != changes {
 			b.Fatalf("%d changes, want %d: %v", len(result.Changes), changes, err)
 		}

@@ -76,7 +76,7 @@ func (g *createGate) build(_ context.Context, c *creation) (reconcile.Object, er
 		spec.Schedule = append(spec.Schedule, entry)
 	}
 	made := &gatingv1.Gate{Spec: spec}
-	if _, err := gate.Case(made); err != nil {
+	if _, err := gate.InputOf(made); err != nil {
 		return nil, usageError{err}
 	}
 	return made, nil

@@ -18,27 +18,28 @@ import (
 
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gateapprovals,verbs=get;list;watch;create
 
-// maxApprovals bounds how many approvals of a gate are counted, the newest ones.
-const maxApprovals = 1000
+const (
+	// maxApprovals bounds how many approvals of a gate are counted, the newest ones.
+	maxApprovals = 1000
+	// enforcementDelay is how long the API server may take to enforce a new policy.
+	enforcementDelay = 5 * time.Second
+)
 
-// enforced is how long the API server may take to enforce a policy that is new.
-const enforced = 5 * time.Second
-
-// approvals adds the approvals of a gate to its case. The doubt is that the API server does not vouch for
-// their authors.
-func (s *Gate) approvals(ctx context.Context, g *gatingv1.Gate, c *verdict.Case) (doubt, err error) {
-	if c.Rule == nil {
+// addApprovals adds the approvals of a gate to the input. Unverified is not nil if the API server does not verify their
+// authors; they do not count then.
+func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) (unverified, err error) {
+	if in.Rule == nil {
 		return nil, nil
 	}
 	var list gatingv1.GateApprovalList
-	if err := s.Client.List(ctx, &list, client.InNamespace(g.Namespace),
+	if err := c.Client.List(ctx, &list, client.InNamespace(g.Namespace),
 		client.MatchingFields{approvalGate: g.Name}); err != nil {
-		return nil, fault.New(reconcile.ReasonFailed, "the approvals cannot be listed").Because(err)
+		return nil, fault.New(reconcile.ReasonFailed, "cannot list the approvals of the gate").Because(err)
 	}
 	slices.SortFunc(list.Items, func(a, b gatingv1.GateApproval) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	since, doubt := s.Vouch.Approvals(ctx, g.Namespace)
+	since, unverified := c.Authors.VerifyApprovals(ctx, g.Namespace)
 	for _, a := range list.Items[:min(len(list.Items), maxApprovals)] {
 		approval := verdict.Approval{
 			Name: a.Name, User: a.Spec.User, Groups: a.Spec.Groups, At: a.CreationTimestamp.Time,
@@ -49,27 +50,27 @@ func (s *Gate) approvals(ctx context.Context, g *gatingv1.Gate, c *verdict.Case)
 			approval.ExpiresAt = a.Spec.ExpiresAt.Time
 		}
 		switch {
-		case doubt != nil:
-			approval.Distrust = "the API server does not vouch for its author"
-		case !approval.At.After(since.Add(enforced)):
-			approval.Distrust = "it is not younger than the policy by which the API server vouches for authors"
+		case unverified != nil:
+			approval.Unverified = "its author is not verified, as the approval policy is not enforced"
+		case !approval.At.After(since.Add(enforcementDelay)):
+			approval.Unverified = "created before the approval policy took effect; approve again"
 		}
-		c.Approvals = append(c.Approvals, approval)
+		in.Approvals = append(in.Approvals, approval)
 	}
-	return doubt, nil
+	return unverified, nil
 }
 
-// approvalGate indexes approvals by the gate that they are for.
+// approvalGate is the cache index of approvals by the gate that they are for.
 const approvalGate = "spec.gateRef.name"
 
-// ObserveApprovals wakes gates whose approvals come, change or go, and lets them find theirs.
+// ObserveApprovals indexes approvals by their gate, and enqueues the gate when an approval changes.
 func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) error {
-	wake := func(o any) {
-		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-			o = gone.Obj
+	enqueue := func(o any) {
+		if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = deleted.Obj
 		}
 		if a, ok := o.(*gatingv1.GateApproval); ok {
-			e.Enqueue(reconcile.RefTo(groupKind, a.Namespace, a.Spec.GateRef.Name))
+			e.Enqueue(reconcile.RefTo(GroupKind, a.Namespace, a.Spec.GateRef.Name))
 		}
 	}
 	err := c.IndexField(ctx, &gatingv1.GateApproval{}, approvalGate, func(o client.Object) []string {
@@ -83,7 +84,7 @@ func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) er
 		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: wake, UpdateFunc: func(_, o any) { wake(o) }, DeleteFunc: wake,
+		AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue,
 	})
 	return err
 }

@@ -36,11 +36,11 @@ func (s *harness) policies() {
 			s.Fatal(err)
 		}
 	}
-	voucher := &gate.Voucher{Client: s.Client, Reader: s.Client, Clock: testingclock.NewFakePassiveClock(tenOClock())}
+	verifier := &gate.AuthorVerifier{Client: s.Client, Reader: s.Client, Clock: testingclock.NewFakePassiveClock(tenOClock())}
 	testenv.Eventually(s, "the policies are enforced", func() error {
-		voucher.Clock.(*testingclock.FakePassiveClock).SetTime(voucher.Clock.Now().Add(time.Hour))
-		_, err := voucher.Approvals(s.Context(), s.Namespace)
-		return errors.Join(err, voucher.Requests(s.Context(), s.Namespace))
+		verifier.Clock.(*testingclock.FakePassiveClock).SetTime(verifier.Clock.Now().Add(time.Hour))
+		_, err := verifier.VerifyApprovals(s.Context(), s.Namespace)
+		return errors.Join(err, verifier.VerifyRequests(s.Context(), s.Namespace))
 	})
 }
 
@@ -111,7 +111,7 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	t.Log("without the policy no approval counts")
 	s.gateIs("release", false, "PolicyMissing", "Gate closed by default")
 	s.Create(s.approval("old", "alice@example.com")) // forged, and taken
-	s.NotReady(&gatingv1.Gate{}, "release", "PolicyMissing", "nobody vouches for the names of people")
+	s.NotReady(&gatingv1.Gate{}, "release", "PolicyMissing", "Approvals are disabled: admission policy 'sluice-gate-approvals' is not installed")
 
 	s.policies()
 	verbs := []string{"get", "list", "create", "update", "patch", "delete"}

@@ -3,14 +3,16 @@ package gate
 import (
 	"cmp"
 	"context"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -20,12 +22,13 @@ import (
 const (
 	defaultCheckInterval = time.Minute
 	defaultCheckTimeout  = 10 * time.Second
-	maxProbes            = 32 // at once, of all gates
-	maxCheckMessage      = 512
+	maxProbes            = 32  // that run at the same time, of all gates
+	maxCheckMessage      = 512 // bytes
+
+	notRunYet = "has not run yet"
 )
 
-// Checks tries the checks of gates beside their passes, so that an endpoint that hangs holds up its own gate
-// and no other.
+// Checks runs the checks of gates in the background, so that an endpoint that does not answer delays only its gate.
 type Checks struct {
 	Prober Prober
 	Clock  clock.PassiveClock
@@ -34,40 +37,38 @@ type Checks struct {
 	once  sync.Once
 	slots chan struct{}
 
-	mu    sync.Mutex
-	tried map[types.UID]map[string]*trial
+	mu     sync.Mutex
+	byGate map[types.UID]map[string]*checkState
 }
 
-// Prober tries a check once. What it returns says what it found; the error says that the check does not hold.
+// Prober runs a check once. It returns what it found, or an error if the check fails. Both are shown in the status.
 type Prober interface {
 	Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) (string, error)
 }
 
-// trial is what is known of a check.
-type trial struct {
-	generation int64 // of the gate whose check it was
-	underWay   bool
-	result     gatingv1.CheckResult // CheckedAt is zero before the first
+// checkState is the state of one check.
+type checkState struct {
+	generation int64 // of the gate
+	running    bool
+	result     gatingv1.CheckResult // CheckedAt is zero before the first run
 }
 
-// Look returns what the checks of a gate gave, starts those that are due, and says when the next one is, or
-// may hold for long enough. The gate is woken by those that end. The error is a final fault of a check that
-// can never be tried.
-func (k *Checks) Look(g *gatingv1.Gate, now time.Time) ([]gatingv1.CheckResult, time.Time, error) {
+// Run starts the checks of a gate that are due, and returns the results of their last runs. Review is when
+// the next check is due, or when one has passed for long enough to hold. A check that ends enqueues the gate.
+// The error is a terminal fault of an invalid check.
+func (k *Checks) Run(g *gatingv1.Gate, now time.Time) (results []gatingv1.CheckResult, review time.Time, err error) {
 	for _, c := range g.Spec.Checks {
 		if err := validate(c); err != nil {
-			return nil, time.Time{}, fault.New(gatingv1.InvalidCheckReason, "check '%s' cannot be tried", c.Name).
+			return nil, time.Time{}, fault.New(gatingv1.InvalidCheckReason, "check '%s' is invalid", c.Name).
 				Because(err).Final()
 		}
 	}
 	k.once.Do(func() { k.slots = make(chan struct{}, maxProbes) })
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	trials := k.trials(g, now)
-	var results []gatingv1.CheckResult
-	var look time.Time
+	states := k.states(g, now)
 	for _, c := range g.Spec.Checks {
-		t := trials[c.Name]
+		t := states[c.Name]
 		due := t.result.CheckedAt.Add(interval(c))
 		if t.result.CheckedAt.IsZero() || !due.After(now) || t.result.CheckedAt.After(now) {
 			due = time.Time{}
@@ -75,29 +76,29 @@ func (k *Checks) Look(g *gatingv1.Gate, now time.Time) ([]gatingv1.CheckResult, 
 		}
 		result := t.result
 		if result.CheckedAt.IsZero() {
-			result = gatingv1.CheckResult{Name: c.Name, Since: meta.TimeOf(now), CheckedAt: meta.TimeOf(now),
-				Message: "it was not tried yet"}
+			result = gatingv1.CheckResult{Name: c.Name, Since: metav1.NewTime(now), CheckedAt: metav1.NewTime(now),
+				Message: notRunYet}
 		}
 		result.Generation = t.generation
 		held := result.Since.Add(holdFor(c))
 		result.Holds = result.Passed && !held.After(now) && now.Sub(result.CheckedAt.Time) <= stale(c)
 		if result.Passed && held.After(now) {
 			due = earliest(due, held)
-			result.Message += ", but not for long enough"
+			result.Message += fmt.Sprintf(", but not yet for %s", holdFor(c))
 		}
-		results, look = append(results, result), earliest(look, due)
+		results, review = append(results, result), earliest(review, due)
 	}
-	return results, look, nil
+	return results, review, nil
 }
 
-// trials returns what is known of a gate's checks as they are now. After a start that is what its status
-// says, if that is not too old.
-func (k *Checks) trials(g *gatingv1.Gate, now time.Time) map[string]*trial {
-	known, trials := k.tried[g.UID], map[string]*trial{}
+// states returns the states of the checks of a gate. After a start of the controller they are taken from the gate's
+// status, unless that is too old.
+func (k *Checks) states(g *gatingv1.Gate, now time.Time) map[string]*checkState {
+	known, states := k.byGate[g.UID], map[string]*checkState{}
 	for _, c := range g.Spec.Checks {
 		t := known[c.Name]
 		if t == nil || t.generation != g.Generation {
-			t = &trial{generation: g.Generation}
+			t = &checkState{generation: g.Generation}
 			for _, r := range g.Status.Checks {
 				if known == nil && r.Name == c.Name && r.Generation == g.Generation &&
 					now.Sub(r.CheckedAt.Time) <= stale(c) {
@@ -105,23 +106,23 @@ func (k *Checks) trials(g *gatingv1.Gate, now time.Time) map[string]*trial {
 				}
 			}
 		}
-		trials[c.Name] = t
+		states[c.Name] = t
 	}
-	if k.tried == nil {
-		k.tried = map[types.UID]map[string]*trial{}
+	if k.byGate == nil {
+		k.byGate = map[types.UID]map[string]*checkState{}
 	}
-	if k.tried[g.UID] = trials; len(trials) == 0 {
-		delete(k.tried, g.UID)
+	if k.byGate[g.UID] = states; len(states) == 0 {
+		delete(k.byGate, g.UID)
 	}
-	return trials
+	return states
 }
 
-// start tries a check beside the pass, unless that is under way.
-func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *trial) {
-	if t.underWay {
+// start runs a check in the background, unless it is running.
+func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
+	if t.running {
 		return
 	}
-	t.underWay = true
+	t.running = true
 	g = g.DeepCopy()
 	go func() {
 		k.slots <- struct{}{}
@@ -132,27 +133,27 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *trial) {
 		if err != nil {
 			message = err.Error()
 		}
-		now := meta.TimeOf(k.Clock.Now())
+		now := metav1.NewTime(k.Clock.Now())
 		k.mu.Lock()
-		t.underWay = false
+		t.running = false
 		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
 			r.Since = now
 		}
 		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now,
 			excerpt.Bytes(message, maxCheckMessage)
 		k.mu.Unlock()
-		k.Edges.Enqueue(ref(g))
+		k.Edges.Enqueue(refOf(g))
 	}()
 }
 
-// Forget lets go of what is known of a gate.
+// Forget deletes the states of the checks of a gate.
 func (k *Checks) Forget(gate types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.tried, gate)
+	delete(k.byGate, gate)
 }
 
-// validate tells what makes a check impossible to try, whatever the world is like.
+// validate returns an error if a check can never run.
 func validate(c gatingv1.Check) error {
 	if c.Object != nil {
 		_, err := expression.Compile(c.Object.Expression, "object")
@@ -171,12 +172,12 @@ func timeout(c gatingv1.Check) time.Duration { return durationOr(c.Timeout, defa
 
 func holdFor(c gatingv1.Check) time.Duration { return durationOr(c.For, 0) }
 
-// stale is how old a result is that says nothing any more.
+// stale returns the age from which a result is not used.
 func stale(c gatingv1.Check) time.Duration { return 2*interval(c) + timeout(c) + time.Second }
 
-func durationOr(d *meta.Duration, unset time.Duration) time.Duration {
+func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
 	if d == nil {
-		return unset
+		return fallback
 	}
-	return cmp.Or(max(d.Duration, 0), unset)
+	return cmp.Or(max(d.Duration, 0), fallback)
 }

@@ -1,3 +1,5 @@
+// Package gate is the controller of Gates. It also has the [Index] that holds objects back while a gate is closed, and
+// the [AuthorVerifier] of approvals. Whether a gate is open is decided in package verdict.
 package gate
 
 import (
@@ -8,6 +10,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,93 +26,98 @@ import (
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates/finalizers,verbs=get;create;update;patch;delete
 
-// Gate opens and closes gates.
-type Gate struct {
-	Client client.Client // reads gates and approvals from the cache
-	Edges  *reconcile.Edges
-	Clock  clock.WithDelayedExecution
-	Vouch  *Voucher
-	Checks *Checks
-	// Waiting returns the objects that wait at a gate, most of them at most, and how many there are.
-	Waiting func(gate types.NamespacedName, most int) ([]gatingv1.WaitingObject, int64)
+// GroupKind identifies the kind to the kernel.
+var GroupKind = schema.GroupKind{Group: gatingv1.GroupVersion.Group, Kind: gatingv1.GateKind}
 
-	alarms alarms
+// Controller is the domain step of the kind.
+type Controller struct {
+	Client  client.Client // reads gates and approvals from the cache
+	Edges   *reconcile.Edges
+	Clock   clock.WithDelayedExecution
+	Authors *AuthorVerifier
+	Checks  *Checks
+	// Waiting returns the objects that wait for a gate, at most limit, and how many there are in total.
+	Waiting func(gate types.NamespacedName, limit int) ([]gatingv1.WaitingObject, int64)
+
+	timers timers
 }
 
-// GroupKind identifies the kind to the kernel.
-var GroupKind = groupKind
-
-// References implements [reconcile.Step]. Approvals wake their gate, and checks look for themselves.
-func (s *Gate) References(*gatingv1.Gate) []reconcile.Ref { return nil }
+// References implements [reconcile.Step]. Approvals and checks enqueue their gate without edges.
+func (c *Controller) References(*gatingv1.Gate) []reconcile.Ref { return nil }
 
 // Reconcile implements [reconcile.Step].
-func (s *Gate) Reconcile(ctx context.Context, pass *reconcile.Pass[*gatingv1.Gate]) reconcile.Outcome {
+func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gatingv1.Gate]) reconcile.Outcome {
 	g := pass.Object
-	now := s.Clock.Now()
-	g.Status.Waiting, g.Status.WaitingCount = s.Waiting(client.ObjectKeyFromObject(g), gatingv1.MaxWaiting)
-	r, err := s.judge(ctx, g, now)
+	now := c.Clock.Now()
+	g.Status.Waiting, g.Status.WaitingCount = c.Waiting(client.ObjectKeyFromObject(g), gatingv1.MaxWaiting)
+	d, err := c.decide(ctx, g, now)
 	if err != nil {
-		r.Verdict = verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " +
-			err.Error(), Why: err.Error()}
+		d.Verdict = errorVerdict(err)
 	}
-	s.alarms.set(s.Clock, g.UID, r.look, now, func() { s.Edges.Enqueue(ref(g)) })
-	problem := cmp.Or(err, r.doubt)
-	turned := show(g, r.Verdict, problem, now)
-	observe(g, turned)
+	c.timers.set(c.Clock, g.UID, d.next, now, func() { c.Edges.Enqueue(refOf(g)) })
+	problem := cmp.Or(err, d.problem)
+	transition := setStatus(g, d.Verdict, problem, now)
+	recordMetrics(g, transition)
 	outcome := reconcile.Ready(meta.ReconciliationSucceededReason, "Gate reconciled")
 	if problem != nil {
 		outcome = reconcile.Failed(problem)
 	}
-	if turned != nil {
-		outcome = announce(outcome, turned)
+	if transition != nil {
+		outcome = withEvent(outcome, transition)
 	}
 	return outcome
 }
 
-// Finalize implements [reconcile.Step]: objects that wait stay held, since a gate that is not there lets
-// nothing through.
-func (s *Gate) Finalize(_ context.Context, g *gatingv1.Gate) error {
-	s.alarms.stop(g.UID)
-	s.Checks.Forget(g.UID)
-	forget(g)
+// Finalize implements [reconcile.Step]. Objects that refer to the gate stay held, as a gate that does not exist allows
+// nothing.
+func (c *Controller) Finalize(_ context.Context, g *gatingv1.Gate) error {
+	c.timers.stop(g.UID)
+	c.Checks.Forget(g.UID)
+	deleteMetrics(g)
 	return nil
 }
 
-// ruling is the verdict on a gate.
-type ruling struct {
+// decision is a verdict, and what the controller does about it.
+type decision struct {
 	verdict.Verdict
-	look  time.Time // when to look again; zero: when something happens
-	doubt error     // what is wrong although there is a verdict
+	next    time.Time // when the verdict may change; zero: not before an event
+	problem error     // an error in spite of which there is a verdict
 }
 
-func (s *Gate) judge(ctx context.Context, g *gatingv1.Gate, now time.Time) (ruling, error) {
-	c, err := Case(g)
+func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time) (decision, error) {
+	in, err := InputOf(g)
 	if err != nil {
-		return ruling{}, err
+		return decision{}, err
 	}
-	if err := s.circle(ctx, g); err != nil {
-		return ruling{}, err
+	if err := c.checkCycle(ctx, g); err != nil {
+		return decision{}, err
 	}
-	unsigned := s.vouched(ctx, g, &c)
-	doubt, err := s.approvals(ctx, g, &c)
+	unverifiedRequests := c.dropUnverifiedRequests(ctx, g, &in)
+	unverifiedApprovals, err := c.addApprovals(ctx, g, &in)
 	if err != nil {
-		return ruling{}, err
+		return decision{}, err
 	}
-	results, due, err := s.Checks.Look(g, now)
+	results, due, err := c.Checks.Run(g, now)
 	if err != nil {
-		return ruling{}, err
+		return decision{}, err
 	}
 	g.Status.Checks = results
 	for _, r := range results {
-		c.Checks = append(c.Checks, verdict.Check{Name: r.Name, Holds: r.Holds, Message: r.Message})
+		in.Checks = append(in.Checks, verdict.Check{Name: r.Name, Passes: r.Holds, Message: r.Message})
 	}
-	v := verdict.Of(c, now)
-	return ruling{v, earliest(v.Look, due), cmp.Or(unsigned, doubt)}, nil
+	v := verdict.Of(in, now)
+	return decision{v, earliest(v.Review, due), cmp.Or(unverifiedRequests, unverifiedApprovals)}, nil
 }
 
-// show writes a verdict into the status, and returns the transition if it is one.
-func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *gatingv1.HistoryEntry {
-	was := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
+// errorVerdict returns the verdict on a gate that cannot be evaluated: closed.
+func errorVerdict(err error) verdict.Verdict {
+	return verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " + err.Error(),
+		Why: err.Error()}
+}
+
+// setStatus writes a verdict to the status, and returns the transition if the state changed.
+func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *gatingv1.HistoryEntry {
+	previous := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
 	status, reason := metav1.ConditionFalse, meta.ReconciliationSucceededReason
 	if v.Open {
 		status = metav1.ConditionTrue
@@ -120,21 +128,21 @@ func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *ga
 	case v.Reason == gatingv1.WhyCheckFailed, v.Reason == gatingv1.WhyApprovalRequired:
 		reason = v.Reason
 	}
-	turned := was == nil || was.Status != status ||
+	changed := previous == nil || previous.Status != status ||
 		(v.Reason == gatingv1.WhyOverridden) != (g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyOverridden)
 	reconcile.Mark(g, gatingv1.OpenedCondition, status, reason, v.Message)
 	g.Status.Why = &gatingv1.Explanation{Reason: v.Reason, Message: v.Why}
-	g.Status.RequestedAt, g.Status.ResetToDefaultAt = timeOf(v.RequestedAt), timeOf(v.ResetAt)
+	g.Status.RequestedAt, g.Status.ResetToDefaultAt = timeOrNil(v.RequestedAt), timeOrNil(v.ResetAt)
 	g.Status.ApprovedRevisions, g.Status.Approvals = v.Revisions, v.Approvals
 	g.Status.NextTransition = nil
 	if !v.Next.IsZero() {
-		g.Status.NextTransition = &gatingv1.Transition{At: meta.TimeOf(v.Next), State: verdict.State(!v.Open)}
+		g.Status.NextTransition = &gatingv1.Transition{At: metav1.NewTime(v.Next), State: verdict.State(!v.Open)}
 	}
-	if !turned {
+	if !changed {
 		return nil
 	}
 	entry := gatingv1.HistoryEntry{
-		At: meta.TimeOf(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
+		At: metav1.NewTime(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
 		Revisions: v.Revisions,
 	}
 	history := append([]gatingv1.HistoryEntry{entry}, g.Status.History...)
@@ -142,16 +150,16 @@ func show(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time) *ga
 	return &entry
 }
 
-func timeOf(t time.Time) *meta.Time {
+func timeOrNil(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &meta.Time{Time: t}
+	return &metav1.Time{Time: t}
 }
 
-func ref(g *gatingv1.Gate) reconcile.Ref { return reconcile.RefTo(groupKind, g.Namespace, g.Name) }
+func refOf(g *gatingv1.Gate) reconcile.Ref { return reconcile.RefTo(GroupKind, g.Namespace, g.Name) }
 
-// earliest returns the first of times that are set.
+// earliest returns the earliest of the non-zero times.
 func earliest(times ...time.Time) time.Time {
 	var first time.Time
 	for _, t := range times {

@@ -130,7 +130,7 @@ func TestGateOpensForAWindow(t *testing.T) {
 	s.gateIs("freeze", true, "ReconciliationSucceeded", "Gate opened by default")
 	s.gateIs("fridays", true, "ReconciliationSucceeded", "Gate opened by default")
 	s.recorded("GateOpened", "Gate opened from")
-	s.recorded("GateClosed", "Gate closed: Gate closed by default")
+	s.recorded("GateClosed", "Gate closed by default")
 }
 
 // recorded waits for an event of the namespace.
@@ -178,11 +178,11 @@ func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
 	s.gateIs("never", false, "InvalidSchedule", "never fires")
 	s.gateIs("mars", false, "InvalidSchedule", `"Mars/Olympus" is unknown`)
 	s.gateIs("bad", false, "InvalidCheck", "check 'bad' cannot be tried")
-	s.gateIs("one", false, "CheckCycle", "lead back to it")
-	s.gateIs("two", false, "CheckCycle", "lead back to it")
+	s.gateIs("one", false, "CheckCycle", "form a cycle")
+	s.gateIs("two", false, "CheckCycle", "form a cycle")
 	s.gateIs("asked", true, "ReconciliationSucceeded", "Gate opened by default")
 	s.AnnotateGate("asked", map[string]any{gatingv1.OpenRequestedAtAnnotation: "soon"})
-	s.gateIs("asked", false, "InvalidRequest", `"soon", which is no time`)
+	s.gateIs("asked", false, "InvalidRequest", `"soon", which is not a valid time`)
 	s.AnnotateGate("asked", map[string]any{gatingv1.OpenRequestedAtAnnotation: nil})
 	s.gateIs("asked", true, "ReconciliationSucceeded", "Gate opened by default")
 	now := stamp(time.Now())
@@ -279,5 +279,5 @@ func TestChecksOfGates(t *testing.T) {
 
 	t.Log("and no longer")
 	status.Store(http.StatusInternalServerError)
-	s.gateIs("web", false, "CheckFailed", "check 'it' does not hold")
+	s.gateIs("web", false, "CheckFailed", "check 'it' does not pass")
 }

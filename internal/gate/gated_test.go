@@ -75,7 +75,7 @@ func TestSyncWaitsForApproval(t *testing.T) {
 	third := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "3")})
 	s.TurnGate("approval", gatingv1.Opened, "main@sha1:"+third)
 	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed",
-		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' lets only revision 'main@sha1:%s' through.",
+		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/approval' allows only revision 'main@sha1:%s'.",
 			s.Namespace, third))
 	s.RequestFetch("app")
 	s.Ready("app", third)

@@ -28,14 +28,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate/probe"
 )
 
-// maxAccounts bounds how many accounts' clients are kept.
+// maxAccounts bounds how many clients are cached, one per service account.
 const maxAccounts = 1000
 
-// Probes tries checks for real.
+// Probes is the [Prober] that reads the cluster and calls endpoints. It is safe for concurrent use.
 type Probes struct {
-	Config               *rest.Config // objects are read by it, as the gate's service account
+	Config               *rest.Config // to read objects, impersonating the gate's service account
 	Mapper               apimeta.RESTMapper
-	Secrets              client.Reader // of the gate's namespace
+	Secrets              client.Reader
 	Egress               *egress.Policy
 	NoCrossNamespaceRefs bool
 
@@ -47,29 +47,30 @@ type Probes struct {
 func (p *Probes) Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) (string, error) {
 	switch {
 	case c.Object != nil:
-		return p.object(ctx, g, c.Object)
+		return p.probeObject(ctx, g, c.Object)
 	case c.HTTP != nil:
-		via, login, err := p.access(ctx, g, c.HTTP.SecretRef, c.HTTP.CertSecretRef)
+		transport, login, err := p.access(ctx, g, c.HTTP.SecretRef, c.HTTP.CertSecretRef)
 		if err != nil {
 			return "", err
 		}
-		return probe.HTTP(ctx, via, c.HTTP.URL, login)
+		return probe.HTTP(ctx, transport, c.HTTP.URL, login)
 	case c.Prometheus != nil:
-		via, login, err := p.access(ctx, g, c.Prometheus.SecretRef, c.Prometheus.CertSecretRef)
+		transport, login, err := p.access(ctx, g, c.Prometheus.SecretRef, c.Prometheus.CertSecretRef)
 		if err != nil {
 			return "", err
 		}
 		below, err := strconv.ParseFloat(c.Prometheus.Below, 64)
 		if err != nil {
-			return "", errors.New("below is no number")
+			return "", errors.New("below is not a number")
 		}
-		return probe.Prometheus(ctx, via, c.Prometheus.Address, c.Prometheus.Query, below, login)
+		return probe.Prometheus(ctx, transport, c.Prometheus.Address, c.Prometheus.Query, below, login)
 	}
-	return "", errors.New("the check is of no kind")
+	return "", errors.New("set one of object, http and prometheus")
 }
 
-// object reads an object as the gate's account, so that nobody learns by a gate what the account may not see.
-func (p *Probes) object(ctx context.Context, g *gatingv1.Gate, c *gatingv1.ObjectCheck) (string, error) {
+// probeObject reads an object with the rights of the gate's service account, so that a check does not reveal
+// objects that the account may not read.
+func (p *Probes) probeObject(ctx context.Context, g *gatingv1.Gate, c *gatingv1.ObjectCheck) (string, error) {
 	compiled, err := expression.Compile(c.Expression, "object")
 	if err != nil {
 		return "", err
@@ -85,28 +86,28 @@ func (p *Probes) object(ctx context.Context, g *gatingv1.Gate, c *gatingv1.Objec
 		return "", fmt.Errorf("the cluster has no kind %s of %s", c.Kind, c.APIVersion)
 	}
 	account := types.NamespacedName{Namespace: g.Namespace, Name: cmp.Or(g.Spec.ServiceAccountName, "default")}
-	as, err := p.as(account)
+	objects, err := p.clientAs(account)
 	if err != nil {
 		return "", err
 	}
-	read := dynamic.ResourceInterface(as.Resource(mapping.Resource))
+	read := dynamic.ResourceInterface(objects.Resource(mapping.Resource))
 	if mapping.Scope.Name() == apimeta.RESTScopeNameNamespace {
-		read = as.Resource(mapping.Resource).Namespace(namespace)
+		read = objects.Resource(mapping.Resource).Namespace(namespace)
 	}
 	object, err := read.Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("service account '%s' may not get %s '%s'", account, c.Kind, c.Name)
+		return "", fmt.Errorf("service account '%s' is not allowed to get %s '%s'", account, c.Kind, c.Name)
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("%s '%s' is not found", c.Kind, c.Name)
+		return "", fmt.Errorf("%s '%s' not found", c.Kind, c.Name)
 	case err != nil:
-		return "", fmt.Errorf("%s '%s' cannot be read: %s", c.Kind, c.Name, apierrors.ReasonForError(err))
+		return "", fmt.Errorf("cannot read %s '%s': %s", c.Kind, c.Name, apierrors.ReasonForError(err))
 	}
 	return probe.Object(ctx, compiled, object.Object)
 }
 
-// as returns a client with the rights of a service account.
-func (p *Probes) as(account types.NamespacedName) (dynamic.Interface, error) {
+// clientAs returns a client that impersonates a service account.
+func (p *Probes) clientAs(account types.NamespacedName) (dynamic.Interface, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := p.accounts[account]; c != nil {
@@ -126,7 +127,7 @@ func (p *Probes) as(account types.NamespacedName) (dynamic.Interface, error) {
 	return c, nil
 }
 
-// access returns the way to an endpoint, and the login there.
+// access returns the transport to an endpoint, and the login.
 func (p *Probes) access(ctx context.Context, g *gatingv1.Gate, secret,
 	certs *meta.LocalObjectReference) (http.RoundTripper, probe.Login, error) {
 	data, err := p.secret(ctx, g, secret)
@@ -144,19 +145,19 @@ func (p *Probes) access(ctx context.Context, g *gatingv1.Gate, secret,
 	if err != nil {
 		return nil, probe.Login{}, err
 	}
-	via, err := p.Egress.Transport(egress.Options{TLS: tls, Caller: g.Namespace + "/" + g.Name})
-	return via, login, err
+	transport, err := p.Egress.Transport(egress.Options{TLS: tls, Caller: g.Namespace + "/" + g.Name})
+	return transport, login, err
 }
 
-// secret returns the data of a Secret in the gate's namespace; none when none is named.
-func (p *Probes) secret(ctx context.Context, g *gatingv1.Gate, named *meta.LocalObjectReference) (map[string][]byte,
+// secret returns the data of a Secret in the gate's namespace; nil if ref is nil.
+func (p *Probes) secret(ctx context.Context, g *gatingv1.Gate, ref *meta.LocalObjectReference) (map[string][]byte,
 	error) {
-	if named == nil {
+	if ref == nil {
 		return nil, nil
 	}
 	var s corev1.Secret
-	if err := p.Secrets.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: named.Name}, &s); err != nil {
-		return nil, fmt.Errorf("Secret '%s' cannot be read: %s", named.Name, apierrors.ReasonForError(err))
+	if err := p.Secrets.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: ref.Name}, &s); err != nil {
+		return nil, fmt.Errorf("cannot read Secret '%s': %s", ref.Name, apierrors.ReasonForError(err))
 	}
 	return s.Data, nil
 }

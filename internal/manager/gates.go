@@ -44,15 +44,15 @@ func (p *process) gatedKinds() []gate.GatedKind {
 // observeGates creates the index of gates, and lets the kernel use it.
 func (p *process) observeGates(ctx context.Context) error {
 	cache := p.mgr.GetCache()
-	p.book = &gate.Book{
+	p.gateIndex = &gate.Index{
 		Edges: p.kernel.Edges, Clock: p.GetClock(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
-		Namespace: gate.NamespaceLabels(p.mgr.GetAPIReader()),
-		Wake:      gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
+		Namespace:       gate.NamespaceLabels(p.mgr.GetAPIReader()),
+		EnqueueSelected: gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
 	}
-	p.kernel.Gates = p.book
-	err := p.book.Observe(ctx, cache)
+	p.kernel.Gates = p.gateIndex
+	err := p.gateIndex.Observe(ctx, cache)
 	if p.WatchAllNamespaces { // else the one namespace is read on demand
-		err = errors.Join(err, p.book.ObserveNamespaces(ctx, cache))
+		err = errors.Join(err, p.gateIndex.ObserveNamespaces(ctx, cache))
 	}
 	return err
 }
@@ -70,10 +70,10 @@ func (p *process) addGates(ctx context.Context) error {
 		GroupKind:  gate.GroupKind,
 		New:        func() *gatingv1.Gate { return &gatingv1.Gate{} },
 		Concurrent: p.Concurrent,
-		Step: &gate.Gate{
+		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
-			Waiting: p.book.Waiting,
-			Vouch:   &gate.Voucher{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()},
+			Waiting: p.gateIndex.Waiting,
+			Authors: &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()},
 		},
 	})
 }

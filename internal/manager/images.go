@@ -14,6 +14,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
+	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/discover"
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
@@ -81,19 +82,19 @@ func (p *process) addImageDiscovery() error {
 }
 
 func (p *process) addImageAutomation(ctx context.Context) error {
-	automation := &automate.Automation{
+	writers := &change.Opener{
 		Objects:              p.mgr.GetClient(),
 		Remotes:              p.git,
 		Secrets:              p.git.Secrets,
 		Mirrors:              p.mirrors,
 		Clock:                p.GetClock(),
-		Edges:                p.kernel.Edges,
 		Fetch:                p.requestFetch(),
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
-		KeepPushBranch:       p.KeepsPushBranch(),
 	}
+	automation := &automate.Automation{Writers: writers, Clock: p.GetClock(), Edges: p.kernel.Edges,
+		KeepPushBranch: p.KeepsPushBranch()}
 	jobs := *p.kernel
-	jobs.Gates = release.Gates{Gatekeeper: p.book, Objects: p.mgr.GetClient()}
+	jobs.Gates = release.Gates{Gatekeeper: p.gateIndex, Objects: p.mgr.GetClient()}
 	return errors.Join(
 		automate.ObservePolicies(ctx, p.kernel.Edges, p.mgr.GetCache()),
 		reconcile.Register(p.mgr, &jobs, reconcile.Kind[*imagev1alpha1.ImageUpdateJob]{
@@ -101,7 +102,7 @@ func (p *process) addImageAutomation(ctx context.Context) error {
 			New:          func() *imagev1alpha1.ImageUpdateJob { return &imagev1alpha1.ImageUpdateJob{} },
 			Concurrent:   p.Concurrent,
 			GateBehavior: reconcile.HoldsSync,
-			Step:         &release.Jobs{Objects: p.mgr.GetClient(), Releases: automation, Clock: p.GetClock()},
+			Step:         &release.Jobs{Objects: p.mgr.GetClient(), Writers: writers, Clock: p.GetClock()},
 		}),
 		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{},
 			func(before, after *imagev1.ImageUpdateAutomation) bool { return before.Generation != after.Generation }),

@@ -30,7 +30,7 @@ type process struct {
 	mgr        ctrlmanager.Manager
 	recorder   reconcile.Recorder
 	kernel     *reconcile.Kernel
-	book       *gate.Book
+	gateIndex  *gate.Index
 	storage    *storage
 	accounts   serviceaccount.Accounts
 	remotes    access.Connector

@@ -1,5 +1,5 @@
-// Package calendar tells when a schedule of windows is in force, and when that changes. A look at it costs
-// microseconds however far it spans: nothing is counted minute by minute.
+// Package calendar evaluates schedules of recurring windows: the state at a time, and when it changes next.
+// An evaluation takes microseconds whatever time it spans, as it does not step through minutes.
 package calendar
 
 import (
@@ -7,43 +7,43 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	_ "time/tzdata" // the binary brings the time zones along
+	_ "time/tzdata" // embeds the time zone database
 )
 
-// Bounds of what a calendar holds.
+// Bounds of the duration of a window.
 const (
 	MinDuration = time.Minute
 	MaxDuration = 366 * day
 
 	day = 24 * time.Hour
-	// maxSteps bounds the search for the next change, for windows that follow each other without an end.
+	// maxSteps bounds the search for the next change, as adjacent windows may never end.
 	maxSteps = 1000
 )
 
-// State that a calendar has.
+// State is the state of a calendar at a time.
 type State int
 
-// States. Where several windows are in force, Closed wins.
+// States in ascending precedence: if several windows are active, Closed applies.
 const (
-	None   State = iota // no window is in force
-	Opened              // a window that opens is in force
-	Closed              // a window that closes is in force
+	None   State = iota // no window is active
+	Opened              // an opening window is active
+	Closed              // a closing window is active
 )
 
 // Entry is a recurring window.
 type Entry struct {
 	Name     string
-	Opens    bool     // else it closes
-	Cron     string   // five fields, or @daily and the like; or
-	Dates    []string // days, as 2006-01-02 or, for every year, 01-02
+	Opens    bool     // the window opens the gate; otherwise it closes the gate
+	Cron     string   // starts: five fields, or a descriptor such as @daily
+	Dates    []string // days instead of Cron: 2006-01-02, or 01-02 for every year
 	Duration time.Duration
-	TimeZone string // IANA name; UTC when empty
+	TimeZone string // IANA name; empty: UTC
 }
 
-// Calendar is a readable schedule. It is safe for concurrent use.
+// Calendar is a parsed schedule. It is immutable.
 type Calendar struct{ windows []window }
 
-// New reads entries. The error names the one that cannot be followed, and says why.
+// New parses entries. The error names the invalid entry.
 func New(entries []Entry) (*Calendar, error) {
 	c := &Calendar{}
 	for i, e := range entries {
@@ -78,7 +78,7 @@ func newWindow(e Entry) (window, error) {
 	}
 	w.zone = zone
 	if (e.Cron == "") == (len(e.Dates) == 0) {
-		return w, errors.New("either cron or dates must be set")
+		return w, errors.New("set either cron or dates")
 	}
 	if e.Cron != "" {
 		s, err := parseCron(e.Cron)
@@ -90,7 +90,7 @@ func newWindow(e Entry) (window, error) {
 }
 
 func zone(name string) (*time.Location, error) {
-	if name == "Local" { // would be that of the machine
+	if name == "Local" { // the zone of this machine
 		return nil, errors.New("time zone \"Local\" is unknown")
 	}
 	zone, err := time.LoadLocation(name)
@@ -100,12 +100,12 @@ func zone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// Opens tells whether the calendar has windows that open.
+// Opens reports whether the calendar has opening windows.
 func (c *Calendar) Opens() bool {
 	return slices.ContainsFunc(c.windows, func(w window) bool { return w.state == Opened })
 }
 
-// At returns the state at a time, and the name of the entry that makes it so.
+// At returns the state at a time, and the name of the entry that determines it.
 func (c *Calendar) At(t time.Time) (State, string) {
 	state, name := None, ""
 	for _, w := range c.windows {
@@ -116,24 +116,24 @@ func (c *Calendar) At(t time.Time) (State, string) {
 	return state, name
 }
 
-// Next returns the first time after t at which the state is another one; zero when that is further away than
-// it is worth searching.
+// Next returns the first time after t at which the state changes. It is zero if the state does not change within 1,000
+// windows.
 func (c *Calendar) Next(t time.Time) time.Time {
-	was, _ := c.At(t)
+	current, _ := c.At(t)
 	for range maxSteps {
-		t = c.boundary(t, was)
+		t = c.boundary(t, current)
 		if t.IsZero() {
 			return t
 		}
-		if is, _ := c.At(t); is != was {
+		if state, _ := c.At(t); state != current {
 			return t
 		}
 	}
 	return time.Time{}
 }
 
-// boundary returns the first time after t at which the state may be another one: when a window begins that
-// wins over it, or all windows that make it have ended.
+// boundary returns the first time after t at which the state may change: when a window of higher precedence begins, or
+// when all windows of this state have ended.
 func (c *Calendar) boundary(t time.Time, state State) time.Time {
 	var begins, ends time.Time
 	for _, w := range c.windows {

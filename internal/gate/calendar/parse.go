@@ -10,75 +10,75 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// parser reads the five fields that crontab(5) has, and descriptors such as @weekly.
+// parser parses the five fields of crontab(5), and descriptors such as @weekly.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// someLeapYear is where the search for a time begins at which a cron fires at all.
-var someLeapYear = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Minute)
+// leapYear is where the search begins for a time at which an expression fires.
+var leapYear = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Minute)
 
 func parseCron(expression string) (starts, error) {
 	if strings.Contains(expression, "TZ=") {
-		return nil, fmt.Errorf("cron %q sets a time zone: use timeZone", expression)
+		return nil, fmt.Errorf("cron %q sets a time zone: use timeZone instead", expression)
 	}
 	if strings.HasPrefix(strings.TrimSpace(expression), "@every") {
-		return nil, fmt.Errorf("cron %q counts from an unknown start: use the five fields", expression)
+		return nil, fmt.Errorf("cron %q has no fixed start: use the five fields", expression)
 	}
-	s, err := parser.Parse(sundays(expression))
+	s, err := parser.Parse(normalizeWeekdays(expression))
 	if err != nil {
-		return nil, fmt.Errorf("cron %q cannot be read: %w", expression, err)
+		return nil, fmt.Errorf("cron %q is invalid: %w", expression, err)
 	}
 	fields, ok := s.(*cron.SpecSchedule)
 	if !ok {
-		return nil, fmt.Errorf("cron %q cannot be followed", expression)
+		return nil, fmt.Errorf("cron %q is not supported", expression)
 	}
 	r := recurrence(*fields)
-	if r.next(someLeapYear).IsZero() {
+	if r.next(leapYear).IsZero() {
 		return nil, fmt.Errorf("cron %q never fires", expression)
 	}
 	return r, nil
 }
 
-// weekdays of crontab(5), in which a week may end on a Sunday as well.
+// weekdays is the names of days in crontab(5), where Sunday is 0 or 7.
 var weekdays = map[string]int{
 	"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4,
 	"fri": 5, "sat": 6,
 }
 
-// sundays writes the 7 as a day of the week, and a range up to a Sunday, in days that the library knows.
-func sundays(expression string) string {
+// normalizeWeekdays rewrites weekday 7, and ranges that end on a Sunday, which the library does not support.
+func normalizeWeekdays(expression string) string {
 	fields := strings.Fields(expression)
 	if len(fields) != 5 {
 		return expression
 	}
 	var days []string
 	for part := range strings.SplitSeq(fields[4], ",") {
-		span, each, stepped := strings.Cut(part, "/")
-		first, last, ranged := strings.Cut(strings.ToLower(span), "-")
+		span, stepText, hasStep := strings.Cut(part, "/")
+		first, last, isRange := strings.Cut(strings.ToLower(span), "-")
 		from, known := weekdays[first]
-		to, sunday := weekdays[last]
+		to, lastKnown := weekdays[last]
 		if last == "sun" && from > 0 {
 			to = 7
 		}
 		step := 1
 		var err error
-		if stepped {
-			step, err = strconv.Atoi(each)
+		if hasStep {
+			step, err = strconv.Atoi(stepText)
 		}
 		switch {
-		case first == "7" && !ranged && !stepped:
+		case first == "7" && !isRange && !hasStep:
 			days = append(days, "0")
-		case known && ranged && sunday && to == 7 && err == nil && step > 0:
+		case known && isRange && lastKnown && to == 7 && err == nil && step > 0:
 			for d := from; d <= to; d += step {
 				days = append(days, strconv.Itoa(d%7))
 			}
-		default: // as it stands, or the library says what is wrong
+		default: // unchanged; the library reports errors
 			days = append(days, part)
 		}
 	}
 	return strings.Join(append(fields[:4], strings.Join(days, ",")), " ")
 }
 
-// parseDates reads days as starts at their midnight.
+// parseDates parses days. Their windows start at midnight.
 func parseDates(dates []string) ([]starts, error) {
 	var all []starts
 	for _, d := range dates {
@@ -88,42 +88,42 @@ func parseDates(dates []string) ([]starts, error) {
 		}
 		yearly, err := time.Parse(time.DateOnly, "2000-"+d) // a leap year
 		if err != nil {
-			return nil, fmt.Errorf("date %q is no day: write it as 2026-12-24, or as 12-25 for every year", d)
+			return nil, fmt.Errorf("date %q is invalid: write it as 2026-12-24, or as 12-25 for every year", d)
 		}
 		all = append(all, recurrence{Minute: 1, Hour: 1, Dom: 1 << yearly.Day(), Month: 1 << yearly.Month(), Dow: star})
 	}
 	return all, nil
 }
 
-// date starts once.
+// date is a single start.
 type date time.Time
 
-func (d date) next(shown time.Time) time.Time {
-	if once := time.Time(d); once.After(shown) {
+func (d date) next(wall time.Time) time.Time {
+	if once := time.Time(d); once.After(wall) {
 		return once
 	}
 	return time.Time{}
 }
 
-func (d date) last(shown, since time.Time) time.Time {
-	if once := time.Time(d); !once.After(shown) && !once.Before(since) {
+func (d date) last(wall, since time.Time) time.Time {
+	if once := time.Time(d); !once.After(wall) && !once.Before(since) {
 		return once
 	}
 	return time.Time{}
 }
 
-// recurrence is a cron expression as the library reads it: a set of numbers a field, in the bits. The
-// library's own search knows no way back and is slow, since it minds daylight saving.
+// recurrence is a parsed cron expression: a bit set of numbers per field. The search of the library is not used: it is
+// slow, as it handles daylight saving time, and it does not search backwards.
 type recurrence cron.SpecSchedule
 
-// star is a field of days of the week that was *: the bit that says so, beside all numbers.
+// star is the bit set of a day-of-week field that is *: all days, and the library's bit for *.
 const star = 1<<63 | (1<<7 - 1)
 
-// maxYears is more than lies between two leap days.
+// maxYears is more than the time between two leap days, which is at most 8 years.
 const maxYears = 9
 
-func (r recurrence) next(shown time.Time) time.Time {
-	t := shown.Truncate(time.Minute).Add(time.Minute)
+func (r recurrence) next(wall time.Time) time.Time {
+	t := wall.Truncate(time.Minute).Add(time.Minute)
 	for d, limit := t.Truncate(day), t.AddDate(maxYears, 0, 0); d.Before(limit); {
 		if r.Month&(1<<d.Month()) == 0 {
 			d = time.Date(d.Year(), d.Month()+1, 1, 0, 0, 0, 0, time.UTC)
@@ -139,14 +139,14 @@ func (r recurrence) next(shown time.Time) time.Time {
 	return time.Time{}
 }
 
-func (r recurrence) last(shown, since time.Time) time.Time {
-	for d := shown.Truncate(day); !d.Add(day).Before(since); {
+func (r recurrence) last(wall, since time.Time) time.Time {
+	for d := wall.Truncate(day); !d.Add(day).Before(since); {
 		if r.Month&(1<<d.Month()) == 0 {
 			d = d.AddDate(0, 0, -d.Day())
 			continue
 		}
 		if r.on(d) {
-			if m := r.until(min(24*60-1, int(shown.Sub(d)/time.Minute))); m >= 0 {
+			if m := r.until(min(24*60-1, int(wall.Sub(d)/time.Minute))); m >= 0 {
 				return d.Add(time.Duration(m) * time.Minute)
 			}
 		}
@@ -155,8 +155,8 @@ func (r recurrence) last(shown, since time.Time) time.Time {
 	return time.Time{}
 }
 
-// on tells whether there are starts on a day. A day of the month and one of the week add up if neither is *,
-// as in crontab(5).
+// on reports whether there are starts on a day. If neither the day of month nor the day of week is *, a match of one of
+// them suffices, as in crontab(5).
 func (r recurrence) on(d time.Time) bool {
 	month, week := r.Dom&(1<<d.Day()) != 0, r.Dow&(1<<d.Weekday()) != 0
 	if r.Dom>>63 == 1 || r.Dow>>63 == 1 {
@@ -165,7 +165,7 @@ func (r recurrence) on(d time.Time) bool {
 	return month || week
 }
 
-// from returns the first start in a day at or after a minute of it, or less than zero.
+// from returns the first start on a day at or after a minute of the day, -1 if there is none.
 func (r recurrence) from(minute int) int {
 	h, m := minute/60, minute%60
 	hours, minutes := r.Hour&(1<<24-1), r.Minute&(1<<60-1)
@@ -178,7 +178,7 @@ func (r recurrence) from(minute int) int {
 	return -1
 }
 
-// until returns the last start in a day at or before a minute of it, or less than zero.
+// until returns the last start on a day at or before a minute of the day, -1 if there is none.
 func (r recurrence) until(minute int) int {
 	h, m := minute/60, minute%60
 	hours, minutes := r.Hour&(1<<24-1), r.Minute&(1<<60-1)

@@ -1,37 +1,36 @@
 package calendar
 
-import (
-	"time"
-)
+import "time"
 
-// The clock on the wall is what cron and dates are about. Its face is held as a time in UTC, in which every
-// day has 24 hours, and is then mapped to the time at which the clock shows it.
+// Cron expressions and dates are about local wall-clock time. A wall-clock time is represented as a time.Time
+// in UTC with the same clock reading, so that every day has 24 hours. Function instant maps it to the time at
+// which clocks show it.
 
-// window is an entry that can be asked.
+// window is a parsed entry.
 type window struct {
 	state    State
 	name     string
 	starts   []starts
 	zone     *time.Location
-	days     int           // calendar days that it lasts,
-	duration time.Duration // and this much on top
+	days     int           // duration in calendar days,
+	duration time.Duration // plus this time
 }
 
-// starts are the clock faces at which a window begins.
+// starts is the wall-clock times at which a window begins.
 type starts interface {
-	// next returns the first after a face; zero when there is none.
-	next(shown time.Time) time.Time
-	// last returns the last at or before a face, and not before another one; zero when there is none.
-	last(shown, since time.Time) time.Time
+	// next returns the first start after a wall-clock time; zero if there is none.
+	next(wall time.Time) time.Time
+	// last returns the last start at or before a wall-clock time and not before since; zero if there is none.
+	last(wall, since time.Time) time.Time
 }
 
-// end returns when the window that began last at or before t ends, which may be before t; zero when none
-// began that could matter.
+// end returns when the latest window that began at or before t ends, which may be before t; zero if none began recently
+// enough to be active.
 func (w window) end(t time.Time) time.Time {
-	shown := latest(t, w.zone)
+	wall := latestWall(t, w.zone)
 	var began time.Time
 	for _, s := range w.starts {
-		if f := s.last(shown, shown.AddDate(0, 0, -w.days-2).Add(-w.duration)); f.After(began) {
+		if f := s.last(wall, wall.AddDate(0, 0, -w.days-2).Add(-w.duration)); f.After(began) {
 			began = f
 		}
 	}
@@ -40,17 +39,17 @@ func (w window) end(t time.Time) time.Time {
 	}
 	end := instant(began, w.zone)
 	if w.days > 0 {
-		end = instant(face(end.In(w.zone)).AddDate(0, 0, w.days), w.zone)
+		end = instant(wallOf(end.In(w.zone)).AddDate(0, 0, w.days), w.zone)
 	}
 	return end.Add(w.duration)
 }
 
-// next returns the first start after t; zero when there is none.
+// next returns the first start after t; zero if there is none.
 func (w window) next(t time.Time) time.Time {
-	shown := latest(t, w.zone)
+	wall := latestWall(t, w.zone)
 	var first time.Time
 	for _, s := range w.starts {
-		if f := s.next(shown); first.IsZero() || !f.IsZero() && f.Before(first) {
+		if f := s.next(wall); first.IsZero() || !f.IsZero() && f.Before(first) {
 			first = f
 		}
 	}
@@ -60,39 +59,39 @@ func (w window) next(t time.Time) time.Time {
 	return instant(first, w.zone)
 }
 
-// face returns what a clock in t's zone shows, as a time in UTC.
-func face(t time.Time) time.Time { return t.Add(offset(t)).UTC() }
+// wallOf returns the wall-clock time in the zone of t.
+func wallOf(t time.Time) time.Time { return t.Add(offset(t)).UTC() }
 
-// latest returns the latest face that a clock in the zone has shown by t: what it shows, or what it did
-// before it was put back.
-func latest(t time.Time, zone *time.Location) time.Time {
+// latestWall returns the latest wall-clock time in the zone up to t. It is later than the wall-clock time at
+// t if clocks were set back.
+func latestWall(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
-	shown := face(t)
+	wall := wallOf(t)
 	if begin, _ := t.ZoneBounds(); !begin.IsZero() {
-		if before := face(begin.Add(-1)); before.After(shown) {
+		if before := wallOf(begin.Add(-1)); before.After(wall) {
 			return before
 		}
 	}
-	return shown
+	return wall
 }
 
-// instant returns when a clock in the zone shows a face: the first time of two, and the first one after it
-// when it is skipped.
-func instant(shown time.Time, zone *time.Location) time.Time {
-	t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(),
-		shown.Nanosecond(), zone)
+// instant returns when clocks in the zone show a wall-clock time: the first of two such times, or the end of the gap if
+// that wall-clock time is skipped.
+func instant(wall time.Time, zone *time.Location) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(),
+		wall.Nanosecond(), zone)
 	begin, end := t.ZoneBounds()
-	switch f := face(t); {
-	case f.Equal(shown):
+	switch actual := wallOf(t); {
+	case actual.Equal(wall):
 		if !begin.IsZero() {
-			if before := t.Add(offset(t) - offset(begin.Add(-1))); before.Before(begin) && face(before).Equal(shown) {
+			if before := t.Add(offset(t) - offset(begin.Add(-1))); before.Before(begin) && wallOf(before).Equal(wall) {
 				return before.UTC()
 			}
 		}
 		return t.UTC()
-	case f.After(shown): // skipped, where the zone begins that Go chose
+	case actual.After(wall): // skipped; time.Date chose the offset after the gap
 		return begin.UTC()
-	default: // skipped, where it ends
+	default: // skipped; time.Date chose the offset before the gap
 		return end.UTC()
 	}
 }

@@ -33,14 +33,14 @@ type Transition struct {
 // Approvals and checks are assumed to stay as they are now.
 func Transitions(g *gatingv1.Gate, now time.Time, span time.Duration, limit int) (list []Transition, more bool,
 	err error) {
-	c, err := gate.Case(g)
+	c, err := gate.InputOf(g)
 	if err != nil {
 		return nil, false, err
 	}
 	times := transitionTimes(g, c.Calendar, now, now.Add(span), limit)
 	for _, t := range times[:min(len(times), limit)] {
 		state, entry := c.Calendar.At(t)
-		then := gate.Foresee(g, t)
+		then := gate.Simulate(g, t)
 		list = append(list, Transition{
 			At: t, Schedule: state, Entry: entry, Why: then.Status.Why.Message,
 			Opened: apimeta.IsStatusConditionTrue(then.Status.Conditions, gatingv1.OpenedCondition),
@@ -61,7 +61,7 @@ func transitionTimes(g *gatingv1.Gate, c *calendar.Calendar, now, until time.Tim
 	}
 	walk(c.Next)
 	walk(func(t time.Time) time.Time {
-		if next := gate.Foresee(g, t).Status.NextTransition; next != nil {
+		if next := gate.Simulate(g, t).Status.NextTransition; next != nil {
 			return next.At.Time
 		}
 		return time.Time{}
@@ -120,7 +120,7 @@ func (s *Simulation) HeldBy(ctx context.Context, o reconcile.Gated) ([]string, e
 		switch {
 		case g.gate == nil:
 			reasons = append(reasons, fmt.Sprintf("%s: %s", key, g.missing))
-		case gate.Passes(g.gate, revision, s.at):
+		case gate.Allows(g.gate, revision, s.at):
 		case len(g.gate.Status.ApprovedRevisions) > 0:
 			reasons = append(reasons, fmt.Sprintf("%s: only approved for %s", key,
 				strings.Join(g.gate.Status.ApprovedRevisions, ", ")))
@@ -144,7 +144,7 @@ func (s *Simulation) read(ctx context.Context, key types.NamespacedName) (*simul
 	case err != nil:
 		return nil, fmt.Errorf("cannot get Gate '%s': %w", key, err)
 	default:
-		g.gate = gate.Foresee(live, s.at)
+		g.gate = gate.Simulate(live, s.at)
 	}
 	s.gates[key] = g
 	return g, nil

@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/expression"
 )
 
-func via(t *testing.T, p *egress.Policy) http.RoundTripper {
+func transport(t *testing.T, p *egress.Policy) http.RoundTripper {
 	t.Helper()
-	transport, err := p.Transport(egress.Options{})
+	rt, err := p.Transport(egress.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return transport
+	return rt
 }
 
 func serve(t *testing.T, handle http.HandlerFunc) string {
@@ -40,38 +40,42 @@ func TestHTTP(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy *egress.Policy
 		url    string
-		says   string // of the error; empty: it holds
+		err    string // empty: none
 	}{
-		"200":      {open, serve(t, status(200)), ""},
-		"299":      {open, serve(t, status(299)), ""},
-		"404":      {open, serve(t, status(404)), "status 404"},
-		"metadata": {open, "http://169.254.169.254/", "link-local"},
-		"by a redirect": {open, serve(t, http.RedirectHandler("http://[::ffff:169.254.169.254]/", http.StatusFound).
-			ServeHTTP), "link-local"},
-		"loopback":    {&egress.Policy{RefuseLoopback: true}, serve(t, status(200)), "loopback"},
-		"by a name":   {&egress.Policy{RefuseLoopback: true}, "http://localhost:1/", "loopback"},
-		"unspecified": {&egress.Policy{RefuseLoopback: true}, "http://0.0.0.0:1/", "loopback"},
-		"a file":      {open, "file:///etc/passwd", "no HTTP URL"},
-		"a login":     {open, "http://me:s3cret@example.com/", "secretRef"},
+		"200":      {policy: open, url: serve(t, status(200))},
+		"299":      {policy: open, url: serve(t, status(299))},
+		"404":      {policy: open, url: serve(t, status(404)), err: "status 404"},
+		"metadata": {policy: open, url: "http://169.254.169.254/", err: "link-local"},
+		"redirect to metadata": {policy: open,
+			url: serve(t, http.RedirectHandler("http://[::ffff:169.254.169.254]/", http.StatusFound).
+				ServeHTTP), err: "link-local"},
+		"loopback": {policy: &egress.Policy{RefuseLoopback: true}, url: serve(t, status(200)),
+			err: "loopback"},
+		"loopback by name": {policy: &egress.Policy{RefuseLoopback: true}, url: "http://localhost:1/",
+			err: "loopback"},
+		"unspecified": {policy: &egress.Policy{RefuseLoopback: true}, url: "http://0.0.0.0:1/",
+			err: "loopback"},
+		"file URL":               {policy: open, url: "file:///etc/passwd", err: "not an HTTP URL"},
+		"credentials in the URL": {policy: open, url: "http://me:s3cret@example.com/", err: "secretRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := HTTP(t.Context(), via(t, c.policy), c.url, Login{})
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("got %v, want %q", err, c.says)
+			_, err := HTTP(t.Context(), transport(t, c.policy), c.url, Login{})
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("got %v, want %q", err, c.err)
 			}
 			if err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("a secret is told: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
-	t.Run("hangs", func(t *testing.T) {
+	t.Run("no response", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		url := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-		if _, err := HTTP(ctx, via(t, open), url, Login{}); err == nil {
-			t.Error("it holds")
+		if _, err := HTTP(ctx, transport(t, open), url, Login{}); err == nil {
+			t.Error("no error")
 		}
 	})
-	t.Run("logins stay where they are meant for", func(t *testing.T) {
+	t.Run("credentials are not sent to other hosts", func(t *testing.T) {
 		elsewhere := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "" {
 				w.WriteHeader(400)
@@ -84,7 +88,7 @@ func TestHTTP(t *testing.T) {
 			}
 			http.Redirect(w, r, elsewhere, http.StatusFound)
 		})
-		if _, err := HTTP(t.Context(), via(t, open), here,
+		if _, err := HTTP(t.Context(), transport(t, open), here,
 			Login{Bearer: "t0ken", Basic: auth.Basic{Username: "me", Password: "x"}}); err != nil {
 			t.Error(err)
 		}
@@ -99,33 +103,33 @@ func TestPrometheus(t *testing.T) {
 		}
 		return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(samples, ",") + `]}}`
 	}
-	for name, c := range map[string]struct{ answer, says string }{
-		"below":        {vector("0.1", "-3"), ""},
-		"a scalar":     {`{"status":"success","data":{"resultType":"scalar","result":[1,"0.1"]}}`, ""},
-		"equal":        {vector("0.5"), "not below"},
-		"one above":    {vector("0.1", "7"), "gives 7, which is not below 0.5"},
-		"not a number": {vector("NaN"), "not below"},
-		"without end":  {vector("+Inf"), "not below"},
-		"no value":     {vector(), "no value"},
-		"a matrix": {`{"status":"success","data":{"resultType":"matrix","result":[]}}`,
-			"no numbers of one time"},
-		"another service": {`<html>`, "not one of Prometheus"},
-		"a failure":       {`{"status":"error"}`, "not one of Prometheus"},
-		"nonsense": {`{"status":"success","data":{"resultType":"vector","result":[{"value":["1",2]}]}}`,
-			"not one of Prometheus"},
-		"too much": {strings.Repeat(" ", maxAnswer+1), "larger than"},
+	for name, c := range map[string]struct{ response, err string }{
+		"below":        {response: vector("0.1", "-3")},
+		"scalar":       {response: `{"status":"success","data":{"resultType":"scalar","result":[1,"0.1"]}}`},
+		"equal":        {response: vector("0.5"), err: "not below"},
+		"one above":    {response: vector("0.1", "7"), err: "returned 7, which is not below 0.5"},
+		"not a number": {response: vector("NaN"), err: "not below"},
+		"infinite":     {response: vector("+Inf"), err: "not below"},
+		"no value":     {response: vector(), err: "no value"},
+		"matrix": {response: `{"status":"success","data":{"resultType":"matrix","result":[]}}`,
+			err: "neither an instant vector nor a scalar"},
+		"not JSON":     {response: `<html>`, err: "not a valid Prometheus response"},
+		"error status": {response: `{"status":"error"}`, err: "not a valid Prometheus response"},
+		"invalid samples": {response: `{"status":"success","data":{"resultType":"vector","result":[{"value":["1",2]}]}}`,
+			err: "not a valid Prometheus response"},
+		"too large": {response: strings.Repeat(" ", maxResponse+1), err: "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/prometheus/api/v1/query" || r.URL.Query().Get("query") != `sum(a{b="c"})` {
 					w.WriteHeader(404)
 				}
-				fmt.Fprint(w, c.answer)
+				fmt.Fprint(w, c.response)
 			})
-			_, err := Prometheus(t.Context(), via(t, &egress.Policy{}), url+"/prometheus/", `sum(a{b="c"})`, 0.5,
+			_, err := Prometheus(t.Context(), transport(t, &egress.Policy{}), url+"/prometheus/", `sum(a{b="c"})`, 0.5,
 				Login{})
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("got %v, want %q", err, c.says)
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("got %v, want %q", err, c.err)
 			}
 		})
 	}
@@ -133,19 +137,19 @@ func TestPrometheus(t *testing.T) {
 
 func TestObject(t *testing.T) {
 	secret := map[string]any{"kind": "Secret", "data": map[string]any{"k": "s3cret"}}
-	for source, says := range map[string]string{
+	for source, want := range map[string]string{
 		`object.data.k == "s3cret"`:  "",
 		`object.data.k == "else"`:    "the expression is false",
-		`int(object.data.k) > 1`:     "the expression has no value",
-		`object.data.other == "abc"`: "the expression has no value",
+		`int(object.data.k) > 1`:     "the expression failed",
+		`object.data.other == "abc"`: "the expression failed",
 	} {
 		compiled, err := expression.Compile(source, "object")
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = Object(t.Context(), compiled, secret)
-		if says == "" && err != nil || says != "" && (err == nil || err.Error() != says) {
-			t.Errorf("%s: got %v, want %q", source, err, says)
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: got %v, want %q", source, err, want)
 		}
 	}
 }
@@ -155,7 +159,7 @@ func FuzzValues(f *testing.F) {
 	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":null}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if values, err := readValues(body); err != nil && values != nil {
-			t.Errorf("%v and %v", values, err)
+			t.Errorf("both values %v and error %v", values, err)
 		}
 	})
 }

@@ -1,35 +1,37 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 )
 
-// Approval is one person's word, by a name that the API server vouches for.
+// Approval is the approval of one user.
 type Approval struct {
-	Name      string
-	User      string
-	Groups    []string
-	At        time.Time
-	ExpiresAt time.Time // zero: it does not say
-	Revision  string    // any when empty
-	Withdrawn bool
-	Distrust  string // why the API server does not vouch for it, if it does not
+	Name       string
+	User       string
+	Groups     []string
+	At         time.Time
+	ExpiresAt  time.Time // zero: the approval sets no end
+	Revision   string    // empty: any
+	Withdrawn  bool
+	Unverified string // why the author cannot be trusted; empty: the API server verified it
 }
 
-// Rule says whose approvals a gate needs.
+// Rule is the approvals that a gate requires.
 type Rule struct {
 	Required      int
-	Users, Groups []string
+	Users, Groups []string      // who may approve; anybody if both are empty
 	ValidFor      time.Duration // of approvals that set no end; zero: until they are withdrawn
 }
 
-// until returns when an approval no longer counts for its age; zero: never.
-func (r Rule) until(a Approval) time.Time {
+// expiry returns when an approval expires; zero: never.
+func (r Rule) expiry(a Approval) time.Time {
 	switch {
 	case !a.ExpiresAt.IsZero():
 		return a.ExpiresAt
@@ -40,41 +42,41 @@ func (r Rule) until(a Approval) time.Time {
 	}
 }
 
-// objection says why an approval does not count at t; empty when it does. An earlier close took back what was
-// approved before it.
+// objection returns why an approval does not count at t; empty if it counts. Closed is when the gate was last closed by
+// a request, which revokes earlier approvals.
 func (r Rule) objection(a Approval, closed, t time.Time) string {
-	until := r.until(a)
+	expiry := r.expiry(a)
 	switch {
-	case a.Distrust != "":
-		return a.Distrust
+	case a.Unverified != "":
+		return a.Unverified
 	case a.Withdrawn:
-		return "it was withdrawn"
+		return "withdrawn"
 	case a.At.After(t):
-		return "it is of a time to come"
-	case !until.IsZero() && !until.After(t):
-		return "it expired"
+		return "its creation time is in the future"
+	case !expiry.IsZero() && !expiry.After(t):
+		return "expired"
 	case !closed.IsZero() && !a.At.After(closed):
-		return "the gate was closed after it"
+		return "created before the gate was closed; approve again"
 	case len(r.Users)+len(r.Groups) > 0 && !slices.Contains(r.Users, a.User) &&
 		!slices.ContainsFunc(a.Groups, func(g string) bool { return slices.Contains(r.Groups, g) }):
-		return "its author is none of those who may approve"
+		return fmt.Sprintf("user '%s' is not an approver of this gate", clip(a.User))
 	}
 	return ""
 }
 
-// tally is what approvals come to.
+// tally is the count of the approvals that a gate has.
 type tally struct {
-	all       bool     // there are enough for any revision
-	revisions []string // or for these
+	all       bool     // there are enough approvals for any revision
+	revisions []string // the revisions with enough approvals, if all is false
 	users     []string // who approved
-	most      int      // approvals that count for one revision, the most of all
+	most      int      // the highest number of approvals of one revision
 }
 
 func (t tally) enough() bool { return t.all || len(t.revisions) > 0 }
 
-// count counts the authors who approve at t, for each revision; one who approves twice counts once.
+// count counts the users who approve at t, by revision. A user who approves twice counts once.
 func (r Rule) count(approvals []Approval, closed, t time.Time) tally {
-	authors := map[string]map[string]bool{"": {}} // by revision
+	authors := map[string]map[string]bool{"": {}} // users by revision
 	everyone := map[string]bool{}
 	for _, a := range approvals {
 		if r.objection(a, closed, t) == "" {
@@ -97,26 +99,20 @@ func (r Rule) count(approvals []Approval, closed, t time.Time) tally {
 	return result
 }
 
-// observe lists approvals with what becomes of them, the newest first.
+// observe returns the approvals for the status, newest first.
 func (r Rule) observe(approvals []Approval, closed, t time.Time) []gatingv1.ObservedApproval {
 	approvals = slices.Clone(approvals)
 	slices.SortFunc(approvals, func(a, b Approval) int {
-		if c := b.At.Compare(a.At); c != 0 {
-			return c
-		}
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
+		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name))
 	})
 	var all []gatingv1.ObservedApproval
 	for _, a := range approvals[:min(len(approvals), gatingv1.MaxApprovals)] {
-		o := gatingv1.ObservedApproval{Name: a.Name, User: clip(a.User), At: at(a.At), Revision: a.Revision,
+		o := gatingv1.ObservedApproval{Name: a.Name, User: clip(a.User), At: seconds(a.At), Revision: a.Revision,
 			Message: r.objection(a, closed, t)}
 		o.Counts = o.Message == ""
-		if until := r.until(a); !until.IsZero() {
-			u := at(until)
-			o.Until = &u
+		if expiry := r.expiry(a); !expiry.IsZero() {
+			until := seconds(expiry)
+			o.Until = &until
 		}
 		all = append(all, o)
 	}

@@ -10,26 +10,26 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// MaxWindow bounds how long a request holds that does not hold until the opposite one.
+// MaxWindow is the longest window of a request.
 const MaxWindow = 87600 * time.Hour
 
-// maxText bounds what is kept of a reason or a name, in bytes.
+// maxText bounds reasons and names, in bytes.
 const maxText = 256
 
-// Request is what somebody asked of a gate.
+// Request is a request to open or close a gate.
 type Request struct {
 	At       time.Time
-	Window   time.Duration // instead of the gate's; zero: as the gate's
-	By       string        // who asked, if the annotation says so in this very request
-	From     string        // the client that wrote the annotation
+	Window   time.Duration // overrides that of the gate; zero: that of the gate
+	By       string        // the requester; empty if the annotation does not name one for this request
+	From     string        // field manager of the annotation
 	Reason   string
-	Revision string // the only one that is let through; any when empty
+	Revision string // the only revision to allow; empty: any
 }
 
-// Requests are the latest of each verb; nil where nobody asked.
+// Requests is the latest request of each verb; nil if there is none.
 type Requests struct{ Open, Close, Override *Request }
 
-// ReadRequests reads the annotations of a gate. The error is a final fault with the reason InvalidRequest.
+// ReadRequests parses the annotations of a gate. The error is a terminal fault with the reason InvalidRequest.
 func ReadRequests(annotations map[string]string) (Requests, error) {
 	var r Requests
 	var err error
@@ -43,30 +43,31 @@ func ReadRequests(annotations map[string]string) (Requests, error) {
 		return Requests{}, err
 	}
 	if o := r.Override; o != nil && (o.Reason == "" || o.By == "") {
-		return Requests{}, invalid("annotation %s takes a reason, and the name of who asks for this very time",
+		return Requests{}, invalid("annotation %s requires a reason, and a requester for the same time",
 			gatingv1.OverrideRequestedAtAnnotation).
-			WithHint("Set %s and %s with it, as `sluice gate open --override --reason` does",
+			WithHint("Set %s and %s too, or use `sluice gate open --override --reason`",
 				gatingv1.OverridePrefix+gatingv1.ReasonSuffix, gatingv1.OverridePrefix+gatingv1.RequestedBySuffix)
 	}
 	for _, opening := range []*Request{r.Open, r.Override} {
 		if opening != nil && r.Close != nil && opening.At.Equal(r.Close.At) {
-			return Requests{}, invalid("the gate is asked to open and to close at the same time, %s",
+			return Requests{}, invalid("the gate is requested to open and to close at the same time, %s",
 				stamp(r.Close.At)).
-				WithHint("Set one of the annotations to a later time")
+				WithHint("Set one of the two annotations to a later time")
 		}
 	}
 	return r, nil
 }
 
 func readRequest(annotations map[string]string, prefix string) (*Request, error) {
-	raw, asked := annotations[prefix+gatingv1.RequestedAtSuffix]
-	if !asked {
+	raw, found := annotations[prefix+gatingv1.RequestedAtSuffix]
+	if !found {
 		return nil, nil
 	}
 	at, err := time.Parse(time.RFC3339, raw)
 	if err != nil || at.Year() < 1970 {
-		return nil, invalid("annotation %s%s is %q, which is no time", prefix, gatingv1.RequestedAtSuffix, clip(raw)).
-			WithHint("Write it as 2006-01-02T15:04:05Z (RFC 3339)")
+		return nil, invalid("annotation %s%s is %q, which is not a valid time", prefix, gatingv1.RequestedAtSuffix,
+			clip(raw)).
+			WithHint("Write it in RFC 3339 format, such as 2006-01-02T15:04:05Z")
 	}
 	r := &Request{At: at.UTC(), Reason: clip(annotations[prefix+gatingv1.ReasonSuffix]),
 		Revision: annotations[prefix+gatingv1.RevisionSuffix]}
@@ -75,15 +76,15 @@ func readRequest(annotations map[string]string, prefix string) (*Request, error)
 	}
 	if window, ok := annotations[prefix+gatingv1.WindowSuffix]; ok {
 		if r.Window, err = time.ParseDuration(window); err != nil || r.Window <= 0 || r.Window > MaxWindow {
-			return nil, invalid("annotation %s%s is %q, which is no window", prefix, gatingv1.WindowSuffix,
+			return nil, invalid("annotation %s%s is %q, which is not a valid window", prefix, gatingv1.WindowSuffix,
 				clip(window)).
-				WithHint("Write it as 2h, and no longer than %s", MaxWindow)
+				WithHint("Set it to a positive duration such as 2h, at most %s", MaxWindow)
 		}
 	}
 	return r, nil
 }
 
-// end returns when a request ends, given the window of its gate; zero when only the opposite one ends it.
+// end returns when a request ends, given the window of its gate; zero: when the opposite is requested.
 func (r *Request) end(window time.Duration) time.Time {
 	w := cmp.Or(r.Window, window)
 	if w == 0 {
@@ -92,8 +93,8 @@ func (r *Request) end(window time.Duration) time.Time {
 	return r.At.Add(w)
 }
 
-// holds tells whether a request is in force at t.
-func (r *Request) holds(window time.Duration, t time.Time) bool {
+// active reports whether a request is in force at t.
+func (r *Request) active(window time.Duration, t time.Time) bool {
 	end := r.end(window)
 	return !r.At.After(t) && (end.IsZero() || end.After(t))
 }

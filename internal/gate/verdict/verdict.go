@@ -1,6 +1,5 @@
-// Package verdict says whether a gate is open: by its default, what was asked of it, its calendar, approvals
-// and checks, at a time. It remembers nothing: a gate that nobody looked at for a while is as it would be had
-// somebody.
+// Package verdict decides whether a gate is open at a time, by its default, requests, calendar, approvals and
+// checks. It is stateless: the verdict does not depend on when or how often a gate was evaluated before.
 package verdict
 
 import (
@@ -9,58 +8,59 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 )
 
-// Case is all that a verdict depends on.
-type Case struct {
+// Input is everything that a verdict depends on.
+type Input struct {
 	Opened      bool          // by default
-	Window      time.Duration // of requests; zero: they hold until the opposite one
+	Window      time.Duration // of requests; zero: until the opposite is requested
 	Calendar    *calendar.Calendar
-	Overridable bool // requests win over the calendar
+	Overridable bool // requests take precedence over the calendar
 	Requests    Requests
-	Rule        *Rule // nil: it needs no approvals
+	Rule        *Rule // nil: no approvals are required
 	Approvals   []Approval
 	Checks      []Check
 }
 
-// Check is what is known of a check.
+// Check is the result of a check.
 type Check struct {
 	Name    string
-	Holds   bool
+	Passes  bool
 	Message string
 }
 
-// Verdict is what a gate is, and why.
+// Verdict is whether a gate is open, and why.
 type Verdict struct {
 	Open      bool
 	Message   string   // of the condition
 	Reason    string   // of status.why
-	Why       string   // for people
-	Revisions []string // the only ones let through; all when empty
-	By, From  string   // who asked for it, and by what client, where somebody did
+	Why       string   // message of status.why
+	Revisions []string // the only allowed revisions; empty: all
+	By, From  string   // requester or approvers, and the field manager of the request; may be empty
 
 	RequestedAt, ResetAt time.Time // of the latest request that took effect
 	Approvals            []gatingv1.ObservedApproval
 
-	Next time.Time // when the clock alone makes it the opposite; zero: not in sight
-	Look time.Time // when something of the verdict may change; zero: not in sight
+	Next   time.Time // when the gate changes its state without further events; zero: unknown
+	Review time.Time // when anything in the verdict may change without further events; zero: unknown
 }
 
 // maxBoundaries bounds the search for the next transition.
 const maxBoundaries = 100
 
 // Of returns the verdict at a time.
-func Of(c Case, now time.Time) Verdict {
-	v := c.at(now)
-	if c.Rule != nil {
-		v.Approvals = c.Rule.observe(c.Approvals, c.closedAt(now), now)
+func Of(in Input, now time.Time) Verdict {
+	v := in.at(now)
+	if in.Rule != nil {
+		v.Approvals = in.Rule.observe(in.Approvals, in.closedAt(now), now)
 	}
-	v.Look = c.boundary(now)
-	for t, i := v.Look, 0; !t.IsZero() && i < maxBoundaries; t, i = c.boundary(t), i+1 {
-		if c.at(t).Open != v.Open {
+	v.Review = in.boundary(now)
+	for t, i := v.Review, 0; !t.IsZero() && i < maxBoundaries; t, i = in.boundary(t), i+1 {
+		if in.at(t).Open != v.Open {
 			v.Next = t
 			break
 		}
@@ -68,45 +68,45 @@ func Of(c Case, now time.Time) Verdict {
 	return v
 }
 
-// at returns the verdict at t but for what comes after.
-func (c Case) at(t time.Time) Verdict {
-	if o := c.Requests.Override; o != nil && o.holds(c.Window, t) && !c.closedAt(t).After(o.At) {
-		v := c.requested(o, true, false, t)
+// at returns the verdict at t without Next, Review and Approvals.
+func (in Input) at(t time.Time) Verdict {
+	if o := in.Requests.Override; o != nil && o.active(in.Window, t) && !in.closedAt(t).After(o.At) {
+		v := in.requested(o, true, false, t)
 		v.Reason, v.Why = gatingv1.WhyOverridden, "Overridden by "+o.By+": "+o.Reason
 		return v
 	}
-	v := c.base(t)
+	v := in.base(t)
 	var approved tally
-	if c.Rule != nil {
-		approved = c.Rule.count(c.Approvals, c.closedAt(t), t)
-		if !v.Open && approved.enough() && c.approvable(t) {
+	if in.Rule != nil {
+		approved = in.Rule.count(in.Approvals, in.closedAt(t), t)
+		if !v.Open && approved.enough() && in.approvable(t) {
 			v.Open, v.Reason, v.By, v.From = true, gatingv1.WhyApproved, "", ""
 			v.Message = "Gate opened by approval"
 			v.Why = "Approved by " + people(approved.users)
 		}
 	}
-	if v.Open && c.Rule != nil {
-		v.limit(c.Rule, approved)
+	if v.Open && in.Rule != nil {
+		v.limit(in.Rule, approved)
 	}
 	if v.Open {
-		v.check(c.Checks)
+		v.check(in.Checks)
 	}
 	return v
 }
 
-// approvable tells whether approvals open the gate at t by themselves: where the calendar neither closes it
-// nor opens it at times.
-func (c Case) approvable(t time.Time) bool {
-	scheduled, _ := c.Calendar.At(t)
-	return scheduled == calendar.None && !c.Calendar.Opens()
+// approvable reports whether approvals alone open the gate at t. They do not if the calendar closes it at t
+// or has windows that open it.
+func (in Input) approvable(t time.Time) bool {
+	scheduled, _ := in.Calendar.At(t)
+	return scheduled == calendar.None && !in.Calendar.Opens()
 }
 
-// limit closes a gate that lacks approvals, or has them for other revisions.
+// limit closes a gate without enough approvals, or with approvals of other revisions.
 func (v *Verdict) limit(rule *Rule, approved tally) {
 	if !approved.enough() || !approved.all && len(v.Revisions) > 0 &&
 		!slices.Contains(approved.revisions, v.Revisions[0]) {
 		v.Open, v.Revisions, v.Reason = false, nil, gatingv1.WhyApprovalRequired
-		v.Message = "Gate closed: it has " + rule.missing(approved)
+		v.Message = "Gate closed: " + rule.missing(approved)
 		v.Why = v.Message
 		return
 	}
@@ -118,32 +118,32 @@ func (v *Verdict) limit(rule *Rule, approved tally) {
 	}
 }
 
-// check closes a gate whose checks do not all hold.
+// check closes a gate unless all checks pass.
 func (v *Verdict) check(checks []Check) {
 	for _, check := range checks {
-		if !check.Holds {
+		if !check.Passes {
 			v.Open, v.Revisions, v.Reason, v.By, v.From = false, nil, gatingv1.WhyCheckFailed, "", ""
-			v.Message = fmt.Sprintf("Gate closed: check '%s' does not hold", check.Name)
+			v.Message = fmt.Sprintf("Gate closed: check '%s' does not pass", check.Name)
 			v.Why = v.Message + ": " + check.Message
 			return
 		}
 	}
 }
 
-// base is the verdict by default, calendar and requests.
-func (c Case) base(t time.Time) Verdict {
-	open := c.Opened
+// base returns the verdict by default, calendar and requests.
+func (in Input) base(t time.Time) Verdict {
+	open := in.Opened
 	v := Verdict{Reason: gatingv1.WhyDefault}
-	scheduled, entry := c.Calendar.At(t)
+	scheduled, entry := in.Calendar.At(t)
 	if scheduled != calendar.None {
 		open, v.Reason = scheduled == calendar.Opened, gatingv1.WhyScheduled
 	}
-	request, opens := c.latest(t)
-	if request != nil && (scheduled == calendar.None || c.Overridable) {
-		if request.holds(c.Window, t) || scheduled == calendar.None && opens == open {
-			return c.requested(request, opens, open, t)
+	request, opens := in.latest(t)
+	if request != nil && (scheduled == calendar.None || in.Overridable) {
+		if request.active(in.Window, t) || scheduled == calendar.None && opens == open {
+			return in.requested(request, opens, open, t)
 		}
-		v.RequestedAt, v.ResetAt = request.At, request.end(c.Window)
+		v.RequestedAt, v.ResetAt = request.At, request.end(in.Window)
 	}
 	v.Open, v.Message = open, "Gate "+word(open)+" by default"
 	v.Why = v.Message
@@ -157,8 +157,8 @@ func (c Case) base(t time.Time) Verdict {
 	return v
 }
 
-// requested is the verdict of a request that is in force, where the gate would be otherwise without it.
-func (c Case) requested(r *Request, opens, otherwise bool, t time.Time) Verdict {
+// requested returns the verdict of a request that is in force. Otherwise is the state without the request.
+func (in Input) requested(r *Request, opens, otherwise bool, t time.Time) Verdict {
 	v := Verdict{Open: opens, Reason: gatingv1.WhyRequested, By: r.By, From: r.From, RequestedAt: r.At}
 	v.Message = "Gate close requested"
 	if opens {
@@ -169,7 +169,7 @@ func (c Case) requested(r *Request, opens, otherwise bool, t time.Time) Verdict 
 	}
 	if opens == otherwise {
 		v.ResetAt = r.At
-	} else if end := c.ends(r, opens, t); !end.IsZero() {
+	} else if end := in.ends(r, opens, t); !end.IsZero() {
 		v.ResetAt = end
 		v.Message = "Gate scheduled for opening at " + stamp(end)
 		if opens {
@@ -177,8 +177,11 @@ func (c Case) requested(r *Request, opens, otherwise bool, t time.Time) Verdict 
 		}
 	}
 	v.Why = v.Message
-	if r.By != "" {
-		v.Why += ", as " + r.By + " asked"
+	switch {
+	case r.By != "" && strings.HasSuffix(v.Message, "requested"):
+		v.Why += " by " + r.By
+	case r.By != "":
+		v.Why += ", requested by " + r.By
 	}
 	if r.Reason != "" {
 		v.Why += ": " + r.Reason
@@ -186,12 +189,12 @@ func (c Case) requested(r *Request, opens, otherwise bool, t time.Time) Verdict 
 	return v
 }
 
-// ends returns when a request in force ends: with its window, or when the opposite one takes effect that was
-// made for a time to come.
-func (c Case) ends(r *Request, opens bool, t time.Time) time.Time {
-	end, opposite := r.end(c.Window), c.Requests.Open
+// ends returns when a request in force ends: with its window, or when an opposite request for a later time
+// takes effect.
+func (in Input) ends(r *Request, opens bool, t time.Time) time.Time {
+	end, opposite := r.end(in.Window), in.Requests.Open
 	if opens {
-		opposite = c.Requests.Close
+		opposite = in.Requests.Close
 	}
 	if opposite != nil && opposite.At.After(t) && (end.IsZero() || opposite.At.Before(end)) {
 		return opposite.At
@@ -199,9 +202,9 @@ func (c Case) ends(r *Request, opens bool, t time.Time) time.Time {
 	return end
 }
 
-// latest returns the latest request to open or to close that took effect by t, and whether it opens.
-func (c Case) latest(t time.Time) (*Request, bool) {
-	opening, closing := c.Requests.Open, c.Requests.Close
+// latest returns the latest request that took effect by t, and whether it opens the gate.
+func (in Input) latest(t time.Time) (*Request, bool) {
+	opening, closing := in.Requests.Open, in.Requests.Close
 	if opening != nil && opening.At.After(t) {
 		opening = nil
 	}
@@ -214,25 +217,25 @@ func (c Case) latest(t time.Time) (*Request, bool) {
 	return opening, true
 }
 
-// closedAt is when the gate was last asked to close, by t; zero: never.
-func (c Case) closedAt(t time.Time) time.Time {
-	if r := c.Requests.Close; r != nil && !r.At.After(t) {
+// closedAt returns the time of the latest request to close that took effect by t; zero: none.
+func (in Input) closedAt(t time.Time) time.Time {
+	if r := in.Requests.Close; r != nil && !r.At.After(t) {
 		return r.At
 	}
 	return time.Time{}
 }
 
-// boundary returns the first time after t at which the clock may change the verdict; zero: not in sight.
-func (c Case) boundary(t time.Time) time.Time {
-	times := []time.Time{c.Calendar.Next(t)}
-	for _, r := range []*Request{c.Requests.Open, c.Requests.Close, c.Requests.Override} {
+// boundary returns the first time after t at which the verdict may change without further events; zero: unknown.
+func (in Input) boundary(t time.Time) time.Time {
+	times := []time.Time{in.Calendar.Next(t)}
+	for _, r := range []*Request{in.Requests.Open, in.Requests.Close, in.Requests.Override} {
 		if r != nil {
-			times = append(times, r.At, r.end(c.Window))
+			times = append(times, r.At, r.end(in.Window))
 		}
 	}
-	if c.Rule != nil {
-		for _, a := range c.Approvals {
-			times = append(times, a.At, c.Rule.until(a))
+	if in.Rule != nil {
+		for _, a := range in.Approvals {
+			times = append(times, a.At, in.Rule.expiry(a))
 		}
 	}
 	var first time.Time
@@ -244,7 +247,7 @@ func (c Case) boundary(t time.Time) time.Time {
 	return first
 }
 
-// State is what the API calls it.
+// State returns the name of the state in the API.
 func State(open bool) gatingv1.State {
 	if open {
 		return gatingv1.Opened
@@ -254,9 +257,10 @@ func State(open bool) gatingv1.State {
 
 func word(open bool) string { return string(State(open)) }
 
-func at(t time.Time) meta.Time { return meta.TimeOf(t.UTC().Truncate(time.Second)) }
+// seconds returns a time with the precision of the API.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
-// people lists names, some of them.
+// people lists up to 5 names, and the number of others.
 func people(names []string) string {
 	const most = 5
 	if len(names) > most {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 )
 
-// day is a Saturday on which all of this happens.
+// day is the date of all test times, a Saturday.
 const day = "2026-11-21T"
 
 func clock(t testing.TB, hm string) time.Time {
@@ -24,28 +24,28 @@ func clock(t testing.TB, hm string) time.Time {
 	return at
 }
 
-// asked are annotations: "open 10:00" and so on.
-func asked(requests ...string) map[string]string {
+// requests returns the annotations of requests such as "open 10:00".
+func requests(all ...string) map[string]string {
 	annotations := map[string]string{}
-	for _, r := range requests {
+	for _, r := range all {
 		verb, at, _ := strings.Cut(r, " ")
 		annotations[verb+".gate.fluxcd.io/requestedAt"] = day + at + ":00Z"
 	}
 	return annotations
 }
 
-func newCase(t testing.TB, opened bool, window time.Duration, annotations map[string]string,
-	entries ...calendar.Entry) Case {
+func newInput(t testing.TB, opened bool, window time.Duration, annotations map[string]string,
+	entries ...calendar.Entry) Input {
 	t.Helper()
-	c := Case{Opened: opened, Window: window, Overridable: true}
+	in := Input{Opened: opened, Window: window, Overridable: true}
 	var err error
-	if c.Requests, err = ReadRequests(annotations); err != nil {
+	if in.Requests, err = ReadRequests(annotations); err != nil {
 		t.Fatal(err)
 	}
-	if c.Calendar, err = calendar.New(entries); err != nil {
+	if in.Calendar, err = calendar.New(entries); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return in
 }
 
 func hm(t time.Time) string {
@@ -55,8 +55,8 @@ func hm(t time.Time) string {
 	return t.UTC().Format("15:04")
 }
 
-// TestOwnersGates is the owner's document, sentence by sentence.
-func TestOwnersGates(t *testing.T) {
+// TestDefaultsRequestsAndWindows covers each sentence of the gate specification.
+func TestDefaultsRequestsAndWindows(t *testing.T) {
 	const hour = time.Hour
 	until := func(word, at string) string { return "Gate scheduled for " + word + " at " + day + at + ":00Z" }
 	for name, c := range map[string]struct {
@@ -70,55 +70,68 @@ func TestOwnersGates(t *testing.T) {
 		reset       string
 		next        string
 	}{
-		"on creation it is closed by default": {false, hour, nil, "10:00", false, "Gate closed by default", "",
-			"", ""},
-		"on creation it is opened by default": {true, hour, nil, "10:00", true, "Gate opened by default", "",
-			"", ""},
-		"a request opens it for the window": {false, hour, asked("open 10:00"), "10:05", true,
-			until("closing", "11:00"), "10:00", "11:00", "11:00"},
-		"counted from the time of the request": {false, hour, asked("open 10:00"), "10:59", true,
-			until("closing", "11:00"), "10:00", "11:00", "11:00"},
-		"then it is back to its default": {false, hour, asked("open 10:00"), "11:00", false,
-			"Gate closed by default", "10:00", "11:00", ""},
-		"and stays so after the controller was off": {false, hour, asked("open 10:00"), "20:00", false,
-			"Gate closed by default", "10:00", "11:00", ""},
-		"a close ends it at once": {false, hour, asked("open 10:00", "close 10:20"), "10:20", false,
-			"Gate close requested", "10:20", "10:20", ""},
-		"and goes on to": {false, hour, asked("open 10:00", "close 10:20"), "20:00", false,
-			"Gate close requested", "10:20", "10:20", ""},
-		"a close before the request says nothing": {false, hour, asked("open 10:00", "close 09:00"), "10:05", true,
-			until("closing", "11:00"), "10:00", "11:00", "11:00"},
-		"an opened gate closes for the window": {true, 24 * hour, asked("close 10:00"), "10:00", false,
-			"Gate scheduled for opening at 2026-11-22T10:00:00Z", "10:00", "10:00", "10:00"},
-		"an open ends that ahead of time": {true, hour, asked("close 10:00", "open 10:30"), "10:30", true,
-			"Gate open requested", "10:30", "10:30", ""},
-		"then an opened gate is back to default": {true, hour, asked("close 10:00"), "11:00", true,
-			"Gate opened by default", "10:00", "11:00", ""},
-		"without a window an open holds": {false, 0, asked("open 10:00"), "23:00", true,
-			"Gate open requested", "10:00", "", ""},
-		"until a close": {false, 0, asked("open 10:00", "close 12:00"), "12:00", false,
-			"Gate close requested", "12:00", "12:00", ""},
-		"without a window a close holds": {true, 0, asked("close 10:00"), "23:00", false,
-			"Gate close requested", "10:00", "", ""},
-		"until an open": {true, 0, asked("close 10:00", "open 12:00"), "12:00", true,
-			"Gate open requested", "12:00", "12:00", ""},
-		"a time to come does nothing yet": {false, hour, asked("open 10:00"), "09:59", false,
-			"Gate closed by default", "", "", "10:00"},
-		"a close to come ends an open": {false, hour, asked("open 10:00", "close 10:30"), "10:10", true,
-			until("closing", "10:30"), "10:00", "10:30", "10:30"},
-		"a close to come ends one without an end": {false, 0, asked("open 10:00", "close 18:00"), "10:10", true,
-			until("closing", "18:00"), "10:00", "18:00", "18:00"},
-		"a close to come that is too late": {false, hour, asked("open 10:00", "close 18:00"), "10:10", true,
-			until("closing", "11:00"), "10:00", "11:00", "11:00"},
-		"an open to come ends a close": {true, 4 * hour, asked("close 10:00", "open 12:00"), "10:10",
-			false, until("opening", "12:00"), "10:00", "12:00", "12:00"},
-		"the latest of many wins": {false, hour, asked("open 10:00", "close 10:10", "open 10:20"),
-			"10:25", true, until("closing", "11:20"), "10:20", "11:20", "11:20"},
-		"an open on an opened gate": {true, hour, asked("open 10:00"), "10:10", true,
-			"Gate open requested", "10:00", "10:00", ""},
+		"closed by default": {window: hour, now: "10:00", message: "Gate closed by default"},
+		"opened by default": {opened: true, window: hour, now: "10:00", open: true, message: "Gate opened by default"},
+		"open request": {window: hour, annotations: requests("open 10:00"), now: "10:05", open: true,
+			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+		"open request near the end of its window": {window: hour, annotations: requests("open 10:00"), now: "10:59",
+			open:    true,
+			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+		"open request after its window": {window: hour, annotations: requests("open 10:00"), now: "11:00",
+			message: "Gate closed by default", requested: "10:00", reset: "11:00"},
+		"open request long after its window": {window: hour, annotations: requests("open 10:00"), now: "20:00",
+			message: "Gate closed by default", requested: "10:00", reset: "11:00"},
+		"close request ends an open request": {window: hour,
+			annotations: requests("open 10:00", "close 10:20"), now: "10:20", message: "Gate close requested",
+			requested: "10:20", reset: "10:20"},
+		"close request long after an open request": {window: hour,
+			annotations: requests("open 10:00", "close 10:20"), now: "20:00", message: "Gate close requested",
+			requested: "10:20", reset: "10:20"},
+		"close request before an open request": {window: hour, annotations: requests("open 10:00", "close 09:00"),
+			now: "10:05", open: true,
+			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+		"close request for a gate opened by default": {opened: true, window: 24 * hour,
+			annotations: requests("close 10:00"), now: "10:00",
+			message: "Gate scheduled for opening at 2026-11-22T10:00:00Z", requested: "10:00", reset: "10:00",
+			next: "10:00"},
+		"open request ends a close request": {opened: true, window: hour,
+			annotations: requests("close 10:00", "open 10:30"), now: "10:30", open: true,
+			message: "Gate open requested", requested: "10:30", reset: "10:30"},
+		"close request after its window": {opened: true, window: hour, annotations: requests("close 10:00"),
+			now: "11:00", open: true,
+			message: "Gate opened by default", requested: "10:00", reset: "11:00"},
+		"open request without a window": {annotations: requests("open 10:00"), now: "23:00", open: true,
+			message: "Gate open requested", requested: "10:00"},
+		"close request ends an open request without a window": {annotations: requests("open 10:00",
+			"close 12:00"), now: "12:00", message: "Gate close requested", requested: "12:00", reset: "12:00"},
+		"close request without a window": {opened: true, annotations: requests("close 10:00"), now: "23:00",
+			message: "Gate close requested", requested: "10:00"},
+		"open request ends a close request without a window": {opened: true,
+			annotations: requests("close 10:00", "open 12:00"), now: "12:00", open: true,
+			message: "Gate open requested", requested: "12:00", reset: "12:00"},
+		"open request in the future": {window: hour, annotations: requests("open 10:00"), now: "09:59",
+			message: "Gate closed by default", next: "10:00"},
+		"future close request within the window of an open request": {window: hour,
+			annotations: requests("open 10:00", "close 10:30"), now: "10:10", open: true,
+			message: until("closing", "10:30"), requested: "10:00", reset: "10:30", next: "10:30"},
+		"future close request and an open request without a window": {annotations: requests("open 10:00",
+			"close 18:00"), now: "10:10", open: true,
+			message: until("closing", "18:00"), requested: "10:00", reset: "18:00", next: "18:00"},
+		"future close request after the window of an open request": {window: hour,
+			annotations: requests("open 10:00", "close 18:00"), now: "10:10", open: true,
+			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+		"future open request within the window of a close request": {opened: true, window: 4 * hour,
+			annotations: requests("close 10:00", "open 12:00"), now: "10:10",
+			message: until("opening", "12:00"), requested: "10:00", reset: "12:00", next: "12:00"},
+		"latest of three requests": {window: hour, annotations: requests("open 10:00", "close 10:10", "open 10:20"),
+			now: "10:25", open: true, message: until("closing", "11:20"), requested: "10:20", reset: "11:20",
+			next: "11:20"},
+		"open request for a gate opened by default": {opened: true, window: hour, annotations: requests("open 10:00"),
+			now: "10:10", open: true,
+			message: "Gate open requested", requested: "10:00", reset: "10:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := Of(newCase(t, c.opened, c.window, c.annotations), clock(t, c.now))
+			v := Of(newInput(t, c.opened, c.window, c.annotations), clock(t, c.now))
 			if v.Open != c.open || v.Message != c.message || hm(v.RequestedAt) != c.requested ||
 				hm(v.ResetAt) != c.reset || hm(v.Next) != c.next {
 				t.Errorf("got %t %q, requested %s, reset %s, next %s", v.Open, v.Message, hm(v.RequestedAt),
@@ -128,43 +141,43 @@ func TestOwnersGates(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestReadRequestsRejectsInvalidAnnotations(t *testing.T) {
 	signed := func(extra map[string]string) map[string]string {
-		a := asked("override 10:00")
+		a := requests("override 10:00")
 		for k, v := range extra {
 			a["override.gate.fluxcd.io/"+k] = v
 		}
 		return a
 	}
-	for says, annotations := range map[string]map[string]string{
-		"at the same time": asked("open 10:00", "close 10:00"),
+	for want, annotations := range map[string]map[string]string{
+		"at the same time": requests("open 10:00", "close 10:00"),
 		"at the same time, 2026-11-21T09:00:00Z": {"open.gate.fluxcd.io/requestedAt": "2026-11-21T10:00:00+01:00",
 			"close.gate.fluxcd.io/requestedAt": "2026-11-21T09:00:00Z"},
-		`"tomorrow", which is no time`:     {"open.gate.fluxcd.io/requestedAt": "tomorrow"},
-		`"", which is no time`:             {"close.gate.fluxcd.io/requestedAt": ""},
-		`"2026-13-01T00:00:00Z", which is`: {"open.gate.fluxcd.io/requestedAt": "2026-13-01T00:00:00Z"},
-		`"0000-01-01T00:00:00Z", which is`: {"open.gate.fluxcd.io/requestedAt": "0000-01-01T00:00:00Z"},
-		`"-1h", which is no window`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
+		`"tomorrow", which is not a valid time`: {"open.gate.fluxcd.io/requestedAt": "tomorrow"},
+		`"", which is not a valid time`:         {"close.gate.fluxcd.io/requestedAt": ""},
+		`"2026-13-01T00:00:00Z", which is`:      {"open.gate.fluxcd.io/requestedAt": "2026-13-01T00:00:00Z"},
+		`"0000-01-01T00:00:00Z", which is`:      {"open.gate.fluxcd.io/requestedAt": "0000-01-01T00:00:00Z"},
+		`"-1h", which is not a valid window`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"open.gate.fluxcd.io/window": "-1h"},
-		`"2562048h", which is no window`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
+		`"2562048h", which is not a valid window`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"open.gate.fluxcd.io/window": "2562048h"},
-		`"99999h", which is no window`: {"close.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
+		`"99999h", which is not a valid window`: {"close.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"close.gate.fluxcd.io/window": "99999h"},
-		"takes a reason":           signed(map[string]string{"requestedBy": day + "10:00:00Z alice"}),
-		"and the name of who asks": signed(map[string]string{"reason": "fire"}),
-		"for this very time": signed(map[string]string{"reason": "fire", "requestedBy": day +
+		"requires a reason": signed(map[string]string{"requestedBy": day + "10:00:00Z alice"}),
+		"and a requester":   signed(map[string]string{"reason": "fire"}),
+		"for the same time": signed(map[string]string{"reason": "fire", "requestedBy": day +
 			"09:00:00Z alice"}),
 	} {
 		_, err := ReadRequests(annotations)
 		if f := fault.As(err); f == nil || f.Reason != gatingv1.InvalidRequestReason || !f.Terminal ||
-			!strings.Contains(f.Error(), says) {
-			t.Errorf("%v: got %v, want one that says %q", annotations, err, says)
+			!strings.Contains(f.Error(), want) {
+			t.Errorf("%v: got error %v, want %q", annotations, err, want)
 		}
 	}
 }
 
-func TestCalendarAndRequests(t *testing.T) {
-	freeze := calendar.Entry{Name: "weekend", Cron: "0 9 * * 6", Duration: 8 * time.Hour}
+func TestCalendarWithRequests(t *testing.T) {
+	weekend := calendar.Entry{Name: "weekend", Cron: "0 9 * * 6", Duration: 8 * time.Hour}
 	train := calendar.Entry{Name: "train", Opens: true, Cron: "0 12 * * *", Duration: time.Hour}
 	for name, c := range map[string]struct {
 		opened      bool
@@ -174,31 +187,38 @@ func TestCalendarAndRequests(t *testing.T) {
 		now         string
 		want        string // state, reason, next
 	}{
-		"frozen": {true, false, nil, []calendar.Entry{freeze}, "10:00",
-			"closed Scheduled 17:00"},
-		"not yet frozen": {true, false, nil, []calendar.Entry{freeze}, "08:00",
-			"opened Default 09:00"},
-		"a request wins over the freeze": {true, false, asked("open 10:00"), []calendar.Entry{freeze},
-			"10:10", "opened Requested 11:00"},
-		"for its window": {true, false, asked("open 10:00"), []calendar.Entry{freeze},
-			"11:00", "closed Scheduled 17:00"},
-		"but not if the freeze is strict": {true, true, asked("open 10:00"), []calendar.Entry{freeze}, "10:10",
-			"closed Scheduled 17:00"},
-		"strict only while it is in force": {false, true, asked("open 08:00"), []calendar.Entry{freeze},
-			"08:10", "opened Requested 09:00"},
-		"the train opens": {false, false, nil, []calendar.Entry{train}, "12:30",
-			"opened Scheduled 13:00"},
-		"a request stops the train": {false, false, asked("close 12:20"), []calendar.Entry{train},
-			"12:30", "closed Requested 12:00"},
-		"nothing stops a strict train": {false, true, asked("close 12:20"), []calendar.Entry{train},
-			"12:30", "opened Scheduled 13:00"},
-		"closed wins over opened": {false, false, nil, []calendar.Entry{train, freeze}, "12:30",
-			"closed Scheduled 12:00"},
-		"a request of yesterday holds no train up": {false, false, asked("close 02:00"), []calendar.Entry{train},
-			"12:30", "opened Scheduled 13:00"},
+		"closed by schedule": {opened: true, entries: []calendar.Entry{weekend}, now: "10:00",
+			want: "closed Scheduled 17:00"},
+		"before the schedule begins": {opened: true, entries: []calendar.Entry{weekend}, now: "08:00",
+			want: "opened Default 09:00"},
+		"request overrides the schedule": {opened: true, annotations: requests("open 10:00"),
+			entries: []calendar.Entry{weekend},
+			now:     "10:10", want: "opened Requested 11:00"},
+		"request after its window": {opened: true, annotations: requests("open 10:00"),
+			entries: []calendar.Entry{weekend},
+			now:     "11:00", want: "closed Scheduled 17:00"},
+		"request does not override a strict schedule": {opened: true, strict: true, annotations: requests("open 10:00"),
+			entries: []calendar.Entry{weekend}, now: "10:10",
+			want: "closed Scheduled 17:00"},
+		"strict schedule that is not active": {strict: true, annotations: requests("open 08:00"),
+			entries: []calendar.Entry{weekend},
+			now:     "08:10", want: "opened Requested 09:00"},
+		"opened by schedule": {entries: []calendar.Entry{train}, now: "12:30",
+			want: "opened Scheduled 13:00"},
+		"close request overrides an opening schedule": {annotations: requests("close 12:20"),
+			entries: []calendar.Entry{train},
+			now:     "12:30", want: "closed Requested 12:00"},
+		"close request does not override a strict schedule": {strict: true, annotations: requests("close 12:20"),
+			entries: []calendar.Entry{train},
+			now:     "12:30", want: "opened Scheduled 13:00"},
+		"closing schedule overrides an opening one": {entries: []calendar.Entry{train, weekend}, now: "12:30",
+			want: "closed Scheduled 12:00"},
+		"close request that ended before the schedule began": {annotations: requests("close 02:00"),
+			entries: []calendar.Entry{train},
+			now:     "12:30", want: "opened Scheduled 13:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newCase(t, c.opened, time.Hour, c.annotations, c.entries...)
+			k := newInput(t, c.opened, time.Hour, c.annotations, c.entries...)
 			k.Overridable = !c.strict
 			v := Of(k, clock(t, c.now))
 			if got := fmt.Sprint(State(v.Open), " ", v.Reason, " ", hm(v.Next)); got != c.want {
@@ -224,62 +244,75 @@ func TestApprovals(t *testing.T) {
 		now         string
 		want        string // state, reason, revisions, next
 	}{
-		"nobody approved":   {rule, nil, nil, nil, "10:30", "closed Default [] "},
-		"one is not enough": {rule, []Approval{alice}, nil, nil, "10:30", "closed Default [] "},
-		"two are": {rule, []Approval{alice, bob}, nil, nil, "10:30",
-			"opened Approved [] 11:00"},
-		"until the first one expires": {rule, []Approval{alice, bob}, nil, nil, "11:00", "closed Default [] "},
-		"the same person counts once": {rule,
-			[]Approval{alice, with(alice, func(a *Approval) { a.Name = "a2" })}, nil, nil, "10:30",
-			"closed Default [] "},
-		"a stranger does not count": {rule,
-			[]Approval{alice, with(bob, func(a *Approval) { a.User = "mallory" })}, nil, nil, "10:30",
-			"closed Default [] "},
-		"a member of a group does": {Rule{Required: 1, Groups: []string{"managers"}}, []Approval{alice},
-			nil, nil, "10:30", "opened Approved [] "},
-		"no member of a group does not": {Rule{Required: 1, Groups: []string{"managers"}}, []Approval{bob}, nil,
-			nil, "10:30", "closed Default [] "},
-		"everybody may where nobody is named": {Rule{Required: 1}, []Approval{bob}, nil, nil, "23:30",
-			"opened Approved [] "},
-		"withdrawn": {rule,
-			[]Approval{with(alice, func(a *Approval) { a.Withdrawn = true }), bob}, nil, nil, "10:30",
-			"closed Default [] "},
-		"expired by its own word": {rule,
-			[]Approval{with(alice, func(a *Approval) { a.ExpiresAt = at("10:25") }), bob}, nil, nil, "10:30",
-			"closed Default [] "},
-		"good for longer by its own word": {rule,
-			[]Approval{with(alice, func(a *Approval) { a.ExpiresAt = at("20:00") }), bob}, nil, nil, "11:10",
-			"opened Approved [] 11:20"},
-		"nobody vouches for it": {rule,
-			[]Approval{with(alice, func(a *Approval) { a.Distrust = "no" }), bob}, nil, nil, "10:30",
-			"closed Default [] "},
-		"for a revision": {rule, []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }),
-			with(bob, func(a *Approval) { a.Revision = "r1" })}, nil, nil, "10:30", "opened Approved [r1] 11:00"},
-		"for two revisions": {rule, []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }),
-			with(bob, func(a *Approval) { a.Revision = "r2" })}, nil, nil, "10:30", "closed Default [] "},
-		"one for any makes up for both": {rule,
-			[]Approval{with(alice, func(a *Approval) { a.Revision = "r1" }), bob}, nil, nil, "10:30",
-			"opened Approved [r1] 11:00"},
-		"a request does not do without": {rule, []Approval{alice}, asked("open 10:10"), nil, "10:30",
-			"closed ApprovalRequired [] "},
-		"a request with approvals": {rule, []Approval{alice, bob}, asked("open 10:10"), nil, "10:30",
-			"opened Requested [] 11:00"},
-		"a close takes back what was approved": {rule, []Approval{alice, bob}, asked("close 10:25"), nil, "10:30",
-			"closed Requested [] "},
-		"what is approved after it counts": {rule, []Approval{with(alice, func(a *Approval) { a.At = at("10:26") }),
-			with(bob, func(a *Approval) { a.At = at("10:27") })}, asked("close 10:25"), nil, "10:30",
-			"opened Approved [] 11:26"},
-		"a freeze is not approved away": {rule, []Approval{alice, bob}, nil, freeze, "10:30",
-			"closed Scheduled [] "},
-		"approved before the train": {rule, []Approval{alice, bob}, nil, trains, "10:30",
-			"closed Default [] "},
-		"the train without approvals": {rule, []Approval{alice}, nil, trains, "12:30",
-			"closed ApprovalRequired [] "},
-		"the train with approvals": {Rule{Required: 2}, []Approval{alice, bob}, nil, trains, "12:30",
-			"opened Scheduled [] 13:00"},
+		"no approval":          {rule: rule, now: "10:30", want: "closed Default [] "},
+		"one of two approvals": {rule: rule, approvals: []Approval{alice}, now: "10:30", want: "closed Default [] "},
+		"two of two approvals": {rule: rule, approvals: []Approval{alice, bob}, now: "10:30",
+			want: "opened Approved [] 11:00"},
+		"first approval expired": {rule: rule, approvals: []Approval{alice, bob}, now: "11:00",
+			want: "closed Default [] "},
+		"two approvals of one user": {rule: rule,
+			approvals: []Approval{alice, with(alice, func(a *Approval) { a.Name = "a2" })}, now: "10:30",
+			want: "closed Default [] "},
+		"user is not an approver": {rule: rule,
+			approvals: []Approval{alice, with(bob, func(a *Approval) { a.User = "mallory" })}, now: "10:30",
+			want: "closed Default [] "},
+		"member of an approver group": {rule: Rule{Required: 1, Groups: []string{"managers"}},
+			approvals: []Approval{alice},
+			now:       "10:30", want: "opened Approved [] "},
+		"not a member of an approver group": {rule: Rule{Required: 1, Groups: []string{"managers"}},
+			approvals: []Approval{bob}, now: "10:30", want: "closed Default [] "},
+		"no approvers are listed": {rule: Rule{Required: 1}, approvals: []Approval{bob}, now: "23:30",
+			want: "opened Approved [] "},
+		"withdrawn": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.Withdrawn = true }), bob}, now: "10:30",
+			want: "closed Default [] "},
+		"expired by expiresAt": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.ExpiresAt = at("10:25") }), bob}, now: "10:30",
+			want: "closed Default [] "},
+		"valid for longer by expiresAt": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.ExpiresAt = at("20:00") }), bob}, now: "11:10",
+			want: "opened Approved [] 11:20"},
+		"author is not verified": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.Unverified = "no" }), bob}, now: "10:30",
+			want: "closed Default [] "},
+		"both for one revision": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }),
+				with(bob, func(a *Approval) { a.Revision = "r1" })}, now: "10:30", want: "opened Approved [r1] 11:00"},
+		"for different revisions": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }),
+				with(bob, func(a *Approval) { a.Revision = "r2" })}, now: "10:30", want: "closed Default [] "},
+		"one for a revision, one for any": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }), bob}, now: "10:30",
+			want: "opened Approved [r1] 11:00"},
+		"open request without enough approvals": {rule: rule, approvals: []Approval{alice},
+			annotations: requests("open 10:10"), now: "10:30",
+			want: "closed ApprovalRequired [] "},
+		"open request with approvals": {rule: rule, approvals: []Approval{alice, bob},
+			annotations: requests("open 10:10"), now: "10:30",
+			want: "opened Requested [] 11:00"},
+		"close request revokes approvals": {rule: rule, approvals: []Approval{alice, bob},
+			annotations: requests("close 10:25"), now: "10:30",
+			want: "closed Requested [] "},
+		"approvals after a close request": {rule: rule,
+			approvals: []Approval{with(alice, func(a *Approval) { a.At = at("10:26") }),
+				with(bob, func(a *Approval) { a.At = at("10:27") })}, annotations: requests("close 10:25"),
+			now:  "10:30",
+			want: "opened Approved [] 11:26"},
+		"approvals do not override a closing schedule": {rule: rule, approvals: []Approval{alice, bob}, entries: freeze,
+			now:  "10:30",
+			want: "closed Scheduled [] "},
+		"approvals before an opening schedule": {rule: rule, approvals: []Approval{alice, bob}, entries: trains,
+			now:  "10:30",
+			want: "closed Default [] "},
+		"opening schedule without enough approvals": {rule: rule, approvals: []Approval{alice}, entries: trains,
+			now:  "12:30",
+			want: "closed ApprovalRequired [] "},
+		"opening schedule with approvals": {rule: Rule{Required: 2}, approvals: []Approval{alice, bob}, entries: trains,
+			now:  "12:30",
+			want: "opened Scheduled [] 13:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newCase(t, false, time.Hour, c.annotations, c.entries...)
+			k := newInput(t, false, time.Hour, c.annotations, c.entries...)
 			k.Rule, k.Approvals = &c.rule, c.approvals
 			v := Of(k, clock(t, c.now))
 			if got := fmt.Sprint(State(v.Open), " ", v.Reason, " ", v.Revisions, " ", hm(v.Next)); got != c.want {
@@ -288,45 +321,45 @@ func TestApprovals(t *testing.T) {
 			counted := slices.ContainsFunc(v.Approvals,
 				func(o gatingv1.ObservedApproval) bool { return o.Counts != (o.Message == "") })
 			if len(v.Approvals) != len(c.approvals) || counted {
-				t.Errorf("approvals are shown as %+v", v.Approvals)
+				t.Errorf("observed approvals: %+v", v.Approvals)
 			}
 		})
 	}
 }
 
-func TestOpenForARevision(t *testing.T) {
-	annotations := asked("open 10:00")
+func TestOpenRequestForOneRevision(t *testing.T) {
+	annotations := requests("open 10:00")
 	annotations[gatingv1.OpenRevisionAnnotation] = "main@sha1:abc"
-	c := newCase(t, false, time.Hour, annotations)
+	c := newInput(t, false, time.Hour, annotations)
 	if v := Of(c, clock(t, "10:10")); !v.Open || !slices.Equal(v.Revisions, []string{"main@sha1:abc"}) {
 		t.Errorf("got %+v", v)
 	}
 	c.Rule = &Rule{Required: 1}
 	c.Approvals = []Approval{{User: "alice", At: clock(t, "10:00"), Revision: "main@sha1:def"}}
 	if v := Of(c, clock(t, "10:10")); v.Open || v.Reason != gatingv1.WhyApprovalRequired || v.Revisions != nil {
-		t.Errorf("another revision was approved than asked for: got %+v", v)
+		t.Errorf("approval of another revision: got %+v", v)
 	}
 }
 
-func TestChecksKeepItClosed(t *testing.T) {
-	c := newCase(t, true, time.Hour, nil)
-	c.Checks = []Check{{Name: "good", Holds: true}, {Name: "errors", Message: "the query gives 7"}}
+func TestFailedCheckClosesGate(t *testing.T) {
+	c := newInput(t, true, time.Hour, nil)
+	c.Checks = []Check{{Name: "good", Passes: true}, {Name: "errors", Message: "the query returned 7"}}
 	v := Of(c, clock(t, "10:10"))
-	if v.Open || v.Reason != gatingv1.WhyCheckFailed || v.Message != "Gate closed: check 'errors' does not hold" ||
-		!strings.Contains(v.Why, "gives 7") {
+	if v.Open || v.Reason != gatingv1.WhyCheckFailed || v.Message != "Gate closed: check 'errors' does not pass" ||
+		!strings.Contains(v.Why, "returned 7") {
 		t.Errorf("got %+v", v)
 	}
-	c.Checks[1].Holds = true
+	c.Checks[1].Passes = true
 	if v := Of(c, clock(t, "10:10")); !v.Open {
 		t.Errorf("got %+v", v)
 	}
 }
 
-func TestBreakingTheGlass(t *testing.T) {
-	annotations := asked("override 10:00", "open 09:00")
+func TestOverride(t *testing.T) {
+	annotations := requests("override 10:00", "open 09:00")
 	annotations["override.gate.fluxcd.io/reason"] = "the shop is down"
 	annotations["override.gate.fluxcd.io/requestedBy"] = day + "10:00:00Z alice"
-	c := newCase(t, false, time.Hour, annotations, calendar.Entry{Cron: "0 0 * * *", Duration: 24 * time.Hour})
+	c := newInput(t, false, time.Hour, annotations, calendar.Entry{Cron: "0 0 * * *", Duration: 24 * time.Hour})
 	c.Overridable, c.Rule, c.Checks = false, &Rule{Required: 3}, []Check{{Name: "broken"}}
 	v := Of(c, clock(t, "10:10"))
 	if !v.Open || v.Reason != gatingv1.WhyOverridden || v.By != "alice" ||
@@ -334,32 +367,31 @@ func TestBreakingTheGlass(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	if v := Of(c, clock(t, "11:00")); v.Open {
-		t.Errorf("after its window: got %+v", v)
+		t.Errorf("after the window: got %+v", v)
 	}
 	c.Requests.Close = &Request{At: clock(t, "10:05")}
 	if v := Of(c, clock(t, "10:10")); v.Open {
-		t.Errorf("after a close: got %+v", v)
+		t.Errorf("after a close request: got %+v", v)
 	}
 }
 
-func TestTenThousandFlips(t *testing.T) {
+func TestLatestOf10000RequestsApplies(t *testing.T) {
 	now := clock(t, "10:00")
 	for i := range 10_000 {
 		now = now.Add(time.Second)
 		opens := i%2 == 0
-		c := newCase(t, false, time.Hour, nil)
+		c := newInput(t, false, time.Hour, nil)
 		c.Requests.Open, c.Requests.Close = &Request{At: now}, &Request{At: now.Add(-time.Second)}
 		if !opens {
 			c.Requests.Open, c.Requests.Close = c.Requests.Close, c.Requests.Open
 		}
 		if v := Of(c, now); v.Open != opens {
-			t.Fatalf("after flip %d it is %t", i, v.Open)
+			t.Fatalf("after request %d: open is %t", i, v.Open)
 		}
 	}
 }
 
-// FuzzRequests reads any annotations, and checks that a verdict is the same whoever asks, and that the clock
-// alone brings what it says.
+// FuzzRequests checks that the state changes at the reported next transition, and not before.
 func FuzzRequests(f *testing.F) {
 	f.Add(day+"10:00:00Z", day+"11:00:00Z", "1h", int64(3600), true)
 	f.Add("x", "2026-11-21T10:00:00.5+14:00", "-1h", int64(-1), false)
@@ -371,13 +403,13 @@ func FuzzRequests(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := newCase(t, opened, time.Hour, nil)
+		c := newInput(t, opened, time.Hour, nil)
 		c.Requests = requests
 		now := time.Unix(1795255200+seconds%1e9, 0).UTC()
 		v := Of(c, now)
 		if !v.Next.IsZero() && (!v.Next.After(now) || Of(c, v.Next).Open == v.Open || Of(c, v.Next.Add(-1)).
 			Open != v.Open) {
-			t.Errorf("at %s it is %t, and so at its next transition %s", now, v.Open, v.Next)
+			t.Errorf("open is %t at %s; it does not change exactly at the next transition %s", v.Open, now, v.Next)
 		}
 	})
 }

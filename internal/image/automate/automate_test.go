@@ -288,7 +288,7 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 	s.BranchHas("app", "main", "web.yaml", s.mark("web:2", "web"))
 	a := s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "bad.yaml:1: malformed marker")
 	message := apimeta.FindStatusCondition(a.Status.Conditions, "Ready").Message
-	for _, want := range []string{"unknown.yaml:1: ", "binding 1, of the Deployment 'none'"} {
+	for _, want := range []string{"unknown.yaml:1: ", "binding 1: no file has the container of Deployment 'none'"} {
 		if !strings.Contains(message, want) {
 			t.Errorf("the message does not tell of %s: %s", want, message)
 		}

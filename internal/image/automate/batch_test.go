@@ -52,7 +52,7 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 				return err
 			}
 			c := apimeta.FindStatusCondition(a.Status.Conditions, reconcile.TypeReady)
-			if c == nil || c.Reason != "Progressing" || !strings.Contains(c.Message, "waits "+left) ||
+			if c == nil || c.Reason != "Progressing" || !strings.Contains(c.Message, "waiting "+left) ||
 				a.Status.ObservedPolicies[policy].Tag != tag {
 				return fmt.Errorf("%+v", a.Status)
 			}
@@ -160,7 +160,7 @@ func TestTwoAutomationsOfOneValueDoNotCommitForEver(t *testing.T) {
 		}
 		for i := range all.Items {
 			if c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady); c != nil &&
-				c.Reason == "UpdateFailed" && strings.Contains(c.Message, "set it back") &&
+				c.Reason == "UpdateFailed" && strings.Contains(c.Message, "reverted to") &&
 				strings.HasPrefix(c.Message, "values.yaml:2") {
 				return nil
 			}

@@ -211,7 +211,7 @@ func TestUpdatesByPullRequest(t *testing.T) {
 			return err
 		}
 		for _, c := range automation.Status.Conditions {
-			if c.Type == "Ready" && strings.Contains(c.Message, "the change request of 'update/web' was not opened") &&
+			if c.Type == "Ready" && strings.Contains(c.Message, "cannot open the pull request of branch 'update/web'") &&
 				strings.Contains(c.Message, "503") {
 				if strings.Contains(c.Message, "s3cret") {
 					t.Error(c.Message)
@@ -310,14 +310,14 @@ func TestAReleaseByPullRequest(t *testing.T) {
 		Images: []string{"nginx:2"},
 		Reason: "fixes the login"})
 	waits := s.ImageUpdateJobReady("db-2", metav1.ConditionFalse,
-		"the change request of 'update/update-db-2' was not opened")
+		"cannot open the pull request of branch 'update/update-db-2'")
 	if tip := s.Git.Run("app", "rev-parse", "update/update-db-2"); waits.Status.Commit != tip ||
 		waits.Status.CompletionTime != nil || len(waits.Status.Changes) != 1 {
 		t.Errorf("while the host is down the status of a release at %s is %+v", tip, waits.Status)
 	}
 	host.set(func() { host.down = false })
 	j := s.ImageUpdateJobReady("db-2", metav1.ConditionTrue,
-		"change request: https://gitea.example.com/org/app/pulls/2")
+		"pull request: https://gitea.example.com/org/app/pulls/2")
 	opened(automatic + "\n2 open: Update to nginx:2 | Update to nginx:2\n\n" +
 		"fixes the login, update/update-db-2 into main")
 	if j.Status.PullRequest != "https://gitea.example.com/org/app/pulls/2" || j.Status.Commit != waits.Status.Commit ||
@@ -336,7 +336,7 @@ func TestAReleaseByPullRequest(t *testing.T) {
 	s.ImageUpdateJob("db-3", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("db"),
 		Images: []string{"nginx:3"}})
 	if j := s.ImageUpdateJobReady("db-3", metav1.ConditionFalse,
-		"the branch 'update/update-db-3' is there already"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
+		"branch 'update/update-db-3' exists already"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
 		t.Errorf("the status is %+v", j.Status)
 	}
 	if got := s.Git.Run("app", "rev-parse", "update/update-db-3"); got != theirs {

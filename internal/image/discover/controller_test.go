@@ -48,7 +48,7 @@ func TestAWorkloadThatAsksForUpdatesIsBound(t *testing.T) {
 		}
 	}
 	a := s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded",
-		"no file has the container 'c0' of the StatefulSet 'none', which ImagePolicy 'lost' is for")
+		"no file has container 'c0' of StatefulSet 'none', which ImagePolicy 'lost' updates")
 	if len(a.Status.ObservedPolicies) != 3 || s.CommitCount("app", "main") != 2 {
 		t.Errorf("there are %d commits; %+v", s.CommitCount("app", "main"), a.Status)
 	}

@@ -10,7 +10,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// Binding sets the image of a policy where no comment marks it. Exactly one of Workload and Values is set.
+// Binding sets the image of a policy without a marker comment. Exactly one of Workload and Values is set.
 type Binding struct {
 	Policy   string // "namespace:name"
 	Image    Ref
@@ -18,46 +18,46 @@ type Binding struct {
 	Values   *Values
 }
 
-// Workload names a container of a workload.
+// Workload selects containers of workloads.
 type Workload struct {
 	Kind, Name string // empty: any
-	Namespace  string // as the files have it; empty: any
-	Container  string // empty: all that have the image
-	// Implied says that nobody wrote the binding: what has no namespace in the files counts, and a container
-	// with another image does not.
+	Namespace  string // as in the files; empty: any
+	Container  string // empty: all containers with the image
+	// Implied means that the binding was not written by a user. It matches objects without a namespace, and does not match
+	// containers with another image.
 	Implied bool
 }
 
-// Values names where a file of Helm values has an image, or its parts: keys with dots between them, indexes in lists.
+// Values selects an image, or its parts, in a file of Helm values. Paths are keys and list indexes, separated by dots.
 type Values struct {
 	File                              string // relative to the root of the repository
-	Path                              string // of a whole reference
-	Registry, Repository, Tag, Digest string // of parts; with Registry, Repository is the name without it
+	Path                              string // of a full reference
+	Registry, Repository, Tag, Digest string // of parts; if Registry is set, Repository excludes the registry
 }
 
-// Bound sets images in workloads, in the images of a kustomization that override them, and in Helm values.
+// Bound sets the images of bindings in workloads, in the image overrides of kustomizations, and in Helm values.
 func Bound(file string, content []byte, bindings []Binding) Result {
 	e := &editing{file: file, result: Result{Content: content}}
-	var concerned []int
+	var relevant []int
 	for i, b := range bindings {
-		if b.concerns(file, content) {
-			concerned = append(concerned, i)
+		if b.mayBeIn(file, content) {
+			relevant = append(relevant, i)
 		}
 	}
-	if len(concerned) == 0 || !e.parse(content) {
+	if len(relevant) == 0 || !e.parse(content) {
 		return e.result
 	}
-	for _, i := range concerned {
+	for _, i := range relevant {
 		b := &bindings[i]
-		if e.follow(b) {
+		if e.apply(b) {
 			e.result.Found = append(e.result.Found, i)
 		}
 	}
 	return e.finish()
 }
 
-// concerns tells whether the file may hold the place, by a look at its bytes.
-func (b *Binding) concerns(file string, content []byte) bool {
+// mayBeIn reports whether the file may contain the bound place, without parsing it.
+func (b *Binding) mayBeIn(file string, content []byte) bool {
 	if b.Values != nil {
 		return path.Clean(b.Values.File) == file
 	}
@@ -68,7 +68,7 @@ func (b *Binding) concerns(file string, content []byte) bool {
 	return bytes.Contains(content, []byte(b.Workload.Name)) && bytes.Contains(content, []byte(b.Workload.Kind))
 }
 
-// IsKustomization tells whether kustomize would read the file by itself.
+// IsKustomization reports whether the file has one of the names that kustomize loads.
 func IsKustomization(file string) bool {
 	switch path.Base(file) {
 	case "kustomization.yaml", "kustomization.yml", "Kustomization":
@@ -77,80 +77,80 @@ func IsKustomization(file string) bool {
 	return false
 }
 
-// follow sets what one binding calls for, and tells whether its place is in the file.
-func (e *editing) follow(b *Binding) (found bool) {
+// apply sets the image of one binding, and reports whether the bound place is in the file.
+func (e *editing) apply(b *Binding) (found bool) {
 	if !b.Image.Valid() {
-		e.problem(0, "the image of the policy %s is no reference", b.Policy)
+		e.problem(0, "the image of policy %s is not a valid reference", b.Policy)
 		return true
 	}
 	for _, doc := range e.text.docs {
 		root := doc.Content[0]
 		switch {
 		case b.Values != nil:
-			found = e.followValues(b, root) || found
+			found = e.setValues(b, root) || found
 		case IsKustomization(e.file):
-			e.followOverride(b, root)
+			e.setOverride(b, root)
 		default:
 			for _, object := range objects(root) {
-				if b.Workload.is(identity(object)) {
-					found = e.followContainers(b, object) || found
+				if b.Workload.matches(identity(object)) {
+					found = e.setContainers(b, object) || found
 				}
 			}
 		}
 	}
 	if found {
-		e.names(b.Policy)
+		e.addPolicy(b.Policy)
 	}
 	return found
 }
 
-// is tells whether an object is the workload.
-func (w *Workload) is(o Object) bool {
+// matches reports whether an object is the workload.
+func (w *Workload) matches(o Object) bool {
 	return (w.Kind == "" || w.Kind == o.Kind) && (w.Name == "" || w.Name == o.Name) &&
 		(w.Namespace == "" || w.Namespace == o.Namespace || w.Implied && o.Namespace == "")
 }
 
-// followContainers sets the image of the containers that the binding is about, in whatever pod template the object has.
-func (e *editing) followContainers(b *Binding, n *yaml.Node) (found bool) {
+// setContainers sets the image of the bound containers in all pod templates below a node.
+func (e *editing) setContainers(b *Binding, n *yaml.Node) (found bool) {
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		if value.Kind == yaml.SequenceNode && isContainers(key) {
 			for _, c := range value.Content {
-				found = e.followContainer(b, c) || found
+				found = e.setContainer(b, c) || found
 			}
 			continue
 		}
-		found = e.followContainers(b, value) || found
+		found = e.setContainers(b, value) || found
 	}
 	return found
 }
 
-func (e *editing) followContainer(b *Binding, c *yaml.Node) bool {
+func (e *editing) setContainer(b *Binding, c *yaml.Node) bool {
 	image := get(c, "image")
 	if image == nil || b.Workload.Container != "" && at(c, "name") != b.Workload.Container {
 		return false
 	}
-	was := ParseRef(resolve(image).Value)
-	same := canonical(was.Name) == canonical(b.Image.Name)
+	current := ParseRef(resolve(image).Value)
+	same := canonical(current.Name) == canonical(b.Image.Name)
 	if !same && (b.Workload.Container == "" || b.Workload.Implied) {
 		return false
 	}
-	if !same && was.Tag == "" && was.Digest == "" {
-		return true // a placeholder, which a kustomization overrides
+	if !same && current.Tag == "" && current.Digest == "" {
+		return true // a placeholder that a kustomization overrides
 	}
 	want := b.Image
 	if same {
-		want.Name = was.Name
+		want.Name = current.Name
 	}
 	e.set(image, want.String(), Change{Policy: b.Policy, Setter: b.Policy})
 	return true
 }
 
-// followOverride sets the tag or the digest that a kustomization gives to the image.
-func (e *editing) followOverride(b *Binding, root *yaml.Node) {
+// setOverride sets the tag and the digest in the image overrides of a kustomization.
+func (e *editing) setOverride(b *Binding, root *yaml.Node) {
 	if namespace := at(root, "namespace"); b.Workload.Namespace != "" && namespace != "" &&
 		namespace != b.Workload.Namespace {
-		return // of another workload of that name
+		return // the kustomization is for another namespace
 	}
 	images := get(root, "images")
 	if images == nil || images.Kind != yaml.SequenceNode {
@@ -165,9 +165,9 @@ func (e *editing) followOverride(b *Binding, root *yaml.Node) {
 		if canonical(name) != canonical(b.Image.Name) || tag == nil && digest == nil {
 			continue
 		}
-		e.names(b.Policy)
+		e.addPolicy(b.Policy)
 		if digest != nil && b.Image.Digest == "" {
-			e.problem(digest.Line, "pins a digest, and the image of the policy %s has none: set its "+
+			e.problem(digest.Line, "pins a digest, but policy %s reflects none; set its "+
 				"spec.digestReflectionPolicy", b.Policy)
 			continue
 		}
@@ -181,8 +181,8 @@ func (e *editing) followOverride(b *Binding, root *yaml.Node) {
 	}
 }
 
-// followValues sets the image at the paths of a file of Helm values.
-func (e *editing) followValues(b *Binding, root *yaml.Node) bool {
+// setValues sets the image at the paths in a file of Helm values.
+func (e *editing) setValues(b *Binding, root *yaml.Node) bool {
 	v, name := b.Values, b.Image.Name
 	if v.Registry != "" {
 		var registry string
@@ -203,14 +203,14 @@ func (e *editing) setPath(root *yaml.Node, b *Binding, keys, want string) {
 	n := root
 	for _, key := range strings.Split(keys, ".") {
 		if n = step(n, key); n == nil {
-			e.problem(0, "has no value at %s, which the policy %s is bound to", keys, b.Policy)
+			e.problem(0, "no value at %s, to which policy %s is bound", keys, b.Policy)
 			return
 		}
 	}
 	e.set(n, want, Change{Policy: b.Policy, Setter: fmt.Sprintf("%s:%s", b.Policy, keys)})
 }
 
-// step is the value of a key of a map, or of an index of a list.
+// step returns the value of a key of a map, or of an index of a list; nil if there is none.
 func step(n *yaml.Node, key string) *yaml.Node {
 	if n.Kind != yaml.SequenceNode {
 		return get(n, key)
@@ -221,7 +221,7 @@ func step(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// objects are the objects of a document: itself, or what is in a list of them.
+// objects returns the objects of a document: the document itself, or the items of a List.
 func objects(root *yaml.Node) []*yaml.Node {
 	items := get(root, "items")
 	if items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(at(root, "kind"), "List") {
@@ -248,7 +248,7 @@ func isContainers(key string) bool {
 	return key == "containers" || key == "initContainers" || key == "ephemeralContainers"
 }
 
-// get is the value of a key of a map, nil when it is not there.
+// get returns the value of a key of a map; nil if there is none.
 func get(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
 		if n.Content[i].Value == key {
@@ -258,7 +258,7 @@ func get(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// at is the text of a key of a map.
+// at returns the scalar value of a key of a map; empty if there is none.
 func at(n *yaml.Node, key string) string {
 	if v := get(n, key); v != nil && resolve(v).Kind == yaml.ScalarNode {
 		return resolve(v).Value
@@ -266,7 +266,7 @@ func at(n *yaml.Node, key string) string {
 	return ""
 }
 
-// resolve is what an alias stands for.
+// resolve returns the node that an alias refers to, or the node itself.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

@@ -1,8 +1,7 @@
-// Package edit sets images in YAML files byte for byte: but for the values that are set, a file stays as it
-// is, with its comments, order, anchors, quotes, indentation and line ends. Bytes in, bytes out.
+// Package edit sets images in YAML files. Except for the values that it sets, it does not change a byte: comments, order,
+// anchors, quotes, indentation and line ends stay.
 //
-// Where an image is set, a marker comment says ([Markers]), or a binding to a container or to a place in Helm
-// values ([Bound]).
+// The values to set are marked by comments ([Markers]), or named by bindings to containers or Helm values ([Bound]).
 package edit
 
 import (
@@ -15,17 +14,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// Bounds on what is parsed. Files that name nothing are not, whatever their size.
+// Bounds of files that are parsed. Files without markers and bound places are not parsed, whatever their size.
 const (
 	maxFile      = 2 << 20 // bytes
 	maxDocuments = 10_000
 	maxProblems  = 100 // of one file
 )
 
-// Ref is an image: its name with the registry, and its tag, its digest, or both.
+// Ref is an image reference: a name with the registry, and a tag, a digest, or both.
 type Ref struct{ Name, Tag, Digest string }
 
-// String is the reference as containers take it.
+// String returns the reference in the form name:tag@digest.
 func (r Ref) String() string {
 	s := r.Name
 	if r.Tag != "" {
@@ -37,22 +36,22 @@ func (r Ref) String() string {
 	return s
 }
 
-// Parts of a reference by the grammar of the distribution specification: no byte of them means anything to
-// YAML inside a text.
+// Patterns of the parts of a reference, by the grammar of the distribution specification. They allow no character that is
+// special inside a YAML scalar.
 var (
-	nameForm   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?$`)
-	tagForm    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
-	digestForm = regexp.MustCompile(`^[a-z0-9]+([+._-][a-z0-9]+)*:[a-zA-Z0-9=_-]{32,}$`)
+	namePattern   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?$`)
+	tagPattern    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
+	digestPattern = regexp.MustCompile(`^[a-z0-9]+([+._-][a-z0-9]+)*:[a-zA-Z0-9=_-]{32,}$`)
 )
 
-// Valid tells whether the reference is of the form that references have. No other is ever written.
+// Valid reports whether the parts of the reference are well-formed. Other references are never written.
 func (r Ref) Valid() bool {
-	return len(r.Name) <= 512 && nameForm.MatchString(r.Name) &&
-		(r.Tag == "" || tagForm.MatchString(r.Tag)) &&
-		(r.Digest == "" || len(r.Digest) <= 256 && digestForm.MatchString(r.Digest))
+	return len(r.Name) <= 512 && namePattern.MatchString(r.Name) &&
+		(r.Tag == "" || tagPattern.MatchString(r.Tag)) &&
+		(r.Digest == "" || len(r.Digest) <= 256 && digestPattern.MatchString(r.Digest))
 }
 
-// ParseRef takes a reference apart. It does not check the parts.
+// ParseRef splits a reference into its parts. It does not validate them.
 func ParseRef(s string) Ref {
 	name, digest, _ := strings.Cut(s, "@")
 	r := Ref{Name: name, Digest: digest}
@@ -62,7 +61,7 @@ func ParseRef(s string) Ref {
 	return r
 }
 
-// canonical is the name with everything that may be left out, such that equal images have equal names.
+// canonical returns the name with the parts that may be omitted, so that equal images have equal names.
 func canonical(name string) string {
 	registry, rest := splitRegistry(name)
 	if registry == "docker.io" || registry == "index.docker.io" || registry == "registry-1.docker.io" {
@@ -74,7 +73,7 @@ func canonical(name string) string {
 	return registry + "/" + rest
 }
 
-// splitRegistry parts a name into its registry, docker.io when it has none, and the rest.
+// splitRegistry splits a name into its registry, docker.io if it has none, and the rest.
 func splitRegistry(name string) (registry, rest string) {
 	first, rest, found := strings.Cut(name, "/")
 	if found && (strings.ContainsAny(first, ".:") || first == "localhost") {
@@ -83,10 +82,10 @@ func splitRegistry(name string) (registry, rest string) {
 	return "docker.io", name
 }
 
-// Object is what a changed value belongs to, as the file has it. A file that holds no object has none.
+// Object identifies the object that a changed value belongs to. It is empty in files without objects.
 type Object struct{ APIVersion, Kind, Namespace, Name string }
 
-// String is the object as people name it.
+// String returns the object in the form Kind/namespace/name.
 func (o Object) String() string {
 	s := o.Name
 	if o.Namespace != "" {
@@ -100,21 +99,21 @@ type Change struct {
 	File      string
 	Line      int // from 1
 	Object    Object
-	Container string // empty: not in a container
+	Container string // empty: the value is not in a container
 	Policy    string // "namespace:name"
-	Setter    string // what called for it: a marker's content, or the policy of a binding
+	Setter    string // what caused the change: the content of a marker, or the policy of a binding
 	Old, New  string
 }
 
-// Problem is why a value was not set, though something calls for it.
+// Problem is the reason why a marked or bound value was not set.
 type Problem struct {
 	File    string
-	Line    int // from 1; 0: of the whole file
+	Line    int // from 1; 0: the whole file
 	Message string
-	Policy  string // "namespace:name" of a policy that is not known; empty: the problem is another
+	Policy  string // "namespace:name" of an unknown policy, if that is the problem
 }
 
-// String is the problem with its place.
+// String returns the problem with file and line.
 func (p Problem) String() string {
 	if p.Line == 0 {
 		return fmt.Sprintf("%s: %s", p.File, p.Message)
@@ -122,16 +121,16 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 }
 
-// Result is a file after its values were set.
+// Result is a file with its values set.
 type Result struct {
-	Content  []byte // as it came, if nothing is to be changed
+	Content  []byte // the unchanged input if there are no changes
 	Changes  []Change
 	Problems []Problem
-	Policies []string // "namespace:name" that the file names, known or not, sorted: no other matters to it
-	Found    []int    // bindings whose place is in the file, as indexes
+	Policies []string // "namespace:name" of all policies that the file refers to, known or not; sorted
+	Found    []int    // indexes of the bindings whose place is in the file
 }
 
-// Reads tells whether a file may hold values to set, by its path.
+// Reads reports whether a file may contain values to set, by its path.
 func Reads(file string) bool {
 	switch path.Ext(file) {
 	case ".yaml", ".yml":
@@ -140,7 +139,7 @@ func Reads(file string) bool {
 	return path.Base(file) == "Kustomization"
 }
 
-// editing is the work on one file.
+// editing is the state of editing one file.
 type editing struct {
 	file   string
 	text   *text
@@ -159,37 +158,37 @@ func (e *editing) report(p Problem) {
 	}
 }
 
-func (e *editing) names(policy string) {
+func (e *editing) addPolicy(policy string) {
 	if i, found := slices.BinarySearch(e.result.Policies, policy); !found {
 		e.result.Policies = slices.Insert(e.result.Policies, i, policy)
 	}
 }
 
-// parse reads the file if it can be; it tells why not where that matters.
+// parse parses the file. It reports false, and adds a problem, if it cannot.
 func (e *editing) parse(content []byte) bool {
 	if len(content) > maxFile {
-		e.problem(0, "is larger than %d MiB, and left alone: split it", maxFile>>20)
+		e.problem(0, "larger than %d MiB, not updated; split it", maxFile>>20)
 		return false
 	}
 	t, err := parse(content)
 	if err != nil {
-		e.problem(0, "is no plain YAML, and left alone: %s", oneLine(err.Error()))
+		e.problem(0, "not valid YAML, not updated: %s", oneLine(err.Error()))
 		return false
 	}
 	e.text = t
 	return true
 }
 
-// finish writes the values, and makes sure that nothing else became different.
+// finish writes the values, and verifies that nothing else changed.
 func (e *editing) finish() Result {
 	if len(e.edits) == 0 {
 		return e.result
 	}
 	slices.SortFunc(e.edits, func(a, b splice) int { return a.from - b.from })
 	out := e.text.splice(e.edits)
-	if err := e.text.same(out, e.edits); err != nil {
-		e.problem(e.edits[0].change.Line, "cannot be set without changing more than the value, and the file is left "+
-			"alone: %s", oneLine(err.Error()))
+	if err := e.text.verify(out, e.edits); err != nil {
+		e.problem(e.edits[0].change.Line, "setting the value would change other parts of the file, not "+
+			"updated: %s", oneLine(err.Error()))
 		return e.result
 	}
 	e.result.Content = out
@@ -199,7 +198,7 @@ func (e *editing) finish() Result {
 	return e.result
 }
 
-// oneLine bounds the text of a foreign error.
+// oneLine shortens text of files and parsers for a message.
 func oneLine(s string) string {
 	return excerpt.Line(s, 200)
 }

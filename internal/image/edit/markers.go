@@ -13,9 +13,9 @@ import (
 
 const setterKey = "$imagepolicy"
 
-// Markers sets the values that comments mark: # {"$imagepolicy": "namespace:name"} at the end of a line marks
-// the value before it; with :name, :tag or :digest at its end, a part of the image goes there. Images are by
-// "namespace:name" of their policy. What is wrong with a marker is told, and all others are followed.
+// Markers sets the values that comments mark: # {"$imagepolicy": "namespace:name"} at the end of a line marks the value
+// before it. With the suffix :name, :tag or :digest, the value is set to that part of the image. Images are by
+// "namespace:name" of their policy. An invalid marker is a problem of the result, and does not affect the others.
 func Markers(file string, content []byte, images map[string]Ref) Result {
 	e := &editing{file: file, result: Result{Content: content}}
 	if !bytes.Contains(content, []byte(setterKey)) || !e.parse(content) {
@@ -24,13 +24,13 @@ func Markers(file string, content []byte, images map[string]Ref) Result {
 	byLine := e.text.scalars()
 	for n := range e.text.lines {
 		if line, start := e.text.line(n + 1); bytes.Contains(line, []byte(setterKey)) {
-			e.mark(n+1, line, start, byLine, images)
+			e.applyMarker(n+1, line, start, byLine, images)
 		}
 	}
 	return e.finish()
 }
 
-// scalars are all scalars and aliases by line, in the order in which they stand.
+// scalars returns all scalars and aliases by line, in their order in the line.
 func (t *text) scalars() map[int][]*yaml.Node {
 	byLine := map[int][]*yaml.Node{}
 	var visit func(n *yaml.Node)
@@ -51,20 +51,20 @@ func (t *text) scalars() map[int][]*yaml.Node {
 	return byLine
 }
 
-// mark follows the marker of a line.
-func (e *editing) mark(n int, line []byte, start int, byLine map[int][]*yaml.Node, images map[string]Ref) {
+// applyMarker sets the value that the marker in a line marks.
+func (e *editing) applyMarker(n int, line []byte, start int, byLine map[int][]*yaml.Node, images map[string]Ref) {
 	if trimmed := bytes.TrimLeft(line, " \t"); len(trimmed) > 0 && trimmed[0] == '#' {
-		return // a line that was commented out marks nothing
+		return // the line is commented out
 	}
 	nodes := byLine[n]
 	if len(nodes) == 0 {
-		return // a line of a longer text
+		return // a line of a multi-line scalar
 	}
 	node := nodes[len(nodes)-1]
 	_, to, ok := e.text.span(node)
 	if !ok && node.Kind != yaml.AliasNode {
 		if !strings.Contains(node.Value, setterKey) {
-			e.problem(n, "the marker stands after a value of several lines, which cannot be set")
+			e.problem(n, "the marker follows a multi-line value, which cannot be set")
 		}
 		return
 	}
@@ -73,31 +73,31 @@ func (e *editing) mark(n int, line []byte, start int, byLine map[int][]*yaml.Nod
 	}
 	comment, ok := commentAfter(e.text.content[to : start+len(line)])
 	if !ok {
-		return // inside of a text
+		return // inside a scalar
 	}
 	marker, err := parseMarker(comment)
 	if err != nil {
 		e.problem(n, "malformed marker: %s", err)
 		return
 	}
-	e.names(marker.policy)
+	e.addPolicy(marker.policy)
 	image, known := images[marker.policy]
 	switch {
 	case !known:
 		e.report(Problem{Line: n, Policy: marker.policy,
-			Message: fmt.Sprintf("the marker names the policy %s, of which there is no image", marker.policy)})
+			Message: fmt.Sprintf("no image for policy %s of the marker", marker.policy)})
 	case !image.Valid():
-		e.problem(n, "the image of the policy %s is no reference", marker.policy)
-	case node.Kind == yaml.AliasNode && e.becomes(node.Alias) != marker.value(image):
-		e.problem(n, "the marker stands after an alias: mark the value that &%s names", node.Value)
+		e.problem(n, "the image of policy %s is not a valid reference", marker.policy)
+	case node.Kind == yaml.AliasNode && e.valueAfter(node.Alias) != marker.value(image):
+		e.problem(n, "the marker follows an alias: mark the value of anchor &%s instead", node.Value)
 	case e.text.isKey(node):
-		e.problem(n, "the marker stands after a key: it must stand on the line of the value")
+		e.problem(n, "the marker follows a key: move it to the line of the value")
 	default:
 		e.set(node, marker.value(image), Change{Policy: marker.policy, Setter: marker.String()})
 	}
 }
 
-// commentAfter is the comment behind a value, of which nothing but what ends flow style may stand before it.
+// commentAfter returns the comment after a value. Between them may be only spaces and the end of flow collections.
 func commentAfter(rest []byte) (string, bool) {
 	before, comment, found := bytes.Cut(rest, []byte("#"))
 	if !found || len(before) == 0 || !bytes.ContainsAny(before[len(before)-1:], " \t") ||
@@ -107,8 +107,8 @@ func commentAfter(rest []byte) (string, bool) {
 	return string(comment), true
 }
 
-// marker is what a marker comment asks for.
-type marker struct{ policy, field string }
+// marker is the content of a marker comment.
+type marker struct{ policy, field string } // an empty field means the full reference
 
 func (m marker) String() string { return strings.TrimSuffix(m.policy+":"+m.field, ":") }
 
@@ -124,7 +124,7 @@ func (m marker) value(r Ref) string {
 	return r.String()
 }
 
-// parseMarker reads the JSON in a comment; other words may stand around it.
+// parseMarker parses the JSON in a comment. The comment may contain other text.
 func parseMarker(comment string) (marker, error) {
 	at := strings.LastIndexByte(comment[:max(0, strings.Index(comment, setterKey))], '{')
 	if at < 0 {
@@ -137,41 +137,41 @@ func parseMarker(comment string) (marker, error) {
 	parts := strings.Split(content[setterKey], ":")
 	switch {
 	case len(parts) < 2 || len(parts) > 3 || !isName(parts[0]) || !isName(parts[1]):
-		return marker{}, fmt.Errorf("%q is not of the form namespace:name, namespace:name:tag, …:name or …:digest",
+		return marker{}, fmt.Errorf("%q does not have the form namespace:name, namespace:name:tag, …:name or …:digest",
 			oneLine(content[setterKey]))
 	case len(parts) == 2:
 		return marker{policy: content[setterKey]}, nil
 	case parts[2] != "name" && parts[2] != "tag" && parts[2] != "digest":
-		return marker{}, fmt.Errorf("%q is no part of an image: it has a name, a tag and a digest", oneLine(parts[2]))
+		return marker{}, fmt.Errorf("%q is not a part of an image: use name, tag or digest", oneLine(parts[2]))
 	}
 	return marker{policy: parts[0] + ":" + parts[1], field: parts[2]}, nil
 }
 
-// isName tells whether s may be the name of an object.
+// isName reports whether s is a valid object name.
 func isName(s string) bool {
 	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.-") == "" && s[0] != '-' &&
 		s[0] != '.'
 }
 
-// set writes a value over a scalar, unless it is there already.
+// set replaces the value of a scalar, unless it has the value already.
 func (e *editing) set(node *yaml.Node, want string, c Change) {
 	from, to, ok := e.text.span(node)
 	switch {
 	case want == "":
-		e.problem(node.Line, "the image of the policy %s has no such part (%s); for a digest set "+
+		e.problem(node.Line, "the image of policy %s does not have this part (%s); for a digest set "+
 			"spec.digestReflectionPolicy", c.Policy, c.Setter)
 		return
-	case node.Kind == yaml.AliasNode && e.becomes(node.Alias) == want:
+	case node.Kind == yaml.AliasNode && e.valueAfter(node.Alias) == want:
 		return
 	case node.Kind == yaml.AliasNode:
-		e.problem(node.Line, "is an alias, and others may share its value: bind or mark the value that &%s names",
+		e.problem(node.Line, "the value is an alias, which others may share: bind or mark the value of anchor &%s instead",
 			node.Value)
 		return
 	case !ok:
-		e.problem(node.Line, "is no text of one line, and cannot be set")
+		e.problem(node.Line, "the value is not a single-line scalar and cannot be set")
 		return
 	case strings.Contains(node.Value, "{{") || strings.Contains(node.Value, "${"):
-		e.problem(node.Line, "is a template, and left alone")
+		e.problem(node.Line, "the value is a template, not updated")
 		return
 	case node.Value == want:
 		return
@@ -179,12 +179,12 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	for _, other := range e.edits {
 		if other.node == node {
 			if other.want != want {
-				e.problem(node.Line, "is set by two policies: %s and %s", other.change.Policy, c.Policy)
+				e.problem(node.Line, "set by two policies, %s and %s", other.change.Policy, c.Policy)
 			}
 			return
 		}
 	}
-	raw := write(node, want)
+	raw := quote(node, want)
 	if from == to && from > 0 && !bytes.ContainsAny(e.text.content[from-1:from], " \t") {
 		raw = " " + raw
 	}
@@ -193,8 +193,8 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	e.edits = append(e.edits, splice{node: node, from: from, to: to, raw: raw, want: want, change: c})
 }
 
-// becomes is the value that a scalar has in the end.
-func (e *editing) becomes(node *yaml.Node) string {
+// valueAfter returns the value that a scalar has after the edits.
+func (e *editing) valueAfter(node *yaml.Node) string {
 	for _, edit := range e.edits {
 		if edit.node == node {
 			return edit.want
@@ -203,7 +203,7 @@ func (e *editing) becomes(node *yaml.Node) string {
 	return node.Value
 }
 
-// place is the object and the container that a value belongs to.
+// place returns the object and the container that a value belongs to.
 func (t *text) place(node *yaml.Node) (object Object, container string) {
 	for n := t.parents[node]; n != nil; n = t.parents[n] {
 		if n.Kind != yaml.MappingNode {
@@ -220,7 +220,7 @@ func (t *text) place(node *yaml.Node) (object Object, container string) {
 	return object, container
 }
 
-// keyOf is the key that a value has in its map.
+// keyOf returns the key of a value in its map; empty if it is not in a map.
 func (t *text) keyOf(n *yaml.Node) string {
 	p := t.parents[n]
 	if p == nil || p.Kind != yaml.MappingNode {

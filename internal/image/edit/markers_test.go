@@ -23,52 +23,52 @@ func m(setter string) string { return fmt.Sprintf(`# {"$imagepolicy": "%s"}`, se
 func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
 	web, tag := m("apps:web"), m("apps:web:tag")
 	for name, c := range map[string]struct{ in, want string }{
-		"a plain value": {"image: ghcr.io/org/web:1.0.0 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
-		"double quotes": {`image: "ghcr.io/org/web:1.0.0"   ` + web, `image: "ghcr.io/org/web:2.0.0"   ` + web},
-		"single quotes": {`image: 'it''s' ` + web, `image: 'ghcr.io/org/web:2.0.0' ` + web},
-		"escapes":       {`image: "\"\u00e9" ` + web, `image: "ghcr.io/org/web:2.0.0" ` + web},
-		"a digest": {"image: x " + m("apps:pinned"), "image: ghcr.io/org/pinned:v2@" + digest + " " +
+		"a plain value": {in: "image: ghcr.io/org/web:1.0.0 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
+		"double quotes": {in: `image: "ghcr.io/org/web:1.0.0"   ` + web, want: `image: "ghcr.io/org/web:2.0.0"   ` + web},
+		"single quotes": {in: `image: 'it''s' ` + web, want: `image: 'ghcr.io/org/web:2.0.0' ` + web},
+		"escapes":       {in: `image: "\"\u00e9" ` + web, want: `image: "ghcr.io/org/web:2.0.0" ` + web},
+		"a digest": {in: "image: x " + m("apps:pinned"), want: "image: ghcr.io/org/pinned:v2@" + digest + " " +
 			m("apps:pinned")},
-		"the parts": {"n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
-			m("apps:pinned:digest"), "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " +
+		"the parts": {in: "n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
+			m("apps:pinned:digest"), want: "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " +
 			m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
-		"an item of a list": {"- a\n- b:1 " + web + "\n-   - c:1 " + web, "- a\n- ghcr.io/org/web:2.0.0 " + web +
+		"an item of a list": {in: "- a\n- b:1 " + web + "\n-   - c:1 " + web, want: "- a\n- ghcr.io/org/web:2.0.0 " + web +
 			"\n-   - ghcr.io/org/web:2.0.0 " + web},
-		"flow on several rows": {"image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " + tag + "\n}",
-			"image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
-		"flow on one row": {"images: [{name: web, newTag: b}] " + tag,
-			"images: [{name: web, newTag: 2.0.0}] " + tag},
-		"an anchor and a tag": {"a: &img !!str w:1 " + web + "\nb: *img", "a: &img !!str ghcr.io/org/web:2.0.0 " +
+		"flow on several rows": {in: "image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " + tag + "\n}",
+			want: "image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
+		"flow on one row": {in: "images: [{name: web, newTag: b}] " + tag,
+			want: "images: [{name: web, newTag: 2.0.0}] " + tag},
+		"an anchor and a tag": {in: "a: &img !!str w:1 " + web + "\nb: *img", want: "a: &img !!str ghcr.io/org/web:2.0.0 " +
 			web + "\nb: *img"},
-		"line ends of Windows": {"a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n", "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
+		"line ends of Windows": {in: "a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n", want: "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
 			web + "\r\nb: 2\r\n"},
-		"a byte order mark": {"\ufeffimage: w:1 " + web + "\n", "\ufeffimage: ghcr.io/org/web:2.0.0 " + web + "\n"},
-		"tabs":              {"image:\tw:1\t" + web + "\t\n", "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
-		"several documents": {"%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n",
-			"%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web +
+		"a byte order mark": {in: "\ufeffimage: w:1 " + web + "\n", want: "\ufeffimage: ghcr.io/org/web:2.0.0 " + web + "\n"},
+		"tabs":              {in: "image:\tw:1\t" + web + "\t\n", want: "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
+		"several documents": {in: "%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n",
+			want: "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web +
 				"\n---\n"},
-		"letters of two bytes": {"é: {ü: ö, image: w:1} " + web, "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
-		"odd line ends": {"a: b\u2028c: d\rimage: w:1 " + web,
-			"a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
-		"no value yet": {"tag: " + tag + "\nlist:\n  - " + tag, "tag: 2.0.0 " + tag +
+		"letters of two bytes": {in: "é: {ü: ö, image: w:1} " + web, want: "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
+		"odd line ends": {in: "a: b\u2028c: d\rimage: w:1 " + web,
+			want: "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
+		"no value yet": {in: "tag: " + tag + "\nlist:\n  - " + tag, want: "tag: 2.0.0 " + tag +
 			"\nlist:\n  - 2.0.0 " + tag},
-		"a tag like a number": {"tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") +
-			"\nsha: abc " + m("apps:sha:tag"), `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " +
+		"a tag like a number": {in: "tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") +
+			"\nsha: abc " + m("apps:sha:tag"), want: `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " +
 			m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
-		"words around it": {`image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
-			`image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
-		"a text beside": {"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web,
-			"note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"what is commented": {"#image: w:1 " + web + "\nimage: w:1 " + web, "#image: w:1 " + web +
+		"words around it": {in: `image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
+			want: `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
+		"a text beside": {in: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web,
+			want: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
+		"what is commented": {in: "#image: w:1 " + web + "\nimage: w:1 " + web, want: "#image: w:1 " + web +
 			"\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"a quoted marker":     {`note: 'x ` + web + `'`, `note: 'x ` + web + `'`},
-		"what is set already": {"tag: 2.0.0 " + tag, "tag: 2.0.0 " + tag},
-		"no line end":         {"image: w:1 " + web, "image: ghcr.io/org/web:2.0.0 " + web},
+		"a quoted marker":     {in: `note: 'x ` + web + `'`, want: `note: 'x ` + web + `'`},
+		"what is set already": {in: "tag: 2.0.0 " + tag, want: "tag: 2.0.0 " + tag},
+		"no line end":         {in: "image: w:1 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Markers("a.yaml", []byte(c.in), images)
 			if diff := cmp.Diff(c.want, string(got.Content)); diff != "" {
-				t.Errorf("is not as wanted (-want +got):\n%s", diff)
+				t.Errorf("content (-want +got):\n%s", diff)
 			}
 			if len(got.Problems) > 0 {
 				t.Errorf("has problems: %v", got.Problems)
@@ -82,22 +82,22 @@ func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
 
 func TestAWrongMarkerIsToldAndTheOthersAreFollowed(t *testing.T) {
 	for name, c := range map[string]struct{ line, problem, policy string }{
-		"no JSON":               {`image: w:1 # {$imagepolicy: apps:web}`, "malformed marker", ""},
-		"broken JSON":           {`image: w:1 # {"$imagepolicy": "apps:web}`, "malformed marker", ""},
-		"no object":             {`image: w:1 # "$imagepolicy"`, "malformed marker", ""},
-		"another type":          {`image: w:1 # {"$imagepolicy": 1}`, "malformed marker", ""},
-		"no namespace":          {"image: w:1 " + m("web"), "not of the form", ""},
-		"no name":               {"image: w:1 " + m("apps:"), "not of the form", ""},
-		"too many parts":        {"image: w:1 " + m("apps:web:tag:x"), "not of the form", ""},
-		"a part that is none":   {"image: w:1 " + m("apps:web:sha"), "no part of an image", ""},
-		"an unknown policy":     {"image: w:1 " + m("apps:none"), "apps:none", "apps:none"},
-		"a digest there is not": {"image: w:1 " + m("apps:web:digest"), "digestReflectionPolicy", ""},
-		"an image that is none": {"image: w:1 " + m("apps:evil"), "no reference", ""},
-		"a key":                 {"image: " + m("apps:web") + "\n  w:1", "", ""},
-		"an alias":              {"image: *v " + m("apps:web"), "&v", ""},
-		"a template":            {`image: "{{ .Values.image }}" ` + m("apps:web"), "template", ""},
-		"several lines":         {"image: \"w:1\n  x\" " + m("apps:web"), "", ""},
-		"a block":               {"image: | " + m("apps:web") + "\n  w:1", "several lines", ""},
+		"no JSON":               {line: `image: w:1 # {$imagepolicy: apps:web}`, problem: "malformed marker"},
+		"broken JSON":           {line: `image: w:1 # {"$imagepolicy": "apps:web}`, problem: "malformed marker"},
+		"no object":             {line: `image: w:1 # "$imagepolicy"`, problem: "malformed marker"},
+		"another type":          {line: `image: w:1 # {"$imagepolicy": 1}`, problem: "malformed marker"},
+		"no namespace":          {line: "image: w:1 " + m("web"), problem: "not of the form"},
+		"no name":               {line: "image: w:1 " + m("apps:"), problem: "not of the form"},
+		"too many parts":        {line: "image: w:1 " + m("apps:web:tag:x"), problem: "not of the form"},
+		"a part that is none":   {line: "image: w:1 " + m("apps:web:sha"), problem: "no part of an image"},
+		"an unknown policy":     {line: "image: w:1 " + m("apps:none"), problem: "apps:none", policy: "apps:none"},
+		"a digest there is not": {line: "image: w:1 " + m("apps:web:digest"), problem: "digestReflectionPolicy"},
+		"an image that is none": {line: "image: w:1 " + m("apps:evil"), problem: "no reference"},
+		"a key":                 {line: "image: " + m("apps:web") + "\n  w:1"},
+		"an alias":              {line: "image: *v " + m("apps:web"), problem: "&v"},
+		"a template":            {line: `image: "{{ .Values.image }}" ` + m("apps:web"), problem: "template"},
+		"several lines":         {line: "image: \"w:1\n  x\" " + m("apps:web")},
+		"a block":               {line: "image: | " + m("apps:web") + "\n  w:1", problem: "several lines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := "anchor: &v x\n" + c.line + "\nother: w:1 " + m("apps:web") + "\n"

@@ -13,30 +13,30 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// text is a file with the documents in it, and where its lines begin.
+// text is a parsed file.
 type text struct {
 	content []byte
-	lines   []int // offsets in bytes
+	lines   []int // offsets of the lines in bytes
 	docs    []*yaml.Node
 	parents map[*yaml.Node]*yaml.Node
 }
 
-// splice is a value to be written over another.
+// splice is the replacement of a value.
 type splice struct {
 	node     *yaml.Node
-	from, to int // offsets in bytes
-	raw      string
-	want     string
+	from, to int    // offsets in bytes
+	raw      string // with quotes
+	want     string // without quotes
 	change   Change
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// parse reads all documents. What a parser panics about is an error.
+// parse parses all documents. A panic of the parser is returned as an error.
 func parse(content []byte) (t *text, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the parser fails: %v", p)
+			err = fmt.Errorf("the parser failed: %v", p)
 		}
 	}()
 	if !utf8.Valid(content) {
@@ -52,22 +52,22 @@ func parse(content []byte) (t *text, err error) {
 			return nil, err
 		}
 		if t.docs = append(t.docs, doc); len(t.docs) > maxDocuments {
-			return nil, fmt.Errorf("it has more than %d documents", maxDocuments)
+			return nil, fmt.Errorf("more than %d documents", maxDocuments)
 		}
-		t.adopt(doc)
+		t.addParents(doc)
 	}
 	t.lines = lineStarts(content)
 	return t, nil
 }
 
-func (t *text) adopt(n *yaml.Node) {
+func (t *text) addParents(n *yaml.Node) {
 	for _, c := range n.Content {
 		t.parents[c] = n
-		t.adopt(c)
+		t.addParents(c)
 	}
 }
 
-// lineStarts counts lines as YAML does, for which five sequences end one.
+// lineStarts returns the offsets of lines as YAML counts them. YAML has five kinds of line breaks.
 func lineStarts(content []byte) []int {
 	starts := []int{0}
 	if bytes.HasPrefix(content, byteOrderMark) {
@@ -85,7 +85,7 @@ func lineStarts(content []byte) []int {
 	return starts
 }
 
-// breakAt is the length of the line break that b begins with.
+// breakAt returns the length of the line break at the start of b, 0 if there is none.
 func breakAt(b []byte) int {
 	switch {
 	case b[0] == '\r' && len(b) > 1 && b[1] == '\n':
@@ -100,7 +100,7 @@ func breakAt(b []byte) int {
 	return 0
 }
 
-// line is a line without its end, and its offset; lines count from 1.
+// line returns a line without its line break, and its offset. Lines count from 1.
 func (t *text) line(n int) ([]byte, int) {
 	if n < 1 || n > len(t.lines) {
 		return nil, len(t.content)
@@ -118,10 +118,10 @@ func (t *text) line(n int) ([]byte, int) {
 	return line, from
 }
 
-// properties are the anchor and the tag before a value.
+// properties matches the anchor and the tag before a value.
 var properties = regexp.MustCompile(`^(?:[&!][^ \t]*[ \t]+)*`)
 
-// span is where a scalar stands in the file, without its anchor and tag. Scalars of several lines have none.
+// span returns the offsets of a scalar without its anchor and tag. Multi-line scalars have no span.
 func (t *text) span(n *yaml.Node) (from, to int, ok bool) {
 	if n.Kind != yaml.ScalarNode {
 		return 0, 0, false
@@ -160,7 +160,7 @@ var (
 	singleQuoted = regexp.MustCompile(`^'(?:[^']|'')*'`)
 )
 
-// isKey tells whether a node is the key of a map.
+// isKey reports whether a node is the key of a map.
 func (t *text) isKey(n *yaml.Node) bool {
 	p := t.parents[n]
 	if p == nil || p.Kind != yaml.MappingNode {
@@ -174,34 +174,34 @@ func (t *text) isKey(n *yaml.Node) bool {
 	return false
 }
 
-// notText are plain scalars that some parser of YAML 1.1 or 1.2 takes for something else than a text.
-var notText = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)(e[-+]?[0-9]+)?|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|0[xob][0-9a-f_]+)$`)
+// notString matches plain scalars that a YAML 1.1 or 1.2 parser may not read as a string.
+var notString = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)(e[-+]?[0-9]+)?|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|0[xob][0-9a-f_]+)$`)
 
-// readsAsText tells whether a plain scalar is a text for every parser.
-func readsAsText(s string) bool {
-	if notText.MatchString(s) {
+// isPlainString reports whether every parser reads a plain scalar as a string.
+func isPlainString(s string) bool {
+	if notString.MatchString(s) {
 		return false
 	}
 	n := yaml.Node{Kind: yaml.ScalarNode, Value: s}
 	return n.ShortTag() == "!!str"
 }
 
-// write is the scalar's new text in the style of the old one. A plain scalar gets quotes where it would not
-// be a text without.
-func write(n *yaml.Node, want string) string {
+// quote returns the new value of a scalar in the style of the old one. A plain scalar gets quotes if it would not be a
+// string otherwise.
+func quote(n *yaml.Node, want string) string {
 	switch n.Style &^ yaml.TaggedStyle {
 	case yaml.DoubleQuotedStyle:
 		return `"` + want + `"`
 	case yaml.SingleQuotedStyle:
 		return "'" + want + "'"
 	}
-	if !readsAsText(want) {
+	if !isPlainString(want) {
 		return `"` + want + `"`
 	}
 	return want
 }
 
-// splice writes values over others; they are in order.
+// splice returns the content with values replaced. The edits must be in order.
 func (t *text) splice(edits []splice) []byte {
 	var out bytes.Buffer
 	at := 0
@@ -214,9 +214,9 @@ func (t *text) splice(edits []splice) []byte {
 	return out.Bytes()
 }
 
-// same makes sure that out is the same documents but for the values that were set.
-func (t *text) same(out []byte, edits []splice) error {
-	now, err := parse(out)
+// verify returns an error if out differs from t in more than the values that were set.
+func (t *text) verify(out []byte, edits []splice) error {
+	after, err := parse(out)
 	if err != nil {
 		return err
 	}
@@ -224,21 +224,21 @@ func (t *text) same(out []byte, edits []splice) error {
 	for _, s := range edits {
 		wants[s.node] = s.want
 	}
-	if len(t.docs) != len(now.docs) {
+	if len(t.docs) != len(after.docs) {
 		return errors.New("the number of documents would change")
 	}
 	for i, doc := range t.docs {
-		if err := sameNode(doc, now.docs[i], wants); err != nil {
+		if err := verifyNode(doc, after.docs[i], wants); err != nil {
 			return err
 		}
-		if !slices.Equal(comments(doc), comments(now.docs[i])) {
-			return errors.New("a comment would become different")
+		if !slices.Equal(comments(doc), comments(after.docs[i])) {
+			return errors.New("a comment would change")
 		}
 	}
 	return nil
 }
 
-// comments are all of a document, sorted: a comment behind a value that was empty moves from its key to it.
+// comments returns all comments of a document, sorted, as a comment after an empty value moves from the key to the value.
 func comments(doc *yaml.Node) (all []string) {
 	var visit func(n *yaml.Node)
 	visit = func(n *yaml.Node) {
@@ -252,20 +252,20 @@ func comments(doc *yaml.Node) (all []string) {
 	return all
 }
 
-func sameNode(was, is *yaml.Node, wants map[*yaml.Node]string) error {
-	differs := func() error { return fmt.Errorf("line %d would become different", was.Line) }
-	if want, set := wants[was]; set {
-		if is.Kind != yaml.ScalarNode || is.Value != want || is.ShortTag() != "!!str" {
+func verifyNode(before, after *yaml.Node, wants map[*yaml.Node]string) error {
+	differs := func() error { return fmt.Errorf("line %d would change", before.Line) }
+	if want, set := wants[before]; set {
+		if after.Kind != yaml.ScalarNode || after.Value != want || after.ShortTag() != "!!str" {
 			return differs()
 		}
-	} else if was.Value != is.Value || was.Tag != is.Tag || was.Style != is.Style {
+	} else if before.Value != after.Value || before.Tag != after.Tag || before.Style != after.Style {
 		return differs()
 	}
-	if was.Kind != is.Kind || was.Anchor != is.Anchor || was.Line != is.Line || len(was.Content) != len(is.Content) {
+	if before.Kind != after.Kind || before.Anchor != after.Anchor || before.Line != after.Line || len(before.Content) != len(after.Content) {
 		return differs()
 	}
-	for i := range was.Content {
-		if err := sameNode(was.Content[i], is.Content[i], wants); err != nil {
+	for i := range before.Content {
+		if err := verifyNode(before.Content[i], after.Content[i], wants); err != nil {
 			return err
 		}
 	}

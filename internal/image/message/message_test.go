@@ -21,21 +21,21 @@ var data = DataOf(types.NamespacedName{Namespace: "apps", Name: "update"}, []edi
 
 func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"the automation": {"for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ " +
-			".AutomationObject.Namespace }}", "for apps/update: update in apps"},
-		"files": {"{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}",
-			"- a.yaml\n- b.yaml"},
-		"objects": {"{{ range $resource, $changes := .Changed.Objects -}}\n" +
+		"the automation": {in: "for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ " +
+			".AutomationObject.Namespace }}", want: "for apps/update: update in apps"},
+		"files": {in: "{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}",
+			want: "- a.yaml\n- b.yaml"},
+		"objects": {in: "{{ range $resource, $changes := .Changed.Objects -}}\n" +
 			"- {{ $resource.Kind | lower }} {{ $resource.Name }}:{{ range $_, $change := $changes }} {{ " +
 			"$change.OldValue }} -> {{ $change.NewValue }}{{ end }}\n{{ end -}}",
-			"-  : 5 -> 5.0.3\n- deployment web:"},
-		"changes": {"{{range .Changed.Changes}}{{print .OldValue}} -> {{println .NewValue}}{{end}}",
-			"web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
-		"setters":         {"{{range .Changed.Changes}}{{ .Setter }} {{end}}", "apps:web apps:web:tag apps:api:tag"},
-		"values":          {"{{ .Values.cluster }}{{ .Values.none }}", "prod"},
-		"functions":       {`{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} {{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
-		"texts of values": {`{{ sha256sum (.Changed.FileChanges | toString) | trunc 4 }}`, ""},
-		"lists":           {`{{ list "a" 1 | join "," }}`, "a,1"},
+			want: "-  : 5 -> 5.0.3\n- deployment web:"},
+		"changes": {in: "{{range .Changed.Changes}}{{print .OldValue}} -> {{println .NewValue}}{{end}}",
+			want: "web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
+		"setters":         {in: "{{range .Changed.Changes}}{{ .Setter }} {{end}}", want: "apps:web apps:web:tag apps:api:tag"},
+		"values":          {in: "{{ .Values.cluster }}{{ .Values.none }}", want: "prod"},
+		"functions":       {in: `{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} {{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, want: "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
+		"texts of values": {in: `{{ sha256sum (.Changed.FileChanges | toString) | trunc 4 }}`},
+		"lists":           {in: `{{ list "a" 1 | join "," }}`, want: "a,1"},
 	} {
 		tmpl, err := Parse(c.in)
 		if err != nil {

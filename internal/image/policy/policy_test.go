@@ -74,35 +74,35 @@ func TestOrder(t *testing.T) {
 		tags   string
 		want   string
 	}{
-		"versions, the highest first": {nil, semver(">=1.0.0"),
-			"1.9.0 latest 1.10.0 v1.2.0 0.9.0 main-abc", "1.10.0 1.9.0 v1.2.0"},
-		"versions of a range":                     {nil, semver("5.0.x"), "5.0.1 5.1.0 5.0.9 4.0.0", "5.0.9 5.0.1"},
-		"prereleases only if the range names one": {nil, semver(">=1.0.0"), "1.0.0 1.1.0-rc.1", "1.0.0"},
-		"prereleases": {nil, semver(">=1.0.0-0"),
-			"1.0.0-rc.2 1.0.0 1.0.0-rc.10 1.1.0-alpha", "1.1.0-alpha 1.0.0 1.0.0-rc.10 1.0.0-rc.2"},
-		"prereleases of a form": {filter(`^\d+\.\d+\.\d+-rc`, ""), semver("^1.x-0"),
-			"1.2.0 1.1.0-rc.1 1.1.0-beta 1.1.0-rc.2", "1.1.0-rc.2 1.1.0-rc.1"},
-		"versions within tags": {filter(`^app-(?P<v>.*)$`, "$v"), semver("*"),
-			"app-1.2.0 app-1.10.0 2.0.0 app-x", "app-1.10.0 app-1.2.0"},
-		"equal versions by their text":   {nil, semver("*"), "1.0.0 v1.0.0 1.0", "v1.0.0 1.0.0 1.0"},
-		"the last letter":                {nil, alphabetical("asc"), "b c a", "c b a"},
-		"the last letter is the default": {nil, alphabetical(""), "b c a", "c b a"},
-		"the first letter":               {nil, alphabetical("desc"), "b c a", "a b c"},
-		"part of the tag, of a named group": {filter(`^RELEASE\.(?P<timestamp>.*)Z$`, "$timestamp"),
-			alphabetical("asc"), "RELEASE.2026-01Z RELEASE.2026-11Z x", "RELEASE.2026-11Z RELEASE.2026-01Z"},
-		"part of the tag, of a numbered group": {filter(`^(\w+)-(\d+)$`, "${2}"), numerical("asc"), "b-1 a-2",
-			"a-2 b-1"},
-		"a pattern alone filters": {filter(`^main-`, ""), alphabetical("asc"), "main-a dev-z main-b",
-			"main-b main-a"},
-		"numbers, the greatest first": {nil, numerical("asc"), "9 10 abc 1e5 -3 0x1", "10 9 -3"},
-		"numbers, the least first":    {nil, numerical("desc"), "9 10 -3 -20", "-20 -3 9 10"},
-		"numbers too long for a float": {nil, numerical("asc"),
-			"20261121120000123456 20261121120000123457", "20261121120000123457 20261121120000123456"},
-		"numbers with decimals and zeros": {nil, numerical("asc"), "1.5 01.25 1.250 -0 .5 5.",
-			"1.5 1.250 01.25 -0"},
-		"the tag and the time of a build in one tag": {filter(`^main-[a-f0-9]+-(?P<ts>[0-9]+)`, "$ts"),
-			numerical("asc"), "main-abc-100 main-def-99 main-x-200", "main-abc-100 main-def-99"},
-		"no tag": {nil, semver("*"), "", ""},
+		"versions, the highest first": {policy: semver(">=1.0.0"),
+			tags: "1.9.0 latest 1.10.0 v1.2.0 0.9.0 main-abc", want: "1.10.0 1.9.0 v1.2.0"},
+		"versions of a range":                     {policy: semver("5.0.x"), tags: "5.0.1 5.1.0 5.0.9 4.0.0", want: "5.0.9 5.0.1"},
+		"prereleases only if the range names one": {policy: semver(">=1.0.0"), tags: "1.0.0 1.1.0-rc.1", want: "1.0.0"},
+		"prereleases": {policy: semver(">=1.0.0-0"),
+			tags: "1.0.0-rc.2 1.0.0 1.0.0-rc.10 1.1.0-alpha", want: "1.1.0-alpha 1.0.0 1.0.0-rc.10 1.0.0-rc.2"},
+		"prereleases of a form": {filter: filter(`^\d+\.\d+\.\d+-rc`, ""), policy: semver("^1.x-0"),
+			tags: "1.2.0 1.1.0-rc.1 1.1.0-beta 1.1.0-rc.2", want: "1.1.0-rc.2 1.1.0-rc.1"},
+		"versions within tags": {filter: filter(`^app-(?P<v>.*)$`, "$v"), policy: semver("*"),
+			tags: "app-1.2.0 app-1.10.0 2.0.0 app-x", want: "app-1.10.0 app-1.2.0"},
+		"equal versions by their text":   {policy: semver("*"), tags: "1.0.0 v1.0.0 1.0", want: "v1.0.0 1.0.0 1.0"},
+		"the last letter":                {policy: alphabetical("asc"), tags: "b c a", want: "c b a"},
+		"the last letter is the default": {policy: alphabetical(""), tags: "b c a", want: "c b a"},
+		"the first letter":               {policy: alphabetical("desc"), tags: "b c a", want: "a b c"},
+		"part of the tag, of a named group": {filter: filter(`^RELEASE\.(?P<timestamp>.*)Z$`, "$timestamp"),
+			policy: alphabetical("asc"), tags: "RELEASE.2026-01Z RELEASE.2026-11Z x", want: "RELEASE.2026-11Z RELEASE.2026-01Z"},
+		"part of the tag, of a numbered group": {filter: filter(`^(\w+)-(\d+)$`, "${2}"), policy: numerical("asc"), tags: "b-1 a-2",
+			want: "a-2 b-1"},
+		"a pattern alone filters": {filter: filter(`^main-`, ""), policy: alphabetical("asc"), tags: "main-a dev-z main-b",
+			want: "main-b main-a"},
+		"numbers, the greatest first": {policy: numerical("asc"), tags: "9 10 abc 1e5 -3 0x1", want: "10 9 -3"},
+		"numbers, the least first":    {policy: numerical("desc"), tags: "9 10 -3 -20", want: "-20 -3 9 10"},
+		"numbers too long for a float": {policy: numerical("asc"),
+			tags: "20261121120000123456 20261121120000123457", want: "20261121120000123457 20261121120000123456"},
+		"numbers with decimals and zeros": {policy: numerical("asc"), tags: "1.5 01.25 1.250 -0 .5 5.",
+			want: "1.5 1.250 01.25 -0"},
+		"the tag and the time of a build in one tag": {filter: filter(`^main-[a-f0-9]+-(?P<ts>[0-9]+)`, "$ts"),
+			policy: numerical("asc"), tags: "main-abc-100 main-def-99 main-x-200", want: "main-abc-100 main-def-99"},
+		"no tag": {policy: semver("*")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(order(t, imagev1.ImagePolicySpec{FilterTags: c.filter, Policy: c.policy},
@@ -142,19 +142,19 @@ func TestOrderByWhatImagesSay(t *testing.T) {
 		want    string
 		details bool
 	}{
-		"the newest first":          {created("newest"), "b a c", true},
-		"the newest is the default": {created(""), "b a c", true},
-		"the oldest first":          {created("oldest"), "c a b", true},
-		"of a platform":             {filtered, "c a", true},
-		"of a label":                {cel(`labels.?team.orValue("") == "shop"`, "created"), "a c", true},
-		"of a label that some have": {cel(`labels.team == "shop"`, "created"), "a c", true},
-		"of a digest":               {cel(`digest == "sha256:2"`, "tag"), "b", true},
-		"built after a time": {cel(`created > timestamp("2026-11-21T11:30:00Z")`, "size(platforms)"),
-			"a b", true},
-		"by the name alone":      {cel(`tag != "d"`, `tag == "b" ? 2 : 1`), "b c a", false},
-		"by a number or another": {cel(``, `tag == "b" ? 2.5 : double(1)`), "b d c a", false},
-		"a version goes before a cel": {imagev1.ImagePolicyChoice{Numerical: &imagev1.OrderPolicy{},
-			CEL: &imagev1.CELPolicy{Order: "tag"}}, "", false},
+		"the newest first":          {policy: created("newest"), want: "b a c", details: true},
+		"the newest is the default": {policy: created(""), want: "b a c", details: true},
+		"the oldest first":          {policy: created("oldest"), want: "c a b", details: true},
+		"of a platform":             {policy: filtered, want: "c a", details: true},
+		"of a label":                {policy: cel(`labels.?team.orValue("") == "shop"`, "created"), want: "a c", details: true},
+		"of a label that some have": {policy: cel(`labels.team == "shop"`, "created"), want: "a c", details: true},
+		"of a digest":               {policy: cel(`digest == "sha256:2"`, "tag"), want: "b", details: true},
+		"built after a time": {policy: cel(`created > timestamp("2026-11-21T11:30:00Z")`, "size(platforms)"),
+			want: "a b", details: true},
+		"by the name alone":      {policy: cel(`tag != "d"`, `tag == "b" ? 2 : 1`), want: "b c a"},
+		"by a number or another": {policy: cel(``, `tag == "b" ? 2.5 : double(1)`), want: "b d c a"},
+		"a version goes before a cel": {policy: imagev1.ImagePolicyChoice{Numerical: &imagev1.OrderPolicy{},
+			CEL: &imagev1.CELPolicy{Order: "tag"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := imagev1.ImagePolicySpec{Policy: c.policy}
@@ -184,16 +184,16 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		spec         imagev1.ImagePolicySpec
 		reason, says string
 	}{
-		"no order":                      {with(imagev1.ImagePolicyChoice{}), "InvalidPolicy", "names no order"},
-		"a filter without an order":     {cel("true", ""), "InvalidPolicy", "names no order"},
-		"no range":                      {with(semver("latest")), "InvalidPolicy", "spec.policy.semver.range 'latest'"},
-		"no regular expression":         {filter("(a"), "InvalidPolicy", "spec.filterTags.pattern"},
-		"a regular expression too long": {filter(strings.Repeat("a", 5000)), "InvalidPolicy", "longer than"},
-		"one that would take for ever": {filter("((a{1000}){1000}){1000}"), "InvalidPolicy",
-			"spec.filterTags.pattern"},
-		"no expression": {cel("tag ==", "tag"), "InvalidCELExpression", "spec.policy.cel.filter"},
-		"an expression of nothing": {cel("name == 'a'", "tag"), "InvalidCELExpression",
-			"undeclared reference to 'name'"},
+		"no order":                      {spec: with(imagev1.ImagePolicyChoice{}), reason: "InvalidPolicy", says: "names no order"},
+		"a filter without an order":     {spec: cel("true", ""), reason: "InvalidPolicy", says: "names no order"},
+		"no range":                      {spec: with(semver("latest")), reason: "InvalidPolicy", says: "spec.policy.semver.range 'latest'"},
+		"no regular expression":         {spec: filter("(a"), reason: "InvalidPolicy", says: "spec.filterTags.pattern"},
+		"a regular expression too long": {spec: filter(strings.Repeat("a", 5000)), reason: "InvalidPolicy", says: "longer than"},
+		"one that would take for ever": {spec: filter("((a{1000}){1000}){1000}"), reason: "InvalidPolicy",
+			says: "spec.filterTags.pattern"},
+		"no expression": {spec: cel("tag ==", "tag"), reason: "InvalidCELExpression", says: "spec.policy.cel.filter"},
+		"an expression of nothing": {spec: cel("name == 'a'", "tag"), reason: "InvalidCELExpression",
+			says: "undeclared reference to 'name'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := policy.New(c.spec)
@@ -204,9 +204,9 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct{ filter, order, says string }{
-		"a label that no image has": {"labels.tier == 'web'", "tag", "no such key: tier"},
-		"values without an order":   {"true", "tag == 'a' ? dyn(1) : dyn('x')", "have no order"},
-		"values of no use":          {"true", "labels", "have no order"},
+		"a label that no image has": {filter: "labels.tier == 'web'", order: "tag", says: "no such key: tier"},
+		"values without an order":   {filter: "true", order: "tag == 'a' ? dyn(1) : dyn('x')", says: "have no order"},
+		"values of no use":          {filter: "true", order: "labels", says: "have no order"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := policy.New(cel(c.filter, c.order))

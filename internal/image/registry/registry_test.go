@@ -124,19 +124,19 @@ func TestRegistriesThatMisbehave(t *testing.T) {
 		does func(http.ResponseWriter, *http.Request) bool
 		says string
 	}{
-		"a list that leads in a circle": {list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`), "in a circle"},
-		"a list that has no end": {list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
-			"goes on without any that is new"},
-		"a list that leads elsewhere": {list("/v2/other/tags/list?n=1", `{"tags":["a"]}`), "leads to something else"},
-		"a list that is none":         {list("", `<html>`), "not the JSON of a list"},
-		"tags that are no texts":      {list("", `{"tags":[1]}`), "not the JSON of a list"},
-		"nothing new, never asked": {func(w http.ResponseWriter, r *http.Request) bool {
+		"a list that leads in a circle": {does: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`), says: "in a circle"},
+		"a list that has no end": {does: list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
+			says: "goes on without any that is new"},
+		"a list that leads elsewhere": {does: list("/v2/other/tags/list?n=1", `{"tags":["a"]}`), says: "leads to something else"},
+		"a list that is none":         {does: list("", `<html>`), says: "not the JSON of a list"},
+		"tags that are no texts":      {does: list("", `{"tags":[1]}`), says: "not the JSON of a list"},
+		"nothing new, never asked": {does: func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/tags/list") {
 				w.WriteHeader(http.StatusNotModified)
 			}
 			return strings.HasSuffix(r.URL.Path, "/tags/list")
-		}, "were not asked for"},
-		"more than anybody reads": {func(w http.ResponseWriter, r *http.Request) bool {
+		}, says: "were not asked for"},
+		"more than anybody reads": {does: func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
 				return false
 			}
@@ -145,7 +145,7 @@ func TestRegistriesThatMisbehave(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat("a", 1<<20))
 			}
 			return true
-		}, "too long"},
+		}, says: "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t, origin)

@@ -8,12 +8,10 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Gates holds jobs by the gates of their automation, beside those that select the job itself: nobody gets
-// around a gate by a job.
+// Gates holds jobs by the gates of their automation too, so that a job does not bypass them.
 type Gates struct {
 	reconcile.Gatekeeper
 	Objects client.Reader // the cache
@@ -23,7 +21,7 @@ type Gates struct {
 func (g Gates) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
 	over := g.Gatekeeper.GatesFor(ref, obj)
 	if a := g.automation(obj); a != nil {
-		for _, gate := range g.Gatekeeper.GatesFor(reconcile.RefTo(automate.GroupKind, a.Namespace, a.Name), a) {
+		for _, gate := range g.Gatekeeper.GatesFor(reconcile.RefTo(automationGroupKind, a.Namespace, a.Name), a) {
 			if !slices.Contains(over, gate) {
 				over = append(over, gate)
 			}
@@ -35,21 +33,21 @@ func (g Gates) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref 
 // ClosedGates implements [reconcile.Gatekeeper].
 func (g Gates) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.ClosedGate {
 	if a := g.automation(obj); a != nil {
-		return g.Gatekeeper.ClosedGates(over, a, manual) // whose references they may be
+		return g.Gatekeeper.ClosedGates(over, a, manual) // the automation may be what refers to a gate
 	}
 	return g.Gatekeeper.ClosedGates(over, obj, manual)
 }
 
-// automation is that of a job that is yet to run; nil if it is not there.
+// automation returns the automation of a job that has not run yet; nil if it does not exist. The job waits for it then.
 func (g Gates) automation(obj reconcile.Gated) *imagev1.ImageUpdateAutomation {
 	job, ok := obj.(*imagev1alpha1.ImageUpdateJob)
 	if !ok || job.Status.CompletionTime != nil {
 		return nil
 	}
 	a := &imagev1.ImageUpdateAutomation{}
-	if err := g.Objects.Get(context.Background(),
-		client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.AutomationRef.Name}, a); err != nil {
-		return nil // then the job waits for it
+	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.AutomationRef.Name}
+	if err := g.Objects.Get(context.Background(), key, a); err != nil {
+		return nil
 	}
 	return a
 }

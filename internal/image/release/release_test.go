@@ -32,7 +32,7 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	s.ImageUpdateJob("dry", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web"),
 		Images: []string{"nginx:1.1.0"},
 		DryRun: true})
-	dry := s.ImageUpdateJobReady("dry", metav1.ConditionTrue, "1 values would be changed")
+	dry := s.ImageUpdateJobReady("dry", metav1.ConditionTrue, "1 value would be changed")
 	if dry.Status.Commit != "" || dry.Status.CompletionTime == nil ||
 		!strings.Contains(dry.Status.Diff, "-nginx:1.0.0\n+nginx:1.1.0") || s.CommitCount("app", "main") != 1 {
 		t.Errorf("a dry run says %+v", dry.Status)
@@ -87,15 +87,15 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 		}
 	}
 	s.ImageUpdateJob("again", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:2.0.0"}})
-	s.ImageUpdateJobReady("again", metav1.ConditionTrue, "nothing was to be changed")
+	s.ImageUpdateJobReady("again", metav1.ConditionTrue, "nothing to change")
 	s.ImageUpdateJob("nowhere", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web", "api"),
 		Images: []string{"nginx:2.0.0"}})
 	if j := s.ImageUpdateJobReady("nowhere", metav1.ConditionFalse,
-		"no file has the Deployment 'api'"); j.Status.CompletionTime == nil {
+		"no file has Deployment 'api'"); j.Status.CompletionTime == nil {
 		t.Error("a job that cannot be done goes on")
 	}
 	s.ImageUpdateJob("unused", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"redis:7"}})
-	s.ImageUpdateJobReady("unused", metav1.ConditionFalse, "has the image 'redis'")
+	s.ImageUpdateJobReady("unused", metav1.ConditionFalse, "none of the workloads has image 'redis'")
 
 	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "update")
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho 'main is protected'\nexit 1\n"), 0o700); err != nil { //nolint:gosec // git runs it

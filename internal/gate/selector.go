@@ -13,71 +13,72 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// selection is a gate's selector, ready to be asked.
-type selection struct {
+// selector is the parsed selector of a gate.
+type selector struct {
 	gate       types.NamespacedName
 	spec       *gatingv1.Selector
 	names      []string        // of namespaces
-	namespaces labels.Selector // nil: not by label
+	namespaces labels.Selector // nil: namespaces are not selected by labels
 	objects    labels.Selector
 }
 
-// newSelection returns nil for a gate without a selector. A selector of labels that cannot be read selects
-// all: gates fail closed.
-func newSelection(g *gatingv1.Gate) *selection {
+// newSelector returns nil for a gate without a selector. An invalid label selector selects everything, so that gates
+// fail closed.
+func newSelector(g *gatingv1.Gate) *selector {
 	s := g.Spec.Selector
 	if s == nil {
 		return nil
 	}
-	selected := &selection{
+	parsed := &selector{
 		gate: types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, spec: s,
 		names: []string{g.Namespace}, objects: labels.Everything(),
 	}
 	if s.Objects != nil {
-		selected.objects = readSelector(s.Objects)
+		parsed.objects = labelSelector(s.Objects)
 	}
 	if n := s.Namespaces; n != nil {
-		if selected.names = n.Names; n.Labels != nil {
-			selected.namespaces = readSelector(n.Labels)
+		if parsed.names = n.Names; n.Labels != nil {
+			parsed.namespaces = labelSelector(n.Labels)
 		}
 	}
-	return selected
+	return parsed
 }
 
-func readSelector(s *metav1.LabelSelector) labels.Selector {
-	selector, err := metav1.LabelSelectorAsSelector(s)
+func labelSelector(s *metav1.LabelSelector) labels.Selector {
+	parsed, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		return labels.Everything()
 	}
-	return selector
+	return parsed
 }
 
-// same tells whether two selections of a gate select the same objects.
-func (s *selection) same(other *selection) bool {
+// equal reports whether two selectors of a gate select the same objects.
+func (s *selector) equal(other *selector) bool {
 	return (s == nil) == (other == nil) && (s == nil || reflect.DeepEqual(s.spec, other.spec))
 }
 
-// over tells whether the gate stands over an object.
-func (s *selection) over(b *Book, ref reconcile.Ref, obj reconcile.Gated) bool {
+// matches reports whether the gate selects an object.
+func (s *selector) matches(x *Index, ref reconcile.Ref, obj reconcile.Gated) bool {
 	if len(s.spec.Kinds) > 0 && !slices.Contains(s.spec.Kinds, gatingv1.SelectedKind(ref.Kind)) {
 		return false
 	}
-	return s.objects.Matches(labels.Set(obj.GetLabels())) && s.cluster(obj) && s.namespace(b, obj.GetNamespace())
+	return s.objects.Matches(labels.Set(obj.GetLabels())) && s.matchesCluster(obj) &&
+		s.matchesNamespace(x, obj.GetNamespace())
 }
 
-func (s *selection) namespace(b *Book, name string) bool {
+func (s *selector) matchesNamespace(x *Index, name string) bool {
 	if slices.Contains(s.names, name) {
 		return true
 	}
 	if s.namespaces == nil {
 		return false
 	}
-	set, known := b.Namespace(name)
+	set, known := x.Namespace(name)
 	return !known || s.namespaces.Matches(set)
 }
 
-// cluster tells whether the object deploys to one of the clusters.
-func (s *selection) cluster(obj reconcile.Gated) bool {
+// matchesCluster reports whether the object deploys to one of the clusters.
+func (s *selector) matchesCluster(obj reconcile.Gated) bool {
 	if len(s.spec.Clusters) == 0 {
 		return true
 	}

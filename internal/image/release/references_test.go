@@ -7,16 +7,15 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// TestNothingWakesAJobThatRan: each change of an automation would else cost a pass of every job that it ever
-// had, and a line in the log.
-func TestNothingWakesAJobThatRan(t *testing.T) {
+// TestCompletedJobHasNoReferences keeps each change of an automation from enqueueing every job that ever used it.
+func TestCompletedJobHasNoReferences(t *testing.T) {
 	j, obj := &Jobs{}, &imagev1alpha1.ImageUpdateJob{}
 	obj.Namespace, obj.Spec.AutomationRef.Name = "apps", "update"
 	if refs := j.References(obj); len(refs) != 1 || refs[0].Name != "update" {
-		t.Errorf("a job that is yet to run is woken by %v", refs)
+		t.Errorf("references of a pending job: %v", refs)
 	}
 	obj.Status.CompletionTime = &meta.Time{}
 	if refs := j.References(obj); len(refs) > 0 {
-		t.Errorf("a job that ran is woken by %v", refs)
+		t.Errorf("references of a completed job: %v", refs)
 	}
 }

@@ -28,7 +28,7 @@ func newRepository(t *testing.T) *repository {
 }
 
 // look looks at the head of the branch main.
-func (r *repository) look(s *Survey, dir string, plan Plan) (Result, *git.Files, error) {
+func (r *repository) look(s *Scanner, dir string, plan Plan) (Result, *git.Files, error) {
 	r.Helper()
 	rev, err := r.view.Update(r.Context(), git.Remote{URL: r.git.URL + "/app"}, git.Reference{Branch: "main"}, true)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *repository) look(s *Survey, dir string, plan Plan) (Result, *git.Files,
 	if err != nil {
 		r.Fatal(err)
 	}
-	result, err := s.Look(context.Background(), files, files.Root, dir, plan)
+	result, err := s.Scan(context.Background(), files, files.Root, dir, plan)
 	return result, files, err
 }
 
@@ -59,7 +59,7 @@ func edited(r Result) map[string]string {
 }
 
 func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
-	r, s := newRepository(t), &Survey{}
+	r, s := newRepository(t), &Scanner{}
 	files := map[string]string{"README.md": marker("web"), "link.yaml": testenv.Symlink("apps/web.yaml")}
 	for i := range 40 {
 		files[fmt.Sprintf("apps/team%d/config%d.yaml", i%4, i)] = fmt.Sprintf("a: %d\n", i)
@@ -75,19 +75,19 @@ func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
 		most    int // reads
 		want    map[string]string
 	}{
-		{"the first look reads all", func() {}, 60, map[string]string{}},
-		{"nothing changed", func() {}, 0, map[string]string{}},
-		{"a file changed", func() { r.git.Commit("app", map[string]string{"apps/team1/config1.yaml": "a: x"}) }, 4,
-			map[string]string{}},
-		{"an image changed", func() { at["web"] = "web:2" }, 3,
-			map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
-		{"it is not committed yet", func() {}, 3,
-			map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
-		{"it is", func() {
+		{what: "the first look reads all", prepare: func() {}, most: 60, want: map[string]string{}},
+		{what: "nothing changed", prepare: func() {}, want: map[string]string{}},
+		{what: "a file changed", prepare: func() { r.git.Commit("app", map[string]string{"apps/team1/config1.yaml": "a: x"}) }, most: 4,
+			want: map[string]string{}},
+		{what: "an image changed", prepare: func() { at["web"] = "web:2" }, most: 3,
+			want: map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
+		{what: "it is not committed yet", prepare: func() {}, most: 3,
+			want: map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
+		{what: "it is", prepare: func() {
 			r.git.Commit("app", map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"})
-		}, 3, map[string]string{}},
-		{"another image changed", func() { at["api"] = "api:2" }, 5,
-			map[string]string{"infra/deep/api.yml": strings.Replace(files["infra/deep/api.yml"], "api:1", "api:2", 1)}},
+		}, most: 3, want: map[string]string{}},
+		{what: "another image changed", prepare: func() { at["api"] = "api:2" }, most: 5,
+			want: map[string]string{"infra/deep/api.yml": strings.Replace(files["infra/deep/api.yml"], "api:1", "api:2", 1)}},
 	} {
 		step.prepare()
 		before := s.Read
@@ -115,20 +115,20 @@ func TestOnlyFilesBelowThePathAreTouched(t *testing.T) {
 		"clusters/a.yaml": file})
 	want := map[string]string{"clusters/prod/a.yaml": strings.Replace(file, ":1", ":2", 1)}
 	for _, dir := range []string{"clusters/prod", "./clusters/prod/", "/clusters/../clusters/prod"} {
-		result, _, err := r.look(&Survey{}, dir, plan(map[string]string{"web": "web:2"}))
+		result, _, err := r.look(&Scanner{}, dir, plan(map[string]string{"web": "web:2"}))
 		if diff := cmp.Diff(want, edited(result)); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", dir, err, diff)
 		}
 	}
 	for _, dir := range []string{"clusters/none", "clusters/a.yaml", "../../etc"} {
-		if _, _, err := r.look(&Survey{}, dir, plan(nil)); err == nil {
+		if _, _, err := r.look(&Scanner{}, dir, plan(nil)); err == nil {
 			t.Errorf("%s is a directory", dir)
 		}
 	}
 }
 
 func TestBindingsAreFoundWhereverTheyAre(t *testing.T) {
-	r, s := newRepository(t), &Survey{}
+	r, s := newRepository(t), &Scanner{}
 	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
 		"spec: {template: {spec: {containers: [{name: web, image: \"web:1\"}]}}}\n"
 	values := "image:\n  tag: '1'\n"
@@ -165,7 +165,7 @@ func TestTheChangesOfOnePolicyAreAPartOfAll(t *testing.T) {
 	both := "a: web:1 " + marker("web") + "\nb: api:1 " + marker("api") + "\n"
 	r.git.Commit("app", map[string]string{"both.yaml": both, "api.yaml": "b: api:1 " + marker("api") + "\n"})
 	p := plan(map[string]string{"web": "web:2", "api": "api:2"})
-	result, files, err := r.look(&Survey{}, "", p)
+	result, files, err := r.look(&Scanner{}, "", p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,36 +13,35 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Foresee returns a gate as it will be at a time if nobody does anything until then: its schedule, requests
-// and windows are those of that time, while approvals and checks are taken from its status. [Passes] tells
-// what it lets through then.
-func Foresee(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
+// Simulate returns a copy of a gate with the status that it will have at a time if nobody changes anything until then:
+// schedule, requests and windows are evaluated for that time; approvals and checks are taken from the current status.
+// [Allows] reports what the copy allows.
+func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 	g = g.DeepCopy()
 	g.Status.ObservedGeneration = g.Generation
-	c, err := Case(g)
+	in, err := InputOf(g)
 	if err == nil {
-		err = unfit(g)
+		err = observedFault(g)
 	}
 	if err != nil {
-		show(g, verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " +
-			err.Error(), Why: err.Error()}, err, at)
+		setStatus(g, errorVerdict(err), err, at)
 		return g
 	}
 	if ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady); ready != nil &&
 		ready.Reason == gatingv1.PolicyMissingReason {
-		c.Requests.Override = nil // nobody vouches for who breaks the glass
+		in.Requests.Override = nil // its author is not verified
 	}
-	c.Approvals, c.Checks = observed(g)
-	if c.Rule != nil {
-		c.Rule.Users, c.Rule.Groups = nil, nil // whose approvals count was decided when they were observed
+	in.Approvals, in.Checks = observed(g)
+	if in.Rule != nil {
+		in.Rule.Users, in.Rule.Groups = nil, nil // the status lists which approvals count
 	}
-	show(g, verdict.Of(c, at), nil, at)
+	setStatus(g, verdict.Of(in, at), nil, at)
 	return g
 }
 
-// unfit returns what the controller found wrong with a gate that a look at the gate alone does not show; nil
-// when nothing is.
-func unfit(g *gatingv1.Gate) error {
+// observedFault returns the terminal error that the controller found by reading other objects than the gate;
+// nil if there is none.
+func observedFault(g *gatingv1.Gate) error {
 	ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady)
 	if ready != nil && slices.Contains([]string{gatingv1.CheckCycleReason, gatingv1.InvalidCheckReason}, ready.Reason) {
 		return fault.New(ready.Reason, "%s", ready.Message).Final()
@@ -50,8 +49,8 @@ func unfit(g *gatingv1.Gate) error {
 	return nil
 }
 
-// observed returns the approvals and checks of a gate as its status has them. A check that was not tried
-// since the gate changed does not hold.
+// observed returns the approvals and check results in the status of a gate. A check that has not run since the spec
+// changed does not pass.
 func observed(g *gatingv1.Gate) ([]verdict.Approval, []verdict.Check) {
 	var approvals []verdict.Approval
 	for _, a := range g.Status.Approvals {
@@ -60,16 +59,16 @@ func observed(g *gatingv1.Gate) ([]verdict.Approval, []verdict.Check) {
 			approval.ExpiresAt = a.Until.Time
 		}
 		if !a.Counts {
-			approval.Distrust = cmp.Or(a.Message, "it does not count")
+			approval.Unverified = cmp.Or(a.Message, "does not count")
 		}
 		approvals = append(approvals, approval)
 	}
 	var checks []verdict.Check
 	for _, c := range g.Spec.Checks {
-		check := verdict.Check{Name: c.Name, Message: "it was not tried yet"}
+		check := verdict.Check{Name: c.Name, Message: notRunYet}
 		for _, r := range g.Status.Checks {
 			if r.Name == c.Name && r.Generation == g.Generation {
-				check.Holds, check.Message = r.Holds, r.Message
+				check.Passes, check.Message = r.Holds, r.Message
 			}
 		}
 		checks = append(checks, check)

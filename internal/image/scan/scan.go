@@ -50,8 +50,8 @@ type Result struct {
 	was []plumbing.Hash // what the edited files are made of
 }
 
-// Survey remembers. The zero value knows nothing yet; it is for one goroutine at a time.
-type Survey struct {
+// Scanner remembers. The zero value knows nothing yet; it is for one goroutine at a time.
+type Scanner struct {
 	bindings [sha256.Size]byte // what the memory is about
 	known    map[subject]*finding
 	Read     int // files and directories that were read so far
@@ -74,10 +74,10 @@ type finding struct {
 
 var nothing = &finding{settled: true}
 
-// Look finds what is to be changed below a directory of a commit. Files that are bound by their path are below it, too.
-func (s *Survey) Look(ctx context.Context, files Files, root plumbing.Hash, dir string, plan Plan) (Result, error) {
+// Scan finds what is to be changed below a directory of a commit. Files that are bound by their path are below it, too.
+func (s *Scanner) Scan(ctx context.Context, files Files, root plumbing.Hash, dir string, plan Plan) (Result, error) {
 	s.begin(plan)
-	l := &look{Survey: s, ctx: ctx, files: files, plan: plan, byPath: map[string]bool{}}
+	l := &look{Scanner: s, ctx: ctx, files: files, plan: plan, byPath: map[string]bool{}}
 	for _, b := range plan.Bindings {
 		if b.Values != nil {
 			for file := path.Clean(b.Values.File); file != "." && file != "/"; file = path.Dir(file) {
@@ -103,7 +103,7 @@ func (s *Survey) Look(ctx context.Context, files Files, root plumbing.Hash, dir 
 }
 
 // begin forgets what was learned for other bindings, and all when it is too much.
-func (s *Survey) begin(plan Plan) {
+func (s *Scanner) begin(plan Plan) {
 	h := sha256.New()
 	for _, b := range plan.Bindings {
 		fmt.Fprintf(h, "%q %q %+v %+v\n", b.Policy, b.Image.Name, b.Workload, b.Values)
@@ -116,7 +116,7 @@ func (s *Survey) begin(plan Plan) {
 
 // look is one look at a repository.
 type look struct {
-	*Survey
+	*Scanner
 	ctx    context.Context
 	files  Files
 	plan   Plan

@@ -20,48 +20,47 @@ import (
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// Observe keeps the book by the gates of the cache.
-func (b *Book) Observe(ctx context.Context, c cache.Cache) error {
-	return b.handle(ctx, c, &gatingv1.Gate{}, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { b.put(o) },
-		UpdateFunc: func(_, o any) { b.put(o) },
+// Observe keeps the index up to date with the gates of a cache.
+func (x *Index) Observe(ctx context.Context, c cache.Cache) error {
+	put := func(o any) {
+		if g, ok := o.(*gatingv1.Gate); ok {
+			x.Put(g)
+		}
+	}
+	return x.handle(ctx, c, &gatingv1.Gate{}, toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    put,
+		UpdateFunc: func(_, o any) { put(o) },
 		DeleteFunc: func(o any) {
 			if key, ok := keyOf(o); ok {
-				b.Drop(key)
+				x.Delete(key)
 			}
 		},
 	})
 }
 
-func (b *Book) put(o any) {
-	if g, ok := o.(*gatingv1.Gate); ok {
-		b.Put(g)
-	}
-}
-
-// ObserveNamespaces lets gates select by the labels of namespaces, which the cache knows by their metadata.
-func (b *Book) ObserveNamespaces(ctx context.Context, c cache.Cache) error {
-	b.Namespace = NamespaceLabels(c)
-	return b.handle(ctx, c, namespaceMetadata(), toolscache.ResourceEventHandlerDetailedFuncs{
+// ObserveNamespaces lets gates select by the labels of namespaces. The cache holds only the metadata of namespaces.
+func (x *Index) ObserveNamespaces(ctx context.Context, c cache.Cache) error {
+	x.Namespace = NamespaceLabels(c)
+	return x.handle(ctx, c, namespaceMetadata(), toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if key, ok := keyOf(o); ok && !initial {
-				b.NamespaceMoved(key.Name)
+				x.NamespaceChanged(key.Name)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			was, ok1 := before.(client.Object)
-			is, ok2 := after.(client.Object)
-			if ok1 && ok2 && !maps.Equal(was.GetLabels(), is.GetLabels()) {
-				b.NamespaceMoved(is.GetName())
+			previous, ok1 := before.(client.Object)
+			current, ok2 := after.(client.Object)
+			if ok1 && ok2 && !maps.Equal(previous.GetLabels(), current.GetLabels()) {
+				x.NamespaceChanged(current.GetName())
 			}
 		},
 	})
 }
 
-// namespaceTimeout bounds the read of a namespace; one that is not read in time is as one that is not there.
+// namespaceTimeout bounds the read of a namespace.
 const namespaceTimeout = 10 * time.Second
 
-// NamespaceLabels reads the labels of namespaces.
+// NamespaceLabels returns a function for [Index.Namespace] that reads from r.
 func NamespaceLabels(r client.Reader) func(string) (labels.Set, bool) {
 	return func(name string) (labels.Set, bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), namespaceTimeout)
@@ -78,31 +77,32 @@ func namespaceMetadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-func (b *Book) handle(ctx context.Context, c cache.Cache, kind client.Object, h toolscache.ResourceEventHandler) error {
+func (x *Index) handle(ctx context.Context, c cache.Cache, kind client.Object,
+	h toolscache.ResourceEventHandler) error {
 	informer, err := c.GetInformer(ctx, kind)
 	if err != nil {
 		return err
 	}
 	registration, err := informer.AddEventHandler(h)
 	if err == nil {
-		b.synced = append(b.synced, registration.HasSynced)
+		x.synced = append(x.synced, registration.HasSynced)
 	}
 	return err
 }
 
 // WaitForSync implements [reconcile.Gatekeeper].
-func (b *Book) WaitForSync(ctx context.Context) error {
-	for _, synced := range b.synced {
+func (x *Index) WaitForSync(ctx context.Context) error {
+	for _, synced := range x.synced {
 		if !toolscache.WaitForCacheSync(ctx.Done(), synced) {
-			return fmt.Errorf("the gates cannot be listed: %w", context.Cause(ctx))
+			return fmt.Errorf("cannot list the gates: %w", context.Cause(ctx))
 		}
 	}
 	return nil
 }
 
 func keyOf(o any) (types.NamespacedName, bool) {
-	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
+	if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = deleted.Obj
 	}
 	m, ok := o.(client.Object)
 	if !ok {

@@ -1,0 +1,35 @@
+package gate
+
+import (
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+)
+
+// Allows reports whether a gate allows a revision at a time, according to its status. It fails closed: a gate
+// whose spec was not reconciled yet allows nothing, and a gate whose transition to closed is due is closed
+// even if no controller has closed it.
+func Allows(g *gatingv1.Gate, revision string, now time.Time) bool {
+	opened := apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition)
+	if !opened || g.Status.ObservedGeneration != g.Generation || !g.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if next := g.Status.NextTransition; next != nil && next.State == gatingv1.Closed && !now.Before(next.At.Time) {
+		return false
+	}
+	return len(g.Status.ApprovedRevisions) == 0 || isApproved(g.Status.ApprovedRevisions, revision)
+}
+
+// isApproved reports whether a revision, such as main@sha1:<hex>, is in the list. The list may leave out the
+// name before the "@".
+func isApproved(revisions []string, revision string) bool {
+	for _, r := range revisions {
+		if _, digest, hasName := strings.Cut(revision, "@"); r != "" && (r == revision || hasName && r == digest) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,174 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// Index is an in-memory index of all gates, of the objects that they select, and of the objects that wait for them. It
+// implements [reconcile.Gatekeeper] without requests: informers attached by [Index.Observe] keep it up to date. It is
+// safe for concurrent use.
+type Index struct {
+	Edges *reconcile.Edges
+	Clock clock.PassiveClock
+	// NoCrossNamespaceRefs denies references to gates of other namespaces. Selectors of gates are not affected.
+	NoCrossNamespaceRefs bool
+	// Namespace returns the labels of a namespace, and whether they could be read. If not, a gate that selects by
+	// namespace labels selects the namespace.
+	Namespace func(name string) (labels.Set, bool)
+	// EnqueueSelected enqueues all objects for which selected returns true.
+	EnqueueSelected func(selected func(ref reconcile.Ref, obj reconcile.Gated) bool)
+
+	synced []func() bool // report whether the initial lists of the informers were processed
+
+	mu        sync.RWMutex
+	gates     map[types.NamespacedName]*entry
+	selectors map[types.NamespacedName]*selector
+	waiting   waiting
+}
+
+// entry is a gate in the index.
+type entry struct {
+	gate  *gatingv1.Gate
+	state string // see stateOf
+}
+
+// stateOf returns a string that changes when the decisions of a gate may change. Changes to the rest of its
+// status, such as the list of waiting objects, do not enqueue its objects.
+func stateOf(g *gatingv1.Gate) string {
+	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
+		g.Status.ObservedGeneration == g.Generation,
+		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun)
+}
+
+// Put adds or replaces a gate, and enqueues the objects that the change concerns.
+func (x *Index) Put(g *gatingv1.Gate) {
+	key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
+	current, selects := &entry{g, stateOf(g)}, newSelector(g)
+	x.mu.Lock()
+	previous, selected := x.gates[key], x.selectors[key]
+	if x.gates == nil {
+		x.gates, x.selectors = map[types.NamespacedName]*entry{}, map[types.NamespacedName]*selector{}
+	}
+	x.gates[key] = current
+	if delete(x.selectors, key); selects != nil {
+		x.selectors[key] = selects
+	}
+	x.mu.Unlock()
+	if previous == nil || previous.state != current.state || !selected.equal(selects) {
+		x.Edges.NotifyDependents(reconcile.Ref{GroupKind: GroupKind, NamespacedName: key})
+	}
+	if !selected.equal(selects) && selects != nil {
+		x.EnqueueSelected(func(ref reconcile.Ref, obj reconcile.Gated) bool { return selects.matches(x, ref, obj) })
+	}
+}
+
+// Delete removes a gate. Objects that refer to it by name stay held; objects that it selected are released.
+func (x *Index) Delete(key types.NamespacedName) {
+	x.mu.Lock()
+	delete(x.gates, key)
+	delete(x.selectors, key)
+	x.mu.Unlock()
+	x.Edges.NotifyDependents(reconcile.Ref{GroupKind: GroupKind, NamespacedName: key})
+}
+
+// NamespaceChanged enqueues the objects of a namespace whose labels changed, if a gate selects by namespace labels.
+func (x *Index) NamespaceChanged(name string) {
+	x.mu.RLock()
+	byLabels := false
+	for _, s := range x.selectors {
+		byLabels = byLabels || s.namespaces != nil
+	}
+	x.mu.RUnlock()
+	if byLabels {
+		x.EnqueueSelected(func(ref reconcile.Ref, _ reconcile.Gated) bool { return ref.Namespace == name })
+	}
+}
+
+// GatesFor implements [reconcile.Gatekeeper].
+func (x *Index) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
+	var over []reconcile.Ref
+	for _, g := range obj.GateRefs() {
+		over = append(over, reconcile.RefTo(GroupKind, cmp.Or(g.Namespace, obj.GetNamespace()), g.Name))
+	}
+	x.mu.RLock()
+	selectors := make([]*selector, 0, len(x.selectors))
+	for _, s := range x.selectors {
+		selectors = append(selectors, s)
+	}
+	x.mu.RUnlock()
+	for _, s := range selectors {
+		if s.matches(x, ref, obj) {
+			over = append(over, reconcile.Ref{GroupKind: GroupKind, NamespacedName: s.gate})
+		}
+	}
+	slices.SortFunc(over, func(a, b reconcile.Ref) int {
+		return strings.Compare(a.NamespacedName.String(), b.NamespacedName.String())
+	})
+	return slices.Compact(over)
+}
+
+// ClosedGates implements [reconcile.Gatekeeper].
+func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.ClosedGate {
+	now := x.Clock.Now()
+	var closed []reconcile.ClosedGate
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, ref := range over {
+		c := reconcile.ClosedGate{Gate: ref, Reason: meta.GateClosedReason, State: "is closed"}
+		e := x.gates[ref.NamespacedName]
+		switch {
+		case x.NoCrossNamespaceRefs && ref.Namespace != obj.GetNamespace() && refersTo(obj, ref):
+			c.Reason, c.State = meta.AccessDeniedReason,
+				"is in another namespace: cross-namespace references have been blocked"
+		case e == nil:
+			c.Reason, c.State = meta.GateNotFoundReason, "is not found"
+		case manual && e.gate.Spec.AllowManual:
+			continue
+		case len(e.gate.Status.ApprovedRevisions) == 0 && Allows(e.gate, "", now):
+			continue
+		default:
+			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop
+			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
+			if r := e.gate.Status.ApprovedRevisions; len(r) > 0 && c.Allows(r[0]) {
+				c.State = "allows only " + quoted(r)
+			}
+		}
+		closed = append(closed, c)
+	}
+	return closed
+}
+
+// refersTo reports whether the object refers to the gate by name.
+func refersTo(obj reconcile.Gated, gate reconcile.Ref) bool {
+	return slices.ContainsFunc(obj.GateRefs(), func(g meta.GateReference) bool {
+		return g.Name == gate.Name && cmp.Or(g.Namespace, obj.GetNamespace()) == gate.Namespace
+	})
+}
+
+// maxQuoted bounds how many revisions a message lists.
+const maxQuoted = 3
+
+func quoted(revisions []string) string {
+	word := "revision"
+	if len(revisions) > 1 {
+		word = "revisions"
+	}
+	text := word + " '" + strings.Join(revisions[:min(len(revisions), maxQuoted)], "', '") + "'"
+	if more := len(revisions) - maxQuoted; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

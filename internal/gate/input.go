@@ -1,0 +1,104 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/gate/calendar"
+	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+)
+
+// InputOf returns the input of the verdict on a gate, except approvals and checks. The error is a terminal fault.
+func InputOf(g *gatingv1.Gate) (verdict.Input, error) {
+	in := verdict.Input{Opened: g.Spec.Default == gatingv1.Opened, Overridable: g.IsOverridable()}
+	if w := g.Spec.Window; w != nil {
+		if w.Duration <= 0 || w.Duration > verdict.MaxWindow {
+			return in, fault.New(gatingv1.InvalidWindowReason, "spec.window is %s, which is out of range", w.Duration).
+				WithHint("Set it to a positive duration such as 1h, at most %s", verdict.MaxWindow).Final()
+		}
+		in.Window = w.Duration
+	}
+	var entries []calendar.Entry
+	for _, e := range g.Spec.Schedule {
+		entry := calendar.Entry{
+			Name: e.Name, Opens: e.State == gatingv1.Opened, Cron: e.Cron, Dates: e.Dates, TimeZone: e.TimeZone,
+			Duration: 24 * time.Hour,
+		}
+		if e.Duration != nil {
+			entry.Duration = e.Duration.Duration
+		}
+		entries = append(entries, entry)
+	}
+	var err error
+	if in.Calendar, err = calendar.New(entries); err != nil {
+		return in, fault.New(gatingv1.InvalidScheduleReason, "spec.schedule is invalid").Because(err).Final()
+	}
+	if in.Requests, err = verdict.ReadRequests(g.Annotations); err != nil {
+		return in, err
+	}
+	for verb, r := range map[string]*verdict.Request{
+		gatingv1.OpenPrefix: in.Requests.Open, gatingv1.ClosePrefix: in.Requests.Close,
+		gatingv1.OverridePrefix: in.Requests.Override,
+	} {
+		if r != nil {
+			r.From = managerOf(g, verb+gatingv1.RequestedAtSuffix)
+		}
+	}
+	if a := g.Spec.Approvals; a != nil {
+		in.Rule = &verdict.Rule{Required: int(a.Required), Users: a.Users, Groups: a.Groups, ValidFor: in.Window}
+		if a.ValidFor != nil {
+			in.Rule.ValidFor = a.ValidFor.Duration
+		}
+	}
+	return in, nil
+}
+
+// managerOf returns the field manager that wrote an annotation (metadata.managedFields), empty if there is none.
+func managerOf(g *gatingv1.Gate, annotation string) string {
+	for _, entry := range g.ManagedFields {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(annotation)) {
+			continue
+		}
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			continue
+		}
+		if _, ok := fields.Metadata.Annotations["f:"+annotation]; ok {
+			return entry.Manager
+		}
+	}
+	return ""
+}
+
+// dropUnverifiedRequests removes the names of requesters, and an override, if the API server does not verify
+// the authors of requests. The error is not nil if an override was removed.
+func (c *Controller) dropUnverifiedRequests(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) error {
+	named := slices.ContainsFunc([]*verdict.Request{in.Requests.Open, in.Requests.Close, in.Requests.Override},
+		func(r *verdict.Request) bool { return r != nil && r.By != "" })
+	if !named {
+		return nil
+	}
+	err := c.Authors.VerifyRequests(ctx, g.Namespace)
+	if err == nil {
+		return nil
+	}
+	for _, r := range []*verdict.Request{in.Requests.Open, in.Requests.Close} {
+		if r != nil {
+			r.By = ""
+		}
+	}
+	if in.Requests.Override == nil {
+		return nil
+	}
+	in.Requests.Override = nil
+	return err
+}

@@ -1,0 +1,60 @@
+package automate
+
+import (
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+)
+
+const (
+	maxReverts = 2      // how often a value may be reverted before the automation stops to set it
+	maxPlaces  = 20_000 // that are counted
+)
+
+// reverts counts how often a value was set to the same image in a row, which means that somebody reverted it in between.
+// It keeps two automations from overwriting each other's commits without end.
+type reverts struct{ set map[place]setting }
+
+// place identifies a value, whatever its line in the file.
+type place struct {
+	file, container, setter string
+	object                  edit.Object
+}
+
+type setting struct {
+	value string
+	times int
+}
+
+func placeOf(c edit.Change) place { return place{c.File, c.Container, c.Setter, c.Object} }
+
+// check returns an error if one of the values was set and reverted too often.
+func (r *reverts) check(changes []edit.Change) error {
+	for _, c := range changes {
+		if s := r.set[placeOf(c)]; s.value == c.New && s.times > maxReverts {
+			return fault.New(imagev1.UpdateFailedReason, "%s:%d: '%s' was set %d times and reverted to '%s' each time",
+				c.File, c.Line, c.New, s.times, c.Old).
+				WithHint("Let only one automation set this value: correct the marker, the bindings or " +
+					"spec.policySelector. Then request a reconciliation").Final()
+		}
+	}
+	return nil
+}
+
+// add counts values that were set.
+func (r *reverts) add(changes []edit.Change) {
+	if r.set == nil || len(r.set) > maxPlaces {
+		r.set = map[place]setting{}
+	}
+	for _, c := range changes {
+		s := r.set[placeOf(c)]
+		if s.value != c.New {
+			s = setting{value: c.New}
+		}
+		s.times++
+		r.set[placeOf(c)] = s
+	}
+}
+
+// reset is called when somebody changed the automation or requested a reconciliation.
+func (r *reverts) reset() { r.set = nil }
