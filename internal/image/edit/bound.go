@@ -23,8 +23,8 @@ type Workload struct {
 	Kind, Name string // empty: any
 	Namespace  string // as in the files; empty: any
 	Container  string // empty: all containers with the image
-	// Implied means that the binding was not written by a user. It matches objects without a namespace, and does not match
-	// containers with another image.
+	// Implied means that the binding was not written by a user. It matches objects without a namespace, and
+	// does not match containers with another image.
 	Implied bool
 }
 

@@ -48,7 +48,7 @@ items:
   spec: {template: {spec: {containers: [{name: main, image: "ghcr.io/org/web:1.0.0"}]}}}
 `
 
-func TestABoundContainerIsFoundByTheIdentityOfItsObject(t *testing.T) {
+func TestBoundSetsContainers(t *testing.T) {
 	web := Ref{Name: "ghcr.io/org/web", Tag: "2.0.0"}
 	for name, c := range map[string]struct {
 		image    Ref
@@ -56,32 +56,37 @@ func TestABoundContainerIsFoundByTheIdentityOfItsObject(t *testing.T) {
 		replace  []string // old, new, in order of the file
 		found    bool
 	}{
-		"a container": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"},
+		"container": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
+			Container: "main"},
 			replace: []string{"image: ghcr.io/org/web:1.0.0 #", "image: ghcr.io/org/web:2.0.0 #"}, found: true},
-		"an init container": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
-			Container: "migrate"}, replace: []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`}, found: true},
-		"all with the image": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod"},
-			replace: []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`, "image: ghcr.io/org/web:1.0.0 #",
+		"init container": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
+			Container: "migrate"}, replace: []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`},
+			found: true},
+		"all containers with the image": {image: web,
+			workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod"},
+			replace: []string{`"ghcr.io/org/web:1.0.0"}   #`, `"ghcr.io/org/web:2.0.0"}   #`,
+				"image: ghcr.io/org/web:1.0.0 #",
 				"image: ghcr.io/org/web:2.0.0 #"}, found: true},
 		"in a list": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "staging"},
-			replace: []string{`main, image: "ghcr.io/org/web:1.0.0"`, `main, image: "ghcr.io/org/web:2.0.0"`}, found: true},
-		"of another kind": {image: web, workload: Workload{Kind: "CronJob", Name: "web", Container: "main"},
+			replace: []string{`main, image: "ghcr.io/org/web:1.0.0"`, `main, image: "ghcr.io/org/web:2.0.0"`},
+			found:   true},
+		"CronJob": {image: web, workload: Workload{Kind: "CronJob", Name: "web", Container: "main"},
 			replace: []string{"image: ghcr.io/org/web}", "image: ghcr.io/org/web:2.0.0}"}, found: true},
-		"a moved image": {image: Ref{Name: "quay.io/org/web", Tag: "2"},
+		"image with a new name": {image: Ref{Name: "quay.io/org/web", Tag: "2"},
 			workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"},
 			replace:  []string{"image: ghcr.io/org/web:1.0.0 #", "image: quay.io/org/web:2 #"}, found: true},
-		"a short name": {image: Ref{Name: "docker.io/library/envoy", Tag: "2"},
+		"short name of Docker Hub": {image: Ref{Name: "docker.io/library/envoy", Tag: "2"},
 			workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "proxy"},
 			replace:  []string{"'envoy:1'", "'envoy:2'"}, found: true},
-		"a placeholder": {image: Ref{Name: "quay.io/org/web", Tag: "2"},
+		"placeholder": {image: Ref{Name: "quay.io/org/web", Tag: "2"},
 			workload: Workload{Kind: "CronJob", Name: "web", Namespace: "prod", Container: "main"}, found: true},
 		"another namespace": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "other"}},
 		"another name":      {image: web, workload: Workload{Kind: "Deployment", Name: "w"}},
-		"no such container": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
+		"unknown container": {image: web, workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod",
 			Container: "sidecar"}},
-		"no container of it": {image: Ref{Name: "quay.io/x", Tag: "1"},
+		"no container has the image": {image: Ref{Name: "quay.io/x", Tag: "1"},
 			workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}},
-		"an image that is none": {image: Ref{Name: "x y", Tag: "1"},
+		"invalid image": {image: Ref{Name: "x y", Tag: "1"},
 			workload: Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}, found: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,28 +100,28 @@ func TestABoundContainerIsFoundByTheIdentityOfItsObject(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if (len(got.Found) == 1) != c.found {
-				t.Errorf("found is %v", got.Found)
+				t.Errorf("found: %v", got.Found)
 			}
 		})
 	}
 }
 
-func TestAKustomizationThatOverridesTheImageIsSet(t *testing.T) {
+func TestBoundSetsKustomizationOverrides(t *testing.T) {
 	pinned := Ref{Name: "ghcr.io/org/web", Tag: "2.0.0", Digest: digest}
 	for name, c := range map[string]struct {
 		in, want string
 		problems int
 	}{
-		"a tag": {in: "images:\n- name: ghcr.io/org/web\n  newTag: 1.0.0 # now\n- name: other\n" +
+		"tag": {in: "images:\n- name: ghcr.io/org/web\n  newTag: 1.0.0 # now\n- name: other\n" +
 			"  newTag: '1'\n", want: "images:\n- name: ghcr.io/org/web\n  newTag: 2.0.0 # now\n- name: other\n" +
 			"  newTag: '1'\n"},
-		"a new name": {in: "images: [{name: web, newName: ghcr.io/org/web, newTag: '1'}]",
+		"override with newName": {in: "images: [{name: web, newName: ghcr.io/org/web, newTag: '1'}]",
 			want: "images: [{name: web, newName: ghcr.io/org/web, newTag: '2.0.0'}]"},
-		"renamed away": {in: "images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]",
+		"replaced by another image": {in: "images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]",
 			want: "images: [{name: ghcr.io/org/web, newName: other, newTag: '1'}]"},
-		"a digest": {in: "images:\n- name: ghcr.io/org/web\n  digest: sha256:1\n",
+		"digest": {in: "images:\n- name: ghcr.io/org/web\n  digest: sha256:1\n",
 			want: "images:\n- name: ghcr.io/org/web\n  digest: " + digest + "\n"},
-		"its own namespace": {in: "namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '1'}]",
+		"same namespace": {in: "namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '1'}]",
 			want: "namespace: prod\nimages: [{name: ghcr.io/org/web, newTag: '2.0.0'}]"},
 		"another namespace": {in: "namespace: staging\nimages: [{name: ghcr.io/org/web, newTag: '1'}]",
 			want: "namespace: staging\nimages: [{name: ghcr.io/org/web, newTag: '1'}]"},
@@ -128,7 +133,7 @@ func TestAKustomizationThatOverridesTheImageIsSet(t *testing.T) {
 				[]Binding{{Policy: "apps:web", Image: pinned,
 					Workload: &Workload{Kind: "Deployment", Name: "web", Namespace: "prod"}}})
 			if string(got.Content) != c.want || len(got.Problems) != c.problems {
-				t.Errorf("became\n%s\nwant\n%s\nproblems %v", got.Content, c.want, got.Problems)
+				t.Errorf("got\n%s\nwant\n%s\nproblems %v", got.Content, c.want, got.Problems)
 			}
 		})
 	}
@@ -136,11 +141,11 @@ func TestAKustomizationThatOverridesTheImageIsSet(t *testing.T) {
 		[]Binding{{Policy: "apps:web", Image: Ref{Name: "ghcr.io/org/web", Tag: "2"},
 			Workload: &Workload{Kind: "Deployment", Name: "web"}}})
 	if len(got.Changes) > 0 || len(got.Problems) != 1 || got.Problems[0].Line != 4 {
-		t.Errorf("a digest that would pin the old image: %v, %v", got.Changes, got.Problems)
+		t.Errorf("pinned digest without a new one: changes %v, problems %v", got.Changes, got.Problems)
 	}
 }
 
-func TestHelmValuesAreSetByPath(t *testing.T) {
+func TestBoundSetsHelmValues(t *testing.T) {
 	in := `# values
 app:
   image: &image "ghcr.io/org/web:1.0.0"
@@ -159,16 +164,19 @@ alias: *image
 		replace  []string
 		problems int
 	}{
-		"whole": {values: Values{Path: "app.image"}, replace: []string{"ghcr.io/org/web:1.0.0", pinned.String()}},
-		"split": {values: Values{Registry: "split.registry", Repository: "split.repository", Tag: "split.tag",
-			Digest: "split.digest"}, replace: []string{"quay.io", "ghcr.io", "org/web   #", "team/web   #", "1.9", `"1.10"`,
+		"full reference": {values: Values{Path: "app.image"},
+			replace: []string{"ghcr.io/org/web:1.0.0", pinned.String()}},
+		"all parts": {values: Values{Registry: "split.registry", Repository: "split.repository", Tag: "split.tag",
+			Digest: "split.digest"}, replace: []string{"quay.io", "ghcr.io", "org/web   #", "team/web   #", "1.9",
+			`"1.10"`,
 			"digest:\n", "digest: " + digest + "\n"}},
-		"the name": {values: Values{Repository: "split.repository"},
+		"repository only": {values: Values{Repository: "split.repository"},
 			replace: []string{"repository: org/web ", "repository: ghcr.io/team/web "}},
-		"in a list":  {values: Values{Tag: "list.0.image.tag"}, replace: []string{"tag: b", `tag: "1.10"`}},
-		"not there":  {values: Values{Path: "app.none", Tag: "split.tag"}, replace: []string{"1.9", `"1.10"`}, problems: 1},
-		"not a text": {values: Values{Path: "split"}, problems: 1},
-		"an alias":   {values: Values{Path: "alias"}, problems: 1},
+		"in a list": {values: Values{Tag: "list.0.image.tag"}, replace: []string{"tag: b", `tag: "1.10"`}},
+		"missing path": {values: Values{Path: "app.none", Tag: "split.tag"}, replace: []string{"1.9", `"1.10"`},
+			problems: 1},
+		"path of a mapping": {values: Values{Path: "split"}, problems: 1},
+		"alias":             {values: Values{Path: "alias"}, problems: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.values.File = "charts/values.yaml"
@@ -186,13 +194,13 @@ alias: *image
 			}
 			if elsewhere := Bound("other/values.yaml", []byte(in),
 				[]Binding{{Policy: "apps:web", Image: pinned, Values: &c.values}}); len(elsewhere.Changes) > 0 {
-				t.Errorf("another file was changed: %v", elsewhere.Changes)
+				t.Errorf("changes of another file: %v", elsewhere.Changes)
 			}
 		})
 	}
 }
 
-func TestTwoPoliciesOfOneContainerAreToldOf(t *testing.T) {
+func TestTwoPoliciesOfOneContainerAreReported(t *testing.T) {
 	w := &Workload{Kind: "Deployment", Name: "web", Namespace: "prod", Container: "main"}
 	got := Bound("a.yaml", []byte(workloads), []Binding{
 		{Policy: "apps:web", Image: Ref{Name: "ghcr.io/org/web", Tag: "2"}, Workload: w},
@@ -218,22 +226,22 @@ func FuzzBound(f *testing.F) {
 		})
 		if len(got.Changes) == 0 {
 			if string(got.Content) != string(in) {
-				t.Fatal("the file changed, and no change is told")
+				t.Fatal("the file changed without a reported change")
 			}
 			return
 		}
-		was, err := parse(in)
+		original, err := parse(in)
 		if err != nil {
-			t.Fatalf("what is no YAML was changed: %v", err)
+			t.Fatalf("invalid YAML was changed: %v", err)
 		}
-		is, err := parse(got.Content)
-		if err != nil || len(flat(was)) != len(flat(is)) {
+		edited, err := parse(got.Content)
+		if err != nil || len(flat(original)) != len(flat(edited)) {
 			t.Fatalf("%q became %q: %v", in, got.Content, err)
 		}
 	})
 }
 
-func TestReferencesAreTakenApart(t *testing.T) {
+func TestParseRef(t *testing.T) {
 	for in, want := range map[string]Ref{
 		"nginx":                         {Name: "nginx"},
 		"nginx:1":                       {Name: "nginx", Tag: "1"},
@@ -242,11 +250,11 @@ func TestReferencesAreTakenApart(t *testing.T) {
 		"nginx@" + digest:               {Name: "nginx", Digest: digest},
 	} {
 		if got := ParseRef(in); got != want || got.String() != in {
-			t.Errorf("%s is %+v", in, got)
+			t.Errorf("ParseRef(%q) = %+v", in, got)
 		}
 	}
 	if canonical("nginx") != canonical("index.docker.io/library/nginx") ||
 		canonical("org/nginx") == canonical("ghcr.io/org/nginx") {
-		t.Error("equal images have different names, or different ones equal names")
+		t.Error("canonical does not distinguish images correctly")
 	}
 }

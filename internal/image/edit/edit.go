@@ -1,5 +1,5 @@
-// Package edit sets images in YAML files. Except for the values that it sets, it does not change a byte: comments, order,
-// anchors, quotes, indentation and line ends stay.
+// Package edit sets images in YAML files. Except for the values that it sets, it does not change a byte:
+// comments, order, anchors, quotes, indentation and line ends stay.
 //
 // The values to set are marked by comments ([Markers]), or named by bindings to containers or Helm values ([Bound]).
 package edit
@@ -36,8 +36,8 @@ func (r Ref) String() string {
 	return s
 }
 
-// Patterns of the parts of a reference, by the grammar of the distribution specification. They allow no character that is
-// special inside a YAML scalar.
+// Patterns of the parts of a reference, by the grammar of the distribution specification. They allow no
+// character that is special inside a YAML scalar.
 var (
 	namePattern   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?$`)
 	tagPattern    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)

@@ -164,7 +164,8 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	case node.Kind == yaml.AliasNode && e.valueAfter(node.Alias) == want:
 		return
 	case node.Kind == yaml.AliasNode:
-		e.problem(node.Line, "the value is an alias, which others may share: bind or mark the value of anchor &%s instead",
+		e.problem(node.Line, "the value is an alias, which others may share: bind or mark the value of anchor "+
+			"&%s instead",
 			node.Value)
 		return
 	case !ok:

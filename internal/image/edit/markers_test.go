@@ -20,50 +20,57 @@ var images = map[string]Ref{
 
 func m(setter string) string { return fmt.Sprintf(`# {"$imagepolicy": "%s"}`, setter) }
 
-func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
+func TestMarkersSetMarkedValues(t *testing.T) {
 	web, tag := m("apps:web"), m("apps:web:tag")
 	for name, c := range map[string]struct{ in, want string }{
-		"a plain value": {in: "image: ghcr.io/org/web:1.0.0 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
-		"double quotes": {in: `image: "ghcr.io/org/web:1.0.0"   ` + web, want: `image: "ghcr.io/org/web:2.0.0"   ` + web},
+		"plain scalar": {in: "image: ghcr.io/org/web:1.0.0 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
+		"double quotes": {in: `image: "ghcr.io/org/web:1.0.0"   ` + web,
+			want: `image: "ghcr.io/org/web:2.0.0"   ` + web},
 		"single quotes": {in: `image: 'it''s' ` + web, want: `image: 'ghcr.io/org/web:2.0.0' ` + web},
 		"escapes":       {in: `image: "\"\u00e9" ` + web, want: `image: "ghcr.io/org/web:2.0.0" ` + web},
-		"a digest": {in: "image: x " + m("apps:pinned"), want: "image: ghcr.io/org/pinned:v2@" + digest + " " +
+		"digest": {in: "image: x " + m("apps:pinned"), want: "image: ghcr.io/org/pinned:v2@" + digest + " " +
 			m("apps:pinned")},
-		"the parts": {in: "n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
+		"parts of an image": {in: "n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
 			m("apps:pinned:digest"), want: "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " +
 			m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
-		"an item of a list": {in: "- a\n- b:1 " + web + "\n-   - c:1 " + web, want: "- a\n- ghcr.io/org/web:2.0.0 " + web +
+		"list items": {in: "- a\n- b:1 " + web + "\n-   - c:1 " + web, want: "- a\n- ghcr.io/org/web:2.0.0 " + web +
 			"\n-   - ghcr.io/org/web:2.0.0 " + web},
-		"flow on several rows": {in: "image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " + tag + "\n}",
+		"flow mapping on several lines": {in: "image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " +
+			tag + "\n}",
 			want: "image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
-		"flow on one row": {in: "images: [{name: web, newTag: b}] " + tag,
+		"flow mapping on one line": {in: "images: [{name: web, newTag: b}] " + tag,
 			want: "images: [{name: web, newTag: 2.0.0}] " + tag},
-		"an anchor and a tag": {in: "a: &img !!str w:1 " + web + "\nb: *img", want: "a: &img !!str ghcr.io/org/web:2.0.0 " +
+		"anchor and tag": {in: "a: &img !!str w:1 " + web + "\nb: *img", want: "a: &img !!str ghcr.io/org/web:2.0.0 " +
 			web + "\nb: *img"},
-		"line ends of Windows": {in: "a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n", want: "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
-			web + "\r\nb: 2\r\n"},
-		"a byte order mark": {in: "\ufeffimage: w:1 " + web + "\n", want: "\ufeffimage: ghcr.io/org/web:2.0.0 " + web + "\n"},
-		"tabs":              {in: "image:\tw:1\t" + web + "\t\n", want: "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
+		"CRLF line ends": {in: "a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n",
+			want: "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
+				web + "\r\nb: 2\r\n"},
+		"byte order mark": {in: "\ufeffimage: w:1 " + web + "\n", want: "\ufeffimage: ghcr.io/org/web:2.0.0 " +
+			web + "\n"},
+		"tabs": {in: "image:\tw:1\t" + web + "\t\n", want: "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
 		"several documents": {in: "%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n",
-			want: "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web + "\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web +
+			want: "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web +
+				"\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web +
 				"\n---\n"},
-		"letters of two bytes": {in: "é: {ü: ö, image: w:1} " + web, want: "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
-		"odd line ends": {in: "a: b\u2028c: d\rimage: w:1 " + web,
+		"multi-byte characters": {in: "é: {ü: ö, image: w:1} " + web,
+			want: "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
+		"Unicode line ends": {in: "a: b\u2028c: d\rimage: w:1 " + web,
 			want: "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
-		"no value yet": {in: "tag: " + tag + "\nlist:\n  - " + tag, want: "tag: 2.0.0 " + tag +
+		"empty value": {in: "tag: " + tag + "\nlist:\n  - " + tag, want: "tag: 2.0.0 " + tag +
 			"\nlist:\n  - 2.0.0 " + tag},
-		"a tag like a number": {in: "tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " + m("apps:number:tag") +
+		"tag that looks like a number": {in: "tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " +
+			m("apps:number:tag") +
 			"\nsha: abc " + m("apps:sha:tag"), want: `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " +
 			m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
-		"words around it": {in: `image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
+		"text around the marker": {in: `image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
 			want: `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
-		"a text beside": {in: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web,
+		"block scalar with a marker": {in: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web,
 			want: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"what is commented": {in: "#image: w:1 " + web + "\nimage: w:1 " + web, want: "#image: w:1 " + web +
+		"commented line": {in: "#image: w:1 " + web + "\nimage: w:1 " + web, want: "#image: w:1 " + web +
 			"\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"a quoted marker":     {in: `note: 'x ` + web + `'`, want: `note: 'x ` + web + `'`},
-		"what is set already": {in: "tag: 2.0.0 " + tag, want: "tag: 2.0.0 " + tag},
-		"no line end":         {in: "image: w:1 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
+		"marker in a quoted scalar": {in: `note: 'x ` + web + `'`, want: `note: 'x ` + web + `'`},
+		"value is up to date":       {in: "tag: 2.0.0 " + tag, want: "tag: 2.0.0 " + tag},
+		"no final line end":         {in: "image: w:1 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Markers("a.yaml", []byte(c.in), images)
@@ -71,40 +78,40 @@ func TestMarkersSetTheValueBeforeThemAndNothingElse(t *testing.T) {
 				t.Errorf("content (-want +got):\n%s", diff)
 			}
 			if len(got.Problems) > 0 {
-				t.Errorf("has problems: %v", got.Problems)
+				t.Errorf("problems: %v", got.Problems)
 			}
 			if again := Markers("a.yaml", got.Content, images); len(again.Changes) > 0 {
-				t.Errorf("a second time changes %v", again.Changes)
+				t.Errorf("changes of a second run: %v", again.Changes)
 			}
 		})
 	}
 }
 
-func TestAWrongMarkerIsToldAndTheOthersAreFollowed(t *testing.T) {
+func TestInvalidMarkerIsReportedAndOthersApply(t *testing.T) {
 	for name, c := range map[string]struct{ line, problem, policy string }{
-		"no JSON":               {line: `image: w:1 # {$imagepolicy: apps:web}`, problem: "malformed marker"},
-		"broken JSON":           {line: `image: w:1 # {"$imagepolicy": "apps:web}`, problem: "malformed marker"},
-		"no object":             {line: `image: w:1 # "$imagepolicy"`, problem: "malformed marker"},
-		"another type":          {line: `image: w:1 # {"$imagepolicy": 1}`, problem: "malformed marker"},
-		"no namespace":          {line: "image: w:1 " + m("web"), problem: "not of the form"},
-		"no name":               {line: "image: w:1 " + m("apps:"), problem: "not of the form"},
-		"too many parts":        {line: "image: w:1 " + m("apps:web:tag:x"), problem: "not of the form"},
-		"a part that is none":   {line: "image: w:1 " + m("apps:web:sha"), problem: "no part of an image"},
-		"an unknown policy":     {line: "image: w:1 " + m("apps:none"), problem: "apps:none", policy: "apps:none"},
-		"a digest there is not": {line: "image: w:1 " + m("apps:web:digest"), problem: "digestReflectionPolicy"},
-		"an image that is none": {line: "image: w:1 " + m("apps:evil"), problem: "no reference"},
-		"a key":                 {line: "image: " + m("apps:web") + "\n  w:1"},
-		"an alias":              {line: "image: *v " + m("apps:web"), problem: "&v"},
-		"a template":            {line: `image: "{{ .Values.image }}" ` + m("apps:web"), problem: "template"},
-		"several lines":         {line: "image: \"w:1\n  x\" " + m("apps:web")},
-		"a block":               {line: "image: | " + m("apps:web") + "\n  w:1", problem: "several lines"},
+		"no JSON":                {line: `image: w:1 # {$imagepolicy: apps:web}`, problem: "malformed marker"},
+		"broken JSON":            {line: `image: w:1 # {"$imagepolicy": "apps:web}`, problem: "malformed marker"},
+		"not a JSON object":      {line: `image: w:1 # "$imagepolicy"`, problem: "malformed marker"},
+		"policy is not a string": {line: `image: w:1 # {"$imagepolicy": 1}`, problem: "malformed marker"},
+		"no namespace":           {line: "image: w:1 " + m("web"), problem: "does not have the form"},
+		"no name":                {line: "image: w:1 " + m("apps:"), problem: "does not have the form"},
+		"too many parts":         {line: "image: w:1 " + m("apps:web:tag:x"), problem: "does not have the form"},
+		"unknown part":           {line: "image: w:1 " + m("apps:web:sha"), problem: "not a part of an image"},
+		"unknown policy":         {line: "image: w:1 " + m("apps:none"), problem: "apps:none", policy: "apps:none"},
+		"image without digest":   {line: "image: w:1 " + m("apps:web:digest"), problem: "digestReflectionPolicy"},
+		"invalid image":          {line: "image: w:1 " + m("apps:evil"), problem: "not a valid reference"},
+		"marker after a key":     {line: "image: " + m("apps:web") + "\n  w:1"},
+		"alias":                  {line: "image: *v " + m("apps:web"), problem: "&v"},
+		"a template":             {line: `image: "{{ .Values.image }}" ` + m("apps:web"), problem: "template"},
+		"multi-line scalar":      {line: "image: \"w:1\n  x\" " + m("apps:web")},
+		"block scalar":           {line: "image: | " + m("apps:web") + "\n  w:1", problem: "multi-line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := "anchor: &v x\n" + c.line + "\nother: w:1 " + m("apps:web") + "\n"
 			got := Markers("dir/a.yaml", []byte(in), images)
 			if want := strings.Replace(in, "other: w:1", "other: ghcr.io/org/web:2.0.0",
 				1); string(got.Content) != want {
-				t.Errorf("the file became\n%s", got.Content)
+				t.Errorf("content:\n%s", got.Content)
 			}
 			if c.problem == "" {
 				return
@@ -112,34 +119,34 @@ func TestAWrongMarkerIsToldAndTheOthersAreFollowed(t *testing.T) {
 			if len(got.Problems) != 1 || got.Problems[0].Policy != c.policy ||
 				!strings.Contains(got.Problems[0].String(), c.problem) ||
 				!strings.HasPrefix(got.Problems[0].String(), "dir/a.yaml:2: ") {
-				t.Errorf("the problems are %v", got.Problems)
+				t.Errorf("problems: %v", got.Problems)
 			}
 		})
 	}
 }
 
-func TestWhatIsNoYAMLIsLeftAlone(t *testing.T) {
+func TestInvalidYAMLIsNotChanged(t *testing.T) {
 	for name, in := range map[string]string{
-		"a template":   "image: {{ .Values.image }}:1 " + m("apps:web"),
-		"conditions":   "{{- if .x }}\nimage: a:1 " + m("apps:web") + "\n{{- end }}",
-		"binary":       "\x00\x01image: a:1 " + m("apps:web"),
-		"UTF-16":       "\xff\xfei\x00m\x00 " + m("apps:web"),
-		"no UTF-8":     "image: \xe9 " + m("apps:web"),
-		"a broken one": "a: b: c " + m("apps:web"),
-		"a huge one":   "image: a:1 " + m("apps:web") + strings.Repeat("\n# more", maxFile/7),
-		"too many":     "image: a:1 " + m("apps:web") + strings.Repeat("\n---", maxDocuments),
+		"a template":               "image: {{ .Values.image }}:1 " + m("apps:web"),
+		"template with conditions": "{{- if .x }}\nimage: a:1 " + m("apps:web") + "\n{{- end }}",
+		"binary":                   "\x00\x01image: a:1 " + m("apps:web"),
+		"UTF-16":                   "\xff\xfei\x00m\x00 " + m("apps:web"),
+		"not UTF-8":                "image: \xe9 " + m("apps:web"),
+		"syntax error":             "a: b: c " + m("apps:web"),
+		"too large":                "image: a:1 " + m("apps:web") + strings.Repeat("\n# more", maxFile/7),
+		"too many documents":       "image: a:1 " + m("apps:web") + strings.Repeat("\n---", maxDocuments),
 	} {
 		got := Markers("a.yaml", []byte(in), images)
 		if string(got.Content) != in || len(got.Changes) > 0 || len(got.Problems) != 1 {
-			t.Errorf("%s: changed by %v; problems %v", name, got.Changes, got.Problems)
+			t.Errorf("%s: changes %v, problems %v", name, got.Changes, got.Problems)
 		}
 	}
 	if got := Markers("a.yaml", []byte("{{ no marker"), images); len(got.Problems) > 0 {
-		t.Errorf("a file without markers is told of: %v", got.Problems)
+		t.Errorf("problems of a file without markers: %v", got.Problems)
 	}
 }
 
-func TestAChangeSaysWhereItIs(t *testing.T) {
+func TestChangeHasItsPlace(t *testing.T) {
 	in := `apiVersion: v1
 kind: List
 items:
@@ -165,12 +172,11 @@ image:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"apps:web"}, got.Policies); diff != "" {
-		t.Errorf("the policies (-want +got):\n%s", diff)
+		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 }
 
-// Whatever the file is: what comes out is the same documents but for the values that were told, and setting
-// them again changes nothing.
+// FuzzMarkers checks that only the reported values change, and that a second run changes nothing.
 func FuzzMarkers(f *testing.F) {
 	for _, seed := range []string{
 		"image: a:1 " + m("apps:web"), "a: &x 'b' " + m("apps:web:tag") + "\r\nc: *x\n---\n- |\n  " + m("apps:web"),
@@ -185,19 +191,19 @@ func FuzzMarkers(f *testing.F) {
 		got := Markers("a.yaml", in, images)
 		if len(got.Changes) == 0 {
 			if string(got.Content) != string(in) {
-				t.Fatal("the file changed, and no change is told")
+				t.Fatal("the file changed without a reported change")
 			}
 			return
 		}
-		was, err := parse(in)
+		original, err := parse(in)
 		if err != nil {
-			t.Fatalf("what is no YAML was changed: %v", err)
+			t.Fatalf("invalid YAML was changed: %v", err)
 		}
-		is, err := parse(got.Content)
+		edited, err := parse(got.Content)
 		if err != nil {
-			t.Fatalf("%q became no YAML: %q: %v", in, got.Content, err)
+			t.Fatalf("%q became invalid YAML: %q: %v", in, got.Content, err)
 		}
-		before, after := flat(was), flat(is)
+		before, after := flat(original), flat(edited)
 		if len(before) != len(after) {
 			t.Fatalf("%q became %q", in, got.Content)
 		}
@@ -213,15 +219,15 @@ func FuzzMarkers(f *testing.F) {
 			changed++
 		}
 		if changed != len(got.Changes) {
-			t.Fatalf("%q became %q: %d values changed, %d are told", in, got.Content, changed, len(got.Changes))
+			t.Fatalf("%q became %q: %d values changed, %d are reported", in, got.Content, changed, len(got.Changes))
 		}
 		if again := Markers("a.yaml", got.Content, images); len(again.Changes) > 0 {
-			t.Fatalf("%q: a second time changes %v", got.Content, again.Changes)
+			t.Fatalf("%q: changes of a second run: %v", got.Content, again.Changes)
 		}
 	})
 }
 
-// flat is every node of all documents in order, the kind and anchor before the value.
+// flat returns all nodes of all documents in order, as kind, line, anchor and value.
 func flat(t *text) (all []string) {
 	for _, doc := range t.docs {
 		for _, n := range every(doc, nil) {
@@ -231,8 +237,8 @@ func flat(t *text) (all []string) {
 	return all
 }
 
-// TestAnAliasOfAValueThatIsSet has the image with it: there is nothing to tell.
-func TestAnAliasOfAValueThatIsSet(t *testing.T) {
+// TestMarkedAliasOfUpdatedValue: a marked alias is no problem if its anchor gets the same value.
+func TestMarkedAliasOfUpdatedValue(t *testing.T) {
 	in := "image: &v w:1 " + m("apps:web") + "\nother: *v " + m("apps:web") + "\n"
 	want := strings.Replace(in, "w:1", "ghcr.io/org/web:2.0.0", 1)
 	for _, content := range []string{in, want} {

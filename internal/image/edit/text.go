@@ -238,7 +238,8 @@ func (t *text) verify(out []byte, edits []splice) error {
 	return nil
 }
 
-// comments returns all comments of a document, sorted, as a comment after an empty value moves from the key to the value.
+// comments returns all comments of a document, sorted, as a comment after an empty value moves from the key
+// to the value.
 func comments(doc *yaml.Node) (all []string) {
 	var visit func(n *yaml.Node)
 	visit = func(n *yaml.Node) {
@@ -261,7 +262,8 @@ func verifyNode(before, after *yaml.Node, wants map[*yaml.Node]string) error {
 	} else if before.Value != after.Value || before.Tag != after.Tag || before.Style != after.Style {
 		return differs()
 	}
-	if before.Kind != after.Kind || before.Anchor != after.Anchor || before.Line != after.Line || len(before.Content) != len(after.Content) {
+	if before.Kind != after.Kind || before.Anchor != after.Anchor || before.Line != after.Line ||
+		len(before.Content) != len(after.Content) {
 		return differs()
 	}
 	for i := range before.Content {

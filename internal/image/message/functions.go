@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	maxText  = maxOutput // bytes of what a function returns
+	maxText  = maxOutput // bytes that a function may return
 	maxItems = 10_000    // of lists and maps
-	maxCount = 10_000    // that a function takes for a length
+	maxCount = 10_000    // absolute value of integer arguments
 )
 
-// offered are the functions of the documented library that templates get: those on texts, numbers, lists and
-// times. None reads the machine, opens a connection, makes keys, or nests lists, which would let the work
-// grow without bound.
-var offered = []string{
+// allowed lists the functions of the sprig library that templates may use: those for strings, numbers, lists
+// and times. None of them reads the environment, opens connections or generates keys. None nests lists, so
+// that the work stays bounded.
+var allowed = []string{
 	"abbrev", "abbrevboth", "camelcase", "cat", "contains", "hasPrefix", "hasSuffix", "indent", "initials", "kebabcase",
 	"lower", "nindent", "nospace", "plural", "quote",
 	"repeat", "replace", "snakecase", "squote", "substr", "swapcase", "title", "trim", "trimAll", "trimPrefix",
@@ -36,13 +36,14 @@ var offered = []string{
 	"ago", "date", "dateInZone", "date_in_zone", "duration", "durationRound", "htmlDate", "now", "toDate", "unixEpoch",
 }
 
-// functions are those of one execution. What they take and return is bounded; rounds counts.
+// functions returns the functions for one execution. Their arguments and results are bounded. Rounds counts the loop
+// iterations.
 func functions(rounds *int) template.FuncMap {
 	library := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
 		tick: func() (string, error) {
 			if *rounds++; *rounds > maxRounds {
-				return "", fmt.Errorf("the template runs for more than %d rounds", maxRounds)
+				return "", fmt.Errorf("the template runs more than %d loop iterations", maxRounds)
 			}
 			return "", nil
 		},
@@ -51,18 +52,18 @@ func functions(rounds *int) template.FuncMap {
 		"html": bound(template.HTMLEscaper), "js": bound(template.JSEscaper),
 		"urlquery": bound(template.URLQueryEscaper),
 	}
-	for _, name := range offered {
+	for _, name := range allowed {
 		funcs[name] = bound(library[name])
 	}
 	return funcs
 }
 
-// flat is a list of what holds nothing else.
+// flat returns a list of its arguments, which must not be lists themselves.
 func flat(items ...any) ([]any, error) {
 	for _, i := range items {
 		switch reflect.ValueOf(i).Kind() {
 		case reflect.Slice, reflect.Map, reflect.Array, reflect.Pointer:
-			return nil, errors.New("lists hold texts and numbers only")
+			return nil, errors.New("lists may contain only strings and numbers")
 		}
 	}
 	return items, nil
@@ -70,7 +71,7 @@ func flat(items ...any) ([]any, error) {
 
 var errorType = reflect.TypeFor[error]()
 
-// bound makes a function fail that is to make something large, or made it.
+// bound wraps a function so that it returns an error if an argument or the result is too large.
 func bound(function any) any {
 	f := reflect.ValueOf(function)
 	t := f.Type()
@@ -78,7 +79,7 @@ func bound(function any) any {
 	for i := range in {
 		in[i] = t.In(i)
 	}
-	answer := func(out reflect.Value, err error) []reflect.Value {
+	result := func(out reflect.Value, err error) []reflect.Value {
 		failure := reflect.Zero(errorType)
 		if err != nil {
 			out, failure = reflect.Zero(t.Out(0)), reflect.ValueOf(&err).Elem()
@@ -89,7 +90,7 @@ func bound(function any) any {
 		func(args []reflect.Value) []reflect.Value {
 			for _, a := range args {
 				if a.Kind() == reflect.Int && (a.Int() > maxCount || a.Int() < -maxCount) {
-					return answer(a, fmt.Errorf("%d is too large for a template", a.Int()))
+					return result(a, fmt.Errorf("%d is too large for a template", a.Int()))
 				}
 			}
 			var results []reflect.Value
@@ -100,24 +101,24 @@ func bound(function any) any {
 			}
 			if len(results) > 1 && !results[1].IsNil() {
 				err, _ := results[1].Interface().(error)
-				return answer(results[0], err)
+				return result(results[0], err)
 			}
-			return answer(results[0], small(results[0]))
+			return result(results[0], checkSize(results[0]))
 		}).Interface()
 }
 
-func small(v reflect.Value) error {
+func checkSize(v reflect.Value) error {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
 	switch v.Kind() {
 	case reflect.String:
 		if v.Len() > maxText {
-			return fmt.Errorf("a text becomes longer than %d bytes", maxText)
+			return fmt.Errorf("a string is longer than %d bytes", maxText)
 		}
 	case reflect.Slice, reflect.Map:
 		if v.Len() > maxItems {
-			return fmt.Errorf("a list becomes longer than %d", maxItems)
+			return fmt.Errorf("a list has more than %d items", maxItems)
 		}
 	}
 	return nil

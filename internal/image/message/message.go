@@ -1,5 +1,5 @@
-// Package message makes the text of a commit from a template that users write. A template can read what was
-// changed, and nothing else; its work and its output are bounded.
+// Package message renders commit messages from templates that users write. Templates can read only the
+// changes; their run time and output are bounded.
 package message
 
 import (
@@ -18,45 +18,44 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 )
 
-// Default is the message of automations that bring no template.
+// Default is the message of automations without a template.
 const Default = "Update from image update automation"
 
 const (
 	maxTemplate = 64 << 10 // bytes
 	maxOutput   = 64 << 10 // bytes
-	maxRounds   = 100_000  // of all loops and calls of templates together
+	maxRounds   = 100_000  // loop iterations and template calls in total
 )
 
-// ErrRemoved says that the template uses .Updated, which the API no longer has.
-var ErrRemoved = errors.New("the field .Updated was removed from templates: use .Changed")
+// ErrRemoved means that a template uses the removed field .Updated.
+var ErrRemoved = errors.New("field .Updated was removed from templates: use .Changed")
 
-// Data is what a template reads.
+// Data is the data of a template.
 type Data struct {
 	AutomationObject types.NamespacedName
 	Changed          Changed
 	Values           map[string]string
 }
 
-// Changed is what was changed.
+// Changed is the changes of a commit.
 type Changed struct {
 	FileChanges map[string]ObjectChanges
 	inOrder     []Change
 }
 
-// ObjectChanges are changes by the object that they are in. What is in no object, such as Helm values, has
-// the zero identifier.
+// ObjectChanges is changes by object. Changes outside of objects, such as in Helm values, have the zero identifier.
 type ObjectChanges map[ObjectIdentifier][]Change
 
-// ObjectIdentifier is an object as the file has it. A kustomization has no name.
+// ObjectIdentifier identifies an object in a file. Kustomizations have no name.
 type ObjectIdentifier struct{ Name, Namespace, APIVersion, Kind string }
 
 // Change is a value that was set.
 type Change struct{ OldValue, NewValue, Setter string }
 
-// Changes are all of them.
+// Changes returns all changes in order.
 func (c Changed) Changes() []Change { return c.inOrder }
 
-// Objects are all changes by object, whatever the file.
+// Objects returns all changes by object, of all files.
 func (c Changed) Objects() ObjectChanges {
 	all := ObjectChanges{}
 	for _, file := range slices.Sorted(maps.Keys(c.FileChanges)) {
@@ -67,7 +66,7 @@ func (c Changed) Objects() ObjectChanges {
 	return all
 }
 
-// DataOf makes what a template reads.
+// DataOf returns the data for a template.
 func DataOf(automation types.NamespacedName, changes []edit.Change, values map[string]string) Data {
 	d := Data{AutomationObject: automation, Changed: Changed{FileChanges: map[string]ObjectChanges{}}, Values: values}
 	for _, c := range changes {
@@ -83,13 +82,13 @@ func DataOf(automation types.NamespacedName, changes []edit.Change, values map[s
 	return d
 }
 
-// Template is a template that can be parsed.
+// Template is a parsed template.
 type Template struct{ parsed *template.Template }
 
-// Parse reads a template, and tries it on no changes. ErrRemoved is in the error if that is what is wrong.
+// Parse parses a template, and executes it without changes to find removed fields, for which the error is ErrRemoved.
 func Parse(text string) (*Template, error) {
 	if len(text) > maxTemplate {
-		return nil, fmt.Errorf("the template has more than %d bytes", maxTemplate)
+		return nil, fmt.Errorf("the template is larger than %d bytes", maxTemplate)
 	}
 	parsed, err := template.New("template").Option("missingkey=zero").Funcs(functions(new(int))).Parse(text)
 	if err != nil {
@@ -99,7 +98,7 @@ func Parse(text string) (*Template, error) {
 		if t.Tree == nil {
 			continue
 		}
-		if err := count(t.Root); err != nil {
+		if err := insertTicks(t.Root); err != nil {
 			return nil, err
 		}
 	}
@@ -113,18 +112,18 @@ func Parse(text string) (*Template, error) {
 
 var removed = regexp.MustCompile(`can't evaluate field Updated in type message\.Data`)
 
-// Execute makes the text.
+// Execute renders the template, without leading and trailing white space.
 func (t *Template) Execute(d Data) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("a function of the template fails: %v", p)
+			err = fmt.Errorf("a function of the template failed: %v", p)
 		}
 	}()
 	parsed, err := t.parsed.Clone()
 	if err != nil {
 		return "", err
 	}
-	var b bounded
+	var b limitedBuffer
 	err = parsed.Funcs(functions(new(int))).Execute(&b, d)
 	if err != nil && removed.MatchString(err.Error()) {
 		return "", ErrRemoved
@@ -132,22 +131,22 @@ func (t *Template) Execute(d Data) (text string, err error) {
 	return strings.TrimSpace(b.String()), err
 }
 
-// bounded is output of bounded length.
-type bounded struct{ bytes.Buffer }
+// limitedBuffer is a buffer of at most maxOutput bytes.
+type limitedBuffer struct{ bytes.Buffer }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > maxOutput {
-		return 0, fmt.Errorf("the text becomes longer than %d bytes", maxOutput)
+		return 0, fmt.Errorf("the message is longer than %d bytes", maxOutput)
 	}
 	return b.Buffer.Write(p)
 }
 
-// tick is the function that counts the rounds of loops, and the calls of templates.
+// tick is the name of the function that counts loop iterations and template calls.
 const tick = "sluiceCountsRounds"
 
-// count puts a call of tick at the start of every list that may run more than once: nothing else ends a
-// template that runs long.
-func count(list *parse.ListNode) error {
+// insertTicks inserts a call of tick at the start of every block that may run more than once, as
+// text/template has no limit on run time.
+func insertTicks(list *parse.ListNode) error {
 	if list == nil {
 		return nil
 	}
@@ -155,11 +154,11 @@ func count(list *parse.ListNode) error {
 		var err error
 		switch n := n.(type) {
 		case *parse.RangeNode:
-			err = errors.Join(count(n.List), count(n.ElseList))
+			err = errors.Join(insertTicks(n.List), insertTicks(n.ElseList))
 		case *parse.IfNode:
-			err = errors.Join(count(n.List), count(n.ElseList))
+			err = errors.Join(insertTicks(n.List), insertTicks(n.ElseList))
 		case *parse.WithNode:
-			err = errors.Join(count(n.List), count(n.ElseList))
+			err = errors.Join(insertTicks(n.List), insertTicks(n.ElseList))
 		}
 		if err != nil {
 			return err

@@ -19,9 +19,9 @@ var data = DataOf(types.NamespacedName{Namespace: "apps", Name: "update"}, []edi
 	{File: "a.yaml", Setter: "apps:api:tag", Old: "5", New: "5.0.3"},
 }, map[string]string{"cluster": "prod"})
 
-func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
+func TestTemplateData(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"the automation": {in: "for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ " +
+		"automation": {in: "for {{ .AutomationObject }}: {{ .AutomationObject.Name }} in {{ " +
 			".AutomationObject.Namespace }}", want: "for apps/update: update in apps"},
 		"files": {in: "{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}",
 			want: "- a.yaml\n- b.yaml"},
@@ -31,10 +31,11 @@ func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
 			want: "-  : 5 -> 5.0.3\n- deployment web:"},
 		"changes": {in: "{{range .Changed.Changes}}{{print .OldValue}} -> {{println .NewValue}}{{end}}",
 			want: "web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
-		"setters":         {in: "{{range .Changed.Changes}}{{ .Setter }} {{end}}", want: "apps:web apps:web:tag apps:api:tag"},
+		"setters": {in: "{{range .Changed.Changes}}{{ .Setter }} {{end}}",
+			want: "apps:web apps:web:tag apps:api:tag"},
 		"values":          {in: "{{ .Values.cluster }}{{ .Values.none }}", want: "prod"},
 		"functions":       {in: `{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} {{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, want: "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
-		"texts of values": {in: `{{ sha256sum (.Changed.FileChanges | toString) | trunc 4 }}`},
+		"maps as strings": {in: `{{ sha256sum (.Changed.FileChanges | toString) | trunc 4 }}`},
 		"lists":           {in: `{{ list "a" 1 | join "," }}`, want: "a,1"},
 	} {
 		tmpl, err := Parse(c.in)
@@ -46,12 +47,12 @@ func TestTemplatesSeeWhatIsDocumented(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
 		}
 		if again, err := tmpl.Execute(data); again != got || err != nil {
-			t.Errorf("%s: %q the second time, %v", name, again, err)
+			t.Errorf("%s: second execution: %q, %v", name, again, err)
 		}
 	}
 }
 
-func TestTheRemovedFieldIsTold(t *testing.T) {
+func TestParseRejectsRemovedField(t *testing.T) {
 	for _, in := range []string{"{{ range .Updated.Images }}{{ . }}{{ end }}", "{{ .Updated }}",
 		"{{ range $.Updated.Files }}x{{ end }}"} {
 		if _, err := Parse(in); !errors.Is(err, ErrRemoved) {
@@ -59,33 +60,33 @@ func TestTheRemovedFieldIsTold(t *testing.T) {
 		}
 	}
 	if _, err := Parse("{{ .Other }}"); errors.Is(err, ErrRemoved) {
-		t.Error("another field is taken for the removed one")
+		t.Error("ErrRemoved for another unknown field")
 	}
 }
 
-func TestATemplateCannotRunLongGrowLargeOrReadTheMachine(t *testing.T) {
+func TestTemplatesAreBoundedAndIsolated(t *testing.T) {
 	if err := os.Setenv("SLUICE_TEST_SECRET", "hunter2"); err != nil {
 		t.Fatal(err)
 	}
 	for name, in := range map[string]string{
-		"a long loop":        "{{ range 1000000000 }}{{ range 1000000000 }}{{ end }}{{ end }}",
-		"an empty long loop": "{{ range 1000000000 }}{{ end }}",
-		"a recursion":        `{{ define "a" }}{{ template "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`,
-		"a doubling":         `{{ $x := "x" }}{{ range 100 }}{{ $x = print $x $x }}{{ end }}`,
-		"a doubling by cat":  `{{ $x := "x" }}{{ range 100 }}{{ $x = cat $x $x }}{{ end }}`,
-		"nested lists":       `{{ $x := list 1 }}{{ range 100 }}{{ $x = list $x $x }}{{ end }}{{ $x }}`,
-		"a repetition":       `{{ repeat 1000000000 "x" }}`,
-		"a wide number":      `{{ printf "%999999d" 1 }}`,
-		"an indent":          `{{ indent 1000000000 "x" }}`,
-		"long output":        `{{ range 100000 }}xxxxxxxxxx{{ end }}`,
-		"the environment":    `{{ env "SLUICE_TEST_SECRET" }}`,
-		"its expansion":      `{{ expandenv "$SLUICE_TEST_SECRET" }}`,
-		"the network":        `{{ getHostByName "localhost" }}`,
-		"keys":               `{{ genPrivateKey "rsa" }}`,
-		"a long template":    strings.Repeat("x", maxTemplate+1),
-		"a failure":          `{{ fail "on purpose" }}`,
-		"a bad index":        `{{ index .Changed.Changes 10 }}`,
-		"no template":        `{{ if }}`,
+		"nested long loops":     "{{ range 1000000000 }}{{ range 1000000000 }}{{ end }}{{ end }}",
+		"empty long loop":       "{{ range 1000000000 }}{{ end }}",
+		"recursion":             `{{ define "a" }}{{ template "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`,
+		"doubling a string":     `{{ $x := "x" }}{{ range 100 }}{{ $x = print $x $x }}{{ end }}`,
+		"doubling with cat":     `{{ $x := "x" }}{{ range 100 }}{{ $x = cat $x $x }}{{ end }}`,
+		"nested lists":          `{{ $x := list 1 }}{{ range 100 }}{{ $x = list $x $x }}{{ end }}{{ $x }}`,
+		"repeat":                `{{ repeat 1000000000 "x" }}`,
+		"wide number":           `{{ printf "%999999d" 1 }}`,
+		"indent":                `{{ indent 1000000000 "x" }}`,
+		"long output":           `{{ range 100000 }}xxxxxxxxxx{{ end }}`,
+		"environment variable":  `{{ env "SLUICE_TEST_SECRET" }}`,
+		"environment expansion": `{{ expandenv "$SLUICE_TEST_SECRET" }}`,
+		"DNS lookup":            `{{ getHostByName "localhost" }}`,
+		"key generation":        `{{ genPrivateKey "rsa" }}`,
+		"template too large":    strings.Repeat("x", maxTemplate+1),
+		"fail":                  `{{ fail "on purpose" }}`,
+		"index out of range":    `{{ index .Changed.Changes 10 }}`,
+		"syntax error":          `{{ if }}`,
 	} {
 		tmpl, err := Parse(in)
 		if err == nil {

@@ -1,5 +1,5 @@
-// Package record is what the git note of a commit says of the images that it updates: what, by which policy,
-// why, and by whom.
+// Package record is the format of the git note that each image commit has: the updated images, their
+// policies, the reasons and the author.
 package record
 
 import (
@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	maxImages = 100 // that a record lists
-	maxPlaces = 20  // that it lists of each
-	maxText   = 32 << 10
+	maxImages = 100      // listed in a record
+	maxPlaces = 20       // listed per image
+	maxText   = 32 << 10 // bytes
 )
 
-// Record is what a commit updates. As text it is YAML, which people read as it is.
+// Record describes the images that a commit updates. Its text form is YAML.
 type Record struct {
-	By      string   `yaml:"by"`               // the object that committed, see [By]
-	Author  string   `yaml:"author,omitempty"` // who asked for it, when somebody did
-	Reason  string   `yaml:"reason,omitempty"` // that was given
+	By      string   `yaml:"by"`               // the object that made the commit, see [By]
+	Author  string   `yaml:"author,omitempty"` // who requested the release; empty for automations
+	Reason  string   `yaml:"reason,omitempty"` // given by the author
 	Updated []Update `yaml:"updated"`
 	More    int      `yaml:"more,omitempty"` // images that are not listed
 }
@@ -45,10 +45,10 @@ type Place struct {
 	To        string `yaml:"to"`
 }
 
-// By names an object that commits, such as "ImageUpdateAutomation apps/web".
+// By returns the name of an object that makes commits, such as "ImageUpdateAutomation apps/web".
 func By(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// Of makes a record of changes. Images and reasons are by policy, "namespace:name".
+// Of returns the record of changes. Images and reasons are by "namespace:name" of the policy.
 func Of(by string, changes []edit.Change, images map[string]edit.Ref, why map[string]string) Record {
 	r := Record{By: by}
 	for _, c := range changes {
@@ -73,12 +73,12 @@ func Of(by string, changes []edit.Change, images map[string]edit.Ref, why map[st
 	return r
 }
 
-// String is the record as text, of at most 32 KiB.
+// String returns the record as YAML of at most 32 KiB.
 func (r Record) String() string {
 	for {
 		b, err := yaml.Marshal(r)
 		if err != nil {
-			return fmt.Sprintf("by: %q\n", r.By) // of strings and numbers, all of which YAML has
+			return fmt.Sprintf("by: %q\n", r.By) // cannot happen: the record has only strings and numbers
 		}
 		if len(b) <= maxText || len(r.Updated) == 0 {
 			return string(b)
@@ -89,8 +89,7 @@ func (r Record) String() string {
 	}
 }
 
-// Parse reads a record, or the last of several that a note holds one after the other. Of one that was cut it
-// reads the whole lines.
+// Parse parses a record, or the last record of a note with several. Of a truncated record it parses the complete lines.
 func Parse(text string) (Record, error) {
 	if i := strings.LastIndex(text, "\n\nby: "); i >= 0 {
 		text = text[i+2:]

@@ -17,33 +17,34 @@ func changes(n int) (all []edit.Change) {
 	return all
 }
 
-func TestARecordReadsAsItWasWritten(t *testing.T) {
+func TestParseReturnsWrittenRecord(t *testing.T) {
 	r := Of("ImageUpdateAutomation apps/update", changes(2), map[string]edit.Ref{"apps:p0": {Name: "x", Tag: "2"}},
-		map[string]string{"apps:p0": "the highest version"})
-	want := Update{Image: "x:2", Policy: "apps/p0", Why: "the highest version",
+		map[string]string{"apps:p0": "highest version"})
+	want := Update{Image: "x:2", Policy: "apps/p0", Why: "highest version",
 		Places: []Place{{File: "a.yaml:1", Object: "Deployment/web", Container: "main", From: "x:1", To: "x:2"}}}
 	if diff := cmp.Diff(want, r.Updated[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for name, text := range map[string]string{"alone": r.String(), "after another": "by: somebody\nupdated: []\n\n" +
-		r.String()} {
+	for name, text := range map[string]string{"one record": r.String(),
+		"second record of a note": "by: somebody\nupdated: []\n\n" +
+			r.String()} {
 		if got, err := Parse(text); err != nil || cmp.Diff(r, got) != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, cmp.Diff(r, got))
 		}
 	}
 }
 
-// TestARecordThatWasCut: the status of a GitRepository keeps the first 4 KiB of a note.
-func TestARecordThatWasCut(t *testing.T) {
+// TestParseTruncatedRecord: the status of a GitRepository has the first 4 KiB of a note.
+func TestParseTruncatedRecord(t *testing.T) {
 	text := Of("ImageUpdateJob apps/web", changes(100), nil, nil).String()
 	for size := 60; size < 4<<10; size++ {
 		if got, err := Parse(text[:size] + " …"); err != nil || got.By != "ImageUpdateJob apps/web" {
-			t.Fatalf("of %d bytes there is %+v: %v", size, got, err)
+			t.Fatalf("%d bytes: %+v, %v", size, got, err)
 		}
 	}
 }
 
-func TestARecordIsBounded(t *testing.T) {
+func TestRecordIsBounded(t *testing.T) {
 	r := Of("x", changes(20_000), nil, nil)
 	got, err := Parse(r.String())
 	if err != nil || len(r.String()) > maxText || len(r.Updated) != maxImages ||
@@ -60,7 +61,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if len(r.String()) > maxText && len(r.Updated) > 0 {
-			t.Errorf("%q became %d bytes", text, len(r.String()))
+			t.Errorf("%q: %d bytes", text, len(r.String()))
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package scan finds what is to be changed in a repository, so that its images are those that policies
-// choose. What it learned of files and directories it keeps by their hash: the next look reads only what
-// changed since, and what names a policy whose image changed.
+// Package scan finds the values to change in a repository so that it has the images of a plan. Results are
+// cached by the hashes of files and directories: the next scan reads only files that changed, and files that
+// refer to a policy whose image changed.
 package scan
 
 import (
@@ -20,229 +20,231 @@ import (
 )
 
 const (
-	maxRead     = 16 << 20 // bytes of a file: larger ones name nothing
+	maxRead     = 16 << 20 // bytes of a file; larger files are not scanned
 	maxDepth    = 256
-	maxKnown    = 500_000 // files and directories that are remembered, some hundred bytes each
-	maxProblems = 100     // of a whole repository
+	maxCached   = 500_000 // files and directories; some hundred bytes each
+	maxProblems = 100     // of a repository
 	maxChanges  = 10_000
 )
 
-// Files are those of a commit.
+// Files reads the files of a commit.
 type Files interface {
 	List(dir plumbing.Hash) ([]git.File, error)
-	Read(file plumbing.Hash, most int64) ([]byte, error)
+	Read(file plumbing.Hash, limit int64) ([]byte, error)
 }
 
-// Plan is what is wanted.
+// Plan is the images to set, and where.
 type Plan struct {
-	Images   map[string]edit.Ref // by "namespace:name" of their policy, for markers
+	Images   map[string]edit.Ref // for markers, by "namespace:name" of their policy
 	Bindings []edit.Binding
 }
 
-// Result is what there is to do.
+// Result is the changes that a plan requires.
 type Result struct {
 	Edits    []git.Edit
 	Changes  []edit.Change
 	Problems []edit.Problem
-	Missing  []int    // bindings whose place is nowhere, as indexes
-	Policies []string // "namespace:name" of those that files name, or whose place is in them; sorted
+	Missing  []int    // indexes of bindings whose place was not found
+	Policies []string // "namespace:name" of all policies that files refer to or that have a bound place; sorted
 
-	was []plumbing.Hash // what the edited files are made of
+	original []plumbing.Hash // of the edited files
 }
 
-// Scanner remembers. The zero value knows nothing yet; it is for one goroutine at a time.
+// Scanner scans repositories, and caches what it found. The zero value is ready to use. It must not be used
+// concurrently.
 type Scanner struct {
-	bindings [sha256.Size]byte // what the memory is about
-	known    map[subject]*finding
-	Read     int // files and directories that were read so far
+	bindings [sha256.Size]byte // digest of the bindings that the cache is valid for
+	cache    map[cacheKey]*finding
+	Read     int // number of files and directories that were read so far
 }
 
-// subject is a file or a directory, wherever it is. Of a file it matters whether kustomize reads it by its name.
-type subject struct {
-	hash   plumbing.Hash
-	byName bool
+// cacheKey identifies the content of a file or a directory, independent of its path.
+type cacheKey struct {
+	hash            plumbing.Hash
+	isKustomization bool // the file has a name that kustomize loads
 }
 
-// finding is what a file, or all below a directory, names.
+// finding is what was found in a file or below a directory.
 type finding struct {
 	policies []string // sorted
-	found    []int    // bindings, sorted
+	found    []int    // indexes of bindings, sorted
 	problems []edit.Problem
-	settled  bool              // nothing was to be changed when the policies had these images:
-	images   [sha256.Size]byte // a digest of them
+	upToDate bool              // nothing had to change for the images with this digest
+	images   [sha256.Size]byte // digest of the images of the policies
 }
 
-var nothing = &finding{settled: true}
+var emptyFinding = &finding{upToDate: true}
 
-// Scan finds what is to be changed below a directory of a commit. Files that are bound by their path are below it, too.
+// Scan finds the values below a directory of a commit that the plan changes. Bound files of Helm values must
+// be below the directory too.
 func (s *Scanner) Scan(ctx context.Context, files Files, root plumbing.Hash, dir string, plan Plan) (Result, error) {
-	s.begin(plan)
-	l := &look{Scanner: s, ctx: ctx, files: files, plan: plan, byPath: map[string]bool{}}
+	s.resetIfStale(plan)
+	p := &pass{Scanner: s, ctx: ctx, files: files, plan: plan, byPath: map[string]bool{}}
 	for _, b := range plan.Bindings {
 		if b.Values != nil {
 			for file := path.Clean(b.Values.File); file != "." && file != "/"; file = path.Dir(file) {
-				l.byPath[file] = true
+				p.byPath[file] = true
 			}
 		}
 	}
-	top, dir, err := l.descend(root, dir)
+	top, dir, err := p.descend(root, dir)
 	if err != nil {
 		return Result{}, err
 	}
-	f, err := l.visit(dir, top, 0)
+	f, err := p.visit(dir, top, 0)
 	if err != nil {
 		return Result{}, err
 	}
 	for i := range plan.Bindings {
 		if !slices.Contains(f.found, i) {
-			l.result.Missing = append(l.result.Missing, i)
+			p.result.Missing = append(p.result.Missing, i)
 		}
 	}
-	l.result.Problems, l.result.Policies = f.problems, f.policies
-	return l.result, nil
+	p.result.Problems, p.result.Policies = f.problems, f.policies
+	return p.result, nil
 }
 
-// begin forgets what was learned for other bindings, and all when it is too much.
-func (s *Scanner) begin(plan Plan) {
+// resetIfStale clears the cache if the bindings changed, or if it is full.
+func (s *Scanner) resetIfStale(plan Plan) {
 	h := sha256.New()
 	for _, b := range plan.Bindings {
 		fmt.Fprintf(h, "%q %q %+v %+v\n", b.Policy, b.Image.Name, b.Workload, b.Values)
 	}
 	id := [sha256.Size]byte(h.Sum(nil))
-	if s.known == nil || s.bindings != id || len(s.known) >= maxKnown {
-		s.known, s.bindings = map[subject]*finding{}, id
+	if s.cache == nil || s.bindings != id || len(s.cache) >= maxCached {
+		s.cache, s.bindings = map[cacheKey]*finding{}, id
 	}
 }
 
-// look is one look at a repository.
-type look struct {
+// pass is one scan of a repository.
+type pass struct {
 	*Scanner
 	ctx    context.Context
 	files  Files
 	plan   Plan
-	byPath map[string]bool // files that are bound by their path, and the directories that they are in
+	byPath map[string]bool // bound files, and their directories
 	result Result
 }
 
-// descend finds a directory, and gives its clean path.
-func (l *look) descend(root plumbing.Hash, dir string) (plumbing.Hash, string, error) {
+// descend returns the hash and the clean path of a directory.
+func (p *pass) descend(root plumbing.Hash, dir string) (plumbing.Hash, string, error) {
 	dir = strings.TrimPrefix(path.Clean("/"+dir), "/")
 	at := root
 	for part := range strings.SplitSeq(dir, "/") {
 		if part == "" {
 			continue
 		}
-		listing, err := l.list(at)
+		listing, err := p.list(at)
 		if err != nil {
 			return at, dir, err
 		}
 		i := slices.IndexFunc(listing, func(f git.File) bool { return f.Name == part && f.Dir })
 		if i < 0 {
-			return at, dir, fmt.Errorf("there is no directory '%s' in the repository", dir)
+			return at, dir, fmt.Errorf("the repository has no directory '%s'", dir)
 		}
 		at = listing[i].Hash
 	}
 	return at, dir, nil
 }
 
-func (l *look) list(dir plumbing.Hash) ([]git.File, error) {
-	l.Read++
-	if err := l.ctx.Err(); err != nil {
+func (p *pass) list(dir plumbing.Hash) ([]git.File, error) {
+	p.Read++
+	if err := p.ctx.Err(); err != nil {
 		return nil, err
 	}
-	return l.files.List(dir)
+	return p.files.List(dir)
 }
 
-// visit looks at a directory and all below it. The problems of what it returns are told relative to the root
-// of the repository.
-func (l *look) visit(dir string, hash plumbing.Hash, depth int) (*finding, error) {
-	if f := l.recall(subject{hash: hash}); f != nil && !l.byPath[dir] {
-		return f.in(dir), nil
+// visit scans a directory and everything below it. The problems it returns have paths relative to the root of the
+// repository.
+func (p *pass) visit(dir string, hash plumbing.Hash, depth int) (*finding, error) {
+	if f := p.cached(cacheKey{hash: hash}); f != nil && !p.byPath[dir] {
+		return f.resolvedIn(dir), nil
 	}
 	if depth > maxDepth {
 		return nil, fmt.Errorf("directories are nested deeper than %d", maxDepth)
 	}
-	listing, err := l.list(hash)
+	listing, err := p.list(hash)
 	if err != nil {
 		return nil, fmt.Errorf("directory '%s': %w", dir, err)
 	}
-	all, fickle := &finding{settled: true}, false
+	all, upToDate := &finding{upToDate: true}, true
 	for _, e := range listing {
 		var f *finding
 		file := path.Join(dir, e.Name)
 		switch {
 		case e.Dir:
-			f, err = l.visit(file, e.Hash, depth+1)
+			f, err = p.visit(file, e.Hash, depth+1)
 		case e.Regular && edit.Reads(file):
-			f, err = l.file(file, e.Hash)
+			f, err = p.file(file, e.Hash)
 		default:
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		fickle = fickle || !f.settled
-		all.add(f)
+		upToDate = upToDate && f.upToDate
+		all.merge(f)
 	}
-	all.settled = !fickle
-	if all.images = digest(all.policies, l.plan.Images); all.settled {
-		l.keep(subject{hash: hash}, all.from(dir))
+	all.upToDate = upToDate
+	if all.images = digest(all.policies, p.plan.Images); all.upToDate {
+		p.store(cacheKey{hash: hash}, all.relativeTo(dir))
 	}
 	return all, nil
 }
 
-func (l *look) keep(s subject, f *finding) {
-	if len(l.known) < maxKnown {
-		l.known[s] = f
+func (p *pass) store(s cacheKey, f *finding) {
+	if len(p.cache) < maxCached {
+		p.cache[s] = f
 	}
 }
 
-// recall is what is known of a subject, if that still holds.
-func (l *look) recall(s subject) *finding {
-	f := l.known[s]
-	if f == nil || !f.settled || f.images != digest(f.policies, l.plan.Images) {
+// cached returns the cached finding of a key, nil unless it is valid for the images of the plan.
+func (p *pass) cached(s cacheKey) *finding {
+	f := p.cache[s]
+	if f == nil || !f.upToDate || f.images != digest(f.policies, p.plan.Images) {
 		return nil
 	}
 	return f
 }
 
-// file looks at one file.
-func (l *look) file(file string, hash plumbing.Hash) (*finding, error) {
-	who := subject{hash: hash, byName: edit.IsKustomization(file)}
-	byPath := l.byPath[file]
-	if f := l.recall(who); f != nil && !byPath {
-		return f.in(file), nil
+// file scans one file.
+func (p *pass) file(file string, hash plumbing.Hash) (*finding, error) {
+	key := cacheKey{hash: hash, isKustomization: edit.IsKustomization(file)}
+	byPath := p.byPath[file]
+	if f := p.cached(key); f != nil && !byPath {
+		return f.resolvedIn(file), nil
 	}
-	l.Read++
-	content, err := l.files.Read(hash, maxRead)
+	p.Read++
+	content, err := p.files.Read(hash, maxRead)
 	if err != nil {
 		return nil, fmt.Errorf("file '%s': %w", file, err)
 	}
-	was := content
-	content, changes, f := apply(file, content, l.plan)
-	if len(changes) > 0 && bytes.Equal(was, content) {
+	original := content
+	content, changes, f := apply(file, content, p.plan)
+	if len(changes) > 0 && bytes.Equal(original, content) {
 		f.problems = append(f.problems, edit.Problem{File: file, Line: changes[0].Line,
 			Message: "a marker and a binding set different images"})
 		changes = nil
 	}
 	if len(changes) > 0 {
-		if len(l.result.Changes)+len(changes) <= maxChanges { // else the next look has its turn
-			l.result.add(file, hash, content, changes)
+		if len(p.result.Changes)+len(changes) <= maxChanges { // the next scan finds the others
+			p.result.add(file, hash, content, changes)
 		}
 		return f, nil
 	}
 	if byPath {
-		return f, nil // elsewhere the same file is nothing
+		return f, nil // not cached: the binding applies only to this path
 	}
-	f.settled, f.images = true, digest(f.policies, l.plan.Images)
+	f.upToDate, f.images = true, digest(f.policies, p.plan.Images)
 	if len(f.policies)+len(f.found)+len(f.problems) == 0 {
-		f = nothing // one for all, as most files are
+		f = emptyFinding // shared, as most files are like this
 	}
-	l.keep(who, f.from(file))
+	p.store(key, f.relativeTo(file))
 	return f, nil
 }
 
-// apply sets what a plan wants in one file.
+// apply sets the images of a plan in one file.
 func apply(file string, content []byte, plan Plan) ([]byte, []edit.Change, *finding) {
 	marked := edit.Markers(file, content, plan.Images)
 	bound := edit.Bound(file, marked.Content, plan.Bindings)
@@ -252,13 +254,13 @@ func apply(file string, content []byte, plan Plan) ([]byte, []edit.Change, *find
 	}
 }
 
-func (r *Result) add(file string, was plumbing.Hash, content []byte, changes []edit.Change) {
+func (r *Result) add(file string, original plumbing.Hash, content []byte, changes []edit.Change) {
 	r.Edits = append(r.Edits, git.Edit{Path: file, Content: content})
 	r.Changes = append(r.Changes, changes...)
-	r.was = append(r.was, was)
+	r.original = append(r.original, original)
 }
 
-// Only is the part of a result that comes from one policy.
+// Only returns the part of a result that one policy causes.
 func (r *Result) Only(files Files, plan Plan, policy string) (Result, error) {
 	part := Plan{Images: map[string]edit.Ref{policy: plan.Images[policy]}}
 	for _, b := range plan.Bindings {
@@ -271,43 +273,44 @@ func (r *Result) Only(files Files, plan Plan, policy string) (Result, error) {
 		if !slices.ContainsFunc(r.Changes, func(c edit.Change) bool { return c.File == e.Path && c.Policy == policy }) {
 			continue
 		}
-		content, err := files.Read(r.was[i], maxRead)
+		content, err := files.Read(r.original[i], maxRead)
 		if err != nil {
 			return only, err
 		}
 		if content, changes, _ := apply(e.Path, content, part); len(changes) > 0 {
-			only.add(e.Path, r.was[i], content, changes)
+			only.add(e.Path, r.original[i], content, changes)
 		}
 	}
 	return only, nil
 }
 
-// add takes up what was found below.
-func (f *finding) add(below *finding) {
+// merge adds the finding of a file or directory below.
+func (f *finding) merge(below *finding) {
 	f.policies = union(f.policies, below.policies)
 	f.found = union(f.found, below.found)
 	f.problems = append(f.problems, below.problems[:min(len(below.problems), maxProblems-len(f.problems))]...)
 }
 
-// from is the finding with problems relative to where it is, and in the one with problems as they are there.
-func (f *finding) from(place string) *finding {
-	return f.moved(func(p string) string { return strings.TrimPrefix(p, place) })
+// relativeTo returns the finding with the paths of problems relative to a path.
+func (f *finding) relativeTo(dir string) *finding {
+	return f.withPaths(func(path string) string { return strings.TrimPrefix(path, dir) })
 }
 
-func (f *finding) in(place string) *finding {
-	return f.moved(func(p string) string { return strings.TrimPrefix(place+p, "/") })
+// resolvedIn is the inverse of relativeTo.
+func (f *finding) resolvedIn(dir string) *finding {
+	return f.withPaths(func(path string) string { return strings.TrimPrefix(dir+path, "/") })
 }
 
-func (f *finding) moved(move func(string) string) *finding {
+func (f *finding) withPaths(convert func(string) string) *finding {
 	if len(f.problems) == 0 {
 		return f
 	}
-	moved := *f
-	moved.problems = slices.Clone(f.problems)
-	for i := range moved.problems {
-		moved.problems[i].File = move(moved.problems[i].File)
+	copied := *f
+	copied.problems = slices.Clone(f.problems)
+	for i := range copied.problems {
+		copied.problems[i].File = convert(copied.problems[i].File)
 	}
-	return &moved
+	return &copied
 }
 
 func union[T interface{ ~string | ~int }](a, b []T) []T {
@@ -319,7 +322,7 @@ func union[T interface{ ~string | ~int }](a, b []T) []T {
 	return slices.Compact(all)
 }
 
-// digest is of the images that policies have.
+// digest returns a digest of the images of policies.
 func digest(policies []string, images map[string]edit.Ref) [sha256.Size]byte {
 	if len(policies) == 0 {
 		return [sha256.Size]byte{}
@@ -332,7 +335,7 @@ func digest(policies []string, images map[string]edit.Ref) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Policies are those that changes come from, sorted.
+// Policies returns the policies that cause changes, sorted.
 func Policies(changes []edit.Change) []string {
 	all := map[string]bool{}
 	for _, c := range changes {

@@ -16,7 +16,7 @@ import (
 
 func marker(policy string) string { return fmt.Sprintf(`# {"$imagepolicy": "apps:%s"}`, policy) }
 
-// repository is a real one, with a mirror.
+// repository is a git repository with a mirror.
 type repository struct {
 	*testing.T
 	git  *testenv.Git
@@ -27,8 +27,8 @@ func newRepository(t *testing.T) *repository {
 	return &repository{t, testenv.NewGit(t), git.NewMirrors(t.TempDir()).View("owner")}
 }
 
-// look looks at the head of the branch main.
-func (r *repository) look(s *Scanner, dir string, plan Plan) (Result, *git.Files, error) {
+// scan scans the head of branch main.
+func (r *repository) scan(s *Scanner, dir string, plan Plan) (Result, *git.Files, error) {
 	r.Helper()
 	rev, err := r.view.Update(r.Context(), git.Remote{URL: r.git.URL + "/app"}, git.Reference{Branch: "main"}, true)
 	if err != nil {
@@ -58,7 +58,7 @@ func edited(r Result) map[string]string {
 	return files
 }
 
-func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
+func TestScanReadsOnlyChangedFiles(t *testing.T) {
 	r, s := newRepository(t), &Scanner{}
 	files := map[string]string{"README.md": marker("web"), "link.yaml": testenv.Symlink("apps/web.yaml")}
 	for i := range 40 {
@@ -70,64 +70,68 @@ func TestOnlyWhatChangedAndWhatNamesAChangedImageIsRead(t *testing.T) {
 	at := map[string]string{"web": "web:1", "api": "api:1"}
 
 	for _, step := range []struct {
-		what    string
-		prepare func()
-		most    int // reads
-		want    map[string]string
+		name     string
+		prepare  func()
+		maxReads int
+		want     map[string]string
 	}{
-		{what: "the first look reads all", prepare: func() {}, most: 60, want: map[string]string{}},
-		{what: "nothing changed", prepare: func() {}, want: map[string]string{}},
-		{what: "a file changed", prepare: func() { r.git.Commit("app", map[string]string{"apps/team1/config1.yaml": "a: x"}) }, most: 4,
+		{name: "first scan", prepare: func() {}, maxReads: 60, want: map[string]string{}},
+		{name: "nothing changed", prepare: func() {}, want: map[string]string{}},
+		{name: "file changed", prepare: func() {
+			r.git.Commit("app",
+				map[string]string{"apps/team1/config1.yaml": "a: x"})
+		}, maxReads: 4,
 			want: map[string]string{}},
-		{what: "an image changed", prepare: func() { at["web"] = "web:2" }, most: 3,
+		{name: "image changed", prepare: func() { at["web"] = "web:2" }, maxReads: 3,
 			want: map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
-		{what: "it is not committed yet", prepare: func() {}, most: 3,
+		{name: "change is not committed", prepare: func() {}, maxReads: 3,
 			want: map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"}},
-		{what: "it is", prepare: func() {
+		{name: "change is committed", prepare: func() {
 			r.git.Commit("app", map[string]string{"apps/web.yaml": "image: web:2 " + marker("web") + "\n"})
-		}, most: 3, want: map[string]string{}},
-		{what: "another image changed", prepare: func() { at["api"] = "api:2" }, most: 5,
-			want: map[string]string{"infra/deep/api.yml": strings.Replace(files["infra/deep/api.yml"], "api:1", "api:2", 1)}},
+		}, maxReads: 3, want: map[string]string{}},
+		{name: "another image changed", prepare: func() { at["api"] = "api:2" }, maxReads: 5,
+			want: map[string]string{"infra/deep/api.yml": strings.Replace(files["infra/deep/api.yml"], "api:1",
+				"api:2", 1)}},
 	} {
 		step.prepare()
 		before := s.Read
-		result, _, err := r.look(s, "./", plan(at))
+		result, _, err := r.scan(s, "./", plan(at))
 		if err != nil {
-			t.Fatalf("%s: %v", step.what, err)
+			t.Fatalf("%s: %v", step.name, err)
 		}
 		if diff := cmp.Diff(step.want, edited(result)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
-		if got := s.Read - before; got > step.most {
-			t.Errorf("%s: read %d files and directories, want %d at most", step.what, got, step.most)
+		if got := s.Read - before; got > step.maxReads {
+			t.Errorf("%s: read %d files and directories, want %d at most", step.name, got, step.maxReads)
 		}
 		if len(result.Problems) != 1 || !strings.HasPrefix(result.Problems[0].String(),
 			"infra/deep/api.yml:2: malformed") {
-			t.Errorf("%s: problems %v", step.what, result.Problems)
+			t.Errorf("%s: problems %v", step.name, result.Problems)
 		}
 	}
 }
 
-func TestOnlyFilesBelowThePathAreTouched(t *testing.T) {
+func TestScanIsLimitedToPath(t *testing.T) {
 	r := newRepository(t)
 	file := "image: web:1 " + marker("web") + "\n"
 	r.git.Commit("app", map[string]string{"clusters/prod/a.yaml": file, "clusters/staging/a.yaml": file,
 		"clusters/a.yaml": file})
 	want := map[string]string{"clusters/prod/a.yaml": strings.Replace(file, ":1", ":2", 1)}
 	for _, dir := range []string{"clusters/prod", "./clusters/prod/", "/clusters/../clusters/prod"} {
-		result, _, err := r.look(&Scanner{}, dir, plan(map[string]string{"web": "web:2"}))
+		result, _, err := r.scan(&Scanner{}, dir, plan(map[string]string{"web": "web:2"}))
 		if diff := cmp.Diff(want, edited(result)); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", dir, err, diff)
 		}
 	}
 	for _, dir := range []string{"clusters/none", "clusters/a.yaml", "../../etc"} {
-		if _, _, err := r.look(&Scanner{}, dir, plan(nil)); err == nil {
-			t.Errorf("%s is a directory", dir)
+		if _, _, err := r.scan(&Scanner{}, dir, plan(nil)); err == nil {
+			t.Errorf("%s: no error", dir)
 		}
 	}
 }
 
-func TestBindingsAreFoundWhereverTheyAre(t *testing.T) {
+func TestScanFindsBoundPlaces(t *testing.T) {
 	r, s := newRepository(t), &Scanner{}
 	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
 		"spec: {template: {spec: {containers: [{name: web, image: \"web:1\"}]}}}\n"
@@ -143,7 +147,7 @@ func TestBindingsAreFoundWhereverTheyAre(t *testing.T) {
 	want := map[string]string{"base/web.yaml": strings.Replace(deployment, "web:1", "web:2", 1),
 		"charts/a/values.yaml": strings.Replace(values, "1", "2", 1)}
 	for range 2 {
-		result, _, err := r.look(s, "", plan(map[string]string{"web": "web:2"}, bindings...))
+		result, _, err := r.scan(s, "", plan(map[string]string{"web": "web:2"}, bindings...))
 		if diff := cmp.Diff(want, edited(result)); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
@@ -153,19 +157,19 @@ func TestBindingsAreFoundWhereverTheyAre(t *testing.T) {
 	}
 	r.git.Commit("app", want)
 	for range 2 {
-		result, _, err := r.look(s, "", plan(map[string]string{"web": "web:2"}, bindings...))
+		result, _, err := r.scan(s, "", plan(map[string]string{"web": "web:2"}, bindings...))
 		if err != nil || len(result.Edits) > 0 || len(result.Missing) != 1 {
 			t.Errorf("%v: %v, missing %v", err, edited(result), result.Missing)
 		}
 	}
 }
 
-func TestTheChangesOfOnePolicyAreAPartOfAll(t *testing.T) {
+func TestOnlyReturnsChangesOfOnePolicy(t *testing.T) {
 	r := newRepository(t)
 	both := "a: web:1 " + marker("web") + "\nb: api:1 " + marker("api") + "\n"
 	r.git.Commit("app", map[string]string{"both.yaml": both, "api.yaml": "b: api:1 " + marker("api") + "\n"})
 	p := plan(map[string]string{"web": "web:2", "api": "api:2"})
-	result, files, err := r.look(&Scanner{}, "", p)
+	result, files, err := r.scan(&Scanner{}, "", p)
 	if err != nil {
 		t.Fatal(err)
 	}
