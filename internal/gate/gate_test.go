@@ -177,7 +177,7 @@ func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
 	}
 	s.gateIs("never", false, "InvalidSchedule", "never fires")
 	s.gateIs("mars", false, "InvalidSchedule", `"Mars/Olympus" is unknown`)
-	s.gateIs("bad", false, "InvalidCheck", "check 'bad' cannot be tried")
+	s.gateIs("bad", false, "InvalidCheck", "check 'bad' is invalid")
 	s.gateIs("one", false, "CheckCycle", "form a cycle")
 	s.gateIs("two", false, "CheckCycle", "form a cycle")
 	s.gateIs("asked", true, "ReconciliationSucceeded", "Gate opened by default")
@@ -237,9 +237,9 @@ func TestChecksOfGates(t *testing.T) {
 	s.newGate("slow", slow)
 
 	for name, says := range map[string]string{
-		"web": "status 503", "metadata": "link-local", "hangs": "", "object": "may not get ConfigMap 'state'",
+		"web": "status 503", "metadata": "link-local", "hangs": "", "object": "is not allowed to get ConfigMap 'state'",
 		"other":    "cross-namespace references have been blocked",
-		"kindless": "no kind Spaceship", "numbers": "gives 0.5, which is not below 0.4", "slow": "status 503",
+		"kindless": "no kind Spaceship", "numbers": "returned 0.5, which is not below 0.4", "slow": "status 503",
 	} {
 		testenv.Eventually(t, name+" is closed", func() error {
 			g := &gatingv1.Gate{}
@@ -271,7 +271,7 @@ func TestChecksOfGates(t *testing.T) {
 			return err
 		}
 		if c := g.Status.Checks; len(c) != 1 || !c[0].Passed || c[0].Holds ||
-			!strings.Contains(c[0].Message, "not for long enough") {
+			!strings.Contains(c[0].Message, "but not yet for ") {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
