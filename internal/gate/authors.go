@@ -83,7 +83,7 @@ func (v *AuthorVerifier) VerifyRequests(ctx context.Context, namespace string) e
 				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
 				gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + impersonatedUser,
 			}},
-			Spec: gatingv1.GateSpec{Interval: metav1.Duration{Duration: gatingv1.DefaultInterval}},
+			Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: gatingv1.DefaultInterval}},
 		})
 	})
 	return err

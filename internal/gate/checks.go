@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"strconv"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -76,7 +75,7 @@ func (k *Checks) Run(g *gatingv1.Gate, now time.Time) (results []gatingv1.CheckR
 		}
 		result := t.result
 		if result.CheckedAt.IsZero() {
-			result = gatingv1.CheckResult{Name: c.Name, Since: metav1.NewTime(now), CheckedAt: metav1.NewTime(now),
+			result = gatingv1.CheckResult{Name: c.Name, Since: meta.TimeOf(now), CheckedAt: meta.TimeOf(now),
 				Message: notRunYet}
 		}
 		result.Generation = t.generation
@@ -133,7 +132,7 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 		if err != nil {
 			message = err.Error()
 		}
-		now := metav1.NewTime(k.Clock.Now())
+		now := meta.TimeOf(k.Clock.Now())
 		k.mu.Lock()
 		t.running = false
 		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
@@ -175,7 +174,7 @@ func holdFor(c gatingv1.Check) time.Duration { return durationOr(c.For, 0) }
 // stale returns the age from which a result is not used.
 func stale(c gatingv1.Check) time.Duration { return 2*interval(c) + timeout(c) + time.Second }
 
-func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
+func durationOr(d *meta.Duration, fallback time.Duration) time.Duration {
 	if d == nil {
 		return fallback
 	}

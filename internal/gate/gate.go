@@ -136,13 +136,13 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 	g.Status.ApprovedRevisions, g.Status.Approvals = v.Revisions, v.Approvals
 	g.Status.NextTransition = nil
 	if !v.Next.IsZero() {
-		g.Status.NextTransition = &gatingv1.Transition{At: metav1.NewTime(v.Next), State: verdict.State(!v.Open)}
+		g.Status.NextTransition = &gatingv1.Transition{At: meta.TimeOf(v.Next), State: verdict.State(!v.Open)}
 	}
 	if !changed {
 		return nil
 	}
 	entry := gatingv1.HistoryEntry{
-		At: metav1.NewTime(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
+		At: meta.TimeOf(now), State: verdict.State(v.Open), Reason: v.Reason, Message: v.Why, By: v.By, From: v.From,
 		Revisions: v.Revisions,
 	}
 	history := append([]gatingv1.HistoryEntry{entry}, g.Status.History...)
@@ -150,11 +150,11 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 	return &entry
 }
 
-func timeOrNil(t time.Time) *metav1.Time {
+func timeOrNil(t time.Time) *meta.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &metav1.Time{Time: t}
+	return &meta.Time{Time: t}
 }
 
 func refOf(g *gatingv1.Gate) reconcile.Ref { return reconcile.RefTo(GroupKind, g.Namespace, g.Name) }

@@ -63,7 +63,7 @@ func (s *testIndex) pass(k *kustomizev1.Kustomization) []reconcile.ClosedGate {
 	over := s.GatesFor(s.ref(k), k)
 	s.Edges.Set(s.ref(k), over)
 	closed := s.ClosedGates(over, k, false)
-	s.SetWaiting(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1", Since: &metav1.Time{Time: s.now}})
+	s.SetWaiting(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1", Since: &meta.Time{Time: s.now}})
 	return closed
 }
 
@@ -96,7 +96,7 @@ func newGate(namespace, name string, state gatingv1.State, change ...func(*gatin
 	if state == gatingv1.Opened {
 		status = metav1.ConditionTrue
 	}
-	apimeta.SetStatusCondition(&g.Status.Conditions,
+	apimeta.SetStatusCondition((*[]metav1.Condition)(&g.Status.Conditions),
 		metav1.Condition{Type: gatingv1.OpenedCondition, Status: status, Reason: "Test"})
 	for _, c := range change {
 		c(g)
@@ -276,7 +276,7 @@ func TestIndexListsWaitingObjects(t *testing.T) {
 	s.Put(newGate("apps", "g", gatingv1.Closed))
 	gate := types.NamespacedName{Namespace: "apps", Name: "g"}
 	wait := func(name string, since time.Time, p meta.Pending) {
-		p.Since = &metav1.Time{Time: since}
+		p.Since = &meta.Time{Time: since}
 		k := kustomization("apps", name, withGates(meta.GateReference{Name: "g"}))
 		s.SetWaiting(s.ref(k), s.ClosedGates(s.GatesFor(s.ref(k), k), k, false), &p)
 	}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -18,7 +19,7 @@ func TestSimulate(t *testing.T) {
 		return func(g *gatingv1.Gate) {
 			g.Spec.Default = gatingv1.Closed
 			g.Spec.Approvals = &gatingv1.Approvals{Required: 1, Groups: []string{"managers"}}
-			a.Name, a.User, a.At = "one", "alice", metav1.NewTime(before)
+			a.Name, a.User, a.At = "one", "alice", meta.TimeOf(before)
 			g.Status.Approvals = []gatingv1.ObservedApproval{a}
 		}
 	}
@@ -42,16 +43,16 @@ func TestSimulate(t *testing.T) {
 			reconcile.Mark(g, reconcile.TypeReady, metav1.ConditionFalse, reason, "observed")
 		}
 	}
-	until := func(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }
+	until := func(t time.Time) *meta.Time { return &meta.Time{Time: t} }
 	daily := func(state gatingv1.State, cron string) func(*gatingv1.Gate) {
 		return func(g *gatingv1.Gate) {
 			g.Spec.Schedule = []gatingv1.ScheduleEntry{{State: state, Cron: cron,
-				Duration: &metav1.Duration{Duration: 24 * time.Hour}}}
+				Duration: &meta.Duration{Duration: 24 * time.Hour}}}
 		}
 	}
 	closeRequest := func(window time.Duration) func(*gatingv1.Gate) {
 		return func(g *gatingv1.Gate) {
-			g.Spec.Window = &metav1.Duration{Duration: window}
+			g.Spec.Window = &meta.Duration{Duration: window}
 			g.Annotations = map[string]string{
 				gatingv1.ClosePrefix + gatingv1.RequestedAtSuffix: before.Format(time.RFC3339)}
 		}

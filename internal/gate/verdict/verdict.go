@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 )
 
@@ -258,7 +257,7 @@ func State(open bool) gatingv1.State {
 func word(open bool) string { return string(State(open)) }
 
 // seconds returns a time with the precision of the API.
-func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
+func seconds(t time.Time) meta.Time { return meta.TimeOf(t.UTC().Truncate(time.Second)) }
 
 // people lists up to 5 names, and the number of others.
 func people(names []string) string {

@@ -5,16 +5,14 @@ package automate
 import (
 	"context"
 	"errors"
-	"maps"
-	"strings"
-	"sync"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"maps"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"strings"
+	"sync"
+	"time"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -89,7 +87,7 @@ func ObservePolicies(ctx context.Context, e *reconcile.Edges, c cache.Cache) err
 func (a *Automation) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*imagev1.ImageUpdateAutomation]) reconcile.Outcome {
 	obj := pass.Object
-	obj.Status.LastAutomationRunTime = &metav1.Time{Time: a.Clock.Now()}
+	obj.Status.LastAutomationRunTime = &meta.Time{Time: a.Clock.Now()}
 	writer, err := a.Writers.Open(ctx, obj,
 		change.Options{Owner: string(obj.UID), KeepPushBranch: a.KeepPushBranch})
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"maps"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
@@ -142,7 +141,7 @@ func (r *run) recordPush(pushed change.Pushed, changes []edit.Change) {
 		status.PullRequest = "" // the pull request of other images
 	}
 	status.LastPushCommit = pushed.Hash.String()
-	status.LastPushTime = &metav1.Time{Time: r.automation.Clock.Now()}
+	status.LastPushTime = &meta.Time{Time: r.automation.Clock.Now()}
 }
 
 // openPullRequest opens or updates the pull request of the branch, if the automation opens them. It does so once for the

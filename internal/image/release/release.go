@@ -94,7 +94,7 @@ func (j *Jobs) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1alpha
 
 // completed records that the job does not run again.
 func (j *Jobs) completed(obj *imagev1alpha1.ImageUpdateJob, o reconcile.Outcome) reconcile.Outcome {
-	obj.Status.CompletionTime = &metav1.Time{Time: j.Clock.Now()}
+	obj.Status.CompletionTime = &meta.Time{Time: j.Clock.Now()}
 	return o
 }
 
