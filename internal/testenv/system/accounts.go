@@ -38,7 +38,8 @@ func (s *System) GrantGet(account, group, resource, object string) {
 	s.Create(&rbacv1.RoleBinding{ObjectMeta: name,
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.Namespace, Name: account}}})
-	testenv.Eventually(s, account+" may get "+object, func() error { // the API server's authorizer reads Roles from a cache
+	// the API server's authorizer reads Roles from a cache
+	testenv.Eventually(s, account+" may get "+object, func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:" + s.Namespace + ":" + account,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,

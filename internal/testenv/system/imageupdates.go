@@ -91,8 +91,8 @@ func (s *System) ImageUpdateJob(name string, spec imagev1alpha1.ImageUpdateJobSp
 		Spec: spec})
 }
 
-// ImageUpdateJobReady waits until the Ready condition of a job has a status and a message that contains a text, and returns
-// the job.
+// ImageUpdateJobReady waits until the Ready condition of a job has a status and a message that contains a
+// text, and returns the job.
 func (s *System) ImageUpdateJobReady(name string, status metav1.ConditionStatus,
 	message string) *imagev1alpha1.ImageUpdateJob {
 	s.Helper()

@@ -61,7 +61,8 @@ func WaitForHealth(timeout time.Duration) func(*kustomizev1.Kustomization) {
 	}
 }
 
-// WebDeployment returns the manifest of a Deployment. The playground's pods fail with the message fail, unless it is empty.
+// WebDeployment returns the manifest of a Deployment. The playground's pods fail with the message fail,
+// unless it is empty.
 func WebDeployment(image, fail string) string {
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -75,8 +76,8 @@ spec:
 `, fail, image)
 }
 
-// Unhealthy waits until a Kustomization is not Ready and its condition Healthy has a status and a message that contains a
-// text.
+// Unhealthy waits until a Kustomization is not Ready and its condition Healthy has a status and a message
+// that contains a text.
 func (s *System) Unhealthy(name string, status metav1.ConditionStatus, message string) {
 	s.Helper()
 	testenv.Eventually(s, name+" is not healthy", func() error {

@@ -97,7 +97,8 @@ func (s *System) NotReady(o reconcile.Object, name, reason, message string) {
 			return err
 		}
 		c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, "Ready")
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason || !strings.Contains(c.Message, message) {
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason ||
+			!strings.Contains(c.Message, message) {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
