@@ -27,7 +27,7 @@ spec:
     spec: {containers: [{name: one, image: nginx:1}, {name: two, image: redis:1}, {name: three, image: busybox:1}]}
 `
 
-// settings are what a spec of any version may say about a build.
+// settings are the build settings that all versions of the API have.
 const settings = `
   interval: 1h
   prune: true
@@ -51,7 +51,7 @@ const settings = `
       spec: {template: {spec: {containers: [{name: two, imagePullPolicy: Always}]}}}
 `
 
-func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
+func TestBuildSettings(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{
 		"app/web.yaml": workload, "app/cm.yaml": system.ConfigMap("plain", "1"),
@@ -74,7 +74,7 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 		"v1beta1": strings.ReplaceAll(legacy, "VERSION", "v1beta1"),
 	} {
 		spec := strings.ReplaceAll(settings, "NS", s.Namespace)
-		if version != "v1" { // older ones know fewer fields
+		if version != "v1" { // earlier versions have fewer fields
 			spec = strings.Replace(spec, "  components: [../comp, ../none]\n  ignoreMissingComponents: true\n", "", 1)
 			spec = strings.Replace(spec, "  commonMetadata: {labels: {team: a}, annotations: {note: text}}\n", "", 1)
 		}
@@ -104,18 +104,18 @@ func TestWhatTheSpecSaysIsBuilt(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(string(b), w) {
-				t.Errorf("%s: no %s in %s", version, w, b)
+				t.Errorf("%s: manifest lacks %s: %s", version, w, b)
 			}
 		}
 		made := &corev1.ConfigMap{}
 		if err := s.Get(made, "pre-plain-"+version); err != nil ||
 			(made.Data["component"] == "yes") != (version == "v1") {
-			t.Errorf("%s: the component: %v, %v", version, made.Data, err)
+			t.Errorf("%s: data of the component: %v, %v", version, made.Data, err)
 		}
 	}
 }
 
-func TestWhatABuildMayNotDoIsTold(t *testing.T) {
+func TestRefusedBuilds(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{
 		"alias/a.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &a {x: *a}\n",
@@ -133,7 +133,7 @@ func TestWhatABuildMayNotDoIsTold(t *testing.T) {
 		"many/c.yaml": "kind: X\n",
 	})
 	s.GitRepository("app")
-	for name, says := range map[string][]string{
+	for name, message := range map[string][]string{
 		"alias": {"alias/a.yaml, line 4: the alias *a stands inside of what it stands for"},
 		"helm":  {"helm/templates/a.yaml is not valid YAML", "HelmRelease"},
 		"exec":  {"would run a program"}, "chart": {"HelmRelease"}, "remote": {"which is remote"},
@@ -142,7 +142,7 @@ func TestWhatABuildMayNotDoIsTold(t *testing.T) {
 			"many/c.yaml, line 1: this is not a Kubernetes object"},
 	} {
 		s.Kustomization(name, "app", name)
-		for _, text := range says {
+		for _, text := range message {
 			s.NotReady(&kustomizev1.Kustomization{}, name, "BuildFailed", text)
 		}
 	}
@@ -150,7 +150,7 @@ func TestWhatABuildMayNotDoIsTold(t *testing.T) {
 	if err := s.Get(k, "passwd"); err != nil {
 		t.Fatal(err)
 	}
-	if said := fmt.Sprint(apimeta.FindStatusCondition(k.Status.Conditions, "Ready")); strings.Contains(said, "root:") {
-		t.Errorf("a file of the controller was told: %s", said)
+	if message := fmt.Sprint(apimeta.FindStatusCondition(k.Status.Conditions, "Ready")); strings.Contains(message, "root:") {
+		t.Errorf("the message contains a file of the controller: %s", message)
 	}
 }

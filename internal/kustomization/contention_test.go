@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// rival sets a value whenever it is another, as a controller does that is sure to be right, and counts how often.
+// rival starts a writer that sets a value whenever it changes, like a competing controller. It counts the writes.
 func (s *harness) rival(fieldManager, name, value string) (count *atomic.Int64, stop func()) {
 	s.Helper()
 	list := &corev1.ConfigMapList{}
@@ -46,7 +46,7 @@ func (s *harness) rival(fieldManager, name, value string) (count *atomic.Int64, 
 			if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)),
 				client.FieldOwner(fieldManager)); err != nil {
 				if ctx.Err() == nil {
-					s.Errorf("%s cannot change %s: %v", fieldManager, name, err)
+					s.Errorf("%s cannot patch %s: %v", fieldManager, name, err)
 				}
 				return
 			}
@@ -60,10 +60,10 @@ func (s *harness) rival(fieldManager, name, value string) (count *atomic.Int64, 
 	}
 }
 
-func TestAFightIsNamedAndEnds(t *testing.T) {
-	fights := apply.ContentionOptions{Threshold: 4, Window: time.Hour, MinDelay: time.Minute, MaxDelay: time.Hour}
+func TestContentionIsReportedAndEnds(t *testing.T) {
+	contention := apply.ContentionOptions{Threshold: 4, Window: time.Hour, MinDelay: time.Minute, MaxDelay: time.Hour}
 	clock := testingclock.NewFakeClock(time.Now())
-	s := newHarness(t, func(o *options.Options) { o.Contention, o.Clock = fights, clock })
+	s := newHarness(t, func(o *options.Options) { o.Contention, o.Clock = contention, clock })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")
@@ -73,17 +73,17 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	s.drifted("app", "DriftContested", "ConfigMap/"+s.Namespace+"/a: autotuner changes .data.k repeatedly",
 		"spec.ignore", "ssa: Merge")
 	s.HasEvent("app", "DriftContested", "autotuner changes .data.k")
-	testenv.Eventually(t, "the rival's own count", func() error {
-		if n := count.Load(); n < int64(fights.Threshold) {
-			return fmt.Errorf("it had to change it %d times before it was a fight, want about %d", n, fights.Threshold)
+	testenv.Eventually(t, "writes of the rival", func() error {
+		if n := count.Load(); n < int64(contention.Threshold) {
+			return fmt.Errorf("%d writes before the contention was detected, want about %d", n, contention.Threshold)
 		}
 		return nil
 	})
-	if n := count.Load(); n > int64(fights.Threshold)+1 {
-		t.Errorf("the rival had to change it %d times before it was a fight, want about %d", n, fights.Threshold)
+	if n := count.Load(); n > int64(contention.Threshold)+1 {
+		t.Errorf("%d writes before the contention was detected, want about %d", n, contention.Threshold)
 	}
 
-	t.Log("others are corrected at once, and it stays Ready")
+	t.Log("other objects are corrected at once, and the Kustomization stays Ready")
 	passes := 0
 	pass := func() {
 		t.Helper()
@@ -94,8 +94,8 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 	pass()
 	s.Ready("app", commit)
 
-	t.Log("it is slowed down: twice the time for each correction")
-	s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", fights.Threshold))
+	t.Log("the delay doubles with each correction")
+	s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", contention.Threshold))
 	corrects := func(delay time.Duration, times int) {
 		t.Helper()
 		clock.Step(delay - time.Second)
@@ -105,17 +105,17 @@ func TestAFightIsNamedAndEnds(t *testing.T) {
 		pass()
 		s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", times))
 	}
-	corrects(fights.MinDelay, fights.Threshold+1)
-	corrects(2*fights.MinDelay, fights.Threshold+2)
+	corrects(contention.MinDelay, contention.Threshold+1)
+	corrects(2*contention.MinDelay, contention.Threshold+2)
 
-	t.Log("it is over once it stops")
+	t.Log("the contention ends when the rival stops")
 	s.ConfigMapHas("a", "9")
 	stop()
-	clock.Step(4 * fights.MinDelay)
+	clock.Step(4 * contention.MinDelay)
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
 	s.ConfigMapHas("a", "1")
-	s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", fights.Threshold+3))
-	clock.Step(fights.Window + time.Second)
+	s.drifted("app", "DriftContested", fmt.Sprintf("corrected %d times", contention.Threshold+3))
+	clock.Step(contention.Window + time.Second)
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
 	s.drifted("app", "")
 	s.HasEvent("app", "DriftResolved", "match what was applied")

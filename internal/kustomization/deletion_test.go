@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// remove deletes an object by its name.
+// remove deletes an object.
 func (s *harness) remove(o client.Object, name string) {
 	s.Helper()
 	o.SetNamespace(s.Namespace)
@@ -34,7 +34,7 @@ func (s *harness) remove(o client.Object, name string) {
 	}
 }
 
-// inventory returns the IDs of what a Kustomization says that it applied.
+// inventory returns the IDs in the inventory of a Kustomization.
 func (s *harness) inventory(name string) string {
 	s.Helper()
 	k := &kustomizev1.Kustomization{}
@@ -101,7 +101,7 @@ func TestDeletionPolicies(t *testing.T) {
 	}
 }
 
-func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
+func TestDeletionWaitsForTerminationUntilTimeout(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -119,7 +119,7 @@ func TestTerminationIsWaitedForUntilTheTimeout(t *testing.T) {
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
 
-func TestARenamedKustomizationKeepsItsObjects(t *testing.T) {
+func TestRenamedKustomizationKeepsObjects(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -140,11 +140,11 @@ func TestARenamedKustomizationKeepsItsObjects(t *testing.T) {
 	s.Gone(&kustomizev1.Kustomization{}, "before")
 	is := &corev1.ConfigMap{}
 	if err := s.Get(is, "a"); err != nil || is.UID != was.UID {
-		t.Errorf("it is not the same object: %v", err)
+		t.Errorf("the object was recreated: %v", err)
 	}
 }
 
-func TestWhatSaysSoIsNotPruned(t *testing.T) {
+func TestPruneDisabledByAnnotation(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{
 		"a.yaml": system.ConfigMap("a", "1"), "b.yaml": system.ConfigMap("b", "1"),
@@ -164,7 +164,7 @@ func TestWhatSaysSoIsNotPruned(t *testing.T) {
 	s.ConfigMapHas("b", "1")
 	s.ConfigMapHas("labelled", "1")
 	if got := s.inventory("app"); got != s.Namespace+"_c__ConfigMap" {
-		t.Errorf("the inventory is %s", got)
+		t.Errorf("inventory: %s", got)
 	}
 	s.HasEvent("app", "Progressing", "1 deleted, 2 skipped", "ConfigMap/"+s.Namespace+"/a deleted")
 }
@@ -184,7 +184,7 @@ func TestDeletionNeedsNoSource(t *testing.T) {
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
 
-func TestDeletionWithoutTheAccount(t *testing.T) {
+func TestDeletionWithoutServiceAccount(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1"),
 		"b/b.yaml": system.ConfigMap("b", "1"),
@@ -198,7 +198,7 @@ func TestDeletionWithoutTheAccount(t *testing.T) {
 		s.Ready(name, commit)
 	}
 
-	t.Log("one without rights waits, and says for what, until it has them")
+	t.Log("without permission, deletion waits and reports the missing permission")
 	s.remove(&rbacv1.RoleBinding{}, "deployer-a")
 	s.refused("deployer-a")
 	s.remove(&kustomizev1.Kustomization{}, "a")
@@ -209,13 +209,13 @@ func TestDeletionWithoutTheAccount(t *testing.T) {
 	s.Gone(&kustomizev1.Kustomization{}, "a")
 	s.Gone(&corev1.ConfigMap{}, "a")
 
-	t.Log("rights that outlive the account are enough")
+	t.Log("permissions are enough after the service account was deleted")
 	s.remove(&corev1.ServiceAccount{}, "deployer-b")
 	s.remove(&kustomizev1.Kustomization{}, "b")
 	s.Gone(&kustomizev1.Kustomization{}, "b")
 	s.Gone(&corev1.ConfigMap{}, "b")
 
-	t.Log("without account and rights it goes, and says what stays")
+	t.Log("without service account and permissions, it is deleted and reports the remaining objects")
 	s.remove(&corev1.ServiceAccount{}, "deployer-c")
 	s.remove(&rbacv1.RoleBinding{}, "deployer-c")
 	s.refused("deployer-c")
@@ -225,7 +225,7 @@ func TestDeletionWithoutTheAccount(t *testing.T) {
 	s.HasEvent("c", "PruneFailed", "1 object left in the cluster", "deployer-c")
 }
 
-// refused waits until the API server knows that an account may no longer read ConfigMaps.
+// refused waits until the API server does not allow a service account to read ConfigMaps.
 func (s *harness) refused(account string) {
 	s.Helper()
 	cfg := testenv.Cluster(s)
@@ -234,16 +234,16 @@ func (s *harness) refused(account string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	testenv.Eventually(s, account+" may do nothing", func() error {
+	testenv.Eventually(s, account+" has no permission", func() error {
 		if err := c.Get(s.Context(), types.NamespacedName{Namespace: s.Namespace, Name: "any"},
 			&corev1.ConfigMap{}); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("it may: %w", err)
+			return fmt.Errorf("still allowed: %w", err)
 		}
 		return nil
 	})
 }
 
-func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
+func TestDeletedNamespace(t *testing.T) {
 	s := newHarness(t)
 	other := testenv.Namespace(t)
 	commit := s.Git.Commit("app", map[string]string{"near/a.yaml": system.ConfigMap("near", "1"),
@@ -261,20 +261,20 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the namespace is gone", func() error {
+	testenv.Eventually(t, "the namespace is deleted", func() error {
 		err := s.Client.Get(t.Context(), types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(err, errors.New("still there"))
+		return errors.Join(err, errors.New("it still exists"))
 	})
 	err := s.Client.Get(t.Context(), types.NamespacedName{Namespace: other, Name: "far"}, &corev1.ConfigMap{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("what was applied elsewhere is left: %v", err)
+		t.Errorf("the object in the other namespace was not deleted: %v", err)
 	}
 }
 
-func TestAFailedOrEmptyBuildPrunesNothing(t *testing.T) {
+func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
 		"deploy/b.yaml": system.ConfigMap("b", "1")})
@@ -287,13 +287,13 @@ func TestAFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		s.ConfigMapHas("a", "1")
 		s.ConfigMapHas("b", "1")
 		if got := s.inventory("app"); got != whole {
-			t.Errorf("the inventory is %s", got)
+			t.Errorf("inventory: %s", got)
 		}
 	}
 	for _, c := range []struct {
 		files  map[string]string
 		reason string
-		says   string
+		message   string
 	}{
 		{map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"}, "BuildFailed",
 			"deploy/b.yaml"},
@@ -304,22 +304,22 @@ func TestAFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 	} {
 		s.Git.Commit("app", c.files)
 		s.RequestFetch("app")
-		s.NotReady(&kustomizev1.Kustomization{}, "app", c.reason, c.says)
+		s.NotReady(&kustomizev1.Kustomization{}, "app", c.reason, c.message)
 		stands()
 	}
 
-	t.Log("one that says so is empty")
+	t.Log("a source that declares to be empty")
 	commit = s.Git.Commit("app", map[string]string{"deploy/a.yaml": "", "deploy/kustomization.yaml": "resources: []\n"})
 	s.RequestFetch("app")
 	s.Ready("app", commit)
 	s.Gone(&corev1.ConfigMap{}, "a")
 	s.Gone(&corev1.ConfigMap{}, "b")
 	if got := s.inventory("app"); got != "" {
-		t.Errorf("the inventory is %s", got)
+		t.Errorf("inventory: %s", got)
 	}
 }
 
-func TestWhatCannotBePrunedIsNotForgotten(t *testing.T) {
+func TestFailedPruneKeepsInventory(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
@@ -334,7 +334,7 @@ func TestWhatCannotBePrunedIsNotForgotten(t *testing.T) {
 		s.RequestFetch("app")
 		s.NotReady(&kustomizev1.Kustomization{}, "app", "PruneFailed", "ConfigMap/"+s.Namespace+"/b")
 		if got := s.inventory("app"); !strings.Contains(got, s.Namespace+"_b_") {
-			t.Errorf("the inventory was %s and is %s", whole, got)
+			t.Errorf("inventory before: %s, now: %s", whole, got)
 		}
 	}
 	s.ConfigMapHas("c", "1")
@@ -346,7 +346,7 @@ func TestWhatCannotBePrunedIsNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Gone(&corev1.ConfigMap{}, "b")
-	testenv.Eventually(t, "the inventory is right", func() error {
+	testenv.Eventually(t, "the inventory is updated", func() error {
 		if got := s.inventory("app"); strings.Contains(got, "_b_") {
 			return errors.New(got)
 		}
@@ -354,7 +354,7 @@ func TestWhatCannotBePrunedIsNotForgotten(t *testing.T) {
 	})
 }
 
-// forbidDeletion has the API server refuse to delete ConfigMaps of the namespace.
+// forbidDeletion makes the API server reject deletion of ConfigMaps in the namespace.
 func (s *harness) forbidDeletion() {
 	s.Helper()
 	name := metav1.ObjectMeta{Name: s.Namespace}
@@ -388,7 +388,7 @@ func (s *harness) forbidDeletion() {
 	s.Create(probe)
 	testenv.Eventually(s, "deletion is forbidden", func() error {
 		if err := s.Client.Delete(s.Context(), probe, client.DryRunAll); err == nil {
-			return errors.New("it is not")
+			return errors.New("deletion is allowed")
 		}
 		return nil
 	})

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func after(names ...string) func(*kustomizev1.Kustomization) {
+// dependsOn adds dependencies.
+func dependsOn(names ...string) func(*kustomizev1.Kustomization) {
 	return func(k *kustomizev1.Kustomization) {
 		for _, name := range names {
 			k.Spec.DependsOn = append(k.Spec.DependsOn,
@@ -24,13 +25,13 @@ func after(names ...string) func(*kustomizev1.Kustomization) {
 	}
 }
 
-func TestCyclesAreNamedAndEndWithTheirCause(t *testing.T) {
+func TestDependencyCycle(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	in := func(name string) string { return s.Namespace + "/" + name }
 	depends := func(name, on string) {
-		s.Kustomization(name, "app", "", after(on),
+		s.Kustomization(name, "app", "", dependsOn(on),
 			func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = name + "-" })
 	}
 	depends("a", "b")
@@ -39,13 +40,13 @@ func TestCyclesAreNamedAndEndWithTheirCause(t *testing.T) {
 	depends("b", "c")
 	depends("self", "self")
 	depends("late", "missing")
-	for name, says := range map[string]string{
+	for name, message := range map[string]string{
 		"a": in("a") + " → " + in("b") + " → " + in("c") + " → " + in("a"),
 		"b": in("b") + " → " + in("c") + " → " + in("a") + " → " + in("b"),
 		"c": in("c") + " → " + in("a") + " → " + in("b") + " → " + in("c"), "self": in("self") + " → " + in("self"),
 		"late": "dependency '" + in("missing") + "' not found",
 	} {
-		s.NotReady(&kustomizev1.Kustomization{}, name, "DependencyNotReady", says)
+		s.NotReady(&kustomizev1.Kustomization{}, name, "DependencyNotReady", message)
 	}
 	s.Patch(&kustomizev1.Kustomization{}, "c", `{"spec":{"dependsOn":null}}`)
 	s.Patch(&kustomizev1.Kustomization{}, "self", `{"spec":{"dependsOn":null}}`)
@@ -77,7 +78,7 @@ func TestDependenciesInOtherNamespaces(t *testing.T) {
 	s.Ready("top", commit)
 }
 
-func TestReferencesThatAreNotWatchedAreRefused(t *testing.T) {
+func TestReferencesToUnwatchedNamespacesAreRefused(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -85,7 +86,7 @@ func TestReferencesThatAreNotWatchedAreRefused(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "AccessDenied", "--watch-all-namespaces=false")
 }
 
-func TestReadinessCanBeAskedForBesideAnExpression(t *testing.T) {
+func TestAdditiveReadyExpression(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"AdditiveCELDependencyCheck": "true"}
 	})
@@ -104,7 +105,7 @@ func TestReadinessCanBeAskedForBesideAnExpression(t *testing.T) {
 	s.Ready("top", commit)
 }
 
-func TestSuspendedKustomizationsAreLeftAloneUntilTheyResume(t *testing.T) {
+func TestSuspendAndResume(t *testing.T) {
 	s := newHarness(t)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -128,11 +129,11 @@ func TestSuspendedKustomizationsAreLeftAloneUntilTheyResume(t *testing.T) {
 	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"suspend":false}}`)
 	k = s.Ready("app", second)
 	if k.Status.LastHandledReconcileAt == "" {
-		t.Error("the request that came meanwhile was not handled")
+		t.Error("the reconcile request made while suspended was not handled")
 	}
 }
 
-func TestClustersThatMoveAreFollowedAtOnce(t *testing.T) {
+func TestChangedKubeConfigIsUsedAtOnce(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) { o.KubeConfigAccount = "deployer" })
 	cfg := testenv.Cluster(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})

@@ -28,21 +28,22 @@ func driftMode(mode string, ignore ...meta.IgnoreRule) func(*kustomizev1.Kustomi
 	}
 }
 
-// edit changes a live object in the name of a manager.
-func (s *harness) edit(manager string, o client.Object, name, patch string) {
+// edit patches a live object as a field manager.
+func (s *harness) edit(fieldManager string, o client.Object, name, patch string) {
 	s.Helper()
 	o.SetNamespace(s.Namespace)
 	o.SetName(name)
 	if err := s.Client.Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)),
-		client.FieldOwner(manager)); err != nil {
+		client.FieldOwner(fieldManager)); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// drifted waits for the condition Drifted to say all of it; without words, for there to be none.
-func (s *harness) drifted(name, reason string, says ...string) {
+// drifted waits until the condition Drifted has a reason and a message that contains all texts. With an empty reason, it
+// waits until there is no such condition.
+func (s *harness) drifted(name, reason string, texts ...string) {
 	s.Helper()
-	testenv.Eventually(s, "the condition Drifted of "+name, func() error {
+	testenv.Eventually(s, "condition Drifted of "+name, func() error {
 		k := &kustomizev1.Kustomization{}
 		if err := s.Get(k, name); err != nil {
 			return err
@@ -54,9 +55,9 @@ func (s *harness) drifted(name, reason string, says ...string) {
 		if c == nil || c.Reason != reason || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("%+v", c)
 		}
-		for _, w := range says {
+		for _, w := range texts {
 			if !strings.Contains(c.Message, w) {
-				return fmt.Errorf("it does not say %q: %s", w, c.Message)
+				return fmt.Errorf("the message lacks %q: %s", w, c.Message)
 			}
 		}
 		return nil
@@ -65,7 +66,7 @@ func (s *harness) drifted(name, reason string, says ...string) {
 
 const secretManifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {user: declared-user}\n"
 
-func TestDriftIsCorrectedAndTold(t *testing.T) {
+func TestDriftIsCorrectedAndReported(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1"),
@@ -90,18 +91,18 @@ func TestDriftIsCorrectedAndTold(t *testing.T) {
 	}
 	for _, e := range list.Items {
 		if strings.Contains(e.Note, "ZHJpZnRlZC11c2Vy") || strings.Contains(e.Note, "drifted-user") {
-			t.Errorf("an event tells a secret: %s", e.Note)
+			t.Errorf("an event contains a secret: %s", e.Note)
 		}
 	}
 
-	t.Log("a new revision is no drift")
+	t.Log("a new revision is not drift")
 	commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
 	s.Ready("app", commit)
 	s.HasEvent("app", "Progressing", "1 configured", "data.k", `"1" → "2"`)
 }
 
-func TestDriftIsReportedAndLeft(t *testing.T) {
+func TestDriftWarnModeOnlyReports(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1"),
@@ -111,7 +112,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.Ready("app", commit)
 	s.drifted("app", "")
 
-	t.Log("it is reported as it happens, each new one, and nothing is changed")
+	t.Log("each drift is reported at once, and nothing is changed")
 	s.Requests.Reset()
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
 	s.drifted("app", "DriftDetected", "1 object drifted", "ConfigMap/"+s.Namespace+"/a differs",
@@ -132,7 +133,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.HasEvent("app", "DriftDetected", "3 objects drifted", "was deleted")
 	s.Ready("app", commit)
 
-	t.Log("neither the interval, a request, nor a restart corrects it, and what is known is told once")
+	t.Log("interval, request and restart do not correct it, and it is reported once")
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")
 	s.Stop()
 	s.Start()
@@ -140,16 +141,16 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.drifted("app", "DriftDetected", "3 objects drifted", `data.k: "7" → "1"`)
 	for _, l := range append(s.Requests.Matching("/configmaps/"), s.Requests.Matching("/secrets/")...) {
 		if !strings.HasPrefix(l, "GET") && !strings.Contains(l, "dryRun=All") {
-			t.Errorf("changed something: %s", l)
+			t.Errorf("unexpected write: %s", l)
 		}
 	}
 	count := s.HasEvent("app", "DriftDetected", `data.k: "7" → "1"`)
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")
 	if again := s.HasEvent("app", "DriftDetected"); again != count {
-		t.Errorf("told %d times, then %d", count, again)
+		t.Errorf("%d events, later %d", count, again)
 	}
 
-	t.Log("what is put right by hand is reported so")
+	t.Log("a manual correction is reported")
 	s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.Namespace, Name: "b",
 		Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "app",
@@ -157,7 +158,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	}, Data: map[string]string{"k": "1"}})
 	s.drifted("app", "DriftDetected", "ConfigMap/"+s.Namespace+"/a differs")
 
-	t.Log("a new revision is applied whole")
+	t.Log("a new revision overwrites all drift")
 	commit = s.Git.Commit("app", map[string]string{"c.yaml": system.ConfigMap("c", "1")})
 	s.RequestFetch("app")
 	s.Ready("app", commit)
@@ -167,7 +168,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.drifted("app", "")
 	s.HasEvent("app", "DriftResolved", "match what was applied")
 
-	t.Log("the mode takes effect at once")
+	t.Log("a change of the mode takes effect at once")
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
 	s.drifted("app", "DriftDetected", "a differs")
 	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"driftDetection":{"mode":"enabled"}}}`)
@@ -175,7 +176,7 @@ func TestDriftIsReportedAndLeft(t *testing.T) {
 	s.drifted("app", "")
 }
 
-func TestDriftIsNotLookedAtWhenDisabled(t *testing.T) {
+func TestDriftDetectionDisabled(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) { o.Resync = time.Millisecond })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
@@ -194,11 +195,11 @@ func TestDriftIsNotLookedAtWhenDisabled(t *testing.T) {
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")
 	for _, l := range append(s.Requests.Matching("/configmaps/"),
 		s.Requests.Matching("/configmaps?labelSelector=kustomize")...) {
-		t.Errorf("looked: %s", l)
+		t.Errorf("unexpected request: %s", l)
 	}
 	s.ConfigMapHas("a", "9")
 
-	t.Log("a new declaration is applied, whole")
+	t.Log("a new declaration overwrites all drift")
 	commit = s.Git.Commit("app", map[string]string{"b.yaml": system.ConfigMap("b", "2")})
 	s.RequestFetch("app")
 	s.Ready("app", commit)
@@ -220,14 +221,14 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 			s.Reconcile(&kustomizev1.Kustomization{}, "app")
 			s.drifted("app", "")
 
-			t.Log("also when something else of the set is declared anew")
+			t.Log("another object of the Kustomization changes: the drift stays")
 			commit = s.Git.Commit("app", map[string]string{"b.yaml": system.ConfigMap("b", "2")})
 			s.RequestFetch("app")
 			s.Ready("app", commit)
 			s.ConfigMapHas("b", "2")
 			s.ConfigMapHas("a", "9")
 
-			t.Log("until the object itself is")
+			t.Log("the object itself changes: the drift is overwritten")
 			commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 			s.RequestFetch("app")
 			s.Ready("app", commit)
@@ -236,7 +237,7 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 	}
 }
 
-func TestFieldsOfOthersStayTheirs(t *testing.T) {
+func TestFieldsOfOtherManagersAreKept(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
@@ -254,7 +255,7 @@ func TestFieldsOfOthersStayTheirs(t *testing.T) {
 	s.ConfigMapHas("a", "9")
 }
 
-func TestTwoWhoDeclareOneObjectAreTold(t *testing.T) {
+func TestObjectDeclaredTwice(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -266,7 +267,7 @@ func TestTwoWhoDeclareOneObjectAreTold(t *testing.T) {
 		"/one before, and now by "+s.Namespace+"/two")
 }
 
-func TestDriftRulesThatCannotBeReadAreTold(t *testing.T) {
+func TestInvalidDriftRules(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -275,7 +276,7 @@ func TestDriftRulesThatCannotBeReadAreTold(t *testing.T) {
 		"path 'data.k' of spec.driftDetection.ignore is not a JSON pointer")
 }
 
-func TestEveryVersionHasDriftDetection(t *testing.T) {
+func TestDriftDetectionInEveryVersion(t *testing.T) {
 	s := newHarness(t)
 	for _, version := range []string{"v1", "v1beta2", "v1beta1"} {
 		o := &unstructured.Unstructured{Object: map[string]any{
@@ -303,7 +304,7 @@ func TestEveryVersionHasDriftDetection(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Client.Create(t.Context(), o); !apierrors.IsInvalid(err) {
-			t.Errorf("%s takes any mode: %v", version, err)
+			t.Errorf("%s accepts an invalid mode: %v", version, err)
 		}
 	}
 }

@@ -50,20 +50,20 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 				t.Fatal(err)
 			}
 			if is.UID != was.UID {
-				t.Error("it was deleted on its way")
+				t.Error("the object was recreated")
 			}
 			if owner := is.Labels["kustomize.toolkit.fluxcd.io/name"]; owner != "taker" || is.Data["k"] != "2" {
-				t.Errorf("it belongs to %s, and holds %v", owner, is.Data)
+				t.Errorf("owner %s, data %v", owner, is.Data)
 			}
-			testenv.Eventually(t, "the inventories", func() error {
+			testenv.Eventually(t, "the inventories are updated", func() error {
 				if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
 					!strings.Contains(taker, "_a_") {
-					return fmt.Errorf("%s and %s", giver, taker)
+					return fmt.Errorf("inventories %s and %s", giver, taker)
 				}
 				return nil
 			})
 
-			t.Log("what goes for good is pruned, although others cannot come to the revision")
+			t.Log("an object that no Kustomization declares is pruned, even if others cannot build the revision")
 			files := map[string]string{"one/b.yaml": "", "one/d.yaml": system.ConfigMap("d", "1")}
 			if name == "in any order" {
 				files["two/c.yaml"] = "kind: ["
@@ -72,7 +72,7 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 			s.RequestFetch("app")
 			s.Gone(&corev1.ConfigMap{}, "b")
 
-			t.Log("deleting the one that had it leaves it")
+			t.Log("deleting the previous owner keeps the object")
 			s.remove(&kustomizev1.Kustomization{}, "giver")
 			s.Gone(&kustomizev1.Kustomization{}, "giver")
 			s.Gone(&corev1.ConfigMap{}, "d")

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// runsOut is long enough for a pass of a slow machine, which it bounds, too.
+	// runsOut is a timeout that expires in the test, but is long enough for a pass on a slow machine.
 	runsOut = 5 * time.Second
 )
 
-func TestANewRevisionEndsTheWaitForTheOneBefore(t *testing.T) {
+func TestNewRevisionCancelsHealthChecks(t *testing.T) {
 	s := newHarness(t)
 	first := s.Git.Commit("app", map[string]string{"d.yaml": system.WebDeployment("web:1", "")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", system.WaitForHealth(system.NoTimeout))
 	s.Ready("app", first)
 
-	t.Log("what was healthy before it was changed is not healthy because of that")
+	t.Log("the health of the previous generation does not count")
 	second := s.Git.Commit("app", map[string]string{"d.yaml": system.WebDeployment("web:2", "not-ready")})
 	s.RequestFetch("app")
 	s.Unhealthy("app", metav1.ConditionUnknown, second)
@@ -51,7 +51,7 @@ spec:
     spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
 `
 
-func TestWhatFailedIsNotWaitedFor(t *testing.T) {
+func TestFailedObjectsFailAtOnce(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"job.yaml": brokenJob})
 	s.GitRepository("app")
@@ -61,7 +61,7 @@ func TestWhatFailedIsNotWaitedFor(t *testing.T) {
 	s.Unhealthy("app", metav1.ConditionFalse, "exit code 1")
 }
 
-func TestJobsThatExpireRunOnce(t *testing.T) {
+func TestJobsWithTTLRunOnce(t *testing.T) {
 	s := newHarness(t)
 	expiring := func(image, fail string) string {
 		return strings.NewReplacer("spec:\n  backoffLimit", "spec:\n  ttlSecondsAfterFinished: 0\n  backoffLimit",
@@ -74,7 +74,7 @@ func TestJobsThatExpireRunOnce(t *testing.T) {
 	s.Ready("app", first)
 	s.Gone(&batchv1.Job{}, "migrate")
 
-	t.Log("its end is no drift: a later revision finds it gone, and so does a new process")
+	t.Log("the expired Job is not drift, for a later revision and after a restart")
 	second := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
 	s.Ready("app", second)
@@ -83,14 +83,14 @@ func TestJobsThatExpireRunOnce(t *testing.T) {
 	s.edit("person", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
 	s.HasEvent("app", "DriftCorrected", "ConfigMap/"+s.Namespace+"/a configured")
 	if n := s.ran("migrate"); n != 1 {
-		t.Errorf("it ran %d times", n)
+		t.Errorf("the Job ran %d times", n)
 	}
 
-	t.Log("a request runs it once more, and so does another declaration")
+	t.Log("a request and a changed declaration run it again")
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")
-	testenv.Eventually(s, "it runs", func() error {
+	testenv.Eventually(s, "the Job runs again", func() error {
 		if n := s.ran("migrate"); n != 2 {
-			return fmt.Errorf("it ran %d times", n)
+			return fmt.Errorf("the Job ran %d times", n)
 		}
 		return nil
 	})
@@ -101,13 +101,13 @@ func TestJobsThatExpireRunOnce(t *testing.T) {
 	s.Unhealthy("app", metav1.ConditionFalse, "Job/"+s.Namespace+"/migrate")
 }
 
-// ran counts how often the controllers created a Job.
+// ran returns how many times the controllers created a Job.
 func (s *harness) ran(job string) int {
 	writes := s.Requests.Matching("PATCH /apis/batch/v1/namespaces/" + s.Namespace + "/jobs/" + job + "?")
 	return len(slices.DeleteFunc(writes, func(w string) bool { return strings.Contains(w, "dryRun") }))
 }
 
-func TestWhatFailedIsWaitedForOnRequest(t *testing.T) {
+func TestFailedObjectsAreWaitedForWithFeatureGate(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"DisableFailFastBehavior": "true"}
 	})
@@ -117,7 +117,7 @@ func TestWhatFailedIsWaitedForOnRequest(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "health check failed after 5s")
 }
 
-func TestExpressionsDecideOverHealth(t *testing.T) {
+func TestHealthCheckExpressions(t *testing.T) {
 	s := newHarness(t)
 	expressions := func(k *kustomizev1.Kustomization) {
 		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{
@@ -137,7 +137,7 @@ func TestExpressionsDecideOverHealth(t *testing.T) {
 	s.Ready("app", commit)
 }
 
-func TestHealthOfOtherObjects(t *testing.T) {
+func TestHealthChecksOfOtherObjects(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:1", "not-ready"),
 		"top/a.yaml": system.ConfigMap("top", "1")})
@@ -160,7 +160,7 @@ func TestHealthOfOtherObjects(t *testing.T) {
 	s.Ready("top", commit)
 }
 
-func TestObjectsThatAreMissedAreNamedAtTheTimeOut(t *testing.T) {
+func TestMissingObjectsAreNamedAtTimeout(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
+// put creates an object with the label of --watch-configs-label-selector.
 func (s *harness) put(o client.Object, name string) {
 	s.Helper()
 	o.SetNamespace(s.Namespace)
@@ -25,7 +26,7 @@ func (s *harness) put(o client.Object, name string) {
 	s.Create(o)
 }
 
-func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
+func TestSubstitutionVariables(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{
 		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n" +
@@ -48,12 +49,12 @@ func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 	s.ConfigMapHas("a", "cm secret spec default $five ${six}")
 	s.ConfigMapHas("b", "${one}")
 
-	t.Log("a change of the Secret alone is followed at once")
+	t.Log("a change of the Secret is applied at once")
 	s.Patch(&corev1.Secret{}, "vars", `{"stringData":{"two":"changed"}}`)
 	s.ConfigMapHas("a", "cm changed spec default $five ${six}")
 	s.HasEvent("app", "Progressing", "ConfigMap/"+s.Namespace+"/a configured", "data.k: *** (before) → *** (after)")
 
-	t.Log("what is missing is named with its place, and no value of a Secret is told")
+	t.Log("the error names the missing variable and its place, but no value of a Secret")
 	s.Patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":null}}`)
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "BuildFailed", "variables are not set: one (data.k of ConfigMap/"+
 		s.Namespace+"/a in a.yaml)")
@@ -64,12 +65,12 @@ func TestVariablesComeFromTheSpecAndFromWhatItRefersTo(t *testing.T) {
 	if err := s.Get(k, "app"); err != nil {
 		t.Fatal(err)
 	}
-	if said := apimeta.FindStatusCondition(k.Status.Conditions, "Ready").Message; strings.Contains(said, "hunter2") {
-		t.Errorf("a secret was told: %s", said)
+	if message := apimeta.FindStatusCondition(k.Status.Conditions, "Ready").Message; strings.Contains(message, "hunter2") {
+		t.Errorf("the message contains a secret: %s", message)
 	}
 }
 
-func TestVariablesThatCannotBeReadAreNamed(t *testing.T) {
+func TestUnreadableVariables(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{
 		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${x:=default}'}\n"})
@@ -87,8 +88,7 @@ func TestVariablesThatCannotBeReadAreNamed(t *testing.T) {
 		"/none' of spec.postBuild.substituteFrom not found")
 	s.NotReady(&kustomizev1.Kustomization{}, "name", "BuildFailed", `key "tls.crt" of Secret`)
 
-	t.Log("the ConfigMap that was missing wakes it; without variables the text stays, unless the strategy says " +
-		"otherwise")
+	t.Log("creating the missing ConfigMap reconciles; without variables the text is kept, unless the strategy is Always")
 	s.put(&corev1.ConfigMap{}, "none")
 	s.Ready("none", commit)
 	s.ConfigMapHas("a", "${x:=default}")
@@ -96,7 +96,7 @@ func TestVariablesThatCannotBeReadAreNamed(t *testing.T) {
 	s.ConfigMapHas("a", "default")
 }
 
-func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
+func TestDecryption(t *testing.T) {
 	s := newHarness(t)
 	team, all := testenv.NewSOPS(t), testenv.NewSOPS(t)
 	secret := func(by *testenv.SOPS, name, value string) string {
@@ -106,7 +106,7 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	commit := s.Git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter2"),
 		"all/s.yaml": secret(all, "all", "hunter2")})
 	s.GitRepository("app")
-	// of --sops-age-secret
+	// the Secret of --sops-age-secret
 	s.put(&corev1.Secret{StringData: map[string]string{"all.agekey": all.PrivateKey}}, "sops-age")
 	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": testenv.NewSOPS(t).PrivateKey}}, "keys")
 	decryption := func(secretRef string) func(*kustomizev1.Kustomization) {
@@ -122,13 +122,13 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	s.Kustomization("none", "app", "team")
 	holds := func(name, want string) {
 		t.Helper()
-		testenv.Eventually(t, "Secret "+name+" holds "+want, func() error {
+		testenv.Eventually(t, "Secret "+name+" has value "+want, func() error {
 			o := &corev1.Secret{}
 			if err := s.Get(o, name); err != nil {
 				return err
 			}
 			if got := string(o.Data["password"]); got != want {
-				return errors.New("it holds another value")
+				return errors.New("it has another value")
 			}
 			return nil
 		})
@@ -138,13 +138,13 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "none", "BuildFailed", "Secret/"+s.Namespace+
 		"/team in team/s.yaml is encrypted with SOPS. Set spec.decryption")
 
-	t.Log("the key that is missing is named; a change of the Secret brings it")
+	t.Log("the error names the missing key; adding it to the Secret reconciles")
 	s.NotReady(&kustomizev1.Kustomization{}, "team", "BuildFailed", "age "+team.Recipient)
 	s.Patch(&corev1.Secret{}, "keys", `{"stringData":{"team.agekey":"`+team.PrivateKey+`"}}`)
 	s.Ready("team", commit)
 	holds("team", "hunter2")
 
-	t.Log("what is decrypted is in no event and no status")
+	t.Log("events and status contain no decrypted values")
 	s.Git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
 	s.RequestFetch("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "team", "ReconciliationFailed", "bad/key")
@@ -162,12 +162,12 @@ func TestSecretsAreDecryptedWithTheKeysAtHand(t *testing.T) {
 	}
 	for _, e := range events.Items {
 		if strings.Contains(e.Message, "hunter") {
-			t.Errorf("an event tells: %s", e.Message)
+			t.Errorf("an event contains a decrypted value: %s", e.Message)
 		}
 	}
 }
 
-func TestABuildWithoutObjectsPrunesOnlyWhenTheSourceSaysSo(t *testing.T) {
+func TestEmptyBuildPrunesOnlyIfDeclared(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("kept", "1"), "other.md": "x"})
 	s.GitRepository("app")
@@ -183,7 +183,7 @@ func TestABuildWithoutObjectsPrunesOnlyWhenTheSourceSaysSo(t *testing.T) {
 	s.Gone(&corev1.ConfigMap{}, "kept")
 }
 
-func TestEveryRefusedObjectIsNamedWithItsFile(t *testing.T) {
+func TestRefusedObjectsAreNamedWithFile(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{
 		"ok.yaml": system.ConfigMap("fine", "1"),
@@ -198,11 +198,11 @@ func TestEveryRefusedObjectIsNamedWithItsFile(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "3 objects refused, nothing was changed")
-	for _, says := range []string{"/svc in dir/svc.yaml", ".spec.typo", "/dep in dep.yaml", "replicas",
+	for _, message := range []string{"/svc in dir/svc.yaml", ".spec.typo", "/dep in dep.yaml", "replicas",
 		"/port in port.yaml", "spec.ports[0].port", "spec.ports[1].port"} {
-		s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", says)
+		s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", message)
 	}
 	if err := s.Get(&corev1.ConfigMap{}, "fine"); !apierrors.IsNotFound(err) {
-		t.Errorf("something was applied: %v", err)
+		t.Errorf("an object was applied: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// annotated waits for an event about an object of a kind that carries an annotation.
+// annotated waits for an event about an object with an annotation.
 func (s *harness) annotated(kind, name, key, value string) {
 	s.Helper()
 	testenv.Eventually(s, "an event about "+name, func() error {
@@ -36,11 +36,11 @@ func (s *harness) annotated(kind, name, key, value string) {
 				seen = append(seen, fmt.Sprint(e.Annotations))
 			}
 		}
-		return fmt.Errorf("none has %s=%s: %s", key, value, seen)
+		return fmt.Errorf("no event has %s=%s: %s", key, value, seen)
 	})
 }
 
-func TestTheRevisionOfTheOriginIsTold(t *testing.T) {
+func TestOriginRevision(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}
 	first := r.Push("app", "latest", annotations,
@@ -53,7 +53,7 @@ func TestTheRevisionOfTheOriginIsTold(t *testing.T) {
 	})
 	k := s.Ready("app", first.DigestStr())
 	if k.Status.LastAppliedOriginRevision != "main@sha1:abc" {
-		t.Errorf("the origin's revision is %q", k.Status.LastAppliedOriginRevision)
+		t.Errorf("origin revision: %q", k.Status.LastAppliedOriginRevision)
 	}
 	want := map[string]string{"revision": k.Status.LastAppliedRevision, "originRevision": "main@sha1:abc"}
 	if diff := cmp.Diff(want, k.Status.History[0].Metadata); diff != "" {
@@ -63,13 +63,13 @@ func TestTheRevisionOfTheOriginIsTold(t *testing.T) {
 	s.annotated("Kustomization", "app", "kustomize.toolkit.fluxcd.io/revision", k.Status.LastAppliedRevision)
 	s.annotated("OCIRepository", "app", "source.toolkit.fluxcd.io/originRevision", "main@sha1:abc")
 
-	t.Log("one that tells of no origin has none")
+	t.Log("an artifact without origin")
 	second := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("oci", "2")}),
 		system.ContentMediaType))
 	s.RequestReconcile(&sourcev1.OCIRepository{}, "app")
 	if k := s.Ready("app", second.DigestStr()); k.Status.LastAppliedOriginRevision != "" {
-		t.Errorf("the origin's revision is %q", k.Status.LastAppliedOriginRevision)
+		t.Errorf("origin revision: %q", k.Status.LastAppliedOriginRevision)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 
-	t.Log("a build that makes the same is the same entry, also after another")
+	t.Log("a build with an equal result updates its entry, also if another was applied between them")
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.RequestFetch("app")
 	s.ConfigMapHas("a", "1")
@@ -105,7 +105,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 
-	t.Log("a failure is told, and the last five are kept, the newest first")
+	t.Log("failures are recorded; the last five entries are kept, newest first")
 	bad := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"
 	s.Git.Commit("app", map[string]string{"bad.yaml": bad})
 	s.RequestFetch("app")
@@ -151,7 +151,7 @@ func TestStatusOfAKustomization(t *testing.T) {
 		t.Errorf("%+v", k.Status)
 	}
 
-	t.Log("one that fails was attempted, not applied")
+	t.Log("a failed revision is attempted, but not applied")
 	second := s.Git.Commit("app", map[string]string{
 		"bad.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"})
 	s.RequestFetch("app")
@@ -165,7 +165,7 @@ func TestStatusOfAKustomization(t *testing.T) {
 		"Healthy": "True Succeeded",
 	})
 
-	t.Log("what only a change of the spec helps is stalled")
+	t.Log("an error that needs a change of the spec stalls")
 	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"ignore":[{"paths":["data"]}],"path":"./"}}`)
 	s.Git.Commit("app", map[string]string{"bad.yaml": ""})
 	s.RequestFetch("app")
@@ -173,7 +173,7 @@ func TestStatusOfAKustomization(t *testing.T) {
 	s.conditions("app", map[string]string{"Ready": "False ReconciliationFailed", "Stalled": "True ReconciliationFailed",
 		"Healthy": "True Succeeded"})
 
-	t.Log("the generation and the request that were handled are told")
+	t.Log("the status has the handled generation and request")
 	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"ignore":null}}`)
 	s.Reconcile(k, "app")
 	if k.Generation != 3 || k.Status.ObservedGeneration != k.Generation || k.Status.LastHandledReconcileAt == "" {
@@ -181,8 +181,7 @@ func TestStatusOfAKustomization(t *testing.T) {
 	}
 }
 
-// conditions waits until a Kustomization has these conditions and no others; each begins with status, reason
-// and message.
+// conditions waits until a Kustomization has exactly these conditions. Values are prefixes of "status reason message".
 func (s *harness) conditions(name string, want map[string]string) {
 	s.Helper()
 	testenv.Eventually(s, "conditions of "+name, func() error {
@@ -190,10 +189,10 @@ func (s *harness) conditions(name string, want map[string]string) {
 		if err := s.Get(k, name); err != nil {
 			return err
 		}
-		for kind, says := range want {
+		for kind, message := range want {
 			c := apimeta.FindStatusCondition(k.Status.Conditions, kind)
-			if c == nil || !strings.HasPrefix(fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message), says) {
-				return fmt.Errorf("%s is not %q: %+v", kind, says, c)
+			if c == nil || !strings.HasPrefix(fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message), message) {
+				return fmt.Errorf("%s is not %q: %+v", kind, message, c)
 			}
 			if c.ObservedGeneration != k.Generation && c.Type == "Ready" {
 				return fmt.Errorf("%s is of generation %d, not %d", kind, c.ObservedGeneration, k.Generation)
@@ -206,7 +205,7 @@ func (s *harness) conditions(name string, want map[string]string) {
 	})
 }
 
-func TestAnEventSumsUpWhatWasApplied(t *testing.T) {
+func TestEventSummarizesApply(t *testing.T) {
 	s := newHarness(t)
 	files := map[string]string{}
 	for i := range 30 {
@@ -224,13 +223,13 @@ func TestAnEventSumsUpWhatWasApplied(t *testing.T) {
 	s.HasEvent("app", "Progressing", "1 created, 1 configured, 1 deleted\n", "ConfigMap/"+s.Namespace+"/new created",
 		"ConfigMap/"+s.Namespace+"/c00 deleted", `data.k: "1" → "2"`)
 
-	t.Log("what changes nothing is told by the transition alone")
+	t.Log("an apply without changes causes an event only for a changed condition")
 	count := s.HasEvent("app", "Progressing")
 	commit = s.Git.Commit("app", map[string]string{"README.md": "-"})
 	s.RequestFetch("app")
 	s.Ready("app", commit)
 	s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit)
 	if again := s.HasEvent("app", "Progressing"); again != count {
-		t.Errorf("%d events, then %d", count, again)
+		t.Errorf("%d events, later %d", count, again)
 	}
 }

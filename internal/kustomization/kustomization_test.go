@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestRemoteClustersAreAppliedTo(t *testing.T) {
+func TestRemoteCluster(t *testing.T) {
 	s := newHarness(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
@@ -34,7 +34,7 @@ func TestRemoteClustersAreAppliedTo(t *testing.T) {
 	s.Ready("app", commit)
 	s.ConfigMapHas("far", "1")
 
-	t.Log("what is wrong with the access is told, without telling the access")
+	t.Log("errors of the kubeconfig contain no credentials")
 	s.Secret("exec", map[string]string{"value": "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {exec: " +
 		"{command: /bin/true, apiVersion: client.authentication.k8s.io/v1}}}]\n"})
 	s.Kustomization("absent", "app", "", via("absent", ""))
@@ -47,7 +47,7 @@ func TestRemoteClustersAreAppliedTo(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "runs", "AuthenticationFailed", "runs a program")
 	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", "nobody")
 
-	t.Log("it goes although the way to its cluster is gone")
+	t.Log("it is deleted although its cluster is unreachable")
 	if err := s.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
 		Name: "remote"}}); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestRemoteClustersAreAppliedTo(t *testing.T) {
 	s.ConfigMapHas("far", "1")
 }
 
-func TestRemoteClustersByTokensOfTheirOwn(t *testing.T) {
+func TestRemoteClusterByServiceAccountToken(t *testing.T) {
 	s := newHarness(t)
 	cfg := testenv.Cluster(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
@@ -81,7 +81,7 @@ func TestRemoteClustersByTokensOfTheirOwn(t *testing.T) {
 	s.Ready("app", commit)
 }
 
-func TestReadyExpressionsDecideInPlaceOfReady(t *testing.T) {
+func TestReadyExpressionReplacesReady(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"base/a.yaml": system.ConfigMap("base", "1"),
 		"top/a.yaml": system.ConfigMap("top", "1")})
@@ -105,7 +105,7 @@ func TestReadyExpressionsDecideInPlaceOfReady(t *testing.T) {
 	s.Ready("top", commit)
 }
 
-func TestHealthExpressionsThatCannotBeReadAreTold(t *testing.T) {
+func TestInvalidHealthExpressions(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -117,7 +117,7 @@ func TestHealthExpressionsThatCannotBeReadAreTold(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "InvalidCELExpression", "for ConfigMap of v1")
 }
 
-func TestAChainDoesNotWaitForWhatARevisionLeavesAlone(t *testing.T) {
+func TestChainSkipsUnchangedKustomizations(t *testing.T) {
 	s := newHarness(t)
 	files := map[string]string{}
 	const length = 6
@@ -148,11 +148,11 @@ func TestAChainDoesNotWaitForWhatARevisionLeavesAlone(t *testing.T) {
 		if strings.HasPrefix(l, "PATCH") {
 			continue
 		}
-		t.Errorf("unexpected: %s", l)
+		t.Errorf("unexpected request: %s", l)
 	}
 	for i := range length - 1 {
 		if n := len(s.Requests.Matching(fmt.Sprintf("/kustomizations/p%d/status", i))); n > 1 {
-			t.Errorf("p%d, which the revision leaves alone, was written %d times", i, n)
+			t.Errorf("status of p%d, which did not change, was written %d times", i, n)
 		}
 	}
 }

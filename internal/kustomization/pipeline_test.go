@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
+func TestApplyCorrectAndPrune(t *testing.T) {
 	s := newHarness(t)
 	first := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
 		"deploy/b.yaml": system.ConfigMap("b", "1"),
@@ -38,14 +38,14 @@ func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
 		t.Fatalf("inventory %+v", k.Status.Inventory)
 	}
 
-	t.Log("a commit changes one object and removes another")
+	t.Log("a commit changes one object and deletes another")
 	second := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "2"), "deploy/b.yaml": ""})
 	s.RequestFetch("app")
 	s.Ready("app", second)
 	s.ConfigMapHas("a", "2")
 	s.Gone(&corev1.ConfigMap{}, "b")
 
-	t.Log("an edited object is put back, a deleted one returns, whatever the interval")
+	t.Log("an edited object is corrected and a deleted one is recreated, independent of the interval")
 	edited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "a"}}
 	if err := s.Client.Patch(t.Context(), edited,
 		client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
@@ -57,17 +57,17 @@ func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
 	}
 	s.ConfigMapHas("a", "2")
 
-	t.Log("a commit that touches nothing that was read is followed without a request for the objects")
-	s.Reconcile(&kustomizev1.Kustomization{}, "app") // what corrected it is over
+	t.Log("a commit that changes no file of the build causes no requests for the objects")
+	s.Reconcile(&kustomizev1.Kustomization{}, "app") // no correction is running any more
 	s.Requests.Reset()
 	third := s.Git.Commit("app", map[string]string{"other.md": "y"})
 	s.RequestFetch("app")
 	s.Ready("app", third)
 	if r := s.Requests.Matching("/configmaps/a"); len(r) > 0 {
-		t.Errorf("asked for the object: %v", r)
+		t.Errorf("unexpected requests for the object: %v", r)
 	}
 
-	t.Log("deleting the Kustomization collects what it made")
+	t.Log("deleting the Kustomization deletes its objects")
 	k.SetResourceVersion("")
 	if err := s.Client.Delete(t.Context(), k); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestDeclarationsBecomeObjectsAndStaySo(t *testing.T) {
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
 
-func TestDeletedWhileSuspendedKeepsWhatItMade(t *testing.T) {
+func TestDeletedWhileSuspendedKeepsObjects(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("kept", "1")})
 	s.GitRepository("app")
@@ -93,7 +93,7 @@ func TestDeletedWhileSuspendedKeepsWhatItMade(t *testing.T) {
 	s.ConfigMapHas("kept", "1")
 }
 
-func TestFiveHundredObjectsAtRestCostNothing(t *testing.T) {
+func TestIdleObjectsCauseNoRequests(t *testing.T) {
 	s := newHarness(t)
 	var all strings.Builder
 	for i := range 500 {
@@ -109,7 +109,7 @@ func TestFiveHundredObjectsAtRestCostNothing(t *testing.T) {
 		return system.MetricValue(t, "gotk_reconcile_duration_seconds", kustomizev1.KustomizationKind,
 			s.Namespace, "app")
 	}
-	testenv.Eventually(t, "it comes to rest", func() error {
+	testenv.Eventually(t, "there are no more requests", func() error {
 		s.Requests.Reset()
 		from := passes()
 		testenv.Eventually(t, "ten intervals pass", func() error {
@@ -120,14 +120,14 @@ func TestFiveHundredObjectsAtRestCostNothing(t *testing.T) {
 		})
 		for _, r := range append(s.Requests.Matching("/configmaps"), s.Requests.Matching("/kustomizations")...) {
 			if !strings.Contains(r, "watch=true") {
-				return fmt.Errorf("a request at rest: %s", r)
+				return fmt.Errorf("unexpected request: %s", r)
 			}
 		}
 		return nil
 	})
 }
 
-func TestChainOfDependentsComesUpByEdges(t *testing.T) {
+func TestChainOfDependenciesByEdges(t *testing.T) {
 	s := newHarness(t)
 	files := map[string]string{}
 	for i := range 10 {
@@ -144,11 +144,11 @@ func TestChainOfDependentsComesUpByEdges(t *testing.T) {
 	}
 	s.NotReady(&kustomizev1.Kustomization{}, "k0", "ArtifactFailed", "not found")
 	s.GitRepository("app")
-	// All intervals are an hour: only edges can bring the last one up.
+	// All intervals are an hour, so only edges can reconcile the last one.
 	s.Ready("k9", commit)
 }
 
-func TestHealthIsWaitedForAndExplained(t *testing.T) {
+func TestHealthChecksWait(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"d.yaml": system.WebDeployment("nginx", "image-pull")})
 	s.GitRepository("app")
@@ -163,11 +163,11 @@ func TestHealthIsWaitedForAndExplained(t *testing.T) {
 	s.Ready("app", commit)
 	d := &appsv1.Deployment{}
 	if err := s.Get(d, "web"); err != nil || d.Status.AvailableReplicas != 1 {
-		t.Errorf("Ready before the Deployment: %+v, %v", d.Status, err)
+		t.Errorf("the Kustomization is Ready, but the Deployment is not: %+v, %v", d.Status, err)
 	}
 }
 
-func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
+func TestInvalidInputChangesNothing(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{
 		"good/a.yaml":             system.ConfigMap("good", "1"),
@@ -201,17 +201,17 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 	s.Kustomization("missing-dependency", "app", "good", depends("none"))
 	s.Kustomization("cycle-a", "app", "good", depends("cycle-b"))
 	s.Kustomization("cycle-b", "app", "good", depends("cycle-a"))
-	for name, c := range map[string]struct{ reason, says string }{
+	for name, c := range map[string]struct{ reason, message string }{
 		"missing-branch":     {"GitOperationFailed", "the remote has: main"},
 		"missing-repository": {"GitOperationFailed", "not found"},
 		"missing-secret":     {"AuthenticationFailed", "/none' not found"},
 		"unknown-host":       {"GitOperationFailed", "host.invalid"},
 		"no-version":         {"GitOperationFailed", "no tag matches"},
 	} {
-		s.NotReady(&sourcev1.GitRepository{}, name, c.reason, c.says)
+		s.NotReady(&sourcev1.GitRepository{}, name, c.reason, c.message)
 		s.HasEvent(name, c.reason)
 	}
-	for name, c := range map[string]struct{ reason, says string }{
+	for name, c := range map[string]struct{ reason, message string }{
 		"yaml":               {"BuildFailed", "yaml/bad.yaml is not valid YAML: line 2"},
 		"out":                {"BuildFailed", "reaches out of the source"},
 		"link":               {"BuildFailed", "x.yaml"},
@@ -222,7 +222,7 @@ func TestBadInputIsToldAndLeavesTheClusterAsItWas(t *testing.T) {
 		"missing-dependency": {"DependencyNotReady", "/none' not found"},
 		"cycle-a":            {"DependencyNotReady", "dependency cycle"},
 	} {
-		s.NotReady(&kustomizev1.Kustomization{}, name, c.reason, c.says)
+		s.NotReady(&kustomizev1.Kustomization{}, name, c.reason, c.message)
 		s.HasEvent(name, c.reason)
 	}
 	for _, name := range []string{"refused-a", "good"} {
@@ -247,7 +247,7 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "spec.force")
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "app"); err != nil || strings.Contains(fmt.Sprint(k.Status), "second-value") {
-		t.Errorf("the status tells the value: %v", err)
+		t.Errorf("the status contains the value: %v", err)
 	}
 	if err := s.Client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"force":true}}`))); err != nil {
@@ -256,11 +256,11 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 	s.Ready("app", commit)
 	got := &corev1.Secret{}
 	if err := s.Get(got, "fixed"); err != nil || string(got.Data["token"]) != "second-value" {
-		t.Errorf("not re-created: %v", err)
+		t.Errorf("the object was not recreated: %v", err)
 	}
 }
 
-func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
+func TestArtifactIsServedDuringOutage(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("served", "1")})
 	s.GitRepository("app")
@@ -281,7 +281,7 @@ func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
 		int64(len(b)) != *g.Status.Artifact.Size {
-		t.Errorf("served %d bytes, status %d, %v", len(b), resp.StatusCode, err)
+		t.Errorf("got %d bytes, status %d, %v", len(b), resp.StatusCode, err)
 	}
 	if err := s.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
 		Name: "served"}}); err != nil {
@@ -299,7 +299,7 @@ func TestOutageKeepsTheLastArtifactServed(t *testing.T) {
 	s.ConfigMapHas("served", "1")
 }
 
-func TestLegacyManifestsAreServed(t *testing.T) {
+func TestLegacyManifests(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("legacy", "1")})
 	for _, text := range []string{

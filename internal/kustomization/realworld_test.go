@@ -15,11 +15,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestRealRepositoriesRun runs the pipeline of the owner's document on the repositories that it names.
-func TestRealRepositoriesRun(t *testing.T) {
+// TestRealRepositories runs the documented pipeline on the repositories that it names.
+func TestRealRepositories(t *testing.T) {
 	root := os.Getenv("SLUICE_REALWORLD")
 	if root == "" {
-		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; nothing " +
+		t.Log("SLUICE_REALWORLD is not set: set it to the directory with gitops-istio and podinfo-deploy; nothing " +
 			"was checked")
 		return
 	}
@@ -58,7 +58,7 @@ func TestRealRepositoriesRun(t *testing.T) {
 	istiod.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "istiod"}}
 	istiod.Spec.Template.Labels = istiod.Spec.Selector.MatchLabels
 	istiod.Spec.Template.Spec.Containers = []corev1.Container{{Name: "d", Image: "istio"}}
-	testenv.Eventually(t, "the namespace for istiod is there",
+	testenv.Eventually(t, "the namespace of istiod exists",
 		func() error { return s.Client.Create(t.Context(), istiod) })
 	for name, repo := range map[string]string{"istio": "gitops-istio", "webapp-common": "podinfo-deploy",
 		"webapp-backend": "podinfo-deploy", "webapp-frontend": "podinfo-deploy"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// may lets a service account do something in the namespace, and nothing else.
+// may creates a service account with these permissions in the namespace only.
 func (s *harness) may(account string, rules ...rbacv1.PolicyRule) {
 	s.Helper()
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: account}})
@@ -34,11 +34,12 @@ func rule(group, resources string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Split(resources, ","), Verbs: verbs}
 }
 
+// as sets the service account of a Kustomization.
 func as(account string) func(*kustomizev1.Kustomization) {
 	return func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = account }
 }
 
-func TestARoleInOneNamespaceIsEnough(t *testing.T) {
+func TestRoleInOneNamespaceIsEnough(t *testing.T) {
 	s := prepareHarness(t)
 	s.RunsAs = "controller"
 	s.may(s.RunsAs, rule("*", "*", "*"))
@@ -50,7 +51,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	s.Ready("app", commit)
 	s.HasEvent("app", "ReconciliationSucceeded", commit)
 
-	t.Log("drift is seen, and pruning works")
+	t.Log("drift is detected, and pruning works")
 	s.Patch(&corev1.ConfigMap{}, "a", `{"data":{"k":"drifted"}}`)
 	s.ConfigMapHas("a", "1")
 	commit = s.Git.Commit("app", map[string]string{"a.yaml": ""})
@@ -60,12 +61,12 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	for _, request := range s.Requests.Matching("/") {
 		if _, path, _ := strings.Cut(request, " "); strings.Contains(path, "watch=") &&
 			!strings.Contains(path, "/namespaces/"+s.Namespace+"/") && !strings.Contains(path, "labelSelector") {
-			t.Errorf("a watch outside of the namespace: %s", request)
+			t.Errorf("watch outside the namespace: %s", request)
 		}
 	}
 }
 
-func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
+func TestMissingPermissionsAreNamed(t *testing.T) {
 	s := newHarness(t)
 	user := "system:serviceaccount:" + s.Namespace + ":"
 	commit := s.Git.Commit("app", map[string]string{"both/a.yaml": system.ConfigMap("a", "1"),
@@ -91,7 +92,7 @@ func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "nobody")
 	s.Ready("nobody", commit)
 
-	t.Log("pruning is done as the account, too")
+	t.Log("pruning uses the service account as well")
 	s.Kustomization("pruner", "app", "one", as("configs"),
 		func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "x-" })
 	s.Ready("pruner", commit)
@@ -101,7 +102,7 @@ func TestWhatAnAccountMayNotDoIsToldWithTheVerb(t *testing.T) {
 	s.ConfigMapHas("x-b", "1")
 }
 
-func TestHealthIsReadAsTheAccount(t *testing.T) {
+func TestHealthChecksUseServiceAccount(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -115,7 +116,7 @@ func TestHealthIsReadAsTheAccount(t *testing.T) {
 		`:configs" cannot`)
 }
 
-func TestTheDefaultAccountStandsInForNone(t *testing.T) {
+func TestDefaultServiceAccount(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) { o.DefaultAccount = "tenant" })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -130,7 +131,7 @@ func TestTheDefaultAccountStandsInForNone(t *testing.T) {
 		"/own' not found")
 }
 
-func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
+func TestCrossNamespaceReferencesForbidden(t *testing.T) {
 	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	labels := map[string]string{"test": s.Namespace}
@@ -153,7 +154,7 @@ func TestReferencesIntoOtherNamespacesCanBeForbidden(t *testing.T) {
 		"spec.dependsOn refers to namespace 'kube-system'")
 }
 
-func TestTheAccountIsImpersonatedInTheOtherCluster(t *testing.T) {
+func TestImpersonationInRemoteCluster(t *testing.T) {
 	s := newHarness(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
@@ -172,7 +173,7 @@ func TestTheAccountIsImpersonatedInTheOtherCluster(t *testing.T) {
 	s.Ready("app", commit)
 	user := "system:serviceaccount:" + s.Namespace + ":configs"
 	if audit.Count(t, testenv.Request{Verb: "patch", Resource: "configmaps", Name: "a", User: user}) == 0 {
-		t.Error("it was not applied as " + user)
+		t.Error("the object was not applied as " + user)
 	}
 	s.Kustomization("denied", "app", "", remote, as("nothing"))
 	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", `User "system:serviceaccount:`+
@@ -180,8 +181,8 @@ func TestTheAccountIsImpersonatedInTheOtherCluster(t *testing.T) {
 		`:nothing" cannot`)
 }
 
-// A kubeconfig that is refused, or whose token ended, is corrected by a new one and nothing else.
-func TestExpiredCredentialsAreToldAndRecoveredFrom(t *testing.T) {
+// A kubeconfig with rejected or expired credentials is replaced by a new one.
+func TestExpiredCredentialsAreReplaced(t *testing.T) {
 	s := newHarness(t)
 	cfg := testenv.Cluster(t)
 	kubeconfig := func(token string) string {
@@ -199,7 +200,7 @@ func TestExpiredCredentialsAreToldAndRecoveredFrom(t *testing.T) {
 	k := &kustomizev1.Kustomization{}
 	s.NotReady(k, "app", "ReconciliationFailed", "does not accept the credentials")
 	if strings.Contains(fmt.Sprint(k.Status), "s3cret") {
-		t.Errorf("the status tells the token: %+v", k.Status)
+		t.Errorf("the status contains the token: %+v", k.Status)
 	}
 	s.Patch(&corev1.Secret{}, "remote", fmt.Sprintf(`{"stringData":{"value":%q}}`,
 		kubeconfig(s.ServiceAccountConfig(cfg, "deployer").BearerToken)))
