@@ -102,7 +102,7 @@ func denied(t *testing.T, err error, says string) {
 	}
 }
 
-func TestApprovalsThatCannotBeForged(t *testing.T) {
+func TestApprovals(t *testing.T) {
 	s := newHarness(t)
 	s.noPolicies()
 	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed,
@@ -180,7 +180,7 @@ func TestApprovalsThatCannotBeForged(t *testing.T) {
 	s.recorded("GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
 }
 
-func TestBreakingTheGlass(t *testing.T) {
+func TestEmergencyOpen(t *testing.T) {
 	s := newHarness(t)
 	s.policies()
 	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed, Approvals: &gatingv1.Approvals{Required: 2}})

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// at is a request's time, by the fake clock that begins at ten.
+// tenOClock returns the initial time of fake clocks.
 func tenOClock() time.Time { return time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC) }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -60,7 +60,7 @@ func openBy(g *meta.Time) string {
 	return stamp(g.Time)
 }
 
-func TestGateOpensForAWindow(t *testing.T) {
+func TestGateOpensForWindow(t *testing.T) {
 	clock := testingclock.NewFakeClock(tenOClock())
 	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
 	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &meta.Duration{Duration: time.Hour}})
@@ -115,10 +115,10 @@ func TestGateOpensForAWindow(t *testing.T) {
 	}
 	if want := []string{"closed Requested", "opened Requested", "closed Default", "opened Requested",
 		"closed Default"}; !slices.Equal(turns, want) {
-		t.Errorf("the history is %q, want %q", turns, want)
+		t.Errorf("history: %q, want %q", turns, want)
 	}
 
-	t.Log("a controller that was down")
+	t.Log("the controller was stopped")
 	s.Stop()
 	s.AnnotateGate("window", map[string]any{gatingv1.OpenRequestedAtAnnotation: stamp(clock.Now().Add(time.Minute))})
 	clock.Step(24 * time.Hour)
@@ -133,7 +133,7 @@ func TestGateOpensForAWindow(t *testing.T) {
 	s.recorded("GateClosed", "Gate closed by default")
 }
 
-// recorded waits for an event of the namespace.
+// recorded waits for an event with a reason and a note that contains a text.
 func (s *harness) recorded(reason, says string) {
 	s.Helper()
 	testenv.Eventually(s, "an event "+reason, func() error {
@@ -146,11 +146,11 @@ func (s *harness) recorded(reason, says string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none of %d says %q", len(events.Items), says)
+		return fmt.Errorf("none of %d events contains %q", len(events.Items), says)
 	})
 }
 
-func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
+func TestInvalidGatesStayClosed(t *testing.T) {
 	s := newHarness(t)
 	spec := gatingv1.GateSpec{Default: gatingv1.Opened}
 	entry := gatingv1.ScheduleEntry{State: gatingv1.Opened, Cron: "0 0 31 2 *",
@@ -194,7 +194,7 @@ func TestGatesThatCannotBeFollowedStayClosed(t *testing.T) {
 	}
 }
 
-func TestChecksOfGates(t *testing.T) {
+func TestGateChecks(t *testing.T) {
 	var status atomic.Int64
 	status.Store(http.StatusServiceUnavailable)
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -256,7 +256,7 @@ func TestChecksOfGates(t *testing.T) {
 		})
 	}
 
-	t.Log("once they hold")
+	t.Log("the checks pass")
 	status.Store(http.StatusNoContent)
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "reader"}})
 	s.GrantAll("default")
@@ -265,7 +265,7 @@ func TestChecksOfGates(t *testing.T) {
 	for _, name := range []string{"web", "object", "numbers"} {
 		s.gateIs(name, true, "ReconciliationSucceeded", "Gate opened by default")
 	}
-	testenv.Eventually(t, "slow says that it takes its time", func() error {
+	testenv.Eventually(t, "slow reports the running check", func() error {
 		g := &gatingv1.Gate{}
 		if err := s.Get(g, "slow"); err != nil {
 			return err
@@ -277,7 +277,7 @@ func TestChecksOfGates(t *testing.T) {
 		return nil
 	})
 
-	t.Log("and no longer")
+	t.Log("the checks fail")
 	status.Store(http.StatusInternalServerError)
 	s.gateIs("web", false, "CheckFailed", "check 'it' does not pass")
 }

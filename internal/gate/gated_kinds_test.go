@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestRolloutIsFinishedBehindAClosedGate(t *testing.T) {
+func TestRolloutContinuesBehindClosedGate(t *testing.T) {
 	s := newHarness(t)
 	s.Gate("approval")
 	s.TurnGate("approval", gatingv1.Opened)
@@ -69,7 +69,7 @@ type kept struct {
 	revision func() string
 }
 
-func TestEveryKindOfSourceIsBlocked(t *testing.T) {
+func TestGatesHoldEverySourceKind(t *testing.T) {
 	s, registry, server, charts := newHarness(t), testenv.NewRegistry(t), testenv.NewS3(t), testenv.NewHelm(t)
 	s.Gate("freeze")
 	s.TurnGate("freeze", gatingv1.Opened)

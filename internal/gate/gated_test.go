@@ -23,7 +23,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// says waits until a condition of an object has a status, a reason and a message; no status: until it is not there.
+// says waits until a condition of an object has a status, a reason and a message. With an empty status, it waits until
+// the condition does not exist.
 func (s *harness) says(o reconcile.Object, name, condition string, status metav1.ConditionStatus, reason,
 	message string) {
 	s.Helper()
@@ -39,7 +40,7 @@ func (s *harness) says(o reconcile.Object, name, condition string, status metav1
 	})
 }
 
-func TestSyncWaitsForApproval(t *testing.T) {
+func TestKustomizationWaitsForApproval(t *testing.T) {
 	s := newHarness(t)
 	s.Gate("approval")
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
@@ -56,7 +57,7 @@ func TestSyncWaitsForApproval(t *testing.T) {
 		t.Errorf("status.gates is %q", got)
 	}
 
-	t.Log("opened, it goes on at once")
+	t.Log("an opened gate lets it continue at once")
 	s.TurnGate("approval", gatingv1.Opened)
 	s.Ready("app", first)
 	s.says(k, "app", "Approved", metav1.ConditionTrue, "GateOpen", "Reconciliation is approved.")
@@ -71,7 +72,7 @@ func TestSyncWaitsForApproval(t *testing.T) {
 	s.Ready("app", first)
 	s.ConfigMapHas("a", "1")
 
-	t.Log("an approval of one revision lets no other through")
+	t.Log("an approval is for one revision")
 	third := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "3")})
 	s.TurnGate("approval", gatingv1.Opened, "main@sha1:"+third)
 	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed",
@@ -81,7 +82,7 @@ func TestSyncWaitsForApproval(t *testing.T) {
 	s.Ready("app", third)
 	s.ConfigMapHas("a", "3")
 
-	t.Log("deletion is not gated")
+	t.Log("gates do not hold deletion")
 	s.TurnGate("approval", gatingv1.Closed)
 	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed", waits)
 	if err := s.Client.Delete(t.Context(), k); err != nil {
@@ -108,7 +109,7 @@ func (s *harness) pending(name, commit string, created, configured, deleted int3
 	})
 }
 
-func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
+func TestHeldSourceKeepsArtifact(t *testing.T) {
 	s := newHarness(t)
 	s.Gate("freeze", func(g *gatingv1.Gate) { g.Spec.AllowManual = true })
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
@@ -140,7 +141,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 		t.Errorf("artifact %+v, conditions %+v", g.Status.Artifact, g.Status.Conditions)
 	}
 
-	t.Log("drift is corrected all the same")
+	t.Log("drift is corrected behind a closed gate")
 	edited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "a"}}
 	if err := s.Client.Patch(t.Context(), edited,
 		client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"edited"}}`))); err != nil {
@@ -169,7 +170,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 	}
 	s.ConfigMapHas("a", "1")
 
-	t.Log("a manual reconcile is let through")
+	t.Log("a manual reconcile is allowed")
 	s.RequestFetch("app")
 	s.Ready("app", second)
 	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
@@ -183,7 +184,7 @@ func TestFrozenSourceKeepsItsArtifact(t *testing.T) {
 		fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is not found.", s.Namespace))
 }
 
-func TestGatesSelect(t *testing.T) {
+func TestGateSelectors(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")

@@ -150,7 +150,8 @@ func TestRefusedBuilds(t *testing.T) {
 	if err := s.Get(k, "passwd"); err != nil {
 		t.Fatal(err)
 	}
-	if message := fmt.Sprint(apimeta.FindStatusCondition(k.Status.Conditions, "Ready")); strings.Contains(message, "root:") {
+	message := fmt.Sprint(apimeta.FindStatusCondition(k.Status.Conditions, "Ready"))
+	if strings.Contains(message, "root:") {
 		t.Errorf("the message contains a file of the controller: %s", message)
 	}
 }

@@ -65,7 +65,8 @@ func TestSubstitutionVariables(t *testing.T) {
 	if err := s.Get(k, "app"); err != nil {
 		t.Fatal(err)
 	}
-	if message := apimeta.FindStatusCondition(k.Status.Conditions, "Ready").Message; strings.Contains(message, "hunter2") {
+	message := apimeta.FindStatusCondition(k.Status.Conditions, "Ready").Message
+	if strings.Contains(message, "hunter2") {
 		t.Errorf("the message contains a secret: %s", message)
 	}
 }
@@ -88,7 +89,7 @@ func TestUnreadableVariables(t *testing.T) {
 		"/none' of spec.postBuild.substituteFrom not found")
 	s.NotReady(&kustomizev1.Kustomization{}, "name", "BuildFailed", `key "tls.crt" of Secret`)
 
-	t.Log("creating the missing ConfigMap reconciles; without variables the text is kept, unless the strategy is Always")
+	t.Log("creating the missing ConfigMap reconciles; without variables the text is kept by default")
 	s.put(&corev1.ConfigMap{}, "none")
 	s.Ready("none", commit)
 	s.ConfigMapHas("a", "${x:=default}")

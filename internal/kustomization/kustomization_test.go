@@ -41,11 +41,11 @@ func TestRemoteCluster(t *testing.T) {
 	s.Kustomization("keyless", "app", "", via("remote", ""))
 	s.Kustomization("runs", "app", "", via("exec", ""))
 	s.Kustomization("denied", "app", "", via("remote", "config"),
-		func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "nobody" })
+		func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "absent" })
 	s.NotReady(&kustomizev1.Kustomization{}, "absent", "AuthenticationFailed", "not found")
 	s.NotReady(&kustomizev1.Kustomization{}, "keyless", "AuthenticationFailed", "has no key value or value.yaml")
 	s.NotReady(&kustomizev1.Kustomization{}, "runs", "AuthenticationFailed", "runs a program")
-	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", "nobody")
+	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", "absent")
 
 	t.Log("it is deleted although its cluster is unreachable")
 	if err := s.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
@@ -93,7 +93,8 @@ func TestReadyExpressionReplacesReady(t *testing.T) {
 				ReadyExpr: expr}}
 		}
 	}
-	s.Kustomization("top", "app", "top", depend(`self.metadata.labels.wants == dep.metadata.labels.version && dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')`))
+	s.Kustomization("top", "app", "top", depend("self.metadata.labels.wants == dep.metadata.labels.version && "+
+		"dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"))
 	s.Kustomization("wrong", "app", "top", depend(`dep.`))
 	s.Kustomization("base", "app", "base", func(k *kustomizev1.Kustomization) {
 		k.Labels = map[string]string{"version": "1"}

@@ -79,20 +79,25 @@ spec: {interval: 1m, url: "https://github.com/stefanprodan/podinfo-deploy"}
 apiVersion: kustomize.toolkit.fluxcd.io/v1beta1
 kind: Kustomization
 metadata: {name: istio}
-spec: {interval: 10m, path: ./istio/, prune: true, sourceRef: {kind: GitRepository, name: istio}, healthChecks: [{kind: Deployment, name: istiod, namespace: istio-system}], timeout: 2m}
+spec: {interval: 10m, path: ./istio/, prune: true, sourceRef: {kind: GitRepository, name: istio},
+  healthChecks: [{kind: Deployment, name: istiod, namespace: istio-system}], timeout: 2m}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1beta1
 kind: Kustomization
 metadata: {name: webapp-common}
-spec: {dependsOn: [{name: istio}], interval: 5m, path: ./webapp/common/, prune: true, sourceRef: {kind: GitRepository, name: webapp}, validation: client}
+spec: {dependsOn: [{name: istio}], interval: 5m, path: ./webapp/common/, prune: true,
+  sourceRef: {kind: GitRepository, name: webapp}, validation: client}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1beta1
 kind: Kustomization
 metadata: {name: webapp-backend}
-spec: {dependsOn: [{name: webapp-common}], interval: 5m, path: ./webapp/backend/, prune: true, sourceRef: {kind: GitRepository, name: webapp}, validation: server, healthChecks: [{kind: Deployment, name: backend, namespace: webapp}], timeout: 2m}
+spec: {dependsOn: [{name: webapp-common}], interval: 5m, path: ./webapp/backend/, prune: true,
+  sourceRef: {kind: GitRepository, name: webapp}, validation: server, healthChecks: [{kind: Deployment,
+  name: backend, namespace: webapp}], timeout: 2m}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1beta1
 kind: Kustomization
 metadata: {name: webapp-frontend}
-spec: {dependsOn: [{name: webapp-backend}], interval: 5m, path: ./webapp/frontend/, prune: true, sourceRef: {kind: GitRepository, name: webapp}, validation: server}
+spec: {dependsOn: [{name: webapp-backend}], interval: 5m, path: ./webapp/frontend/, prune: true,
+  sourceRef: {kind: GitRepository, name: webapp}, validation: server}
 `

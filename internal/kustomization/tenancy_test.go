@@ -84,13 +84,13 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "reader", "ReconciliationFailed", `User "`+user+
 		`reader" cannot patch resource "configmaps"`)
 
-	s.Kustomization("nobody", "app", "one", as("nobody"))
-	s.NotReady(&kustomizev1.Kustomization{}, "nobody", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
-		"/nobody' not found")
-	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "nobody"}})
-	s.GrantAll("nobody")
-	s.RequestReconcile(&kustomizev1.Kustomization{}, "nobody")
-	s.Ready("nobody", commit)
+	s.Kustomization("absent", "app", "one", as("absent"))
+	s.NotReady(&kustomizev1.Kustomization{}, "absent", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
+		"/absent' not found")
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "absent"}})
+	s.GrantAll("absent")
+	s.RequestReconcile(&kustomizev1.Kustomization{}, "absent")
+	s.Ready("absent", commit)
 
 	t.Log("pruning uses the service account as well")
 	s.Kustomization("pruner", "app", "one", as("configs"),
@@ -186,8 +186,10 @@ func TestExpiredCredentialsAreReplaced(t *testing.T) {
 	s := newHarness(t)
 	cfg := testenv.Cluster(t)
 	kubeconfig := func(token string) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],
-			"clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority-data":%q}}],"users":[{"name":"u","user":{"token":%q}}]}`,
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",
+			"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],
+			"clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority-data":%q}}],
+			"users":[{"name":"u","user":{"token":%q}}]}`,
 			cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), token)
 	}
 	s.may("deployer", rule("*", "*", "*"))

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestWebhookWakesImageRepository(t *testing.T) {
+func TestWebhookReconcilesImageRepository(t *testing.T) {
 	address := system.FreeAddress(t)
 	s := system.NewImages(t, func(o *options.Options) { o.ReceiverAddr = address })
 	h := &hooks{s.System, "http://" + address}
@@ -28,8 +28,8 @@ func TestWebhookWakesImageRepository(t *testing.T) {
 	r := h.receiver("registry", notificationv1.GenericReceiver, func(spec *notificationv1.ReceiverSpec) {
 		spec.Resources = []notificationv1.ReceiverResource{{Kind: imagev1.ImageRepositoryKind, Name: "app"}}
 	}, "Succeeded")
-	if status, answer := h.post(r.Status.WebhookPath, `{}`); status != 200 {
-		t.Fatalf("%d %s", status, answer)
+	if status, response := h.post(r.Status.WebhookPath, `{}`); status != 200 {
+		t.Fatalf("%d %s", status, response)
 	}
 	s.Latest("app", "1.1.0")
 }

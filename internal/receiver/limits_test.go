@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// ofApp makes a Receiver of the repository app.
+// ofApp creates a Receiver for the GitRepository app, and returns its path.
 func (h *hooks) ofApp(name, kind string, change ...func(*notificationv1.ReceiverSpec)) string {
 	h.Helper()
 	r := h.receiver(name, kind, func(s *notificationv1.ReceiverSpec) {
@@ -35,14 +35,15 @@ func (h *hooks) ofApp(name, kind string, change ...func(*notificationv1.Receiver
 			c(s)
 		}
 	}, "Succeeded")
-	code, answer := h.post(r.Status.WebhookPath, "{", "X-Hub-Signature-256", "sha256=00") // it is in the cache now
+	// Wait until the server has the Receiver in its cache.
+	code, response := h.post(r.Status.WebhookPath, "{", "X-Hub-Signature-256", "sha256=00")
 	if kind == "github" && code != http.StatusUnauthorized {
-		h.Fatalf("%d %s", code, answer)
+		h.Fatalf("%d %s", code, response)
 	}
 	return r.Status.WebhookPath
 }
 
-// raw sends a request byte by byte as it is, and returns the status of the answer.
+// raw sends a request as is, and returns the status of the response.
 func (h *hooks) raw(head string, body io.Reader) int {
 	h.Helper()
 	c, err := net.DialTimeout("tcp", strings.TrimPrefix(h.url, "http://"), 3*time.Minute)
@@ -59,7 +60,7 @@ func (h *hooks) raw(head string, body io.Reader) int {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.Copy(c, body) // the server may close before the end
+		_, _ = io.Copy(c, body) // the server may close the connection before the end
 	}()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -71,7 +72,7 @@ func (h *hooks) raw(head string, body io.Reader) int {
 	return resp.StatusCode
 }
 
-// counted counts what is read.
+// counted counts the bytes read.
 type counted struct {
 	io.Reader
 	bytes int64
@@ -83,7 +84,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endless is a text again and again.
+// endless repeats a text.
 type endless struct {
 	text string
 	at   int
@@ -95,14 +96,14 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestWebhooksWithBodiesOf100MB(t *testing.T) {
+func TestWebhookBodySizeLimit(t *testing.T) {
 	h := newHooks(t)
 	path := h.ofApp("github", "github")
 	const size = 100 << 20
 	for what, c := range map[string]struct {
 		head string
 		body io.Reader
-		most int64 // bytes that may be sent before the server has had enough; the system's buffers hold some
+		most int64 // bytes that the server and the system's buffers may read before the server rejects the request
 	}{
 		"with its length": {fmt.Sprintf("Content-Length: %d", size), &endless{text: strings.Repeat("x", 1<<10)},
 			8 << 20},
@@ -115,12 +116,12 @@ func TestWebhooksWithBodiesOf100MB(t *testing.T) {
 			t.Errorf("%s: %d", what, code)
 		}
 		if body.bytes > c.most {
-			t.Errorf("%s: %d bytes were taken", what, body.bytes)
+			t.Errorf("%s: %d bytes were read", what, body.bytes)
 		}
 	}
 }
 
-// hold begins a request with the largest body, and returns once the server reads it; end ends it.
+// hold starts a request with the largest body, and returns when the server reads it. end completes the request.
 func (h *hooks) hold(path string) (end func() int) {
 	h.Helper()
 	reads := make(chan struct{})
@@ -132,31 +133,31 @@ func (h *hooks) hold(path string) (end func() int) {
 	}
 	req.ContentLength = hook.MaxBody
 	req.Header.Set("Expect", "100-continue")
-	answered := make(chan int, 1)
+	status := make(chan int, 1)
 	go func() {
 		client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Hour}}
 		defer client.CloseIdleConnections()
 		resp, err := client.Do(req)
 		if err != nil {
-			answered <- 0
+			status <- 0
 			return
 		}
 		_ = resp.Body.Close()
-		answered <- resp.StatusCode
+		status <- resp.StatusCode
 	}()
 	select {
 	case <-reads:
-	case code := <-answered:
-		h.Fatalf("answered %d before the body", code)
+	case code := <-status:
+		h.Fatalf("status %d before the body was sent", code)
 	}
 	return func() int {
 		_, _ = io.Copy(more, strings.NewReader(strings.Repeat(" ", hook.MaxBody)))
 		_ = more.Close()
-		return <-answered
+		return <-status
 	}
 }
 
-func TestTooManyWebhooksAtOnce(t *testing.T) {
+func TestConcurrentWebhookLimit(t *testing.T) {
 	h := newHooks(t)
 	path := h.ofApp("github", "github")
 	var held []func() int
@@ -169,19 +170,19 @@ func TestTooManyWebhooksAtOnce(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("%d, retry after %q", resp.StatusCode, resp.Header.Get("Retry-After"))
+		t.Errorf("status %d, Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
 	}
 	for _, end := range held {
 		if code := end(); code != http.StatusUnauthorized {
-			t.Errorf("%d for one that was held", code)
+			t.Errorf("status %d of a held request", code)
 		}
 	}
-	if code, answer := h.post(path, "{}"); code != http.StatusUnauthorized {
-		t.Errorf("%d %s once there is room again", code, answer)
+	if code, response := h.post(path, "{}"); code != http.StatusUnauthorized {
+		t.Errorf("%d %s after the requests completed", code, response)
 	}
 }
 
-func TestWebhooksWithBrokenHeaders(t *testing.T) {
+func TestWebhookInvalidHeaders(t *testing.T) {
 	h := newHooks(t)
 	h.GitRepository("app")
 	path := h.ofApp("github", "github", func(s *notificationv1.ReceiverSpec) { s.Events = []string{"push"} })
@@ -195,7 +196,7 @@ func TestWebhooksWithBrokenHeaders(t *testing.T) {
 		"an event over two lines":        {signed + "\r\nX-GitHub-Event: pu\r\n\tsh", "200 400"},
 		"a carriage return in a header":  {signed + "\r\nX-GitHub-Event: star\rX-GitHub-Event: push", "200 400"},
 		"a zero byte in a header":        {signed + "\r\nX-GitHub-Event: push\x00", "400"},
-		"a line that is no header":       {signed + "\r\npush", "400"},
+		"line without a colon":           {signed + "\r\npush", "400"},
 		"a header without a name":        {signed + "\r\n: push", "400"},
 		"two lengths":                    {signed + "\r\nX-GitHub-Event: push\r\nContent-Length: 1", "400"},
 		"headers of 100 KB":              {signed + "\r\nX-GitHub-Event: " + strings.Repeat("push", 25<<10), "431"},
@@ -207,12 +208,12 @@ func TestWebhooksWithBrokenHeaders(t *testing.T) {
 			t.Errorf("%s: %d", what, code)
 		}
 	}
-	if got := h.asked(); got != "" {
-		t.Errorf("%s was woken", got)
+	if got := h.requested(); got != "" {
+		t.Errorf("reconciled: %s", got)
 	}
 }
 
-func TestWebhooksWhoseBodyAFilterCannotRead(t *testing.T) {
+func TestWebhookFilterErrors(t *testing.T) {
 	h := newHooks(t)
 	h.GitRepository("app")
 	path := h.ofApp("generic", "generic", func(s *notificationv1.ReceiverSpec) {
@@ -225,18 +226,18 @@ func TestWebhooksWhoseBodyAFilterCannotRead(t *testing.T) {
 		strings.Repeat("[", 100_000): http.StatusBadRequest,
 		"[" + strings.Repeat("{},", 3<<20) + "0]": http.StatusRequestEntityTooLarge,
 		`[]`:                      http.StatusUnprocessableEntity,
-		`{"name":{"name":"app"}}`: http.StatusOK, // and not equal
+		`{"name":{"name":"app"}}`: http.StatusOK, // valid, but not equal
 	} {
-		if code, answer := h.post(path, body); code != want {
-			t.Errorf("%.20s: %d %s", body, code, answer)
+		if code, response := h.post(path, body); code != want {
+			t.Errorf("%.20s: %d %s", body, code, response)
 		}
 	}
-	if got := h.asked(); got != "" {
-		t.Errorf("%s was woken", got)
+	if got := h.requested(); got != "" {
+		t.Errorf("reconciled: %s", got)
 	}
 }
 
-// TestReplayedWebhook shows what docs/receiver.md says: a delivery that comes again wakes again, which does no harm.
+// TestReplayedWebhook shows what docs/receiver.md documents: a repeated delivery reconciles again, which is harmless.
 func TestReplayedWebhook(t *testing.T) {
 	h := newHooks(t)
 	h.GitRepository("app")
@@ -244,9 +245,9 @@ func TestReplayedWebhook(t *testing.T) {
 	path := h.ofApp("github", "github")
 	last := ""
 	for range 3 {
-		if code, answer := h.post(path, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed),
+		if code, response := h.post(path, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed),
 			"X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958"); code != http.StatusOK {
-			t.Fatalf("%d %s", code, answer)
+			t.Fatalf("%d %s", code, response)
 		}
 		app := &sourcev1.GitRepository{}
 		if err := h.Get(app, "app"); err != nil {
@@ -254,18 +255,17 @@ func TestReplayedWebhook(t *testing.T) {
 		}
 		asked := app.Annotations[meta.ReconcileRequestAnnotation]
 		if asked <= last {
-			t.Errorf("asked at %q, then at %q", last, asked)
+			t.Errorf("requested at %q, then at %q", last, asked)
 		}
 		last = asked
 	}
-	if got := h.asked(); got != "app" {
-		t.Errorf("%q was woken, want app", got)
+	if got := h.requested(); got != "app" {
+		t.Errorf("reconciled: %q, want app", got)
 	}
 }
 
-// TestWebhookOnReplicaThatDoesNotLead wakes an object by way of a replica that waits for the lease, as an
-// Ingress chooses any of them.
-func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
+// An Ingress may send a webhook to a replica that is not the leader.
+func TestWebhookOnReplicaThatIsNotLeader(t *testing.T) {
 	address := system.FreeAddress(t)
 	s := system.Prepare(t, func(o *options.Options) {
 		o.ReceiverAddr, o.LeaderElection = address, true
@@ -288,19 +288,19 @@ func TestWebhookOnReplicaThatDoesNotLead(t *testing.T) {
 		}}
 	h.Create(r)
 	before := r.DeepCopy()
-	r.SetWebhookPath(hook.Path(webhookToken, "github", h.Namespace)) // as the leader does
+	r.SetWebhookPath(hook.Path(webhookToken, "github", h.Namespace)) // like the leader
 	if err := h.Client.Status().Patch(t.Context(), r, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the replica knows the Receivers", func() error {
+	testenv.Eventually(t, "the replica has the Receivers in its cache", func() error {
 		return system.CheckStatus(h.url+"/hook/0", http.StatusNotFound)
 	})
-	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
+	if code, response := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
 		signature(pushed)); code != http.StatusOK {
-		t.Fatalf("%d %s", code, answer)
+		t.Fatalf("%d %s", code, response)
 	}
-	if got := h.asked(); got != "app" {
-		t.Errorf("%q was woken, want app", got)
+	if got := h.requested(); got != "app" {
+		t.Errorf("reconciled: %q, want app", got)
 	}
 	app := &sourcev1.GitRepository{}
 	if err := h.Get(app, "app"); err != nil || len(app.Status.Conditions) > 0 {

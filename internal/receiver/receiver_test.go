@@ -28,7 +28,7 @@ import (
 
 const webhookToken = "s3cr3t-of-the-webhook"
 
-// hooks is a system that takes webhooks.
+// hooks is a system that accepts webhooks.
 type hooks struct {
 	*system.System
 	url string
@@ -43,7 +43,7 @@ func newHooks(t *testing.T, configure ...func(*options.Options)) *hooks {
 	return &hooks{s, "http://" + address}
 }
 
-// receiver makes a Receiver, and waits for what becomes of it.
+// receiver creates a Receiver and waits until its Ready condition has a reason.
 func (h *hooks) receiver(name, kind string, change func(*notificationv1.ReceiverSpec),
 	reason string) *notificationv1.Receiver {
 	h.Helper()
@@ -65,7 +65,7 @@ func (h *hooks) receiver(name, kind string, change func(*notificationv1.Receiver
 	return r
 }
 
-// post sends a request by POST, and returns the answer.
+// post sends a POST request and returns status and body of the response.
 func (h *hooks) post(path, body string, headers ...string) (int, string) {
 	h.Helper()
 	return h.send(http.MethodPost, path, body, headers...)
@@ -74,8 +74,8 @@ func (h *hooks) post(path, body string, headers ...string) (int, string) {
 func (h *hooks) send(method, path, body string, headers ...string) (int, string) {
 	h.Helper()
 	var code int
-	var answer []byte
-	testenv.Eventually(h, "answered", func() error { // the path is in the status before it is in the cache
+	var response []byte
+	testenv.Eventually(h, "a response", func() error { // the path is in the status before it is in the cache
 		req, err := http.NewRequestWithContext(h.Context(), method, h.url+path, strings.NewReader(body))
 		if err != nil {
 			return err
@@ -89,16 +89,16 @@ func (h *hooks) send(method, path, body string, headers ...string) (int, string)
 		}
 		defer resp.Body.Close()
 		code = resp.StatusCode
-		answer, err = io.ReadAll(resp.Body)
+		response, err = io.ReadAll(resp.Body)
 		if err == nil && code == http.StatusNotFound && path != "/hook/0" {
-			return fmt.Errorf("not known yet: %s", answer)
+			return fmt.Errorf("not found: %s", response)
 		}
 		return err
 	})
-	if bytes.Contains(answer, []byte(webhookToken)) {
-		h.Errorf("the answer holds the token: %s", answer)
+	if bytes.Contains(response, []byte(webhookToken)) {
+		h.Errorf("the response contains the token: %s", response)
 	}
-	return code, string(answer)
+	return code, string(response)
 }
 
 func signature(body string) string {
@@ -107,8 +107,8 @@ func signature(body string) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// asked lists the repositories that were asked for a reconcile.
-func (h *hooks) asked() string {
+// requested returns the names of the GitRepositories with a reconcile request.
+func (h *hooks) requested() string {
 	h.Helper()
 	var all sourcev1.GitRepositoryList
 	if err := h.Client.List(h.Context(), &all); err != nil {
@@ -136,7 +136,7 @@ func revisionOf(g *sourcev1.GitRepository) string {
 
 const pushed = `{"ref":"refs/heads/main","repository":{"full_name":"shop/app","name":"app"}}`
 
-func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
+func TestGitHubPushReconcilesItsRepository(t *testing.T) {
 	h := newHooks(t)
 	first := h.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	h.GitRepository("app")
@@ -171,37 +171,36 @@ func TestPushOfGitHubWakesExactlyItsRepository(t *testing.T) {
 			strings.Repeat("00", 32)},
 		"of another body": {"X-GitHub-Event", "push", "X-Hub-Signature-256", signature(pushed + " ")},
 	} {
-		if code, answer := h.post(r.Status.WebhookPath, pushed, headers...); code != http.StatusUnauthorized {
-			t.Errorf("%s: %d %s", what, code, answer)
+		if code, response := h.post(r.Status.WebhookPath, pushed, headers...); code != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", what, code, response)
 		}
 	}
-	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "star", "X-Hub-Signature-256",
-		signature(pushed)); code != http.StatusOK || !strings.Contains(answer, "spec.events") {
-		t.Errorf("an event that nobody asked for: %d %s", code, answer)
+	if code, response := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "star", "X-Hub-Signature-256",
+		signature(pushed)); code != http.StatusOK || !strings.Contains(response, "spec.events") {
+		t.Errorf("event that the Receiver does not select: %d %s", code, response)
 	}
 	if code, _ := h.post("/hook/0", pushed); code != http.StatusNotFound {
-		t.Errorf("a path that is none: %d", code)
+		t.Errorf("unknown path: %d", code)
 	}
-	if code, answer := h.post(r.Status.WebhookPath,
+	if code, response := h.post(r.Status.WebhookPath,
 		strings.Repeat("x", hook.MaxBody+1)); code != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: %d %s", code, answer)
+		t.Errorf("large body: %d %s", code, response)
 	}
-	if got := h.asked(); got != "" {
-		t.Fatalf("%s was woken", got)
+	if got := h.requested(); got != "" {
+		t.Fatalf("reconciled: %s", got)
 	}
 
-	if code, answer := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
+	if code, response := h.post(r.Status.WebhookPath, pushed, "X-GitHub-Event", "push", "X-Hub-Signature-256",
 		signature(pushed)); code != http.StatusOK {
-		t.Fatalf("%d %s", code, answer)
+		t.Fatalf("%d %s", code, response)
 	}
-	if got := h.asked(); got != "app" {
-		t.Errorf("%q was woken, want app", got)
+	if got := h.requested(); got != "app" {
+		t.Errorf("reconciled: %q, want app", got)
 	}
 	fetched(second)
 }
 
-// TestGenericWebhookByAnyMethod: who calls such a path may know no other way than to get it; no other
-// receiver is called by that.
+// Some clients of generic Receivers can only send GET requests. Other types accept POST only.
 func TestGenericWebhookByAnyMethod(t *testing.T) {
 	h := newHooks(t)
 	h.GitRepository("app")
@@ -219,13 +218,13 @@ func TestGenericWebhookByAnyMethod(t *testing.T) {
 				c.action
 		}, "Succeeded")
 		for _, method := range []string{http.MethodGet, http.MethodPut} {
-			if code, answer := h.send(method, r.Status.WebhookPath, ""); code != c.want {
-				t.Errorf("%s of %s: %d %s", method, name, code, answer)
+			if code, response := h.send(method, r.Status.WebhookPath, ""); code != c.want {
+				t.Errorf("%s of %s: %d %s", method, name, code, response)
 			}
 		}
 	}
-	if got := h.asked(); got != "app" {
-		t.Errorf("%q was woken, want app", got)
+	if got := h.requested(); got != "app" {
+		t.Errorf("reconciled: %q, want app", got)
 	}
 }
 
@@ -260,8 +259,8 @@ func TestReceiverSelects(t *testing.T) {
 					MatchLabels: c.labels, Filter: c.own}}
 			}, "Succeeded")
 			before := time.Now()
-			if code, answer := h.post(r.Status.WebhookPath, pushed); code != c.code {
-				t.Fatalf("%d %s", code, answer)
+			if code, response := h.post(r.Status.WebhookPath, pushed); code != c.code {
+				t.Fatalf("%d %s", code, response)
 			}
 			var all sourcev1.GitRepositoryList
 			if err := h.Client.List(t.Context(), &all); err != nil {
@@ -275,13 +274,13 @@ func TestReceiverSelects(t *testing.T) {
 				}
 			}
 			if got := strings.Join(names, " "); got != c.want {
-				t.Errorf("woke %q, want %q", got, c.want)
+				t.Errorf("reconciled: %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-func TestWebhookTurnsGate(t *testing.T) {
+func TestWebhookOpensAndClosesGate(t *testing.T) {
 	h := newHooks(t)
 	h.Gate("release")
 	h.Gate("bystander")
@@ -297,10 +296,10 @@ func TestWebhookTurnsGate(t *testing.T) {
 		status metav1.ConditionStatus
 	}{{notificationv1.OpenAction, metav1.ConditionTrue}, {notificationv1.CloseAction, metav1.ConditionFalse},
 		{notificationv1.OpenAction, metav1.ConditionTrue}} {
-		if code, answer := h.post(hook.Path(webhookToken, step.action, h.Namespace), ""); code != http.StatusOK {
-			t.Fatalf("%s: %d %s", step.action, code, answer)
+		if code, response := h.post(hook.Path(webhookToken, step.action, h.Namespace), ""); code != http.StatusOK {
+			t.Fatalf("%s: %d %s", step.action, code, response)
 		}
-		testenv.Eventually(t, "the gate follows "+step.action, func() error {
+		testenv.Eventually(t, "the gate handles "+step.action, func() error {
 			g := &gatingv1.Gate{}
 			if err := h.Get(g, "release"); err != nil {
 				return err
@@ -314,11 +313,11 @@ func TestWebhookTurnsGate(t *testing.T) {
 	}
 	other := &gatingv1.Gate{}
 	if err := h.Get(other, "bystander"); err != nil || other.Annotations[gatingv1.OpenRequestedAtAnnotation] != "" {
-		t.Errorf("the other gate was asked %v (%v)", other.Requests(), err)
+		t.Errorf("requests to the other gate: %v (%v)", other.Requests(), err)
 	}
 }
 
-func TestReceiversThatCannotBe(t *testing.T) {
+func TestInvalidReceivers(t *testing.T) {
 	h := newHooks(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	app := notificationv1.ReceiverResource{Kind: "GitRepository", Name: "app"}
 	for name, c := range map[string]struct {
@@ -343,7 +342,7 @@ func TestReceiversThatCannotBe(t *testing.T) {
 				c.change(s)
 			}, c.reason)
 			if r.Status.WebhookPath != "" {
-				t.Errorf("it is taken at %s", r.Status.WebhookPath)
+				t.Errorf("it has the path %s", r.Status.WebhookPath)
 			}
 		})
 	}

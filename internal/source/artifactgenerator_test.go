@@ -29,7 +29,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// generate creates a generator that reads GitRepositories, by alias as by name.
+// generate creates a generator that reads GitRepositories. Their aliases are their names.
 func (s *harness) generate(name, pathPattern string, sources []string,
 	outputs ...extensionsv1beta1.OutputArtifact) *extensionsv1beta1.ArtifactGenerator {
 	s.Helper()
@@ -49,11 +49,11 @@ func (s *harness) generate(name, pathPattern string, sources []string,
 	return g
 }
 
-// generated waits until a generator is Ready with these outputs, and returns them.
+// generated waits until a generator is Ready with exactly these outputs, and returns them.
 func (s *harness) generated(name string, outputs ...string) map[string]*sourcev1.ExternalArtifact {
 	s.Helper()
 	made := map[string]*sourcev1.ExternalArtifact{}
-	testenv.Eventually(s, name+" has generated", func() error {
+	testenv.Eventually(s, name+" is Ready with its outputs", func() error {
 		clear(made)
 		var g extensionsv1beta1.ArtifactGenerator
 		var list sourcev1.ExternalArtifactList
@@ -79,6 +79,7 @@ func (s *harness) generated(name string, outputs ...string) map[string]*sourcev1
 	return made
 }
 
+// syncExternal creates a Kustomization of the ExternalArtifact of the same name.
 func (s *harness) syncExternal(name string) {
 	s.Helper()
 	s.Kustomization(name, name, "", func(k *kustomizev1.Kustomization) {
@@ -86,7 +87,7 @@ func (s *harness) syncExternal(name string) {
 	})
 }
 
-// moved waits until a generator has seen other sources than before.
+// moved calls change and waits until a generator has observed its new sources.
 func (s *harness) moved(name string, change func()) {
 	s.Helper()
 	var before, after extensionsv1beta1.ArtifactGenerator
@@ -94,7 +95,7 @@ func (s *harness) moved(name string, change func()) {
 		s.Fatal(err)
 	}
 	change()
-	testenv.Eventually(s, name+" has seen the change", func() error {
+	testenv.Eventually(s, name+" has observed the change", func() error {
 		if err := s.Get(&after, name); err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func (s *harness) moved(name string, change func()) {
 	})
 }
 
-func TestAMonorepoIsSplit(t *testing.T) {
+func TestGeneratorSplitsMonorepo(t *testing.T) {
 	s := newHarness(t)
 	first := s.Git.Commit("mono", map[string]string{"apps/front/a.yaml": system.ConfigMap("front", "1"),
 		"apps/back/a.yaml": system.ConfigMap("back", "1"), "README.md": "x"})
@@ -131,7 +132,7 @@ func TestAMonorepoIsSplit(t *testing.T) {
 		s.ConfigMapHas(name, "1")
 	}
 
-	t.Log("a commit to one part moves that part's artifact alone")
+	t.Log("a commit to one part changes only the artifact of that part")
 	s.Requests.Reset()
 	s.moved("split", func() {
 		s.Git.Commit("mono", map[string]string{"apps/back/a.yaml": system.ConfigMap("back", "2")})
@@ -140,16 +141,16 @@ func TestAMonorepoIsSplit(t *testing.T) {
 	s.ConfigMapHas("back", "2")
 	after := s.generated("split", "back", "front")
 	if after["front"].ResourceVersion != front.ResourceVersion {
-		t.Errorf("the part that did not change was written: %+v", after["front"].Status)
+		t.Errorf("the artifact of the unchanged part was written: %+v", after["front"].Status)
 	}
 	if after["back"].Status.Artifact.Revision == made["back"].Status.Artifact.Revision {
-		t.Error("the part that changed has its revision still")
+		t.Error("the artifact of the changed part has its previous revision")
 	}
 	if r := s.Requests.Matching("/kustomizations/front/status"); len(r) > 0 {
-		t.Errorf("the consumer of the other part was written: %v", r)
+		t.Errorf("the Kustomization of the unchanged part was written: %v", r)
 	}
 
-	t.Log("a commit beside both moves neither")
+	t.Log("a commit outside both parts changes neither")
 	s.moved("split", func() {
 		s.Git.Commit("mono", map[string]string{"README.md": "y"})
 		s.RequestFetch("mono")
@@ -160,11 +161,11 @@ func TestAMonorepoIsSplit(t *testing.T) {
 		}
 	}
 
-	t.Log("an output that is deleted or changed by others is put back")
+	t.Log("an output that others deleted or changed is restored")
 	if err := s.Client.Delete(t.Context(), after["front"]); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "front is back", func() error {
+	testenv.Eventually(t, "output front is restored", func() error {
 		o := &sourcev1.ExternalArtifact{}
 		if err := s.Get(o, "front"); err != nil {
 			return err
@@ -176,7 +177,7 @@ func TestAMonorepoIsSplit(t *testing.T) {
 		return nil
 	})
 
-	t.Log("a restart changes nothing but the address")
+	t.Log("a restart changes only the address")
 	before := s.generated("split", "back", "front")
 	s.Stop()
 	s.Start()
@@ -187,13 +188,13 @@ func TestAMonorepoIsSplit(t *testing.T) {
 				return errors.New("not yet")
 			}
 			if a.URL = b.URL; !reflect.DeepEqual(a, b) {
-				t.Errorf("%s is %+v, before %+v", name, a, b)
+				t.Errorf("artifact of %s: %+v, before: %+v", name, a, b)
 			}
 		}
 		return nil
 	})
 
-	t.Log("an output that is no longer declared goes, and with the generator all")
+	t.Log("an output that is no longer declared is deleted; all outputs are deleted with the generator")
 	g := &extensionsv1beta1.ArtifactGenerator{}
 	s.Update(g, "split", func() { g.Spec.Artifacts = g.Spec.Artifacts[:1] })
 	s.Gone(&sourcev1.ExternalArtifact{}, "front")
@@ -205,11 +206,11 @@ func TestAMonorepoIsSplit(t *testing.T) {
 	s.Gone(&sourcev1.ExternalArtifact{}, "back")
 	if left, err := filepath.Glob(filepath.Join(s.Storage, "artifacts", "externalartifact", s.Namespace,
 		"*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v %v", left, err)
+		t.Errorf("remaining artifacts: %v %v", left, err)
 	}
 }
 
-func TestSourcesAreComposed(t *testing.T) {
+func TestGeneratorComposesSources(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("chart", map[string]string{"values.yaml": "image: {tag: v1, name: a}\n",
 		"a.yaml": system.ConfigMap("composed", "1")})
@@ -241,7 +242,7 @@ func TestSourcesAreComposed(t *testing.T) {
 	}
 }
 
-func TestDirectoriesAreDiscovered(t *testing.T) {
+func TestGeneratorDiscoversDirectories(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("mono", map[string]string{"apps/auth/envs/dev/a.yaml": system.ConfigMap("auth-dev", "1"),
 		"apps/pay/envs/dev/a.yaml": system.ConfigMap("pay-dev", "1")})
@@ -258,7 +259,7 @@ func TestDirectoriesAreDiscovered(t *testing.T) {
 	s.generated("apps", "auth-dev", "auth-prod")
 }
 
-func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
+func TestFailingGenerators(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"), "x": "x"})
 	s.GitRepository("app")
@@ -271,7 +272,7 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 		system.ArtifactOutput("missing", "@app/none/**"))
 	s.NotReady(g, "missing", "BuildFailed", "'none' does not exist in the source")
 	if err := s.Get(&sourcev1.ExternalArtifact{}, "fine"); err != nil {
-		t.Errorf("one that fails holds up another: %v", err)
+		t.Errorf("a failing generator blocks another one: %v", err)
 	}
 
 	s.Create(&sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "theirs"}})
@@ -284,7 +285,7 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 	s.generated("loop", "loop")
 	s.generate("next", "", []string{"app"}, system.ArtifactOutput("next", "@app/**"))
 	s.generated("next", "next")
-	// in order: the second closes the circle, and is told so
+	// in order: the second one completes the cycle and reports it
 	for _, of := range [][2]string{{"next", "loop"}, {"loop", "next"}} {
 		s.Update(loop, of[0], func() {
 			loop.Spec.Sources[0].Kind,
@@ -294,7 +295,7 @@ func TestGeneratorsThatCannotGoOnSayWhy(t *testing.T) {
 	s.NotReady(g, "loop", "ValidationFailed", "depend on themselves")
 }
 
-func TestSuspendedGeneratorsAreLeftAlone(t *testing.T) {
+func TestSuspendedGenerator(t *testing.T) {
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -310,7 +311,7 @@ func TestSuspendedGeneratorsAreLeftAlone(t *testing.T) {
 	s.Suspended(extensionsv1beta1.ArtifactGeneratorKind, "paused")
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
-	testenv.Eventually(t, "the source has moved", func() error {
+	testenv.Eventually(t, "the source has a new revision", func() error {
 		app := &sourcev1.GitRepository{}
 		if err := s.Get(app, "app"); err != nil || !strings.HasSuffix(app.Status.Artifact.Revision, commit) {
 			return errors.Join(err, errors.New("not yet"))
@@ -318,24 +319,25 @@ func TestSuspendedGeneratorsAreLeftAlone(t *testing.T) {
 		return nil
 	})
 	if now := s.generated("paused", "paused")["paused"]; now.ResourceVersion != before.ResourceVersion {
-		t.Error("it was reconciled")
+		t.Error("the suspended generator was reconciled")
 	}
 	annotate("Enabled")
-	testenv.Eventually(t, "it goes on", func() error {
-		if now := s.generated("paused", "paused")["paused"]; now.Status.Artifact.Digest == before.Status.Artifact.Digest {
+	testenv.Eventually(t, "the resumed generator is reconciled", func() error {
+		now := s.generated("paused", "paused")["paused"]
+		if now.Status.Artifact.Digest == before.Status.Artifact.Digest {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 }
 
-// TestThirdPartiesPublishArtifacts serves an archive as another controller would, and has it applied.
-func TestThirdPartiesPublishArtifacts(t *testing.T) {
+// The test publishes an ExternalArtifact like a third-party controller.
+func TestExternalArtifactOfThirdParty(t *testing.T) {
 	s := newHarness(t)
 	var archives sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b, ok := archives.Load(r.URL.Path); ok {
-			_, _ = w.Write(b.([]byte)) // a client that is gone
+			_, _ = w.Write(b.([]byte)) // the client may have closed the connection
 		}
 	}))
 	t.Cleanup(server.Close)

@@ -20,15 +20,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// bucketReady waits until the bucket is Ready with a revision other than one, and returns it.
-func (s *harness) bucketReady(than string) *sourcev1.Bucket {
+// bucketReady waits until the bucket is Ready with another revision than previous, and returns it.
+func (s *harness) bucketReady(previous string) *sourcev1.Bucket {
 	s.Helper()
 	b := &sourcev1.Bucket{}
 	testenv.Eventually(s, "the bucket is Ready", func() error {
 		if err := s.Get(b, "apps"); err != nil {
 			return err
 		}
-		if !reconcile.IsReady(b) || b.Status.Artifact == nil || b.Status.Artifact.Revision == than {
+		if !reconcile.IsReady(b) || b.Status.Artifact == nil || b.Status.Artifact.Revision == previous {
 			return fmt.Errorf("%+v", b.Status)
 		}
 		return nil
@@ -36,6 +36,7 @@ func (s *harness) bucketReady(than string) *sourcev1.Bucket {
 	return b
 }
 
+// syncBucket creates a Kustomization of the bucket.
 func (s *harness) syncBucket() {
 	s.Helper()
 	s.Kustomization("apps", "apps", "", func(k *kustomizev1.Kustomization) {
@@ -43,13 +44,13 @@ func (s *harness) syncBucket() {
 	})
 }
 
-// since returns how many objects were fetched and how many listings there were since before.
+// since returns the number of objects fetched and listed since earlier stats.
 func since(server *testenv.S3, before map[string]int64) (gets, lists int64) {
 	now := server.Stats()
 	return now["gets"] - before["gets"], now["lists"] - before["lists"]
 }
 
-func TestABucketIsDeployed(t *testing.T) {
+func TestBucket(t *testing.T) {
 	s, server := newHarness(t), testenv.NewS3(t)
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1"), "b.yaml": system.ConfigMap("two", "1"),
 		"c.md":   "x",
@@ -71,7 +72,7 @@ func TestABucketIsDeployed(t *testing.T) {
 	before := server.Stats()
 	s.Reconcile(&sourcev1.Bucket{}, "apps")
 	if gets, lists := since(server, before); gets != 0 || lists != 1 {
-		t.Errorf("unchanged, it costs %d gets and %d listings", gets, lists)
+		t.Errorf("an unchanged bucket caused %d gets and %d lists", gets, lists)
 	}
 
 	before = server.Stats()
@@ -79,11 +80,11 @@ func TestABucketIsDeployed(t *testing.T) {
 	s.Reconcile(&sourcev1.Bucket{}, "apps")
 	s.ConfigMapHas("two", "2")
 	if gets, lists := since(server, before); gets != 1 || lists != 1 {
-		t.Errorf("one changed, it costs %d gets and %d listings", gets, lists)
+		t.Errorf("one changed object caused %d gets and %d lists", gets, lists)
 	}
 	second := s.bucketReady(first.Status.Artifact.Revision)
 
-	t.Log("after a restart nothing is fetched, even if what was kept is lost")
+	t.Log("after a restart nothing is fetched, even without the cache of objects")
 	s.Stop()
 	if err := os.RemoveAll(filepath.Join(s.Storage, "buckets")); err != nil {
 		t.Fatal(err)
@@ -92,11 +93,11 @@ func TestABucketIsDeployed(t *testing.T) {
 	s.Start()
 	s.Reconcile(&sourcev1.Bucket{}, "apps")
 	if gets, _ := since(server, before); gets != 0 {
-		t.Errorf("after a restart %d objects were fetched", gets)
+		t.Errorf("%d objects were fetched after a restart", gets)
 	}
 	if now := s.bucketReady(""); now.Status.Artifact.Digest != second.Status.Artifact.Digest ||
 		!now.Status.Artifact.LastUpdateTime.Equal(&second.Status.Artifact.LastUpdateTime) {
-		t.Errorf("after a restart the artifact is %+v, not %+v", now.Status.Artifact, second.Status.Artifact)
+		t.Errorf("artifact after a restart: %+v, want %+v", now.Status.Artifact, second.Status.Artifact)
 	}
 
 	if err := s.Client.Delete(t.Context(), second); err != nil {
@@ -105,18 +106,18 @@ func TestABucketIsDeployed(t *testing.T) {
 	s.Gone(&sourcev1.Bucket{}, "apps")
 	for _, dir := range []string{"buckets/*", "artifacts/bucket/*/*"} {
 		if left, err := filepath.Glob(filepath.Join(s.Storage, dir)); err != nil || len(left) > 0 {
-			t.Errorf("left %q, %v", left, err)
+			t.Errorf("remaining files: %q, %v", left, err)
 		}
 	}
 }
 
-func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
+func TestBucketErrors(t *testing.T) {
 	server, tls := testenv.NewS3(t), t.TempDir()
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	secure := testenv.NewS3(t, "--tls-dir", tls)
 	for what, c := range map[string]struct {
-		change       func(*sourcev1.Bucket)
-		reason, says string
+		change          func(*sourcev1.Bucket)
+		reason, message string
 	}{
 		"no such bucket": {func(b *sourcev1.Bucket) { b.Spec.BucketName = "none" }, "BucketOperationFailed",
 			"cannot list the bucket 'none': NoSuchBucket"},
@@ -135,7 +136,7 @@ func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
 			s.Secret("wrong", map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": "s3cr3t-typo"})
 			s.Bucket(server, c.change)
 			b := &sourcev1.Bucket{}
-			s.NotReady(b, "apps", c.reason, c.says)
+			s.NotReady(b, "apps", c.reason, c.message)
 			if text := fmt.Sprint(b.Status); strings.Contains(text, "s3cr3t") || b.Status.Artifact != nil {
 				t.Errorf("status %s", text)
 			}
@@ -147,7 +148,7 @@ func TestABucketTellsWhyItCannotBeFetched(t *testing.T) {
 	}
 }
 
-func TestABucketByTLS(t *testing.T) {
+func TestBucketOverTLS(t *testing.T) {
 	s, server := newHarness(t), testenv.NewS3(t, "--tls-dir", t.TempDir())
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	s.Secret("ca", map[string]string{"ca.crt": string(server.CA)})
@@ -157,7 +158,7 @@ func TestABucketByTLS(t *testing.T) {
 	s.bucketReady("")
 }
 
-func TestABucketThatIsAwayComesBack(t *testing.T) {
+func TestBucketOutage(t *testing.T) {
 	s, root := newHarness(t), t.TempDir()
 	address := system.FreeAddress(t)
 	server := testenv.ServeS3(t, root, "--addr", address)
@@ -169,24 +170,24 @@ func TestABucketThatIsAwayComesBack(t *testing.T) {
 	b := &sourcev1.Bucket{}
 	s.NotReady(b, "apps", "BucketOperationFailed", "refuse")
 	if b.Status.Artifact == nil || b.Status.Artifact.Digest != first.Status.Artifact.Digest {
-		t.Errorf("the artifact is %+v", b.Status.Artifact)
+		t.Errorf("artifact: %+v", b.Status.Artifact)
 	}
 	resp, err := http.Get(b.Status.Artifact.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() // only its status counts
+	defer resp.Body.Close() // only the status matters
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("the last artifact is served with %s", resp.Status)
+		t.Errorf("status of the last artifact: %s", resp.Status)
 	}
-	elsewhere := testenv.ServeS3(t, root) // so that it comes back with what is new
+	elsewhere := testenv.ServeS3(t, root) // writes new objects before the server is back
 	elsewhere.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "2")})
 	elsewhere.Stop()
 	testenv.ServeS3(t, root, "--addr", address)
 	s.bucketReady(first.Status.Artifact.Revision)
 }
 
-func TestALostPodFetchesNothingAgain(t *testing.T) {
+func TestBackendSavesFetchesAfterPodLoss(t *testing.T) {
 	server := testenv.NewS3(t)
 	server.MakeBucket("artifacts")
 	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
@@ -201,16 +202,16 @@ func TestALostPodFetchesNothingAgain(t *testing.T) {
 	s.Bucket(apps)
 	first := s.bucketReady("")
 	s.Stop()
-	s.Storage = t.TempDir() // another machine's
+	s.Storage = t.TempDir() // as on another node
 	before := apps.Stats()
 	s.Start()
 	s.Reconcile(&sourcev1.Bucket{}, "apps")
 	s.syncBucket()
 	s.ConfigMapHas("one", "1")
 	if now := s.bucketReady(""); now.Status.Artifact.Digest != first.Status.Artifact.Digest {
-		t.Errorf("the artifact is %+v, not %+v", now.Status.Artifact, first.Status.Artifact)
+		t.Errorf("artifact: %+v, want %+v", now.Status.Artifact, first.Status.Artifact)
 	}
 	if gets, _ := since(apps, before); gets != 0 {
-		t.Errorf("%d objects were fetched again", gets)
+		t.Errorf("%d objects were fetched", gets)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// There are more sources of a host that hangs than workers; the one of another host is fetched meanwhile.
-func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
+// More sources of a host that hangs than there are workers do not block the source of another host.
+func TestHangingHostDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.EgressTimeouts.Answer = time.Hour })
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,16 +46,16 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 		})
 	}
 	most := s.Options().Concurrent * 3 / 4
-	testenv.Eventually(t, "as many requests as may be are in flight", func() error {
+	testenv.Eventually(t, "the maximum of requests is in flight", func() error {
 		if n := len(reached); n != most {
-			return fmt.Errorf("%d are", n)
+			return fmt.Errorf("%d requests are in flight", n)
 		}
 		return nil
 	})
 	commit := s.Git.Commit("good", map[string]string{"a": "b"})
 	s.GitRepository("good")
 	s.GitRepositoryReady("good", commit)
-	testenv.Eventually(t, "the sources that have no request in flight say so", func() error {
+	testenv.Eventually(t, "sources without a request in flight report it", func() error {
 		all, failed := &sourcev1.GitRepositoryList{}, 0
 		if err := s.Client.List(t.Context(), all, client.InNamespace(s.Namespace)); err != nil {
 			return err
@@ -68,11 +68,11 @@ func TestAHostThatHangsDelaysNoOtherHost(t *testing.T) {
 			}
 		}
 		if failed != broken-most {
-			return fmt.Errorf("%d do", failed)
+			return fmt.Errorf("%d sources report it", failed)
 		}
 		return nil
 	})
 	if n := len(reached); n != most {
-		t.Errorf("%d requests were in flight, the most is %d", n, most)
+		t.Errorf("%d requests were in flight, the maximum is %d", n, most)
 	}
 }

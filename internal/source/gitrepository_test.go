@@ -29,16 +29,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// holds waits until the artifact of a GitRepository holds exactly these files.
+// holds waits until the artifact of a GitRepository has exactly these files.
 func (s *harness) holds(name string, want map[string]string) {
 	s.Helper()
-	testenv.Eventually(s, name+" holds its files", func() error {
+	testenv.Eventually(s, name+" has its files", func() error {
 		g := &sourcev1.GitRepository{}
 		if err := s.Get(g, name); err != nil {
 			return err
 		}
 		if g.Status.Artifact == nil {
-			return errors.New("no artifact")
+			return errors.New("it has no artifact")
 		}
 		got, err := download(g.Status.Artifact.URL)
 		if err != nil {
@@ -51,12 +51,13 @@ func (s *harness) holds(name string, want map[string]string) {
 	})
 }
 
+// download returns the files of an artifact.
 func download(url string) (map[string]string, error) {
 	resp, err := http.Get(url)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() // it is read
+	defer resp.Body.Close()
 	z, err := gzip.NewReader(resp.Body)
 	if err != nil {
 		return nil, err
@@ -85,10 +86,10 @@ func condition(g *sourcev1.GitRepository, name string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
+func TestGitVerification(t *testing.T) {
 	s := newHarness(t)
 	golden := func(name string) string {
-		b, err := os.ReadFile(filepath.Join("..", "source", "git", "testdata", name)) // made by git
+		b, err := os.ReadFile(filepath.Join("..", "source", "git", "testdata", name)) // generated with git
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +122,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 		t.Errorf("mode %v", m)
 	}
 
-	t.Log("one that is not leaves the artifact as it is")
+	t.Log("an unsigned commit keeps the artifact")
 	s.Git.Commit("app", map[string]string{"a.yaml": "2"})
 	s.RequestFetch("app")
 	s.NotReady(g, "app", "InvalidCommitSignature", "not signed")
@@ -133,7 +134,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 		t.Error(err)
 	}
 
-	t.Log("tags need a reference that leads to one, and keys")
+	t.Log("verification of tags needs a tag reference and keys")
 	s.GitRepository("tag", func(g *sourcev1.GitRepository) {
 		g.Spec.URL = s.Git.URL + "/app"
 		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "Tag",
@@ -159,7 +160,7 @@ func TestOnlyVerifiedRevisionsAreStored(t *testing.T) {
 	}
 }
 
-func TestRepositoriesIncludeOthers(t *testing.T) {
+func TestGitInclude(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": "1", "base/x.yaml": "under"})
 	include := func(names ...string) func(*sourcev1.GitRepository) {
@@ -180,7 +181,7 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 	if condition(g, "IncludeUnavailable").Status != metav1.ConditionTrue {
 		t.Errorf("%+v", g.Status.Conditions)
 	}
-	t.Log("it goes on by itself when the other is there")
+	t.Log("it is reconciled as soon as the included repository exists")
 	base := s.Git.Commit("base", map[string]string{"x.yaml": "over", "deploy/y.yaml": "y"})
 	s.GitRepository("base")
 	s.GitRepositoryReady("base", base)
@@ -191,13 +192,13 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 		!strings.HasSuffix(g.Status.IncludedArtifacts[0].Revision, base) {
 		t.Errorf("%+v", g.Status)
 	}
-	t.Log("and follows its changes")
+	t.Log("it follows changes of the included repository")
 	s.Git.Commit("base", map[string]string{"deploy/y.yaml": "changed"})
 	s.RequestFetch("base")
 	s.holds("app", map[string]string{"a.yaml": "1", "base/x.yaml": "over", "base/deploy/y.yaml": "changed",
 		"some/where/y.yaml": "changed"})
 
-	t.Log("what cannot be included is told")
+	t.Log("errors of includes are reported")
 	s.GitRepository("self", include("self"), func(g *sourcev1.GitRepository) { g.Spec.URL = s.Git.URL + "/app" })
 	s.NotReady(g, "self", "CopyFailure", "includes itself")
 	s.GitRepository("outside", include("base"), func(g *sourcev1.GitRepository) {
@@ -210,7 +211,7 @@ func TestRepositoriesIncludeOthers(t *testing.T) {
 	s.NotReady(g, "missing", "CopyFailure", "none")
 }
 
-func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
+func TestGitRepositoriesShareFetch(t *testing.T) {
 	s := newHarness(t)
 	lib := s.Git.Commit("lib", map[string]string{"l.yaml": "lib"})
 	commit := s.Git.Commit("app", map[string]string{
@@ -241,15 +242,15 @@ func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
 		return len(entries)
 	}
 	if n := mirrors(); n != 2 {
-		t.Errorf("%d mirrors are kept", n)
+		t.Errorf("%d mirrors exist", n)
 	}
-	t.Log("mirrors of who is deleted go, also while nobody is there to see it")
+	t.Log("mirrors of deleted objects are removed, even if they were deleted while the controller was stopped")
 	if err := s.Client.Delete(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	s.Gone(g, "two")
 	if n := mirrors(); n != 1 {
-		t.Errorf("%d mirrors are kept", n)
+		t.Errorf("%d mirrors exist", n)
 	}
 	s.Stop()
 	one := &sourcev1.GitRepository{}
@@ -261,18 +262,18 @@ func TestSourcesOfOneRepositoryShareAFetch(t *testing.T) {
 	libs := s.Git.Stats()["fetches"]
 	s.GitRepository("lib")
 	s.GitRepositoryReady("lib", lib)
-	testenv.Eventually(t, "the mirror is gone", func() error {
+	testenv.Eventually(t, "the mirror is removed", func() error {
 		if n := mirrors(); n != 1 {
-			return fmt.Errorf("%d mirrors are kept", n)
+			return fmt.Errorf("%d mirrors exist", n)
 		}
 		return nil
 	})
 	if s.Git.Stats()["fetches"] != libs+1 {
-		t.Error("a mirror of an object that is gone was used")
+		t.Error("the mirror of a deleted object was used")
 	}
 }
 
-func TestLoginAsAGitHubApp(t *testing.T) {
+func TestGitHubAppLogin(t *testing.T) {
 	s := newHarness(t)
 	private := testenv.NewGit(t, "--username", "x-access-token", "--password", "token-1")
 	commit := private.Commit("app", map[string]string{"a.yaml": "1"})
@@ -308,7 +309,7 @@ func TestLoginAsAGitHubApp(t *testing.T) {
 	s.GitRepositoryReady("app", commit)
 	s.GitRepositoryReady("same", commit)
 	if n := asked.Load(); n != 1 {
-		t.Errorf("%d tokens were asked for", n)
+		t.Errorf("%d tokens were requested", n)
 	}
 	if stats := private.Stats(); stats["fetches"] != 1 {
 		t.Errorf("%v", stats)
@@ -320,7 +321,7 @@ func TestLoginAsAGitHubApp(t *testing.T) {
 	s.NotReady(g, "secretless", "InvalidProviderConfiguration", "requires a Secret with the key 'githubAppID'")
 }
 
-func TestProxiesAndLegacyFields(t *testing.T) {
+func TestProxyAndLegacyFields(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": "1"})
 	var through atomic.Int64
@@ -338,7 +339,7 @@ func TestProxiesAndLegacyFields(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		defer resp.Body.Close() // it is copied
+		defer resp.Body.Close() // closed after copying
 		for k, v := range resp.Header {
 			w.Header()[k] = v
 		}
@@ -362,7 +363,7 @@ func TestProxiesAndLegacyFields(t *testing.T) {
 	s.GitRepository("refused", by("refused"))
 	s.NotReady(g, "refused", "AuthenticationFailed", "spec.proxySecretRef")
 	if text := fmt.Sprint(g.Status); strings.Contains(text, "wr0ng") {
-		t.Errorf("the status tells the password: %s", text)
+		t.Errorf("the status contains the password: %s", text)
 	}
 	s.GitRepository("legacy", func(g *sourcev1.GitRepository) {
 		g.Spec.AccessFrom = &meta.AccessFrom{
@@ -374,6 +375,6 @@ func TestProxiesAndLegacyFields(t *testing.T) {
 	}
 	var events corev1.EventList
 	if err := s.Client.List(t.Context(), &events); err != nil || strings.Contains(fmt.Sprint(events), "wr0ng") {
-		t.Errorf("an event tells the password, or %v", err)
+		t.Errorf("an event contains the password, or error %v", err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 )
 
-// pushChart pushes a chart to a registry as Helm does.
+// pushChart pushes a chart to a registry like Helm does.
 func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...v1.Layer) signing.Target {
 	t.Helper()
 	chart := static.NewLayer(testenv.Package(t, testenv.NewChart(name, version)),
@@ -31,7 +31,7 @@ func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...
 	return signing.Target{TB: t, Image: image, Access: r.Access()}
 }
 
-func TestHelmChartsOfARegistry(t *testing.T) {
+func TestHelmChartOfRegistry(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	pushChart(t, r, "app", "1.0.0")
 	s.Create(&sourcev1.HelmRepository{
@@ -59,7 +59,7 @@ func TestHelmChartsOfARegistry(t *testing.T) {
 	s.Reconcile(&sourcev1.HelmChart{}, "exact")
 	after := r.Stats()
 	if after["requests"]-before["requests"] != 1 || after["HEAD manifests"]-before["HEAD manifests"] != 1 {
-		t.Errorf("an unchanged chart cost %v after %v", after, before)
+		t.Errorf("requests for an unchanged chart: %v, before: %v", after, before)
 	}
 
 	pushChart(t, r, "app", "1.1.0+build.5")
@@ -77,7 +77,7 @@ func TestHelmChartsOfARegistry(t *testing.T) {
 	}
 }
 
-func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
+func TestHelmChartVerificationInRegistry(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	s.Create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
@@ -126,7 +126,7 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 			t.Errorf("%s: %+v", good.chart, v)
 		}
 	}
-	for _, bad := range []struct{ chart, provider, secret, says string }{
+	for _, bad := range []struct{ chart, provider, secret, message string }{
 		{"strange", "cosign", "cosign", "no signature is by a trusted signer"},
 		{"unsigned", "cosign", "cosign", "it is not signed"},
 		{"cosigned", "notation", "notation", "notation"},
@@ -135,7 +135,7 @@ func TestHelmChartsAreVerifiedInARegistry(t *testing.T) {
 	} {
 		verified(bad.chart, bad.provider, bad.secret)
 		c := &sourcev1.HelmChart{}
-		s.NotReady(c, bad.chart+"-"+bad.secret, "ChartVerificationError", bad.says)
+		s.NotReady(c, bad.chart+"-"+bad.secret, "ChartVerificationError", bad.message)
 		if c.Status.Artifact != nil || !apimeta.IsStatusConditionFalse(c.Status.Conditions,
 			sourcev1.SourceVerifiedCondition) {
 			t.Errorf("%+v: %+v", bad, c.Status)

@@ -70,14 +70,14 @@ func (s *harness) unpack(url string) map[string]string {
 	}
 }
 
-// updateChart changes a HelmChart's declaration.
+// updateChart changes the spec of a HelmChart.
 func (s *harness) updateChart(name string, change func(*sourcev1.HelmChartSpec)) {
 	s.Helper()
 	c := &sourcev1.HelmChart{}
 	s.Update(c, name, func() { change(&c.Spec) })
 }
 
-func TestHelmChartsOfARepository(t *testing.T) {
+func TestHelmChartOfRepository(t *testing.T) {
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"), testenv.NewChart("app", "2.0.0-rc.1"))
 	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) { c.Version = ">=1.0.0" })
@@ -92,7 +92,7 @@ func TestHelmChartsOfARepository(t *testing.T) {
 		t.Errorf("%+v", c.Status)
 	}
 	if !strings.HasSuffix(r.Status.URL, "/latest.yaml") || !strings.HasSuffix(c.Status.URL, "/latest.tgz") {
-		t.Errorf("latest: %s, %s", r.Status.URL, c.Status.URL)
+		t.Errorf("URLs: %s, %s", r.Status.URL, c.Status.URL)
 	}
 	if r.Status.Artifact.Revision != r.Status.Artifact.Digest {
 		t.Errorf("%+v", r.Status.Artifact)
@@ -102,14 +102,14 @@ func TestHelmChartsOfARepository(t *testing.T) {
 	s.Reconcile(&sourcev1.HelmRepository{}, "charts")
 	s.Reconcile(&sourcev1.HelmChart{}, "app")
 	if got := h.Requests(); !slices.Equal(got, []string{"GET /index.yaml 304"}) {
-		t.Errorf("nothing changed, and it cost %q", got)
+		t.Errorf("requests without a change: %q", got)
 	}
 
 	h.Publish(testenv.NewChart("app", "1.1.0"))
 	s.Reconcile(&sourcev1.HelmRepository{}, "charts")
 	s.chartReady("app", "1.1.0", "pulled 'app' chart with version '1.1.0'")
 	if got := h.Requests(); !slices.Equal(got, []string{"GET /index.yaml 200", "GET /app-1.1.0.tgz 200"}) {
-		t.Errorf("a new version cost %q", got)
+		t.Errorf("requests for a new version: %q", got)
 	}
 
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
@@ -133,7 +133,7 @@ func TestHelmChartsOfARepository(t *testing.T) {
 	}
 }
 
-func TestHelmOutageKeepsTheLastArtifacts(t *testing.T) {
+func TestHelmRepositoryOutage(t *testing.T) {
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
 	s.HelmRepository(h)
@@ -154,13 +154,13 @@ func TestHelmOutageKeepsTheLastArtifacts(t *testing.T) {
 	s.Reconcile(&sourcev1.HelmChart{}, "app")
 	s.chartReady("app", "1.0.0", pulled)
 
-	s.Stop() // a restart while the repository is out of reach
+	s.Stop() // a restart while the repository is unreachable
 	s.Start()
 	s.Reconcile(&sourcev1.HelmChart{}, "app")
 	s.chartReady("app", "1.0.0", pulled)
 }
 
-func TestHelmChartsThatAreNotWhatTheIndexSays(t *testing.T) {
+func TestHelmChartWithWrongDigest(t *testing.T) {
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
 	h.Write("app-1.0.0.tgz", testenv.Package(t, testenv.NewChart("app", "1.0.1")))
@@ -169,11 +169,11 @@ func TestHelmChartsThatAreNotWhatTheIndexSays(t *testing.T) {
 	c := &sourcev1.HelmChart{}
 	s.NotReady(c, "app", "ChartPullError", "but the index has sha256:")
 	if c.Status.Artifact != nil {
-		t.Error("it was stored")
+		t.Error("the chart was stored")
 	}
 }
 
-func TestHelmChartsAreVerifiedByProvenance(t *testing.T) {
+func TestHelmProvenanceVerification(t *testing.T) {
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
 	data := testenv.Package(t, testenv.NewChart("app", "1.0.0"))
@@ -233,7 +233,7 @@ func TestHelmChartsAreVerifiedByProvenance(t *testing.T) {
 	}
 }
 
-func TestHelmChartsOfGit(t *testing.T) {
+func TestHelmChartOfGitRepository(t *testing.T) {
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("db", "1.0.0"), testenv.NewChart("db", "1.4.0"))
 	s.HelmRepository(h)
@@ -276,10 +276,10 @@ func TestHelmChartsOfGit(t *testing.T) {
 	s.chartReady("by-revision", version, "packaged 'app' chart with version '"+version+
 		"' and merged values files [prod.yaml]")
 	s.Stop()
-	s.Start() // a restart does not package anew what has the version already
+	s.Start() // after a restart, an existing version is not packaged again
 	s.Reconcile(&sourcev1.HelmChart{}, "by-version")
 	if _, got := s.chartReady("by-version", "1.0.0", packaged); got["app/values.yaml"] != "a: 1\n" {
-		t.Errorf("packaged anew without a new version: %q", got)
+		t.Errorf("files of an unchanged version: %q", got)
 	}
 
 	files["charts/app/Chart.yaml"] = chartYAML("1.1.0")
@@ -303,11 +303,11 @@ func TestHelmChartsOfGit(t *testing.T) {
 	s.NotReady(failed, "by-version", "InvalidChartReference", "no chart found at 'charts/none'")
 }
 
-func TestHelmRepositoriesThatCannotBeUsed(t *testing.T) {
+func TestInvalidHelmRepositories(t *testing.T) {
 	s := newHarness(t)
 	for _, test := range []struct {
-		name, reason, says string
-		spec               sourcev1.HelmRepositorySpec
+		name, reason, message string
+		spec                  sourcev1.HelmRepositorySpec
 	}{
 		{"scheme", "URLInvalid", "set spec.type: oci for a registry",
 			sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
@@ -321,6 +321,6 @@ func TestHelmRepositoriesThatCannotBeUsed(t *testing.T) {
 	} {
 		s.Create(&sourcev1.HelmRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: test.name},
 			Spec: test.spec})
-		s.NotReady(&sourcev1.HelmRepository{}, test.name, test.reason, test.says)
+		s.NotReady(&sourcev1.HelmRepository{}, test.name, test.reason, test.message)
 	}
 }

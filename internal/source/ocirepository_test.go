@@ -28,7 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// served returns an artifact as the server gives it.
+// served downloads an artifact.
 func (s *harness) served(a *meta.Artifact) []byte {
 	s.Helper()
 	resp, err := http.Get(a.URL)
@@ -43,7 +43,7 @@ func (s *harness) served(a *meta.Artifact) []byte {
 	return b
 }
 
-func TestOCIRepositoriesAreFollowed(t *testing.T) {
+func TestOCIRepository(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc",
 		"org.opencontainers.image.source": "https://git.example/app"}
@@ -58,7 +58,7 @@ func TestOCIRepositoriesAreFollowed(t *testing.T) {
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Kind = "OCIRepository" })
 	s.ConfigMapHas("oci", "1")
 
-	t.Log("an unchanged digest costs one HEAD")
+	t.Log("an unchanged digest causes one HEAD request")
 	before := r.Stats()
 	s.RequestReconcile(&sourcev1.OCIRepository{}, "app")
 	s.OCIRepositoryReady("app", first)
@@ -67,11 +67,11 @@ func TestOCIRepositoriesAreFollowed(t *testing.T) {
 		t.Error(diff)
 	}
 
-	t.Log("after a restart nothing is pulled again")
+	t.Log("nothing is pulled after a restart")
 	s.Stop()
 	before = r.Stats()
 	s.Start()
-	testenv.Eventually(t, "the registry is asked", func() error {
+	testenv.Eventually(t, "the registry gets requests", func() error {
 		if got := system.RequestsSince(r, before); got["HEAD manifests"] == 0 {
 			return fmt.Errorf("%v", got)
 		}
@@ -80,10 +80,10 @@ func TestOCIRepositoriesAreFollowed(t *testing.T) {
 	s.RequestReconcile(&sourcev1.OCIRepository{}, "app")
 	s.OCIRepositoryReady("app", first)
 	if got := system.RequestsSince(r, before); got["GET manifests"]+got["GET blobs"] != 0 {
-		t.Errorf("pulled again: %v", got)
+		t.Errorf("unexpected requests: %v", got)
 	}
 
-	t.Log("what moves the tag moves the cluster")
+	t.Log("moving the tag updates the cluster")
 	second := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("oci", "2")}),
 		system.ContentMediaType))
@@ -91,10 +91,10 @@ func TestOCIRepositoriesAreFollowed(t *testing.T) {
 	s.OCIRepositoryReady("app", second)
 	s.ConfigMapHas("oci", "2")
 
-	t.Log("other rules make another artifact of the same revision")
+	t.Log("changed ignore rules make another artifact of the same revision")
 	was := s.OCIRepositoryReady("app", second).Status.Artifact.Digest
 	s.Patch(&sourcev1.OCIRepository{}, "app", `{"spec":{"ignore":"a.yaml"}}`)
-	testenv.Eventually(t, "the artifact is another", func() error {
+	testenv.Eventually(t, "the artifact has changed", func() error {
 		if o := s.OCIRepositoryReady("app", second); o.Status.Artifact.Digest == was || o.Status.ObservedIgnore == nil {
 			return fmt.Errorf("%+v", o.Status)
 		}
@@ -102,7 +102,7 @@ func TestOCIRepositoriesAreFollowed(t *testing.T) {
 	})
 }
 
-func TestOCILayersAreCopied(t *testing.T) {
+func TestOCILayerCopy(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	chart := system.Archive(t, map[string]string{"app/Chart.yaml": "name: app\n"})
 	const chartType = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
@@ -112,11 +112,11 @@ func TestOCILayersAreCopied(t *testing.T) {
 		o.LayerSelector = &sourcev1.OCILayerSelector{MediaType: string(chartType), Operation: sourcev1.LayerCopy}
 	})
 	if got := s.served(s.OCIRepositoryReady("app", digest).Status.Artifact); !bytes.Equal(got, chart) {
-		t.Errorf("served %d bytes, not those of the layer", len(got))
+		t.Errorf("got %d bytes that differ from the layer", len(got))
 	}
 }
 
-func TestOCIRepositoriesAreVerified(t *testing.T) {
+func TestOCIVerification(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	key, stranger, root := signing.NewKey(t), signing.NewKey(t), signing.NewSigstore(t)
 	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
@@ -125,9 +125,9 @@ func TestOCIRepositoriesAreVerified(t *testing.T) {
 	s.Secret("policy", map[string]string{"trustpolicy.json": string(notary.Policy("strict")),
 		"ca.crt": string(notary.CA)})
 	for name, c := range map[string]struct {
-		verify sourcev1.Verification
-		sign   func(signing.Target)
-		says   string
+		verify  sourcev1.Verification
+		sign    func(signing.Target)
+		message string
 	}{
 		"keys": {
 			sourcev1.Verification{Provider: "cosign", SecretRef: &meta.LocalObjectReference{Name: "keys"}},
@@ -159,27 +159,27 @@ func TestOCIRepositoriesAreVerified(t *testing.T) {
 			o := &sourcev1.OCIRepository{}
 			s.NotReady(o, name, "VerificationError", "cannot verify")
 			if o.Status.Artifact != nil {
-				t.Fatal("an artifact that nobody trusted signed was stored")
+				t.Fatal("an artifact without a trusted signature was stored")
 			}
 			c.sign(first)
 			s.RequestReconcile(&sourcev1.OCIRepository{}, name)
 			kept := s.OCIRepositoryReady(name, first.Image).Status.Artifact
-			s.verified(name, metav1.ConditionTrue, c.says)
+			s.verified(name, metav1.ConditionTrue, c.message)
 
 			push("2")
 			s.RequestReconcile(&sourcev1.OCIRepository{}, name)
 			s.NotReady(o, name, "VerificationError", "cannot verify")
 			s.verified(name, metav1.ConditionFalse, "cannot verify")
 			if diff := cmp.Diff(kept, o.Status.Artifact); diff != "" {
-				t.Errorf("the last artifact did not stay: %s", diff)
+				t.Errorf("the previous artifact was not kept: %s", diff)
 			}
 			s.served(kept)
 		})
 	}
 }
 
-// verified waits for the condition SourceVerified.
-func (s *harness) verified(name string, status metav1.ConditionStatus, says string) {
+// verified waits until the condition SourceVerified has a status and a message that contains a text.
+func (s *harness) verified(name string, status metav1.ConditionStatus, message string) {
 	s.Helper()
 	testenv.Eventually(s, "SourceVerified is "+string(status), func() error {
 		o := &sourcev1.OCIRepository{}
@@ -187,7 +187,7 @@ func (s *harness) verified(name string, status metav1.ConditionStatus, says stri
 			return err
 		}
 		c := apimeta.FindStatusCondition(o.Status.Conditions, sourcev1.SourceVerifiedCondition)
-		if c == nil || c.Status != status || !bytes.Contains([]byte(c.Message), []byte(says)) {
+		if c == nil || c.Status != status || !bytes.Contains([]byte(c.Message), []byte(message)) {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
@@ -219,8 +219,8 @@ func TestOCILogins(t *testing.T) {
 	})
 	named := func(n string) *meta.LocalObjectReference { return &meta.LocalObjectReference{Name: n} }
 	cases := map[string]struct {
-		spec         func(*sourcev1.OCIRepositorySpec)
-		reason, says string
+		spec            func(*sourcev1.OCIRepositorySpec)
+		reason, message string
 	}{
 		"a-secret":   {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }, "", ""},
 		"an-account": {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }, "", ""},
@@ -255,12 +255,12 @@ func TestOCILogins(t *testing.T) {
 		if c.reason == "" {
 			s.OCIRepositoryReady(name, digest)
 		} else {
-			s.NotReady(&sourcev1.OCIRepository{}, name, c.reason, c.says)
+			s.NotReady(&sourcev1.OCIRepository{}, name, c.reason, c.message)
 		}
 	}
 }
 
-func TestOCIThroughAProxy(t *testing.T) {
+func TestOCIProxy(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),
@@ -278,12 +278,14 @@ func TestOCIThroughAProxy(t *testing.T) {
 		o.ProxySecretRef = &meta.LocalObjectReference{Name: "proxy"}
 	})
 	s.OCIRepositoryReady("app", digest)
-	if got, all := passed.Load(), r.Stats()["GET ping"]+r.Stats()["HEAD manifests"]+r.Stats()["GET manifests"]+r.Stats()["GET blobs"]; got == 0 || got > all {
-		t.Errorf("%d requests went through the proxy, of %d", got, all)
+	stats := r.Stats()
+	all := stats["GET ping"] + stats["HEAD manifests"] + stats["GET manifests"] + stats["GET blobs"]
+	if got := passed.Load(); got == 0 || got > all {
+		t.Errorf("%d of %d requests used the proxy", got, all)
 	}
 }
 
-func TestOCIBadLayersLeaveTheLastArtifact(t *testing.T) {
+func TestInvalidOCILayers(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	good := system.Archive(t, map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	first := r.Push("app", "latest", nil, static.NewLayer(good, system.ContentMediaType))
@@ -308,7 +310,7 @@ func TestOCIBadLayersLeaveTheLastArtifact(t *testing.T) {
 	}
 }
 
-func TestOCIOutageKeepsTheLastArtifactServed(t *testing.T) {
+func TestOCIRegistryOutage(t *testing.T) {
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),

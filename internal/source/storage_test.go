@@ -33,12 +33,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// mayGet lets a ServiceAccount get one GitRepository.
+// mayGet lets a service account get a GitRepository.
 func (s *harness) mayGet(account, repository string) {
 	s.Helper()
 	s.GrantGet(account, "source.toolkit.fluxcd.io", "gitrepositories", repository)
 }
 
+// status returns the status of a HEAD request with a token.
 func status(t *testing.T, url, token string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, url, nil)
@@ -56,7 +57,7 @@ func status(t *testing.T, url, token string) int {
 	return resp.StatusCode
 }
 
-func TestArtifactsAreServedToThoseWhoMayGetTheSource(t *testing.T) {
+func TestArtifactAccess(t *testing.T) {
 	const ours = "artifacts"
 	for what, c := range map[string]struct {
 		audience    string
@@ -82,7 +83,7 @@ func TestArtifactsAreServedToThoseWhoMayGetTheSource(t *testing.T) {
 				who, token, url string
 				status          int
 			}{
-				{"nobody", "", app.URL, 401}, {"nonsense", "x.y.z", app.URL, 401},
+				{"anonymous", "", app.URL, 401}, {"nonsense", "x.y.z", app.URL, 401},
 				{"a token for something else", elsewhere, app.URL, 401},
 				{"a reader", reader, app.URL, 200}, {"a reader of another", reader, other.URL, 403},
 				{"a stranger", stranger, app.URL, 403},
@@ -93,13 +94,13 @@ func TestArtifactsAreServedToThoseWhoMayGetTheSource(t *testing.T) {
 				}
 			}
 			s.Kustomization("app", "app", "")
-			s.ConfigMapHas("a", "1") // the process itself reads from its store
+			s.ConfigMapHas("a", "1") // the process reads from its own store
 		})
 	}
 }
 
-// TestSplitControllersReadWithTheirToken runs the controllers apart, over TLS, with access checked.
-func TestSplitControllersReadWithTheirToken(t *testing.T) {
+// The controllers run in two systems, with TLS and access checks.
+func TestSplitControllers(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, token := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "token")
 	writeCertificate(t, cert, key)
@@ -123,12 +124,12 @@ func TestSplitControllersReadWithTheirToken(t *testing.T) {
 	s.Kustomization("app", "app", "")
 	s.Ready("app", commit)
 
-	t.Log("a renewed certificate is served without a restart")
+	t.Log("a renewed certificate is used without a restart")
 	before := served(t, s.StoredArtifact("app", commit).URL)
 	writeCertificate(t, cert, key)
-	testenv.Eventually(t, "the new certificate is served", func() error {
+	testenv.Eventually(t, "the server uses the new certificate", func() error {
 		if served(t, s.StoredArtifact("app", commit).URL).Equal(before) {
-			return errors.New("the old one is")
+			return errors.New("it uses the old one")
 		}
 		return nil
 	})
@@ -138,7 +139,7 @@ func TestSplitControllersReadWithTheirToken(t *testing.T) {
 func served(t *testing.T, url string) *x509.Certificate {
 	t.Helper()
 	host, _, _ := strings.Cut(strings.TrimPrefix(url, "https://"), "/")
-	conn, err := tls.Dial("tcp", host, &tls.Config{InsecureSkipVerify: true}) // only looked at
+	conn, err := tls.Dial("tcp", host, &tls.Config{InsecureSkipVerify: true}) // only inspected
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func write(t *testing.T, file string, data []byte) {
 	}
 }
 
-func TestThirdPartiesHearWhatBecomesOfSources(t *testing.T) {
+func TestSourceEventStream(t *testing.T) {
 	s := newHarness(t)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": "1"})
 	s.GitRepository("first", func(g *sourcev1.GitRepository) { g.Spec.URL = s.Git.URL + "/app" })
@@ -203,12 +204,12 @@ func TestThirdPartiesHearWhatBecomesOfSources(t *testing.T) {
 		for lines.Scan() {
 			if got, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
 				if got != event {
-					t.Fatalf("heard of %s, not of %s", got, event)
+					t.Fatalf("got event %s, want %s", got, event)
 				}
 				return
 			}
 		}
-		t.Fatalf("the stream ended before %s: %v", event, lines.Err())
+		t.Fatalf("the stream ended before event %s: %v", event, lines.Err())
 	}
 	s.GitRepository("app")
 	hears("published")
@@ -234,7 +235,7 @@ func TestThirdPartiesHearWhatBecomesOfSources(t *testing.T) {
 	hears("removed")
 }
 
-func TestTheStoreIsPutInOrderAtStart(t *testing.T) {
+func TestStoreCleanupAtStart(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -257,15 +258,15 @@ func TestTheStoreIsPutInOrderAtStart(t *testing.T) {
 	write(t, damaged, []byte("damaged"))
 	s.Start()
 	for _, path := range []string{gone, damaged} {
-		testenv.Eventually(t, path+" is gone", func() error {
+		testenv.Eventually(t, path+" is removed", func() error {
 			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-				return errors.Join(err, errors.New("it is there"))
+				return errors.Join(err, errors.New("it exists"))
 			}
 			return nil
 		})
 	}
 	if _, err := os.Lstat(elsewhere); err != nil {
-		t.Errorf("what is not watched was touched: %v", err)
+		t.Errorf("an artifact of another namespace was changed: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(store, a.Path)); err != nil {
 		t.Error(err)

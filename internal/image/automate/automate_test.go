@@ -25,15 +25,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
+// mark returns a line with an image and its marker.
 func (s *harness) mark(image, policy string, more ...string) string {
 	setter := strings.Join(append([]string{s.Namespace, policy}, more...), ":")
 	return fmt.Sprintf("image: %s # {\"$imagepolicy\": %q}\n", image, setter)
 }
 
-// pushed waits until an automation tells that it pushed a commit: all references of the push are there.
+// pushed waits until the status of an automation has a pushed commit, so that all references are pushed.
 func (s *harness) pushed(name, commit string) {
 	s.Helper()
-	testenv.Eventually(s, name+" tells of the push", func() error {
+	testenv.Eventually(s, "the status of "+name+" has the push", func() error {
 		a := &imagev1.ImageUpdateAutomation{}
 		if err := s.Get(a, name); err != nil || a.Status.LastPushCommit != commit {
 			return errors.Join(err, fmt.Errorf("%+v", a.Status))
@@ -42,7 +43,7 @@ func (s *harness) pushed(name, commit string) {
 	})
 }
 
-func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
+func TestImageUpdateCommit(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"apps/web.yaml": s.mark("web:1.0.0", "web"),
 		"other/web.yaml": s.mark("web:1.0.0", "web"), "apps/none.yaml": "a: 1\n"})
@@ -66,26 +67,26 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	s.pushed("update", commit)
 	if got, want := s.Git.Run("app", "log", "-1", "--format=%an <%ae>|%cn|%B", "main"),
 		"Robot <robot@example.com>|Robot|Update for shop\n\nweb:1.0.0 -> web:2.0.0"; strings.TrimSpace(got) != want {
-		t.Errorf("the commit says %q, want %q", got, want)
+		t.Errorf("commit message %q, want %q", got, want)
 	}
 	if got := s.Git.Run("app", "log", "-1", "--format=", "--name-only", "main"); got != "apps/web.yaml" {
-		t.Errorf("the commit changed %q", got)
+		t.Errorf("changed files: %q", got)
 	}
 	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", commit))
 	if err != nil || note.By != "ImageUpdateAutomation "+s.Namespace+"/update" || len(note.Updated) != 1 {
-		t.Fatalf("the note is %+v, %v", note, err)
+		t.Fatalf("note: %+v, %v", note, err)
 	}
 	if u := note.Updated[0]; u.Image != "web:2.0.0" || u.Policy != s.Namespace+"/web" ||
 		!strings.Contains(u.Why, ">=1.0.0") || len(u.Places) != 1 || u.Places[0].File != "apps/web.yaml:1" ||
 		u.Places[0].From != "web:1.0.0" {
-		t.Errorf("the note says %+v", u)
+		t.Errorf("change in the note: %+v", u)
 	}
-	app := s.GitRepositoryReady("app", commit) // without being asked, and its interval is an hour
+	app := s.GitRepositoryReady("app", commit) // without a request, and its interval is an hour
 	if got := app.Status.Artifact.Metadata[meta.CommitNoteKey]; !strings.Contains(got, "web:2.0.0") {
-		t.Errorf("the artifact does not tell of the note: %q", got)
+		t.Errorf("the artifact lacks the note: %q", got)
 	}
 	s.eventTells("app", "source.toolkit.fluxcd.io/note", "policy: "+s.Namespace+"/web")
-	testenv.Eventually(s, "the status tells of the push", func() error {
+	testenv.Eventually(s, "the status has the push", func() error {
 		if err := s.Get(a, "update"); err != nil {
 			return err
 		}
@@ -98,11 +99,11 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 	s.HasEvent("update", "Succeeded", fmt.Sprintf("pushed commit '%.7s' to branch 'main'\nUpdate for shop", commit))
 	s.HasEvent("update", "Succeeded", "apps/web.yaml:1: web:1.0.0 -> web:2.0.0")
 
-	t.Log("what is there already is not committed again")
+	t.Log("an existing image is not committed again")
 	s.RequestReconcile(&imagev1.ImageUpdateAutomation{}, "update")
 	s.RequestReconcile(&sourcev1.GitRepository{}, "app")
-	s.ChooseImage("api", "api:1") // wakes it, too
-	testenv.Eventually(s, "it ran again", func() error {
+	s.ChooseImage("api", "api:1") // enqueues it as well
+	testenv.Eventually(s, "the automation ran again", func() error {
 		if err := s.Get(a, "update"); err != nil {
 			return err
 		}
@@ -112,12 +113,12 @@ func TestAnImageThatAPolicyChoosesIsCommittedWithANote(t *testing.T) {
 		return nil
 	})
 	if got := s.CommitCount("app", "main"); got != 2 {
-		t.Errorf("there are %d commits", got)
+		t.Errorf("%d commits", got)
 	}
 }
 
-// eventTells waits for an event about an object whose metadata says something.
-func (s *harness) eventTells(name, key, says string) {
+// eventTells waits for an event about an object with metadata that contains a text.
+func (s *harness) eventTells(name, key, message string) {
 	s.Helper()
 	testenv.Eventually(s, "metadata of an event about "+name, func() error {
 		var list eventsv1.EventList
@@ -125,15 +126,15 @@ func (s *harness) eventTells(name, key, says string) {
 			return err
 		}
 		for _, e := range list.Items {
-			if e.Regarding.Name == name && strings.Contains(e.Annotations[key], says) {
+			if e.Regarding.Name == name && strings.Contains(e.Annotations[key], message) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none of %d", len(list.Items))
+		return fmt.Errorf("none of %d events", len(list.Items))
 	})
 }
 
-func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
+func TestPushBranchIsRecreatedUnlessUpToDate(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1.0.0", "web")})
 	s.GitRepository("app")
@@ -145,10 +146,10 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 	first := s.Git.Run("app", "rev-parse", "auto")
 	s.pushed("update", first)
 	if s.Git.Run("app", "rev-parse", "review") != first || s.CommitCount("app", "main") != 1 {
-		t.Error("the refspec was not followed, or main was pushed to")
+		t.Error("the refspec was ignored, or main was pushed")
 	}
 
-	t.Log("what is on the branch already counts, with what others added")
+	t.Log("a branch that has the changes is kept, with commits of others")
 	added := s.Git.CommitTo("app", "refs/heads/auto", map[string]string{"added.yaml": "by: hand\n"})
 	run := func() {
 		a := &imagev1.ImageUpdateAutomation{}
@@ -171,18 +172,18 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 	}
 	run()
 	if got := s.Git.Run("app", "rev-parse", "auto"); got != added {
-		t.Errorf("the branch was pushed to again: %s", got)
+		t.Errorf("the branch was pushed again: %s", got)
 	}
 
-	t.Log("main went on: the branch is made anew of it")
+	t.Log("main has a new commit: the branch is recreated from it")
 	s.Git.Run("app", "update-ref", "-d", "refs/heads/review")
 	moved := s.Git.Commit("app", map[string]string{"a.yaml": "a: 1\n"})
 	run()
 	if got := s.Git.Run("app", "rev-parse", "auto^"); got != moved {
-		t.Errorf("the branch is upon %s, want %s", got, moved)
+		t.Errorf("parent of the branch: %s, want %s", got, moved)
 	}
 
-	t.Log("once it is merged, nothing is left to do")
+	t.Log("after the merge there is nothing to do")
 	s.Git.Run("app", "update-ref", "refs/heads/main", "auto")
 	merged := s.Git.Run("app", "rev-parse", "auto")
 	run()
@@ -191,8 +192,8 @@ func TestAPushBranchIsMadeAnewUnlessItHasTheChanges(t *testing.T) {
 	}
 }
 
-// TestAPushBranchIsBuiltUpon with the feature gate off: nothing is forced, and what others pushed there stays.
-func TestAPushBranchIsBuiltUpon(t *testing.T) {
+// With the feature gate off, nothing is force-pushed, and commits of others stay.
+func TestPushBranchIsKeptWithFeatureGate(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"GitForcePushBranch": "false"}
 	})
@@ -209,15 +210,15 @@ func TestAPushBranchIsBuiltUpon(t *testing.T) {
 	s.ChooseImage("web", "web:3")
 	s.BranchHas("app", "auto", "web.yaml", s.mark("web:3", "web"))
 	if got := s.Git.Run("app", "rev-parse", "auto^"); got != theirs {
-		t.Errorf("the branch is upon %s, want %s", got, theirs)
+		t.Errorf("parent of the branch: %s, want %s", got, theirs)
 	}
 	s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
 	if got := s.CommitCount("app", "main"); got != 2 {
-		t.Errorf("main has %d commits", got)
+		t.Errorf("%d commits on main", got)
 	}
 }
 
-func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
+func TestAutomationErrors(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{
 		"web.yaml": s.mark("web:1", "web"), "bad.yaml": "image: x # {\"$imagepolicy\": oops}\n",
@@ -227,7 +228,8 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 	})
 	s.Git.Commit("protected", map[string]string{"web.yaml": s.mark("web:1", "web")})
 	hook := "#!/bin/sh\necho 'main is protected'\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(s.Git.Root, "protected.git", "hooks", "update"), []byte(hook), 0o700); err != nil { //nolint:gosec // git runs it
+	file := filepath.Join(s.Git.Root, "protected.git", "hooks", "update")
+	if err := os.WriteFile(file, []byte(hook), 0o700); err != nil { //nolint:gosec // git runs it
 		t.Fatal(err)
 	}
 	s.GitRepository("app")
@@ -238,10 +240,10 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 	s.ChooseImage("web", "web:2")
 	type automation = imagev1.ImageUpdateAutomation
 	for name, c := range map[string]struct {
-		source string
-		change func(*automation)
-		reason string
-		says   string
+		source  string
+		change  func(*automation)
+		reason  string
+		message string
 	}{
 		"protected": {"protected", func(*automation) {}, "GitOperationFailed", "main is protected"},
 		"nowhere":   {"none", func(*automation) {}, "SourceManagerFailed", "not found"},
@@ -271,16 +273,16 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 		}, "UpdateFailed", "empty"},
 	} {
 		s.ImageUpdateAutomation(name, c.source, c.change)
-		s.ImageUpdateAutomationReady(name, metav1.ConditionFalse, c.reason, c.says)
+		s.ImageUpdateAutomationReady(name, metav1.ConditionFalse, c.reason, c.message)
 	}
 	if got := s.Git.Run("protected", "for-each-ref", "--format=%(refname)"); got != "refs/heads/main" {
-		t.Errorf("the protected repository has %s", got)
+		t.Errorf("branch of the protected repository: %s", got)
 	}
 	if got := s.CommitCount("app", "main"); got != 1 {
-		t.Fatalf("there are %d commits", got)
+		t.Fatalf("%d commits", got)
 	}
 
-	t.Log("what is wrong in the files is told with its place, and the rest is updated")
+	t.Log("errors in files are reported with their place, and the other files are updated")
 	s.ImageUpdateAutomation("update", "app", func(a *automation) {
 		a.Spec.Bindings = []imagev1.Binding{{PolicyRef: meta.LocalObjectReference{Name: "web"},
 			Workload: &imagev1.WorkloadContainer{Kind: "Deployment", Name: "none"}}}
@@ -290,15 +292,15 @@ func TestWhatKeepsAnAutomationIsToldClearly(t *testing.T) {
 	message := apimeta.FindStatusCondition(a.Status.Conditions, "Ready").Message
 	for _, want := range []string{"unknown.yaml:1: ", "binding 1: no file has the container of Deployment 'none'"} {
 		if !strings.Contains(message, want) {
-			t.Errorf("the message does not tell of %s: %s", want, message)
+			t.Errorf("the message lacks %s: %s", want, message)
 		}
 	}
 	if strings.Contains(message, "foreign.yaml") || strings.Contains(message, "templates/") {
-		t.Errorf("the message tells of others' business: %s", message)
+		t.Errorf("the message contains data of another namespace: %s", message)
 	}
 }
 
-func TestReferencesIntoOtherNamespacesCanBeRefused(t *testing.T) {
+func TestCrossNamespaceSourceForbidden(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	s.ImageUpdateAutomation("update", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.SourceRef.Namespace = "other"

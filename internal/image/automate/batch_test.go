@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
+func TestBatching(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	s := newHarness(t, system.ImageAutomation, func(o *options.Options) { o.Clock = clock })
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web"), "api.yaml": s.mark("api:1", "api")})
@@ -63,20 +63,20 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 	clock.Step(6 * time.Second)
 	comes("api", "2", "10s")
 	clock.Step(9 * time.Second)
-	comes("web", "3", "10s") // 15 seconds in
+	comes("web", "3", "10s") // after 15 seconds
 	clock.Step(8 * time.Second)
-	comes("api", "3", "2s") // 25 seconds are the most
+	comes("api", "3", "2s") // after 25 seconds, the maximum
 	if got := s.CommitCount("app", "main"); got != 1 {
-		t.Errorf("there are %d commits before the time", got)
+		t.Errorf("%d commits before the end of the batch", got)
 	}
 	clock.Step(2 * time.Second)
 	s.BranchHas("app", "main", "web.yaml", s.mark("web:3", "web"))
 	s.BranchHas("app", "main", "api.yaml", s.mark("api:3", "api"))
 	if got := s.CommitCount("app", "main"); got != 2 {
-		t.Errorf("there are %d commits", got)
+		t.Errorf("%d commits", got)
 	}
 
-	t.Log("one commit a policy touches nothing of the other")
+	t.Log("with one commit per policy, no commit changes images of another policy")
 	s.BranchHas("each", "main", "web.yaml", s.mark("web:3", "web"))
 	s.BranchHas("each", "main", "api.yaml", s.mark("api:3", "api"))
 	for _, commit := range strings.Fields(s.Git.Run("each", "rev-list", "main")) {
@@ -87,7 +87,7 @@ func TestImagesThatComeTogetherAreOneCommit(t *testing.T) {
 	}
 }
 
-func TestAClosedGateHoldsTheCommit(t *testing.T) {
+func TestClosedGateHoldsCommit(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	s.Gate("freeze")
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web")})
@@ -107,13 +107,13 @@ func TestAClosedGateHoldsTheCommit(t *testing.T) {
 		return nil
 	})
 	if got := s.CommitCount("app", "main"); got != 1 {
-		t.Errorf("there are %d commits behind a closed gate", got)
+		t.Errorf("%d commits behind a closed gate", got)
 	}
 	s.TurnGate("freeze", gatingv1.Opened)
 	s.BranchHas("app", "main", "web.yaml", s.mark("web:2", "web"))
 }
 
-func TestAutomationsThatRaceLoseNothing(t *testing.T) {
+func TestConcurrentAutomations(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	files, want := map[string]string{}, map[string]string{}
 	const n = 4
@@ -138,11 +138,11 @@ func TestAutomationsThatRaceLoseNothing(t *testing.T) {
 	}
 	s.BranchHas("app", "main", "all.yaml", want["all.yaml"])
 	if got := s.CommitCount("app", "main"); got != n+1 {
-		t.Errorf("there are %d commits, want one each", got)
+		t.Errorf("%d commits, want one of each", got)
 	}
 }
 
-func TestTwoAutomationsOfOneValueDoNotCommitForEver(t *testing.T) {
+func TestAutomationsOfSameValueStop(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"values.yaml": "image:\n  tag: \"1\"\n"})
 	s.GitRepository("app")
@@ -153,7 +153,7 @@ func TestTwoAutomationsOfOneValueDoNotCommitForEver(t *testing.T) {
 				ValuesFile: &imagev1.ValuesFile{File: "values.yaml", Tag: "image.tag"}}}
 		})
 	}
-	testenv.Eventually(s, "one of them gives up", func() error {
+	testenv.Eventually(s, "one of the automations stops", func() error {
 		all := &imagev1.ImageUpdateAutomationList{}
 		if err := s.Client.List(t.Context(), all, client.InNamespace(s.Namespace)); err != nil {
 			return err
@@ -165,9 +165,9 @@ func TestTwoAutomationsOfOneValueDoNotCommitForEver(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("there are %d commits", s.CommitCount("app", "main"))
+		return fmt.Errorf("%d commits", s.CommitCount("app", "main"))
 	})
 	if got := s.CommitCount("app", "main"); got > 8 {
-		t.Errorf("they made %d commits", got)
+		t.Errorf("%d commits", got)
 	}
 }

@@ -26,13 +26,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// gitea is a host with a real git server behind /org, and the part of Gitea's API that pull requests take.
+// gitea is a real git server at /org, and the part of Gitea's API that pull requests need.
 type gitea struct {
 	*httptest.Server
 	t     *testing.T
 	mu    sync.Mutex
 	pulls []map[string]any
-	down  bool // the API is
+	down  bool // whether the API fails
 }
 
 func newGitea(t *testing.T, git *testenv.Git) *gitea {
@@ -51,7 +51,7 @@ func newGitea(t *testing.T, git *testenv.Git) *gitea {
 	return g
 }
 
-// enter locks the host, and refuses who has no login.
+// enter locks the host, and reports whether the request is authenticated.
 func (g *gitea) enter(w http.ResponseWriter, r *http.Request) bool {
 	g.mu.Lock()
 	status := 0
@@ -68,7 +68,7 @@ func (g *gitea) enter(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (g *gitea) answer(w http.ResponseWriter, what any) {
+func (g *gitea) response(w http.ResponseWriter, what any) {
 	if err := json.NewEncoder(w).Encode(what); err != nil {
 		g.t.Error(err)
 	}
@@ -85,7 +85,7 @@ func (g *gitea) list(w http.ResponseWriter, r *http.Request) {
 			open = append(open, p)
 		}
 	}
-	g.answer(w, open)
+	g.response(w, open)
 }
 
 func (g *gitea) open(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func (g *gitea) open(w http.ResponseWriter, r *http.Request) {
 		"body": asked.Body, "head": ref(asked.Head), "base": ref(asked.Base),
 		"html_url": fmt.Sprintf("https://gitea.example.com/org/app/pulls/%d", number)})
 	w.WriteHeader(http.StatusCreated)
-	g.answer(w, g.pulls[number-1])
+	g.response(w, g.pulls[number-1])
 }
 
 func (g *gitea) edit(w http.ResponseWriter, r *http.Request) {
@@ -120,18 +120,18 @@ func (g *gitea) edit(w http.ResponseWriter, r *http.Request) {
 			p["title"], p["body"] = change["title"], change["body"]
 		}
 	}
-	g.answer(w, map[string]any{})
+	g.response(w, map[string]any{})
 }
 
-// set changes the host.
+// set changes the state of the host.
 func (g *gitea) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
 }
 
-// says tells the pull requests in words.
-func (g *gitea) says() string {
+// requests returns the pull requests as text.
+func (g *gitea) requests() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var all []string
@@ -144,8 +144,7 @@ func (g *gitea) says() string {
 	return strings.Join(all, "\n")
 }
 
-// TestUpdatesByPullRequest: an update is a branch and a pull request, which a newer image changes in place,
-// and which is opened once the host is back.
+// A newer image updates the branch and the pull request. During an outage of the host, the request is retried.
 func TestUpdatesByPullRequest(t *testing.T) {
 	s := newHarness(t, func(o *options.Options) {
 		o.Controllers = []string{options.SourceController, "image-automation-controller"}
@@ -189,7 +188,7 @@ func TestUpdatesByPullRequest(t *testing.T) {
 			if err := s.Get(automation, "web"); err != nil {
 				return err
 			}
-			if got := host.says(); got != pulls {
+			if got := host.requests(); got != pulls {
 				return fmt.Errorf("%s; %+v", got, automation.Status)
 			}
 			if got := s.Git.Run("app", "show", "update/web:web.yaml") + "\n"; got != file(image) {
@@ -200,13 +199,13 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	}
 	becomes("a request is opened", "1 open: Update web | web:1.0.0 to web:1.1.0, update/web into main", "web:1.1.0")
 	if got := s.Git.Run("app", "rev-parse", "main"); got != first {
-		t.Errorf("main is at %s", got)
+		t.Errorf("main: %s", got)
 	}
 
-	t.Log("a newer image changes it in place, although the host was down when it came")
+	t.Log("a newer image updates it, although the host was down")
 	host.set(func() { host.down = true })
 	release("1.2.0")
-	testenv.Eventually(t, "the automation tells that the host is down", func() error {
+	testenv.Eventually(t, "the automation reports that the host is down", func() error {
 		if err := s.Get(automation, "web"); err != nil {
 			return err
 		}
@@ -224,7 +223,7 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	host.set(func() { host.down = false })
 	becomes("it is brought up to date", "1 open: Update web | web:1.0.0 to web:1.2.0, update/web into main",
 		"web:1.2.0")
-	testenv.Eventually(t, "the status has its address", func() error {
+	testenv.Eventually(t, "the status has its URL", func() error {
 		if err := s.Get(automation, "web"); err != nil {
 			return err
 		}
@@ -234,15 +233,15 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		return nil
 	})
 	if got := len(strings.Fields(s.Git.Run("app", "rev-list", "main..update/web"))); got != 1 {
-		t.Errorf("the branch has %d commits", got)
+		t.Errorf("%d commits on the branch", got)
 	}
 
-	t.Log("who closes it is not asked again, until there is another image, although the branch follows")
+	t.Log("a closed request is not reopened until there is another image, although the branch is updated")
 	host.set(func() { host.pulls[0]["state"] = "closed" })
 	second := s.Git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0"), "other.yaml": "a: 1\n"})
 	s.RequestReconcile(automation, "web")
 	asked := automation.Annotations[meta.ReconcileRequestAnnotation]
-	testenv.Eventually(t, "it ran again", func() error {
+	testenv.Eventually(t, "the automation ran again", func() error {
 		if err := s.Get(automation, "web"); err != nil || automation.Status.LastHandledReconcileAt != asked {
 			return errors.Join(err, fmt.Errorf("%+v", automation.Status))
 		}
@@ -251,18 +250,18 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	closed := "1 closed: Update web | web:1.0.0 to web:1.2.0, update/web into main"
 	becomes("nothing is opened", closed, "web:1.2.0")
 	if got := s.Git.Run("app", "rev-parse", "update/web^"); got != second {
-		t.Errorf("the branch builds upon %s", got)
+		t.Errorf("parent of the branch: %s", got)
 	}
 	release("1.3.0")
 	becomes("another request is opened", closed+"\n2 open: Update web | web:1.0.0 to web:1.3.0, update/web into main",
 		"web:1.3.0")
 
-	t.Log("once it is merged, there is nothing to ask for")
+	t.Log("after the merge there is nothing to request")
 	s.Git.Run("app", "update-ref", "refs/heads/main", "refs/heads/update/web")
 	host.set(func() { host.pulls[1]["state"] = "closed" })
 	s.RequestReconcile(automation, "web")
 	merged := s.Git.Run("app", "rev-parse", "main")
-	testenv.Eventually(t, "it sees the merge", func() error {
+	testenv.Eventually(t, "it observes the merge", func() error {
 		if err := s.Get(automation, "web"); err != nil {
 			return err
 		}
@@ -271,14 +270,13 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		}
 		return nil
 	})
-	if got := host.says(); strings.Count(got, "\n") != 1 || strings.Contains(got, "open") {
+	if got := host.requests(); strings.Count(got, "\n") != 1 || strings.Contains(got, "open") {
 		t.Error(got)
 	}
 }
 
-// TestAReleaseByPullRequest: a release has a branch and a request of its own, which those of the automation
-// do not touch.
-func TestAReleaseByPullRequest(t *testing.T) {
+// A release has a separate branch and request, which updates of the automation do not change.
+func TestReleaseByPullRequest(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	host := newGitea(t, s.Git)
 	first := s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1.0.0", "web"),
@@ -295,8 +293,8 @@ func TestAReleaseByPullRequest(t *testing.T) {
 	s.BranchHas("app", "update/update", "web.yaml", s.mark("web:1.1.0", "web"))
 	opened := func(want string) {
 		t.Helper()
-		testenv.Eventually(t, "the requests are "+want, func() error {
-			if got := host.says(); got != want {
+		testenv.Eventually(t, "pull requests: "+want, func() error {
+			if got := host.requests(); got != want {
 				return errors.New(got)
 			}
 			return nil
@@ -313,7 +311,7 @@ func TestAReleaseByPullRequest(t *testing.T) {
 		"cannot open the pull request of branch 'update/update-db-2'")
 	if tip := s.Git.Run("app", "rev-parse", "update/update-db-2"); waits.Status.Commit != tip ||
 		waits.Status.CompletionTime != nil || len(waits.Status.Changes) != 1 {
-		t.Errorf("while the host is down the status of a release at %s is %+v", tip, waits.Status)
+		t.Errorf("status of the release at %s while the host is down: %+v", tip, waits.Status)
 	}
 	host.set(func() { host.down = false })
 	j := s.ImageUpdateJobReady("db-2", metav1.ConditionTrue,
@@ -322,16 +320,16 @@ func TestAReleaseByPullRequest(t *testing.T) {
 		"fixes the login, update/update-db-2 into main")
 	if j.Status.PullRequest != "https://gitea.example.com/org/app/pulls/2" || j.Status.Commit != waits.Status.Commit ||
 		j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 {
-		t.Errorf("the status is %+v", j.Status)
+		t.Errorf("status: %+v", j.Status)
 	}
 	if got := s.Git.Run("app", "rev-parse", "main"); got != first {
-		t.Errorf("main is at %s", got)
+		t.Errorf("main: %s", got)
 	}
 	if got := s.Git.Run("app", "diff", "--name-only", "main", "update/update-db-2"); got != "db.yaml" {
-		t.Errorf("the branch of the release changes %s", got)
+		t.Errorf("files changed by the release: %s", got)
 	}
 
-	t.Log("a branch that holds something else is not overwritten")
+	t.Log("a branch with other commits is not overwritten")
 	theirs := s.Git.CommitTo("app", "refs/heads/update/update-db-3", map[string]string{"theirs.yaml": "a: 1\n"})
 	s.ImageUpdateJob("db-3", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("db"),
 		Images: []string{"nginx:3"}})
@@ -340,6 +338,6 @@ func TestAReleaseByPullRequest(t *testing.T) {
 		t.Errorf("the status is %+v", j.Status)
 	}
 	if got := s.Git.Run("app", "rev-parse", "update/update-db-3"); got != theirs {
-		t.Errorf("their branch is at %s", got)
+		t.Errorf("branch: %s", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// armored makes an OpenPGP key, private and public.
+// armored generates an OpenPGP key pair.
 func armored(t *testing.T) (private, public string) {
 	t.Helper()
 	key, err := pgp.NewEntity("Robot", "", "robot@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
@@ -49,8 +49,8 @@ func armored(t *testing.T) (private, public string) {
 	return out[0].String(), out[1].String()
 }
 
-// A commit that is signed is one that the source verifies: nothing else of the repository is fetched.
-func TestCommitsAreSignedAndPushedOverSSH(t *testing.T) {
+// The source verifies commits, so an unsigned commit would not be fetched.
+func TestSignedCommitsOverSSH(t *testing.T) {
 	s := prepareHarness(t, system.ImageAutomation)
 	dir := t.TempDir()
 	private, public := testenv.SSHKey(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestAWorkloadThatAsksForUpdatesIsBound: what discovery made of a workload that is automated needs neither a
-// marker nor a binding.
-func TestAWorkloadThatAsksForUpdatesIsBound(t *testing.T) {
+// Discovered image objects of an automated workload need neither a marker nor a binding.
+func TestDiscoveredWorkloadIsUpdated(t *testing.T) {
 	s := system.New(t, system.ImageAutomation)
 	of := func(namespace string) string {
 		return strings.Replace(system.DeploymentWithImages("web", "nginx:1", "nginx:1", "redis:1"), "name: web\n",
@@ -44,12 +43,12 @@ func TestAWorkloadThatAsksForUpdatesIsBound(t *testing.T) {
 		"other/web.yaml": system.DeploymentWithImages("web", "mirror/nginx:1"),
 		"db/db.yaml":     system.DeploymentWithImages("db", "nginx:1")} {
 		if got := s.Git.Run("app", "show", "main:"+file) + "\n"; got != want {
-			t.Errorf("%s is\n%s", file, got)
+			t.Errorf("%s:\n%s", file, got)
 		}
 	}
 	a := s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded",
 		"no file has container 'c0' of StatefulSet 'none', which ImagePolicy 'lost' updates")
 	if len(a.Status.ObservedPolicies) != 3 || s.CommitCount("app", "main") != 2 {
-		t.Errorf("there are %d commits; %+v", s.CommitCount("app", "main"), a.Status)
+		t.Errorf("%d commits; %+v", s.CommitCount("app", "main"), a.Status)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestScansMovePolicies(t *testing.T) {
+func TestScanUpdatesPolicies(t *testing.T) {
 	s := newImages(t)
 	s.Push("app", time.Now(), "1.0.0", "1.1.0", "2.0.0-rc.1", "main-a1-100", "sha256-ab.sig")
 	s.ImageRepository("app")
@@ -27,7 +27,7 @@ func TestScansMovePolicies(t *testing.T) {
 	}
 	if r.Status.CanonicalImageName != s.Registry.Host+"/app" || r.Status.LastScanResult.Revision == "" ||
 		len(r.Status.ObservedExclusionList) != 1 {
-		t.Errorf("status is %+v", r.Status)
+		t.Errorf("status: %+v", r.Status)
 	}
 	s.ImagePolicy("stable", "app", system.BySemVer(">=1.0.0"))
 	s.ImagePolicy("candidates", "app", system.BySemVer(">=1.0.0-0"))
@@ -39,24 +39,24 @@ func TestScansMovePolicies(t *testing.T) {
 	s.Latest("candidates", "2.0.0-rc.1")
 	s.Latest("builds", "main-a1-100")
 
-	t.Log("a new tag moves the policies that it is for, by the scan and not by polling")
+	t.Log("a new tag updates its policies by the scan, without polling")
 	s.Push("app", time.Now(), "1.2.0")
 	s.RequestReconcile(&imagev1.ImageRepository{}, "app")
 	p := s.Latest("stable", "1.2.0")
 	if before := p.Status.ObservedPreviousRef; before == nil || before.Tag != "1.1.0" {
-		t.Errorf("the latest before is %+v", before)
+		t.Errorf("previous image: %+v", before)
 	}
 	if want := s.Registry.Host + "/app:1.2.0"; p.Status.LatestImage != want || p.Status.LatestRef.Digest != "" {
-		t.Errorf("the latest is %+v, for older clients %q", p.Status.LatestRef, p.Status.LatestImage)
+		t.Errorf("latest image: %+v, for earlier clients: %q", p.Status.LatestRef, p.Status.LatestImage)
 	}
 	s.HasEvent("stable", "Succeeded")
 
-	t.Log("what changes the spec of the repository counts")
+	t.Log("a change of the repository's spec is applied")
 	s.change(&imagev1.ImageRepository{}, "app", `{"spec":{"exclusionList":["^1\\.2"]}}`)
-	s.Scanned("app", 5) // the signature is no longer left out
+	s.Scanned("app", 5) // the signature's tag is not excluded any more
 	s.Latest("stable", "1.1.0")
 
-	t.Log("deleted, nothing is left of it")
+	t.Log("deletion removes all tags")
 	if err := s.Client.Delete(t.Context(), &imagev1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app"}}); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestScansMovePolicies(t *testing.T) {
 	s.NotReady(&imagev1.ImagePolicy{}, "stable", "DependencyNotReady", "not found")
 	testenv.Eventually(t, "its tags are no longer served", func() error {
 		if status, _ := s.ask("/v1/namespaces/" + s.Namespace + "/imagerepositories/app"); status != 404 {
-			return fmt.Errorf("the status is %d", status)
+			return fmt.Errorf("status %d", status)
 		}
 		return nil
 	})
@@ -81,7 +81,7 @@ func (s *images) change(o client.Object, called, patch string) {
 	}
 }
 
-func TestPoliciesByWhatImagesSay(t *testing.T) {
+func TestPoliciesByImageConfiguration(t *testing.T) {
 	s := newImages(t)
 	built := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s.Push("app", built, "newest")
@@ -104,15 +104,15 @@ func TestPoliciesByWhatImagesSay(t *testing.T) {
 	s.RequestReconcile(&imagev1.ImageRepository{}, "app")
 	s.Scanned("app", 3)
 	if now := system.RequestsSince(s.Registry, before); now["GET blobs"]+now["GET manifests"] > 0 {
-		t.Errorf("what was known is read again: %v", now)
+		t.Errorf("cached configurations were read again: %v", now)
 	}
-	t.Log("a tag that moves is seen")
+	t.Log("a moved tag is detected")
 	s.Push("app", built.Add(time.Hour), "a")
 	s.RequestReconcile(&imagev1.ImageRepository{}, "app")
 	s.Latest("by-time", "a")
 }
 
-func TestDigestsAreReflected(t *testing.T) {
+func TestDigestReflection(t *testing.T) {
 	s := newImages(t)
 	s.Push("app", time.Unix(1700000000, 0), "1.0.0")
 	s.ImageRepository("app")
@@ -130,11 +130,11 @@ func TestDigestsAreReflected(t *testing.T) {
 		first[called] = s.Latest(called, "1.0.0").Status.LatestRef.Digest
 	}
 	if first["never"] != "" || first["always"] == "" || first["always"] != first["ifnotpresent"] {
-		t.Errorf("digests are %v", first)
+		t.Errorf("digests: %v", first)
 	}
 	s.Push("app", time.Unix(1800000000, 0), "1.0.0")
 	s.RequestReconcile(&imagev1.ImagePolicy{}, "always")
-	testenv.Eventually(t, "the new digest is told", func() error {
+	testenv.Eventually(t, "the new digest is in the status", func() error {
 		if now := s.Latest("always", "1.0.0"); now.Status.LatestRef.Digest == first["always"] ||
 			now.Status.ObservedPreviousRef == nil {
 			return fmt.Errorf("%+v", now.Status)
@@ -142,19 +142,19 @@ func TestDigestsAreReflected(t *testing.T) {
 		return nil
 	})
 	s.RequestReconcile(&imagev1.ImagePolicy{}, "ifnotpresent")
-	testenv.Eventually(t, "handled", func() error {
+	testenv.Eventually(t, "the request is handled", func() error {
 		p := s.Latest("ifnotpresent", "1.0.0")
 		if p.Annotations[meta.ReconcileRequestAnnotation] != p.Status.LastHandledReconcileAt {
 			return fmt.Errorf("%+v", p.Status)
 		}
 		if p.Status.LatestRef.Digest != first["always"] {
-			t.Errorf("the digest of a tag that is present is read again")
+			t.Errorf("the digest of an existing tag was read again")
 		}
 		return nil
 	})
 }
 
-func TestAccessFromOtherNamespaces(t *testing.T) {
+func TestCrossNamespaceAccess(t *testing.T) {
 	s := newImages(t, system.AllNamespaces)
 	labels := map[string]string{"test": s.Namespace}
 	s.Push("app", time.Now(), "1.0.0")
@@ -191,7 +191,7 @@ func TestAccessFromOtherNamespaces(t *testing.T) {
 	until("refused again", metav1.ConditionFalse, "AccessDenied")
 }
 
-func TestImagesThatCannotBe(t *testing.T) {
+func TestInvalidImageObjects(t *testing.T) {
 	s := newImages(t)
 	s.Push("app", time.Now(), "latest")
 	s.ImageRepository("with-tag", func(r *imagev1.ImageRepositorySpec) { r.Image = "example.com/app:1.0" })
@@ -218,17 +218,17 @@ func TestImagesThatCannotBe(t *testing.T) {
 	s.NotReady(&imagev1.ImagePolicy{}, "no-range", "InvalidPolicy", "spec.policy.semver.range")
 }
 
-func TestTagsOutliveARestart(t *testing.T) {
+func TestLossOfTagStore(t *testing.T) {
 	s := newImages(t)
 	s.Push("app", time.Now(), "1.0.0")
 	s.ImageRepository("app")
 	s.ImagePolicy("app", "app", system.BySemVer("*"))
 	s.Latest("app", "1.0.0")
 	s.Stop()
-	t.Log("nothing is lost with the storage: what was the latest stays so")
+	t.Log("policies keep their latest image without the store")
 	s.Storage = t.TempDir()
 	s.Start()
-	testenv.Eventually(t, "served again", func() error {
+	testenv.Eventually(t, "tags are served again", func() error {
 		status, body := s.ask("/v1/namespaces/" + s.Namespace + "/imagepolicies/app/candidates")
 		if status != 200 {
 			return fmt.Errorf("%d %s", status, body)

@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// ask asks the API, and returns the status and the answer, which must be as the OpenAPI document says.
+// ask sends a request to the API and returns status and body of the response, which must match the OpenAPI document.
 func (s *images) ask(path string, headers ...string) (int, []byte) {
 	s.Helper()
 	status, _, body := s.askFull(path, headers...)
@@ -36,7 +36,7 @@ func (s *images) ask(path string, headers ...string) (int, []byte) {
 func (s *images) askFull(path string, headers ...string) (int, http.Header, []byte) {
 	s.Helper()
 	var resp *http.Response
-	testenv.Eventually(s, "answered", func() error { // it listens a moment after the start
+	testenv.Eventually(s, "a response", func() error { // the server starts asynchronously
 		req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.URL+path, nil)
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func (s *images) askFull(path string, headers ...string) (int, http.Header, []by
 	return resp.StatusCode, resp.Header, body
 }
 
-// documented checks an answer against the OpenAPI document.
+// documented validates a response against the OpenAPI document.
 func documented(t *testing.T, path string, resp *http.Response, body []byte) {
 	t.Helper()
 	router := imagesRouter(t)
@@ -79,7 +79,7 @@ func documented(t *testing.T, path string, resp *http.Response, body []byte) {
 		input.SetBodyBytes(body)
 	}
 	if err := openapi3filter.ValidateResponse(t.Context(), input); err != nil {
-		t.Errorf("%s: the answer is not as documented: %v", path, err)
+		t.Errorf("%s: the response does not match the OpenAPI document: %v", path, err)
 	}
 }
 
@@ -103,7 +103,7 @@ func imagesRouter(t *testing.T) routers.Router {
 	return router
 }
 
-// workload makes a Deployment with one container.
+// workload creates a Deployment with one container.
 func (s *images) workload(called, image string) {
 	s.Helper()
 	labels := map[string]string{"app": called}
@@ -117,7 +117,7 @@ func (s *images) workload(called, image string) {
 		}})
 }
 
-func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
+func TestConditionalRequests(t *testing.T) {
 	s := newImages(t)
 	s.Push("app", time.Now(), "1.0.0")
 	s.ImageRepository("app")
@@ -135,7 +135,7 @@ func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
 	s.RequestReconcile(&imagev1.ImageRepository{}, "app")
 	s.Scanned("app", 2)
 	if status, _, _ := s.askFull(path, "If-None-Match", header.Get("ETag")); status != 200 {
-		t.Errorf("%d, want the new list", status)
+		t.Errorf("status %d, want the new list", status)
 	}
 	resp, err := http.Get(s.URL + "/v1/openapi.json")
 	if err != nil {
@@ -147,17 +147,17 @@ func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// answers are lists of the API.
-type answers struct {
+// answers is a list in a response.
+type response struct {
 	Items    []struct{ Name string }
 	Continue string
 	Total    int
 }
 
-func (s *images) names(path string) ([]string, answers) {
+func (s *images) names(path string) ([]string, response) {
 	s.Helper()
 	status, body := s.ask(path)
-	var list answers
+	var list response
 	if err := json.Unmarshal(body, &list); err != nil || status != 200 {
 		s.Fatalf("%s: %d %s", path, status, body)
 	}
@@ -168,7 +168,7 @@ func (s *images) names(path string) ([]string, answers) {
 	return names, list
 }
 
-func TestTagsAreServed(t *testing.T) {
+func TestTagAPI(t *testing.T) {
 	s := newImages(t)
 	s.Push("app", time.Now(), "1.0.0", "1.1.0", "1.2.0", "dev")
 	s.ImageRepository("app")
@@ -196,7 +196,7 @@ func TestTagsAreServed(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", path, status, body, want)
 		}
 	}
-	t.Log("a list that goes on after the tags changed starts over")
+	t.Log("a continued list is refused after the tags changed")
 	s.Push("app", time.Now(), "1.3.0")
 	s.RequestReconcile(&imagev1.ImageRepository{}, "app")
 	s.Latest("app", "1.3.0")
@@ -206,11 +206,11 @@ func TestTagsAreServed(t *testing.T) {
 	s.workload("web", s.Registry.Host+"/app:1.1.0")
 	if status, body := s.ask(base + "/workloads/deployment/web/images"); status != 200 ||
 		!strings.Contains(string(body), `"newer":2`) {
-		t.Errorf("%d %s, want two that are newer", status, body)
+		t.Errorf("%d %s, want two newer tags", status, body)
 	}
 }
 
-func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
+func TestTagAPIAccess(t *testing.T) {
 	s := newImages(t, func(o *options.Options) { o.Artifacts.CheckAccess = true })
 	s.Push("app", time.Now(), "1.0.0")
 	s.ImageRepository("app")
@@ -226,7 +226,8 @@ func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
 		who, token, path string
 		status           int
 	}{
-		{"nobody", "", "/imagerepositories/app/tags", 401}, {"nonsense", "Bearer x.y.z", "/imagerepositories/app", 401},
+		{"anonymous", "", "/imagerepositories/app/tags", 401},
+		{"nonsense", "Bearer x.y.z", "/imagerepositories/app", 401},
 		{"a reader", reader, "/imagerepositories/app/tags", 200},
 		{"a reader of another kind", reader, "/imagepolicies/app/candidates", 403},
 		{"a reader of nothing that is there", reader, "/imagerepositories/none/tags", 403},
@@ -240,7 +241,7 @@ func TestTagsAreServedToThoseWhoMayGetTheObject(t *testing.T) {
 		}
 		if status, body := s.ask(base+c.path, headers...); status != c.status ||
 			strings.Contains(string(body), `"latest"`) {
-			t.Errorf("%s: %s: %d %s, want %d and no policy that he may not read", c.who, c.path, status, body, c.status)
+			t.Errorf("%s: %s: %d %s, want %d and no policy without access", c.who, c.path, status, body, c.status)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-func TestAReleaseIsCommittedOnce(t *testing.T) {
+func TestReleaseIsCommittedOnce(t *testing.T) {
 	s := system.New(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1.0.0",
 		"ghcr.io/org/side:1"),
@@ -35,7 +35,7 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	dry := s.ImageUpdateJobReady("dry", metav1.ConditionTrue, "1 value would be changed")
 	if dry.Status.Commit != "" || dry.Status.CompletionTime == nil ||
 		!strings.Contains(dry.Status.Diff, "-nginx:1.0.0\n+nginx:1.1.0") || s.CommitCount("app", "main") != 1 {
-		t.Errorf("a dry run says %+v", dry.Status)
+		t.Errorf("status of a dry run: %+v", dry.Status)
 	}
 
 	s.ImageUpdateJob("web", imagev1alpha1.ImageUpdateJobSpec{
@@ -45,31 +45,31 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	j := s.ImageUpdateJobReady("web", metav1.ConditionTrue, "pushed commit")
 	if got := s.Git.Run("app", "show", "main:web.yaml") +
 		"\n"; got != system.DeploymentWithImages("web", "nginx:1.1.0", "ghcr.io/org/side:1") {
-		t.Errorf("web.yaml is\n%s", got)
+		t.Errorf("web.yaml:\n%s", got)
 	}
 	if got := s.Git.Run("app", "show", "main:db.yaml") + "\n"; got != system.DeploymentWithImages("db", "nginx:1.0.0") {
-		t.Errorf("db.yaml is\n%s", got)
+		t.Errorf("db.yaml:\n%s", got)
 	}
 	if got := s.Git.Run("app", "log", "-1", "--format=%H %an <%ae> %cn|%B", "main"); got != j.Status.Commit+
 		" Ada <ada@example.com> Robot|Update from image update automation\n\nfixes the login" {
-		t.Errorf("the commit is %q, the status has %s", got, j.Status.Commit)
+		t.Errorf("commit %q, status %s", got, j.Status.Commit)
 	}
 	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", "main"))
 	if err != nil || note.By != "ImageUpdateJob "+s.Namespace+"/web" || note.Author != "Ada <ada@example.com>" ||
 		note.Reason != "fixes the login" || len(note.Updated) != 1 || note.Updated[0].Image != "nginx:1.1.0" {
-		t.Errorf("the note is %+v, %v", note, err)
+		t.Errorf("note: %+v, %v", note, err)
 	}
 	if c := j.Status.Changes; len(c) != 1 || c[0].File != "web.yaml" || c[0].Container != "c0" ||
 		c[0].Old != "nginx:1.0.0" || c[0].New != "nginx:1.1.0" {
-		t.Errorf("the changes are %+v", c)
+		t.Errorf("changes: %+v", c)
 	}
 
-	// It does not run again, though somebody set it back.
+	// It does not run again, even if the change is reverted.
 	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1.0.0")})
 	before := s.CommitCount("app", "main")
 	s.RequestReconcile(j, "web")
 	asked := j.Annotations[meta.ReconcileRequestAnnotation]
-	testenv.Eventually(t, "the request was seen", func() error {
+	testenv.Eventually(t, "the request was handled", func() error {
 		if err := s.Get(j, "web"); err != nil || j.Status.LastHandledReconcileAt != asked {
 			return errors.Join(err, fmt.Errorf("%+v", j.Status))
 		}
@@ -78,12 +78,12 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	s.ImageUpdateJob("all", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"docker.io/library/nginx:2.0.0"}})
 	s.ImageUpdateJobReady("all", metav1.ConditionTrue, "pushed commit")
 	if got := s.CommitCount("app", "main"); got != before+1 {
-		t.Errorf("there are %d commits, want %d", got, before+1)
+		t.Errorf("%d commits, want %d", got, before+1)
 	}
 	for file, want := range map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:2.0.0"),
 		"db.yaml": system.DeploymentWithImages("db", "nginx:2.0.0")} {
 		if got := s.Git.Run("app", "show", "main:"+file) + "\n"; got != want {
-			t.Errorf("%s is\n%s", file, got)
+			t.Errorf("%s:\n%s", file, got)
 		}
 	}
 	s.ImageUpdateJob("again", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:2.0.0"}})
@@ -98,18 +98,19 @@ func TestAReleaseIsCommittedOnce(t *testing.T) {
 	s.ImageUpdateJobReady("unused", metav1.ConditionFalse, "none of the workloads has image 'redis'")
 
 	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "update")
-	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho 'main is protected'\nexit 1\n"), 0o700); err != nil { //nolint:gosec // git runs it
+	script := []byte("#!/bin/sh\necho 'main is protected'\nexit 1\n")
+	if err := os.WriteFile(hook, script, 0o700); err != nil { //nolint:gosec // git runs it
 		t.Fatal(err)
 	}
 	s.ImageUpdateJob("declined", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"nginx:3.0.0"}})
 	if j := s.ImageUpdateJobReady("declined", metav1.ConditionFalse,
 		"main is protected"); j.Status.CompletionTime == nil ||
 		j.Status.Commit != "" || len(j.Status.Changes) == 0 {
-		t.Errorf("what was declined has the status %+v", j.Status)
+		t.Errorf("status after a declined push: %+v", j.Status)
 	}
 }
 
-func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
+func TestReleaseOfLatestChangesOnlySelectedContainers(t *testing.T) {
 	s := system.New(t, system.ImageAutomation)
 	s.Gate("freeze")
 	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1", "nginx:1",
@@ -134,28 +135,28 @@ func TestAReleaseOfTheLatestTouchesOnlyWhatWasAskedFor(t *testing.T) {
 		return nil
 	})
 	if got := s.CommitCount("app", "main"); got != 1 {
-		t.Errorf("there are %d commits behind a closed gate", got)
+		t.Errorf("%d commits behind a closed gate", got)
 	}
 	s.TurnGate("freeze", gatingv1.Opened)
 	s.ImageUpdateJobReady("one", metav1.ConditionTrue, "pushed commit")
 	if got := s.Git.Run("app", "show", "main:web.yaml") +
 		"\n"; got != system.DeploymentWithImages("web", "nginx:1", "nginx:2", "redis:1") {
-		t.Errorf("web.yaml is\n%s", got)
+		t.Errorf("web.yaml:\n%s", got)
 	}
 	s.ImageUpdateJob("rest", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web"), Latest: true})
 	s.ImageUpdateJobReady("rest", metav1.ConditionTrue, "pushed commit")
 	if got := s.Git.Run("app", "show", "main:web.yaml") +
 		"\n"; got != system.DeploymentWithImages("web", "nginx:2", "nginx:2", "redis:2") {
-		t.Errorf("web.yaml is\n%s", got)
+		t.Errorf("web.yaml:\n%s", got)
 	}
 	if got := s.Git.Run("app", "show", "main:db.yaml") + "\n"; got != system.DeploymentWithImages("db", "redis:1") {
-		t.Errorf("db.yaml is\n%s", got)
+		t.Errorf("db.yaml:\n%s", got)
 	}
 }
 
-// TestAReleaseThatIsKilledFindsItsCommit: the process ends after the push arrived and before it heard of
-// that, and others push before the next one starts.
-func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
+// The process stops after the remote accepted the push and before it got the response. Others push before the
+// next process starts.
+func TestReleaseFindsItsCommitAfterRestart(t *testing.T) {
 	s := system.New(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1")})
 	s.GitRepository("app")
@@ -163,13 +164,14 @@ func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 	s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
 	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "post-receive")
 	for image, others := range map[string][]map[string]string{
-		// found by its note, as the mirror is lost
+		// found by its note, without the mirror
 		"nginx:2": {{"other.yaml": "a: 1\n"}, {"other.yaml": "a: 2\n"}},
-		// found by the branch, and not done again
+		// found by the branch, and not repeated
 		"nginx:3": {{"web.yaml": system.DeploymentWithImages("web", "nginx:1")}},
 	} {
 		name, goOn := strings.Replace(image, ":", "-", 1), filepath.Join(t.TempDir(), "go-on")
-		if err := os.WriteFile(hook, []byte("#!/bin/sh\nuntil test -e '"+goOn+"'; do sleep 0.1; done\n"), 0o700); err != nil { //nolint:gosec // git runs it
+		script := []byte("#!/bin/sh\nuntil test -e '" + goOn + "'; do sleep 0.1; done\n")
+		if err := os.WriteFile(hook, script, 0o700); err != nil { //nolint:gosec // git runs it
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.WriteFile(goOn, nil, 0o600) })
@@ -179,7 +181,7 @@ func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 		commit := s.Git.Run("app", "rev-parse", "main")
 		j := s.ImageUpdateJobReady(name, metav1.ConditionUnknown, fmt.Sprintf("Pushing commit '%.7s'", commit))
 		if j.Status.Commit != commit || j.Status.CompletionTime != nil {
-			t.Errorf("before the push is known to be taken the status is %+v", j.Status)
+			t.Errorf("status before the response to the push: %+v", j.Status)
 		}
 		s.Stop()
 		if err := errors.Join(os.Remove(hook), os.WriteFile(goOn, nil, 0o600), os.RemoveAll(s.Storage)); err != nil {
@@ -194,10 +196,10 @@ func TestAReleaseThatIsKilledFindsItsCommit(t *testing.T) {
 			fmt.Sprintf("pushed commit '%.7s' to branch 'main'", commit))
 		if j.Status.Commit != commit || j.Status.CompletionTime == nil || len(j.Status.Changes) != 1 ||
 			j.Status.Changes[0].New != image {
-			t.Errorf("the status is %+v", j.Status)
+			t.Errorf("status: %+v", j.Status)
 		}
 		if got := s.CommitCount("app", "main"); got != before {
-			t.Errorf("there are %d commits, want %d", got, before)
+			t.Errorf("%d commits, want %d", got, before)
 		}
 	}
 }

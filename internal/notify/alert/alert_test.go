@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// provider makes a Provider, generic if change does not say otherwise.
+// provider creates a Provider, of the type generic by default.
 func (s *harness) provider(name, address string, change ...func(*v1beta3.ProviderSpec)) {
 	s.Helper()
 	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
@@ -33,7 +33,7 @@ func (s *harness) provider(name, address string, change ...func(*v1beta3.Provide
 	s.Create(p)
 }
 
-// alert makes an Alert about all Kustomizations.
+// alert creates an Alert for all Kustomizations.
 func (s *harness) alert(name, provider string, change ...func(*v1beta3.AlertSpec)) {
 	s.Helper()
 	a := &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
@@ -47,7 +47,7 @@ func (s *harness) alert(name, provider string, change ...func(*v1beta3.AlertSpec
 	s.Create(a)
 }
 
-// known waits until Alerts and Providers were looked at.
+// known waits until Alerts and Providers are Ready.
 func (s *harness) known(objects ...reconcile.Object) {
 	s.Helper()
 	for _, o := range objects {
@@ -71,11 +71,11 @@ func providerNamed(name string) *v1beta3.Provider {
 	return &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// told waits until an inbox has an event of a Kustomization.
-func (in *inbox) told(t *testing.T, name, reason string) event.Event {
+// received waits until the inbox has an event of a Kustomization, and returns it.
+func (in *inbox) received(t *testing.T, name, reason string) event.Event {
 	t.Helper()
 	var found event.Event
-	testenv.Eventually(t, name+" is told to be "+reason, func() error {
+	testenv.Eventually(t, "event "+reason+" of "+name, func() error {
 		e, _, n := in.find(kustomizev1.KustomizationKind, name, reason)
 		if n == 0 {
 			return errNotYet{kustomizev1.KustomizationKind, name, reason}
@@ -86,7 +86,7 @@ func (in *inbox) told(t *testing.T, name, reason string) event.Event {
 	return found
 }
 
-func TestAlertsReachTheirProvider(t *testing.T) {
+func TestAlerts(t *testing.T) {
 	in, labelled, suspended := newInbox(t), newInbox(t), newInbox(t)
 	s := newHarness(t)
 	s.provider("team", in.URL)
@@ -103,7 +103,7 @@ func TestAlertsReachTheirProvider(t *testing.T) {
 	s.known(alertNamed("team"), alertNamed("labelled"), providerNamed("team"), providerNamed("labelled"),
 		providerNamed("suspended"))
 
-	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("told", "x"),
+	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("sent", "x"),
 		"shop/config.yaml": system.ConfigMap("shop", "x"), "bad/config.yaml": "kind: ["})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "./app", func(k *kustomizev1.Kustomization) {
@@ -115,32 +115,32 @@ func TestAlertsReachTheirProvider(t *testing.T) {
 	})
 	s.Kustomization("bad", "app", "./bad")
 
-	e := in.told(t, "app", "ReconciliationSucceeded")
+	e := in.received(t, "app", "ReconciliationSucceeded")
 	for key, want := range map[string]string{
 		event.Revision: "main@sha1:" + commit, "cluster": "prod-1", "env": "of the alert", "owner": "anna",
 		event.Summary: "the shop",
 	} {
 		if e.Metadata[key] != want {
-			t.Errorf("the metadata %s is %q, want %q", key, e.Metadata[key], want)
+			t.Errorf("metadata %s is %q, want %q", key, e.Metadata[key], want)
 		}
 	}
-	if e := in.told(t, "bad", "BuildFailed"); e.Severity != event.Error {
-		t.Errorf("a failure is told as %+v", e)
+	if e := in.received(t, "bad", "BuildFailed"); e.Severity != event.Error {
+		t.Errorf("event of a failure: %+v", e)
 	}
-	in.told(t, "shop", "ReconciliationSucceeded")
-	labelled.told(t, "shop", "ReconciliationSucceeded")
+	in.received(t, "shop", "ReconciliationSucceeded")
+	labelled.received(t, "shop", "ReconciliationSucceeded")
 	if _, _, n := labelled.find(kustomizev1.KustomizationKind, "app", "ReconciliationSucceeded"); n != 0 {
-		t.Error("an object without the label was told")
+		t.Error("got an event of an object without the label")
 	}
 	if _, _, n := suspended.find(kustomizev1.KustomizationKind, "app", "ReconciliationSucceeded"); n != 0 {
-		t.Error("a suspended alert was told")
+		t.Error("got an event by a suspended Alert")
 	}
 	// and the revision, if the first event has one
 	s.warned(v1beta3.AlertKind, "team", "MetadataConflict", "the metadata env")
 }
 
-// warned waits for an event of the type Warning.
-func (s *harness) warned(kind, name, reason, says string) {
+// warned waits for an event of the type Warning with a reason and a note that contains a text.
+func (s *harness) warned(kind, name, reason, message string) {
 	s.Helper()
 	testenv.Eventually(s, "a warning "+reason+" of "+name, func() error {
 		var all eventsv1.EventList
@@ -150,17 +150,17 @@ func (s *harness) warned(kind, name, reason, says string) {
 		var seen []string
 		for _, e := range all.Items {
 			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Type == corev1.EventTypeWarning {
-				if e.Reason == reason && strings.Contains(e.Note, says) {
+				if e.Reason == reason && strings.Contains(e.Note, message) {
 					return nil
 				}
 				seen = append(seen, e.Reason+": "+e.Note)
 			}
 		}
-		return fmt.Errorf("there are %q", seen)
+		return fmt.Errorf("events: %q", seen)
 	})
 }
 
-func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
+func TestProviderOutage(t *testing.T) {
 	in := newInbox(t)
 	in.turn(true)
 	s := newHarness(t)
@@ -184,14 +184,14 @@ func TestAProviderThatIsDownGetsAllWhenItReturns(t *testing.T) {
 	s.Kustomization("c", "app", "./c")
 	s.Ready("c", commit)
 	in.turn(false)
-	s.RequestReconcile(&v1beta3.Provider{}, "team") // or the next try would come later
+	s.RequestReconcile(&v1beta3.Provider{}, "team") // otherwise the next attempt would be later
 	for _, name := range []string{"a", "b", "c"} {
-		in.told(t, name, "ReconciliationSucceeded")
+		in.received(t, name, "ReconciliationSucceeded")
 	}
 	s.known(providerNamed("team"))
 }
 
-func TestAlertsAndProvidersTellWhatIsWrong(t *testing.T) {
+func TestInvalidAlertsAndProviders(t *testing.T) {
 	s := newHarness(t)
 	s.alert("homeless", "later")
 	s.alert("broken", "none", func(a *v1beta3.AlertSpec) { a.ExclusionList = []string{"["} })
@@ -203,7 +203,7 @@ func TestAlertsAndProvidersTellWhatIsWrong(t *testing.T) {
 	s.NotReady(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found")
 	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed", "spec.exclusionList[0] is not a valid regular expression")
 	s.warned(v1beta3.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
-	s.NotReady(&v1beta3.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers of tests have one
+	s.NotReady(&v1beta3.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers watch one
 	s.NotReady(&v1beta3.Provider{}, "nowhere", "ValidationFailed", "not an HTTP URL")
 	s.NotReady(&v1beta3.Provider{}, "secretless", "TokenNotFound", "login' not found")
 	s.warned(v1beta3.ProviderKind, "secretless", "TokenNotFound", "Create it or correct spec.secretRef")
@@ -215,13 +215,12 @@ func TestAlertsAndProvidersTellWhatIsWrong(t *testing.T) {
 	s.known(alertNamed("homeless"), providerNamed("secretless"))
 	for _, o := range []reconcile.Object{alertNamed("homeless"), providerNamed("later")} {
 		if err := s.Get(o, o.GetName()); err != nil || len(o.GetFinalizers()) > 0 {
-			t.Errorf("%s has finalizers %v, %v", o.GetName(), o.GetFinalizers(), err)
+			t.Errorf("finalizers of %s: %v, %v", o.GetName(), o.GetFinalizers(), err)
 		}
 	}
 }
 
-// A Provider that was corrected sends at once what it could not.
-func TestACorrectedProviderSendsWhatWaited(t *testing.T) {
+func TestCorrectedProviderSendsAtOnce(t *testing.T) {
 	var wrong, right = httptest.NewServer(http.NotFoundHandler()), newInbox(t)
 	wrong.Close()
 	s := newHarness(t)
@@ -238,6 +237,6 @@ func TestACorrectedProviderSendsWhatWaited(t *testing.T) {
 		Name: "team"}}, patch); err != nil {
 		t.Fatal(err)
 	}
-	right.told(t, "a", "ReconciliationSucceeded")
+	right.received(t, "a", "ReconciliationSucceeded")
 	s.known(providerNamed("team"))
 }

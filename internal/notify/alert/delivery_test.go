@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// inbox is the endpoint of another process, which is told of events.
+// inbox is an HTTP server that receives events.
 type inbox struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ func newInbox(t *testing.T) *inbox {
 	return in
 }
 
-// find returns the first event of an object for a reason, and how many there are.
+// find returns the first event of an object with a reason, and the number of such events.
 func (in *inbox) find(kind, name, reason string) (found event.Event, raw string, n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -69,15 +69,15 @@ func (in *inbox) find(kind, name, reason string) (found event.Event, raw string,
 	return found, raw, n
 }
 
+// turn makes the server fail or work.
 func (in *inbox) turn(down bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.down = down
 }
 
-// A process without the notification controller posts its events to that of another one, and keeps those that
-// it could not.
-func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
+// A process without notification-controller posts its events to another one, and stores them until that accepts them.
+func TestEventsAreForwarded(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)
 	in.turn(true)
@@ -85,7 +85,7 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 		o.Controllers = []string{options.SourceController, options.KustomizeController}
 		o.EventsAddr = in.URL
 	})
-	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("told", "x")})
+	commit := s.Git.Commit("app", map[string]string{"app/config.yaml": system.ConfigMap("sent", "x")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "./app", func(k *kustomizev1.Kustomization) {
 		k.Annotations = map[string]string{event.AnnotationGroup + "/env": "prod"}
@@ -94,7 +94,7 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 	s.Stop()
 	waiting, err := filepath.Glob(filepath.Join(s.Storage, "events", "*", "*", "*", "*"))
 	if err != nil || len(waiting) == 0 {
-		t.Fatalf("what could not be posted is not kept: %v, %v", waiting, err)
+		t.Fatalf("undelivered events are not stored: %v, %v", waiting, err)
 	}
 	in.turn(false)
 	s.Start()
@@ -117,11 +117,11 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 			"/env": "prod",
 	} {
 		if got, ok := e.Metadata[key]; !ok || !strings.Contains(got, want) {
-			t.Errorf("the metadata %s is %q", key, got)
+			t.Errorf("metadata %s is %q", key, got)
 		}
 	}
 	if !strings.Contains(raw, `"kustomize.toolkit.fluxcd.io/revision":"main@sha1:`) {
-		t.Errorf("it is posted as %s", raw)
+		t.Errorf("posted event: %s", raw)
 	}
 	if _, err := os.Stat(filepath.Join(s.Storage, "events", "intake")); err != nil {
 		t.Error(err)
@@ -130,33 +130,33 @@ func TestEventsGoToTheProcessThatHasTheAlerts(t *testing.T) {
 
 type errNotYet [3]string
 
-func (e errNotYet) Error() string { return strings.Join(e[:], " ") + " is not told yet" }
+func (e errNotYet) Error() string { return strings.Join(e[:], " ") + ": no event yet" }
 
-// What happens in this process and what others post comes to the providers of alerts, also to one that is
-// down for a while.
-func TestAlertsAreSent(t *testing.T) {
+// Events of this process and of others reach the Providers of Alerts, also after an outage.
+func TestEventDelivery(t *testing.T) {
 	t.Parallel()
 	in, address := newInbox(t), system.FreeAddress(t)
 	s := newHarness(t, func(o *options.Options) { o.EventsAddr = address })
 	post := func(name string) {
 		t.Helper()
-		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization","namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
+		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization",
+			"namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
 			s.Namespace, name)
-		testenv.Eventually(t, "an event is posted", func() error { // the endpoint opens once the process leads
+		testenv.Eventually(t, "an event is posted", func() error { // the endpoint listens once the process leads
 			resp, err := http.Post("http://"+address, "application/json", strings.NewReader(body))
 			if err != nil {
 				return err
 			}
 			defer resp.Body.Close()
 			if resp.StatusCode != http.StatusAccepted {
-				return fmt.Errorf("the answer is %s", resp.Status)
+				return fmt.Errorf("the response is %s", resp.Status)
 			}
 			return nil
 		})
 	}
 	arrives := func(name, reason string) {
 		t.Helper()
-		testenv.Eventually(t, name+" arrives", func() error {
+		testenv.Eventually(t, "the event of "+name+" arrives", func() error {
 			if _, _, n := in.find("Kustomization", name, reason); n == 0 {
 				return errNotYet{name, reason}
 			}
@@ -177,7 +177,7 @@ func TestAlertsAreSent(t *testing.T) {
 	post("theirs")
 	arrives("theirs", "Posted")
 	if _, _, n := in.find("GitRepository", "app", "NewArtifact"); n != 0 {
-		t.Error("an event comes that the alert does not ask for")
+		t.Error("got an event that the Alert does not select")
 	}
 
 	in.turn(true)
@@ -201,6 +201,6 @@ func TestAlertsAreSent(t *testing.T) {
 	post("last")
 	arrives("last", "Posted")
 	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {
-		t.Error("what waited for a provider that is gone comes after all")
+		t.Error("got an event that was queued for a deleted Provider")
 	}
 }
