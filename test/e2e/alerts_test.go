@@ -34,24 +34,25 @@ import (
 
 const onCallKey = "s3cr3t-of-the-on-call-team"
 
-// place is what a team hears of: a server that checks each request, and keeps what it says.
-type place struct {
+// channel is the server of a Provider. It validates and records messages.
+type channel struct {
 	*httptest.Server
-	mu   sync.Mutex
-	said []string
+	mu       sync.Mutex
+	messages []string
 }
 
-func newPlace(t *testing.T, read func(r *http.Request, body []byte) (string, error)) *place {
+// newChannel starts a channel. read returns the text of a valid request.
+func newChannel(t *testing.T, read func(r *http.Request, body []byte) (string, error)) *channel {
 	t.Helper()
-	p := &place{}
+	p := &channel{}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil && r.Method != http.MethodPost {
-			err = fmt.Errorf("the method is %s", r.Method)
+			err = fmt.Errorf("method %s", r.Method)
 		}
-		var said string
+		var message string
 		if err == nil {
-			said, err = read(r, body)
+			message, err = read(r, body)
 		}
 		if err != nil {
 			t.Errorf("%v: %s", err, body)
@@ -60,71 +61,71 @@ func newPlace(t *testing.T, read func(r *http.Request, body []byte) (string, err
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.said = append(p.said, said)
+		p.messages = append(p.messages, message)
 		fmt.Fprint(w, "ok")
 	}))
 	t.Cleanup(p.Close)
 	return p
 }
 
-// hears waits until all words are in one thing that was said.
-func (p *place) hears(t *testing.T, words ...string) {
+// receives waits for a message that contains all words.
+func (p *channel) receives(t *testing.T, words ...string) {
 	t.Helper()
-	testenv.Eventually(t, "word of "+strings.Join(words, ", "), func() error {
+	testenv.Eventually(t, "a message with "+strings.Join(words, ", "), func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, said := range p.said {
+		for _, message := range p.messages {
 			missing := false
 			for _, w := range words {
-				missing = missing || !strings.Contains(said, w)
+				missing = missing || !strings.Contains(message, w)
 			}
 			if !missing {
 				return nil
 			}
 		}
-		return fmt.Errorf("it heard %q", p.said)
+		return fmt.Errorf("messages: %q", p.messages)
 	})
 }
 
-// never fails if any of the words was said.
-func (p *place) never(t *testing.T, words ...string) {
+// never fails the test if a message contains any of the words.
+func (p *channel) never(t *testing.T, words ...string) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, said := range p.said {
+	for _, message := range p.messages {
 		for _, w := range words {
-			if strings.Contains(said, w) {
-				t.Errorf("it heard of %s: %s", w, said)
+			if strings.Contains(message, w) {
+				t.Errorf("unexpected message with %s: %s", w, message)
 			}
 		}
 	}
 }
 
-// signed reads the event of a generic-hmac Provider, whose signature must be right.
+// signed returns the event of a request of a generic-hmac Provider with a valid signature.
 func signed(r *http.Request, body []byte) (string, error) {
 	mac := hmac.New(sha256.New, []byte(onCallKey))
 	mac.Write(body)
 	if got := r.Header.Get("X-Signature"); got != "sha256="+hex.EncodeToString(mac.Sum(nil)) {
-		return "", fmt.Errorf("the signature is %q", got)
+		return "", fmt.Errorf("signature %q", got)
 	}
 	if got := r.Header.Get("Gotk-Component"); !strings.HasSuffix(got, "-controller") {
-		return "", fmt.Errorf("the component is %q", got)
+		return "", fmt.Errorf("component %q", got)
 	}
 	var e event.Event
 	if err := json.Unmarshal(body, &e); err != nil {
 		return "", err
 	}
 	if e.Severity != event.Error {
-		return "", fmt.Errorf("an event of severity %s", e.Severity)
+		return "", fmt.Errorf("event of severity %s", e.Severity)
 	}
 	return fmt.Sprintf("%s/%s/%s %s: %s %v", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name,
 		e.Reason, e.Message, e.Metadata), nil
 }
 
-// posted reads the message of an incoming webhook of Slack.
+// posted returns the message of a request to an incoming webhook of Slack.
 func posted(r *http.Request, body []byte) (string, error) {
 	if r.URL.Path != "/services/T0/B0/x" || r.Header.Get("Content-Type") != "application/json" {
-		return "", fmt.Errorf("%s with %s", r.URL.Path, r.Header.Get("Content-Type"))
+		return "", fmt.Errorf("request to %s with content type %s", r.URL.Path, r.Header.Get("Content-Type"))
 	}
 	var m struct {
 		Text        string
@@ -137,16 +138,16 @@ func posted(r *http.Request, body []byte) (string, error) {
 		return "", err
 	}
 	if m.Text == "" || len(m.Attachments) != 1 || len(m.Attachments[0].Blocks) == 0 {
-		return "", fmt.Errorf("no message of Slack")
+		return "", fmt.Errorf("not a Slack message")
 	}
-	said := m.Text
+	message := m.Text
 	for _, b := range m.Attachments[0].Blocks {
-		said += "\n" + string(b)
+		message += "\n" + string(b)
 	}
-	return said, nil
+	return message, nil
 }
 
-// cluster is what the stories play on: the built binary, run for all namespaces.
+// cluster runs the built binary for all namespaces.
 type cluster struct {
 	*testing.T
 	client client.Client
@@ -177,7 +178,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // the test is over
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have stopped already
 		_ = cmd.Wait()
 	})
 	return &cluster{t, c, testenv.NewGit(t)}
@@ -192,8 +193,8 @@ func (c *cluster) create(objects ...client.Object) {
 	}
 }
 
-// deploys declares an app of a namespace: a source, and a Kustomization that waits until the app is healthy.
-func (c *cluster) deploys(namespace, name string, labels map[string]string) {
+// deploy declares an app in a namespace: a source, and a Kustomization that waits until the app is healthy.
+func (c *cluster) deploy(namespace, name string, labels map[string]string) {
 	c.Helper()
 	second := meta.Duration{Duration: time.Second}
 	c.create(
@@ -211,8 +212,8 @@ func (c *cluster) deploys(namespace, name string, labels map[string]string) {
 	)
 }
 
-// tells declares a Provider with its Secret, and an Alert about it, in a namespace.
-func (c *cluster) tells(namespace, name, kind string, secret map[string]string, spec v1beta3.AlertSpec) {
+// alert declares a Provider with its Secret, and an Alert for it, in a namespace.
+func (c *cluster) alert(namespace, name, kind string, secret map[string]string, spec v1beta3.AlertSpec) {
 	c.Helper()
 	at := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	spec.ProviderRef.Name = name
@@ -237,11 +238,11 @@ func (c *cluster) tells(namespace, name, kind string, secret map[string]string, 
 	})
 }
 
-// release commits a version of an app: a Deployment, whose Pod fails as the playground is told to.
-func (c *cluster) release(name, version, fails string) string {
+// release commits a version of an app: a Deployment, whose Pods fail with the given failure of the playground.
+func (c *cluster) release(name, version, failure string) string {
 	c.Helper()
 	deadline := 600
-	if fails != healthy {
+	if failure != healthy {
 		deadline = 5
 	}
 	return c.git.Commit(name, map[string]string{"deployment.yaml": fmt.Sprintf(`apiVersion: apps/v1
@@ -253,7 +254,7 @@ spec:
   template:
     metadata: {labels: {app: %[1]s}, annotations: {playground.sluice.dev/fail: %[3]q}}
     spec: {containers: [{name: app, image: "shop/%[1]s:%[2]s"}]}
-`, name, version, fails, deadline)})
+`, name, version, failure, deadline)})
 }
 
 const (
@@ -262,39 +263,39 @@ const (
 )
 
 // The on-call team gets all failures of the namespace prod, and nothing else.
-func TestStoryTheOnCallTeamHearsOfEveryFailureInProd(t *testing.T) {
+func TestAlertOnFailuresInNamespace(t *testing.T) {
 	c := newCluster(t)
 	prod, staging, ops := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
-	onCall := newPlace(t, signed)
+	onCall := newChannel(t, signed)
 	var sources []v1beta3.EventSource
 	for _, kind := range []string{kustomizev1.KustomizationKind, sourcev1.GitRepositoryKind} {
 		sources = append(sources, v1beta3.EventSource{Kind: kind, Name: v1beta3.Any, Namespace: prod})
 	}
-	c.tells(ops, "on-call", v1beta3.GenericHMACProvider, map[string]string{"address": onCall.URL, "token": onCallKey},
+	c.alert(ops, "on-call", v1beta3.GenericHMACProvider, map[string]string{"address": onCall.URL, "token": onCallKey},
 		v1beta3.AlertSpec{
 			EventSeverity: v1beta3.ErrorSeverity, EventSources: sources,
 			EventMetadata: map[string]string{"cluster": "prod-1"},
 		})
 	c.release("shop", "1.0.0", healthy)
 	c.git.Commit("broken", map[string]string{"app.yaml": "kind: ["})
-	c.deploys(prod, "shop", nil)
-	c.deploys(prod, "broken", nil)
-	c.deploys(prod, "missing", nil) // there is no such repository
-	c.deploys(staging, "broken", nil)
+	c.deploy(prod, "shop", nil)
+	c.deploy(prod, "broken", nil)
+	c.deploy(prod, "missing", nil) // the repository does not exist
+	c.deploy(staging, "broken", nil)
 
-	onCall.hears(t, "Kustomization/"+prod+"/broken BuildFailed", "app.yaml", "cluster:prod-1")
-	onCall.hears(t, "GitRepository/"+prod+"/missing GitOperationFailed")
+	onCall.receives(t, "Kustomization/"+prod+"/broken BuildFailed", "app.yaml", "cluster:prod-1")
+	onCall.receives(t, "GitRepository/"+prod+"/missing GitOperationFailed")
 	commit := c.release("shop", "2.0.0", sick)
-	onCall.hears(t, "Kustomization/"+prod+"/shop HealthCheckFailed", "Deployment", commit)
+	onCall.receives(t, "Kustomization/"+prod+"/shop HealthCheckFailed", "Deployment", commit)
 	onCall.never(t, staging, "ReconciliationSucceeded")
 }
 
-// The frontend team gets word when a new version was deployed and whether it is healthy, no matter the namespace.
-func TestStoryTheFrontendTeamHearsOfItsVersionsAnywhere(t *testing.T) {
+// The frontend team is notified of new versions and their health, in any namespace.
+func TestAlertOnVersionsByLabel(t *testing.T) {
 	c := newCluster(t)
 	one, two, team := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
-	channel := newPlace(t, posted)
-	c.tells(team, "frontend", v1beta3.SlackProvider, map[string]string{"address": channel.URL + "/services/T0/B0/x"},
+	slack := newChannel(t, posted)
+	c.alert(team, "frontend", v1beta3.SlackProvider, map[string]string{"address": slack.URL + "/services/T0/B0/x"},
 		v1beta3.AlertSpec{
 			EventSources: []v1beta3.EventSource{{
 				Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any, Namespace: v1beta3.Any,
@@ -306,15 +307,15 @@ func TestStoryTheFrontendTeamHearsOfItsVersionsAnywhere(t *testing.T) {
 	c.release("cart", "1.0.0", healthy)
 	c.release("stock", "1.0.0", healthy)
 	ours := map[string]string{"team": team}
-	c.deploys(one, "web", ours)
-	c.deploys(two, "cart", ours)
-	c.deploys(two, "stock", map[string]string{"team": "backend"})
-	channel.hears(t, "kustomization/web."+one, "ReconciliationSucceeded", "the shop's frontend")
-	channel.hears(t, "kustomization/cart."+two, "ReconciliationSucceeded")
+	c.deploy(one, "web", ours)
+	c.deploy(two, "cart", ours)
+	c.deploy(two, "stock", map[string]string{"team": "backend"})
+	slack.receives(t, "kustomization/web."+one, "ReconciliationSucceeded", "the shop's frontend")
+	slack.receives(t, "kustomization/cart."+two, "ReconciliationSucceeded")
 
 	second := c.release("web", "2.0.0", healthy)
-	channel.hears(t, "kustomization/web."+one, "ReconciliationSucceeded", second[:8])
+	slack.receives(t, "kustomization/web."+one, "ReconciliationSucceeded", second[:8])
 	third := c.release("cart", "2.0.0", sick)
-	channel.hears(t, "kustomization/cart."+two, "HealthCheckFailed", third[:8])
-	channel.never(t, "kustomization/stock")
+	slack.receives(t, "kustomization/cart."+two, "HealthCheckFailed", third[:8])
+	slack.never(t, "kustomization/stock")
 }

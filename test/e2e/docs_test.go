@@ -20,7 +20,7 @@ import (
 
 var example = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-func TestExamplesOfTheDocumentationApply(t *testing.T) {
+func TestDocumentationExamples(t *testing.T) {
 	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestExamplesOfTheDocumentationApply(t *testing.T) {
 		}
 	}
 	if applied < 2 {
-		t.Errorf("%d examples found", applied)
+		t.Errorf("found %d examples", applied)
 	}
 }
 
@@ -71,8 +71,7 @@ func installDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	// which apply waits for, though not for long
-	testenv.Eventually(t, "the definitions are established", func() error {
+	testenv.Eventually(t, "the definitions are served", func() error {
 		_, err := cluster.Apply(context.Background(),
 			apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
 		return err

@@ -28,7 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// story is a namespace with a gate, a source and a sync, under controllers whose clock the test turns.
+// story is a namespace with a gate, a source and a Kustomization, under controllers with a fake clock.
 type story struct {
 	*testing.T
 	client    client.Client
@@ -37,7 +37,7 @@ type story struct {
 	clock     *clocktesting.FakeClock
 }
 
-// newStory starts on a Thursday at noon.
+// newStory starts the controllers with a gate. Their clock shows a Thursday at noon.
 func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	t.Helper()
 	installDefinitions(t)
@@ -56,12 +56,12 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 		"127.0.0.1:0", "0", "0", "0", "0", "0"
 	o.WatchAllNamespaces, o.RuntimeNamespace, o.LogLevel, o.Clock = false, s.namespace, "error", s.clock
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- manager.Run(ctx, cfg, o) }()
+	result := make(chan error, 1)
+	go func() { result <- manager.Run(ctx, cfg, o) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the controllers ended: %v", err)
+		if err := <-result; err != nil {
+			t.Errorf("the controllers failed: %v", err)
 		}
 	})
 	gate.Interval = meta.Duration{Duration: 30 * time.Second}
@@ -69,6 +69,7 @@ func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	return s
 }
 
+// named returns metadata with a name in the namespace.
 func (s *story) named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.namespace, Name: name}
 }
@@ -80,8 +81,8 @@ func (s *story) create(o client.Object) {
 	}
 }
 
-// app declares a source and a sync of it; the gate is over one of them.
-func (s *story) app(overSource bool) {
+// app declares a source and its Kustomization. The gate holds one of them.
+func (s *story) app(holdSource bool) {
 	s.Helper()
 	gates := meta.Gated{Gates: []meta.GateReference{{Name: "gate"}}}
 	source := &sourcev1.GitRepository{ObjectMeta: s.named("app"), Spec: sourcev1.GitRepositorySpec{
@@ -92,16 +93,16 @@ func (s *story) app(overSource bool) {
 		Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.namespace,
 		SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: "app"}},
 	}}
-	if overSource {
+	if holdSource {
 		source.Spec.Gated = gates
 	} else {
-		sync.Spec.Gated = gates
+		kustomization.Spec.Gated = gates
 	}
 	s.create(source)
-	s.create(sync)
+	s.create(kustomization)
 }
 
-// push commits the value that the app is to have, and returns the revision.
+// push commits a value of the app and returns the revision.
 func (s *story) push(value string) string {
 	s.Helper()
 	return "main@sha1:" + s.git.Commit("app", map[string]string{
@@ -109,8 +110,8 @@ func (s *story) push(value string) string {
 	})
 }
 
-// ask annotates the gate as `kubectl annotate` would.
-func (s *story) ask(annotation string, at time.Time) {
+// request annotates the gate, like `kubectl annotate`.
+func (s *story) request(annotation string, at time.Time) {
 	s.Helper()
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{annotation: at.Format(time.RFC3339)}}})
@@ -123,10 +124,10 @@ func (s *story) ask(annotation string, at time.Time) {
 	}
 }
 
-// gate waits until the gate says something of itself, with the times in its status; zero ones are not set.
-func (s *story) gate(opened metav1.ConditionStatus, message string, requested, reset time.Time) {
+// gateIs waits until the Opened condition and the times in the status of the gate are as given. Zero times are unset.
+func (s *story) gateIs(opened metav1.ConditionStatus, message string, requested, reset time.Time) {
 	s.Helper()
-	testenv.Eventually(s, "the gate says "+message, func() error {
+	testenv.Eventually(s, "gate condition: "+message, func() error {
 		g := &gatingv1.Gate{}
 		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "gate"}, g); err != nil {
 			return err
@@ -149,8 +150,9 @@ func at(t *meta.Time, want time.Time) bool {
 	return t.Time.Equal(want)
 }
 
-// says waits until a condition of the object says something; no status: until it is not there.
-func (s *story) says(o reconcile.Object, condition string, status metav1.ConditionStatus, message string) {
+// hasCondition waits until a condition of the object has a status and a message. With an empty status, it waits until
+// the condition does not exist.
+func (s *story) hasCondition(o reconcile.Object, condition string, status metav1.ConditionStatus, message string) {
 	s.Helper()
 	testenv.Eventually(s, fmt.Sprintf("%s is %s", condition, status), func() error {
 		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "app"}, o); err != nil {
@@ -168,7 +170,7 @@ func (s *story) says(o reconcile.Object, condition string, status metav1.Conditi
 func (s *story) waitsForApproval() *kustomizev1.Kustomization {
 	s.Helper()
 	k := &kustomizev1.Kustomization{}
-	s.says(k, "Approved", metav1.ConditionFalse,
+	s.hasCondition(k, "Approved", metav1.ConditionFalse,
 		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/gate' is closed.", s.namespace))
 	return k
 }
@@ -176,28 +178,29 @@ func (s *story) waitsForApproval() *kustomizev1.Kustomization {
 func (s *story) isBlocked() *sourcev1.GitRepository {
 	s.Helper()
 	g := &sourcev1.GitRepository{}
-	s.says(g, "Blocked", metav1.ConditionTrue,
+	s.hasCondition(g, "Blocked", metav1.ConditionTrue,
 		fmt.Sprintf("Reconciliation is blocked as gate '%s/gate' is closed.", s.namespace))
 	return g
 }
 
-// runs waits until the app has a value, by a sync that is Ready at the revision.
+// runs waits until the app has a value and its Kustomization is Ready at the revision.
 func (s *story) runs(value, revision string) {
 	s.Helper()
-	testenv.Eventually(s, "the app runs "+value, func() error {
+	testenv.Eventually(s, "the app has value "+value, func() error {
 		k, cm := &kustomizev1.Kustomization{}, &corev1.ConfigMap{}
 		key := types.NamespacedName{Namespace: s.namespace, Name: "app"}
 		if err := errors.Join(s.client.Get(s.Context(), key, k), s.client.Get(s.Context(), key, cm)); err != nil {
 			return err
 		}
 		if cm.Data["k"] != value || k.Status.LastAppliedRevision != revision || !reconcile.IsReady(k) {
-			return fmt.Errorf("it runs %s of %s, %+v", cm.Data["k"], k.Status.LastAppliedRevision, k.Status.Conditions)
+			return fmt.Errorf("value %s of revision %s, %+v", cm.Data["k"], k.Status.LastAppliedRevision,
+				k.Status.Conditions)
 		}
 		return nil
 	})
 }
 
-// waits waits until the gate lists what the app would move to, while it runs something else.
+// waits waits until the gate lists a pending revision, while the app has another value.
 func (s *story) waits(revision, running string) {
 	s.Helper()
 	testenv.Eventually(s, "the gate lists "+revision, func() error {
@@ -209,9 +212,9 @@ func (s *story) waits(revision, running string) {
 		case err != nil:
 			return err
 		case cm.Data["k"] != running:
-			s.Fatalf("the app runs %s behind the closed gate", cm.Data["k"])
+			s.Fatalf("the app has value %s behind the closed gate", cm.Data["k"])
 		case g.Status.WaitingCount != 1 || len(g.Status.Waiting) != 1 || g.Status.Waiting[0].Revision != revision:
-			return fmt.Errorf("%d wait: %+v", g.Status.WaitingCount, g.Status.Waiting)
+			return fmt.Errorf("%d waiting: %+v", g.Status.WaitingCount, g.Status.Waiting)
 		}
 		return nil
 	})
@@ -226,34 +229,34 @@ func window(d time.Duration) *meta.Duration { return &meta.Duration{Duration: d}
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func TestStoryApprovalForAnHour(t *testing.T) {
+func TestGateApprovalForAnHour(t *testing.T) {
 	s := newStory(t, gatingv1.GateSpec{Default: gatingv1.Closed, Window: window(time.Hour)})
-	s.gate(metav1.ConditionFalse, "Gate closed by default", time.Time{}, time.Time{})
+	s.gateIs(metav1.ConditionFalse, "Gate closed by default", time.Time{}, time.Time{})
 	first := s.push("1")
 	s.app(false)
 	if k := s.waitsForApproval(); k.Status.LastAppliedRevision != "" {
-		t.Errorf("it applied %s", k.Status.LastAppliedRevision)
+		t.Errorf("revision %s was applied", k.Status.LastAppliedRevision)
 	}
 
-	t.Log("a person approves: for an hour from then on")
+	t.Log("an approval opens the gate for an hour")
 	opened := s.clock.Now()
-	s.ask(openAnnotation, opened)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened,
+	s.request(openAnnotation, opened)
+	s.gateIs(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened,
 		opened.Add(time.Hour))
 	s.runs("1", first)
-	s.says(&kustomizev1.Kustomization{}, "Approved", metav1.ConditionTrue, "")
+	s.hasCondition(&kustomizev1.Kustomization{}, "Approved", metav1.ConditionTrue, "")
 
-	t.Log("what comes within the hour passes")
+	t.Log("changes within the hour are applied")
 	s.clock.Step(59 * time.Minute)
 	s.runs("2", s.push("2"))
 
-	t.Log("after it the gate is closed by default, and what comes waits")
+	t.Log("after the hour the gate is closed by default, and changes wait")
 	s.clock.Step(time.Minute)
-	s.gate(metav1.ConditionFalse, "Gate closed by default", opened, opened.Add(time.Hour))
+	s.gateIs(metav1.ConditionFalse, "Gate closed by default", opened, opened.Add(time.Hour))
 	s.waitsForApproval()
 	third := s.push("3")
 	s.waits(third, "2")
-	testenv.Eventually(t, "the app says what it would change", func() error {
+	testenv.Eventually(t, "the app reports the pending changes", func() error {
 		if k := s.waitsForApproval(); k.Status.Pending == nil || k.Status.Pending.Configured != 1 ||
 			!reconcile.IsReady(k) {
 			return fmt.Errorf("%+v", k.Status)
@@ -261,63 +264,63 @@ func TestStoryApprovalForAnHour(t *testing.T) {
 		return nil
 	})
 
-	t.Log("the next approval lets it through")
+	t.Log("the next approval applies the change")
 	again := s.clock.Now()
-	s.ask(openAnnotation, again)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(again.Add(time.Hour)), again,
+	s.request(openAnnotation, again)
+	s.gateIs(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(again.Add(time.Hour)), again,
 		again.Add(time.Hour))
 	s.runs("3", third)
 }
 
-func TestStoryClosedAheadOfSchedule(t *testing.T) {
+func TestGateClosedAheadOfSchedule(t *testing.T) {
 	s := newStory(t, gatingv1.GateSpec{Default: gatingv1.Closed, Window: window(time.Hour)})
 	first := s.push("1")
 	s.app(false)
 	opened := s.clock.Now()
-	s.ask(openAnnotation, opened)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened,
+	s.request(openAnnotation, opened)
+	s.gateIs(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(opened.Add(time.Hour)), opened,
 		opened.Add(time.Hour))
 	s.runs("1", first)
 
 	s.clock.Step(10 * time.Minute)
 	closed := s.clock.Now()
-	s.ask(closeAnnotation, closed)
-	s.gate(metav1.ConditionFalse, "Gate close requested", closed, closed)
+	s.request(closeAnnotation, closed)
+	s.gateIs(metav1.ConditionFalse, "Gate close requested", closed, closed)
 	s.waitsForApproval()
 	s.waits(s.push("2"), "1")
 }
 
-func TestStoryMaintenanceWindowOfADay(t *testing.T) {
+func TestGateMaintenanceWindow(t *testing.T) {
 	s := newStory(t, gatingv1.GateSpec{Default: gatingv1.Closed, Window: window(24 * time.Hour)})
 	first := s.push("1")
 	s.app(true)
 	s.isBlocked()
 
-	t.Log("the window is announced: it opens when its time has come")
+	t.Log("the gate opens at the requested time")
 	begin := s.clock.Now().Add(6 * time.Hour)
-	s.ask(openAnnotation, begin)
+	s.request(openAnnotation, begin)
 	s.clock.Step(6*time.Hour - time.Second)
 	if g := s.isBlocked(); g.Status.Artifact != nil {
-		t.Errorf("it stored %+v ahead of the window", g.Status.Artifact)
+		t.Errorf("an artifact was stored before the window: %+v", g.Status.Artifact)
 	}
 	s.announced(begin)
 	s.clock.Step(time.Second)
 	end := begin.Add(24 * time.Hour)
-	s.gate(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(end), begin, end)
+	s.gateIs(metav1.ConditionTrue, "Gate scheduled for closing at "+stamp(end), begin, end)
 	s.runs("1", first)
-	s.says(&sourcev1.GitRepository{}, "Blocked", "", "")
+	s.hasCondition(&sourcev1.GitRepository{}, "Blocked", "", "")
 
-	t.Log("and it ends a day later")
+	t.Log("the gate closes a day later")
 	s.clock.Step(24 * time.Hour)
-	s.gate(metav1.ConditionFalse, "Gate closed by default", begin, end)
+	s.gateIs(metav1.ConditionFalse, "Gate closed by default", begin, end)
 	s.isBlocked()
 	s.waits(s.push("2"), "1")
 }
 
-// announced waits until the gate says when it changes next.
+// announced waits until the gate reports the time of its next transition.
 func (s *story) announced(next time.Time) {
 	s.Helper()
-	testenv.Eventually(s, "the gate announces "+stamp(next), func() error {
+	testenv.Eventually(s, "the gate reports the transition at "+stamp(next), func() error {
 		g := &gatingv1.Gate{}
 		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "gate"}, g); err != nil {
 			return err
@@ -329,9 +332,9 @@ func (s *story) announced(next time.Time) {
 	})
 }
 
-func TestStoryNoDeploysOnFridays(t *testing.T) {
+func TestGateNoDeploysOnFridays(t *testing.T) {
 	s := newStory(t, gatingv1.GateSpec{Default: gatingv1.Opened, Window: window(24 * time.Hour)})
-	s.gate(metav1.ConditionTrue, "Gate opened by default", time.Time{}, time.Time{})
+	s.gateIs(metav1.ConditionTrue, "Gate opened by default", time.Time{}, time.Time{})
 	s.app(true)
 	running, revision := "0", s.push("0")
 	s.runs(running, revision)
@@ -339,31 +342,31 @@ func TestStoryNoDeploysOnFridays(t *testing.T) {
 	for week := range 3 {
 		t.Logf("%s: a CronJob closes the gate for the day", stamp(friday))
 		s.clock.SetTime(friday)
-		s.ask(closeAnnotation, friday)
+		s.request(closeAnnotation, friday)
 		saturday := friday.Add(24 * time.Hour)
-		s.gate(metav1.ConditionFalse, "Gate scheduled for opening at "+stamp(saturday), friday, saturday)
+		s.gateIs(metav1.ConditionFalse, "Gate scheduled for opening at "+stamp(saturday), friday, saturday)
 		s.isBlocked()
 		next := fmt.Sprint("week ", week)
 		pushed := s.push(next)
 		s.waits(pushed, running)
 
-		t.Log("on Saturday it opens by itself, and what waited goes out")
+		t.Log("on Saturday it opens, and the pending change is applied")
 		s.clock.SetTime(saturday)
-		s.gate(metav1.ConditionTrue, "Gate opened by default", friday, saturday)
+		s.gateIs(metav1.ConditionTrue, "Gate opened by default", friday, saturday)
 		s.runs(next, pushed)
 		running, friday = next, friday.AddDate(0, 0, 7)
 	}
 }
 
-func TestStoryFreezeKeepsCorrectingDrift(t *testing.T) {
+func TestGateFreezeCorrectsDrift(t *testing.T) {
 	s := newStory(t, gatingv1.GateSpec{Default: gatingv1.Opened})
 	first := s.push("1")
 	s.app(true)
 	s.runs("1", first)
 
-	frozen := s.clock.Now().Add(time.Second)
+	closed := s.clock.Now().Add(time.Second)
 	s.clock.Step(time.Second)
-	s.ask(closeAnnotation, frozen)
+	s.request(closeAnnotation, closed)
 	s.isBlocked()
 	second := s.push("2")
 	s.waits(second, "1")
@@ -375,7 +378,7 @@ func TestStoryFreezeKeepsCorrectingDrift(t *testing.T) {
 		}
 		s.runs("1", first)
 	}
-	testenv.Eventually(t, "the source says what waits", func() error {
+	testenv.Eventually(t, "the source reports the pending revision", func() error {
 		g := s.isBlocked()
 		if !g.Status.Artifact.HasRevision(first) || !reconcile.IsReady(g) || g.Status.Pending == nil ||
 			!strings.HasSuffix(g.Status.Pending.Revision, second) {
@@ -384,11 +387,11 @@ func TestStoryFreezeKeepsCorrectingDrift(t *testing.T) {
 		return nil
 	})
 
-	t.Log("it stays frozen until somebody opens it")
+	t.Log("it stays closed until it is opened by request")
 	s.clock.Step(90 * 24 * time.Hour)
 	s.isBlocked()
 	s.clock.Step(time.Second)
-	s.ask(openAnnotation, s.clock.Now())
+	s.request(openAnnotation, s.clock.Now())
 	s.runs("2", second)
-	s.says(&sourcev1.GitRepository{}, "Blocked", "", "")
+	s.hasCondition(&sourcev1.GitRepository{}, "Blocked", "", "")
 }

@@ -32,8 +32,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// imageStory is a registry, a repository whose Deployments run what the registry has, and a team that wants
-// to hear of it.
+// imageStory is a registry, a git repository with Deployments of its images, and a team that gets notifications.
 type imageStory struct {
 	*testing.T
 	client            client.Client
@@ -41,16 +40,16 @@ type imageStory struct {
 	registry          *testenv.Registry
 	sluice, namespace string
 	author            *openpgp.Entity
-	heard             heard
+	inbox             inbox
 }
 
-// heard are the events that came in.
-type heard struct {
+// inbox records the events of a Provider.
+type inbox struct {
 	mu     sync.Mutex
 	events []event.Event
 }
 
-func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (h *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	var e event.Event
 	if json.NewDecoder(r.Body).Decode(&e) == nil {
 		h.mu.Lock()
@@ -59,8 +58,8 @@ func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of returns what was told of a commit.
-func (h *heard) of(commit string) []event.Event {
+// of returns the events about a commit.
+func (h *inbox) of(commit string) []event.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(h.events),
@@ -82,13 +81,13 @@ func newImageStory(t *testing.T) *imageStory {
 	if s.author, err = openpgp.NewEntity("Robot", "", "robot@example.com", nil); err != nil {
 		t.Fatal(err)
 	}
-	team := httptest.NewServer(&s.heard)
+	team := httptest.NewServer(&s.inbox)
 	t.Cleanup(team.Close)
 	s.push("app", "1.0.0")
 	s.push("worker", "1.0.0")
 	s.git.Commit("fleet", map[string]string{
 		"app.yaml":    s.deployment("app", `# {"$imagepolicy": "`+s.namespace+`:app"}`),
-		"worker.yaml": s.deployment("worker", "# of no policy"),
+		"worker.yaml": s.deployment("worker", "# no policy"),
 	})
 	s.declare(team.URL)
 	process := controller(t, s.sluice, testenv.Kubeconfig(t), s.namespace, t.TempDir())
@@ -122,7 +121,7 @@ spec:
 `, name, s.image(name, "1.0.0"), comment)
 }
 
-// declare creates the objects of the story, as a user would with kubectl.
+// declare creates the objects, like a user with kubectl.
 func (s *imageStory) declare(team string) {
 	s.Helper()
 	var key bytes.Buffer
@@ -167,7 +166,7 @@ func (s *imageStory) declare(team string) {
 	}
 }
 
-// runs waits until a Deployment runs an image to the end of its rollout.
+// runs waits until the rollout of an image is complete.
 func (s *imageStory) runs(name, tag string) {
 	s.Helper()
 	testenv.Eventually(s, name+" runs "+tag, func() error {
@@ -177,13 +176,13 @@ func (s *imageStory) runs(name, tag string) {
 		}
 		if image := d.Spec.Template.Spec.Containers[0].Image; image != s.image(name, tag) ||
 			d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != 1 {
-			return fmt.Errorf("it runs %s, automation: %s", image, s.automation())
+			return fmt.Errorf("image %s, automation: %s", image, s.automation())
 		}
 		return nil
 	})
 }
 
-// automation is what the automation says of itself.
+// automation returns the conditions of the automation as text.
 func (s *imageStory) automation() string {
 	a := &imagev1.ImageUpdateAutomation{}
 	if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "fleet"}, a); err != nil {
@@ -194,8 +193,8 @@ func (s *imageStory) automation() string {
 
 func (s *imageStory) head() string { return s.git.Run("fleet", "rev-parse", "main") }
 
-// committed checks that the head of the branch is a commit by the robot, signed by its key, and that its note
-// names the image.
+// committed checks that the head of the branch is a commit by the robot, signed by its key, with a note that names the
+// image. It returns the hash.
 func (s *imageStory) committed(image string) string {
 	s.Helper()
 	head := s.head()
@@ -219,36 +218,36 @@ func (s *imageStory) committed(image string) string {
 		s.Errorf("commit by %s: %v", commit.Author, err)
 	}
 	if note := s.git.Run("fleet", "notes", "--ref", "refs/notes/sluice", "show", head); !strings.Contains(note, image) {
-		s.Errorf("the note does not name %s:\n%s", image, note)
+		s.Errorf("the note lacks %s:\n%s", image, note)
 	}
 	return head
 }
 
-// toldOnce waits for the one notification about a commit, with what its note says.
-func (s *imageStory) toldOnce(commit, image string) {
+// notifiedOnce waits for the notification about a commit with its note, and checks that there is only one.
+func (s *imageStory) notifiedOnce(commit, image string) {
 	s.Helper()
-	testenv.Eventually(s, "the team hears of "+image, func() error {
-		if told := s.heard.of(commit); len(told) == 0 {
-			return errors.New("nothing was told")
+	testenv.Eventually(s, "the team is notified of "+image, func() error {
+		if events := s.inbox.of(commit); len(events) == 0 {
+			return errors.New("no notification")
 		}
 		return nil
 	})
-	told := s.heard.of(commit)
-	if len(told) != 1 || !strings.Contains(told[0].Metadata[event.Note], image) {
-		s.Errorf("told %d times: %+v", len(told), told)
+	events := s.inbox.of(commit)
+	if len(events) != 1 || !strings.Contains(events[0].Metadata[event.Note], image) {
+		s.Errorf("%d notifications: %+v", len(events), events)
 	}
 }
 
-func TestStoryATagBecomesARunningVersion(t *testing.T) {
+func TestNewTagIsDeployed(t *testing.T) {
 	s := newImageStory(t)
 	s.runs("app", "1.0.0")
 	s.runs("worker", "1.0.0")
 
 	s.push("app", "1.1.0")
 	s.runs("app", "1.1.0")
-	s.toldOnce(s.committed(s.image("app", "1.1.0")), s.image("app", "1.1.0"))
+	s.notifiedOnce(s.committed(s.image("app", "1.1.0")), s.image("app", "1.1.0"))
 
-	// What no policy looks after is released by hand.
+	// An image without a policy is released by command.
 	s.push("worker", "2.0.0")
 	s.cli("image", "release", "Deployment/worker", "--image", s.image("worker", "2.0.0"), "--reason",
 		"the queue is long", "--author", "Ada <ada@example.com>")
@@ -256,15 +255,15 @@ func TestStoryATagBecomesARunningVersion(t *testing.T) {
 	released := s.head()
 	if note := s.git.Run("fleet", "notes", "--ref", "refs/notes/sluice", "show", released); !strings.Contains(note,
 		"the queue is long") || !strings.Contains(note, "Ada") {
-		t.Errorf("the note tells neither who released nor why:\n%s", note)
+		t.Errorf("the note lacks author or reason:\n%s", note)
 	}
-	s.toldOnce(released, s.image("worker", "2.0.0"))
+	s.notifiedOnce(released, s.image("worker", "2.0.0"))
 
-	// A closed gate holds the commit, not the look at the registry.
+	// A closed gate holds the commit, not the scan of the registry.
 	s.cli("gate", "close", "release", "--reason", "freeze")
 	s.untilGate(metav1.ConditionFalse)
 	s.push("app", "1.2.0")
-	testenv.Eventually(t, "the policy sees 1.2.0", func() error {
+	testenv.Eventually(t, "the policy has 1.2.0", func() error {
 		p := &imagev1.ImagePolicy{}
 		if err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: "app"}, p); err != nil {
 			return err
@@ -276,17 +275,17 @@ func TestStoryATagBecomesARunningVersion(t *testing.T) {
 	})
 	s.untilGate(metav1.ConditionFalse)
 	if head := s.head(); head != released {
-		t.Errorf("the closed gate let %s through", head)
+		t.Errorf("commit %s was pushed behind a closed gate", head)
 	}
 	s.cli("gate", "open", "release", "--reason", "thaw")
 	s.runs("app", "1.2.0")
-	s.toldOnce(s.committed(s.image("app", "1.2.0")), s.image("app", "1.2.0"))
+	s.notifiedOnce(s.committed(s.image("app", "1.2.0")), s.image("app", "1.2.0"))
 }
 
-// untilGate waits until the automation knows what the gate is.
+// untilGate waits until the condition Approved of the automation has a status.
 func (s *imageStory) untilGate(approved metav1.ConditionStatus) {
 	s.Helper()
-	testenv.Eventually(s, "the automation knows of the gate", func() error {
+	testenv.Eventually(s, "the automation has observed the gate", func() error {
 		a := &imagev1.ImageUpdateAutomation{}
 		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "fleet"},
 			a); err != nil {

@@ -1,4 +1,4 @@
-// Package e2e runs the built sluice binary as a user would.
+// Package e2e runs the built sluice binary like a user.
 package e2e
 
 import (
@@ -26,14 +26,13 @@ import (
 )
 
 const (
-	kills   = 100              // how often the process is killed
-	killing = 10 * time.Minute // for how long at the most, on a slow machine
+	kills   = 100              // number of kills
+	killing = 10 * time.Minute // maximum duration, for slow machines
 )
 
-// TestKilledAtAnyMomentNothingIsLost commits change after change while the controllers are killed at random
-// moments, and then compares what the cluster holds with what the last commit says: no object is missing,
-// none is left behind.
-func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
+// The test commits changes while the controllers are killed at random times, and then compares the objects in
+// the cluster with the last commit.
+func TestKillAtRandomTimesLosesNothing(t *testing.T) {
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +63,7 @@ func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 		head := commit()
 		process := controller(t, sluice, kubeconfig, namespace, storage)
 		pull(t, c, namespace)
-		// Half of the kills come while it starts and applies, the others as soon as it has applied.
+		// Half of the kills are during start and apply, the others right after an apply.
 		if random.IntN(2) == 0 {
 			<-time.After(time.Duration(random.IntN(600)) * time.Millisecond)
 		} else {
@@ -73,17 +72,17 @@ func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 		if err := process.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		_ = process.Wait() // killed
+		_ = process.Wait() // it was killed
 	}
 	head := commit()
 	process := controller(t, sluice, kubeconfig, namespace, storage)
 	defer func() {
-		_ = process.Process.Signal(syscall.SIGTERM) // the test is over
+		_ = process.Process.Signal(syscall.SIGTERM) // it may have stopped already
 		_ = process.Wait()
 	}()
 	pull(t, c, namespace)
 	applied(t, c, namespace, head)
-	testenv.Eventually(t, "the cluster holds what the last commit says", func() error {
+	testenv.Eventually(t, "the cluster has the objects of the last commit", func() error {
 		var list corev1.ConfigMapList
 		if err := c.List(context.Background(), &list, client.InNamespace(namespace)); err != nil {
 			return err
@@ -94,7 +93,7 @@ func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 				continue
 			}
 			if value, ok := wanted[cm.Name]; !ok || cm.Data["k"] != value {
-				return fmt.Errorf("%s holds %q, want %q (declared: %v)", cm.Name, cm.Data["k"], value, ok)
+				return fmt.Errorf("%s has value %q, want %q (declared: %v)", cm.Name, cm.Data["k"], value, ok)
 			}
 			found++
 		}
@@ -105,7 +104,7 @@ func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 	})
 }
 
-// step changes the declarations at random and returns the files that differ.
+// step changes the declarations randomly and returns the changed files.
 func step(random *rand.Rand, wanted map[string]string) map[string]string {
 	files := map[string]string{}
 	for range 1 + random.IntN(5) {
@@ -155,7 +154,7 @@ func controller(t *testing.T, sluice, kubeconfig, namespace, storage string) *ex
 	return cmd
 }
 
-// pull asks for a fetch.
+// pull requests a fetch.
 func pull(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	o := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"}}
@@ -166,7 +165,7 @@ func pull(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// applied waits until a commit was applied.
+// applied waits until a commit is applied.
 func applied(t *testing.T, c client.Client, namespace, commit string) {
 	t.Helper()
 	testenv.Eventually(t, "commit "+commit+" is applied", func() error {

@@ -34,7 +34,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// charts is a Helm repository of one chart.
+// charts is a Helm repository with one chart.
 type charts struct {
 	mu    sync.Mutex
 	files map[string][]byte
@@ -48,7 +48,7 @@ func (c *charts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	_, _ = w.Write(b) // the client may be gone
+	_, _ = w.Write(b) // the client may have closed the connection
 }
 
 func (c *charts) publish(t *testing.T, version string) {
@@ -75,9 +75,9 @@ func archive(t *testing.T, name, content string) []byte {
 	return b.Bytes()
 }
 
-// TestSourcesOutliveTheirNetwork takes the network away from under each kind and gives it back: the artifact
-// keeps being served, the condition says what is wrong, and what came meanwhile is fetched by itself.
-func TestSourcesOutliveTheirNetwork(t *testing.T) {
+// The test interrupts the network of each kind of source. The artifact must be served, the condition must report the
+// failure, and changes must be fetched when the network is back.
+func TestSourcesDuringNetworkOutage(t *testing.T) {
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	}
 	process := controller(t, sluice, kubeconfig, namespace, t.TempDir())
 	t.Cleanup(func() {
-		_ = process.Process.Signal(syscall.SIGTERM) // the test is over
+		_ = process.Process.Signal(syscall.SIGTERM) // it may have stopped already
 		_ = process.Wait()
 	})
 
@@ -151,8 +151,8 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 	for _, l := range proxies {
 		l.Interrupt(true)
 	}
-	for _, o := range sources[:4] { // the chart needs no network while its repository's index is as it was
-		testenv.Eventually(t, kindOf(o)+" says that it cannot fetch", func() error {
+	for _, o := range sources[:4] { // the chart needs no network while the index of its repository is unchanged
+		testenv.Eventually(t, kindOf(o)+" reports the failed fetch", func() error {
 			if err := c.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
 				return err
 			}
@@ -183,10 +183,10 @@ func TestSourcesOutliveTheirNetwork(t *testing.T) {
 
 func kindOf(o source.Object) string { return strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.") }
 
-// stored waits until a source is Ready with an artifact that is not the one with the former digest.
+// stored waits until a source is Ready with an artifact of another digest than former.
 func stored(t *testing.T, c client.Client, o source.Object, former string) {
 	t.Helper()
-	testenv.Eventually(t, kindOf(o)+" has stored an artifact", func() error {
+	testenv.Eventually(t, kindOf(o)+" has a new artifact", func() error {
 		if err := c.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
@@ -197,12 +197,12 @@ func stored(t *testing.T, c client.Client, o source.Object, former string) {
 	})
 }
 
-// served checks that the artifact is the one with the digest, and is served whole.
+// served checks that the artifact has the digest, and that the server returns it completely.
 func served(t *testing.T, o source.Object, digest string) {
 	t.Helper()
 	a := o.GetArtifact()
 	if a == nil || a.Digest != digest {
-		t.Fatalf("%s lost its artifact: %+v", kindOf(o), a)
+		t.Fatalf("%s has another artifact: %+v", kindOf(o), a)
 	}
 	resp, err := http.Get(a.URL)
 	if err != nil {
@@ -211,6 +211,6 @@ func served(t *testing.T, o source.Object, digest string) {
 	defer resp.Body.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, resp.Body); err != nil || "sha256:"+hex.EncodeToString(h.Sum(nil)) != digest {
-		t.Errorf("%s: what is served at %s is not the artifact: status %d, %v", kindOf(o), a.URL, resp.StatusCode, err)
+		t.Errorf("%s: wrong response from %s: status %d, %v", kindOf(o), a.URL, resp.StatusCode, err)
 	}
 }

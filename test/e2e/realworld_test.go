@@ -27,17 +27,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// repository is one whose directories are applied, as they are.
+// repository is a git repository whose directories are applied unchanged.
 type repository struct {
 	files   map[string]string
 	dirs    []string
-	unknown map[string][]string // kinds in a directory that nobody serves, as plural.group/version/Kind
-	wrong   map[string]string   // what is said of a directory that no API server takes
+	unknown map[string][]string // kinds that the cluster does not serve, as plural.group/version/Kind, by directory
+	wrong   map[string]string   // message for a directory that the API server rejects
 }
 
-// similar is a repository of our own, of the shape of real ones: no kustomization.yaml, a definition with an
-// object of it, a namespace and what is in it, an overlay, versions that are no longer served, and a kind
-// that nobody serves.
+// similar is modeled on real repositories: no kustomization.yaml, a definition with an object of its kind, a namespace
+// with objects, an overlay, versions that are no longer served, and a kind that is not served.
 var similar = repository{
 	files: map[string]string{
 		"operator/all.yaml": "# An operator\n---\n" +
@@ -66,7 +65,7 @@ var similar = repository{
 	unknown: map[string][]string{"unknown": {"meshes.mesh.similar.example.com/v1alpha1/Mesh"}},
 }
 
-// realOnes are those of the owner, by folder.
+// realOnes are the documented repositories, by directory.
 var realOnes = map[string]repository{
 	"podinfo-deploy": {dirs: []string{
 		"webapp/common", "webapp/backend", "webapp/frontend", "overlays/dev", "overlays/staging", "overlays/production",
@@ -76,38 +75,39 @@ var realOnes = map[string]repository{
 		dirs: []string{"istio", "prod"},
 		unknown: map[string][]string{"prod": {"sidecars.networking.istio.io/v1alpha3/Sidecar",
 			"canaries.flagger.app/v1beta1/Canary"}},
-		// Its definitions are of a version that Kubernetes ended in 1.22, and that says other things than the
-		// one that is left.
+		// Its definitions are of a version that Kubernetes removed in 1.22, and that the current version does
+		// not replace unchanged.
 		wrong: map[string]string{"flagger": "CustomResourceDefinition/canaries.flagger.app in " +
 			"flagger/flagger-crds.yaml: the cluster does not serve kind CustomResourceDefinition of " +
 			"apiextensions.k8s.io/v1beta1"},
 	},
 }
 
-// realRoot is the folder of the real repositories: that of $SLUICE_REALWORLD, or the one beside the project.
+// realRoot returns the directory of the real repositories: $SLUICE_REALWORLD, or ../shared/realworld if it exists.
 func realRoot(t *testing.T) string {
 	t.Helper()
 	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside := filepath.Join(root, "..", "shared", "realworld")
+	shared := filepath.Join(root, "..", "shared", "realworld")
 	if from := os.Getenv("SLUICE_REALWORLD"); from != "" {
 		return from
 	}
-	if _, err := os.Stat(beside); err == nil {
-		return beside
+	if _, err := os.Stat(shared); err == nil {
+		return shared
 	}
 	return ""
 }
 
-// TestRepositoriesApplyWhole applies every directory of the repositories with the built controllers. A kind
-// that nobody serves is named in the condition; once it is served, its directory is applied by itself.
-func TestRepositoriesApplyWhole(t *testing.T) {
+// The test applies every directory of the repositories with the built controllers. The condition names kinds
+// that are not served. Once they are served, the directory is applied without a request.
+func TestRepositoriesAreApplied(t *testing.T) {
 	repositories := map[string]repository{"similar": similar}
 	if root := realRoot(t); root == "" {
-		t.Log("SLUICE_REALWORLD is not set: it names the folder with gitops-istio and podinfo-deploy; a similar " +
-			"repository is applied alone")
+		t.Log("SLUICE_REALWORLD is not set: set it to the directory with gitops-istio and podinfo-deploy; only " +
+			"a similar " +
+			"repository is applied")
 	} else {
 		for name, r := range realOnes {
 			r.files = filesBelow(t, filepath.Join(root, name))
@@ -130,7 +130,7 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 	}
 	process := controller(t, sluice, kubeconfig, namespace, t.TempDir())
 	defer func() {
-		_ = process.Process.Signal(syscall.SIGTERM) // the test is over
+		_ = process.Process.Signal(syscall.SIGTERM) // it may have stopped already
 		_ = process.Wait()
 	}()
 	for name, r := range repositories {
@@ -142,14 +142,14 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 		}
 		for dir, kinds := range r.unknown {
 			for _, kind := range kinds {
-				says := "does not serve kind " + kind[strings.LastIndex(kind, "/")+1:]
-				testenv.Eventually(t, name+"/"+dir+" says that the cluster "+says,
-					func() error { return refused(t, c, namespace, called(name, dir), says) })
+				message := "does not serve kind " + kind[strings.LastIndex(kind, "/")+1:]
+				testenv.Eventually(t, name+"/"+dir+" reports that the cluster "+message,
+					func() error { return refused(t, c, namespace, called(name, dir), message) })
 			}
 		}
-		for dir, says := range r.wrong {
+		for dir, message := range r.wrong {
 			testenv.Eventually(t, name+"/"+dir+" is refused",
-				func() error { return refused(t, c, namespace, called(name, dir), says) })
+				func() error { return refused(t, c, namespace, called(name, dir), message) })
 		}
 		for _, kinds := range r.unknown {
 			for _, kind := range kinds {
@@ -163,7 +163,7 @@ func TestRepositoriesApplyWhole(t *testing.T) {
 	}
 }
 
-// called is the name of the Kustomization of a directory.
+// called returns the name of the Kustomization of a directory.
 func called(repo, dir string) string { return repo + "-" + strings.ReplaceAll(dir, "/", "-") }
 
 func (r repository) declarations(namespace, url, name string) []client.Object {
@@ -182,7 +182,7 @@ func (r repository) declarations(namespace, url, name string) []client.Object {
 					NamespacedName: meta.NamespacedName{Name: name}},
 			},
 		}
-		if strings.HasPrefix(dir, "base") { // what stands in no namespace
+		if strings.HasPrefix(dir, "base") { // objects without a namespace
 			k.Spec.TargetNamespace = namespace
 		}
 		out = append(out, k)
@@ -190,21 +190,21 @@ func (r repository) declarations(namespace, url, name string) []client.Object {
 	return out
 }
 
-// refused tells whether the condition of a Kustomization says so.
-func refused(t *testing.T, c client.Client, namespace, name, says string) error {
+// refused returns an error unless the Ready condition of a Kustomization is False and contains a text.
+func refused(t *testing.T, c client.Client, namespace, name, message string) error {
 	t.Helper()
 	k := &kustomizev1.Kustomization{}
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, k); err != nil {
 		return err
 	}
 	if ready := apimeta.FindStatusCondition(k.Status.Conditions, "Ready"); ready == nil ||
-		!strings.Contains(ready.Message, says) {
+		!strings.Contains(ready.Message, message) {
 		return fmt.Errorf("%+v", ready)
 	}
 	return nil
 }
 
-// whole tells whether a Kustomization is Ready at a commit, and has made something.
+// whole returns an error unless a Kustomization is Ready at a commit and has applied objects.
 func whole(t *testing.T, c client.Client, namespace, name, commit string) error {
 	t.Helper()
 	k := &kustomizev1.Kustomization{}
@@ -218,7 +218,7 @@ func whole(t *testing.T, c client.Client, namespace, name, commit string) error 
 	return nil
 }
 
-// serve defines a kind, given as plural.group/version/Kind.
+// serve creates the definition of a kind, given as plural.group/version/Kind.
 func serve(t *testing.T, c client.Client, kind string) {
 	t.Helper()
 	plural, rest, _ := strings.Cut(kind, ".")
@@ -232,7 +232,7 @@ func serve(t *testing.T, c client.Client, kind string) {
 	}
 }
 
-// definition is one of a kind with any fields.
+// definition returns the definition of a kind with any fields.
 func definition(plural, group, version, kind string) string {
 	return strings.NewReplacer("PLURAL", plural, "GROUP", group, "VERSION", version, "KIND", kind).Replace(
 		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: PLURAL.GROUP}\nspec:\n" +
@@ -241,7 +241,7 @@ func definition(plural, group, version, kind string) string {
 			"x-kubernetes-preserve-unknown-fields: true}}}\n")
 }
 
-// filesBelow reads a folder.
+// filesBelow returns the files of a directory.
 func filesBelow(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

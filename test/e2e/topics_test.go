@@ -16,9 +16,8 @@ import (
 
 var topicRow = regexp.MustCompile("(?m)^\\| (.+) \\| (`.+`) \\|$")
 
-// TestTopicsOfTheKustomizationHaveTests compares docs/kustomization-topics.md with the tests that there are,
-// and, where it is at hand, with the list of topics.
-func TestTopicsOfTheKustomizationHaveTests(t *testing.T) {
+// The test compares docs/kustomization-topics.md with the existing tests and, if available, with the list of topics.
+func TestKustomizationTopicsHaveTests(t *testing.T) {
 	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -27,23 +26,23 @@ func TestTopicsOfTheKustomizationHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := testsBelow(t, root)
+	existing := testsBelow(t, root)
 	topics := map[string]bool{}
 	for _, row := range topicRow.FindAllStringSubmatch(string(page), -1) {
 		topics[row[1]] = true
 		for _, name := range strings.Split(row[2], ", ") {
-			if name = strings.Trim(name, "`"); !there[name] {
-				t.Errorf("%s: there is no %s", row[1], name)
+			if name = strings.Trim(name, "`"); !existing[name] {
+				t.Errorf("%s: test %s does not exist", row[1], name)
 			}
 		}
 	}
 	const least = 80 // rows of the table
 	if len(topics) < least {
-		t.Errorf("%d topics found", len(topics))
+		t.Errorf("found %d topics", len(topics))
 	}
 	list, err := os.ReadFile(filepath.Join(root, "..", "shared", "SURFACE.md"))
 	if os.IsNotExist(err) {
-		t.Log("../shared/SURFACE.md is not here: whether a topic of it is missing was not checked")
+		t.Log("../shared/SURFACE.md does not exist: completeness of the topics was not checked")
 		return
 	}
 	if err != nil {
@@ -54,12 +53,12 @@ func TestTopicsOfTheKustomizationHaveTests(t *testing.T) {
 	_, line, _ = strings.Cut(line, "): ")
 	for _, topic := range strings.Split(line, "; ") {
 		if !topics[topic] {
-			t.Errorf("no test is named for %q", topic)
+			t.Errorf("no test for topic %q", topic)
 		}
 	}
 }
 
-// testsBelow lists the tests of all packages, as package.TestName.
+// testsBelow returns the tests of all packages, as package.TestName.
 func testsBelow(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
