@@ -291,9 +291,9 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		files  map[string]string
-		reason string
-		message   string
+		files   map[string]string
+		reason  string
+		message string
 	}{
 		{map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"}, "BuildFailed",
 			"deploy/b.yaml"},
