@@ -43,7 +43,7 @@ func overlays(apps int) map[string]string {
 }
 
 // BenchmarkBuildRatio builds the same overlays as `kustomize build` does, over files on the disk and with the
-// schema loaded once, in turns: the ratio holds whatever else the machine does.
+// schema loaded once, alternately, so that load on the machine affects both.
 func BenchmarkBuildRatio(b *testing.B) {
 	files := overlays(builtApps)
 	dir, tree := b.TempDir(), artifact.FromMap(files)
@@ -99,7 +99,7 @@ func BenchmarkBuildRatio(b *testing.B) {
 const builtApps = 50
 
 // BenchmarkKustomizeBuild is the yardstick: what `kustomize build` does for each app, with the schema loaded
-// once. The command loads it anew every time.
+// once. The command loads it each time.
 func BenchmarkKustomizeBuild(b *testing.B) {
 	for _, name := range []string{"SchemaOnce", "SchemaEachTime"} {
 		b.Run(name, func(b *testing.B) {

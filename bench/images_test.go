@@ -127,7 +127,7 @@ func BenchmarkImages(b *testing.B) {
 	})
 }
 
-// benchStore fills in what can be known of each image, and tells what that takes on disk and in memory.
+// benchStore fills in the details of each image, and measures their size on disk and in memory.
 func benchStore(b *testing.B, found *store.Repository) {
 	for _, p := range found.Pages {
 		for i := range p.Tags {

@@ -15,8 +15,8 @@ import (
 )
 
 // BenchmarkImageUpdate looks for what a new image changes in a repository of 10,000 YAML files, of which one
-// has a marker and a thousand markers of other policies. It tells how many files and directories are read the
-// first time, when the image changes, and when nothing does.
+// has a marker and a thousand markers of other policies. It reports the number of files and directories read by
+// the first scan, after a change of the image, and without a change.
 func BenchmarkImageUpdate(b *testing.B) {
 	g := testenv.NewGit(b)
 	files := map[string]string{}

@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// watchMemory returns a function that tells by how many megabytes this process was larger since, at most,
-// than it is now.
+// watchMemory returns a function that returns the peak growth of this process since the call, in megabytes.
 func watchMemory(tb testing.TB) func() float64 {
 	tb.Helper()
 	debug.FreeOSMemory()
-	// the highest mark starts anew, proc(5)
+	// resets the peak, proc(5)
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		tb.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func newNotified(b *testing.B) *notified {
 		}})
 	}
 	n.process = startController(b, n.namespace, "--events-addr", n.address)
-	testenv.Eventually(b, "events are taken", func() error { return n.post(100, "an event that nobody wants") })
+	testenv.Eventually(b, "events are taken", func() error { return n.post(100, "an event that no alert selects") })
 	return n
 }
 
@@ -174,7 +174,7 @@ func (n *notified) postAll() (sent int, took []time.Duration) {
 					number.Add(-1)
 					return
 				}
-				time.Sleep(time.Until(due)) // the load is so many events a second, whatever they take
+				time.Sleep(time.Until(due)) // the rate does not depend on the latency
 				start := time.Now()
 				if err := n.post(int(i)%(eventAlerts/2),
 					fmt.Sprintf("event %d at %d", i, start.UnixNano())); err != nil {

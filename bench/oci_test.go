@@ -20,8 +20,8 @@ import (
 const ociFiles = 2000
 
 // BenchmarkOCI follows a tag whose artifact has 2,000 files of 10 KB that do not compress: when it did not
-// move, and when it did. Beside the latter it unpacks the same layer by tar straight from HTTP, with nothing
-// verified, and gives ratios of time and of bytes.
+// move, and when it did. For comparison with the latter it unpacks the same layer by tar straight from HTTP,
+// with nothing verified, and gives ratios of time and of bytes.
 func BenchmarkOCI(b *testing.B) {
 	r := testenv.NewRegistry(b)
 	transport, err := (&egress.Policy{}).Transport(egress.Options{})

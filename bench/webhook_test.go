@@ -26,7 +26,7 @@ import (
 
 const webhookToken = "s3cr3t-of-the-webhook"
 
-// pushes is a repository whose host tells of pushes.
+// pushes is a repository whose host sends a webhook for each push.
 type pushes struct {
 	b         *testing.B
 	client    client.WithWatch
@@ -138,7 +138,7 @@ func (p *pushes) fetched(commit string) (wait func()) {
 
 // BenchmarkWebhook measures, twenty times, from a webhook of a push to the artifact in the status of its
 // source. The fetch is the pass of the source, with the remote asked, the archive written and the status
-// patched; what the webhook adds to it is to be under 100 ms.
+// patched; the webhook must add less than 100 ms to it.
 func BenchmarkWebhook(b *testing.B) {
 	p := newPushes(b)
 	quiet(b)

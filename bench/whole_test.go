@@ -184,7 +184,7 @@ func quiet(b *testing.B) {
 			return
 		}
 	}
-	b.Log("the cluster does not come to rest: what follows is measured beside its own work")
+	b.Log("the cluster does not become idle: the following measurements include its work")
 }
 
 // measured is what one side of a comparison took.
@@ -271,8 +271,8 @@ func fourObjects(app int, version string) []string {
 }
 
 // BenchmarkFleet applies 1,000 Kustomizations of four objects, of one repository: all new at once, all
-// changed by one commit, and one changed by a commit. Beside the former two it applies the same objects in a
-// bare loop.
+// changed by one commit, and one changed by a commit. For comparison with the former two it applies the same
+// objects in a bare loop.
 func BenchmarkFleet(b *testing.B) {
 	f := newFleet(b, fleetSize, fourObjects)
 	bare, err := dynamic.NewForConfig(testenv.Cluster(b))
@@ -343,7 +343,7 @@ func byKind(b *testing.B, log *testenv.AuditLog) {
 	}
 }
 
-// touchOne tells what a commit to one app came to.
+// touchOne adds the cost of a commit to one app to the table.
 func (f *fleet) touchOne(p *process, log *testenv.AuditLog, ours measured) {
 	b := f.b
 	b.Helper()

@@ -36,7 +36,7 @@ type apiServer struct {
 	done   chan struct{} // closed when it has stopped
 }
 
-// startAPIServer serves until the context ends; an end that nobody asked for is sent to failed.
+// startAPIServer serves until the context ends. An unexpected end is sent to failed.
 func startAPIServer(ctx context.Context, c certs, etcd string, o Options, failed chan<- error) (_ *apiServer,
 	err error) {
 	listener, err := loopback(o.Port)
@@ -96,7 +96,7 @@ func apiServerArgs(c certs, etcd string, o Options) ([]string, error) {
 		"--service-account-signing-key-file=" + c.file("service-account.key"),
 		"--service-cluster-ip-range=" + serviceRange,
 		"--authorization-mode=RBAC",
-		"--endpoint-reconciler-type=none", // there is no other API server to know of
+		"--endpoint-reconciler-type=none", // it is the only API server
 		"--allow-privileged",
 		"--profiling=false",
 		"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",

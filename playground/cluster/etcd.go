@@ -55,7 +55,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 		return nil, err
 	}
 	stop := func() {
-		e.Server.HardStop() // writes the data; there is no other member to hand over to
+		e.Server.HardStop() // writes the data; it is the only member
 		go e.Close()        // waits seconds for clients, which are going as well
 		remove()
 	}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace/deletion"
 )
 
-// emptiers is how many namespaces are emptied at once. It takes a request a kind and look: on a slow machine,
-// one that somebody waits for must not stand behind all that nobody does.
+// emptiers is the number of namespaces emptied concurrently. Each attempt takes a request per kind, so that on a slow
+// machine a namespace would otherwise wait for all others.
 const emptiers = 16
 
 // startNamespaces empties and removes namespaces that are deleted. It is Kubernetes' own deletion, without

@@ -57,7 +57,7 @@ func (s *simulator) pod(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 	return again, s.report(ctx, pod, next)
 }
 
-// report writes a status that differs from the pod's, and tells what is wrong with it in an event.
+// report writes a status that differs from the pod's, and records an event about its problem.
 func (s *simulator) report(ctx context.Context, pod *corev1.Pod, v view) error {
 	v.status.QOSClass = pod.Status.QOSClass
 	v.status.Conditions = append(v.status.Conditions, foreignConditions(pod)...)

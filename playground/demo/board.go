@@ -25,7 +25,7 @@ var (
 type card struct {
 	kind, name string
 	after      []string // what it depends on
-	gates      []string // that stand over it
+	gates      []string // that can hold it
 	ready      string   // True, False, Unknown; of a gate, whether it is open
 	reason     string
 	message    string
@@ -50,7 +50,7 @@ func newBoard(declared []*unstructured.Unstructured) *board {
 	return b
 }
 
-// put takes in the state of an object, and tells whether it changed anything to see.
+// put stores the state of an object and reports whether anything shown changed.
 func (b *board) put(o *unstructured.Unstructured) bool {
 	c := read(o)
 	i := slices.IndexFunc(b.cards, func(x *card) bool { return x.kind == c.kind && x.name == c.name })

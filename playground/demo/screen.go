@@ -158,7 +158,7 @@ func (s *screen) message(c *card) string {
 	return c.message
 }
 
-// approval shows what a person decides about, and how. What was drawn stays, and the tree is drawn anew below.
+// approval shows what a person decides about, and how. The previous drawing stays, and the tree is drawn again below.
 func (s *screen) approval(held, gate *card) {
 	s.printf("\n%s %s\n%s\n\n  %s sluice gate open %s -n %s\n\n",
 		s.colour("1;33", "Waiting for a person:"),
@@ -173,7 +173,7 @@ func (s *screen) approved(held, gate *card, took time.Duration) {
 		s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
 }
 
-// notified shows what a team was told.
+// notified shows the notifications of a team.
 func (s *screen) notified(n notification) {
 	s.printf("%s the team of %s is notified: %s %s: %s\n", s.colour("32", "✔"), n.Metadata["summary"],
 		n.InvolvedObject.Kind, n.InvolvedObject.Name,

@@ -21,9 +21,9 @@ type httpServer struct {
 }
 
 func (h *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/-/stats" { // counts are no secret
+	if r.URL.Path == "/-/stats" { // the counters are public
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(h.stats.counts()) // a reader that went away is no error
+		_ = json.NewEncoder(w).Encode(h.stats.counts()) // the client may have closed the connection
 		return
 	}
 	if !h.authorized(r) {

@@ -53,7 +53,7 @@ func (s *sshServer) connection(ctx context.Context, conn net.Conn, config *ssh.S
 	}
 	_, channels, requests, err := ssh.NewServerConn(conn, config)
 	if err != nil {
-		return // refused: the client was told
+		return // the client got the refusal
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return

@@ -23,12 +23,12 @@ type counter struct {
 func count(next http.Handler) http.Handler { return &counter{next: next, counts: map[string]int64{}} }
 
 func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/-/stats" { // counts are no secret
+	if r.URL.Path == "/-/stats" { // the counters are public
 		c.mu.Lock()
 		counts := maps.Clone(c.counts)
 		c.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(counts) // a reader that went away is no error
+		_ = json.NewEncoder(w).Encode(counts) // the client may have closed the connection
 		return
 	}
 	of := "ping"

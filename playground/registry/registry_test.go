@@ -114,7 +114,7 @@ func TestReferrersAreListed(t *testing.T) {
 	to := &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.Digest(subject), Size: 1}
 	signature, header := push(t, s, "", "application/test.signature", to)
 	if header.Get("OCI-Subject") != subject {
-		t.Errorf("the client is not told that the registry knows the subject: %v", header)
+		t.Errorf("the response does not confirm the subject to the client: %v", header)
 	}
 	sbom, _ := push(t, s, "", "application/test.sbom", to)
 	push(t, s, "", "application/test.sbom", to) // once more

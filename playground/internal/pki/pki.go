@@ -1,4 +1,5 @@
-// Package pki makes certificates for servers that live as long as a playground. It reads nothing and talks to nobody.
+// Package pki makes certificates for servers that live as long as a playground. It reads no files and opens
+// no connections.
 package pki
 
 import (
