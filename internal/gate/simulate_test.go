@@ -83,7 +83,7 @@ func TestSimulate(t *testing.T) {
 		"checks form a cycle": {change: func(g *gatingv1.Gate) {
 			reconcile.Mark(g, reconcile.TypeReady, metav1.ConditionFalse, gatingv1.CheckCycleReason, "observed")
 		}},
-		"gate is being deleted": {change: func(g *gatingv1.Gate) { g.DeletionTimestamp = until(before) }},
+		"gate is being deleted": {change: func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: before} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &gatingv1.Gate{Spec: gatingv1.GateSpec{Default: gatingv1.Opened}}

@@ -89,7 +89,7 @@ func (s *story) app(holdSource bool) {
 		URL: s.git.URL + "/app", Interval: meta.Duration{Duration: time.Second},
 		Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 	}}
-	sync := &kustomizev1.Kustomization{ObjectMeta: s.named("app"), Spec: kustomizev1.KustomizationSpec{
+	kustomization := &kustomizev1.Kustomization{ObjectMeta: s.named("app"), Spec: kustomizev1.KustomizationSpec{
 		Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.namespace,
 		SourceRef: kustomizev1.SourceReference{Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: "app"}},
 	}}
