@@ -14,7 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Ref identifies an object, whatever its version.
+// Ref identifies an object by group, kind, namespace and name.
 type Ref struct {
 	schema.GroupKind
 	types.NamespacedName

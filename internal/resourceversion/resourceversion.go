@@ -3,8 +3,8 @@ package resourceversion
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// Newer reports whether resource version a is newer than b. Both must be of the same resource. Resource versions are
-// ordered numbers for all built-in and custom resources (KEP-5504); it returns false if either is not a positive number.
+// Newer reports whether resource version a is newer than b, false if either is not a positive number. Both must be of
+// the same resource. Resource versions are ordered numbers for all built-in and custom resources (KEP-5504).
 func Newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0

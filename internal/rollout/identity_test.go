@@ -186,7 +186,8 @@ func (g *gke) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch req.URL.Host + req.URL.Path {
 	case "sts.googleapis.com/v1/token":
 		g.tokens++
-		_, _ = fmt.Fprintf(w, `{"access_token":"google-%d","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3600}`, g.tokens)
+		_, _ = fmt.Fprintf(w, `{"access_token":"google-%d","expires_in":3600,"token_type":"Bearer",`+
+			`"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, g.tokens)
 	case "container.googleapis.com/v1/projects/p/locations/l/clusters/c":
 		_, _ = fmt.Fprintf(w, `{"endpoint":%q,"masterAuth":{"clusterCaCertificate":%q}}`, g.address,
 			base64.StdEncoding.EncodeToString([]byte(g.ca)))
@@ -198,7 +199,8 @@ func (g *gke) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Annotations and Token implement [auth.Accounts].
 func (*gke) Annotations(context.Context, types.NamespacedName) (map[string]string, error) {
-	return map[string]string{"gcp.auth.fluxcd.io/workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/cluster"}, nil
+	const provider = "projects/1/locations/global/workloadIdentityPools/pool/providers/cluster"
+	return map[string]string{"gcp.auth.fluxcd.io/workload-identity-provider": provider}, nil
 }
 
 func (*gke) Token(context.Context, types.NamespacedName, string) (string, error) { return "token", nil }
