@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 	r.begin()
 	if !work.healthOnly {
 		if err := r.deploy(ctx); err != nil {
-			return r.failed(err)
+			return r.notDeployed(err)
 		}
 	}
 	r.reportContentions()

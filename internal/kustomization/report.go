@@ -6,12 +6,26 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // maxHistory is the maximum number of entries in status.history.
 const maxHistory = 5
+
+// waitRetry is the delay before a pass that continues a wait for the cluster.
+const waitRetry = time.Second
+
+// notDeployed reports an error of the deployment. An apply that waits for the cluster, such as for a definition to be
+// established, ends after some seconds to free its worker. Later passes continue it until the timeout.
+func (r *run) notDeployed(err error) reconcile.Outcome {
+	left := r.state.started.Add(r.obj.Schedule().Timeout).Sub(r.Clock.Now())
+	if apply.IsWaiting(err) && left > 0 {
+		return r.outcome(reconcile.Progressing(min(left, waitRetry), "%v", err))
+	}
+	return r.failed(err)
+}
 
 // failed reports a failed pass.
 func (r *run) failed(err error) reconcile.Outcome {

@@ -1,0 +1,44 @@
+package kustomization_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+func TestApplyThatWaitsIsContinuedByLaterPasses(t *testing.T) {
+	immutable := func(value string) map[string]string {
+		return map[string]string{"a.yaml": strings.TrimSpace(system.ConfigMap("a", value)) + "\nimmutable: true\n"}
+	}
+	s := newHarness(t)
+	commit := s.Git.Commit("app", immutable("1"))
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.Force = true })
+	s.Ready("app", commit)
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
+
+	commit = s.Git.Commit("app", immutable("2"))
+	s.RequestFetch("app")
+	testenv.Eventually(t, "the apply waits for the deletion", func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, "app"); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(k.Status.Conditions, "Ready")
+		if c == nil || c.Status != metav1.ConditionUnknown || !strings.Contains(c.Message, "sluice.test/hold") {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+	s.Ready("app", commit)
+	s.ConfigMapHas("a", "2")
+}
