@@ -26,7 +26,10 @@ test: build ## Run all tests, against the real kube-apiserver of the playground
 .PHONY: generate
 generate: ## Generate CRDs, deepcopy and RBAC
 	$(TOOL) controller-gen object paths=./api/...
-	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=false paths=./api/... output:crd:artifacts:config=config/crd
+	hack/joinmarkers .cache/api
+	cd .cache/api && go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen crd:generateEmbeddedObjectMeta=false \
+		paths=./api/... output:crd:artifacts:config=$(CURDIR)/config/crd
+	rm -rf .cache/api
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
 
 .PHONY: lint

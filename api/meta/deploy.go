@@ -9,8 +9,10 @@ type DependencyReference struct {
 }
 
 // KubeConfigReference names the credentials of a remote cluster.
-// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
-// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
+// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of
+// +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
+// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of
+// +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
 type KubeConfigReference struct {
 	// ConfigMapRef names the ConfigMap for access by workload identity.
 	// +optional

@@ -13,7 +13,8 @@ import (
 // is kept and written back unchanged, the duration is zero, and [InvalidFields] reports the field.
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 10m or 1h30m, of at most 2562047h"
+// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 10m
+// +>  or 1h30m, of at most 2562047h"
 type Duration struct {
 	time.Duration `json:"-"`
 	Invalid       RawText `json:"-"`

@@ -19,7 +19,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,verbs=get
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicybindings,verbs=get
 
 // Names of the admission policies that verify authors, and of their bindings (config/policy).
 const (

@@ -39,7 +39,8 @@ type GateSpec struct {
 	// Interval at which the gate is looked at anew, beside the times at which it is known to change; 30s when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="interval must be between 1s and 87600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
+	// +>  duration('87600h')",message="interval must be between 1s and 87600h"
 	// +kubebuilder:default="30s"
 	// +optional
 	Interval meta.Duration `json:"interval,omitzero"`
@@ -52,7 +53,8 @@ type GateSpec struct {
 	// Window is how long a request to open or to close holds, from its time on; until the opposite one when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="window must be more than nothing, and 87600h at most"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
+	// +>  duration('87600h')",message="window must be more than nothing, and 87600h at most"
 	// +optional
 	Window *meta.Duration `json:"window,omitempty"`
 
@@ -121,11 +123,13 @@ type Selector struct {
 }
 
 // SelectedKind is a kind that gates hold.
-// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmRepository;HelmChart;Bucket;ExternalArtifact;ArtifactGenerator;Kustomization;HelmRelease;ImageRepository;ImageUpdateAutomation
+// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmRepository;HelmChart;Bucket;ExternalArtifact;
+// +> ArtifactGenerator;Kustomization;HelmRelease;ImageRepository;ImageUpdateAutomation
 type SelectedKind string
 
 // NamespaceSelector selects namespaces: those of the names, and those with the labels.
-// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labels)",message="names or labels must be set; labels: {} selects all namespaces"
+// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labels)",message="names or labels must be
+// +>  set; labels: {} selects all namespaces"
 type NamespaceSelector struct {
 	// Names of namespaces.
 	// +kubebuilder:validation:MinItems=1
@@ -140,7 +144,9 @@ type NamespaceSelector struct {
 }
 
 // ClusterSelector selects objects by the cluster that they deploy to, as spec.kubeConfig says.
-// +kubebuilder:validation:XValidation:rule="[has(self.local) && self.local, has(self.secretRef), has(self.configMapRef)].filter(x, x).size() == 1",message="exactly one of local, secretRef and configMapRef must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.local) && self.local, has(self.secretRef),
+// +>  has(self.configMapRef)].filter(x, x).size() == 1",message="exactly one of local, secretRef and configMapRef
+// +>  must be set"
 type ClusterSelector struct {
 	// Local selects what deploys to the cluster of the gate.
 	// +optional
@@ -156,7 +162,8 @@ type ClusterSelector struct {
 }
 
 // ScheduleEntry is when the schedule has the gate opened or closed.
-// +kubebuilder:validation:XValidation:rule="has(self.cron) != has(self.dates)",message="exactly one of cron and dates must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.cron) != has(self.dates)",message="exactly one of cron and dates
+// +>  must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.cron) || has(self.duration)",message="cron needs a duration"
 type ScheduleEntry struct {
 	// Name of the entry, for people.
@@ -187,7 +194,8 @@ type ScheduleEntry struct {
 	// saving makes longer or shorter. With dates: a day when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="duration must be between 1m and 8784h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
+	// +>  duration('8784h')",message="duration must be between 1m and 8784h"
 	// +optional
 	Duration *meta.Duration `json:"duration,omitempty"`
 
@@ -220,13 +228,15 @@ type Approvals struct {
 	// it is withdrawn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
+	// +>  duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
 	// +optional
 	ValidFor *meta.Duration `json:"validFor,omitempty"`
 }
 
 // Check is something that must hold for a gate to be open.
-// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x, x).size() == 1",message="exactly one of object, http and prometheus must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x,
+// +>  x).size() == 1",message="exactly one of object, http and prometheus must be set"
 type Check struct {
 	// Name of the check.
 	// +kubebuilder:validation:MinLength=1
@@ -237,14 +247,16 @@ type Check struct {
 	// Interval at which it is checked; 1m when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
+	// +>  duration('24h')",message="interval must be between 1s and 24h"
 	// +optional
 	Interval *meta.Duration `json:"interval,omitempty"`
 
 	// Timeout of one try; 10s when unset.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('1m')",message="timeout must be between 1ms and 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <=
+	// +>  duration('1m')",message="timeout must be between 1ms and 1m"
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
@@ -342,11 +354,14 @@ type PrometheusCheck struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Opened",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].message",description=""
+// +kubebuilder:printcolumn:name="Opened",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Next",type="string",JSONPath=".status.nextTransition.at",description=""
 // +kubebuilder:printcolumn:name="Waiting",type="integer",JSONPath=".status.waitingCount",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",priority=1,description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> priority=1,description=""
 type Gate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -228,7 +228,8 @@ type PullRequest struct {
 }
 
 // Binding sets the image of a policy in a workload, or in a file of Helm values.
-// +kubebuilder:validation:XValidation:rule="has(self.workload) != has(self.valuesFile)",message="exactly one of workload and valuesFile must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.workload) != has(self.valuesFile)",message="exactly one of
+// +>  workload and valuesFile must be set"
 type Binding struct {
 	// PolicyRef names the policy, in the automation's namespace.
 	// +required
@@ -265,7 +266,8 @@ type WorkloadContainer struct {
 }
 
 // ValuesFile names what holds an image in a file of Helm values. Paths are keys with dots between them.
-// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.repository) || has(self.tag) || has(self.digest)",message="one of path, repository, tag and digest must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.repository) || has(self.tag) ||
+// +>  has(self.digest)",message="one of path, repository, tag and digest must be set"
 type ValuesFile struct {
 	// File relative to the root of the repository.
 	// +kubebuilder:validation:MinLength=1
@@ -328,8 +330,10 @@ type ImageUpdateAutomationStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=iua;imgupd;imgauto
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Last run",type=string,JSONPath=`.status.lastAutomationRunTime`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1

@@ -12,7 +12,8 @@ const ImageUpdateJobKind = "ImageUpdateJob"
 
 // ImageUpdateJobSpec asks for one release.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a job runs once: make another one"
-// +kubebuilder:validation:XValidation:rule="(has(self.images) && size(self.images) > 0) != (has(self.latest) && self.latest)",message="exactly one of images and latest must be set"
+// +kubebuilder:validation:XValidation:rule="(has(self.images) && size(self.images) > 0) != (has(self.latest) &&
+// +>  self.latest)",message="exactly one of images and latest must be set"
 type ImageUpdateJobSpec struct {
 	// AutomationRef names the ImageUpdateAutomation whose repository, commit and push settings are used.
 	// +required
@@ -112,8 +113,10 @@ type ImageUpdateJobStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=iuj;imgjob
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.commit`
 // +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""

@@ -16,7 +16,8 @@ const (
 )
 
 // HelmChartSpec says which chart of which source counts.
-// +kubebuilder:validation:XValidation:message="spec.verify is only supported when spec.sourceRef.kind is 'HelmRepository'",rule="!has(self.verify) || self.sourceRef.kind == 'HelmRepository'"
+// +kubebuilder:validation:XValidation:message="spec.verify is only supported when spec.sourceRef.kind is
+// +>  'HelmRepository'",rule="!has(self.verify) || self.sourceRef.kind == 'HelmRepository'"
 type HelmChartSpec struct {
 	// Chart is the name in the HelmRepository, or the path in the other sources.
 	// +required
@@ -125,8 +126,10 @@ type HelmChartStatus struct {
 // +kubebuilder:printcolumn:name="Source Kind",type=string,JSONPath=`.spec.sourceRef.kind`
 // +kubebuilder:printcolumn:name="Source Name",type=string,JSONPath=`.spec.sourceRef.name`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmChart struct {
 	metav1.TypeMeta   `json:",inline"`

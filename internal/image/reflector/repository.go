@@ -22,9 +22,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/status;imagepolicies/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/finalizers;imagepolicies/finalizers,verbs=get;create;update;patch;delete
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=get;list
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=watch;create
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=update;patch;delete
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/status;imagepolicies/status,verbs=get
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/status;imagepolicies/status,verbs=update
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/status;imagepolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/finalizers,verbs=get
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagepolicies/finalizers,verbs=get
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/finalizers,verbs=create
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagepolicies/finalizers,verbs=create
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/finalizers,verbs=update
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagepolicies/finalizers,verbs=update
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/finalizers,verbs=patch
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagepolicies/finalizers,verbs=patch
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories/finalizers,verbs=delete
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagepolicies/finalizers,verbs=delete
 // +kubebuilder:rbac:groups="",resources=namespaces;pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets;daemonsets;replicasets,verbs=get

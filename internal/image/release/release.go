@@ -30,9 +30,11 @@ var GroupKind = schema.GroupKind{Group: imagev1alpha1.GroupVersion.Group, Kind: 
 
 var automationGroupKind = schema.GroupKind{Group: imagev1.GroupVersion.Group, Kind: imagev1.ImageUpdateAutomationKind}
 
-// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs,verbs=update;patch;delete
 // +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs/finalizers,verbs=get;create;update;patch;delete
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs/finalizers,verbs=get;create;update
+// +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imageupdatejobs/finalizers,verbs=patch;delete
 
 // maxChanges is how many changes the status lists.
 const maxChanges = 100
