@@ -35,7 +35,7 @@ const (
 )
 
 // impersonatedUser is the user name of objects in dry-run impersonations. It is not the name of a real user.
-const impersonatedUser = "sluice:gate:forger"
+const impersonatedUser = "sluice:gate:dry-run"
 
 // AuthorVerifier checks whether the API server verifies the authors of approvals and requests. An installed policy may
 // not be enforced, so it tries to create an object in the name of another user, as a dry run. It is safe for concurrent
@@ -66,9 +66,9 @@ func (v *AuthorVerifier) VerifyApprovals(ctx context.Context, namespace string) 
 			return since, err
 		}
 		return since, v.dryRunImpersonation(ctx, ApprovalsPolicy, &gatingv1.GateApproval{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "forged-"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-"},
 			Spec: gatingv1.GateApprovalSpec{
-				GateRef: meta.LocalObjectReference{Name: "forged"}, User: impersonatedUser,
+				GateRef: meta.LocalObjectReference{Name: "dry-run"}, User: impersonatedUser,
 			},
 		})
 	})
@@ -80,7 +80,7 @@ func (v *AuthorVerifier) VerifyRequests(ctx context.Context, namespace string) e
 	_, err := v.cached(resultKey{RequestsPolicy, namespace}, func() (time.Time, error) {
 		const at = "2026-01-01T00:00:00Z"
 		return time.Time{}, v.dryRunImpersonation(ctx, RequestsPolicy, &gatingv1.Gate{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "forged-", Annotations: map[string]string{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-", Annotations: map[string]string{
 				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
 				gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + impersonatedUser,
 			}},

@@ -224,7 +224,8 @@ func TestIndexAllowsApprovedRevisions(t *testing.T) {
 	}))
 	k := kustomization("apps", "a", withGates(meta.GateReference{Name: "g"}))
 	closed := s.pass(k)
-	if len(closed) != 1 || !closed[0].Allows("main@sha1:1") || closed[0].Allows("main@sha1:2") || !closed[0].StopsProgress {
+	if len(closed) != 1 || !closed[0].Allows("main@sha1:1") || closed[0].Allows("main@sha1:2") ||
+		!closed[0].StopsProgress {
 		t.Errorf("closed gates: %+v", closed)
 	}
 	if want := "allows only revision 'main@sha1:1'"; closed[0].State != want {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Simulate returns a copy of a gate with the status that it will have at a time if nobody changes anything until then:
+// Simulate returns a copy of a gate with the status that it will have at a time if nothing is changed until then:
 // schedule, requests and windows are evaluated for that time; approvals and checks are taken from the current status.
 // [Allows] reports what the copy allows.
 func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {

@@ -41,7 +41,7 @@ func (p *process) addImageReflector(ctx context.Context) error {
 	return errors.Join(
 		reflector.IndexPolicies(ctx, p.mgr.GetFieldIndexer()),
 		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind,
-			&imagev1.ImageRepository{}, reflector.RepositoryMoved),
+			&imagev1.ImageRepository{}, reflector.RepositoryChanged),
 		register(p, reflector.RepositoryGroupKind, reconcile.BlocksSource, repositories),
 		register(p, reflector.PolicyGroupKind, reconcile.Ungated, policies),
 		p.mgr.Add(&reflector.Cleanup{Store: tags, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}),

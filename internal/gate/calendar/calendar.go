@@ -1,5 +1,5 @@
 // Package calendar evaluates schedules of recurring windows: the state at a time, and when it changes next.
-// An evaluation takes microseconds whatever time it spans, as it does not step through minutes.
+// An evaluation takes microseconds for any span of time, as it does not step through minutes.
 package calendar
 
 import (

@@ -210,7 +210,8 @@ func TestUpdatesByPullRequest(t *testing.T) {
 			return err
 		}
 		for _, c := range automation.Status.Conditions {
-			if c.Type == "Ready" && strings.Contains(c.Message, "cannot open the pull request of branch 'update/web'") &&
+			if c.Type == "Ready" && strings.Contains(c.Message,
+				"cannot open the pull request of branch 'update/web'") &&
 				strings.Contains(c.Message, "503") {
 				if strings.Contains(c.Message, "s3cret") {
 					t.Error(c.Message)

@@ -11,11 +11,11 @@ const (
 	maxPlaces  = 20_000 // that are counted
 )
 
-// reverts counts how often a value was set to the same image in a row, which means that somebody reverted it in between.
-// It keeps two automations from overwriting each other's commits without end.
+// reverts counts how often a value was set to the same image in a row, which means that another author reverted it
+// in between. It keeps two automations from overwriting each other's commits without end.
 type reverts struct{ set map[place]setting }
 
-// place identifies a value, whatever its line in the file.
+// place identifies a value independent of its line in the file.
 type place struct {
 	file, container, setter string
 	object                  edit.Object
@@ -56,5 +56,5 @@ func (r *reverts) add(changes []edit.Change) {
 	}
 }
 
-// reset is called when somebody changed the automation or requested a reconciliation.
+// reset is called when the automation was changed or a reconciliation was requested.
 func (r *reverts) reset() { r.set = nil }

@@ -144,8 +144,8 @@ func (r *run) recordPush(pushed change.Pushed, changes []edit.Change) {
 	status.LastPushTime = &meta.Time{Time: r.automation.Clock.Now()}
 }
 
-// openPullRequest opens or updates the pull request of the branch, if the automation opens them. It does so once for the
-// same images, so that people may close the pull request.
+// openPullRequest opens or updates the pull request of the branch, if the automation opens them. It does so
+// once for the same images, so that people may close the pull request.
 func (r *run) openPullRequest(ctx context.Context, branch change.Branch, changes []edit.Change) error {
 	obj := r.pass.Object
 	opened := obj.Status.PullRequest != "" && obj.Status.ObservedGeneration == obj.Generation

@@ -49,7 +49,7 @@ type Pushed struct {
 }
 
 // Push makes a commit with its note and pushes both. The error is [git.ErrUnchanged] if the files are as they were,
-// [git.ErrRaced] if somebody else pushed, else a fault or the error of BeforePush.
+// [git.ErrRaced] if another push came first, else a fault or the error of BeforePush.
 func (w *Writer) Push(ctx context.Context, c Commit) (Pushed, error) {
 	text, err := w.commitMessage(c.Result.Changes, c.Attribution.Reason)
 	if err != nil {
@@ -115,7 +115,8 @@ func (w *Writer) committer() git.Signature {
 	return git.Signature{Name: cmp.Or(author.Name, author.Email), Email: author.Email, When: w.opener.Clock.Now()}
 }
 
-// author returns the author of the commit. An author without an address gets that of the committer, as git requires one.
+// author returns the author of the commit. An author without an address gets that of the committer, as git
+// requires one.
 func (a Attribution) author(committer git.Signature) git.Signature {
 	author := committer
 	if a.Author == "" {

@@ -17,8 +17,8 @@ const (
 	maxSummary = 200      // bytes
 )
 
-// Summary returns the revision that gates approve: the images, such as "apps/web=1.2.3", or their number and a digest if
-// that is longer than 200 bytes.
+// Summary returns the revision that gates approve: the images, such as "apps/web=1.2.3", or their number and
+// a digest if that is longer than 200 bytes.
 func Summary(changes []edit.Change) string {
 	var all []string
 	for _, policy := range scan.Policies(changes) {
@@ -44,8 +44,8 @@ func Digest(changes []edit.Change) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// Diff returns changes as a diff of at most 64 KiB. It shows only the changed values, as other lines of the files may be
-// secret.
+// Diff returns changes as a diff of at most 64 KiB. It shows only the changed values, as other lines of the
+// files may be secret.
 func Diff(changes []edit.Change) string {
 	var b strings.Builder
 	file := ""

@@ -79,7 +79,8 @@ func (o *Opener) gitHost(ctx context.Context, obj *imagev1.ImageUpdateAutomation
 	}
 	if remote.ProxyURL != "" {
 		if options.Proxy, err = url.Parse(remote.ProxyURL); err != nil {
-			return nil, fault.New(imagev1.InvalidSourceConfigurationReason, "the proxy address of the source is not a URL").
+			return nil, fault.New(imagev1.InvalidSourceConfigurationReason,
+				"the proxy address of the source is not a URL").
 				Final()
 		}
 	}

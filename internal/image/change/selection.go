@@ -183,7 +183,7 @@ func bindingOf(policy string, image edit.Ref, b imagev1.Binding) edit.Binding {
 }
 
 // Problems lists what a scan could not set, at most 10 entries and a count of the others. Markers of other namespaces
-// and of policies that are not selected belong to other automations and are no problem.
+// and of policies that are not selected belong to other automations and are not listed.
 func (s *Selection) Problems(result scan.Result) []string {
 	all := slices.Clone(s.unknownPolicies)
 	for _, p := range result.Problems {

@@ -1,5 +1,5 @@
-// Package discover keeps the repositories and policies of images that the workloads of a namespace call for:
-// those of namespaces that ask for it by a label. What people made is left as it is.
+// Package discover creates ImageRepositories and ImagePolicies for the workloads of namespaces with the
+// discovery label. It does not modify objects that users created.
 package discover
 
 import (
@@ -33,55 +33,56 @@ import (
 // +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=watch;create
 // +kubebuilder:rbac:groups=image.toolkit.fluxcd.io,resources=imagerepositories;imagepolicies,verbs=update;patch;delete
 
-// How a namespace asks.
+// Label and annotation of namespaces.
 const (
-	Label   = "image.toolkit.fluxcd.io/discovery" // label of a namespace; the value "enabled" asks for it
-	Enabled = "enabled"                           //
-	// annotation of a namespace: how often its repositories are scanned
+	// Label enables discovery for a namespace if its value is Enabled.
+	Label   = "image.toolkit.fluxcd.io/discovery"
+	Enabled = "enabled"
+	// Interval is the annotation that sets the scan interval of created ImageRepositories.
 	Interval = "image.toolkit.fluxcd.io/scan-interval"
 )
 
 const (
 	defaultInterval = 5 * time.Minute
-	leastInterval   = 10 * time.Second
-	maxProblems     = 5   // that one event tells
-	maxNote         = 900 // bytes of one
+	minInterval     = 10 * time.Second
+	maxProblems     = 5   // per event
+	maxNote         = 900 // bytes of an event message
 )
 
-// Discovery keeps what namespaces call for. It implements [ctrl.Reconciler] by the name of a namespace.
+// Discovery reconciles the image objects of namespaces. It implements [ctrl.Reconciler]; requests name a namespace.
 type Discovery struct {
-	Client    client.Client // whose cache has the repositories and policies
-	Asking    client.Reader // has the namespaces' metadata
-	Again     time.Duration // after which a namespace that is not watched is read again; zero if it is
-	Workloads client.Reader // past the cache, which has no pod templates
-	Recorder  events.EventRecorder
-	// begins to watch workloads; called once a kind, when a namespace asks
+	Client       client.Client // the cache has ImageRepositories and ImagePolicies
+	Namespaces   client.Reader // reads the metadata of namespaces
+	PollInterval time.Duration // of namespaces that are not watched; zero: they are watched
+	Workloads    client.Reader // the API server, as the cache has no pod templates
+	Recorder     events.EventRecorder
+	// Watch starts to watch a kind of workload. It is called once per kind, when the first namespace enables discovery.
 	Watch func(kind schema.GroupVersionKind) error
 
-	watching sync.Mutex
-	watched  map[schema.GroupVersionKind]bool
+	watchedMu sync.Mutex
+	watched   map[schema.GroupVersionKind]bool
 
-	telling sync.Mutex
-	told    map[string]string // by namespace: problems are told once
+	reportedMu sync.Mutex
+	reported   map[string]string // problems that were reported, by namespace
 }
 
-// Reconcile makes the objects of a namespace those that its workloads call for.
+// Reconcile implements [ctrl.Reconciler]: it creates, updates and deletes the image objects of a namespace.
 func (d *Discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := d.Asking.Get(ctx, req.NamespacedName, namespace)
+	err := d.Namespaces.Get(ctx, req.NamespacedName, namespace)
 	if apierrors.IsNotFound(err) || err == nil && !namespace.DeletionTimestamp.IsZero() {
-		d.tell(namespace, "")
-		return ctrl.Result{}, nil // its objects go with it
+		d.report(namespace, "")
+		return ctrl.Result{}, nil // its objects are deleted with it
 	}
 	if apierrors.IsForbidden(err) {
-		// who may not read its namespace was not meant to act on its label
-		return ctrl.Result{RequeueAfter: d.Again}, nil
+		// without the right to read the namespace, discovery is not enabled
+		return ctrl.Result{RequeueAfter: d.PollInterval}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	wanted := plan.Plan{}
-	had, err := d.objects(ctx, req.Name)
+	existing, err := d.objects(ctx, req.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -94,19 +95,20 @@ func (d *Discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 			return ctrl.Result{}, err
 		}
 		interval, problem := intervalOf(namespace)
-		wanted = plan.New(req.Name, interval, had.ofPeople(), workloads)
+		wanted = plan.New(req.Name, interval, existing.ofUsers(), workloads)
 		if problem != "" {
 			wanted.Problems = append(wanted.Problems, plan.Problem{Workload: "Namespace/" + req.Name, Message: problem})
 		}
 	}
-	d.tell(namespace, problems(wanted.Problems))
-	return ctrl.Result{RequeueAfter: d.Again}, d.apply(ctx, had, wanted)
+	d.report(namespace, problems(wanted.Problems))
+	return ctrl.Result{RequeueAfter: d.PollInterval}, d.apply(ctx, existing, wanted)
 }
 
-// watch begins to watch workloads once somebody asks: no cluster pays for what it does not use.
+// watch starts to watch workloads, unless they are watched. Clusters that do not use discovery do not pay for
+// these watches.
 func (d *Discovery) watch() error {
-	d.watching.Lock()
-	defer d.watching.Unlock()
+	d.watchedMu.Lock()
+	defer d.watchedMu.Unlock()
 	if d.watched == nil {
 		d.watched = map[schema.GroupVersionKind]bool{}
 	}
@@ -123,100 +125,103 @@ func (d *Discovery) watch() error {
 }
 
 func intervalOf(namespace *metav1.PartialObjectMetadata) (interval time.Duration, problem string) {
-	said, ok := namespace.Annotations[Interval]
+	text, ok := namespace.Annotations[Interval]
 	if !ok {
 		return defaultInterval, ""
 	}
-	interval, err := time.ParseDuration(said)
-	if err != nil || interval < leastInterval {
-		return defaultInterval, fmt.Sprintf("annotation %s: write a time of %s or more, such as 10m", Interval,
-			leastInterval)
+	interval, err := time.ParseDuration(text)
+	if err != nil || interval < minInterval {
+		return defaultInterval, fmt.Sprintf("annotation %s: set it to a duration of at least %s, such as 10m", Interval,
+			minInterval)
 	}
 	return interval, ""
 }
 
-// existing are the image objects of a namespace, by name.
-type existing struct {
+// imageObjects is the image objects of a namespace, by name.
+type imageObjects struct {
 	repositories map[string]*imagev1.ImageRepository
 	policies     map[string]*imagev1.ImagePolicy
 }
 
-func (d *Discovery) objects(ctx context.Context, namespace string) (existing, error) {
-	had := existing{map[string]*imagev1.ImageRepository{}, map[string]*imagev1.ImagePolicy{}}
+func (d *Discovery) objects(ctx context.Context, namespace string) (imageObjects, error) {
+	found := imageObjects{repositories: map[string]*imagev1.ImageRepository{},
+		policies: map[string]*imagev1.ImagePolicy{}}
 	var repositories imagev1.ImageRepositoryList
 	var policies imagev1.ImagePolicyList
 	if err := errors.Join(d.Client.List(ctx, &repositories, client.InNamespace(namespace)),
 		d.Client.List(ctx, &policies, client.InNamespace(namespace))); err != nil {
-		return had, err
+		return found, err
 	}
 	for i := range repositories.Items {
-		had.repositories[repositories.Items[i].Name] = &repositories.Items[i]
+		found.repositories[repositories.Items[i].Name] = &repositories.Items[i]
 	}
 	for i := range policies.Items {
-		had.policies[policies.Items[i].Name] = &policies.Items[i]
+		found.policies[policies.Items[i].Name] = &policies.Items[i]
 	}
-	return had, nil
+	return found, nil
 }
 
-// ofPeople names, by image, the repositories that are not discovery's; of two, the first by name.
-func (e existing) ofPeople() map[string]string {
+// ofUsers returns the names of repositories that users created, by image. If there are several, it returns
+// the first by name.
+func (o imageObjects) ofUsers() map[string]string {
 	images := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(e.repositories)) {
-		if r := e.repositories[name]; !ours(r) && images[r.Spec.Image] == "" {
+	for _, name := range slices.Sorted(maps.Keys(o.repositories)) {
+		if r := o.repositories[name]; !isDiscovered(r) && images[r.Spec.Image] == "" {
 			images[r.Spec.Image] = name
 		}
 	}
 	return images
 }
 
-func ours(o client.Object) bool { return o.GetLabels()[plan.Discovered] == "true" }
+func isDiscovered(o client.Object) bool { return o.GetLabels()[plan.Discovered] == "true" }
 
-// apply writes what differs: repositories before the policies that refer to them, and away in the other
-// order. One object that is refused keeps no other from being written.
-func (d *Discovery) apply(ctx context.Context, had existing, wanted plan.Plan) error {
+// apply writes the differences. Repositories are written before the policies that refer to them, and deleted
+// after them. An error does not stop the other writes.
+func (d *Discovery) apply(ctx context.Context, existing imageObjects, wanted plan.Plan) error {
 	var errs []error
 	write := func(err error) { errs = append(errs, err) }
 	for _, name := range slices.Sorted(maps.Keys(wanted.Repositories)) {
-		w, is := wanted.Repositories[name], had.repositories[name]
-		if is == nil {
+		w, current := wanted.Repositories[name], existing.repositories[name]
+		if current == nil {
 			write(d.Client.Create(ctx, w))
-		} else if ours(is) && !reflect.DeepEqual(is.Spec, w.Spec) {
-			is.Spec = w.Spec
-			write(d.Client.Update(ctx, is))
+		} else if isDiscovered(current) && !reflect.DeepEqual(current.Spec, w.Spec) {
+			current.Spec = w.Spec
+			write(d.Client.Update(ctx, current))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted.Policies)) {
-		w, is := wanted.Policies[name], had.policies[name]
-		if is == nil {
+		w, current := wanted.Policies[name], existing.policies[name]
+		if current == nil {
 			write(d.Client.Create(ctx, w))
-		} else if ours(is) && (!reflect.DeepEqual(is.Spec, w.Spec) ||
-			is.Labels[plan.Automated] != w.Labels[plan.Automated] ||
-			!reflect.DeepEqual(is.OwnerReferences, w.OwnerReferences)) {
-			is.Spec, is.OwnerReferences = w.Spec, w.OwnerReferences
-			delete(is.Labels, plan.Automated)
-			maps.Copy(is.Labels, w.Labels)
-			write(d.Client.Update(ctx, is))
+		} else if isDiscovered(current) && (!reflect.DeepEqual(current.Spec, w.Spec) ||
+			current.Labels[plan.Automated] != w.Labels[plan.Automated] ||
+			!reflect.DeepEqual(current.OwnerReferences, w.OwnerReferences)) {
+			current.Spec, current.OwnerReferences = w.Spec, w.OwnerReferences
+			delete(current.Labels, plan.Automated)
+			maps.Copy(current.Labels, w.Labels)
+			write(d.Client.Update(ctx, current))
 		}
 	}
-	for name, is := range had.policies {
-		if ours(is) && wanted.Policies[name] == nil {
-			write(d.Client.Delete(ctx, is))
+	for name, current := range existing.policies {
+		if isDiscovered(current) && wanted.Policies[name] == nil {
+			write(d.Client.Delete(ctx, current))
 		}
 	}
-	for name, is := range had.repositories {
-		if ours(is) && wanted.Repositories[name] == nil {
-			write(d.Client.Delete(ctx, is))
+	for name, current := range existing.repositories {
+		if isDiscovered(current) && wanted.Repositories[name] == nil {
+			write(d.Client.Delete(ctx, current))
 		}
 	}
-	return errors.Join(slices.DeleteFunc(errs, expected)...)
+	return errors.Join(slices.DeleteFunc(errs, isTransient)...)
 }
 
-// expected is an error after which the cache has news that wake the namespace anyway.
-func expected(err error) bool {
+// isTransient reports whether an error is nil, or means that the cache is stale. The update of the cache
+// enqueues the namespace.
+func isTransient(err error) bool {
 	return err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 }
 
-// problems tells in one line what is wrong.
+// problems returns the problems in one line.
 func problems(all []plan.Problem) string {
 	var texts []string
 	for i, p := range all {
@@ -229,20 +234,21 @@ func problems(all []plan.Problem) string {
 	return excerpt.Bytes(strings.Join(texts, "; "), maxNote)
 }
 
-// tell says what is wrong in a namespace as an event of it, once.
-func (d *Discovery) tell(namespace *metav1.PartialObjectMetadata, text string) {
-	d.telling.Lock()
-	defer d.telling.Unlock()
-	if d.told == nil {
-		d.told = map[string]string{}
+// report records the problems of a namespace as an event, unless they were reported before. An empty text
+// means no problems.
+func (d *Discovery) report(namespace *metav1.PartialObjectMetadata, text string) {
+	d.reportedMu.Lock()
+	defer d.reportedMu.Unlock()
+	if d.reported == nil {
+		d.reported = map[string]string{}
 	}
 	if text == "" {
-		delete(d.told, namespace.Name)
+		delete(d.reported, namespace.Name)
 		return
 	}
-	if d.told[namespace.Name] == text {
+	if d.reported[namespace.Name] == text {
 		return
 	}
-	d.told[namespace.Name] = text
+	d.reported[namespace.Name] = text
 	d.Recorder.Eventf(namespace, nil, corev1.EventTypeWarning, imagev1.InvalidPolicyReason, "Discover", "%s", text)
 }

@@ -29,14 +29,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// world is a namespace on a real API server, with discovery.
-type world struct {
+// env is a namespace on an API server with discovery.
+type env struct {
 	*testing.T
 	client.Client
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newEnv(t *testing.T) *env {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), imagev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 		ErrorIfPathMissing: true, MaxTime: 3 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, namespace: testenv.Namespace(t)}
+	w := &env{T: t, namespace: testenv.Namespace(t)}
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(3 * time.Minute),
 		Controller:              ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
@@ -72,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) create(o client.Object) {
+func (w *env) create(o client.Object) {
 	w.Helper()
 	o.SetNamespace(w.namespace)
 	if err := w.Create(w.Context(), o); err != nil {
@@ -80,21 +80,21 @@ func (w *world) create(o client.Object) {
 	}
 }
 
-func (w *world) patch(o client.Object, patch string) {
+func (w *env) patch(o client.Object, patch string) {
 	w.Helper()
 	if err := w.Patch(w.Context(), o, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) ask(annotations string) {
+func (w *env) enable(annotations string) {
 	w.Helper()
 	w.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
 		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovery":"enabled"},"annotations":{`+annotations+`}}}`)
 }
 
-// has waits until the namespace has those image objects: kind/name-without-digest/what.
-func (w *world) has(what string, want ...string) {
+// has waits until the namespace has exactly these image objects. Digests are removed from names.
+func (w *env) has(what string, want ...string) {
 	w.Helper()
 	testenv.Eventually(w.T, what, func() error {
 		var repositories imagev1.ImageRepositoryList
@@ -135,7 +135,7 @@ func pods(containers ...string) corev1.PodTemplateSpec {
 var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 
 func TestDiscovery(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		Annotations: map[string]string{"fluxcd.io/automated": "true", "filter.fluxcd.io/app": "semver:~1.0"}},
 		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: selector,
@@ -155,30 +155,31 @@ func TestDiscovery(t *testing.T) {
 		Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: meta.Duration{Duration: 3600e9}}}
 	w.create(byHand)
 
-	t.Log("the namespace asks")
-	made := testenv.NewAuditLog(t)
-	w.ask("")
+	t.Log("discovery is enabled")
+	created := testenv.NewAuditLog(t)
+	w.enable("")
 	agent, webPolicy := "policy daemonset.agent.agent of ghcr-io-org-agent automated=",
 		"policy deployment.web.app of ghcr-io-org-web automated=true"
-	w.has("everything is found", agent, webPolicy, "repository ghcr.io/org/agent every 5m0s",
+	w.has("all workloads have image objects", agent, webPolicy, "repository ghcr.io/org/agent every 5m0s",
 		"repository ghcr.io/org/backup every 5m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 5m0s")
 
-	testenv.Eventually(t, "all was answered", func() error {
-		if n := made.Count(t, testenv.Request{Verb: "create", Namespace: w.namespace, Group: imagev1.GroupVersion.Group,
+	testenv.Eventually(t, "all creations are in the audit log", func() error {
+		if n := created.Count(t, testenv.Request{Verb: "create", Namespace: w.namespace,
+			Group:     imagev1.GroupVersion.Group,
 			UserAgent: "discovery-", Code: 201}); n < 5 {
 			return fmt.Errorf("%d of 3 repositories and 2 policies", n)
 		}
 		return nil
 	})
 
-	t.Log("nothing is written again for what stays as it is")
+	t.Log("unchanged objects are not written again")
 	log := testenv.NewAuditLog(t)
 	w.patch(web, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"ghcr.io/org/web:1.0.1"}]}}}}`)
-	testenv.Eventually(t, "the workloads are looked at", func() error {
+	testenv.Eventually(t, "the workloads are listed", func() error {
 		if log.Count(t, testenv.Request{Verb: "list", Resource: "cronjobs", Namespace: w.namespace,
 			UserAgent: "discovery-"}) == 0 {
-			return errors.New("not yet")
+			return errors.New("no request")
 		}
 		return nil
 	})
@@ -198,26 +199,26 @@ func TestDiscovery(t *testing.T) {
 		for _, r := range log.Requests(t, testenv.Request{Verb: verb, Namespace: w.namespace,
 			Group: imagev1.GroupVersion.Group, UserAgent: "discovery-"}) {
 			if r.Verb != "update" || r.Name != "deployment.web.app" {
-				t.Errorf("needless: %+v", r)
+				t.Errorf("unexpected request: %+v", r)
 			}
 		}
 	}
 
-	t.Log("what people change of it is put back, and what they take over is theirs")
+	t.Log("deleted objects are created again; objects without the label belong to users")
 	w.patch(&imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "daemonset.agent.agent"}},
 		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovered":null}}}`)
 	if err := w.DeleteAllOf(t.Context(), &imagev1.ImagePolicy{}, client.InNamespace(w.namespace),
 		client.MatchingLabels{plan.Discovered: "true"}); err != nil {
 		t.Fatal(err)
 	}
-	w.ask(`"image.toolkit.fluxcd.io/scan-interval":"10m"`)
+	w.enable(`"image.toolkit.fluxcd.io/scan-interval":"10m"`)
 	w.has("the deleted policy is back", agent, webPolicy, "repository ghcr.io/org/agent every 10m0s",
 		"repository ghcr.io/org/backup every 10m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
 
-	t.Log("what is wrong is told by an event of the namespace")
+	t.Log("invalid annotations are reported as an event of the namespace")
 	w.patch(web, `{"metadata":{"annotations":{"filter.fluxcd.io/app":"semver:newest"}}}`)
-	w.has("there is no policy for it", agent, "repository ghcr.io/org/agent every 10m0s",
+	w.has("the policy is deleted", agent, "repository ghcr.io/org/agent every 10m0s",
 		"repository ghcr.io/org/backup every 10m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
 	testenv.Eventually(t, "the event", func() error {
@@ -234,13 +235,13 @@ func TestDiscovery(t *testing.T) {
 		return fmt.Errorf("not among %d events", len(events.Items))
 	})
 
-	t.Log("what goes takes its objects with it; without the label, all go but those of people")
+	t.Log("objects of deleted workloads are deleted; without the label all are deleted, except those of users")
 	if err := w.Delete(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
-	w.has("those of the workload are gone", agent, "repository ghcr.io/org/agent every 10m0s",
+	w.has("the objects of the workload are deleted", agent, "repository ghcr.io/org/agent every 10m0s",
 		"repository ghcr.io/org/backup every 10m0s", "repository ghcr.io/org/db every 1h0m0s")
 	w.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
 		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovery":null}}}`)
-	w.has("only theirs are left", agent, "repository ghcr.io/org/db every 1h0m0s")
+	w.has("only objects of users are left", agent, "repository ghcr.io/org/db every 1h0m0s")
 }

@@ -21,34 +21,33 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 )
 
-// settle is how long changes in a namespace are gathered before it is looked at: workloads come and go together.
-const settle = time.Second
+// enqueueDelay is how long after a change a namespace is reconciled, as workloads often change together.
+const enqueueDelay = time.Second
 
-// reread is how often the namespace is read where there is but one.
-const reread = time.Minute
+// pollInterval is how often the namespace is read if discovery is limited to one namespace.
+const pollInterval = time.Minute
 
-// Register runs discovery under the manager. Only names a namespace that alone may ask; all may when it is empty.
-func Register(mgr manager.Manager, only string) error {
-	d := &Discovery{Client: mgr.GetClient(), Asking: mgr.GetCache(), Workloads: mgr.GetAPIReader(),
+// Register adds discovery to the manager, for one namespace, or for all if namespace is empty.
+func Register(mgr manager.Manager, namespace string) error {
+	d := &Discovery{Client: mgr.GetClient(), Namespaces: mgr.GetCache(), Workloads: mgr.GetAPIReader(),
 		Recorder: mgr.GetEventRecorder("image-discovery")}
 	c, err := controller.New("Discovery", mgr, controller.Options{MaxConcurrentReconciles: 1, Reconciler: d})
 	if err != nil {
 		return err
 	}
 	allowed := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return only == "" || o.GetName() == only ||
-			o.GetNamespace() == only
+		return namespace == "" || o.GetName() == namespace || o.GetNamespace() == namespace
 	})
-	asking := source.Source(source.Kind(mgr.GetCache(),
+	namespaces := source.Source(source.Kind(mgr.GetCache(),
 		client.Object(metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))), byNamespace, allowed, changed))
-	if only != "" { // a Role may let its own namespace be read, but none be watched
-		d.Asking, d.Again = mgr.GetAPIReader(), reread
-		asking = source.Func(func(_ context.Context, q queue) error {
-			q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: only}})
+	if namespace != "" { // a Role can allow to read its namespace, but not to watch it
+		d.Namespaces, d.PollInterval = mgr.GetAPIReader(), pollInterval
+		namespaces = source.Func(func(_ context.Context, q queue) error {
+			q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 			return nil
 		})
 	}
-	if err := c.Watch(asking); err != nil {
+	if err := c.Watch(namespaces); err != nil {
 		return err
 	}
 	for _, o := range []client.Object{&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}} {
@@ -62,25 +61,25 @@ func Register(mgr manager.Manager, only string) error {
 	return nil
 }
 
-// byNamespace wakes the namespace of what changed, a moment later.
+// byNamespace enqueues the namespace of a changed object.
 var byNamespace = handler.Funcs{
-	CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { wake(e.Object, q) },
-	UpdateFunc:  func(_ context.Context, e event.UpdateEvent, q queue) { wake(e.ObjectNew, q) },
-	DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { wake(e.Object, q) },
+	CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { enqueue(e.Object, q) },
+	UpdateFunc:  func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectNew, q) },
+	DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(e.Object, q) },
 	GenericFunc: func(context.Context, event.GenericEvent, queue) {},
 }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-func wake(o client.Object, q queue) {
+func enqueue(o client.Object, q queue) {
 	name := o.GetNamespace()
 	if name == "" { // a namespace itself
 		name = o.GetName()
 	}
-	q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}, settle)
+	q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}, enqueueDelay)
 }
 
-// changed leaves out what only the status tells.
+// changed ignores updates that only change the status.
 var changed = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld, e.ObjectNew
 	return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetLabels(), after.GetLabels()) ||

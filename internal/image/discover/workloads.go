@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 )
 
-// page is how many workloads are listed at once.
-const page = 250
+// pageSize is the number of workloads per list request.
+const pageSize = 250
 
-// kinds are the workloads that are looked at. Pods and what else controllers make of them are not.
+// kinds is the supported kinds of workloads. Pods and other objects that controllers create are ignored.
 var kinds = map[schema.GroupVersionKind]func() client.ObjectList{
 	appsv1.SchemeGroupVersion.WithKind("Deployment"):  func() client.ObjectList { return &appsv1.DeploymentList{} },
 	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): func() client.ObjectList { return &appsv1.StatefulSetList{} },
@@ -24,17 +24,17 @@ var kinds = map[schema.GroupVersionKind]func() client.ObjectList{
 	batchv1.SchemeGroupVersion.WithKind("CronJob"):    func() client.ObjectList { return &batchv1.CronJobList{} },
 }
 
-// workloads reads those of a namespace.
+// workloads lists the workloads of a namespace.
 func (d *Discovery) workloads(ctx context.Context, namespace string) ([]plan.Workload, error) {
 	var all []plan.Workload
 	for gvk, list := range kinds {
 		for next := ""; ; {
 			found := list()
-			if err := d.Workloads.List(ctx, found, client.InNamespace(namespace), client.Limit(page),
+			if err := d.Workloads.List(ctx, found, client.InNamespace(namespace), client.Limit(pageSize),
 				client.Continue(next)); err != nil {
 				return nil, err
 			}
-			all = append(all, of(gvk, found)...)
+			all = append(all, workloadsOf(gvk, found)...)
 			if next = found.GetContinue(); next == "" {
 				break
 			}
@@ -43,8 +43,8 @@ func (d *Discovery) workloads(ctx context.Context, namespace string) ([]plan.Wor
 	return all, nil
 }
 
-// of reads the workloads of a list; those that go are left out.
-func of(gvk schema.GroupVersionKind, list client.ObjectList) []plan.Workload {
+// workloadsOf returns the workloads of a list, except those that are being deleted.
+func workloadsOf(gvk schema.GroupVersionKind, list client.ObjectList) []plan.Workload {
 	var all []plan.Workload
 	add := func(o metav1.ObjectMeta, pod corev1.PodSpec) {
 		if o.DeletionTimestamp.IsZero() {
@@ -74,7 +74,7 @@ func of(gvk schema.GroupVersionKind, list client.ObjectList) []plan.Workload {
 	return all
 }
 
-// metadata is an object of a kind of which only the metadata are watched.
+// metadata returns an object of a kind for metadata-only requests.
 func metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(gvk)

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// Bounds of files that are parsed. Files without markers and bound places are not parsed, whatever their size.
+// Bounds of files that are parsed. Files without markers and bound places are not parsed.
 const (
 	maxFile      = 2 << 20 // bytes
 	maxDocuments = 10_000
@@ -123,7 +123,7 @@ func (p Problem) String() string {
 
 // Result is a file with its values set.
 type Result struct {
-	Content  []byte // the unchanged input if there are no changes
+	Content  []byte // the input if Changes is empty
 	Changes  []Change
 	Problems []Problem
 	Policies []string // "namespace:name" of all policies that the file refers to, known or not; sorted

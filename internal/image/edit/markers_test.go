@@ -237,7 +237,7 @@ func flat(t *text) (all []string) {
 	return all
 }
 
-// TestMarkedAliasOfUpdatedValue: a marked alias is no problem if its anchor gets the same value.
+// TestMarkedAliasOfUpdatedValue: a marked alias is valid if its anchor gets the same value.
 func TestMarkedAliasOfUpdatedValue(t *testing.T) {
 	in := "image: &v w:1 " + m("apps:web") + "\nother: *v " + m("apps:web") + "\n"
 	want := strings.Replace(in, "w:1", "ghcr.io/org/web:2.0.0", 1)

@@ -175,7 +175,9 @@ func (t *text) isKey(n *yaml.Node) bool {
 }
 
 // notString matches plain scalars that a YAML 1.1 or 1.2 parser may not read as a string.
-var notString = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)(e[-+]?[0-9]+)?|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|0[xob][0-9a-f_]+)$`)
+var notString = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|` +
+	`[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)(e[-+]?[0-9]+)?|` +
+	`[-+]?[0-9][0-9_]*(:[0-9_.]+)+|0[xob][0-9a-f_]+)$`)
 
 // isPlainString reports whether every parser reads a plain scalar as a string.
 func isPlainString(s string) bool {

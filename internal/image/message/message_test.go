@@ -33,8 +33,9 @@ func TestTemplateData(t *testing.T) {
 			want: "web:1 -> web:2\n1 -> 2\n5 -> 5.0.3"},
 		"setters": {in: "{{range .Changed.Changes}}{{ .Setter }} {{end}}",
 			want: "apps:web apps:web:tag apps:api:tag"},
-		"values":          {in: "{{ .Values.cluster }}{{ .Values.none }}", want: "prod"},
-		"functions":       {in: `{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} {{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, want: "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
+		"values": {in: "{{ .Values.cluster }}{{ .Values.none }}", want: "prod"},
+		"functions": {in: `{{ if contains "5.0.3" (index .Changed.Changes 2).NewValue }}{{ "Yes" | upper }}{{ end }} ` +
+			`{{ printf "I%s" ( sha256sum "x" | trunc 40 ) }}`, want: "YES I2d711642b726b04401627ca9fbac32f5c8530fb1"},
 		"maps as strings": {in: `{{ sha256sum (.Changed.FileChanges | toString) | trunc 4 }}`},
 		"lists":           {in: `{{ list "a" 1 | join "," }}`, want: "a,1"},
 	} {

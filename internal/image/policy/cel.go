@@ -15,21 +15,21 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Variables of expressions: those of the name alone, and those that only the image tells.
+// Variables of expressions: those that only need the name of the tag, and those that need details of the image.
 var (
 	nameVariables   = []string{"tag", "extracted"}
 	detailVariables = append([]string{"digest", "labels", "platforms", "created"}, nameVariables...)
 )
 
-// condition is an expression over a tag. A tag for which it cannot be evaluated, as it has no such label,
-// does not count.
+// condition is an expression over a tag. A tag for which the evaluation fails, for example as it does not
+// have a label, does not match.
 type condition struct {
-	field   string
-	of      *expression.Expression
-	details bool
+	field    string
+	compiled *expression.Expression
+	details  bool
 
 	mu  sync.Mutex
-	err error // of the first tag for which it could not be evaluated
+	err error // of the first tag for which the evaluation failed
 }
 
 func newCondition(source string) (*condition, error) {
@@ -40,16 +40,18 @@ func newValue(source string) (*condition, error) {
 	return compile("spec.policy.cel.order", source, expression.CompileValue)
 }
 
-// compile finds out what an expression needs: details only if it does not compile without them.
-func compile(field, source string, with func(string, ...string) (*expression.Expression, error)) (*condition, error) {
+// compile compiles an expression. It needs details only if it does not compile without them.
+func compile(field, source string, compile func(string, ...string) (*expression.Expression, error)) (*condition,
+	error) {
 	c := &condition{field: field}
 	var err error
-	if c.of, err = with(source, nameVariables...); err == nil {
+	if c.compiled, err = compile(source, nameVariables...); err == nil {
 		return c, nil
 	}
 	c.details = true
-	if c.of, err = with(source, detailVariables...); err != nil {
-		return nil, fault.New(meta.InvalidCELExpressionReason, "%s is no expression", field).Because(err).Final()
+	if c.compiled, err = compile(source, detailVariables...); err != nil {
+		return nil, fault.New(meta.InvalidCELExpressionReason, "%s is not a valid CEL expression", field).
+			Because(err).Final()
 	}
 	return c, nil
 }
@@ -74,58 +76,58 @@ func (c candidate) Variable(name string) (any, bool) {
 	}
 }
 
-func (c *condition) holds(ctx context.Context, of candidate) bool {
-	ok, err := c.of.Holds(ctx, of)
-	c.note(of, err)
+func (c *condition) holds(ctx context.Context, tag candidate) bool {
+	ok, err := c.compiled.Holds(ctx, tag)
+	c.recordError(tag, err)
 	return ok && err == nil
 }
 
-// note keeps the first error, for when nothing is left.
-func (c *condition) note(of candidate, err error) {
+// recordError records the first error, to explain an empty result.
+func (c *condition) recordError(tag candidate, err error) {
 	if err == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
-		c.err = fmt.Errorf("of tag '%s': %w", of.Name, err)
+		c.err = fmt.Errorf("tag '%s': %w", tag.Name, err)
 	}
 }
 
-// explain returns why nothing is left, if the expression is why.
+// explain returns the error to report for an empty result; nil if the expression did not fail.
 func (c *condition) explain() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
 		return nil
 	}
-	return fault.New(meta.InvalidCELExpressionReason, "%s holds for no tag", c.field).Because(c.err).
-		WithHint("Guard what may not be there, as in labels.?team.orValue('') == 'shop'")
+	return fault.New(meta.InvalidCELExpressionReason, "%s matches no tag", c.field).Because(c.err).
+		WithHint("Check for missing values in the expression, such as labels.?team.orValue('') == 'shop'")
 }
 
-// order sorts by the value of the expression, the greatest first.
+// order sorts by the value of the expression, greatest first.
 func (c *condition) order(ctx context.Context, candidates []candidate) ([]candidate, error) {
-	key := func(ctx context.Context, of candidate) (ref.Val, bool) {
-		value, err := c.of.Value(ctx, of)
-		c.note(of, err)
+	key := func(ctx context.Context, tag candidate) (ref.Val, bool) {
+		value, err := c.compiled.Value(ctx, tag)
+		c.recordError(tag, err)
 		v, ok := value.(ref.Val)
 		return v, ok && err == nil
 	}
-	var mixed error
+	var incomparable error
 	ranked, err := rank(ctx, candidates, key, func(a, b ref.Val) int {
 		order, err := compareValues(a, b)
 		if err != nil {
-			mixed = err
+			incomparable = err
 		}
 		return order
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case mixed != nil:
-		return nil, fault.New(imagev1.InvalidPolicyReason, "%s gives values that have no order", c.field).
-			Because(mixed).
-			WithHint("Let it give a number, a string or a time for every tag")
+	case incomparable != nil:
+		return nil, fault.New(imagev1.InvalidPolicyReason, "%s returns values that cannot be compared", c.field).
+			Because(incomparable).
+			WithHint("Let the expression return a number, a string or a timestamp for every tag")
 	case len(ranked) == 0 && len(candidates) > 0:
 		return nil, c.explain()
 	}
@@ -135,11 +137,11 @@ func (c *condition) order(ctx context.Context, candidates []candidate) ([]candid
 func compareValues(a, b ref.Val) (int, error) {
 	comparable, ok := a.(traits.Comparer)
 	if !ok {
-		return 0, fmt.Errorf("a %s", a.Type().TypeName())
+		return 0, fmt.Errorf("type %s", a.Type().TypeName())
 	}
 	order, ok := comparable.Compare(b).(types.Int)
 	if !ok {
-		return 0, fmt.Errorf("a %s and a %s", a.Type().TypeName(), b.Type().TypeName())
+		return 0, fmt.Errorf("types %s and %s", a.Type().TypeName(), b.Type().TypeName())
 	}
 	return int(order), nil
 }

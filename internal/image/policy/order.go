@@ -11,13 +11,13 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 )
 
-// bySemVer takes the highest version within a range. Of versions that differ by build metadata alone, the
-// last one in the order of bytes comes first.
+// bySemVer orders versions within a range, highest first. Versions that differ only in build metadata are in
+// reverse byte order.
 func bySemVer(versions string) (order, error) {
 	within, err := semver.NewConstraint(versions)
 	if err != nil {
-		return nil, invalid("spec.policy.semver.range '%.100s' is no range of versions", versions).Because(err).
-			WithHint("Write it as >=1.0.0 <2.0.0, or >=1.0.0-0 for prereleases too")
+		return nil, invalid("spec.policy.semver.range '%.100s' is not a version range", versions).Because(err).
+			WithHint("Write it as >=1.0.0 <2.0.0, or as >=1.0.0-0 to include prereleases")
 	}
 	key := func(_ context.Context, c candidate) (*semver.Version, bool) {
 		v, err := parseVersion(c.text)
@@ -28,11 +28,11 @@ func bySemVer(versions string) (order, error) {
 	}, nil
 }
 
-// parseVersion reads a version, which may be short as 1.2 is. Most are whole, and most of what is none does
-// not begin as one: only the rest pays for a regular expression.
+// parseVersion parses a version, which may be short, such as 1.2. The slow regular expression of the library
+// runs only for tags that begin with a digit and are not full versions.
 func parseVersion(s string) (*semver.Version, error) {
 	number := strings.TrimPrefix(s, "v")
-	if number == "" || !digits(number[:1]) {
+	if number == "" || !isDigits(number[:1]) {
 		return nil, semver.ErrInvalidSemVer
 	}
 	if v, err := semver.StrictNewVersion(number); err == nil {
@@ -54,38 +54,37 @@ func byNumber(order string) order {
 		number.compare)
 }
 
-// byCreation takes the image that was made last, or first. One that does not say when has no place.
+// byCreation orders images by creation time, newest or oldest first. Images without a creation time are dropped.
 func byCreation(order string) order {
 	if order == imagev1.OrderOldest {
 		order = imagev1.OrderDescending
 	}
 	return directed(order, func(_ context.Context, c candidate) (time.Time, bool) {
-		return c.Created,
-			!c.Created.IsZero()
+		return c.Created, !c.Created.IsZero()
 	}, time.Time.Compare)
 }
 
-// directed takes the greatest, or with desc the least.
+// directed orders by a key, greatest first, or least first if the direction is desc.
 func directed[K any](direction string, key func(context.Context, candidate) (K, bool), compare func(a, b K) int) order {
-	ahead := compare
+	directedCompare := compare
 	if direction == imagev1.OrderDescending {
-		ahead = func(a, b K) int { return compare(b, a) }
+		directedCompare = func(a, b K) int { return compare(b, a) }
 	}
 	return func(ctx context.Context, candidates []candidate) ([]candidate, error) {
-		return rank(ctx, candidates, key, ahead)
+		return rank(ctx, candidates, key, directedCompare)
 	}
 }
 
 func compareText(a, b string) int { return strings.Compare(a, b) }
 
-// number is a decimal number of any length: build times and run numbers do not fit a float.
+// number is a decimal number of any length, as build times and run numbers may exceed the precision of a float.
 type number struct {
 	negative       bool
-	whole, decimal string // without zeros that mean nothing
+	whole, decimal string // without insignificant zeros
 }
 
-// parseNumber reads a decimal number, such as 20261121, -1 or 1.25. What else stands for numbers elsewhere,
-// as 1e5, is part of a hash more often than not.
+// parseNumber parses a decimal number, such as 20261121, -1 or 1.25. It rejects exponents, as a text such as
+// 1e5 is usually part of a hash.
 func parseNumber(s string) (number, bool) {
 	var n number
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
@@ -95,7 +94,7 @@ func parseNumber(s string) (number, bool) {
 	}
 	var point bool
 	n.whole, n.decimal, point = strings.Cut(s, ".")
-	if n.whole == "" || point && n.decimal == "" || !digits(n.whole) || !digits(n.decimal) {
+	if n.whole == "" || point && n.decimal == "" || !isDigits(n.whole) || !isDigits(n.decimal) {
 		return number{}, false
 	}
 	n.whole, n.decimal = strings.TrimLeft(n.whole, "0"), strings.TrimRight(n.decimal, "0")
@@ -105,7 +104,7 @@ func parseNumber(s string) (number, bool) {
 	return n, true
 }
 
-func digits(s string) bool {
+func isDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
 			return false

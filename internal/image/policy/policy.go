@@ -1,5 +1,5 @@
-// Package policy orders the tags of a repository of images, best first, as an ImagePolicy says. A policy is a
-// view: it changes nothing, and needs neither a cluster nor a registry.
+// Package policy selects and orders the tags of an image repository by the spec of an ImagePolicy, best first. It needs
+// neither a cluster nor a registry.
 package policy
 
 import (
@@ -17,47 +17,47 @@ import (
 )
 
 const (
-	maxPattern  = 4096 // bytes of a regular expression, which takes time linear in the length of a tag (RE2)
-	maxExtract  = 1024 // bytes of a template
-	maxExpanded = 4096 // bytes that a template makes of a tag
+	maxPattern  = 4096 // bytes of a regular expression (RE2, linear time)
+	maxExtract  = 1024 // bytes of an extract template
+	maxExpanded = 4096 // bytes of an expanded template
 
-	chunk    = 4096             // tags that are looked at by one goroutine
-	maxOrder = 30 * time.Second // that ordering takes
+	chunk    = 4096             // tags per goroutine
+	maxOrder = 30 * time.Second // bounds the time to order tags
 )
 
-// Tag is a tag with what is known of what it points to. All but the name is empty as long as nobody needed it.
+// Tag is a tag with the details of its image. Only the name is set until a policy requires details.
 type Tag struct {
 	Name      string
 	Digest    string            // sha256:<hex>
-	Created   time.Time         // as the image says
+	Created   time.Time         // according to the image; zero: unknown
 	Labels    map[string]string // of the image
 	Platforms []string          // such as linux/arm64/v8
 
-	Unreadable bool // there is nothing to know: it is gone, is no image, or is not what the registry says
+	Unreadable bool // the details cannot be read: deleted, not an image, or its digest does not match
 }
 
-// Known tells whether it was looked at what the tag points to.
+// Known reports whether the details of the tag were read.
 func (t Tag) Known() bool { return t.Digest != "" || t.Unreadable }
 
-// Policy is a compiled policy. It is safe for concurrent use.
+// Policy is a compiled ImagePolicy. It is safe for concurrent use.
 type Policy struct {
-	matches *regexp.Regexp // nil: all tags count
-	extract string         // empty: the whole tag is ordered
-	filter  *condition     // nil: as matches says
+	pattern *regexp.Regexp // nil: all tags match
+	extract string         // template of the text to order by; empty: the tag
+	filter  *condition     // nil: no CEL filter
 	order   order
 	details bool
 }
 
-// order sorts candidates, best first, and leaves out those that have no place in it.
+// order sorts candidates, best first, and drops those that it does not apply to.
 type order func(ctx context.Context, candidates []candidate) ([]candidate, error)
 
-// candidate is a tag, and the text of it that is ordered.
+// candidate is a tag with the text to order by.
 type candidate struct {
 	*Tag
 	text string
 }
 
-// New compiles the filters and the order of an ImagePolicy. The error is a terminal fault that names the field.
+// New compiles the spec of an ImagePolicy. The error is a terminal fault that names the invalid field.
 func New(spec imagev1.ImagePolicySpec) (*Policy, error) {
 	p := &Policy{}
 	if err := p.setFilterTags(spec.FilterTags); err != nil {
@@ -75,14 +75,15 @@ func New(spec imagev1.ImagePolicySpec) (*Policy, error) {
 
 func (p *Policy) setFilterTags(filter *imagev1.TagFilter) error {
 	if filter == nil || filter.Pattern == "" {
-		return nil // as documented, there is nothing to extract without a pattern
+		return nil // extract is documented to require a pattern
 	}
 	if len(filter.Pattern) > maxPattern || len(filter.Extract) > maxExtract {
-		return invalid("spec.filterTags is longer than %d bytes of pattern and %d of extract", maxPattern, maxExtract)
+		return invalid("spec.filterTags is too long: at most %d bytes for pattern and %d for extract", maxPattern,
+			maxExtract)
 	}
 	var err error
-	if p.matches, err = regexp.Compile(filter.Pattern); err != nil {
-		return invalid("spec.filterTags.pattern is no regular expression").Because(err)
+	if p.pattern, err = regexp.Compile(filter.Pattern); err != nil {
+		return invalid("spec.filterTags.pattern is not a regular expression").Because(err)
 	}
 	p.extract = filter.Extract
 	return nil
@@ -104,20 +105,20 @@ func (p *Policy) setOrder(choice imagev1.ImagePolicyChoice) (err error) {
 			p.order, p.details = value.order, p.details || value.details
 		}
 	default:
-		return invalid("spec.policy names no order of tags").
+		return invalid("spec.policy has no order").
 			WithHint("Set one of semver, alphabetical, numerical, createdAt and cel.order")
 	}
 	return err
 }
 
-// NeedsDetails tells whether the policy asks for more than the names of tags.
+// NeedsDetails reports whether the policy needs more than the names of tags.
 func (p *Policy) NeedsDetails() bool { return p.details }
 
-// Counts tells whether a tag of that name may count, as far as the name says.
-func (p *Policy) Counts(name string) bool { return p.matches == nil || p.matches.MatchString(name) }
+// Matches reports whether the name of a tag matches the pattern of the policy.
+func (p *Policy) Matches(name string) bool { return p.pattern == nil || p.pattern.MatchString(name) }
 
-// Order returns the tags that count, best first. Tags that have no place in the order, such as those that are
-// no versions, are left out; there may be none left. The error is a fault.
+// Order returns the selected tags, best first. Tags that the order does not apply to, such as tags that are
+// not versions, are dropped. The result may be empty. The error is a fault.
 func (p *Policy) Order(ctx context.Context, tags iter.Seq[*Tag]) ([]Tag, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxOrder)
 	defer cancel()
@@ -135,7 +136,7 @@ func (p *Policy) Order(ctx context.Context, tags iter.Seq[*Tag]) ([]Tag, error) 
 	return ordered, nil
 }
 
-// candidates returns the tags that pass the filters, with the text that is ordered.
+// candidates returns the tags that match the filters, with the text to order by.
 func (p *Policy) candidates(ctx context.Context, tags []*Tag) ([]candidate, error) {
 	found, err := each(ctx, tags, func(ctx context.Context, t *Tag) (candidate, bool) {
 		text, ok := p.text(t.Name)
@@ -151,24 +152,24 @@ func (p *Policy) candidates(ctx context.Context, tags []*Tag) ([]candidate, erro
 	return found, err
 }
 
-// text returns the part of a tag that is ordered, and whether the tag counts.
+// text returns the text to order a tag by, and whether the tag matches.
 func (p *Policy) text(tag string) (string, bool) {
-	if p.matches == nil {
+	if p.pattern == nil {
 		return tag, true
 	}
 	if p.extract == "" {
-		return tag, p.matches.MatchString(tag)
+		return tag, p.pattern.MatchString(tag)
 	}
-	groups := p.matches.FindStringSubmatchIndex(tag)
+	groups := p.pattern.FindStringSubmatchIndex(tag)
 	if groups == nil {
 		return "", false
 	}
-	text := p.matches.ExpandString(nil, p.extract, tag, groups)
+	text := p.pattern.ExpandString(nil, p.extract, tag, groups)
 	return string(text), len(text) <= maxExpanded
 }
 
-// each calls do for every value, some at once, and returns what it gave in the order of the values; what is
-// not ok is left out.
+// each calls do for every value, in parallel, and returns the results in the order of the values. Results
+// that are not ok are dropped.
 func each[A, B any](ctx context.Context, values []A, do func(context.Context, A) (B, bool)) ([]B, error) {
 	parts := slices.Collect(slices.Chunk(values, chunk))
 	found := make([][]B, len(parts))
@@ -189,8 +190,8 @@ func each[A, B any](ctx context.Context, values []A, do func(context.Context, A)
 	return slices.Concat(found...), err
 }
 
-// rank sorts candidates by a key, the greatest first; those without a key are left out. Equal ones are in the
-// reverse order of their names.
+// rank sorts candidates by a key, greatest first, and drops those without a key. Candidates with equal keys
+// are in reverse order of their names.
 func rank[K any](ctx context.Context, candidates []candidate, key func(context.Context, candidate) (K, bool),
 	compare func(a, b K) int) ([]candidate, error) {
 	type keyed struct {

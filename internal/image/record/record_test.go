@@ -26,7 +26,7 @@ func TestParseReturnsWrittenRecord(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, text := range map[string]string{"one record": r.String(),
-		"second record of a note": "by: somebody\nupdated: []\n\n" +
+		"second record of a note": "by: another\nupdated: []\n\n" +
 			r.String()} {
 		if got, err := Parse(text); err != nil || cmp.Diff(r, got) != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, cmp.Diff(r, got))

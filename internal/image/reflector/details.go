@@ -17,113 +17,113 @@ import (
 )
 
 const (
-	lookedAtOnce = 4    // images of a repository
-	lookedAPass  = 2000 // images that nothing is known of
-	lookedAnew   = 100  // images a pass that are known: tags move
+	maxParallelReads = 4    // per repository
+	maxReads         = 2000 // of unknown tags, per pass
+	maxRereads       = 100  // of known tags, per pass, as tags may move
 
 	policiesOfRepository = "spec.imageRepositoryRef"
 )
 
-// IndexPolicies lets policies be found by the repository that they refer to.
+// IndexPolicies indexes policies by the repository that they refer to.
 func IndexPolicies(ctx context.Context, fields client.FieldIndexer) error {
 	return fields.IndexField(ctx, &imagev1.ImagePolicy{}, policiesOfRepository, func(o client.Object) []string {
 		return []string{repositoryOf(o.(*imagev1.ImagePolicy)).String()}
 	})
 }
 
-// look reads what tags point to, if there is a policy that asks for it, and returns how many are left to
-// read. Of tags that are known some are looked at again, in turns. It changes pages, which are this pass's
-// own.
-func (r *Repositories) look(ctx context.Context, obj *imagev1.ImageRepository, repo *keptRepository,
+// readDetails reads the details of tags that policies require, and returns how many tags are left to read.
+// Some of the known tags are read again, in turns. It modifies the tags in found.
+func (r *Repositories) readDetails(ctx context.Context, obj *imagev1.ImageRepository, repo *openRepository,
 	found *store.Repository) (left int, err error) {
-	asking, err := r.asking(ctx, obj)
-	if err != nil || len(asking) == 0 {
+	policies, err := r.detailPolicies(ctx, obj)
+	if err != nil || len(policies) == 0 {
 		return 0, err
 	}
-	var fresh, known []*policy.Tag
+	var unknown, known []*policy.Tag
 	for i := range found.Pages {
 		for j := range found.Pages[i].Tags {
 			t := &found.Pages[i].Tags[j]
 			switch {
-			case !wanted(asking, t.Name):
+			case !anyMatches(policies, t.Name):
 			case t.Known():
 				known = append(known, t)
 			default:
-				fresh = append(fresh, t)
+				unknown = append(unknown, t)
 			}
 		}
 	}
-	now := fresh[:min(len(fresh), lookedAPass)]
-	if len(now) == len(fresh) {
-		now = append(now, repo.turn(known)...)
+	tags := unknown[:min(len(unknown), maxReads)]
+	if len(tags) == len(unknown) {
+		tags = append(tags, repo.nextRereads(known)...)
 	}
-	done, err := r.lookAt(ctx, repo, now, digests(known))
-	return max(0, len(fresh)-done), err
+	done, err := r.readTags(ctx, repo, tags, byDigest(known))
+	return max(0, len(unknown)-done), err
 }
 
-// asking returns the policies of a repository that ask for more than names.
-func (r *Repositories) asking(ctx context.Context, obj *imagev1.ImageRepository) ([]*policy.Policy, error) {
+// detailPolicies returns the policies of a repository that require details of tags.
+func (r *Repositories) detailPolicies(ctx context.Context, obj *imagev1.ImageRepository) ([]*policy.Policy, error) {
 	var list imagev1.ImagePolicyList
 	if err := r.Objects.List(ctx, &list, client.MatchingFields{policiesOfRepository: keyOf(obj).String()}); err != nil {
-		return nil, fault.New(imagev1.ReadOperationFailedReason, "cannot list the policies of the repository").
+		return nil, fault.New(imagev1.ReadOperationFailedReason, "cannot list the ImagePolicies of the repository").
 			Because(err)
 	}
-	var asking []*policy.Policy
+	var policies []*policy.Policy
 	for i := range list.Items {
 		p, err := policy.New(list.Items[i].Spec)
-		if err == nil && p.NeedsDetails() && !list.Items[i].Spec.Suspend { // one that is wrong says so itself
-			asking = append(asking, p)
+		// invalid policies report their errors themselves
+		if err == nil && p.NeedsDetails() && !list.Items[i].Spec.Suspend {
+			policies = append(policies, p)
 		}
 	}
-	return asking, nil
+	return policies, nil
 }
 
-func wanted(asking []*policy.Policy, name string) bool {
-	for _, p := range asking {
-		if p.Counts(name) {
+func anyMatches(policies []*policy.Policy, name string) bool {
+	for _, p := range policies {
+		if p.Matches(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// turn returns the tags whose turn it is to be looked at again.
-func (k *keptRepository) turn(known []*policy.Tag) []*policy.Tag {
-	if len(known) <= lookedAnew {
+// nextRereads returns the known tags to read again, in turns.
+func (r *openRepository) nextRereads(known []*policy.Tag) []*policy.Tag {
+	if len(known) <= maxRereads {
 		return known
 	}
-	var turn []*policy.Tag
-	for range lookedAnew {
-		k.cursor = (k.cursor + 1) % len(known)
-		turn = append(turn, known[k.cursor])
+	var next []*policy.Tag
+	for range maxRereads {
+		r.cursor = (r.cursor + 1) % len(known)
+		next = append(next, known[r.cursor])
 	}
-	return turn
+	return next
 }
 
-// lookAt reads what tags point to, until half of the time of the pass is over, and returns at how many it looked.
-func (r *Repositories) lookAt(ctx context.Context, repo *keptRepository, tags []*policy.Tag,
+// readTags reads the details of tags until half of the time of the pass is over, and returns how many it read.
+func (r *Repositories) readTags(ctx context.Context, repo *openRepository, tags []*policy.Tag,
 	known func(string) (policy.Tag, bool)) (int, error) {
 	deadline, bounded := ctx.Deadline()
 	half := time.Until(deadline) / 2
 	var mu sync.Mutex
 	done := 0
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(lookedAtOnce)
+	group.SetLimit(maxParallelReads)
 	for _, t := range tags {
 		if ctx.Err() != nil || bounded && time.Until(deadline) < half {
 			break
 		}
 		group.Go(func() error {
-			now, err := repo.Look(ctx, *t, known)
+			tag, err := repo.Read(ctx, *t, known)
 			if errors.Is(err, registry.ErrUnreadable) {
-				now, err = policy.Tag{Name: t.Name, Unreadable: true}, nil
+				tag, err = policy.Tag{Name: t.Name, Unreadable: true}, nil
 			}
 			if err != nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			*t = now
+			*t = tag
 			done++
 			return nil
 		})
@@ -132,16 +132,16 @@ func (r *Repositories) lookAt(ctx context.Context, repo *keptRepository, tags []
 	return done, err
 }
 
-// digests finds what is known by its digest.
-func digests(known []*policy.Tag) func(string) (policy.Tag, bool) {
-	byDigest := make(map[string]policy.Tag, len(known))
+// byDigest returns a function that finds a tag with known details by its digest.
+func byDigest(known []*policy.Tag) func(string) (policy.Tag, bool) {
+	tags := make(map[string]policy.Tag, len(known))
 	for _, t := range known {
 		if !t.Unreadable {
-			byDigest[t.Digest] = *t
+			tags[t.Digest] = *t
 		}
 	}
 	return func(digest string) (policy.Tag, bool) {
-		t, ok := byDigest[digest]
+		t, ok := tags[digest]
 		return t, ok
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 var tagsMetric = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "sluice_image_tags",
-	Help: "Tags that the last scan of an ImageRepository found.",
+	Help: "Number of tags that the last scan of the ImageRepository found.",
 }, []string{"exported_namespace", "name"})
 
 func init() { metrics.Registry.MustRegister(tagsMetric) }

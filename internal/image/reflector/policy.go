@@ -17,22 +17,22 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Policies tells which image of a repository is the latest.
+// Policies is the domain step of ImagePolicies: it chooses the latest image of a repository.
 type Policies struct {
 	Objects              client.Reader // the cache
-	Namespaces           client.Reader // past the cache
+	Namespaces           client.Reader // the API server, not the cache
 	Repositories         *Repositories
 	Views                *Views
 	NoCrossNamespaceRefs bool
 }
 
-// References implements [reconcile.Step]: a scan that finds something else wakes the policy.
+// References implements [reconcile.Step]: a scan that finds changes enqueues the policy.
 func (p *Policies) References(obj *imagev1.ImagePolicy) []reconcile.Ref {
 	key := repositoryOf(obj)
 	return []reconcile.Ref{reconcile.RefTo(RepositoryGroupKind, key.Namespace, key.Name)}
 }
 
-// Reconcile takes the first of the tags in the policy's order.
+// Reconcile implements [reconcile.Step]: it chooses the first tag in the order of the policy.
 func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.ImagePolicy]) reconcile.Outcome {
 	obj := pass.Object
 	compiled, err := policy.New(obj.Spec)
@@ -55,10 +55,10 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 	case view.Unknown > 0:
 		p.Repositories.Edges.Enqueue(refOf(repo))
 		return reconcile.Waiting(meta.DependencyNotReadyReason,
-			"what %d of the tags of ImageRepository '%s' point to is yet to be read", view.Unknown, keyOf(repo))
+			"waiting for details of %d tags of ImageRepository '%s'", view.Unknown, keyOf(repo))
 	case len(view.Tags) == 0:
 		return reconcile.Waiting(meta.FailedReason,
-			"none of the %d tags of ImageRepository '%s' counts by spec.filterTags and spec.policy", view.Of,
+			"none of the %d tags of ImageRepository '%s' matches spec.filterTags and spec.policy", view.Total,
 			keyOf(repo))
 	}
 	latest := imagev1.ImageRef{Name: repo.Spec.Image, Tag: view.Tags[0].Name}
@@ -75,21 +75,22 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 	return o
 }
 
-// unscanned says that nothing is known of the repository: it was not scanned yet, or not since what was known
-// was lost. What was the latest image stays so until it is known again.
+// unscanned returns the outcome if the tags of the repository are not in the store. The latest image is kept
+// if the repository was scanned before, and a scan is requested.
 func (p *Policies) unscanned(obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository) reconcile.Outcome {
 	if revisionOf(repo) == "" || obj.Status.LatestRef == nil {
-		return reconcile.Waiting(meta.DependencyNotReadyReason, "ImageRepository '%s' was not scanned yet", keyOf(repo))
+		return reconcile.Waiting(meta.DependencyNotReadyReason, "ImageRepository '%s' has not been scanned yet",
+			keyOf(repo))
 	}
 	p.Repositories.Edges.Enqueue(refOf(repo))
 	return reconcile.Ready(meta.SucceededReason, "latest image of '%s' is '%s'", repo.Spec.Image,
 		*obj.Status.LatestRef).Unchanged()
 }
 
-// Finalize implements [reconcile.Step]: views go by themselves.
+// Finalize implements [reconcile.Step]. Cached views expire on their own.
 func (p *Policies) Finalize(context.Context, *imagev1.ImagePolicy) error { return nil }
 
-// digest returns the digest of the latest image as the policy wants it told.
+// digest returns the digest of the latest image according to spec.digestReflectionPolicy; empty if it is not reflected.
 func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *imagev1.ImageRepository,
 	latest imagev1.ImageRef) (string, error) {
 	switch obj.Spec.DigestReflectionPolicy {
@@ -99,21 +100,21 @@ func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *i
 			return before.Digest, nil
 		}
 	case imagev1.ReflectAlways:
-		if obj.Spec.Interval == nil { // of an older version, which does not require it
+		if obj.Spec.Interval == nil { // allowed by older API versions
 			return "", fault.New(imagev1.IntervalNotConfiguredReason, "spec.interval is not set").
-				WithHint("Set it for spec.digestReflectionPolicy 'Always'").Final()
+				WithHint("It is required for spec.digestReflectionPolicy 'Always'").Final()
 		}
 	default:
 		return "", nil
 	}
-	opened, err := p.Repositories.open(ctx, repo)
+	opened, err := p.Repositories.repository(ctx, repo)
 	if err != nil {
 		return "", err
 	}
 	return opened.Current(ctx, latest.Tag)
 }
 
-// repository returns the repository of a policy; nil if it is not there. The error is a fault if the policy
+// repository returns the repository of a policy; nil if it does not exist. The error is a fault if the policy
 // may not use it.
 func (p *Policies) repository(ctx context.Context, obj *imagev1.ImagePolicy) (*imagev1.ImageRepository, error) {
 	key := repositoryOf(obj)
@@ -129,17 +130,18 @@ func (p *Policies) repository(ctx context.Context, obj *imagev1.ImagePolicy) (*i
 	if err != nil {
 		return nil, fault.New(meta.DependencyNotReadyReason, "cannot read ImageRepository '%s'", key).Because(err)
 	}
-	return repo, p.admits(ctx, obj.Namespace, repo)
+	return repo, p.checkAccess(ctx, obj.Namespace, repo)
 }
 
-// admits returns a fault unless a repository lets policies of a namespace use it.
-func (p *Policies) admits(ctx context.Context, namespace string, repo *imagev1.ImageRepository) error {
+// checkAccess returns a fault unless policies of the namespace may use the repository.
+func (p *Policies) checkAccess(ctx context.Context, namespace string, repo *imagev1.ImageRepository) error {
 	if namespace == repo.Namespace {
 		return nil
 	}
-	denied := fault.New(meta.AccessDeniedReason, "ImageRepository '%s' does not let namespace '%s' use it", keyOf(repo),
+	denied := fault.New(meta.AccessDeniedReason, "ImageRepository '%s' does not allow access from namespace '%s'",
+		keyOf(repo),
 		namespace).
-		WithHint("Select the namespace by spec.accessFrom of the repository")
+		WithHint("Select the namespace in spec.accessFrom of the ImageRepository")
 	if repo.Spec.AccessFrom == nil {
 		return denied
 	}

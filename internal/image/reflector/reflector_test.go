@@ -213,7 +213,7 @@ func TestInvalidImageObjects(t *testing.T) {
 	s.ImagePolicy("no-version", "app", system.BySemVer("*"))
 	s.ImagePolicy("no-range", "app", system.BySemVer("what"))
 	s.NotReady(&imagev1.ImagePolicy{}, "alone", "DependencyNotReady", "not found")
-	s.NotReady(&imagev1.ImagePolicy{}, "unscanned", "DependencyNotReady", "was not scanned yet")
+	s.NotReady(&imagev1.ImagePolicy{}, "unscanned", "DependencyNotReady", "has not been scanned yet")
 	s.NotReady(&imagev1.ImagePolicy{}, "no-version", "Failed", "none of the 1 tags")
 	s.NotReady(&imagev1.ImagePolicy{}, "no-range", "InvalidPolicy", "spec.policy.semver.range")
 }

@@ -1,5 +1,5 @@
-// Package reflector reconciles ImageRepositories and ImagePolicies: it scans registries, keeps what it finds,
-// and tells which image is the latest. What it keeps can be read over HTTP.
+// Package reflector has the controllers of ImageRepositories, which scan registries and store the tags, and
+// of ImagePolicies, which choose the latest image. The tags can be read over HTTP.
 package reflector
 
 import (
@@ -43,32 +43,32 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets;daemonsets;replicasets,verbs=get
 // +kubebuilder:rbac:groups=batch,resources=jobs;cronjobs,verbs=get
 
-// The kinds, as the kernel knows them.
+// The kinds of this package.
 var (
 	RepositoryGroupKind = schema.GroupKind{Group: imagev1.GroupVersion.Group, Kind: imagev1.ImageRepositoryKind}
 	PolicyGroupKind     = schema.GroupKind{Group: imagev1.GroupVersion.Group, Kind: imagev1.ImagePolicyKind}
 )
 
-// latestTags is how many tags a status names.
+// latestTags is how many tags a status lists.
 const latestTags = 10
 
-// Repositories scans registries, and keeps what it finds.
+// Repositories is the domain step of ImageRepositories: it scans registries and stores the tags.
 type Repositories struct {
 	Registries *access.Registries
 	Store      *store.Store
-	Objects    client.Reader // the cache, in which policies are found by [IndexPolicies]
+	Objects    client.Reader // the cache, with the index of [IndexPolicies]
 	Edges      *reconcile.Edges
 	Clock      clock.PassiveClock
 
 	mu   sync.Mutex
-	kept map[types.UID]*keptRepository
+	open map[types.UID]*openRepository
 }
 
-// keptRepository is what is kept of an object between passes: a login, and where looking at tags anew goes on.
-type keptRepository struct {
+// openRepository is the state of an object between passes.
+type openRepository struct {
 	*registry.Repository
-	key    string // of the access that it was opened with
-	cursor int
+	key    string // identifies the access that it was opened with
+	cursor int    // index of the known tag that was read again last
 }
 
 // References implements [reconcile.Step].
@@ -76,14 +76,15 @@ func (r *Repositories) References(obj *imagev1.ImageRepository) []reconcile.Ref 
 	return accessOf(obj).References()
 }
 
-// Reconcile scans the repository. What a scan finds is kept as soon as it is known, however the pass ends.
+// Reconcile implements [reconcile.Step]: it scans the repository. Tags are stored even if not all details
+// could be read.
 func (r *Repositories) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*imagev1.ImageRepository]) reconcile.Outcome {
 	obj := pass.Object
 	if last := obj.Status.LastScanResult; last != nil && obj.Status.ObservedGeneration == obj.Generation {
 		pass.CurrentRevision = last.Revision
 	}
-	repo, err := r.open(ctx, obj)
+	repo, err := r.repository(ctx, obj)
 	if err != nil {
 		return reconcile.Failed(err)
 	}
@@ -91,7 +92,7 @@ func (r *Repositories) Reconcile(ctx context.Context,
 	if err != nil {
 		return reconcile.Failed(err)
 	}
-	left, cut := r.look(ctx, obj, repo, found)
+	left, incomplete := r.readDetails(ctx, obj, repo, found)
 	revision := found.Identity()
 	if held := pass.Admit(revision); held != nil {
 		return reconcile.Failed(held)
@@ -99,16 +100,16 @@ func (r *Repositories) Reconcile(ctx context.Context,
 	if pass.IsHeld() {
 		return reconcile.Held(meta.Pending{})
 	}
-	if err := r.keep(obj, before, found, revision); err != nil {
+	if err := r.store(obj, before, found, revision); err != nil {
 		return reconcile.Failed(err)
 	}
-	if cut != nil {
-		return reconcile.Failed(cut)
+	if incomplete != nil {
+		return reconcile.Failed(incomplete)
 	}
-	if left > 0 { // the next pass goes on: other objects get their turn
+	if left > 0 { // the next pass continues, so that other objects are not delayed
 		r.Edges.Enqueue(refOf(obj))
 		return reconcile.Ready(meta.SucceededReason,
-			"successful scan: found %d tags. What %d of them point to is yet to be read", found.Len(), left)
+			"successful scan: found %d tags; the details of %d are still to be read", found.Len(), left)
 	}
 	o := reconcile.Ready(meta.SucceededReason, "successful scan: found %d tags", found.Len())
 	if before != nil && before.Revision == revision {
@@ -117,8 +118,8 @@ func (r *Repositories) Reconcile(ctx context.Context,
 	return o.WithMetadata("revision", revision)
 }
 
-// open returns the object's kept repository, a new one if the access to it is not as it was.
-func (r *Repositories) open(ctx context.Context, obj *imagev1.ImageRepository) (*keptRepository, error) {
+// repository returns the open repository of an object. It opens a new one if the access changed.
+func (r *Repositories) repository(ctx context.Context, obj *imagev1.ImageRepository) (*openRepository, error) {
 	name, err := registry.ParseName(obj.Spec.Image, obj.Spec.Insecure)
 	if err != nil {
 		return nil, err
@@ -131,22 +132,22 @@ func (r *Repositories) open(ctx context.Context, obj *imagev1.ImageRepository) (
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.kept[obj.UID]; k != nil && k.key == key {
-		return k, nil
+	if opened := r.open[obj.UID]; opened != nil && opened.key == key {
+		return opened, nil
 	}
 	repo, err := registry.Open(name, reach)
 	if err != nil {
 		return nil, err
 	}
-	if r.kept == nil {
-		r.kept = map[types.UID]*keptRepository{}
+	if r.open == nil {
+		r.open = map[types.UID]*openRepository{}
 	}
-	r.kept[obj.UID] = &keptRepository{Repository: repo, key: key}
-	return r.kept[obj.UID], nil
+	r.open[obj.UID] = &openRepository{Repository: repo, key: key}
+	return r.open[obj.UID], nil
 }
 
-// scan lists the tags. It returns what was known before, if that is of the same image, and what is known now.
-func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, repo *keptRepository) (before,
+// scan lists the tags. It returns the stored result of the same image, nil if there is none, and the new result.
+func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, repo *openRepository) (before,
 	now *store.Repository, err error) {
 	excluded, err := registry.CompileExclusions(obj.Spec.ExclusionList)
 	if err != nil {
@@ -158,7 +159,7 @@ func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, r
 	case errors.Is(err, store.ErrNotFound) || err == nil && before.Image != image:
 		before = nil
 	case err != nil:
-		return nil, nil, unstored(err)
+		return nil, nil, storeFault(err)
 	}
 	scan, err := repo.Scan(ctx, before, excluded)
 	if err != nil {
@@ -168,11 +169,11 @@ func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, r
 		Pages: scan.Pages}, nil
 }
 
-// keep stores what was found if it is not what was there, tells it in the status, and wakes the policies.
-func (r *Repositories) keep(obj *imagev1.ImageRepository, before, found *store.Repository, revision string) error {
-	if before == nil || !same(before, found, revision) {
+// store stores the tags if they changed, updates the status, and enqueues the policies.
+func (r *Repositories) store(obj *imagev1.ImageRepository, before, found *store.Repository, revision string) error {
+	if before == nil || !isStored(before, found, revision) {
 		if err := r.Store.Put(keyOf(obj), found); err != nil {
-			return unstored(err)
+			return storeFault(err)
 		}
 	}
 	obj.Status.CanonicalImageName = found.Image
@@ -187,8 +188,8 @@ func (r *Repositories) keep(obj *imagev1.ImageRepository, before, found *store.R
 	return nil
 }
 
-// same tells whether nothing is to be written: neither tags nor what is to be asked to have them again.
-func same(before, found *store.Repository, revision string) bool {
+// isStored reports whether the stored result equals the found one, including the data to revalidate pages.
+func isStored(before, found *store.Repository, revision string) bool {
 	return before.Revision == revision && slices.Equal(before.Excluded, found.Excluded) &&
 		slices.EqualFunc(before.Pages, found.Pages,
 			func(a, b store.Page) bool { return a.URL == b.URL && a.ETag == b.ETag && a.Sum == b.Sum })
@@ -208,17 +209,17 @@ func latest(r *store.Repository) []string {
 	return last
 }
 
-// Finalize forgets what was found.
+// Finalize implements [reconcile.Step]: it deletes the stored tags.
 func (r *Repositories) Finalize(_ context.Context, obj *imagev1.ImageRepository) error {
 	r.mu.Lock()
-	delete(r.kept, obj.UID)
+	delete(r.open, obj.UID)
 	r.mu.Unlock()
 	tagsMetric.DeleteLabelValues(obj.Namespace, obj.Name)
 	return r.Store.Remove(keyOf(obj))
 }
 
-// RepositoryMoved tells whether a change of a repository is one that policies are to look at.
-func RepositoryMoved(before, after *imagev1.ImageRepository) bool {
+// RepositoryChanged reports whether policies must be enqueued after a change of a repository.
+func RepositoryChanged(before, after *imagev1.ImageRepository) bool {
 	return before.Generation != after.Generation || revisionOf(before) != revisionOf(after)
 }
 
@@ -245,7 +246,7 @@ func refOf(obj *imagev1.ImageRepository) reconcile.Ref {
 	return reconcile.RefTo(RepositoryGroupKind, obj.Namespace, obj.Name)
 }
 
-func unstored(err error) error {
-	return fault.New(meta.StorageOperationFailedReason, "what is known of tags cannot be read or written").Because(err).
-		WithHint("Check the space in --storage-path, and who may write there")
+func storeFault(err error) error {
+	return fault.New(meta.StorageOperationFailedReason, "cannot read or write the stored tags").Because(err).
+		WithHint("Check the free space and the permissions of --storage-path")
 }

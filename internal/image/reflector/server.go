@@ -27,44 +27,44 @@ import (
 )
 
 const (
-	defaultLimit  = 100
-	maxLimit      = 1000
-	maxExpression = 1024 // bytes of a regular expression in a query
-	answerTimeout = 30 * time.Second
+	defaultLimit   = 100
+	maxLimit       = 1000
+	maxExpression  = 1024 // bytes of a regular expression in a query
+	requestTimeout = 30 * time.Second
 )
 
-// Document is the OpenAPI document of the server.
+// Document is the OpenAPI description of the server.
 //
 //go:embed openapi.yaml
 var Document []byte
 
-// Server serves what is known of images, as JSON:
+// Server serves image tags as JSON:
 //
-//	/v1/namespaces/{namespace}/imagerepositories/{name}            what the last scan found
-//	/v1/namespaces/{namespace}/imagerepositories/{name}/tags       its tags, by name: ?match=, ?limit=, ?continue=
-//	/v1/namespaces/{namespace}/imagepolicies/{name}/candidates     tags as the policy orders them, best first: ?limit=, ?continue=
-//	/v1/namespaces/{namespace}/workloads/{kind}/{name}/images      the images of a workload, and what is newer by each policy
-//	/v1/openapi.json                                               all of this
-//	/healthz                                                       whether the server is up
+//	/v1/namespaces/{namespace}/imagerepositories/{name}            summary of the last scan
+//	/v1/namespaces/{namespace}/imagerepositories/{name}/tags       tags by name: ?match=, ?limit=, ?continue=
+//	/v1/namespaces/{namespace}/imagepolicies/{name}/candidates     tags, best first: ?limit=, ?continue=
+//	/v1/namespaces/{namespace}/workloads/{kind}/{name}/images      images of a workload, and number of newer tags
+//	/v1/openapi.json                                               OpenAPI description
+//	/healthz                                                       liveness
 //
-// An answer has an ETag, and If-None-Match is understood.
+// Responses have an ETag; If-None-Match is supported.
 type Server struct {
 	Objects   client.Reader // the cache
-	Workloads client.Reader // past the cache
+	Workloads client.Reader // the API server, not the cache
 	Policies  *Policies
-	Access    artifact.Access // nil lets everybody read everything
+	Access    artifact.Access // nil: anybody may read everything
 }
 
-// NewServer returns an HTTP server, bounded against clients that are slow or say too much.
+// NewServer returns an HTTP server with limits on the time and size of requests.
 func NewServer(s *Server) *http.Server {
 	document, err := yaml.YAMLToJSON(Document)
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the document is embedded
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("ok\n")) // a client that is gone
+		_, _ = w.Write([]byte("ok\n")) // the client may have disconnected
 	})
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, r *http.Request) { write(w, r, document) })
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/imagerepositories/{name}", s.handle(s.repository))
@@ -72,7 +72,7 @@ func NewServer(s *Server) *http.Server {
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/imagepolicies/{name}/candidates", s.handle(s.candidates))
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/workloads/{kind}/{name}/images", s.handle(s.images))
 	return &http.Server{
-		Handler:           http.TimeoutHandler(mux, answerTimeout, `{"error":"it took too long"}`),
+		Handler:           http.TimeoutHandler(mux, requestTimeout, `{"error":"the request took too long"}`),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      time.Minute,
@@ -81,7 +81,7 @@ func NewServer(s *Server) *http.Server {
 	}
 }
 
-// Tag is a tag in an answer.
+// Tag is a tag in a response.
 type Tag struct {
 	Name      string            `json:"name"`
 	Digest    string            `json:"digest,omitempty"`
@@ -90,7 +90,7 @@ type Tag struct {
 	Platforms []string          `json:"platforms,omitempty"`
 }
 
-// TagList is a part of a list of tags.
+// TagList is a page of a list of tags.
 type TagList struct {
 	Image    string `json:"image"`
 	Revision string `json:"revision"`
@@ -99,7 +99,7 @@ type TagList struct {
 	Continue string `json:"continue,omitempty"`
 }
 
-// RepositorySummary is what the last scan of a repository found.
+// RepositorySummary is the summary of the last scan of a repository.
 type RepositorySummary struct {
 	Image    string    `json:"image"`
 	Revision string    `json:"revision"`
@@ -107,19 +107,19 @@ type RepositorySummary struct {
 	Changed  time.Time `json:"changed"`
 }
 
-// problem is an error for the client.
-type problem struct {
+// requestError is an error with an HTTP status for the client.
+type requestError struct {
 	status  int
 	message string
 }
 
-func (p *problem) Error() string { return p.message }
+func (p *requestError) Error() string { return p.message }
 
-func refused(status int, format string, args ...any) error {
-	return &problem{status, fmt.Sprintf(format, args...)}
+func rejectf(status int, format string, args ...any) error {
+	return &requestError{status, fmt.Sprintf(format, args...)}
 }
 
-// caller is who asks.
+// caller is the client of a request.
 type caller struct{ reader artifact.Reader }
 
 func (c caller) may(ctx context.Context, kind, namespace, name string) error {
@@ -129,43 +129,43 @@ func (c caller) may(ctx context.Context, kind, namespace, name string) error {
 	return c.reader.MayRead(ctx, artifact.Key{Kind: strings.ToLower(kind), Namespace: namespace, Name: name})
 }
 
-// handle answers with what do returns.
+// handle returns a handler that responds with the result of do.
 func (s *Server) handle(do func(*http.Request, caller) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, err := artifact.Identify(s.Access, r)
-		var answer any
+		reader, err := artifact.Identify(s.Access, r)
+		var response any
 		if err == nil {
-			answer, err = do(r, caller{who})
+			response, err = do(r, caller{reader})
 		}
 		status := http.StatusOK
 		if err != nil {
-			status, answer = explain(w.Header(), err)
+			status, response = errorResponse(w.Header(), err)
 		}
-		body, err := json.Marshal(answer)
+		body, err := json.Marshal(response)
 		if err != nil {
-			status, body = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be written"}`)
+			status, body = http.StatusInternalServerError, []byte(`{"error":"cannot encode the response"}`)
 		}
 		if status != http.StatusOK {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			_, _ = w.Write(body) // a client that is gone
+			_, _ = w.Write(body) // the client may have disconnected
 			return
 		}
 		write(w, r, body)
 	}
 }
 
-// explain says what went wrong, and no more than the client may know.
-func explain(header http.Header, err error) (int, any) {
+// errorResponse returns the status and the body for an error, without details that the client may not read.
+func errorResponse(header http.Header, err error) (int, any) {
 	message := func(status int, text string) (int, any) { return status, map[string]string{"error": text} }
-	var p *problem
+	var p *requestError
 	switch {
 	case errors.As(err, &p):
 		return message(p.status, p.message)
 	case errors.Is(err, store.ErrNotFound):
-		return message(http.StatusNotFound, "the repository was not scanned yet")
+		return message(http.StatusNotFound, "the repository has not been scanned yet")
 	case apierrors.IsNotFound(err):
-		return message(http.StatusNotFound, "there is no such object")
+		return message(http.StatusNotFound, "the object does not exist")
 	case fault.As(err) != nil && fault.As(err).Terminal:
 		return message(http.StatusConflict, err.Error())
 	default:
@@ -173,7 +173,7 @@ func explain(header http.Header, err error) (int, any) {
 	}
 }
 
-// write answers with a body, or without it if the client has it.
+// write responds with a body, or with 304 Not Modified if the client has it.
 func write(w http.ResponseWriter, r *http.Request, body []byte) {
 	etag := fmt.Sprintf(`"%x"`, sha256.Sum256(body))
 	w.Header().Set("ETag", etag)
@@ -185,7 +185,7 @@ func write(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // a client that is gone
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
 func (s *Server) repository(r *http.Request, c caller) (any, error) {
@@ -209,7 +209,8 @@ func (s *Server) tags(r *http.Request, c caller) (any, error) {
 	expression := r.URL.Query().Get("match")
 	matches, err := regexp.Compile(expression)
 	if err != nil || len(expression) > maxExpression {
-		return nil, refused(http.StatusBadRequest, "match is no regular expression of %d bytes at most", maxExpression)
+		return nil, rejectf(http.StatusBadRequest, "match is not a regular expression of at most %d bytes",
+			maxExpression)
 	}
 	view, err := s.Policies.Views.All(r.Context(), key)
 	if err != nil {
@@ -225,7 +226,7 @@ func (s *Server) tags(r *http.Request, c caller) (any, error) {
 			}
 		})
 	}
-	return cut(r, view, found)
+	return page(r, view, found)
 }
 
 func (s *Server) candidates(r *http.Request, c caller) (any, error) {
@@ -241,10 +242,10 @@ func (s *Server) candidates(r *http.Request, c caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cut(r, view, view.Tags)
+	return page(r, view, view.Tags)
 }
 
-// view returns the tags as a policy orders them, if it may use its repository.
+// view returns the view of a policy, if the policy may use its repository.
 func (s *Server) view(ctx context.Context, obj *imagev1.ImagePolicy) (*View, error) {
 	compiled, err := policy.New(obj.Spec)
 	if err != nil {
@@ -252,7 +253,7 @@ func (s *Server) view(ctx context.Context, obj *imagev1.ImagePolicy) (*View, err
 	}
 	repo, err := s.Policies.repository(ctx, obj)
 	if err != nil {
-		return nil, refused(http.StatusConflict, "%s", err)
+		return nil, rejectf(http.StatusConflict, "%s", err)
 	}
 	if repo == nil {
 		return nil, store.ErrNotFound
@@ -260,30 +261,30 @@ func (s *Server) view(ctx context.Context, obj *imagev1.ImagePolicy) (*View, err
 	return s.Policies.Views.Of(ctx, keyOf(repo), obj.Spec, compiled)
 }
 
-// place is where a list goes on: at an offset of a revision.
-type place struct {
+// continuation is the decoded continue token of a list.
+type continuation struct {
 	Revision string `json:"r"`
 	Offset   int    `json:"o"`
 }
 
-// cut returns the part of a list that a request asks for.
-func cut(r *http.Request, view *View, tags []policy.Tag) (any, error) {
+// page returns the page of a list that a request asks for.
+func page(r *http.Request, view *View, tags []policy.Tag) (any, error) {
 	limit := defaultLimit
 	if given := r.URL.Query().Get("limit"); given != "" {
 		var err error
 		if limit, err = strconv.Atoi(given); err != nil || limit < 1 || limit > maxLimit {
-			return nil, refused(http.StatusBadRequest, "limit is a number from 1 to %d", maxLimit)
+			return nil, rejectf(http.StatusBadRequest, "limit must be a number from 1 to %d", maxLimit)
 		}
 	}
-	at := place{Revision: view.Revision}
+	at := continuation{Revision: view.Revision}
 	if token := r.URL.Query().Get("continue"); token != "" {
 		plain, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil || json.Unmarshal(plain, &at) != nil || at.Offset < 0 ||
 			at.Offset > len(tags) && at.Revision == view.Revision {
-			return nil, refused(http.StatusBadRequest, "continue is not what an answer had")
+			return nil, rejectf(http.StatusBadRequest, "continue is invalid")
 		}
 		if at.Revision != view.Revision {
-			return nil, refused(http.StatusGone, "the tags changed since the list began: start over without continue")
+			return nil, rejectf(http.StatusGone, "the tags changed: start again without continue")
 		}
 	}
 	list := TagList{Image: view.Image, Revision: view.Revision, Total: len(tags), Items: []Tag{}}
@@ -296,7 +297,7 @@ func cut(r *http.Request, view *View, tags []policy.Tag) (any, error) {
 		list.Items = append(list.Items, item)
 	}
 	if end < len(tags) {
-		token, err := json.Marshal(place{view.Revision, end})
+		token, err := json.Marshal(continuation{view.Revision, end})
 		if err != nil {
 			return nil, err
 		}

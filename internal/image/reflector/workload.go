@@ -15,27 +15,27 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
-// workloads are the kinds whose images are told, by their name in small letters, and where in them the spec of pods is.
+// workloads lists the supported kinds by lower-case name, with the path of the pod spec.
 var workloads = map[string]struct {
 	kind schema.GroupVersionKind
 	spec []string
 }{
-	"deployment": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
-		[]string{"spec", "template", "spec"}},
-	"statefulset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"},
-		[]string{"spec", "template", "spec"}},
-	"daemonset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"},
-		[]string{"spec", "template", "spec"}},
-	"replicaset": {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
-		[]string{"spec", "template", "spec"}},
-	"job": {schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
-		[]string{"spec", "template", "spec"}},
-	"cronjob": {schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"},
-		[]string{"spec", "jobTemplate", "spec", "template", "spec"}},
-	"pod": {schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, []string{"spec"}},
+	"deployment": {kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		spec: []string{"spec", "template", "spec"}},
+	"statefulset": {kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		spec: []string{"spec", "template", "spec"}},
+	"daemonset": {kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+		spec: []string{"spec", "template", "spec"}},
+	"replicaset": {kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+		spec: []string{"spec", "template", "spec"}},
+	"job": {kind: schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
+		spec: []string{"spec", "template", "spec"}},
+	"cronjob": {kind: schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"},
+		spec: []string{"spec", "jobTemplate", "spec", "template", "spec"}},
+	"pod": {kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, spec: []string{"spec"}},
 }
 
-// WorkloadImages are the images of a workload.
+// WorkloadImages is the images of a workload.
 type WorkloadImages struct {
 	Kind       string           `json:"kind"`
 	Namespace  string           `json:"namespace"`
@@ -43,66 +43,67 @@ type WorkloadImages struct {
 	Containers []ContainerImage `json:"containers"`
 }
 
-// ContainerImage is the image of a container, and what policies over its repository say of it.
+// ContainerImage is the image of a container, with the policies of its repository.
 type ContainerImage struct {
-	Name     string          `json:"name"`
-	Init     bool            `json:"init,omitempty"`
-	Image    string          `json:"image"`
-	Policies []PolicyOpinion `json:"policies"`
+	Name     string         `json:"name"`
+	Init     bool           `json:"init,omitempty"`
+	Image    string         `json:"image"`
+	Policies []PolicyStatus `json:"policies"`
 }
 
-// PolicyOpinion is what a policy says of the image of a container.
-type PolicyOpinion struct {
+// PolicyStatus compares the image of a container with the order of a policy.
+type PolicyStatus struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Latest    string `json:"latest,omitempty"`
-	// Newer is how many tags come before the one of the container; unset if that is not among those that count.
+	// Newer is the number of tags before that of the container; unset if the policy does not select that tag.
 	Newer *int `json:"newer,omitempty"`
 }
 
 func (s *Server) images(r *http.Request, c caller) (any, error) {
-	kind, namespace, of := strings.ToLower(r.PathValue("kind")), r.PathValue("namespace"), r.PathValue("name")
+	kind, namespace, workload := strings.ToLower(r.PathValue("kind")), r.PathValue("namespace"), r.PathValue("name")
 	w, ok := workloads[kind]
 	if !ok {
-		return nil, refused(http.StatusNotFound, "there is no workload of that kind")
+		return nil, rejectf(http.StatusNotFound, "workload kind '%s' is not supported", kind)
 	}
-	if err := c.may(r.Context(), kind, namespace, of); err != nil {
+	if err := c.may(r.Context(), kind, namespace, workload); err != nil {
 		return nil, err
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(w.kind)
-	if err := s.Workloads.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: of}, obj); err != nil {
+	if err := s.Workloads.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: workload}, obj); err != nil {
 		return nil, err
 	}
-	opinions, err := s.opinions(r.Context(), c)
+	statusesOf, err := s.policyStatuses(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
-	found := WorkloadImages{Kind: w.kind.Kind, Namespace: namespace, Name: of, Containers: []ContainerImage{}}
+	found := WorkloadImages{Kind: w.kind.Kind, Namespace: namespace, Name: workload, Containers: []ContainerImage{}}
 	for _, list := range []string{"initContainers", "containers"} {
 		containers, _, _ := unstructured.NestedSlice(obj.Object, append(slices.Clone(w.spec), list)...)
 		for _, entry := range containers {
 			container, _ := entry.(map[string]any)
 			image, _ := container["image"].(string)
-			called, _ := container["name"].(string)
+			containerName, _ := container["name"].(string)
 			found.Containers = append(found.Containers,
-				ContainerImage{called, list == "initContainers", image, opinions(image)})
+				ContainerImage{Name: containerName, Init: list == "initContainers", Image: image,
+					Policies: statusesOf(image)})
 		}
 	}
 	return found, nil
 }
 
-// opinions returns what policies that the caller may read say of an image.
-func (s *Server) opinions(ctx context.Context, c caller) (func(image string) []PolicyOpinion, error) {
+// policyStatuses returns a function that compares an image with all policies that the caller may read.
+func (s *Server) policyStatuses(ctx context.Context, c caller) (func(image string) []PolicyStatus, error) {
 	var list imagev1.ImagePolicyList
 	if err := s.Objects.List(ctx, &list); err != nil {
 		return nil, err
 	}
-	return func(image string) []PolicyOpinion {
-		opinions := []PolicyOpinion{}
+	return func(image string) []PolicyStatus {
+		statuses := []PolicyStatus{}
 		ref, err := name.ParseReference(image)
 		if err != nil {
-			return opinions
+			return statuses
 		}
 		for i := range list.Items {
 			p := &list.Items[i]
@@ -111,20 +112,20 @@ func (s *Server) opinions(ctx context.Context, c caller) (func(image string) []P
 				c.may(ctx, imagev1.ImagePolicyKind, p.Namespace, p.Name) != nil {
 				continue
 			}
-			opinion := PolicyOpinion{Namespace: p.Namespace, Name: p.Name}
+			status := PolicyStatus{Namespace: p.Namespace, Name: p.Name}
 			if p.Status.LatestRef != nil {
-				opinion.Latest = p.Status.LatestRef.String()
+				status.Latest = p.Status.LatestRef.String()
 			}
 			if view, err := s.view(ctx, p); err == nil {
-				opinion.Newer = newer(view.Tags, ref)
+				status.Newer = newer(view.Tags, ref)
 			}
-			opinions = append(opinions, opinion)
+			statuses = append(statuses, status)
 		}
-		return opinions
+		return statuses
 	}, nil
 }
 
-// newer returns how many of the tags come before that of a reference.
+// newer returns the number of tags before that of a reference; nil if it is not among them.
 func newer(tags []policy.Tag, ref name.Reference) *int {
 	at := slices.IndexFunc(tags, func(t policy.Tag) bool {
 		if _, byTag := ref.(name.Tag); byTag {

@@ -21,22 +21,22 @@ import (
 
 const (
 	maxConfig    = 4 << 20 // bytes of an image's configuration
-	maxLabels    = 64      // of an image; the first ones count
-	maxLabel     = 512     // bytes of a label's name and value; longer ones are left out
+	maxLabels    = 64      // of an image; others are dropped
+	maxLabel     = 512     // bytes of name and value; longer labels are dropped
 	maxPlatforms = 64
 
 	createdAnnotation = "org.opencontainers.image.created" // https://specs.opencontainers.org/image-spec/annotations/
 )
 
-// earliest is before any container image: tools that build the same bytes every time say that they did so in
-// 1970, or 1980.
+// earliest is a time before the first container image. Reproducible builds set earlier creation times, such
+// as 1970 or 1980, which are ignored.
 var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ErrUnreadable says that what a tag points to cannot be read, and that asking again would not help: it is
-// gone, it is no image, or it is not what the registry says it is.
+// ErrUnreadable means that the image of a tag cannot be read, and that a retry would not help: it was
+// deleted, is not an image, or its digest does not match.
 var ErrUnreadable = errors.New("the image cannot be read")
 
-// Current returns the digest that a tag points to now. It is that of the manifest itself, whatever the registry says.
+// Digest returns the current digest of a tag, computed from the manifest.
 func (r *Repository) Current(ctx context.Context, tag string) (string, error) {
 	got, err := remote.Get(r.name.Tag(tag), r.options(ctx)...)
 	if err != nil {
@@ -45,8 +45,9 @@ func (r *Repository) Current(ctx context.Context, tag string) (string, error) {
 	return got.Digest.String(), nil
 }
 
-// Look returns what a tag points to: by one request if that is as it was, or is known of another tag.
-func (r *Repository) Look(ctx context.Context, before policy.Tag,
+// Read returns a tag with details. It needs only one request if the digest of the tag did not change, or if
+// known has its details.
+func (r *Repository) Read(ctx context.Context, before policy.Tag,
 	known func(digest string) (policy.Tag, bool)) (policy.Tag, error) {
 	hash, err := r.Digest(ctx, before.Name)
 	if err != nil {
@@ -61,28 +62,29 @@ func (r *Repository) Look(ctx context.Context, before policy.Tag,
 		return same, nil
 	}
 	tag := policy.Tag{Name: before.Name, Digest: digest}
-	if err := r.read(ctx, hash, &tag); err != nil {
+	if err := r.readManifest(ctx, hash, &tag); err != nil {
 		return policy.Tag{}, r.unreadable(err, before.Name)
 	}
 	return tag, nil
 }
 
-// unreadable tells errors that are about the image from those that are about the registry.
+// unreadable returns the error for a tag. It wraps ErrUnreadable if the error is about the image and not
+// about the registry.
 func (r *Repository) unreadable(err error, tag string) error {
-	var answer *transport.Error
-	told := errors.As(err, &answer) // a registry that answers for another reason may know better later
+	var response *transport.Error
+	isResponse := errors.As(err, &response) // other responses may be temporary
 	explained := r.failed(err, "cannot read '%s:%s'", r.name.Name(), tag)
-	if errors.Is(err, errContent) || told && answer.StatusCode == http.StatusNotFound {
+	if errors.Is(err, errContent) || isResponse && response.StatusCode == http.StatusNotFound {
 		return errors.Join(ErrUnreadable, explained)
 	}
 	return explained
 }
 
-// errContent is the cause of ErrUnreadable where the registry did answer.
-var errContent = errors.New("what the registry gives is no image, or not what it says")
+// errContent means that the registry returned invalid content.
+var errContent = errors.New("the registry returned invalid content")
 
-// read fills in what the manifest with a digest says.
-func (r *Repository) read(ctx context.Context, digest v1.Hash, tag *policy.Tag) error {
+// readManifest sets the details of a tag from the manifest with a digest.
+func (r *Repository) readManifest(ctx context.Context, digest v1.Hash, tag *policy.Tag) error {
 	got, err := r.manifest(ctx, digest)
 	if err != nil {
 		return err
@@ -93,17 +95,17 @@ func (r *Repository) read(ctx context.Context, digest v1.Hash, tag *policy.Tag) 
 	return r.readImage(got, tag)
 }
 
-// manifest returns the one with a digest. Another one than that is no answer.
+// manifest returns the manifest with a digest. The error wraps errContent if its content does not match the digest.
 func (r *Repository) manifest(ctx context.Context, digest v1.Hash) (*remote.Descriptor, error) {
 	got, err := remote.Get(r.At(digest), r.options(ctx)...)
-	var answer *transport.Error
-	if err != nil && !errors.As(err, &answer) && ctx.Err() == nil && !isNetwork(err) {
+	var response *transport.Error
+	if err != nil && !errors.As(err, &response) && ctx.Err() == nil && !isNetwork(err) {
 		return nil, errors.Join(errContent, err)
 	}
 	return got, err
 }
 
-// readIndex takes the platforms of an index, and the rest of what it says itself or else of its first image.
+// readIndex sets the platforms of an index, and the other details from its annotations or its first image.
 func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag *policy.Tag) error {
 	var index v1.IndexManifest
 	if err := json.Unmarshal(got.Manifest, &index); err != nil {
@@ -134,12 +136,12 @@ func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag 
 		}
 		tag.Created, tag.Labels = child.Created, child.Labels
 	}
-	describe(tag, index.Annotations)
+	addLabels(tag, index.Annotations)
 	return nil
 }
 
-// readImage takes the labels, the platform and the time of an image. What is no image, such as a chart, says
-// only what its manifest does.
+// readImage sets the labels, the platform and the creation time of an image. For artifacts that are not
+// images, such as charts, it sets only the annotations of the manifest.
 func (r *Repository) readImage(got *remote.Descriptor, tag *policy.Tag) error {
 	var manifest v1.Manifest
 	if err := json.Unmarshal(got.Manifest, &manifest); err != nil {
@@ -156,9 +158,9 @@ func (r *Repository) readImage(got *remote.Descriptor, tag *policy.Tag) error {
 			tag.Platforms = nil
 		}
 		tag.Created = config.Created.UTC()
-		describe(tag, config.Config.Labels)
+		addLabels(tag, config.Config.Labels)
 	}
-	describe(tag, manifest.Annotations)
+	addLabels(tag, manifest.Annotations)
 	if tag.Created.Before(earliest) {
 		tag.Created = time.Time{}
 	}
@@ -174,16 +176,16 @@ func (r *Repository) config(got *remote.Descriptor, at v1.Descriptor) (*v1.Confi
 		return nil, errors.Join(errContent, err)
 	}
 	config, err := image.ConfigFile()
-	var answer *transport.Error
-	if err != nil && !errors.As(err, &answer) && !isNetwork(err) {
+	var response *transport.Error
+	if err != nil && !errors.As(err, &response) && !isNetwork(err) {
 		return nil, errors.Join(errContent, err)
 	}
 	return config, err
 }
 
-// describe adds labels or annotations; those of the outermost manifest win. The time that they name is what a
-// person meant.
-func describe(tag *policy.Tag, labels map[string]string) {
+// addLabels adds labels or annotations to a tag; those of the outermost manifest take precedence. The annotation
+// org.opencontainers.image.created sets the creation time.
+func addLabels(tag *policy.Tag, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[key]
 		if key == createdAnnotation {
@@ -201,13 +203,13 @@ func describe(tag *policy.Tag, labels map[string]string) {
 	}
 }
 
-// isNetwork tells an error of the way to the registry from one of what it gave.
+// isNetwork reports whether an error is about the connection and not about the content.
 func isNetwork(err error) bool {
 	var network *url.Error
 	return errors.As(err, &network) || fault.As(err) != nil
 }
 
-// platform writes a platform as os/architecture, or os/architecture/variant.
+// platform returns a platform as os/architecture or os/architecture/variant.
 func platform(p v1.Platform) string {
 	s := p.OS + "/" + p.Architecture
 	if p.Variant != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
-// ParseList reads an answer to a request for the tags of shop/web.
+// ParseList parses a response to a request for the tags of shop/web.
 func ParseList(body []byte, link string) ([]policy.Tag, string, error) {
 	const at = "/v2/shop/web/tags/list"
 	next, err := nextPage(&url.URL{Scheme: "https", Host: "registry.example.com", Path: at}, at+"?n=1000",

@@ -1,4 +1,4 @@
-// Package registry reads repositories of images: which tags there are, and what they point to. It knows no controller.
+// Package registry reads image repositories: their tags, and the digests, labels and platforms of images.
 package registry
 
 import (
@@ -18,29 +18,28 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// Repository is a repository of images. It stays logged in, so that a kept one asks for nothing but what is
-// wanted. It is safe for concurrent use.
+// Repository is an image repository. It caches its login. It is safe for concurrent use.
 type Repository struct {
 	*oci.Repository
 	name   name.Repository
 	access oci.Access
 
 	mu     sync.Mutex
-	client *http.Client // logged in; nil before the first request
+	client *http.Client // with login; nil before the first request
 
 	scanning sync.Mutex
-	begun    store.Repository // pages of a scan that was cut off, to go on from
+	partial  store.Repository // pages of an interrupted scan, to resume it
 }
 
-// ParseName reads the name of a repository of images as containers have it: docker.io/library stands before a
-// short one. It must have neither a scheme nor a tag or digest.
+// ParseName parses the name of an image repository as in containers: a short name is one of
+// docker.io/library. The name must not have a scheme, a tag or a digest. The error is a terminal fault.
 func ParseName(image string, insecure bool) (name.Repository, error) {
 	bad := func(what string) (name.Repository, error) {
 		return name.Repository{}, fault.New(imagev1.ImageURLInvalidReason, "spec.image '%.300s' %s", image, what).
-			WithHint("Write it as ghcr.io/org/app: without a scheme, a tag or a digest").Final()
+			WithHint("Write it as ghcr.io/org/app, without scheme, tag and digest").Final()
 	}
 	if strings.Contains(image, "://") {
-		return bad("starts with a scheme")
+		return bad("has a scheme")
 	}
 	var options []name.Option
 	if insecure {
@@ -51,15 +50,15 @@ func ParseName(image string, insecure bool) (name.Repository, error) {
 		if _, err := name.ParseReference(image); err == nil {
 			return bad("has a tag or a digest")
 		}
-		return bad("names no repository of images")
+		return bad("is not the name of an image repository")
 	}
 	return repo, nil
 }
 
-// URL is that of a repository as [oci.ParseURL] reads it.
+// URL returns the URL of a repository for [oci.ParseURL].
 func URL(repo name.Repository) string { return oci.Scheme + repo.Name() }
 
-// Open returns a repository. It sends nothing.
+// Open returns a repository. It sends no request.
 func Open(repo name.Repository, access oci.Access) (*Repository, error) {
 	opened, err := oci.Open(URL(repo), access)
 	if err != nil {
@@ -68,7 +67,7 @@ func Open(repo name.Repository, access oci.Access) (*Repository, error) {
 	return &Repository{Repository: opened, name: repo, access: access}, nil
 }
 
-// login returns a client that is logged in.
+// login returns a client with a login.
 func (r *Repository) login(ctx context.Context) (*http.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,13 +83,13 @@ func (r *Repository) login(ctx context.Context) (*http.Client, error) {
 	return r.client, nil
 }
 
-// failed explains an error of the registry.
+// failed returns a fault for an error of the registry.
 func (r *Repository) failed(err error, format string, args ...any) error {
 	return oci.Explain(imagev1.ReadOperationFailedReason, err, format, args...)
 }
 
-// CompileExclusions compiles the regular expressions of tags that are left out. The error is a terminal fault
-// that names the expression.
+// CompileExclusions compiles the regular expressions of excluded tags. The error is a terminal fault that
+// names the invalid expression.
 func CompileExclusions(list []string) ([]*regexp.Regexp, error) {
 	var compiled []*regexp.Regexp
 	for _, expression := range list {
@@ -101,7 +100,7 @@ func CompileExclusions(list []string) ([]*regexp.Regexp, error) {
 		re, err := regexp.Compile(expression)
 		if err != nil {
 			return nil, fault.New(imagev1.InvalidExclusionReason,
-				"'%.100s' of spec.exclusionList is no regular expression", expression).Because(err).Final()
+				"'%.100s' in spec.exclusionList is not a regular expression", expression).Because(err).Final()
 		}
 		compiled = append(compiled, re)
 	}

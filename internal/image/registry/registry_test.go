@@ -25,66 +25,66 @@ import (
 
 const repo = "shop/web"
 
-func TestOnlyWhatChangedIsReadAgain(t *testing.T) {
+func TestScanReadsOnlyChangedPages(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, numbered(0, 35)...)
-	f := newFront(t, origin)
+	f := newProxy(t, origin)
 	r := open(t, hostOf(f.Server))
 
 	first, fetched := scan(t, r, nil)
 	if diff := cmp.Diff(numbered(0, 35), names(first)); diff != "" {
 		t.Fatal(diff)
 	}
-	if got := strings.Join(f.took(), " "); got != "200 200 200 200" || fetched != 4 {
+	if got := strings.Join(f.takeStatuses(), " "); got != "200 200 200 200" || fetched != 4 {
 		t.Errorf("%d pages by %s", fetched, got)
 	}
 	again, fetched := scan(t, r, first)
 	if diff := cmp.Diff(names(first), names(again)); diff != "" {
 		t.Error(diff)
 	}
-	if got := strings.Join(f.took(), " "); got != "304 304 304 304" || fetched != 0 {
-		t.Errorf("%d pages by %s, want one conditional request a page", fetched, got)
+	if got := strings.Join(f.takeStatuses(), " "); got != "304 304 304 304" || fetched != 0 {
+		t.Errorf("%d pages by %s, want one conditional request per page", fetched, got)
 	}
 	first.Pages[3].Tags[0].Digest = "sha256:" + strings.Repeat("a", 64)
 	push(t, origin, "1.0.035")
 	third, fetched := scan(t, r, first)
-	if got := strings.Join(f.took(), " "); got != "304 304 304 200" || fetched != 1 {
-		t.Errorf("%d pages by %s, want the last one alone", fetched, got)
+	if got := strings.Join(f.takeStatuses(), " "); got != "304 304 304 200" || fetched != 1 {
+		t.Errorf("%d pages by %s, want only the last one", fetched, got)
 	}
 	if third.Len() != 36 || third.Pages[3].Tags[0].Digest == "" {
-		t.Errorf("%d tags; what was known is %q", third.Len(), third.Pages[3].Tags[0].Digest)
+		t.Errorf("%d tags; known digest %q", third.Len(), third.Pages[3].Tags[0].Digest)
 	}
 }
 
-func TestAFullLastPageIsFollowedByTheNext(t *testing.T) {
+func TestScanFindsPageAfterFullLastPage(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, numbered(0, 20)...)
-	f := newFront(t, origin)
-	f.ofTags = true // the second page stays as it is, and only gets a link to a third
+	f := newProxy(t, origin)
+	f.etagOfTags = true // the second page only gets a link to a third
 	r := open(t, hostOf(f.Server))
 	first, _ := scan(t, r, nil)
 	push(t, origin, "1.0.020")
 	if second, _ := scan(t, r, first); second.Len() != 21 {
-		t.Errorf("%d tags are found of 21", second.Len())
+		t.Errorf("found %d of 21 tags", second.Len())
 	}
 }
 
 func TestRegistriesWithoutETags(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, numbered(0, 12)...)
-	f := newFront(t, origin)
+	f := newProxy(t, origin)
 	f.etags = false
 	r := open(t, hostOf(f.Server))
 	first, _ := scan(t, r, nil)
 	if _, fetched := scan(t, r, first); fetched != 0 {
-		t.Errorf("%d pages are taken for others", fetched)
+		t.Errorf("%d pages fetched, want 0", fetched)
 	}
 }
 
 func TestExclusions(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, append(numbered(0, 12), "sha256-ab.sig", "pr-1")...)
-	r := open(t, hostOf(newFront(t, origin).Server))
+	r := open(t, hostOf(newProxy(t, origin).Server))
 	exclusions, err := registry.CompileExclusions([]string{`^.*\.sig$`, "^pr-"})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestExclusions(t *testing.T) {
 	}
 	with, _ := scan(t, r, without)
 	if with.Len() != 14 {
-		t.Errorf("%d tags once nothing is excluded, though pages are as they were", with.Len())
+		t.Errorf("%d tags without exclusions", with.Len())
 	}
 	if _, err := registry.CompileExclusions([]string{"("}); !fault.As(err).Terminal ||
 		!strings.Contains(err.Error(), "spec.exclusionList") {
@@ -103,7 +103,7 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-func TestRegistriesThatMisbehave(t *testing.T) {
+func TestScanRejectsInvalidResponses(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, numbered(0, 25)...)
 	list := func(next, body string) func(http.ResponseWriter, *http.Request) bool {
@@ -121,22 +121,24 @@ func TestRegistriesThatMisbehave(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		does func(http.ResponseWriter, *http.Request) bool
-		says string
+		respond func(http.ResponseWriter, *http.Request) bool
+		err     string
 	}{
-		"a list that leads in a circle": {does: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`), says: "in a circle"},
-		"a list that has no end": {does: list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
-			says: "goes on without any that is new"},
-		"a list that leads elsewhere": {does: list("/v2/other/tags/list?n=1", `{"tags":["a"]}`), says: "leads to something else"},
-		"a list that is none":         {does: list("", `<html>`), says: "not the JSON of a list"},
-		"tags that are no texts":      {does: list("", `{"tags":[1]}`), says: "not the JSON of a list"},
-		"nothing new, never asked": {does: func(w http.ResponseWriter, r *http.Request) bool {
+		"link to an earwrongr page": {respond: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`),
+			err: "links to an earwrongr page"},
+		"endless list": {respond: list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
+			err: "page without new tags"},
+		"link to another repository": {respond: list("/v2/other/tags/list?n=1", `{"tags":["a"]}`),
+			err: "not a tag list of this repository"},
+		"not JSON":             {respond: list("", `<html>`), err: "not a JSON list"},
+		"tags are not strings": {respond: list("", `{"tags":[1]}`), err: "not a JSON list"},
+		"unexpected 304": {respond: func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/tags/list") {
 				w.WriteHeader(http.StatusNotModified)
 			}
 			return strings.HasSuffix(r.URL.Path, "/tags/list")
-		}, says: "were not asked for"},
-		"more than anybody reads": {does: func(w http.ResponseWriter, r *http.Request) bool {
+		}, err: "unconditional request"},
+		"response too large": {respond: func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
 				return false
 			}
@@ -145,40 +147,40 @@ func TestRegistriesThatMisbehave(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat("a", 1<<20))
 			}
 			return true
-		}, says: "too long"},
+		}, err: "too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, origin)
-			f.sabotageBy(c.does)
+			f := newProxy(t, origin)
+			f.overrideWith(c.respond)
 			_, err := open(t, hostOf(f.Server)).Scan(t.Context(), nil, nil)
-			if err == nil || !strings.Contains(err.Error(), c.says) || fault.Reason(err, "") != "ReadOperationFailed" {
-				t.Errorf("got %v, want one that says %q", err, c.says)
+			if err == nil || !strings.Contains(err.Error(), c.err) || fault.Reason(err, "") != "ReadOperationFailed" {
+				t.Errorf("got error %v, want %q", err, c.err)
 			}
 		})
 	}
-	t.Run("tags that nothing can be pulled by", func(t *testing.T) {
-		f := newFront(t, origin)
-		f.sabotageBy(list("", `{"tags":["ok","","a b","../x","`+strings.Repeat("a", 129)+`",".x"]}`))
+	t.Run("invalid tags", func(t *testing.T) {
+		f := newProxy(t, origin)
+		f.overrideWith(list("", `{"tags":["ok","","a b","../x","`+strings.Repeat("a", 129)+`",".x"]}`))
 		found, _ := scan(t, open(t, hostOf(f.Server)), nil)
 		if diff := cmp.Diff([]string{"ok"}, names(found)); diff != "" {
 			t.Error(diff)
 		}
 	})
-	t.Run("a repository without tags", func(t *testing.T) {
-		f := newFront(t, origin)
-		f.sabotageBy(list("", `{"name":"shop/web","tags":null}`))
+	t.Run("repository without tags", func(t *testing.T) {
+		f := newProxy(t, origin)
+		f.overrideWith(list("", `{"name":"shop/web","tags":null}`))
 		if found, _ := scan(t, open(t, hostOf(f.Server)), nil); found.Len() != 0 {
 			t.Errorf("found %v", names(found))
 		}
 	})
 }
 
-func TestALimitIsToldAndKept(t *testing.T) {
+func TestScanRespectsRetryAfter(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, numbered(0, 35)...)
-	f := newFront(t, origin)
+	f := newProxy(t, origin)
 	n := 0
-	f.sabotageBy(func(w http.ResponseWriter, r *http.Request) bool {
+	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/tags/list") {
 			n++
 		}
@@ -192,22 +194,22 @@ func TestALimitIsToldAndKept(t *testing.T) {
 	r := open(t, hostOf(f.Server))
 	_, err := r.Scan(t.Context(), nil, nil)
 	if after := fault.As(err); after == nil || after.RetryAfter < time.Minute {
-		t.Fatalf("got %v, want to be told when to come back", err)
+		t.Fatalf("got %v, want a fault with RetryAfter", err)
 	}
-	f.took()
-	f.sabotageBy(nil)
-	// Another way out: egress holds back the one that was told to wait.
-	if _, err := r.Scan(t.Context(), nil, nil); fault.As(err) == nil || len(f.took()) > 0 {
-		t.Fatalf("asked again before its time: %v", err)
+	f.takeStatuses()
+	f.overrideWith(nil)
+	// Egress delays further requests to the host.
+	if _, err := r.Scan(t.Context(), nil, nil); fault.As(err) == nil || len(f.takeStatuses()) > 0 {
+		t.Fatalf("requested again too early: %v", err)
 	}
 }
 
-func TestPagesThatWereReadAreKeptForTheNextTry(t *testing.T) {
+func TestScanResumesAfterError(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, numbered(0, 35)...)
-	f := newFront(t, origin)
+	f := newProxy(t, origin)
 	n := 0
-	f.sabotageBy(func(w http.ResponseWriter, r *http.Request) bool {
+	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/tags/list") {
 			n++
 		}
@@ -218,16 +220,16 @@ func TestPagesThatWereReadAreKeptForTheNextTry(t *testing.T) {
 	})
 	r := open(t, hostOf(f.Server))
 	if _, err := r.Scan(t.Context(), nil, nil); err == nil {
-		t.Fatal("a page is missing, and nothing was said")
+		t.Fatal("no error although a page is missing")
 	}
-	f.took()
+	f.takeStatuses()
 	found, _ := scan(t, r, nil)
-	if got := strings.Join(f.took(), " "); got != "200 200" || found.Len() != 35 {
-		t.Errorf("%d tags by %s, want the two pages that were missing", found.Len(), got)
+	if got := strings.Join(f.takeStatuses(), " "); got != "200 200" || found.Len() != 35 {
+		t.Errorf("%d tags by %s, want the two missing pages", found.Len(), got)
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestParseName(t *testing.T) {
 	for image, want := range map[string]string{
 		"ghcr.io/org/app": "ghcr.io/org/app", "alpine": "index.docker.io/library/alpine",
 		"org/app":            "index.docker.io/org/app",
@@ -237,20 +239,20 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %s, %v", image, got, err)
 		}
 	}
-	for image, says := range map[string]string{
+	for image, want := range map[string]string{
 		"https://ghcr.io/org/app": "scheme", "ghcr.io/org/app:1.0": "a tag or a digest",
-		"ghcr.io/org/App": "names no repository", "": "names no repository",
+		"ghcr.io/org/App": "not the name of an image repository", "": "not the name of an image repository",
 		"oci://ghcr.io/org/app": "scheme", "ghcr.io/app@sha256:" + strings.Repeat("a", 64): "a tag or a digest",
 	} {
 		_, err := registry.ParseName(image, false)
 		if f := fault.As(err); f == nil || f.Reason != "ImageURLInvalid" || !f.Terminal ||
-			!strings.Contains(err.Error(), says) {
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", image, err)
 		}
 	}
 }
 
-func TestWhatImagesSay(t *testing.T) {
+func TestReadReturnsImageDetails(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	built := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	image := func(os, arch, variant string, created time.Time, labels map[string]string) v1.Image {
@@ -302,7 +304,7 @@ func TestWhatImagesSay(t *testing.T) {
 		"both": {Created: built.Add(time.Hour), Labels: map[string]string{"team": "shop"},
 			Platforms: []string{"linux/amd64", "linux/arm64"}},
 	} {
-		got, err := r.Look(t.Context(), policy.Tag{Name: tag}, unknown)
+		got, err := r.Read(t.Context(), policy.Tag{Name: tag}, unknown)
 		if err != nil {
 			t.Fatalf("%s: %v", tag, err)
 		}
@@ -313,54 +315,53 @@ func TestWhatImagesSay(t *testing.T) {
 		if current, err := r.Current(t.Context(), tag); err != nil || current != got.Digest {
 			t.Errorf("%s is at %s, %v", tag, current, err)
 		}
-		again, err := r.Look(t.Context(), got,
+		again, err := r.Read(t.Context(), got,
 			func(string) (policy.Tag, bool) { t.Error("asked for what did not change"); return policy.Tag{}, false })
 		if diff := cmp.Diff(got, again); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", tag, err, diff)
 		}
-		other, err := r.Look(t.Context(), policy.Tag{Name: tag},
+		other, err := r.Read(t.Context(), policy.Tag{Name: tag},
 			func(string) (policy.Tag, bool) { return policy.Tag{Name: "x", Digest: got.Digest}, true })
 		if err != nil || other.Name != tag || other.Labels != nil {
-			t.Errorf("what is known of another tag is read again: %v, %v", other, err)
+			t.Errorf("details known from another tag: %v, %v", other, err)
 		}
 	}
-	if _, err := r.Look(t.Context(), policy.Tag{Name: "gone"}, unknown); !errors.Is(err, registry.ErrUnreadable) {
-		t.Errorf("a tag that is gone: %v", err)
+	if _, err := r.Read(t.Context(), policy.Tag{Name: "gone"}, unknown); !errors.Is(err, registry.ErrUnreadable) {
+		t.Errorf("deleted tag: %v", err)
 	}
 }
 
-func TestRegistriesThatLieAboutDigests(t *testing.T) {
+func TestReadRejectsWrongDigest(t *testing.T) {
 	origin := testenv.NewRegistry(t)
 	push(t, origin, "a", "b")
-	f := newFront(t, origin)
-	lie := "sha256:" + strings.Repeat("0", 64)
-	f.sabotageBy(func(w http.ResponseWriter, r *http.Request) bool {
+	f := newProxy(t, origin)
+	wrong := "sha256:" + strings.Repeat("0", 64)
+	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
-		case strings.HasSuffix(r.URL.Path, "/manifests/"+lie): // something else than was asked for
+		case strings.HasSuffix(r.URL.Path, "/manifests/"+wrong): // other content than requested
 			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-			w.Header().Set("Docker-Content-Digest", lie)
+			w.Header().Set("Docker-Content-Digest", wrong)
 			_, _ = io.WriteString(w, `{"schemaVersion":2}`)
 		case r.Method == http.MethodHead && strings.HasSuffix(r.URL.Path, "/manifests/a"):
 			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 			w.Header().Set("Content-Length", "19")
-			w.Header().Set("Docker-Content-Digest", lie)
+			w.Header().Set("Docker-Content-Digest", wrong)
 		default:
 			return false
 		}
 		return true
 	})
 	r := open(t, hostOf(f.Server))
-	_, err := r.Look(t.Context(), policy.Tag{Name: "a"}, func(string) (policy.Tag, bool) { return policy.Tag{}, false })
+	_, err := r.Read(t.Context(), policy.Tag{Name: "a"}, func(string) (policy.Tag, bool) { return policy.Tag{}, false })
 	if !errors.Is(err, registry.ErrUnreadable) {
-		t.Errorf("taken for the image: %v", err)
+		t.Errorf("content with a wrong digest was accepted: %v", err)
 	}
-	if digest, err := r.Current(t.Context(), "a"); err == nil && digest == lie {
-		t.Error("the digest that the registry told is taken for that of the manifest")
+	if digest, err := r.Current(t.Context(), "a"); err == nil && digest == wrong {
+		t.Error("the digest was not computed from the manifest")
 	}
 }
 
-// FuzzList checks that no answer of a registry does more than fail: what is found are tags that the
-// specification allows, each once.
+// FuzzList checks that only valid tags are returned for any response.
 func FuzzList(f *testing.F) {
 	f.Add([]byte(`{"name":"a","tags":["1.0","1.0","x y"]}`), `</v2/shop/web/tags/list?last=a>; rel="next"`)
 	f.Add([]byte(`{"tags":null}`), `<>;rel=next`)
@@ -373,11 +374,11 @@ func FuzzList(f *testing.F) {
 		}
 		for _, tag := range tags {
 			if !regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`).MatchString(tag.Name) {
-				t.Errorf("%q is no tag", tag.Name)
+				t.Errorf("invalid tag %q", tag.Name)
 			}
 		}
 		if next != "" && !strings.HasPrefix(next, "/v2/shop/web/tags/list") {
-			t.Errorf("goes on at %q", next)
+			t.Errorf("next page %q", next)
 		}
 	})
 }

@@ -25,86 +25,86 @@ import (
 )
 
 const (
-	pageSize      = 1000    // tags that are asked for at once; registries may give less
-	maxTags       = 500_000 // of a repository
-	maxPages      = 20_000  // of a repository
-	maxBody       = 16 << 20
+	pageSize      = 1000     // requested tags per page; registries may return fewer
+	maxTags       = 500_000  // of a repository
+	maxPages      = 20_000   // of a repository
+	maxBody       = 16 << 20 // bytes of a response
 	maxURL        = 8 << 10
 	maxETag       = 1 << 10
 	maxExpression = 4096
 )
 
-// tagName is how the distribution specification writes tags.
+// tagName matches tags as defined by the distribution specification.
 var tagName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
-// Scan is what was found out of a repository.
+// Scan is the tags of a repository.
 type Scan struct {
 	Pages   []store.Page
-	Fetched int // pages that are not as they were
+	Fetched int // number of pages that changed
 }
 
-// Scan lists the tags, page by page. A page that is as it was is not read again: the registry says so by its
-// ETag or, where it knows none, the answer's digest does. What is known of tags stays known. A scan that is
-// cut off, such as by the registry's limits, goes on where it was.
+// Scan lists the tags, page by page. Pages that did not change are recognized by their ETag or, if the
+// registry sends none, by the digest of the response. Known details of tags are kept. A scan that fails, for
+// example due to rate limits, is resumed by the next call.
 func (r *Repository) Scan(ctx context.Context, known *store.Repository, excluded []*regexp.Regexp) (Scan, error) {
 	r.scanning.Lock()
 	defer r.scanning.Unlock()
-	s := &scanner{repository: r, before: map[string]store.Page{}, excluded: excluded, asked: map[string]bool{},
+	s := &scanner{repository: r, before: map[string]store.Page{}, excluded: excluded, requested: map[string]bool{},
 		seen: map[string]bool{}}
 	list := make([]string, len(excluded))
 	for i, re := range excluded {
 		list[i] = re.String()
 	}
-	if known != nil && slices.Equal(known.Excluded, list) { // else tags were left out that count now
+	if known != nil && slices.Equal(known.Excluded, list) { // other exclusions may have dropped tags
 		for _, p := range known.Pages {
 			s.before[p.URL] = p
 		}
 	}
-	if !slices.Equal(r.begun.Excluded, list) {
-		r.begun = store.Repository{Excluded: list}
+	if !slices.Equal(r.partial.Excluded, list) {
+		r.partial = store.Repository{Excluded: list}
 	}
 	next := fmt.Sprintf("/v2/%s/tags/list?n=%d", r.name.RepositoryStr(), pageSize)
-	for _, p := range r.begun.Pages {
-		s.take(p)
+	for _, p := range r.partial.Pages {
+		s.add(p)
 		next = p.Next
 	}
 	for next != "" {
 		p, err := s.page(ctx, next)
 		if err != nil {
-			r.goOnLater(s.Pages)
+			r.saveForResume(s.Pages)
 			return Scan{}, err
 		}
-		s.take(p)
+		s.add(p)
 		next = p.Next
 	}
-	r.begun.Pages = nil
+	r.partial.Pages = nil
 	if known != nil && s.Fetched > 0 {
-		s.remember(known)
+		s.copyDetails(known)
 	}
 	return s.Scan, nil
 }
 
-// goOnLater keeps the pages of a scan that was cut off. A page that cannot be had twice is no place to go on
-// from: links to pages may end.
-func (r *Repository) goOnLater(pages []store.Page) {
-	if len(pages) == len(r.begun.Pages) {
+// saveForResume saves the pages of a failed scan. If the scan made no progress since it was resumed, the next
+// one starts over, as links to pages may expire.
+func (r *Repository) saveForResume(pages []store.Page) {
+	if len(pages) == len(r.partial.Pages) {
 		pages = nil
 	}
-	r.begun.Pages = pages
+	r.partial.Pages = pages
 }
 
-// scanner is one scan.
+// scanner is the state of one scan.
 type scanner struct {
 	Scan
 	repository *Repository
 	before     map[string]store.Page // by URL
 	excluded   []*regexp.Regexp
-	asked      map[string]bool // URLs
+	requested  map[string]bool // URLs
 	seen       map[string]bool // tags
 }
 
-// take adds a page, without the tags that are on one before it: pages shift while they are read.
-func (s *scanner) take(p store.Page) {
+// add adds a page, without tags of earlier pages, as tags may move to another page during the scan.
+func (s *scanner) add(p store.Page) {
 	p.Tags = slices.Clone(p.Tags)
 	p.Tags = slices.DeleteFunc(p.Tags, func(t policy.Tag) bool {
 		if s.seen[t.Name] {
@@ -113,46 +113,47 @@ func (s *scanner) take(p store.Page) {
 		s.seen[t.Name] = true
 		return false
 	})
-	s.asked[p.URL] = true
+	s.requested[p.URL] = true
 	if before, ok := s.before[p.URL]; !ok || before.Sum != p.Sum {
 		s.Fetched++
 	}
 	s.Pages = append(s.Pages, p)
 }
 
-// page asks for one page.
+// page requests one page.
 func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 	where := s.repository.name.Name()
 	switch {
-	case s.asked[at]:
-		return store.Page{}, unbounded("the list of tags of '%s' leads in a circle", where)
+	case s.requested[at]:
+		return store.Page{}, unbounded("the tag list of '%s' links to an earlier page", where)
 	case len(s.Pages) >= maxPages || len(s.seen) > maxTags:
-		return store.Page{}, unbounded("'%s' has more than %d tags, or %d pages of them", where, maxTags, maxPages)
+		return store.Page{}, unbounded("'%s' has more than %d tags or %d pages", where, maxTags, maxPages)
 	}
 	before, known := s.before[at]
 	etag := before.ETag
-	if full(before) {
+	if isRound(before) {
 		etag = ""
 	}
-	body, answer, err := s.repository.get(ctx, at, etag) //nolint:bodyclose // get has read and closed it
+	body, response, err := s.repository.get(ctx, at, etag) //nolint:bodyclose // get closes it
 	if err != nil {
 		return store.Page{}, err
 	}
-	if answer.StatusCode == http.StatusNotModified {
+	if response.StatusCode == http.StatusNotModified {
 		if !known {
-			return store.Page{}, unbounded("'%s' says that its tags are as before, which were not asked for", where)
+			return store.Page{}, unbounded("the registry returned 304 Not Modified for '%s' to an "+
+				"unconditional request", where)
 		}
 		return before, nil
 	}
-	p := store.Page{URL: at, Sum: sumOf(body, answer.Header.Get("Link"))}
-	if etag = answer.Header.Get("ETag"); len(etag) <= maxETag {
+	p := store.Page{URL: at, Sum: sumOf(body, response.Header.Get("Link"))}
+	if etag = response.Header.Get("ETag"); len(etag) <= maxETag {
 		p.ETag = etag
 	}
 	if known && before.Sum == p.Sum {
 		before.ETag = p.ETag
 		return before, nil
 	}
-	if p.Next, err = nextPage(answer.Request.URL, at, answer.Header); err != nil {
+	if p.Next, err = nextPage(response.Request.URL, at, response.Header); err != nil {
 		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).
 			Because(err)
 	}
@@ -162,22 +163,23 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 	}
 	p.Listed = len(p.Tags)
 	if p.Next != "" && !slices.ContainsFunc(p.Tags, func(t policy.Tag) bool { return !s.seen[t.Name] }) {
-		return store.Page{}, unbounded("the list of tags of '%s' goes on without any that is new", where)
+		return store.Page{}, unbounded("the tag list of '%s' has a page without new tags", where)
 	}
 	p.Tags = slices.DeleteFunc(p.Tags, func(t policy.Tag) bool { return s.excludes(t.Name) })
 	return p, nil
 }
 
-// full tells whether another page may follow the last one though its own tags stay as they are: where
-// registries make the ETag of them alone, it would never be found. Pages are of round numbers.
-func full(p store.Page) bool { return p.Next == "" && p.Listed > 0 && p.Listed%10 == 0 }
+// isRound reports whether the last page is possibly full, so that another page may follow although its tags
+// do not change. Some registries compute the ETag only from the tags; a conditional request would never see
+// the new page.
+func isRound(p store.Page) bool { return p.Next == "" && p.Listed > 0 && p.Listed%10 == 0 }
 
 func (s *scanner) excludes(tag string) bool {
 	return slices.ContainsFunc(s.excluded, func(re *regexp.Regexp) bool { return re.MatchString(tag) })
 }
 
-// remember takes over what is known of tags whose page is another.
-func (s *scanner) remember(known *store.Repository) {
+// copyDetails copies known details to the tags of changed pages.
+func (s *scanner) copyDetails(known *store.Repository) {
 	byName := map[string]policy.Tag{}
 	for t := range known.Tags() {
 		if t.Known() {
@@ -195,7 +197,7 @@ func (s *scanner) remember(known *store.Repository) {
 	}
 }
 
-// get asks for a page, unless it is the one with the ETag.
+// get requests a page, conditionally if there is an ETag.
 func (r *Repository) get(ctx context.Context, at, etag string) ([]byte, *http.Response, error) {
 	client, err := r.login(ctx)
 	if err != nil {
@@ -211,36 +213,35 @@ func (r *Repository) get(ctx context.Context, at, etag string) ([]byte, *http.Re
 	if etag != "" {
 		request.Header.Set("If-None-Match", etag)
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 	}
-	defer answer.Body.Close() // only read
-	if err := transport.CheckError(answer, http.StatusOK, http.StatusNotModified); err != nil {
+	defer response.Body.Close() // read only
+	if err := transport.CheckError(response, http.StatusOK, http.StatusNotModified); err != nil {
 		failure := r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 		if f := fault.As(failure); f != nil {
-			f.RetryAfter = max(f.RetryAfter, egress.RetryAfter(answer, time.Now()))
+			f.RetryAfter = max(f.RetryAfter, egress.RetryAfter(response, time.Now()))
 		}
 		return nil, nil, failure
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
 	if err == nil && len(body) > maxBody {
-		err = errors.New("the registry's answer is too long")
+		err = errors.New("the response of the registry is too large")
 	}
 	if err != nil {
 		return nil, nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 	}
-	return body, answer, nil
+	return body, response, nil
 }
 
-// parseTags reads a page of the list. Tags that the specification does not allow are left out: nothing could
-// be pulled by them.
+// parseTags parses a page of the list. It drops tags that the specification does not allow, as they cannot be pulled.
 func parseTags(body []byte) ([]policy.Tag, error) {
 	var list struct {
 		Tags []string `json:"tags"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, errors.New("the registry's answer is not the JSON of a list of tags")
+		return nil, errors.New("the response of the registry is not a JSON list of tags")
 	}
 	tags := make([]policy.Tag, 0, len(list.Tags))
 	for _, t := range list.Tags {
@@ -251,8 +252,9 @@ func parseTags(body []byte) ([]policy.Tag, error) {
 	return tags, nil
 }
 
-// nextPage returns the path and query of the next page (RFC 8288); empty on the last. It must be of the same
-// list; the host of a link is what a registry behind a proxy takes for its own, and does not count.
+// nextPage returns the path and query of the next page (RFC 8288); empty if there is none. It must be a page
+// of the same list. The host of the link is ignored, as a registry behind a proxy may not know its public
+// name.
 func nextPage(from *url.URL, at string, header http.Header) (string, error) {
 	for _, link := range links(header.Values("Link")) {
 		if !link.next {
@@ -260,11 +262,11 @@ func nextPage(from *url.URL, at string, header http.Header) (string, error) {
 		}
 		u, err := from.Parse(link.target)
 		if err != nil || len(link.target) > maxURL {
-			return "", errors.New("the registry's link to the next page is no URL")
+			return "", errors.New("the registry's link to the next page is not a URL")
 		}
 		path, _, _ := strings.Cut(at, "?")
 		if u.EscapedPath() != path {
-			return "", errors.New("the registry's link to the next page leads to something else")
+			return "", errors.New("the registry's link to the next page is not a tag list of this repository")
 		}
 		u.Scheme, u.Host, u.User, u.Fragment = "", "", nil, ""
 		return u.String(), nil
@@ -277,7 +279,7 @@ type link struct {
 	next   bool
 }
 
-// links reads Link headers. What cannot be read is passed over.
+// links parses Link headers. It skips invalid links.
 func links(headers []string) []link {
 	var found []link
 	for _, rest := range headers {
@@ -310,15 +312,15 @@ func isNext(parameters string) bool {
 	return false
 }
 
-// sumOf tells answers apart.
+// sumOf returns a digest of a response.
 func sumOf(body []byte, link string) string {
 	sum := sha256.New()
-	_, _ = io.WriteString(sum, link+"\n") // a hash takes everything
+	_, _ = io.WriteString(sum, link+"\n") // a hash never fails
 	_, _ = sum.Write(body)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func unbounded(format string, args ...any) error {
 	return fault.New(imagev1.ReadOperationFailedReason, format, args...).
-		WithHint("What was found before counts on. Check the registry")
+		WithHint("Tags that were found before stay available. Check the registry")
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
-// A file is a magic, and then records: a head, and the pages it counts. A record is its length, and a zstd
-// frame with a checksum, of a gob. Columns of tags are kept together, as that is what compresses: what is
-// left of a tag is little more than its digest.
+// A file begins with a magic string, followed by records: one head, and the pages. A record is a length and a
+// zstd frame, with checksum, of a gob. Tags are stored in columns, which compress to little more than the
+// digests.
 const (
 	magic     = "sluice-tags/1\n"
-	maxRecord = 64 << 20 // bytes of a record, unpacked
+	maxRecord = 64 << 20 // bytes of a decompressed record
 	maxPages  = 1 << 20
 	sha256Len = 32
 	algorithm = "sha256:"
@@ -39,14 +39,15 @@ type head struct {
 type page struct {
 	URL, ETag, Sum, Next string
 	Listed               int
-	Names                string   // each ends with a newline
-	Known                []byte   // what is known of each tag, as below
-	Digests              []byte   // of the tags whose digest is known, one after the other
-	Created              []int64  // seconds since 1970 of known tags; 0 if their image does not say
-	Platforms            []string // of known tags, separated by commas
+	Names                string   // each followed by a newline
+	Known                []byte   // state of each tag, see below
+	Digests              []byte   // of known tags, concatenated
+	Created              []int64  // Unix time of known tags; 0: unknown
+	Platforms            []string // of known tags, comma-separated
 	Labels               []map[string]string
 }
 
+// States of a tag.
 const (
 	notKnown byte = iota
 	known
@@ -54,9 +55,9 @@ const (
 )
 
 var (
-	packer, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault),
+	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault),
 		zstd.WithWindowSize(1<<20))
-	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecord))
+	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecord))
 )
 
 func encode(w io.Writer, r *Repository) error {
@@ -84,34 +85,34 @@ func writeRecord(w io.Writer, v any) error {
 	if err := gob.NewEncoder(&plain).Encode(v); err != nil {
 		return err
 	}
-	frame := packer.EncodeAll(plain.Bytes(), nil)
+	frame := encoder.EncodeAll(plain.Bytes(), nil)
 	_, err := w.Write(append(binary.AppendUvarint(nil, uint64(len(frame))), frame...))
 	return err
 }
 
-// decode reads what encode wrote. Whatever it reads, it fails or returns what was written: every record has a checksum.
+// decode is the inverse of encode. It returns an error if the data is corrupt, as every record has a checksum.
 func decode(r io.Reader) (*Repository, error) {
 	in := bufio.NewReader(r)
 	start := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
-		return nil, errors.New("it does not start as it should")
+		return nil, errors.New("unknown file format")
 	}
 	var h head
 	if err := readRecord(in, &h); err != nil {
-		return nil, fmt.Errorf("its head: %w", err)
+		return nil, fmt.Errorf("head: %w", err)
 	}
 	if h.Pages < 0 || h.Pages > maxPages {
-		return nil, errors.New("it has too many pages")
+		return nil, errors.New("too many pages")
 	}
 	repo := &Repository{Image: h.Image, Excluded: h.Excluded, Scanned: h.Scanned, Revision: h.Revision}
 	for i := range h.Pages {
 		var packed page
 		if err := readRecord(in, &packed); err != nil {
-			return nil, fmt.Errorf("its page %d: %w", i, err)
+			return nil, fmt.Errorf("page %d: %w", i, err)
 		}
 		p, err := unpack(packed)
 		if err != nil {
-			return nil, fmt.Errorf("its page %d: %w", i, err)
+			return nil, fmt.Errorf("page %d: %w", i, err)
 		}
 		repo.Pages = append(repo.Pages, p)
 	}
@@ -124,13 +125,13 @@ func readRecord(r *bufio.Reader, v any) error {
 		return err
 	}
 	if size > maxRecord {
-		return errors.New("it is too long")
+		return errors.New("record is too long")
 	}
 	frame, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err != nil {
 		return err
 	}
-	plain, err := unpacker.DecodeAll(frame, nil)
+	plain, err := decoder.DecodeAll(frame, nil)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func pack(p Page) (page, error) {
 		}
 		digest, err := hex.DecodeString(strings.TrimPrefix(t.Digest, algorithm))
 		if err != nil || len(digest) != sha256Len {
-			return out, fmt.Errorf("the digest '%.100s' of tag '%.200s' is no sha256", t.Digest, t.Name)
+			return out, fmt.Errorf("the digest '%.100s' of tag '%.200s' is not a SHA-256 digest", t.Digest, t.Name)
 		}
 		out.Known = append(out.Known, known)
 		out.Digests = append(out.Digests, digest...)
@@ -173,7 +174,7 @@ func unpack(p page) (Page, error) {
 	count := bytes.Count(p.Known, []byte{known})
 	if strings.Count(p.Names, "\n") != len(p.Known) || len(p.Digests) != count*sha256Len ||
 		len(p.Created) != count || len(p.Platforms) != count || len(p.Labels) != count {
-		return out, errors.New("its columns do not belong together")
+		return out, errors.New("columns have different lengths")
 	}
 	out.Tags = make([]policy.Tag, 0, len(p.Known))
 	n, platforms := 0, map[string][]string{}
@@ -190,7 +191,7 @@ func unpack(p page) (Page, error) {
 			if p.Created[n] != 0 {
 				t.Created = time.Unix(p.Created[n], 0).UTC()
 			}
-			if list := p.Platforms[n]; list != "" { // most have the same
+			if list := p.Platforms[n]; list != "" { // usually the same for all tags
 				if platforms[list] == nil {
 					platforms[list] = strings.Split(list, ",")
 				}

@@ -1,6 +1,5 @@
-// Package store keeps the tags of repositories of images on disk: one file a repository, written whole or not
-// at all. All of it can be lost: a file that is damaged is as good as none, and the next scan writes it
-// again.
+// Package store stores the tags of image repositories on disk, in one file per repository that is replaced
+// atomically. The data is a cache: a corrupt file is treated as missing, and the next scan writes it again.
 package store
 
 import (
@@ -24,40 +23,40 @@ import (
 const (
 	extension = ".tags"
 	maxFile   = 1 << 30 // bytes of a file
-	maxKept   = 200_000 // tags of repositories that stay in memory, some 40 MB at most
+	maxCached = 200_000 // tags in memory, 40 MB at most
 )
 
-// ErrNotFound says that nothing is known of a repository: it was never scanned, or its file was damaged.
-var ErrNotFound = errors.New("the repository was not scanned yet")
+// ErrNotFound means that a repository was not scanned, or that its file is corrupt.
+var ErrNotFound = errors.New("the repository has not been scanned yet")
 
-// Key names a repository.
+// Key identifies an ImageRepository.
 type Key struct{ Namespace, Name string }
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 func (k Key) file() string { return path.Join(k.Namespace, k.Name+extension) }
 
-// Repository is what a scan found. One that was loaded is shared: it must not be changed.
+// Repository is the result of a scan. A loaded repository is shared and must not be modified.
 type Repository struct {
 	Image    string    // with registry and path
-	Excluded []string  // regular expressions of tags that were left out
-	Scanned  time.Time // when the scan ended that found something else than the one before
-	Revision string    // changes when a tag does, or what is known of one; set by Put
+	Excluded []string  // regular expressions of excluded tags
+	Scanned  time.Time // when the last scan ended that found a change
+	Revision string    // changes with the tags and their details; set by Put
 	Pages    []Page
 }
 
-// Page is one page of a registry's list, with what is to be asked to have it again.
+// Page is one page of the tag list of a registry, with the data to revalidate it.
 type Page struct {
 	URL  string // path and query
-	ETag string // of the answer; empty where the registry gives none
-	Sum  string // of the answer's body
-	Next string // path and query of the next page; empty on the last
+	ETag string // of the response; may be empty
+	Sum  string // digest of the response
+	Next string // path and query of the next page; empty: this is the last one
 
-	Listed int // tags that the registry gave, excluded ones and all
+	Listed int // number of tags in the response, including excluded ones
 	Tags   []policy.Tag
 }
 
-// Len returns how many tags there are.
+// Len returns the number of tags.
 func (r *Repository) Len() int {
 	n := 0
 	for _, p := range r.Pages {
@@ -66,7 +65,7 @@ func (r *Repository) Len() int {
 	return n
 }
 
-// Tags goes through the tags in the registry's order.
+// Tags iterates over the tags in the order of the registry.
 func (r *Repository) Tags() iter.Seq[*policy.Tag] {
 	return func(yield func(*policy.Tag) bool) {
 		for _, p := range r.Pages {
@@ -79,8 +78,8 @@ func (r *Repository) Tags() iter.Seq[*policy.Tag] {
 	}
 }
 
-// Identity is the revision that Put sets: a digest over the names of the tags and what they point to,
-// whatever the order and the pages.
+// Identity returns the revision that Put sets: a digest of the names and digests of the tags, independent of order and
+// pages.
 func (r *Repository) Identity() string {
 	lines := make([]string, 0, r.Len())
 	for t := range r.Tags() {
@@ -93,19 +92,19 @@ func (r *Repository) Identity() string {
 	slices.Sort(lines)
 	sum := sha256.New()
 	for _, line := range lines {
-		_, _ = io.WriteString(sum, line) // a hash takes everything
+		_, _ = io.WriteString(sum, line) // a hash never fails
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// Store keeps repositories in a directory. It is safe for concurrent use.
+// Store stores repositories in a directory, and caches recently used ones in memory. It is safe for concurrent use.
 type Store struct {
 	root *os.Root
 
 	cache lru.Cache[Key, *Repository] // size is the number of tags
 }
 
-// Open opens the store of a directory, which is made if it is not there.
+// Open opens the store in a directory, and creates the directory if it does not exist.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func Open(dir string) (*Store, error) {
 	return &Store{root: root}, nil
 }
 
-// Load returns what is known of a repository. The error is [ErrNotFound] if that is nothing.
+// Load returns the stored result of a repository, or [ErrNotFound].
 func (s *Store) Load(key Key) (*Repository, error) {
 	if r, ok := s.cache.Get(key); ok {
 		return r, nil
@@ -129,16 +128,16 @@ func (s *Store) Load(key Key) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // read only
 	r, err := decode(io.LimitReader(f, maxFile))
 	if err != nil {
-		return nil, fmt.Errorf("%w: '%s' is damaged: %w", ErrNotFound, key.file(), err)
+		return nil, fmt.Errorf("%w: '%s' is corrupt: %w", ErrNotFound, key.file(), err)
 	}
-	s.keep(key, r)
+	s.add(key, r)
 	return r, nil
 }
 
-// Put replaces what is known of a repository, and sets its revision.
+// Put stores the result of a repository, and sets its revision.
 func (s *Store) Put(key Key, r *Repository) error {
 	r.Revision = r.Identity()
 	if err := s.root.MkdirAll(key.Namespace, 0o700); err != nil {
@@ -151,7 +150,7 @@ func (s *Store) Put(key Key, r *Repository) error {
 	if err := s.root.Rename(next, key.file()); err != nil {
 		return err
 	}
-	s.keep(key, r)
+	s.add(key, r)
 	return nil
 }
 
@@ -163,18 +162,17 @@ func (s *Store) write(name string, r *Repository) error {
 	return errors.Join(encode(f, r), f.Sync(), f.Close())
 }
 
-// Remove forgets a repository; one that is not known is forgotten already.
+// Remove deletes a repository. It returns nil if the repository does not exist.
 func (s *Store) Remove(key Key) error {
 	s.cache.Remove(key)
 	if err := s.root.Remove(key.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = s.root.Remove(key.Namespace) // only if it is empty
+	_ = s.root.Remove(key.Namespace) // fails unless it is empty
 	return nil
 }
 
-// Collect removes repositories that are not live, and what writes that were interrupted left, and returns
-// what it removed.
+// Collect deletes repositories that are not live and files of interrupted writes, and returns the deleted repositories.
 func (s *Store) Collect(live func(Key) bool) ([]Key, error) {
 	files, err := fs.Glob(s.root.FS(), "*/*"+extension+"*")
 	if err != nil {
@@ -195,12 +193,12 @@ func (s *Store) Collect(live func(Key) bool) ([]Key, error) {
 	return removed, err
 }
 
-// Close releases the directory.
+// Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
-func (s *Store) keep(key Key, r *Repository) {
-	s.cache.Add(key, r, min(int64(r.Len()), maxKept), lru.Limits{Size: maxKept})
+func (s *Store) add(key Key, r *Repository) {
+	s.cache.Add(key, r, min(int64(r.Len()), maxCached), lru.Limits{Size: maxCached})
 }
 
-// Kept returns the number of tags in memory.
-func (s *Store) Kept() int { return int(s.cache.Size()) }
+// Cached returns the number of tags in memory.
+func (s *Store) Cached() int { return int(s.cache.Size()) }

@@ -33,7 +33,7 @@ func open(tb testing.TB, dir string) *store.Store {
 	return s
 }
 
-// many returns a repository of n tags with all that can be known of them, in pages as registries make them.
+// many returns a repository of n tags with details, in pages of 1,000.
 func many(n int) *store.Repository {
 	r := &store.Repository{Image: "registry.example.com/shop/web", Excluded: []string{`^.*\.sig$`},
 		Scanned: time.Unix(1763700000, 0).UTC()}
@@ -61,7 +61,7 @@ func many(n int) *store.Repository {
 	return r
 }
 
-func TestWhatIsPutIsLoaded(t *testing.T) {
+func TestLoadReturnsWhatWasPut(t *testing.T) {
 	want := many(2500)
 	want.Pages[0].Tags[3] = policy.Tag{Name: "only-the-name"}
 	want.Pages[0].Tags[5] = policy.Tag{Name: "gone", Unreadable: true}
@@ -82,7 +82,7 @@ func TestWhatIsPutIsLoaded(t *testing.T) {
 	}
 }
 
-func TestRevisionIsOfTheTagsAlone(t *testing.T) {
+func TestRevisionDependsOnTagsOnly(t *testing.T) {
 	s := open(t, t.TempDir())
 	revision := func(change func(*store.Repository)) string {
 		r := many(1500)
@@ -94,26 +94,26 @@ func TestRevisionIsOfTheTagsAlone(t *testing.T) {
 	}
 	base := revision(func(*store.Repository) {})
 	for name, same := range map[string]func(*store.Repository){
-		"another order":  func(r *store.Repository) { slices.Reverse(r.Pages); slices.Reverse(r.Pages[0].Tags) },
-		"another answer": func(r *store.Repository) { r.Pages[0].ETag, r.Scanned = "other", time.Now() },
+		"other order": func(r *store.Repository) { slices.Reverse(r.Pages); slices.Reverse(r.Pages[0].Tags) },
+		"other ETag":  func(r *store.Repository) { r.Pages[0].ETag, r.Scanned = "other", time.Now() },
 	} {
 		if revision(same) != base {
-			t.Errorf("%s is another revision", name)
+			t.Errorf("%s: the revision changed", name)
 		}
 	}
 	for name, other := range map[string]func(*store.Repository){
-		"a tag less":         func(r *store.Repository) { r.Pages[0].Tags = r.Pages[0].Tags[1:] },
-		"another name":       func(r *store.Repository) { r.Pages[1].Tags[7].Name = "other" },
-		"a tag that moved":   func(r *store.Repository) { r.Pages[0].Tags[0].Digest = r.Pages[0].Tags[1].Digest },
-		"a digest not known": func(r *store.Repository) { r.Pages[0].Tags[0].Digest = "" },
+		"removed tag":    func(r *store.Repository) { r.Pages[0].Tags = r.Pages[0].Tags[1:] },
+		"renamed tag":    func(r *store.Repository) { r.Pages[1].Tags[7].Name = "other" },
+		"moved tag":      func(r *store.Repository) { r.Pages[0].Tags[0].Digest = r.Pages[0].Tags[1].Digest },
+		"unknown digest": func(r *store.Repository) { r.Pages[0].Tags[0].Digest = "" },
 	} {
 		if revision(other) == base {
-			t.Errorf("%s is the same revision", name)
+			t.Errorf("%s: the revision did not change", name)
 		}
 	}
 }
 
-func TestWhatIsDamagedIsAsGoodAsNone(t *testing.T) {
+func TestCorruptFileIsNotFound(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir).Put(key, many(1200)); err != nil {
 		t.Fatal(err)
@@ -123,14 +123,15 @@ func TestWhatIsDamagedIsAsGoodAsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	damage := map[string][]byte{"empty": {}, "cut": whole[:len(whole)/2], "cut by one": whole[:len(whole)-1],
-		"of another program": []byte("PK\x03\x04 what is this?")}
+	corrupt := map[string][]byte{"empty": {}, "truncated": whole[:len(whole)/2],
+		"truncated by one byte": whole[:len(whole)-1],
+		"other format":          []byte("PK\x03\x04 what is this?")}
 	for at := 0; at < len(whole); at += len(whole)/50 + 1 {
 		flipped := slices.Clone(whole)
 		flipped[at] ^= 0x55
-		damage[fmt.Sprintf("flipped at %d", at)] = flipped
+		corrupt[fmt.Sprintf("flipped at %d", at)] = flipped
 	}
-	for name, content := range damage {
+	for name, content := range corrupt {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestWhatIsDamagedIsAsGoodAsNone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := s.Put(key, many(10)); err != nil {
-			t.Errorf("%s: cannot be written again: %v", name, err)
+			t.Errorf("%s: Put: %v", name, err)
 		}
 	}
 }
@@ -186,15 +187,15 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := s.Kept(); kept > 200_000 || kept < 50_000 {
-		t.Errorf("%d tags are kept in memory", kept)
+	if cached := s.Cached(); cached > 200_000 || cached < 50_000 {
+		t.Errorf("%d tags in memory", cached)
 	}
 	if r, err := s.Load(store.Key{Namespace: "apps", Name: "0"}); err != nil || r.Len() != 50_000 {
-		t.Errorf("the first is not read again: %v", err)
+		t.Errorf("loading an evicted repository: %v", err)
 	}
 }
 
-// FuzzLoad checks that no file does more than fail to load.
+// FuzzLoad checks that Load does not panic for any file.
 func FuzzLoad(f *testing.F) {
 	dir := f.TempDir()
 	s := open(f, dir)

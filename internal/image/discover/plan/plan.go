@@ -1,5 +1,5 @@
-// Package plan says which repositories and policies of images the workloads of a namespace call for. It takes
-// and returns plain values.
+// Package plan computes the ImageRepositories and ImagePolicies for the workloads of a namespace. It does not
+// access a cluster.
 package plan
 
 import (
@@ -20,25 +20,28 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// Labels and annotations of what is made of workloads.
+// Labels and annotations of created objects.
 const (
-	// label "true": the object is discovery's, which changes and removes it
+	// Discovered is the label "true" of objects that discovery created, updates and deletes.
 	Discovered = "image.toolkit.fluxcd.io/discovered"
-	// label "true": of a policy whose workload asks for updates, for spec.policySelector of automations
+	// Automated is the label "true" of policies whose workload has automated updates, for spec.policySelector
+	// of automations.
 	Automated = "image.toolkit.fluxcd.io/automated"
-	Of        = "image.toolkit.fluxcd.io/workload"  // annotation: KIND/NAME of the workload that a policy is for
-	Container = "image.toolkit.fluxcd.io/container" // annotation: its container
+	// Of is the annotation of a policy with KIND/NAME of its workload.
+	Of = "image.toolkit.fluxcd.io/workload"
+	// Container is the annotation of a policy with the container of the workload.
+	Container = "image.toolkit.fluxcd.io/container"
 )
 
 const (
-	maxRepositories = 1000 // of a namespace
-	maxPolicies     = 5000
-	maxName         = 253 // characters of an object's name
-	maxSlug         = 200 // of those, what tells people the image
-	digits          = 8   // of a digest, in a name
+	maxRepositories = 1000 // per namespace
+	maxPolicies     = 5000 // per namespace
+	maxName         = 253  // characters of an object's name
+	maxSlug         = 200  // characters of the image in a name
+	digits          = 8    // characters of the digest in a name
 )
 
-// Workload is what is read of a Deployment, StatefulSet, DaemonSet or CronJob.
+// Workload is a Deployment, StatefulSet, DaemonSet or CronJob.
 type Workload struct {
 	Owner       metav1.OwnerReference // the workload, as the owner of its policies
 	Annotations map[string]string
@@ -47,42 +50,42 @@ type Workload struct {
 
 func (w Workload) String() string { return w.Owner.Kind + "/" + w.Owner.Name }
 
-// Plan is what the workloads of a namespace call for, by name.
+// Plan is the image objects for the workloads of a namespace, by name.
 type Plan struct {
 	Repositories map[string]*imagev1.ImageRepository
 	Policies     map[string]*imagev1.ImagePolicy
 	Problems     []Problem
 }
 
-// Problem is what keeps a workload from having a policy.
+// Problem is the reason why a container has no policy.
 type Problem struct {
 	Workload string // KIND/NAME
 	Message  string
 }
 
-// New plans for the workloads of a namespace. existing names, by image, the ImageRepositories that people
-// made: theirs are used. interval is that of scans.
+// New computes the objects for the workloads of a namespace. Interval is the scan interval. Existing is the names of
+// ImageRepositories that users created, by image; policies refer to these.
 func New(namespace string, interval time.Duration, existing map[string]string, workloads []Workload) Plan {
 	p := Plan{Repositories: map[string]*imagev1.ImageRepository{}, Policies: map[string]*imagev1.ImagePolicy{}}
 	workloads = slices.Clone(workloads)
 	slices.SortFunc(workloads, func(a, b Workload) int { return cmp.Compare(a.String(), b.String()) })
 	for _, w := range workloads {
-		wishes, err := wishesOf(w)
-		for _, e := range err {
-			p.problem(w, "%s", e)
+		requests, errs := requestsOf(w)
+		for _, err := range errs {
+			p.problem(w, "%s", err)
 		}
 		for _, c := range slices.Concat(w.Pod.InitContainers, w.Pod.Containers) {
 			image, err := imageOf(c.Image)
 			if err != nil {
-				p.problem(w, "container %s: the image is not a reference to one", c.Name)
+				p.problem(w, "container %s: the image is not a valid reference", c.Name)
 				continue
 			}
 			repository := existing[image]
 			if repository == "" {
-				repository = p.repository(namespace, interval, image, w)
+				repository = p.addRepository(namespace, interval, image, w)
 			}
-			if wish, ok := wishes[c.Name]; ok && repository != "" {
-				p.policy(namespace, repository, w, c.Name, wish)
+			if r, ok := requests[c.Name]; ok && repository != "" {
+				p.addPolicy(namespace, repository, w, c.Name, r)
 			}
 		}
 	}
@@ -93,10 +96,10 @@ func (p *Plan) problem(w Workload, format string, args ...any) {
 	p.Problems = append(p.Problems, Problem{w.String(), fmt.Sprintf(format, args...)})
 }
 
-// repository adds the one of an image, which is logged in to as the pods are: by the first pull secret that
-// they name, else by those of their service account. Of several workloads, the first that names a secret
-// counts.
-func (p *Plan) repository(namespace string, interval time.Duration, image string, w Workload) string {
+// addRepository adds the repository of an image and returns its name, empty if there are too many. It logs in
+// like the pods: with their first pull secret, else as their service account. If several workloads have the
+// image, the first pull secret is used.
+func (p *Plan) addRepository(namespace string, interval time.Duration, image string, w Workload) string {
 	key := nameOf(image)
 	r := p.Repositories[key]
 	if r == nil {
@@ -120,19 +123,19 @@ func (p *Plan) repository(namespace string, interval time.Duration, image string
 	return key
 }
 
-// policy adds the one of a container: kind.workload.container, which is unique as neither kinds nor
-// containers have dots.
-func (p *Plan) policy(namespace, repository string, w Workload, container string, wish wish) {
-	key := bounded(strings.ToLower(w.Owner.Kind)+"."+w.Owner.Name+"."+container, maxName)
+// addPolicy adds the policy of a container. Its name is kind.workload.container, which is unique as kinds and
+// containers have no dots.
+func (p *Plan) addPolicy(namespace, repository string, w Workload, container string, r request) {
+	key := truncated(strings.ToLower(w.Owner.Kind)+"."+w.Owner.Name+"."+container, maxName)
 	if len(p.Policies) >= maxPolicies {
 		p.problem(w, "the namespace has more than %d policies", maxPolicies)
 		return
 	}
 	labels := map[string]string{Discovered: "true"}
-	if wish.automated {
+	if r.automated {
 		labels[Automated] = "true"
 	}
-	spec := wish.spec
+	spec := r.spec
 	spec.ImageRepositoryRef = meta.NamespacedName{Name: repository}
 	spec.DigestReflectionPolicy = imagev1.ReflectNever
 	p.Policies[key] = &imagev1.ImagePolicy{
@@ -143,7 +146,7 @@ func (p *Plan) policy(namespace, repository string, w Workload, container string
 	}
 }
 
-// imageOf is the name of an image as it is written, without tag and digest: updates write it so again.
+// imageOf returns the name of an image as written, without tag and digest. Updates keep this form.
 func imageOf(image string) (string, error) {
 	if _, err := name.ParseReference(image, name.WeakValidation); err != nil {
 		return "", err
@@ -155,8 +158,8 @@ func imageOf(image string) (string, error) {
 	return image, nil
 }
 
-// nameOf is the name of an image's repository: what people know it by, and a digest, as images have
-// characters that names have not.
+// nameOf returns the name of the ImageRepository of an image: a readable part and a digest, as image names
+// may have characters that object names must not have.
 func nameOf(image string) string {
 	slug := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -167,8 +170,8 @@ func nameOf(image string) string {
 	return cmp.Or(cutName(strings.Trim(slug, "-"), maxSlug), "image") + "-" + digest(image)
 }
 
-// bounded is a name that is cut to the limit, and then has a digest of what it was.
-func bounded(s string, limit int) string {
+// truncated returns a name of at most limit characters. A longer name is cut, and ends with a digest of the full name.
+func truncated(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
@@ -182,7 +185,7 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-// containers are the names of all containers of a workload.
+// containers returns the names of all containers of a workload.
 func (w Workload) containers() []string {
 	var names []string
 	for _, c := range slices.Concat(w.Pod.InitContainers, w.Pod.Containers) {
@@ -191,5 +194,5 @@ func (w Workload) containers() []string {
 	return names
 }
 
-// sorted are the annotations of a workload in the order of their names.
-func (w Workload) sorted() []string { return slices.Sorted(maps.Keys(w.Annotations)) }
+// annotationKeys returns the sorted keys of the annotations of a workload.
+func (w Workload) annotationKeys() []string { return slices.Sorted(maps.Keys(w.Annotations)) }

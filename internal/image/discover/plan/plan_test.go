@@ -16,7 +16,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 )
 
-// workload is a Deployment with containers c0, c1 and so on.
+// workload returns a Deployment with containers c0, c1 and so on.
 func workload(name string, images []string, annotations ...string) Workload {
 	w := Workload{Owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name,
 		UID: types.UID("uid-" + name)}, Annotations: map[string]string{}}
@@ -58,7 +58,7 @@ func TestRepositories(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if len(p.Policies) != 0 {
-		t.Errorf("nobody asked for %v", p.Policies)
+		t.Errorf("unexpected policies %v", p.Policies)
 	}
 	if len(p.Problems) != 2 || p.Problems[0].Workload != "Deployment/web" ||
 		!strings.Contains(p.Problems[0].Message, "c0") || !strings.Contains(p.Problems[1].Message, "c4") {
@@ -66,7 +66,7 @@ func TestRepositories(t *testing.T) {
 	}
 }
 
-// TestNames: what differs has other names, and all are names of objects.
+// TestNames checks that the names of repositories are unique and valid.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	images := []string{"a.b/c", "a/b.c", "a-b/c", "a/b/c", "a_b/c", "a/" + strings.Repeat("x", 240) + "/y", "a/" +
@@ -97,35 +97,39 @@ func TestPolicies(t *testing.T) {
 	newest := "createdAt newest"
 	for name, c := range map[string]struct {
 		annotations []string
-		want        []string // policy: order, automated or not
+		want        []string // "name: order", with "automated"
 		problem     string
 	}{
 		"automated": {annotations: []string{"fluxcd.io/automated", "true"},
-			want: []string{"deployment.web.c0: " + newest + ` cel tag != "latest" automated`, "deployment.web.c1: " + newest +
+			want: []string{"deployment.web.c0: " + newest + ` cel tag != "latest" automated`, "deployment.web.c1: " +
+				newest +
 				` cel tag != "latest" automated`}},
 		"not automated": {annotations: []string{"fluxcd.io/automated", "false"}},
 		"locked":        {annotations: []string{"fluxcd.io/automated", "true", "fluxcd.io/locked", "true"}},
-		"a filter alone is a view": {annotations: []string{"filter.fluxcd.io/c1", "semver:~1.0"},
+		"filter without automation": {annotations: []string{"filter.fluxcd.io/c1", "semver:~1.0"},
 			want: []string{"deployment.web.c1: semver ~1.0"}},
-		"by version": {annotations: []string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0",
-			"semver:>=1.0 <2.0"}, want: []string{"deployment.web.c0: semver >=1.0 <2.0 automated", "deployment.web.c1: " +
-			newest + ` cel tag != "latest" automated`}},
-		"by glob": {annotations: []string{"filter.fluxcd.io/c0", "glob:dev-*.x+"},
+		"semver filter": {annotations: []string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0",
+			"semver:>=1.0 <2.0"}, want: []string{"deployment.web.c0: semver >=1.0 <2.0 automated",
+			"deployment.web.c1: " +
+				newest + ` cel tag != "latest" automated`}},
+		"glob filter": {annotations: []string{"filter.fluxcd.io/c0", "glob:dev-*.x+"},
 			want: []string{"deployment.web.c0: " + newest + ` tags ^dev-.*\.x\+$`}},
-		"a glob without its name": {annotations: []string{"filter.fluxcd.io/c0", "1.*"},
+		"glob without prefix": {annotations: []string{"filter.fluxcd.io/c0", "1.*"},
 			want: []string{"deployment.web.c0: " + newest + ` tags ^1\..*$`}},
-		"by expression": {annotations: []string{"filter.fluxcd.io/c0", "regex:^stg.*"},
+		"regex filter": {annotations: []string{"filter.fluxcd.io/c0", "regex:^stg.*"},
 			want: []string{"deployment.web.c0: " + newest + ` tags ^stg.*`}},
-		"by expression, as others write": {annotations: []string{"filter.fluxcd.io/c0", "regexp:^stg.*"},
+		"regexp filter": {annotations: []string{"filter.fluxcd.io/c0", "regexp:^stg.*"},
 			want: []string{"deployment.web.c0: " + newest + ` tags ^stg.*`}},
-		"of older versions": {annotations: []string{"fluxcd.io/tag.c0", "semver:*"},
+		"older annotation": {annotations: []string{"fluxcd.io/tag.c0", "semver:*"},
 			want: []string{"deployment.web.c0: semver *"}},
-		"the newer name counts": {annotations: []string{"fluxcd.io/tag.c0", "semver:*", "filter.fluxcd.io/c0",
+		"newer annotation takes precedence": {annotations: []string{"fluxcd.io/tag.c0", "semver:*",
+			"filter.fluxcd.io/c0",
 			"semver:1.x"}, want: []string{"deployment.web.c0: semver 1.x"}},
-		"no such container": {annotations: []string{"filter.fluxcd.io/c9", "semver:*"}, problem: "no container"},
-		"no range": {annotations: []string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0", "semver:one"},
-			want: []string{"deployment.web.c1: " + newest + ` cel tag != "latest" automated`}, problem: "filter.fluxcd.io/c0"},
-		"no expression": {annotations: []string{"filter.fluxcd.io/c0", "regex:("}, problem: "no regular expression"},
+		"unknown container": {annotations: []string{"filter.fluxcd.io/c9", "semver:*"}, problem: "no such container"},
+		"invalid range": {annotations: []string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0", "semver:one"},
+			want:    []string{"deployment.web.c1: " + newest + ` cel tag != "latest" automated`},
+			problem: "filter.fluxcd.io/c0"},
+		"invalid regex": {annotations: []string{"filter.fluxcd.io/c0", "regex:("}, problem: "not a regular expression"},
 	} {
 		p := New("apps", time.Minute, nil, []Workload{workload("web", []string{"app:1", "side:1"}, c.annotations...)})
 		var got []string
@@ -149,7 +153,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// orderOf is a policy in words.
+// orderOf describes the order of a policy.
 func orderOf(p *imagev1.ImagePolicy) string {
 	var words []string
 	if s := p.Spec.Policy.SemVer; s != nil {
@@ -183,11 +187,11 @@ func TestBounds(t *testing.T) {
 	}
 	again := New("apps", time.Minute, nil, workloads)
 	if !slices.Equal(slices.Sorted(maps.Keys(p.Repositories)), slices.Sorted(maps.Keys(again.Repositories))) {
-		t.Error("the same workloads call for other repositories")
+		t.Error("the plan is not deterministic")
 	}
 }
 
-// FuzzNew: whatever a workload says, what is made of it are objects that the API server takes.
+// FuzzNew checks that the names and images of created objects are valid for any image and filter.
 func FuzzNew(f *testing.F) {
 	f.Add("ghcr.io/org/app:1.0", "semver:~1.0")
 	f.Add("localhost:5000/a@sha256:"+strings.Repeat("a", 64), "glob:*")
@@ -201,7 +205,7 @@ func FuzzNew(f *testing.F) {
 			}
 		}
 		if len(p.Policies)+len(p.Problems) == 0 {
-			t.Fatalf("%q, %q: nothing is said", image, filter)
+			t.Fatalf("%q, %q: neither a policy nor a problem", image, filter)
 		}
 	})
 }

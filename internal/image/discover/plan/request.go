@@ -10,37 +10,37 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
-// Annotations of workloads, as they have been known since the first days of GitOps.
+// Annotations of workloads, as in Flux v1.
 const (
-	automated   = "fluxcd.io/automated" // "true": the images are updated
-	locked      = "fluxcd.io/locked"    // "true": they are not, whatever automated says
-	filterGroup = "filter.fluxcd.io/"   // with the name of a container: which tags count
-	tagPrefix   = "fluxcd.io/tag."      // the older name of it
-	notLatest   = `tag != "latest"`     // a tag that moves tells nobody what runs
-	semverKind  = "semver:"             // a range of versions, of which the highest is the latest
-	globKind    = "glob:"               // a pattern with *; the image that was made last is the latest
+	automated   = "fluxcd.io/automated" // "true": updates are automated
+	locked      = "fluxcd.io/locked"    // "true": takes precedence: updates are not automated
+	filterGroup = "filter.fluxcd.io/"   // followed by a container: filter of its tags
+	tagPrefix   = "fluxcd.io/tag."      // older form of filterGroup
+	notLatest   = `tag != "latest"`     // this tag moves, so it does not identify an image
+	semverKind  = "semver:"             // version range; the highest version is the latest
+	globKind    = "glob:"               // pattern with *; the newest image is the latest
 )
 
-var regexKinds = []string{"regex:", "regexp:"} // as glob
+var regexKinds = []string{"regex:", "regexp:"} // regular expression; the newest image is the latest
 
-// wish is what a workload asks for a container.
-type wish struct {
+// request is the policy that a workload requests for a container.
+type request struct {
 	automated bool
 	spec      imagev1.ImagePolicySpec
 }
 
-// wishesOf reads the annotations of a workload: wishes by container, and what is wrong with them.
-func wishesOf(w Workload) (map[string]wish, []error) {
-	wishes, containers := map[string]wish{}, w.containers()
+// requestsOf returns the requests of the annotations of a workload by container, and the errors in annotations.
+func requestsOf(w Workload) (map[string]request, []error) {
+	requests, containers := map[string]request{}, w.containers()
 	var errs []error
 	auto := w.Annotations[automated] == "true" && w.Annotations[locked] != "true"
 	if auto {
 		for _, c := range containers {
-			wishes[c] = wish{automated: true, spec: newest("", notLatest)}
+			requests[c] = request{automated: true, spec: newest("", notLatest)}
 		}
 	}
-	for _, prefix := range []string{tagPrefix, filterGroup} { // the newer name counts more
-		for _, key := range w.sorted() {
+	for _, prefix := range []string{tagPrefix, filterGroup} { // the newer form takes precedence
+		for _, key := range w.annotationKeys() {
 			container, ok := strings.CutPrefix(key, prefix)
 			if !ok {
 				continue
@@ -48,19 +48,19 @@ func wishesOf(w Workload) (map[string]wish, []error) {
 			spec, err := specOf(w.Annotations[key])
 			switch {
 			case !slices.Contains(containers, container):
-				errs = append(errs, fmt.Errorf("annotation %s: there is no container of that name", key))
+				errs = append(errs, fmt.Errorf("annotation %s: the workload has no such container", key))
 			case err != nil:
-				delete(wishes, container) // rather no policy than one that lets everything pass
+				delete(requests, container) // no policy is better than one without a filter
 				errs = append(errs, fmt.Errorf("annotation %s: %w", key, err))
 			default:
-				wishes[container] = wish{auto, spec}
+				requests[container] = request{automated: auto, spec: spec}
 			}
 		}
 	}
-	return wishes, errs
+	return requests, errs
 }
 
-// specOf makes a policy of a filter.
+// specOf returns the spec of a policy for a filter.
 func specOf(filter string) (imagev1.ImagePolicySpec, error) {
 	filter = strings.TrimSpace(filter)
 	var spec imagev1.ImagePolicySpec
@@ -76,7 +76,7 @@ func specOf(filter string) (imagev1.ImagePolicySpec, error) {
 	return spec, err
 }
 
-// newest takes the image that was made last, of those whose tag matches.
+// newest returns a spec that chooses the newest image. Pattern and CEL filter may be empty.
 func newest(pattern, filter string) imagev1.ImagePolicySpec {
 	spec := imagev1.ImagePolicySpec{Policy: imagev1.ImagePolicyChoice{
 		CreatedAt: &imagev1.CreatedAtPolicy{Order: imagev1.OrderNewest}}}

@@ -20,58 +20,57 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// front stands before a registry as a caching proxy does: pages are of ten tags, answers have an ETag, and it
-// can be told to misbehave.
-type front struct {
+// proxy is a proxy of a registry with pages of ten tags and ETags. Tests can replace its responses.
+type proxy struct {
 	*httptest.Server
-	etags  bool
-	ofTags bool // ETags are of the tags alone, and not of the link to the next page
+	etags      bool
+	etagOfTags bool // the ETag does not depend on the link to the next page
 
 	mu       sync.Mutex
-	answers  []string // of lists of tags, as <status> <bytes>
-	sabotage func(w http.ResponseWriter, r *http.Request) bool
+	statuses []string // of responses to requests for lists
+	override func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func newFront(t *testing.T, to *testenv.Registry) *front {
+func newProxy(t *testing.T, to *testenv.Registry) *proxy {
 	t.Helper()
-	target, err := url.Parse(to.URL)
+	address, err := url.Parse(to.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{etags: true}
-	proxy := httputil.NewSingleHostReverseProxy(target)
+	f := &proxy{etags: true}
+	target := httputil.NewSingleHostReverseProxy(address)
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
-		sabotage := f.sabotage
+		override := f.override
 		f.mu.Unlock()
-		if sabotage != nil && sabotage(w, r) {
+		if override != nil && override(w, r) {
 			return
 		}
 		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
-			proxy.ServeHTTP(w, r)
+			target.ServeHTTP(w, r)
 			return
 		}
 		q := r.URL.Query()
 		q.Set("n", "10")
 		r.URL.RawQuery = q.Encode()
-		answer := httptest.NewRecorder()
-		proxy.ServeHTTP(answer, r)
-		f.answer(w, r, answer)
+		recorded := httptest.NewRecorder()
+		target.ServeHTTP(recorded, r)
+		f.respond(w, r, recorded)
 	}))
 	t.Cleanup(f.Close)
 	return f
 }
 
-func (f *front) answer(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
-	body := answer.Body.Bytes()
-	status := answer.Code
-	if link := answer.Header().Get("Link"); link != "" {
+func (f *proxy) respond(w http.ResponseWriter, r *http.Request, recorded *httptest.ResponseRecorder) {
+	body := recorded.Body.Bytes()
+	status := recorded.Code
+	if link := recorded.Header().Get("Link"); link != "" {
 		w.Header().Set("Link", link)
 	}
 	if f.etags {
 		of := body
-		if !f.ofTags {
-			of = append(slices.Clone(body), answer.Header().Get("Link")...)
+		if !f.etagOfTags {
+			of = append(slices.Clone(body), recorded.Header().Get("Link")...)
 		}
 		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(of))
 		w.Header().Set("ETag", etag)
@@ -80,24 +79,24 @@ func (f *front) answer(w http.ResponseWriter, r *http.Request, answer *httptest.
 		}
 	}
 	f.mu.Lock()
-	f.answers = append(f.answers, fmt.Sprint(status))
+	f.statuses = append(f.statuses, fmt.Sprint(status))
 	f.mu.Unlock()
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }
 
-func (f *front) took() []string {
+func (f *proxy) takeStatuses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	got := f.answers
-	f.answers = nil
+	got := f.statuses
+	f.statuses = nil
 	return got
 }
 
-func (f *front) sabotageBy(do func(w http.ResponseWriter, r *http.Request) bool) {
+func (f *proxy) overrideWith(do func(w http.ResponseWriter, r *http.Request) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sabotage = do
+	f.override = do
 }
 
 func open(t *testing.T, host string) *registry.Repository {
