@@ -22,53 +22,56 @@ var hosts = map[Kind]string{
 	BitbucketServer: "https://git.example.com/scm/o/private.git", AzureDevOps: "https://dev.azure.com/o/p/_git/private",
 }
 
+// responseCases are error responses and the expected faults.
+var responseCases = map[string]struct {
+	status   int
+	header   map[string]string
+	response string
+	want     string
+	terminal bool
+	wait     time.Duration
+}{
+	"invalid login": {status: 401, terminal: true, want: `"Bad credentials ***"). `,
+		response: `{"message":"Bad credentials s3cret"}`},
+	"missing permission": {status: 403, terminal: true, want: "required permission",
+		response: `{"message":"Resource not accessible"}`},
+	"rate limit with 403": {status: 403, header: map[string]string{"Retry-After": "30"}, wait: 30 * time.Second,
+		want:     "rate limit",
+		response: `{}`},
+	"not found": {status: 404, terminal: true, want: "access to the repository",
+		response: `{"message":"Not Found"}`},
+	"validation error": {status: 422, terminal: true, want: "Validation Failed",
+		response: `{"message":"Validation Failed","errors":[{"field":"sha","code":"invalid"}]}`},
+	"rate limit": {status: 429, header: map[string]string{"Retry-After": "120"}, wait: 2 * time.Minute,
+		want:     "rate limit",
+		response: `{}`},
+	"rate limit without Retry-After": {status: 429, wait: time.Minute, want: "rate limit",
+		response: `slow down`},
+	"server error": {status: 500, want: "failed at",
+		response: `<html>s3cret`},
+	"unavailable": {status: 503, header: map[string]string{"Retry-After": "7"}, wait: 7 * time.Second,
+		want:     "failed at",
+		response: ``},
+	"login page": {status: 203, terminal: true, want: "has expired",
+		response: `<html>`},
+	"HTML instead of JSON": {status: 200, terminal: true, want: "unexpected response",
+		response: `<html>s3cret</html>`},
+	"JSON of another type": {status: 200, terminal: true, want: "unexpected response",
+		response: `"s3cret"`},
+	"endless response": {status: 200, terminal: true, want: "unexpected response",
+		response: strings.Repeat("s3cret", 3<<20)},
+	"redirect": {status: 301, terminal: true, want: "have moved",
+		response: `{"message":"Moved to https://internal.example.com/s3cret"}`},
+	"long message": {status: 400, terminal: true, want: "word",
+		response: `{"error":{"message":"` + strings.Repeat(`word\n`, 1000) + `"}}`},
+	"deeply nested message": {status: 400, terminal: true, want: "status 400",
+		response: strings.Repeat(`{"message":`, 5000) + `"x"` + strings.Repeat(`}`, 5000)},
+}
+
 // TestResponseErrors checks the fault of each kind of error response. It has a hint, but no credentials and no URL.
 func TestResponseErrors(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		status   int
-		header   map[string]string
-		response string
-		want     string
-		terminal bool
-		wait     time.Duration
-	}{
-		"invalid login": {status: 401, terminal: true, want: `"Bad credentials ***"). `,
-			response: `{"message":"Bad credentials s3cret"}`},
-		"missing permission": {status: 403, terminal: true, want: "required permission",
-			response: `{"message":"Resource not accessible"}`},
-		"rate limit with 403": {status: 403, header: map[string]string{"Retry-After": "30"}, wait: 30 * time.Second,
-			want:     "rate limit",
-			response: `{}`},
-		"not found": {status: 404, terminal: true, want: "access to the repository",
-			response: `{"message":"Not Found"}`},
-		"validation error": {status: 422, terminal: true, want: "Validation Failed",
-			response: `{"message":"Validation Failed","errors":[{"field":"sha","code":"invalid"}]}`},
-		"rate limit": {status: 429, header: map[string]string{"Retry-After": "120"}, wait: 2 * time.Minute,
-			want:     "rate limit",
-			response: `{}`},
-		"rate limit without Retry-After": {status: 429, wait: time.Minute, want: "rate limit",
-			response: `slow down`},
-		"server error": {status: 500, want: "failed at",
-			response: `<html>s3cret`},
-		"unavailable": {status: 503, header: map[string]string{"Retry-After": "7"}, wait: 7 * time.Second,
-			want:     "failed at",
-			response: ``},
-		"login page": {status: 203, terminal: true, want: "has expired",
-			response: `<html>`},
-		"HTML instead of JSON": {status: 200, terminal: true, want: "unexpected response",
-			response: `<html>s3cret</html>`},
-		"JSON of another type": {status: 200, terminal: true, want: "unexpected response",
-			response: `"s3cret"`},
-		"endless response": {status: 200, terminal: true, want: "unexpected response",
-			response: strings.Repeat("s3cret", 3<<20)},
-		"redirect": {status: 301, terminal: true, want: "have moved",
-			response: `{"message":"Moved to https://internal.example.com/s3cret"}`},
-		"long message": {status: 400, terminal: true, want: "word",
-			response: `{"error":{"message":"` + strings.Repeat(`word\n`, 1000) + `"}}`},
-		"deeply nested message": {status: 400, terminal: true, want: "status 400",
-			response: strings.Repeat(`{"message":`, 5000) + `"x"` + strings.Repeat(`}`, 5000)},
-	} {
+	for name, c := range responseCases {
 		for kind, address := range hosts {
 			host := newClient(t, startServer(t, func(w http.ResponseWriter, _ *http.Request) {
 				for k, v := range c.header {
@@ -130,26 +133,14 @@ func TestUnreachableHosts(t *testing.T) {
 	}
 }
 
-func TestLogins(t *testing.T) {
-	t.Parallel()
-	loginHeader := func(kind Kind, o Options) (login string, err error) {
-		t.Helper()
-		if o.Repository, err = Parse(kind, hosts[kind]); err != nil {
-			t.Fatal(err)
-		}
-		o.Transport = startServer(t, func(w http.ResponseWriter, r *http.Request) {
-			login = r.Header.Get("Authorization")
-			w.WriteHeader(http.StatusTeapot)
-		})
-		c, err := New(o)
-		if err != nil {
-			return "", err
-		}
-		if err := c.SetStatus(testContext(t), Status{Commit: commit, Context: "c"}); err == nil {
-			t.Error("got no error for status 418")
-		}
-		return login, nil
-	}
+type loginCase struct {
+	kind    Kind
+	options Options
+	want    string // with the prefix !: a part of the error
+}
+
+// loginCases are logins and the expected Authorization headers.
+func loginCases(t *testing.T) map[string]loginCase {
 	secret := func(pairs ...string) map[string][]byte {
 		m := map[string][]byte{}
 		for i := 0; i < len(pairs); i += 2 {
@@ -158,11 +149,7 @@ func TestLogins(t *testing.T) {
 		return m
 	}
 	identity := staticLogin(auth.GitCredentials{BearerToken: "entra"})
-	for name, c := range map[string]struct {
-		kind    Kind
-		options Options
-		want    string // with the prefix !: a part of the error
-	}{
+	return map[string]loginCase{
 		"token with line break": {kind: GitHub, want: "Bearer s3cret",
 			options: Options{Secret: secret("token", "s3cret\n")}},
 		"Secret of a clone": {kind: GitLab, want: "Bearer s3cret",
@@ -195,7 +182,30 @@ func TestLogins(t *testing.T) {
 			options: Options{Secret: secret("githubAppID", "1", "githubAppInstallationID", "2")}},
 		"token with a colon": {kind: GitHub, want: "Bearer user:s3cret",
 			options: Options{Secret: secret("token", "user:s3cret")}},
-	} {
+	}
+}
+
+func TestLogins(t *testing.T) {
+	t.Parallel()
+	loginHeader := func(kind Kind, o Options) (login string, err error) {
+		t.Helper()
+		if o.Repository, err = Parse(kind, hosts[kind]); err != nil {
+			t.Fatal(err)
+		}
+		o.Transport = startServer(t, func(w http.ResponseWriter, r *http.Request) {
+			login = r.Header.Get("Authorization")
+			w.WriteHeader(http.StatusTeapot)
+		})
+		c, err := New(o)
+		if err != nil {
+			return "", err
+		}
+		if err := c.SetStatus(testContext(t), Status{Commit: commit, Context: "c"}); err == nil {
+			t.Error("got no error for status 418")
+		}
+		return login, nil
+	}
+	for name, c := range loginCases(t) {
 		got, err := loginHeader(c.kind, c.options)
 		if want, fails := strings.CutPrefix(c.want, "!"); fails {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {

@@ -26,8 +26,8 @@ import (
 const (
 	maxParallel = 8   // patches of a request in flight
 	pageSize    = 500 // objects in one list request
-	// maxValues bounds the JSON values in a body that a filter reads, each of which needs up to a hundred bytes of memory.
-	// A push of a thousand commits has about ten thousand.
+	// maxValues bounds the JSON values in a body that a filter reads. Each needs up to a hundred bytes of memory. A push
+	// of a thousand commits has about ten thousand.
 	maxValues  = 500_000
 	fieldOwner = "sluice-receiver"
 )

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,8 +22,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/notify/delivery"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -200,6 +197,53 @@ func TestProxySources(t *testing.T) {
 	}
 }
 
+// invalidProviders are changes that make a Provider invalid, and the expected faults.
+var invalidProviders = map[string]struct {
+	change       func(*v1beta3.ProviderSpec)
+	reason, want string
+	final        bool
+}{
+	"missing Secret": {reason: "TokenNotFound",
+		want:   "none' not found. Create it or correct spec.secretRef",
+		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }},
+	"missing certificate": {reason: "TokenNotFound",
+		want:   "correct spec.certSecretRef",
+		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") }},
+	"missing proxy": {reason: "TokenNotFound",
+		want:   "correct spec.proxySecretRef",
+		change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") }},
+	"headers are a list": {reason: "ValidationFailed",
+		want:   "not a YAML map of strings",
+		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") }},
+	"header with a line break": {reason: "ValidationFailed", final: true,
+		want:   "header",
+		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") }},
+	"certificate without key": {reason: "ValidationFailed",
+		want:   "only one of the keys tls.crt and tls.key",
+		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") }},
+	"malformed certificate": {reason: "ValidationFailed",
+		want:   "no pair",
+		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") }},
+	"malformed proxy in the Secret": {reason: "ValidationFailed",
+		want:   "is not the URL of a proxy",
+		change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") }},
+	"malformed proxy in the spec": {reason: "ValidationFailed",
+		want:   "the proxy in spec.proxy is not valid",
+		change: func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }},
+	"no address": {reason: "ValidationFailed", final: true,
+		want:   "no address",
+		change: func(s *v1beta3.ProviderSpec) { s.Address = "" }},
+	"malformed address": {reason: "ValidationFailed", final: true,
+		want:   "is not an HTTP URL",
+		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") }},
+	"unknown type": {reason: "ValidationFailed", final: true,
+		want:   "pigeon",
+		change: func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }},
+	"metadata service": {reason: "SendFailed",
+		want:   "link-local",
+		change: func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" }},
+}
+
 func TestInvalidProviders(t *testing.T) {
 	b := newResolverTest(t)
 	const hidden = "s3cr3t-of-the-test"
@@ -209,51 +253,7 @@ func TestInvalidProviders(t *testing.T) {
 	b.secret("pair", map[string]string{"tls.crt": hidden, "tls.key": hidden})
 	b.secret("proxy", map[string]string{"address": "http://" + hidden + "@", "username": "a"})
 	b.secret("address", map[string]string{"address": "https://" + hidden + "\x7f/"})
-	for name, c := range map[string]struct {
-		change       func(*v1beta3.ProviderSpec)
-		reason, want string
-		final        bool
-	}{
-		"missing Secret": {reason: "TokenNotFound",
-			want:   "none' not found. Create it or correct spec.secretRef",
-			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }},
-		"missing certificate": {reason: "TokenNotFound",
-			want:   "correct spec.certSecretRef",
-			change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") }},
-		"missing proxy": {reason: "TokenNotFound",
-			want:   "correct spec.proxySecretRef",
-			change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") }},
-		"headers are a list": {reason: "ValidationFailed",
-			want:   "not a YAML map of strings",
-			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") }},
-		"header with a line break": {reason: "ValidationFailed", final: true,
-			want:   "header",
-			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") }},
-		"certificate without key": {reason: "ValidationFailed",
-			want:   "only one of the keys tls.crt and tls.key",
-			change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") }},
-		"malformed certificate": {reason: "ValidationFailed",
-			want:   "no pair",
-			change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") }},
-		"malformed proxy in the Secret": {reason: "ValidationFailed",
-			want:   "is not the URL of a proxy",
-			change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") }},
-		"malformed proxy in the spec": {reason: "ValidationFailed",
-			want:   "the proxy in spec.proxy is not valid",
-			change: func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }},
-		"no address": {reason: "ValidationFailed", final: true,
-			want:   "no address",
-			change: func(s *v1beta3.ProviderSpec) { s.Address = "" }},
-		"malformed address": {reason: "ValidationFailed", final: true,
-			want:   "is not an HTTP URL",
-			change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") }},
-		"unknown type": {reason: "ValidationFailed", final: true,
-			want:   "pigeon",
-			change: func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }},
-		"metadata service": {reason: "SendFailed",
-			want:   "link-local",
-			change: func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" }},
-	} {
+	for name, c := range invalidProviders {
 		p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = "http://127.0.0.1:1/" })
 		p.UID = types.UID(name)
 		c.change(&p.Spec)
@@ -310,89 +310,6 @@ func TestChangedSecretsAreReadAgain(t *testing.T) {
 	}
 	if b.lookup(p) != nil {
 		t.Error("an unused sender is still cached")
-	}
-}
-
-func TestFailureIsReportedOnce(t *testing.T) {
-	b := newResolverTest(t)
-	h := newHost(t, (*httptest.Server).Start)
-	router := newTestRouter()
-	p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = h.URL })
-	key := client.ObjectKeyFromObject(p)
-	router.setProvider(key, p)
-	health := &Health{Edges: reconcile.NewEdges()}
-	s := &Sender{Router: router.Router, Resolver: b.Resolver, Health: health}
-	d := delivery.Delivery{Provider: key, Event: newEvent("Kustomization", "apps", "web")}
-	retried := 0
-	step := &Provider{Resolver: b.Resolver, Health: health, Retry: func(types.NamespacedName) { retried++ }}
-	reconciled := func() string {
-		return fmt.Sprint(step.Reconcile(t.Context(), &reconcile.Pass[*v1beta3.Provider]{Object: p.DeepCopy()}))
-	}
-	if err := s.Send(t.Context(), d); err != nil || health.Err(key) != nil || reconciled() != initialized {
-		t.Fatalf("%v, %s", err, reconciled())
-	}
-	h.respondWith(http.StatusServiceUnavailable)
-	first := s.Send(t.Context(), d)
-	expectFault(t, "unavailable", first, "SendFailed", "503", false)
-	if !strings.Contains(reconciled(), "503") {
-		t.Errorf("the outcome of the Provider is %s", reconciled())
-	}
-	if health.record(key, s.Send(t.Context(), d)) {
-		t.Error("the same failure is reported twice")
-	}
-	if !health.record(key, fault.New(SendFailedReason, "another failure")) {
-		t.Error("another failure is not reported")
-	}
-	h.respondWith(http.StatusOK)
-	if err := s.Send(t.Context(), d); err != nil || reconciled() != initialized {
-		t.Errorf("%v, %s", err, reconciled())
-	}
-	if retried != 0 {
-		t.Errorf("pending deliveries were retried %d times without a change", retried)
-	}
-	h.respondWith(http.StatusServiceUnavailable)
-	expectFault(t, "unavailable again", s.Send(t.Context(), d), "SendFailed", "503", false)
-	p.Generation++
-	if got := reconciled(); got != initialized || retried != 1 {
-		t.Errorf("new generation: outcome %s, retried %d times", got, retried)
-	}
-
-	p.Spec.Suspend = true
-	_, before := h.last()
-	if err := s.Send(t.Context(), d); err != nil {
-		t.Errorf("suspended Provider: %v", err)
-	}
-	if _, after := h.last(); after != before {
-		t.Error("a suspended Provider sent an event")
-	}
-	router.setProvider(key, nil)
-	expectFault(t, "deleted Provider", s.Send(t.Context(), d), "ValidationFailed", "not found", true)
-}
-
-func TestCommitStatusExprReadsAlert(t *testing.T) {
-	b := newResolverTest(t)
-	h := newHost(t, (*httptest.Server).Start)
-	h.respondWith(http.StatusCreated)
-	b.secret("login", map[string]string{"token": "s3cr3t-of-the-test"})
-	router := newTestRouter()
-	p := b.object(func(s *v1beta3.ProviderSpec) {
-		s.Type, s.Address, s.SecretRef = v1beta3.GitHubProvider, h.URL+"/org/fleet", ref("login")
-		s.CommitStatusExpr = "alert.spec.eventMetadata.cluster + '/' + provider.metadata.name + '/' + " +
-			"event.involvedObject.name"
-	})
-	router.setProvider(client.ObjectKeyFromObject(p), p)
-	a := router.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
-	s := &Sender{Router: router.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
-	e := newEvent("Kustomization", "apps", "web",
-		withMetadata("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))
-	if err := s.Send(t.Context(), delivery.Delivery{Alert: client.ObjectKeyFromObject(a),
-		Provider: client.ObjectKeyFromObject(p), Event: e}); err != nil {
-		t.Fatal(err)
-	}
-	r, n := h.last()
-	if !strings.HasSuffix(r.URL.Path, "/statuses/0123456789abcdef0123456789abcdef01234567") ||
-		!strings.Contains(h.bodies[n-1], `"prod-1/p/web"`) {
-		t.Errorf("%s: %s", r.URL, h.bodies)
 	}
 }
 

@@ -32,8 +32,14 @@ func changedNATS(change func(*Options)) Options {
 	return o
 }
 
-// TestInvalidServiceOptions checks that New returns faults with a hint and without credentials.
-func TestInvalidServiceOptions(t *testing.T) {
+type invalidOptions struct {
+	options Options
+	reason  string
+	want    string // in the error
+}
+
+// invalidServiceOptions returns invalid options of services and the expected faults.
+func invalidServiceOptions() map[string]invalidOptions {
 	noToken := func(o *Options) { delete(o.Secret, "token") }
 	noAddress := func(o *Options) { o.Address = "" }
 	address := func(s string) func(*Options) {
@@ -42,11 +48,7 @@ func TestInvalidServiceOptions(t *testing.T) {
 	key := func(name, value string) func(*Options) {
 		return func(o *Options) { o.Identity = nil; o.Secret[name] = []byte(value) }
 	}
-	for name, c := range map[string]struct {
-		options Options
-		reason  string
-		want    string
-	}{
+	return map[string]invalidOptions{
 		"generic without address": {reason: ValidationFailed, want: "no address",
 			options: changed(services["generic"], noAddress)},
 		"generic-hmac without token": {reason: TokenNotFound, want: "for the signature",
@@ -124,7 +126,12 @@ func TestInvalidServiceOptions(t *testing.T) {
 			options: changedNATS(key("username", "me"))},
 		"nats, malformed CA": {reason: meta.AuthenticationFailedReason, want: "ca.crt",
 			options: changedNATS(func(o *Options) { o.TLS.CA = []byte("t0kenSecret") })},
-	} {
+	}
+}
+
+// TestInvalidServiceOptions checks that New returns faults with a hint and without credentials.
+func TestInvalidServiceOptions(t *testing.T) {
+	for name, c := range invalidServiceOptions() {
 		_, err := New(c.options)
 		f := fault.As(err)
 		hasHint := f != nil && f.Hint != "" || c.options.Type == "nats" && c.options.Dial == nil
