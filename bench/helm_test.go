@@ -96,8 +96,10 @@ const jsonEntry = `{"annotations":{"artifacthub.io/changes":"- kind: changed\n  
 	`\n- kind: fixed\n  description: ` + words + `"},` +
 	`"apiVersion":"v2","appVersion":"1.2.3","created":"2026-11-21T10:00:00.000000000Z","description":"` + words +
 	`","digest":"%[3]s",` +
-	`"home":"https://charts.example/chart","keywords":["one","two"],"maintainers":[{"email":"team@example.com","name":"team"}],"name":"chart-%05[1]d",` +
-	`"sources":["https://git.example/team/chart"],"urls":["https://charts.example/chart-%05[1]d-1.%[2]d.0.tgz"],"version":"1.%[2]d.0"}`
+	`"home":"https://charts.example/chart","keywords":["one","two"],` +
+	`"maintainers":[{"email":"team@example.com","name":"team"}],"name":"chart-%05[1]d",` +
+	`"sources":["https://git.example/team/chart"],` +
+	`"urls":["https://charts.example/chart-%05[1]d-1.%[2]d.0.tgz"],"version":"1.%[2]d.0"}`
 
 // BenchmarkHelmIndex fetches and reads an index of 50 MB and one of 100 MB over HTTPS, and asks for it again:
 // what the process grew by at most, in parts of the index's size, what stays, and what an unchanged index

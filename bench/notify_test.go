@@ -142,7 +142,8 @@ func (n *notified) named(what string, i int) metav1.ObjectMeta {
 }
 
 func (n *notified) post(app int, message string) error {
-	body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization","namespace":%q,"name":"app-%d"},
+	body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization",
+		"namespace":%q,"name":"app-%d"},
 		"severity":"info","reason":"Progressing","message":%q,"reportingController":"kustomize-controller",
 		"metadata":{"kustomize.toolkit.fluxcd.io/revision":"main@sha1:0123456789abcdef0123456789abcdef01234567"}}`,
 		n.namespace, app, message)

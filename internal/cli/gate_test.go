@@ -80,7 +80,8 @@ func testGateLists(t *testing.T, c client.Client, g *gatingv1.Gate, sluice sluic
 	g.Status.WaitingCount = 1
 	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: g.Namespace, Name: "app",
 		Revision: "main@sha1:def"}}
-	g.Status.History = []gatingv1.HistoryEntry{{At: meta.TimeOf(time.Now()), State: gatingv1.Closed, Reason: gatingv1.WhyRequested,
+	g.Status.History = []gatingv1.HistoryEntry{{
+		At: meta.TimeOf(time.Now()), State: gatingv1.Closed, Reason: gatingv1.WhyRequested,
 		Message: "freeze", By: "alice"}}
 	if err := c.Status().Patch(t.Context(), g, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)

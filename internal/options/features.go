@@ -29,7 +29,7 @@ var featureGates = map[string]string{
 
 	"OptimizedGitClones":     "no effect: nothing is fetched for a reference that did not change",
 	"GitShallowClone":        "no effect: fetches are always shallow and incremental",
-	"GitSparseCheckout":      "no effect: there is no checkout, and only files that may have changed are read",
+	"GitSparseCheckout":      "no effect: files are read without a checkout, and only those that may have changed",
 	"GitAllBranchReferences": "no effect: only references in use are fetched",
 
 	"ExternalArtifact":               "no effect: Kustomizations always support ExternalArtifacts",
@@ -58,7 +58,7 @@ var ignoredFlags = map[string]string{
 
 	"gc-interval":                   "files of tags are replaced as a whole and leave nothing to collect",
 	"storage-compression-threshold": "files of tags are always compressed",
-	"storage-value-log-file-size":   "there is no value log; tags are stored in one file per repository",
+	"storage-value-log-file-size":   "the value log does not exist; tags are stored in one file per repository",
 }
 
 // bindIgnored registers the ignored flags, hidden.

@@ -18,17 +18,23 @@ const flagsDoc = "../../docs/flags.md"
 
 // Flags and feature gates that other implementations of these APIs document for the same controllers.
 var (
-	documentedFlags = strings.Fields(`concurrent events-addr rate-limit-interval export-http-path-metrics health-addr metrics-addr kube-api-qps kube-api-burst log-encoding log-level watch-all-namespaces
-		watch-label-selector watch-configs-label-selector no-cross-namespace-refs default-service-account default-decryption-service-account
-		default-kubeconfig-service-account requeue-dependency interval-jitter-percentage min-retry-delay max-retry-delay enable-leader-election
-		leader-election-lease-duration leader-election-renew-deadline leader-election-retry-period leader-election-release-on-cancel feature-gates
-		token-cache-max-size helm-cache-max-size helm-cache-purge-interval helm-cache-ttl helm-chart-file-max-size helm-chart-max-size
-		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa custom-apply-stage-kinds override-manager http-retry no-remote-bases
-		sops-age-secret sops-vault-configmap insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
+	documentedFlags = strings.Fields(`
+		concurrent events-addr rate-limit-interval export-http-path-metrics health-addr metrics-addr
+		kube-api-qps kube-api-burst log-encoding log-level watch-all-namespaces watch-label-selector
+		watch-configs-label-selector no-cross-namespace-refs default-service-account
+		default-decryption-service-account default-kubeconfig-service-account requeue-dependency
+		interval-jitter-percentage min-retry-delay max-retry-delay enable-leader-election
+		leader-election-lease-duration leader-election-renew-deadline leader-election-retry-period
+		leader-election-release-on-cancel feature-gates token-cache-max-size helm-cache-max-size
+		helm-cache-purge-interval helm-cache-ttl helm-chart-file-max-size helm-chart-max-size
+		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa custom-apply-stage-kinds
+		override-manager http-retry no-remote-bases sops-age-secret sops-vault-configmap
+		insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
 		artifact-retention-ttl artifact-retention-records artifact-digest-algo token-cache-max-duration`)
-	documentedGates = strings.Fields(`CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog MigrateAPIVersion
-		StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck ExternalArtifact ObjectLevelWorkloadIdentity
-		OptimizedGitClones DisableConfigWatchers
+	documentedGates = strings.Fields(`
+		CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog
+		MigrateAPIVersion StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck
+		ExternalArtifact ObjectLevelWorkloadIdentity OptimizedGitClones DisableConfigWatchers
 		GitAllBranchReferences GitForcePushBranch GitShallowClone GitSparseCheckout`)
 )
 

@@ -26,7 +26,7 @@ import (
 const (
 	maxParallel = 8   // patches of a request in flight
 	pageSize    = 500 // objects in one list request
-	// maxValues bounds the JSON values in a body that a filter reads. Each needs up to a hundred bytes of memory. A push
+	// maxValues bounds the JSON values in a body that a filter reads. Each needs up to 100 bytes of memory. A push
 	// of a thousand commits has about ten thousand.
 	maxValues  = 500_000
 	fieldOwner = "sluice-receiver"

@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 		{"git server with the sample repositories", d.serveGit},
 		{"control plane: etcd, kube-apiserver, controllers, 3 nodes", d.startCluster},
 		{"definitions of the *.toolkit.fluxcd.io kinds", d.installDefinitions},
-		{"team that is to be notified", d.startTeam},
+		{"team that receives notifications", d.startTeam},
 		{"sluice controller", d.startControllers},
 	} {
 		began := time.Now()

@@ -216,7 +216,7 @@ Changes show below. Ctrl-C ends the demo and leaves nothing behind.
 `, s.colour("1", "Now try"), d.kubeconfig,
 		s.colour("36", "# change a file in git and see it land"), webapp, sluice,
 		s.colour("36", "# delete an object and see it return within two seconds"),
-		s.colour("36", "# close the gate: changes of the frontend wait again, and get all tells so"), namespace,
+		s.colour("36", "# close the gate: changes of the frontend wait again, and get all shows them"), namespace,
 		s.colour("36", "# look around"), sluice, filepath.Join(d.dir, "sluice.log"))
 }
 

@@ -19,13 +19,13 @@ type notification struct {
 	Metadata       map[string]string
 }
 
-// team is who is told of the pipeline: the address of the Provider, and what came in there.
+// team receives notifications of the pipeline at the address of the Provider.
 type team struct {
-	url  string
-	told chan notification
+	url      string
+	received chan notification
 }
 
-// startTeam listens as any endpoint of one's own does that a Provider of the type generic posts to.
+// startTeam starts an HTTP server for a Provider of the type generic.
 func (d *demo) startTeam(ctx context.Context) (func(), error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,12 +36,12 @@ func (d *demo) startTeam(ctx context.Context) (func(), error) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var n notification
 			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&n); err != nil {
-				http.Error(w, "this is no event", http.StatusBadRequest)
+				http.Error(w, "invalid event", http.StatusBadRequest)
 				return
 			}
 			select {
-			case d.team.told <- n:
-			default: // nobody looks any more
+			case d.team.received <- n:
+			default: // the demo reads no more notifications
 			}
 		})}
 	go func() { _ = server.Serve(listener) }() // until it is closed
@@ -52,14 +52,14 @@ func (d *demo) startTeam(ctx context.Context) (func(), error) {
 func (d *demo) hear(ctx context.Context, deployed *card) (notification, error) {
 	for {
 		select {
-		case n := <-d.team.told:
+		case n := <-d.team.received:
 			if n.InvolvedObject.Name == deployed.name && n.Reason == "ReconciliationSucceeded" {
 				return n, nil
 			}
 		case err := <-d.died:
 			return notification{}, fmt.Errorf("the controllers ended: %w", err)
 		case <-ctx.Done():
-			return notification{}, errors.Join(errors.New("nobody was notified that "+deployed.name+" was deployed"),
+			return notification{}, errors.Join(errors.New("no notification about "+deployed.name+" arrived"),
 				ctx.Err())
 		}
 	}

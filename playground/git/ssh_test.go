@@ -43,7 +43,8 @@ func sshClient(identity string, args []string) error {
 	port := args[slices.Index(args, "-p")+1]
 	user, host, _ := strings.Cut(args[len(args)-2], "@")
 	client, err := ssh.Dial("tcp", host+":"+port, &ssh.ClientConfig{
-		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // a test's own server
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // a server of the test
 	})
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func serveOverSSH(t *testing.T) (s *Server, known, unknown []string) {
 	mine, line := newIdentity(t, dir, "mine")
 	other, _ := newIdentity(t, dir, "other")
 	keys := filepath.Join(dir, "authorized_keys")
-	if err := os.WriteFile(keys, append([]byte("# who may log in\n\n"), append(line, "\n# nobody else\n"...)...),
+	if err := os.WriteFile(keys, append([]byte("# who may log in\n\n"), append(line, "\n# end of the list\n"...)...),
 		0o600); err != nil {
 		t.Fatal(err)
 	}

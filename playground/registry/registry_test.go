@@ -109,7 +109,7 @@ func TestReferrersAreListed(t *testing.T) {
 	s := start(t, Options{Dir: dir})
 	subject, _ := push(t, s, "v1", "", nil)
 	if status, index := referring(t, s, subject); status != http.StatusOK || len(index.Manifests) != 0 {
-		t.Errorf("status %d, %+v refer to what nobody refers to", status, index)
+		t.Errorf("status %d, %+v: unexpected referrers", status, index)
 	}
 	to := &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.Digest(subject), Size: 1}
 	signature, header := push(t, s, "", "application/test.signature", to)

@@ -147,13 +147,16 @@ func (s *imageStory) declare(team string) {
   spec: {image: "` + s.registry.Host + `/app", insecure: true, interval: 1s}}`,
 		`{apiVersion: image.toolkit.fluxcd.io/v1, kind: ImagePolicy, metadata: {name: app},
   spec: {imageRepositoryRef: {name: app}, policy: {semver: {range: ">=1.0.0"}}}}`,
-		`{apiVersion: gating.toolkit.fluxcd.io/v1alpha1, kind: Gate, metadata: {name: release}, spec: {default: opened, interval: 30s}}`,
+		`{apiVersion: gating.toolkit.fluxcd.io/v1alpha1, kind: Gate, metadata: {name: release},
+  spec: {default: opened, interval: 30s}}`,
 		`{apiVersion: image.toolkit.fluxcd.io/v1, kind: ImageUpdateAutomation, metadata: {name: fleet},
   spec: {interval: 1h, sourceRef: {kind: GitRepository, name: fleet}, gates: [{name: release}],
     git: {commit: {author: {name: Robot, email: robot@example.com}, signingKey: {secretRef: {name: signing}}}}}}`,
-		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Provider, metadata: {name: team}, spec: {type: generic, address: "` + team + `"}}`,
+		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Provider, metadata: {name: team},
+  spec: {type: generic, address: "` + team + `"}}`,
 		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Alert, metadata: {name: team},
-  spec: {providerRef: {name: team}, eventSources: [{kind: Kustomization, name: "*"}], inclusionList: ["^Applied revision"]}}`,
+  spec: {providerRef: {name: team}, eventSources: [{kind: Kustomization, name: "*"}],
+    inclusionList: ["^Applied revision"]}}`,
 	} {
 		o := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(manifest), &o.Object); err != nil {

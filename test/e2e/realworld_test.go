@@ -70,7 +70,8 @@ var realOnes = map[string]repository{
 	"podinfo-deploy": {dirs: []string{
 		"webapp/common", "webapp/backend", "webapp/frontend", "overlays/dev", "overlays/staging", "overlays/production",
 		"plain", "default", "base/podinfo", "base/backend", "base/frontend",
-	}, wrong: map[string]string{"webapp/test": `Service/webapp/test in webapp/test/service.yaml: spec.type: Unsupported value: "Ingress"`}},
+	}, wrong: map[string]string{"webapp/test": "" +
+		`Service/webapp/test in webapp/test/service.yaml: spec.type: Unsupported value: "Ingress"`}},
 	"gitops-istio": {
 		dirs: []string{"istio", "prod"},
 		unknown: map[string][]string{"prod": {"sidecars.networking.istio.io/v1alpha3/Sidecar",

@@ -1,4 +1,4 @@
-// Package release is the controller of ImageUpdateJobs: a release that somebody requests, run once. The job commits to
+// Package release is the controller of ImageUpdateJobs: a requested release that runs once. The job commits to
 // the repository of the ImageUpdateAutomation that it names, as that automation would.
 package release
 

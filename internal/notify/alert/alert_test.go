@@ -201,7 +201,8 @@ func TestInvalidAlertsAndProviders(t *testing.T) {
 	s.provider("nowhere", "example")
 
 	s.NotReady(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found")
-	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed", "spec.exclusionList[0] is not a valid regular expression")
+	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed",
+		"spec.exclusionList[0] is not a valid regular expression")
 	s.warned(v1beta3.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
 	s.NotReady(&v1beta3.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers watch one
 	s.NotReady(&v1beta3.Provider{}, "nowhere", "ValidationFailed", "not an HTTP URL")

@@ -15,7 +15,7 @@ func gitCommand() *cobra.Command {
 		Short: "Serve every bare repository under a directory over HTTP and SSH, fetch and push",
 		Long: `Serve every bare repository under a directory over HTTP and SSH, fetch and push.
 
-It prints the addresses, then "ready". GET /-/stats returns how many advertisements, fetches, pushes and bytes there were.`,
+It prints the addresses, then "ready". GET /-/stats returns the number of advertisements, fetches, pushes and bytes.`,
 		Example: `  playground git --root repos --addr 127.0.0.1:8080
   playground git --root repos --addr 127.0.0.1:8443 --tls-dir tls --username me --password secret
   playground git --root repos --ssh-addr 127.0.0.1:2222 --ssh-host-key host_key --ssh-authorized-keys keys`,

@@ -17,7 +17,7 @@ func registryCommand() *cobra.Command {
 		Short: "Serve an OCI registry: the CNCF Distribution's, with a referrers API",
 		Long: `Serve an OCI registry: the CNCF Distribution's, with a referrers API.
 
-It prints the address, then "ready". GET /-/stats returns how many requests there were of each kind, and how many bytes were sent.`,
+It prints the address, then "ready". GET /-/stats returns the number of requests of each kind and of sent bytes.`,
 		Example: `  playground registry --addr 127.0.0.1:5000
   playground registry --addr 127.0.0.1:5000 --dir content --tls-dir tls --username me --password secret`,
 		Args: cobra.NoArgs,

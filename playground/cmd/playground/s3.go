@@ -15,8 +15,8 @@ func s3Command() *cobra.Command {
 		Short: "Serve S3 over a directory, with versitygw: its directories are the buckets",
 		Long: `Serve S3 over a directory, with versitygw: its directories are the buckets.
 
-It prints the address, then "ready". GET /-/stats returns how many lists, gets, heads, puts, deletes and other requests there
-were, and the bytes that were sent.`,
+It prints the address, then "ready". GET /-/stats returns the number of lists, gets, heads, puts,
+deletes and other requests, and of sent bytes.`,
 		Example: `  playground s3 --dir buckets --addr 127.0.0.1:9000
   playground s3 --dir buckets --addr 127.0.0.1:9443 --tls-dir tls --access-key me --secret-key my-secret`,
 		Args: cobra.NoArgs,
