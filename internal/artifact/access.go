@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// Access decides who may read artifacts. Errors that are neither of these two mean that it cannot be told now.
+// Access decides who may read artifacts. Any error other than [ErrUnauthenticated] and [ErrForbidden] means that
+// access cannot be checked at the moment.
 type Access interface {
-	// Authenticate returns who bears the token; [ErrUnauthenticated] when nobody does.
+	// Authenticate returns the owner of the token, or [ErrUnauthenticated] if the token is not valid.
 	Authenticate(ctx context.Context, token string) (Reader, error)
 }
 
-// Reader is who asks for artifacts.
+// Reader is an authenticated client that requests artifacts.
 type Reader interface {
 	// MayRead returns nil if the reader may read the object that an artifact belongs to, else [ErrForbidden].
-	// The key's kind is in small letters. It is asked for every request and event, so answers are to be
-	// remembered for a while.
+	// The key's kind is in lower case. MayRead is called for every request and event, so implementations should
+	// cache their answers for a short time.
 	MayRead(ctx context.Context, key Key) error
 }
 
 // Errors of an [Access].
 var (
 	ErrUnauthenticated = errors.New("the token is not valid")
-	ErrForbidden       = errors.New("the source may not be read")
+	ErrForbidden       = errors.New("access to the source is forbidden")
 )
 
-// reader is who asks; of a server that checks nobody it is nobody.
+// reader is the client of a request. Its Reader is nil if the server does not check access.
 type reader struct{ is Reader }
 
 func (r reader) may(ctx context.Context, key Key) error {
@@ -37,13 +38,13 @@ func (r reader) may(ctx context.Context, key Key) error {
 	return r.is.MayRead(ctx, key)
 }
 
-// reader finds out who sends a request.
+// reader authenticates the client of a request.
 func (s *Server) reader(r *http.Request) (reader, error) {
 	is, err := Identify(s.Access, r)
 	return reader{is}, err
 }
 
-// Identify finds out who sends a request; nil if there is no access to ask, which lets everybody read everything.
+// Identify authenticates the client of a request. It returns nil if a is nil: then every client may read everything.
 func Identify(a Access, r *http.Request) (Reader, error) {
 	if a == nil {
 		return nil, nil
@@ -55,14 +56,14 @@ func Identify(a Access, r *http.Request) (Reader, error) {
 	return a.Authenticate(r.Context(), token)
 }
 
-// refuse answers a request that is not allowed.
+// refuse writes the response to a request that is not allowed.
 func refuse(w http.ResponseWriter, err error) {
 	status, message := Refusal(w.Header(), err)
 	http.Error(w, message, status)
 }
 
-// Refusal says how a request is refused that is not allowed, and adds the header that goes with it. The error
-// itself may tell of the cluster: it is not for the client.
+// Refusal returns the status and the message for a request that is not allowed, and sets the response header that
+// belongs to them. The error itself is not sent to the client, because it may contain details of the cluster.
 func Refusal(header http.Header, err error) (status int, message string) {
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
@@ -71,6 +72,6 @@ func Refusal(header http.Header, err error) (status int, message string) {
 	case errors.Is(err, ErrForbidden):
 		return http.StatusForbidden, "the ServiceAccount may not get this object"
 	default:
-		return http.StatusServiceUnavailable, "who may read this cannot be told now"
+		return http.StatusServiceUnavailable, "access cannot be checked at the moment; try again later"
 	}
 }

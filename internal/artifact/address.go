@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// latest is the name, before its extension, under which the newest artifact of an object is served.
+// latest is the name, without the extension, under which the newest artifact of an object is served.
 const latest = "latest"
 
-// address is what a URL's path asks for.
+// address is the parsed path of a URL.
 type address struct {
-	key   Key    // of nobody when only a digest is given
+	key   Key    // zero if only a digest is given
 	by    string // "file", "digest", "revision" or "at"
 	value string
 	at    time.Time
 }
 
-// parseAddress reads a URL's path; nil when it is none of an artifact.
+// parseAddress parses the path of a URL. It returns nil if the path is not one of an artifact.
 func parseAddress(urlPath string) *address {
 	parts := strings.SplitN(strings.TrimPrefix(urlPath, "/"), "/", 5)
 	if len(parts) == 2 && parts[0] == "digest" {
@@ -49,8 +49,8 @@ func parseAddress(urlPath string) *address {
 	}
 }
 
-// find returns the paths of the files that an address stands for: one at most, but for a digest of nobody in
-// particular.
+// find returns the paths of the files that match an address. There is at most one, unless the address is a digest
+// without a key.
 func (s *Store) find(a *address) []string {
 	if a.key == (Key{}) {
 		return s.withDigest(a.value)
@@ -68,7 +68,7 @@ func (s *Store) find(a *address) []string {
 	for _, f := range s.everywhere(a.key.dir()) {
 		if a.by == "at" {
 			if f.modified.After(a.at) {
-				continue // it came later
+				continue // stored after that time
 			}
 			return []string{f.path}
 		}
@@ -81,13 +81,13 @@ func (s *Store) find(a *address) []string {
 	return nil
 }
 
-// isRevision tells whether a revision is meant: it is given as it is, or by what identifies it at its end,
-// such as a commit.
+// isRevision reports whether given identifies the revision. It is either the whole revision or the part after its
+// last ':' or '@', such as a commit.
 func isRevision(revision, given string) bool {
 	return given != "" && (given == revision || given == revision[strings.LastIndexAny(revision, ":@")+1:])
 }
 
-// withDigest returns the paths of the files that were found to have a digest.
+// withDigest returns the paths of the verified files that have the digest.
 func (s *Store) withDigest(digest string) (found []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Store) withDigest(digest string) (found []string) {
 	return found
 }
 
-// keyOf returns whose a file is. The kind is in small letters.
+// keyOf returns the key of a file. Its kind is in lower case.
 func keyOf(relative string) Key {
 	parts := strings.Split(relative, "/")
 	return Key{parts[0], parts[1], parts[2]}

@@ -19,13 +19,13 @@ import (
 // segmentFiles is how many files share a segment on average. Boundaries follow from the paths alone.
 const segmentFiles = 64
 
-// An archive is a tar stream, compressed in segments: each is a gzip member of its own, and gzip readers take the
-// members as one stream (RFC 1952, 2.2). A segment is a run of files in the order of their paths, cut where
-// the hash of a path says so; the same files give the same bytes, whatever stands around them. So an archive
-// is a function of its tree alone, and one that differs in a file can be written from another by copying all
-// segments but one.
+// An archive is a tar stream, compressed in segments. Each segment is a separate gzip member, and gzip readers treat
+// the members as one stream (RFC 1952, 2.2). A segment is a series of files in the order of their paths. The hash of a
+// path decides whether a new segment begins at that path. The same files therefore give the same bytes, independent of
+// the other files in the tree. So an archive depends only on its tree, and an archive that differs from another one in
+// one file can be written by copying all other segments.
 
-// segment is where a run of files lies in an archive.
+// segment is the position of a series of files in an archive.
 type segment struct {
 	Key    string `json:"key"`
 	Offset int64  `json:"offset"`
@@ -38,7 +38,7 @@ type previous struct {
 	segments map[string]segment
 }
 
-// member is a file on its way into an archive.
+// member is a file that is going to be written to an archive.
 type member struct {
 	name  string
 	entry *Entry
@@ -50,8 +50,8 @@ type archiver struct {
 	zip      *gzip.Writer
 	content  Content
 	from     *previous // may be nil
-	run      []member  // the files of the segment that is being gathered
-	text     []byte    // for keyOf, used over and over
+	run      []member  // the files of the current segment
+	text     []byte    // buffer of keyOf, reused
 	buffer   []byte    // for copying
 	segments []segment
 }
@@ -62,14 +62,14 @@ func WriteArchive(ctx context.Context, w io.Writer, t *Tree) error {
 	return err
 }
 
-// writeArchive writes the tree to w and returns the segments that it is made of. From may be nil.
+// writeArchive writes the tree to w and returns the segments of the archive. From may be nil.
 func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]segment, error) {
 	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from,
 		buffer: make([]byte, 128<<10)}
 	err := t.Walk(func(name string, e *Entry) error {
 		if e.Mode&fs.ModeSymlink != 0 {
 			if _, err := t.linkTarget(path.Dir(name), e); errors.Is(err, fs.ErrInvalid) {
-				return nil // leads out of the tree: nobody may follow it
+				return nil // leads out of the tree, so it must not be in the archive
 			}
 		}
 		if cut(name) {
@@ -91,14 +91,14 @@ func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]
 	return a.segments, errors.Join(err, a.zip.Close())
 }
 
-// cut tells whether a segment begins at the path.
+// cut reports whether a segment begins at the path.
 func cut(name string) bool {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, name) // never fails
 	return h.Sum32()%segmentFiles == 0
 }
 
-// flush writes the files gathered as a segment.
+// flush writes the collected files as one segment.
 func (a *archiver) flush() error {
 	if len(a.run) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (a *archiver) flush() error {
 	return nil
 }
 
-// keyOf identifies what a segment of the files gathered would hold.
+// keyOf returns the key of a segment with the collected files. It depends on their names, modes and contents.
 func (a *archiver) keyOf() string {
 	text := a.text[:0]
 	for _, m := range a.run {
@@ -142,7 +142,7 @@ func (a *archiver) writeSegment(key string) error {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
-	if err := t.Flush(); err != nil { // pads the last file; the stream goes on in the next segment
+	if err := t.Flush(); err != nil { // pads the last file; the stream continues in the next segment
 		return err
 	}
 	return a.zip.Close()
@@ -167,7 +167,7 @@ func (a *archiver) writeMember(t *tar.Writer, m member) error {
 	return err
 }
 
-// counting counts what is written.
+// counting counts the bytes written.
 type counting struct {
 	w io.Writer
 	n int64

@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// maxRedirects bounds how often a server may send a download elsewhere.
+// maxRedirects is the maximum number of redirects of a download.
 const maxRedirects = 5
 
-// ClientOptions are how artifacts are read from other processes.
+// ClientOptions configure how artifacts are read from other processes.
 type ClientOptions struct {
-	CA []byte // PEM of the authorities of artifact servers, beside those of the system
-	// Token returns the token for those artifact servers that check their readers; Hosts are these, as host
-	// or host:port. No other server sees it: anybody who may write the status of a source may send us
-	// anywhere.
+	CA []byte // PEM certificates of the CAs of artifact servers, in addition to those of the system
+	// Token returns the token for artifact servers that authenticate their clients. Hosts lists these servers as
+	// host or host:port. The token is not sent to any other server, because a user with write access to the status
+	// of a source can direct requests to any URL.
 	Token func() (string, error)
 	Hosts []string
 }
@@ -30,7 +30,7 @@ func NewClient(o ClientOptions) (*http.Client, error) {
 			return nil, err
 		}
 		if !pool.AppendCertsFromPEM(o.CA) {
-			return nil, errors.New("the authorities of artifact servers hold no certificate in PEM")
+			return nil, errors.New("the CA file for artifact servers contains no PEM certificate")
 		}
 		base.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
@@ -39,15 +39,15 @@ func NewClient(o ClientOptions) (*http.Client, error) {
 
 func redirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
-		return errors.New("it was redirected too often")
+		return errors.New("the server redirected the request too often")
 	}
 	if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
-		return errors.New("it was redirected from https to http")
+		return errors.New("the server redirected the request from https to http")
 	}
 	return nil
 }
 
-// tokens sends the token to those who may see it.
+// tokens adds the token to requests to the configured hosts.
 type tokens struct {
 	base    http.RoundTripper
 	options ClientOptions

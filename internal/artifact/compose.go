@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// Layer is a part of a tree, and where it stands in a composed one.
+// Layer is a part of a tree and its place in a composed tree.
 type Layer struct {
 	Tree *Tree
 	From string // a file or directory of the tree; "." is all of it
-	To   string // where it stands in the result; "." puts a directory's entries at the root
+	To   string // path in the result; "." puts the entries of a directory at the root
 }
 
-// Compose returns a tree of the layers' entries. Directories are merged; of two files, or a file and a
-// directory, in one place the later layer's stays. No content is read but targets of symlinks on the way to
-// From, which are followed; other symlinks are taken as they are. A From that is not there gives
-// fs.ErrNotExist.
+// Compose returns a tree of the entries of all layers. Directories are merged. If two layers have a file, or a file
+// and a directory, at the same path, the later layer wins. Symlinks in the path From are followed, and only their
+// targets are read; other symlinks are copied unchanged. If From does not exist, the error is fs.ErrNotExist.
 func Compose(layers ...Layer) (*Tree, error) {
 	root := NewDir(nil)
 	var parts []*Tree
@@ -29,7 +28,7 @@ func Compose(layers ...Layer) (*Tree, error) {
 			return nil, err
 		}
 		if !fs.ValidPath(l.To) || l.To == "." && e.Dir == nil {
-			return nil, fmt.Errorf("%w: %q is no place for %q", fs.ErrInvalid, l.To, l.From)
+			return nil, fmt.Errorf("%w: %q is not a valid destination for %q", fs.ErrInvalid, l.To, l.From)
 		}
 		added := e.Dir
 		if l.To != "." {
@@ -41,7 +40,7 @@ func Compose(layers ...Layer) (*Tree, error) {
 	return NewTree(root, join(parts)), nil
 }
 
-// wrap returns directories around an entry.
+// wrap returns the entry at a path of nested directories.
 func wrap(to []string, e Entry) *Dir {
 	e.Name = to[len(to)-1]
 	d := NewDir([]Entry{e})
@@ -51,7 +50,7 @@ func wrap(to []string, e Entry) *Dir {
 	return d
 }
 
-// merge returns what is in either directory; what is not in both is shared.
+// merge returns the entries of both directories. Subdirectories that exist in only one of them are not copied.
 func merge(below, above *Dir) *Dir {
 	if len(below.Entries) == 0 {
 		return above
@@ -73,7 +72,8 @@ func merge(below, above *Dir) *Dir {
 	return NewDir(entries)
 }
 
-// join returns the contents of all parts: the only one there is, or one that knows which part holds what.
+// join returns the content of all parts. It is the content of the parts themselves if they share one, else one that
+// maps each ID to the content that has it.
 func join(parts []*Tree) Content {
 	others := slices.IndexFunc(parts, func(p *Tree) bool { return !sameContent(p.content, parts[0].content) })
 	if len(parts) > 0 && others < 0 {
@@ -93,10 +93,11 @@ func join(parts []*Tree) Content {
 	return owned
 }
 
-// sameContent tells whether both are one; of types that cannot be compared it says no.
+// sameContent reports whether both are the same. It returns false for types that are not comparable.
 func sameContent(a, b Content) bool { return reflect.TypeOf(a).Comparable() && a == b }
 
-// owners is Content by who holds it. A part is never asked for what it does not hold: to a mirror that would be damage.
+// owners maps IDs to the Content that has them. A part is never asked for an ID that it does not have, because a
+// mirror would treat that as damage.
 type owners map[string]Content
 
 func (o owners) Size(id string) (int64, error) {
@@ -115,7 +116,7 @@ func (o owners) Read(id string) ([]byte, error) {
 	return c.Read(id)
 }
 
-// Select returns the tree's files for which keep says so, by their path. Directories that are kept whole are shared.
+// Select returns a tree of the files for whose paths keep returns true. Unchanged directories are not copied.
 func (t *Tree) Select(keep func(name string) bool) *Tree {
 	return NewTree(t.root.keep("", keep), t.content)
 }
@@ -144,7 +145,7 @@ func (d *Dir) keep(prefix string, keep func(string) bool) *Dir {
 	return NewDir(entries)
 }
 
-// At returns the tree below a directory; symlinks on the way are followed.
+// At returns the tree below a directory. Symlinks in the path are followed.
 func (t *Tree) At(dir string) (*Tree, error) {
 	e, err := t.lookup("open", path.Clean(dir), true)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 
 const (
 	suffix = ".tar.gz"
-	index  = ".index" // beside an archive: its digest and its segments
-	prefix = ".tmp-"  // of what is being written
+	index  = ".index" // of the file with the digest and the segments of an archive
+	prefix = ".tmp-"  // of temporary files
 )
 
-// format names what the bytes of a segment depend on beside its files: segments of another one are not copied.
+// format identifies the encoder of segments. Segments of another format are not copied, as their bytes may differ.
 var format = "1 " + runtime.Version()
 
-// sidecar is what stands beside an archive. It is in its place before the archive is.
+// sidecar is the index file of an archive. It is stored in the same directory, before the archive.
 type sidecar struct {
 	Format   string    `json:"format"`
 	Digest   string    `json:"digest"`
@@ -34,23 +34,23 @@ type sidecar struct {
 	Segments []segment `json:"segments"`
 }
 
-// stamp is a file that was compared with its digest.
+// stamp is a file that was verified against its digest.
 type stamp struct {
 	info     fs.FileInfo
 	digest   string
 	revision string
 }
 
-// is tells whether a file is still the one that was compared.
+// is reports whether a file is still the one that was verified.
 func (s stamp) is(info fs.FileInfo) bool {
 	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().
 		Equal(info.ModTime())
 }
 
-// extensions are those of the files that a store keeps, with what they are served as.
+// extensions maps the extensions of stored files to their content types.
 var extensions = map[string]string{suffix: "application/gzip", ".tgz": "application/gzip", ".yaml": "application/yaml"}
 
-// extension returns that of a file which a store keeps, or nothing.
+// extension returns the extension of a stored file, or an empty string if the store has no such files.
 func extension(base string) string {
 	for ext := range extensions {
 		if name, ok := strings.CutSuffix(base, ext); ok && name != "" && name != latest &&
@@ -61,7 +61,7 @@ func extension(base string) string {
 	return ""
 }
 
-// removeUnfinished removes what a killed process was writing.
+// removeUnfinished removes the incomplete files of a process that was killed.
 func (s *Store) removeUnfinished() error {
 	return filepath.WalkDir(s.dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -79,14 +79,14 @@ func (s *Store) removeUnfinished() error {
 	})
 }
 
-// unfinished is a file with its sidecar on the way to their place.
+// unfinished is a file with its sidecar, both written to temporary paths.
 type unfinished struct {
 	file, index string // temporary paths
 	sidecar     sidecar
 }
 
-// prepare writes a file and its sidecar beside where the key's files are. Content returns the segments that
-// it wrote; an empty revision stands for that of the digest.
+// prepare writes a file and its sidecar to temporary paths in the directory of the key. Content returns the segments
+// that it wrote. An empty revision means latest@<digest>.
 func (s *Store) prepare(key Key, revision string, content func(io.Writer) ([]segment, error)) (*unfinished, error) {
 	dir := filepath.Join(s.dir, filepath.FromSlash(key.dir()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -113,12 +113,12 @@ func (s *Store) prepare(key Key, revision string, content func(io.Writer) ([]seg
 	return u, nil
 }
 
-// remove gives up what did not get to its place.
+// remove removes the temporary files.
 func (u *unfinished) remove() error {
 	return errors.Join(ignoreMissing(os.Remove(u.file)), ignoreMissing(os.Remove(u.index)))
 }
 
-// place puts a file and its sidecar where they are looked for.
+// place renames a file and its sidecar to their final paths.
 func (s *Store) place(u *unfinished, relative string) (stamp, error) {
 	info, err := s.rename(u, filepath.Join(s.dir, filepath.FromSlash(relative)))
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Store) place(u *unfinished, relative string) (stamp, error) {
 	return st, nil
 }
 
-// rename moves the sidecar first, so that no file is ever without.
+// rename moves the sidecar first, so that a file always has one.
 func (s *Store) rename(u *unfinished, full string) (fs.FileInfo, error) {
 	s.placing.Lock()
 	defer s.placing.Unlock()
@@ -147,7 +147,7 @@ func (s *Store) rename(u *unfinished, full string) (fs.FileInfo, error) {
 	return os.Lstat(full)
 }
 
-// writeTemporary writes and syncs a file of its own in dir, and returns its path. Nothing stays when that fails.
+// writeTemporary writes and syncs a new temporary file in dir, and returns its path. It removes the file on failure.
 func writeTemporary(dir string, modified time.Time, content func(io.Writer) error) (name string, err error) {
 	f, err := os.CreateTemp(dir, prefix)
 	if err != nil {
@@ -174,7 +174,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// previous opens the newest archive of the key to copy segments from. That there is none is no error.
+// previous opens the newest archive of the key to copy segments from. It returns nil if there is none.
 func (s *Store) previous(key Key) (*previous, func()) {
 	none := func() {}
 	newest := s.newest(key, suffix)
@@ -207,7 +207,7 @@ func (s *Store) sidecar(relative string) (sidecar, error) {
 	return decodeSidecar(b)
 }
 
-// encode writes a line with the digest of what follows, then the JSON: offsets that are not true must not be used.
+// encode writes a line with the digest of the JSON, then the JSON. The digest prevents the use of damaged offsets.
 func (s sidecar) encode(w io.Writer) error {
 	b, err := json.Marshal(s)
 	if err == nil {
@@ -219,18 +219,18 @@ func (s sidecar) encode(w io.Writer) error {
 func decodeSidecar(b []byte) (sidecar, error) {
 	sum, content, _ := bytes.Cut(b, []byte("\n"))
 	if string(sum) != fmt.Sprintf("%x", sha256.Sum256(content)) {
-		return sidecar{}, errors.New("its index is damaged")
+		return sidecar{}, errors.New("the index file does not match its checksum")
 	}
 	var side sidecar
 	return side, json.Unmarshal(content, &side)
 }
 
-// check compares an archive with the digest that was taken when it was written. One that was compared before
-// and did not change since is not read again; a damaged one is removed. What is not there whole is brought
-// from the backend.
+// check verifies an archive against the digest that was computed when it was written. An archive that was verified
+// before and has not changed since is not read again. A damaged archive is removed. A missing or damaged archive is
+// downloaded from the backend.
 func (s *Store) check(relative string) (stamp, error) {
 	if !filepath.IsLocal(relative) || extension(path.Base(relative)) == "" {
-		return stamp{}, fmt.Errorf("%q is not an artifact's path", relative)
+		return stamp{}, fmt.Errorf("%q is not the path of an artifact", relative)
 	}
 	st, err := s.checkDisk(relative)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Store) checkDisk(relative string) (stamp, error) {
 	return checked.(stamp), nil
 }
 
-// compare reads an archive and its sidecar.
+// compare verifies an archive against the digest in its sidecar.
 func (s *Store) compare(relative string, info fs.FileInfo) (stamp, error) {
 	f, err := s.root.Open(relative)
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *Store) compare(relative string, info fs.FileInfo) (stamp, error) {
 	side, err := s.sidecar(relative)
 	st := stamp{info, "sha256:" + hex.EncodeToString(h.Sum(nil)), side.Revision}
 	if err == nil && side.Digest != st.digest {
-		err = fmt.Errorf("its digest is %s, not %s", st.digest, side.Digest)
+		err = fmt.Errorf("its digest is %s, expected %s", st.digest, side.Digest)
 	}
 	if err != nil {
 		return stamp{}, errors.Join(fmt.Errorf("artifact %s is damaged: %w", relative, err), s.discard(relative, info))
@@ -285,7 +285,7 @@ func (s *Store) compare(relative string, info fs.FileInfo) (stamp, error) {
 	return st, nil
 }
 
-// discard removes a damaged archive, unless another one took its place meanwhile.
+// discard removes a damaged archive, unless it was replaced in the meantime.
 func (s *Store) discard(relative string, damaged fs.FileInfo) error {
 	s.placing.Lock()
 	defer s.placing.Unlock()
@@ -295,7 +295,7 @@ func (s *Store) discard(relative string, damaged fs.FileInfo) error {
 	return s.remove(relative)
 }
 
-// remove removes an archive, then what stands beside it.
+// remove removes an archive, then its sidecar.
 func (s *Store) remove(relative string) error {
 	s.mu.Lock()
 	delete(s.sound, relative)

@@ -12,22 +12,22 @@ import (
 
 // Types of events.
 const (
-	EventPublished = "published" // an artifact of a new revision or content is there
-	EventRemoved   = "removed"   // the source is gone, its artifacts with it
-	EventFailing   = "failing"   // the source cannot be brought up to date; its artifact stays
-	EventRecovered = "recovered" // it can again
-	eventReset     = "reset"     // events may have been missed: look at all sources anew
+	EventPublished = "published" // an artifact with a new revision or content is available
+	EventRemoved   = "removed"   // the source and its artifacts were removed
+	EventFailing   = "failing"   // the source cannot be updated; its last artifact stays available
+	EventRecovered = "recovered" // a failing source was updated again
+	eventReset     = "reset"     // events may have been missed: list all sources again
 )
 
 const (
-	keptEvents     = 1024 // for those who come again
-	waitingEvents  = 128  // of one subscriber; one that is further behind is dropped
+	keptEvents     = 1024 // for subscribers that reconnect
+	waitingEvents  = 128  // per subscriber; a subscriber that is further behind is disconnected
 	maxSubscribers = 1000
 	heartbeat      = 15 * time.Second
-	eventTimeout   = 30 * time.Second // to write one
+	eventTimeout   = 30 * time.Second // for writing one event
 )
 
-// Event is what became of a source. It is sent as JSON.
+// Event is a change of a source. It is sent as JSON.
 type Event struct {
 	Type      string    `json:"type"`
 	Kind      string    `json:"kind"`
@@ -42,10 +42,10 @@ type Event struct {
 	id uint64
 }
 
-// Events hands events to subscribers, and keeps the last ones for those whose connection broke. Publishing
-// never blocks. It is safe for concurrent use.
+// Events sends events to subscribers, and keeps recent events for subscribers that reconnect. Publishing never
+// blocks. It is safe for concurrent use.
 type Events struct {
-	epoch string // of this process: others count anew
+	epoch string // identifies this process, because each process numbers events from 1
 
 	mu          sync.Mutex
 	ring        []Event
@@ -54,17 +54,17 @@ type Events struct {
 	closed      bool
 }
 
-// subscriber is a client that listens.
+// subscriber is a client that receives events.
 type subscriber struct {
-	events chan Event // closed when it is dropped
+	events chan Event // closed when the subscriber is disconnected
 }
 
-// NewEvents returns events of a process; epoch sets it apart from others, such as by when it started.
+// NewEvents returns the events of a process. Epoch distinguishes it from other processes; use its start time.
 func NewEvents(epoch time.Time) *Events {
 	return &Events{epoch: strconv.FormatInt(epoch.UnixNano(), 36), subscribers: map[*subscriber]struct{}{}}
 }
 
-// Publish tells all subscribers of an event.
+// Publish sends an event to all subscribers.
 func (e *Events) Publish(event Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,13 +77,13 @@ func (e *Events) Publish(event Event) {
 	for s := range e.subscribers {
 		select {
 		case s.events <- event:
-		default: // too far behind: it comes again with the ID of the last it got
+		default: // too far behind: it reconnects with the ID of the last event that it received
 			e.drop(s)
 		}
 	}
 }
 
-// Close ends all streams; there are no new ones.
+// Close ends all streams and refuses new subscribers.
 func (e *Events) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,8 +100,8 @@ func (e *Events) drop(s *subscriber) {
 	}
 }
 
-// subscribe returns a new subscriber with the events since the ID of the last that it got. Missed tells that
-// some of those are not known any more. It is nil when there are too many.
+// subscribe returns a new subscriber and the events after lastID, the last event that it received. Missed is true if
+// some of these events are no longer available. The subscriber is nil if there are too many, or after Close.
 func (e *Events) subscribe(lastID string) (s *subscriber, since []Event, missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,7 +128,8 @@ func (e *Events) unsubscribe(s *subscriber) {
 	e.drop(s)
 }
 
-// serve streams the events that the request asks for and the reader may know of: ?kind=, ?namespace= and ?name= choose.
+// serve streams the events of sources that the reader may read. The query parameters kind, namespace and name select
+// events.
 func (e *Events) serve(w http.ResponseWriter, r *http.Request, reader reader) {
 	s, since, missed := e.subscribe(r.Header.Get("Last-Event-ID"))
 	if s == nil {
@@ -142,7 +143,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, reader reader) {
 		return
 	}
 	stream := &stream{w: w, control: http.NewResponseController(w), epoch: e.epoch}
-	if stream.control.SetReadDeadline(time.Time{}) != nil { // the server's own is that of a request
+	if stream.control.SetReadDeadline(time.Time{}) != nil { // the server's deadline is for a short request
 		return
 	}
 	if !stream.write(": connected\n\n") {
@@ -184,7 +185,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, reader reader) {
 	}
 }
 
-// stream writes events to a client. Methods return false when it is gone.
+// stream writes events to a client. Its methods return false if the client has disconnected.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -197,7 +198,7 @@ func (s *stream) send(event Event) bool {
 }
 
 func (s *stream) write(text string) bool {
-	// The server's own deadline is that of a download.
+	// The server's deadline is for a download.
 	if s.control.SetWriteDeadline(time.Now().Add(eventTimeout)) != nil {
 		return false
 	}

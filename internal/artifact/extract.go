@@ -16,19 +16,19 @@ import (
 	"unicode/utf8"
 )
 
-// limits bound an archive that is read.
+// limits are the limits for reading an archive.
 type limits struct {
-	bytes   int64 // of all its files together
+	bytes   int64 // total size of all files
 	entries int
 	depth   int // of directories
-	name    int // bytes of a path or a link's target
+	name    int // bytes of a path or of the target of a link
 }
 
 var archiveLimits = limits{bytes: 1 << 30, entries: 500_000, depth: 256, name: 4096}
 
-// ReadArchive reads a .tar.gz into a tree in memory. Entries that lead out of the root, links that do,
-// devices, names that [Tree.Check] refuses, and archives of more than 1 GiB or half a million entries are
-// refused: nothing of such an archive is used. Archives in the archive are files like any other.
+// ReadArchive reads a .tar.gz into a tree in memory. It returns an error for entries and links that lead out of the
+// root, devices, names that [Tree.Check] refuses, and archives of more than 1 GiB unpacked or 500,000 entries. Nested
+// archives are ordinary files and are not unpacked.
 func ReadArchive(r io.Reader) (*Tree, error) { return archiveLimits.read(r) }
 
 func (l limits) read(r io.Reader) (*Tree, error) {
@@ -36,7 +36,7 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Headers and padding take at most so much more than the files themselves.
+	// Headers and padding are at most 4096 bytes per entry.
 	t := tar.NewReader(&capped{z, l.bytes + int64(l.entries)*4096, l.tooLarge()})
 	files, left := map[string]file{}, l.bytes
 	for n := 0; ; n++ {
@@ -51,7 +51,7 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 			return nil, fmt.Errorf("the archive has more than %d entries", l.entries)
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
-			continue // what git archive says of the commit
+			continue // the commit, written by git archive
 		}
 		if h.Size < 0 || h.Size > left {
 			return nil, l.tooLarge()
@@ -61,7 +61,7 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 			return nil, err
 		}
 		if h.Typeflag == tar.TypeDir {
-			continue // there when it holds a file
+			continue // directories exist only if they contain files
 		}
 		f, err := l.fileOf(name, h, t, files)
 		if err != nil {
@@ -103,7 +103,7 @@ func (l limits) nameOf(h *tar.Header) (string, error) {
 	case !fs.ValidPath(name) || name == "." && h.Typeflag != tar.TypeDir:
 		return "", fmt.Errorf("the archive's entry %.100q leads out of it", h.Name)
 	case len(h.Name) > l.name || len(h.Linkname) > l.name || strings.Count(name, "/") >= l.depth:
-		return "", fmt.Errorf("the archive's entry %.100q... has too long a name", h.Name)
+		return "", fmt.Errorf("the name of the archive's entry %.100q... is too long", h.Name)
 	}
 	return name, nil
 }
@@ -121,7 +121,7 @@ func (l limits) fileOf(name string, h *tar.Header, r io.Reader, before map[strin
 			return file{}, fmt.Errorf("the archive's symlink %.100q leads out of it", h.Name)
 		}
 		return file{fs.ModeSymlink | 0o777, []byte(h.Linkname)}, nil
-	case tar.TypeLink: // to a file that came before; it counts as a copy
+	case tar.TypeLink: // to an earlier file; it is read as a copy
 		f, ok := before[path.Clean(h.Linkname)]
 		if !ok || !f.mode.IsRegular() {
 			return file{}, fmt.Errorf("the archive's hard link %.100q leads to no file of it", h.Name)
@@ -136,8 +136,8 @@ func (l limits) fileOf(name string, h *tar.Header, r io.Reader, before map[strin
 // maxDownload bounds the bytes of an archive, compressed.
 const maxDownload = 512 << 20
 
-// readVerified reads a .tar.gz into a tree, and gives it only if the whole of r has the digest and no more
-// than most bytes.
+// readVerified reads a .tar.gz into a tree. It returns an error if all of r does not have the digest, or has more than
+// most bytes.
 func readVerified(r io.Reader, digest string, most int64) (*Tree, error) {
 	h, err := newHash(digest)
 	if err != nil {
@@ -155,7 +155,7 @@ func readVerified(r io.Reader, digest string, most int64) (*Tree, error) {
 	case limited.N <= 0:
 		return nil, fmt.Errorf("the archive has more than %d bytes", most)
 	case got != digest:
-		return nil, fmt.Errorf("the archive has the digest %s, not %s", got, digest)
+		return nil, fmt.Errorf("the archive has the digest %s, expected %s", got, digest)
 	}
 	return tree, readErr
 }

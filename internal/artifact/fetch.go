@@ -16,8 +16,9 @@ import (
 
 const downloadTimeout = 5 * time.Minute
 
-// Fetcher gives the tree of any artifact: from the store of this process if it is there, else over HTTP.
-// It is safe for concurrent use, and consumers that ask for the same artifact share the work and the tree.
+// Fetcher returns the tree of any artifact. It reads the artifact from the store of this process if possible, else it
+// downloads it over HTTP. It is safe for concurrent use. Concurrent requests for the same artifact share one download
+// and one tree.
 type Fetcher struct {
 	Store  *Store // may be nil
 	Client *http.Client
@@ -26,7 +27,7 @@ type Fetcher struct {
 	unpacked recent
 }
 
-// Fetch returns the artifact's tree. What comes over HTTP is used only if its digest is the artifact's.
+// Fetch returns the tree of the artifact. A download is used only if its digest is that of the artifact.
 func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	if f.Store != nil {
 		if tree := f.Store.registered(a.Digest); tree != nil {
@@ -36,7 +37,8 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	if tree := f.recent().get(a.Digest); tree != nil {
 		return tree, nil
 	}
-	// One that gives up must not take the others with it: the work ends with its own bounds, the wait with the context.
+	// A canceled request must not fail the others that wait for the same download. So the context ends only the wait;
+	// the download has its own timeout.
 	work := f.fetching.DoChan(a.Digest+" "+a.URL, func() (any, error) { return f.fetch(context.WithoutCancel(ctx), a) })
 	select {
 	case <-ctx.Done():
@@ -44,7 +46,8 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	case done := <-work:
 		if done.Err != nil {
 			return nil, fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
-				Because(done.Err).WithHint("It is tried again; the source stores it anew when it is lost or damaged")
+				Because(done.Err).WithHint("It is retried. If the artifact is lost or damaged, the source " +
+				"stores it again")
 		}
 		return done.Val.(*Tree), nil
 	}
@@ -52,7 +55,7 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 
 func (f *Fetcher) fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	if tree := f.recent().get(a.Digest); tree != nil {
-		return tree, nil // another was done with it just now
+		return tree, nil // another request has fetched it in the meantime
 	}
 	var local error
 	if f.Store != nil {
@@ -75,13 +78,13 @@ func (f *Fetcher) download(ctx context.Context, a meta.Artifact) (*Tree, error) 
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no URL", fault.RedactURL(a.URL))
+		return nil, fmt.Errorf("%s is not a URL", fault.RedactURL(a.URL))
 	}
 	resp, err := f.Client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), withoutURL(err))
 	}
-	defer resp.Body.Close() // read to its end, or given up
+	defer resp.Body.Close() // its error does not matter: the content is verified, or not used
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered with status %d", fault.RedactURL(a.URL), resp.StatusCode)
 	}
@@ -92,7 +95,7 @@ func (f *Fetcher) download(ctx context.Context, a meta.Artifact) (*Tree, error) 
 	return tree, nil
 }
 
-// withoutURL takes the URL out of an HTTP client's error: it may hold a secret.
+// withoutURL removes the URL from an error of an HTTP client, because the URL may contain a secret.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -101,7 +104,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// recent returns where unpacked trees are kept: with those of the store, if there is one.
+// recent returns the cache of unpacked trees: that of the store, if there is one.
 func (f *Fetcher) recent() *recent {
 	if f.Store != nil {
 		return &f.Store.unpacked

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// memory is Content that is held in memory, by the digest of content and mode.
+// memory is Content in memory. Its IDs are made of the mode and the digest of the content.
 type memory struct{ byID map[string][]byte }
 
 func (m *memory) Size(id string) (int64, error) {
@@ -26,20 +26,19 @@ func (m *memory) Read(id string) ([]byte, error) {
 
 func unknown(id string) error { return fmt.Errorf("content %s: %w", id, fs.ErrNotExist) }
 
-// File is what a tree in memory is made of.
+// File is a file of a tree in memory.
 type File struct {
 	Mode fs.FileMode // 0644, 0755, or of a symlink
-	Data []byte      // of a symlink its target; it must not be changed any more
+	Data []byte      // content, or the target of a symlink; must not be changed afterwards
 }
 
-// NewMemory returns a tree that holds the files, by path, in memory. Paths must be valid by [fs.ValidPath],
-// modes are reduced to what an archive has. Where a file stands in the place of a directory, the directory
-// stays.
+// NewMemory returns a tree of the files, by path, in memory. Paths must be valid as defined by [fs.ValidPath]. Modes
+// are reduced to those that an archive supports. If a file and a directory have the same path, the directory is kept.
 func NewMemory(files map[string]File) (*Tree, error) {
 	own := make(map[string]file, len(files))
 	for name, f := range files {
 		if !fs.ValidPath(name) || name == "." {
-			return nil, fmt.Errorf("%w: %.100q is not a path of a file", fs.ErrInvalid, name)
+			return nil, fmt.Errorf("%w: %.100q is not the path of a file", fs.ErrInvalid, name)
 		}
 		mode := fs.FileMode(0o644)
 		switch {
@@ -56,13 +55,13 @@ func NewMemory(files map[string]File) (*Tree, error) {
 	return tree, tree.Check()
 }
 
-// file is one with a mode as an archive has it.
+// file is a file with a mode that an archive supports.
 type file struct {
 	mode fs.FileMode
 	data []byte
 }
 
-// newMemoryTree makes a tree of files by path. Paths are valid by io/fs.
+// newMemoryTree returns a tree of files by path. Paths must be valid as defined by [fs.ValidPath].
 func newMemoryTree(files map[string]file) *Tree {
 	content := &memory{map[string][]byte{}}
 	type building struct {
@@ -103,17 +102,18 @@ func newMemoryTree(files map[string]file) *Tree {
 	return NewTree(finish(root), content)
 }
 
-// Size is how many bytes the tree's files hold together.
+// Size returns the total size of the files in bytes.
 func (t *Tree) Size() (sum int64) {
 	_ = t.Walk(func(_ string, e *Entry) error { // never fails
-		n, _ := t.content.Size(e.ID) // unknown counts as nothing
+		n, _ := t.content.Size(e.ID) // 0 if it is not known
 		sum += n
 		return nil
 	})
 	return sum
 }
 
-// FromMap returns a tree of file contents by path. A content that starts with "symlink:" is a symlink to what follows.
+// FromMap returns a tree of file contents by path. A content that starts with "symlink:" is a symlink; the rest of it
+// is the target.
 func FromMap(contents map[string]string) *Tree {
 	files := map[string]file{}
 	for name, c := range contents {

@@ -6,9 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// wrong says what is wrong with the names of a directory's entries, sorted by name, or below; nothing if all is well.
+// wrong returns what is wrong with the names of the entries of a directory, or of the directories below it. It returns
+// an empty string if all names are valid. The entries must be sorted by name.
 func wrong(entries []Entry) string {
-	var folded map[string]string // names with capitals, by how they are without
+	var folded map[string]string // names with upper-case letters, by their lower-case form
 	for i := range entries {
 		e := &entries[i]
 		switch {
@@ -17,7 +18,7 @@ func wrong(entries []Entry) string {
 		case !utf8.ValidString(e.Name) || strings.Contains(e.Name, "\x00"):
 			return fmt.Sprintf("the name %.100q is not UTF-8 text", e.Name)
 		case i > 0 && entries[i-1].Name == e.Name:
-			return fmt.Sprintf("the name %.100q stands for two things", e.Name)
+			return fmt.Sprintf("the name %.100q is used twice in a directory", e.Name)
 		}
 		lower := strings.ToLower(e.Name)
 		if lower == e.Name {

@@ -2,17 +2,17 @@ package artifact
 
 import "github.com/sluice-gitops/sluice/internal/lru"
 
-// Trees whose contents are in memory are kept as long as there is room: consumers of a source ask for the
-// same one, again at every interval. One that is let go is unpacked again from its file.
+// Trees with contents in memory are cached up to these limits, because the consumers of a source request the same tree
+// at every interval. A tree that was evicted is unpacked again from its file.
 const (
 	keptTrees = 64
-	keptBytes = 256 << 20 // of their contents together
+	keptBytes = 256 << 20 // total size of their contents
 )
 
-// recent keeps the trees in memory that were asked for last, by the digests of their artifacts.
+// recent caches the most recently used trees in memory, by the digests of their artifacts.
 type recent struct{ trees lru.Cache[string, *Tree] }
 
-// get returns the tree of an artifact's digest, or nil.
+// get returns the tree of the artifact with the digest, or nil.
 func (r *recent) get(digest string) *Tree {
 	tree, _ := r.trees.Get(digest)
 	return tree
@@ -22,7 +22,7 @@ func (r *recent) keep(digest string, tree *Tree) {
 	r.trees.Add(digest, tree, tree.Size(), lru.Limits{Count: keptTrees, Size: keptBytes})
 }
 
-// inMemory tells whether the tree holds contents in memory, beside what others hold.
+// inMemory reports whether at least some of the contents of the tree are in memory.
 func (t *Tree) inMemory() bool {
 	switch c := t.content.(type) {
 	case *memory:
