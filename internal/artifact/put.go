@@ -15,19 +15,19 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// latestPrefix stands before the digest in a revision that is made of the content.
+// latestPrefix precedes the digest in a revision that is derived from the content.
 const latestPrefix = "latest@"
 
-// Put stores the tree as the artifact of a revision, and keeps the tree at hand for [Store.Tree]. Current is
-// the artifact that the object has now, nil when it has none. If the store holds this tree of this revision
-// whole, nothing is written. An empty revision stands for latest@<digest of the archive>, so that the same
-// content is the same revision.
+// Put stores the tree as the artifact of a revision, and keeps the tree for [Store.Tree]. Current is the current
+// artifact of the object, or nil if it has none. If the store already has an undamaged artifact of this tree and
+// revision, nothing is written. An empty revision means latest@<digest of the archive>, so that the same content has
+// the same revision.
 func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact,
 	error) {
 	if err := tree.Check(); err != nil {
 		return nil, fault.New(meta.StorageOperationFailedReason, "%s cannot be an artifact", named(revision)).
 			Because(err).
-			WithHint("Rename the file. The last artifact keeps being served").Final()
+			WithHint("Rename the file. The last artifact stays available").Final()
 	}
 	relative := path.Join(key.dir(), fileName(revision, tree.root.ID, suffix))
 	if revision == "" {
@@ -54,21 +54,21 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 	return a.DeepCopy(), nil
 }
 
-// PutFile stores a file as it is, such as a chart or an index, as the artifact of a revision. Ext is one that the store
-// knows: .tar.gz, .tgz or .yaml. Content of more than 1 GiB is refused. If the store holds this content of
-// this revision whole, that file stays.
+// PutFile stores a file unchanged, such as a chart or an index, as the artifact of a revision. Ext is .tar.gz, .tgz or
+// .yaml. Content of more than 1 GiB is an error. If the store already has an undamaged file with this content and
+// revision, that file is kept.
 func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Reader, revision string,
 	current *meta.Artifact) (*meta.Artifact, error) {
 	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
 		if extensions[ext] == "" {
-			return "", stamp{}, fmt.Errorf("the store keeps no files called *%s", ext)
+			return "", stamp{}, fmt.Errorf("files with the extension '%s' are not supported", ext)
 		}
 		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) {
 			return nil,
 				copyAtMost(ctx, w, content, s.maxFile)
 		})
 		if isFull(err) {
-			s.makeRoom() // the content was read, so this time it fails: the next finds room
+			s.makeRoom() // for the next attempt; this one fails because the content cannot be read twice
 		}
 		if err != nil {
 			return "", stamp{}, err
@@ -82,7 +82,7 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 	return a.DeepCopy(), nil
 }
 
-// put makes sure that a file is in its place, and describes it. Write returns its path.
+// put calls write, which stores a file and returns its path, uploads the file, and returns its artifact.
 func (s *Store) put(ctx context.Context, key Key, revision string, current *meta.Artifact,
 	write func() (string, stamp, error)) (*meta.Artifact, error) {
 	err := errors.Join(key.check(), ctx.Err())
@@ -94,13 +94,13 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	updated, moved := s.clock.Now(), true
 	if err == nil && current != nil && current.Path == relative && current.Digest == st.digest {
 		updated, moved = current.LastUpdateTime.Time, false
-	} else if err == nil { // also when an earlier revision is current again
+	} else if err == nil { // also if an earlier revision becomes current again
 		err = s.root.Chtimes(relative, updated, updated)
 	}
 	if err != nil {
 		return nil, fault.New(meta.StorageOperationFailedReason, "cannot store the artifact of %s", named(revision)).
 			Because(err).
-			WithHint("%s. It is tried again by itself, and the last artifact keeps being served", s.advice(err))
+			WithHint("%s. It is retried automatically, and the last artifact stays available", s.advice(err))
 	}
 	if err := s.remote.upload(ctx, relative, st, moved); err != nil {
 		return nil, err
@@ -120,7 +120,8 @@ func (s *Store) put(ctx context.Context, key Key, revision string, current *meta
 	return a, nil
 }
 
-// lastOf returns the path of the artifact last put under the key, if it was of this tree.
+// lastOf returns the path of the artifact that was last put under the key. It returns an empty string if that artifact
+// has another tree.
 func (s *Store) lastOf(key Key, tree *Tree) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +131,7 @@ func (s *Store) lastOf(key Key, tree *Tree) string {
 	return ""
 }
 
-// placeNew puts a file where its revision and digest say, unless it is there already.
+// placeNew moves a file to the path for its revision and digest, unless an undamaged file already exists there.
 func (s *Store) placeNew(u *unfinished, key Key, revision, ext string) (string, stamp, error) {
 	relative := path.Join(key.dir(), fileName(revision, u.sidecar.Digest, ext))
 	if st, err := s.check(relative); err == nil {
@@ -140,12 +141,12 @@ func (s *Store) placeNew(u *unfinished, key Key, revision, ext string) (string, 
 	return relative, st, err
 }
 
-// Address returns the URL that an artifact's path is served under.
+// Address returns the URL for the path of an artifact.
 func (s *Store) Address(relative string) string {
 	return fmt.Sprintf("%s://%s/%s", s.scheme, s.host, relative)
 }
 
-// register notes what is current of the key, and keeps its tree at hand: one in memory for as long as there is room.
+// register records the current artifact of the key, and keeps its tree. A tree in memory is kept in a bounded cache.
 func (s *Store) register(key Key, a meta.Artifact, tree *Tree) {
 	r := registered{artifact: a}
 	if tree != nil {
@@ -161,19 +162,19 @@ func (s *Store) register(key Key, a meta.Artifact, tree *Tree) {
 	s.trees[key.dir()] = r
 }
 
-// prepareTree writes the tree's archive. Segments that the newest archive of the key holds too are copied from it.
+// prepareTree writes the archive of the tree. It copies unchanged segments from the newest archive of the key.
 func (s *Store) prepareTree(ctx context.Context, key Key, revision string, tree *Tree) (*unfinished, error) {
 	from, closeFrom := s.previous(key)
 	defer closeFrom()
 	return s.prepare(key, revision, func(w io.Writer) ([]segment, error) { return writeArchive(ctx, w, tree, from) })
 }
 
-// copyAtMost copies until the end, the context's included. A source that holds more than most bytes is an error.
+// copyAtMost copies r to w. It stops when ctx is done, and returns an error if r has more than most bytes.
 func copyAtMost(ctx context.Context, w io.Writer, r io.Reader, most int64) error {
 	limited := &io.LimitedReader{R: r, N: most + 1}
 	stop := context.AfterFunc(ctx, func() {
 		if c, ok := r.(io.Closer); ok {
-			_ = c.Close() // wakes a read that hangs
+			_ = c.Close() // unblocks a pending read
 		}
 	})
 	defer stop()
@@ -191,14 +192,14 @@ func named(revision string) string {
 	return "revision " + revision
 }
 
-// fileName is one for the revision and for what the file holds of it.
+// fileName returns the name of a file for the revision and the ID or digest of its content.
 func fileName(revision, content, ext string) string {
 	sum := sha256.Sum256([]byte(revision + "\x00" + content))
 	commit := revision[strings.LastIndexAny(revision, ":@/")+1:]
 	return fmt.Sprintf("%s-%s%s", safe(commit), hex.EncodeToString(sum[:8]), ext)
 }
 
-// safe keeps what may stand in a file's name.
+// safe replaces the characters that are not allowed in a file name.
 func safe(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {

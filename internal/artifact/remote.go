@@ -23,54 +23,54 @@ import (
 )
 
 const (
-	backendTransfer = 5 * time.Minute  // for one file to the backend or from it
-	backendAnswer   = 15 * time.Second // for what moves no file
+	backendTransfer = 5 * time.Minute  // for the upload or download of one file
+	backendAnswer   = 15 * time.Second // for requests that do not transfer a file
 	maxSidecar      = 64 << 20         // bytes
 )
 
-// Backend keeps the files of a store where other replicas find them. Names are slash-separated. It is safe
+// Backend is shared storage for the files of a store, which several replicas use. Names are slash-separated. It is safe
 // for concurrent use.
 type Backend interface {
-	// Put stores content of size bytes, in whole or not at all.
+	// Put stores content of size bytes. If it fails, nothing is stored.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
-	// Get opens a file. An absent one gives fs.ErrNotExist.
+	// Get opens a file. The error is fs.ErrNotExist if the file does not exist.
 	Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error)
-	// Delete removes a file. An absent one is no error.
+	// Delete removes a file. It succeeds if the file does not exist.
 	Delete(ctx context.Context, name string) error
 	// List returns the files whose names begin with prefix.
 	List(ctx context.Context, prefix string) ([]BackendFile, error)
 }
 
-// BackendFile is a file as a backend keeps it.
+// BackendFile describes a file in a backend.
 type BackendFile struct {
 	Name     string
 	Size     int64
 	Modified time.Time
 }
 
-// WithBackend makes the store's directory a cache in front of a backend that several replicas share: what is
-// put is in both before it is called stored, what is not on disk is brought and compared with its digest when
-// it is asked for, and what is removed is removed from both.
+// WithBackend makes the directory of the store a cache of a backend that several replicas share. A put succeeds only
+// when the file is on disk and in the backend. A file that is requested but is not on disk is downloaded and verified
+// against its digest. A removed file is removed from both.
 func WithBackend(b Backend) Option {
 	return func(s *Store) {
 		s.remote = &remote{backend: b, store: s, same: map[string]string{}, listed: map[string]string{}}
 	}
 }
 
-// remote is a store's way to its backend. A nil one has none. In the backend a sidecar stands only beside a
-// file that is whole: it is written after it and removed before it.
+// remote connects a store to its backend. It is nil if the store has none. In the backend, a sidecar exists only for
+// a complete file: it is written after the file and removed before it.
 type remote struct {
 	backend  Backend
 	store    *Store
 	bringing singleflight.Group
 
 	same map[string]string // digests of files known to be in the backend, by path; guarded by store.mu
-	// the current artifact's path when the backend's files of a directory were collected; guarded by store.mu
+	// path of the current artifact when the files of a directory were last listed in the backend; guarded by store.mu
 	listed map[string]string
 }
 
-// upload brings a file of the store to the backend, if it is not there. Moved tells that it has just become
-// the current one.
+// upload copies a file of the store to the backend. Moved is true if the file has just become the current artifact.
+// If it is false, the file is uploaded only if the backend does not have it.
 func (r *remote) upload(ctx context.Context, relative string, st stamp, moved bool) error {
 	if r == nil {
 		return nil
@@ -84,8 +84,8 @@ func (r *remote) upload(ctx context.Context, relative string, st stamp, moved bo
 		if err := r.uploadFile(ctx, name); err != nil {
 			return fault.New(meta.StorageOperationFailedReason, "the storage backend did not take %s", name).
 				Because(err).
-				WithHint("Check the flags --storage-backend-s3-*, and that the bucket is there and may be written. " +
-					"The last artifact keeps being served")
+				WithHint("Check the flags --storage-backend-s3-*, and that the bucket exists and is writable. " +
+					"The last artifact stays available")
 		}
 	}
 	r.know(relative, st.digest)
@@ -105,7 +105,8 @@ func (r *remote) uploadFile(ctx context.Context, name string) error {
 	return r.backend.Put(ctx, name, f, info.Size())
 }
 
-// has tells whether the backend holds the file. That it cannot be asked counts as no: the upload will say why.
+// has reports whether the backend has the file. It returns false if the request fails; the upload that follows then
+// returns the error.
 func (r *remote) has(ctx context.Context, relative, digest string) bool {
 	r.store.mu.Lock()
 	known := r.same[relative] == digest
@@ -141,15 +142,15 @@ func (r *remote) sidecar(ctx context.Context, relative string) (sidecar, Backend
 	return side, info, err
 }
 
-// bring brings a file to the disk that is not there whole; why says how that is. Only what has its digest
-// gets to its place.
+// bring downloads a file that is missing or damaged on disk; why is the error for the local file. The file is
+// stored only if it has the expected digest.
 func (r *remote) bring(relative string, why error) (stamp, error) {
 	if r == nil {
 		return stamp{}, why
 	}
 	brought, err, _ := r.bringing.Do(relative, func() (any, error) {
 		if st, err := r.store.checkDisk(relative); err == nil {
-			return st, nil // who asked before us has just brought it
+			return st, nil // an earlier call has downloaded it in the meantime
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), backendTransfer)
 		defer cancel()
@@ -163,7 +164,7 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 		return stamp{}, why
 	}
 	if err != nil {
-		return stamp{}, errors.Join(why, fmt.Errorf("the storage backend did not give %s: %w", relative, err))
+		return stamp{}, errors.Join(why, fmt.Errorf("cannot get %s from the storage backend: %w", relative, err))
 	}
 	return brought.(stamp), nil
 }
@@ -187,7 +188,7 @@ func (r *remote) download(ctx context.Context, relative string) (stamp, error) {
 		h := sha256.New()
 		err := copyAtMost(ctx, io.MultiWriter(w, h), body, r.store.maxFile)
 		if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); err == nil && got != side.Digest {
-			err = fmt.Errorf("it has the digest %s, not %s", got, side.Digest)
+			err = fmt.Errorf("its digest is %s, expected %s", got, side.Digest)
 		}
 		return err
 	})
@@ -204,7 +205,7 @@ func (r *remote) download(ctx context.Context, relative string) (stamp, error) {
 	return st, err
 }
 
-// remove removes a file, which need not be on disk.
+// remove removes a file and its sidecar from the backend.
 func (r *remote) remove(relative string) error {
 	if r == nil {
 		return nil
@@ -216,14 +217,15 @@ func (r *remote) remove(relative string) error {
 	r.store.mu.Unlock()
 	for _, name := range []string{relative + index, relative} {
 		if err := r.backend.Delete(ctx, name); err != nil {
-			return fmt.Errorf("the storage backend did not remove %s: %w", name, err)
+			return fmt.Errorf("cannot remove %s from the storage backend: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// removeAll removes all files below a directory for whose own directory, three levels down, alive does not say so. It
-// returns the directories that are gone. A nil alive removes all.
+// removeAll removes the files below dir from the backend, except those in directories for which alive is true. The
+// directories in alive are those of keys, three levels deep. It returns the directories of the removed files. If alive
+// is nil, it removes all files.
 func (r *remote) removeAll(dir string, alive map[string]bool) (gone []string, err error) {
 	if r == nil {
 		return nil, nil
@@ -235,10 +237,10 @@ func (r *remote) removeAll(dir string, alive map[string]bool) (gone []string, er
 	removed := map[string]bool{}
 	for _, f := range files {
 		of := path.Dir(f.path)
-		if strings.Count(of, "/") != 2 || alive[of] { // what is not of this store's form is somebody else's
+		if strings.Count(of, "/") != 2 || alive[of] { // other depths do not belong to this store
 			continue
 		}
-		if alive != nil && !f.modified.Before(r.store.opened) { // another replica put it for an object that came later
+		if alive != nil && !f.modified.Before(r.store.opened) { // from another replica, for a newer object
 			continue
 		}
 		removed[of] = true
@@ -258,11 +260,11 @@ func (r *remote) list(prefix string) ([]stored, error) {
 	defer cancel()
 	all, err := r.backend.List(ctx, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("the storage backend did not list %s: %w", prefix, err)
+		return nil, fmt.Errorf("cannot list %s in the storage backend: %w", prefix, err)
 	}
 	modified := map[string]time.Time{}
 	for _, f := range all {
-		name := strings.TrimSuffix(f.Name, index) // a sidecar that is left alone is to be removed too
+		name := strings.TrimSuffix(f.Name, index) // list sidecars without a file too, so that they are removed
 		if extension(path.Base(name)) != "" && f.Modified.After(modified[name]) {
 			modified[name] = f.Modified
 		}
@@ -275,7 +277,7 @@ func (r *remote) list(prefix string) ([]stored, error) {
 	return files, nil
 }
 
-// with adds to the files of a directory on disk those that the backend has, newest first.
+// with returns the files of a directory on disk and in the backend, newest first.
 func (r *remote) with(dir string, local []stored) ([]stored, error) {
 	if r == nil {
 		return local, nil
@@ -296,7 +298,7 @@ func (r *remote) with(dir string, local []stored) ([]stored, error) {
 	return files, nil
 }
 
-// more is with, but asks the backend once for every new artifact. Current may be nil.
+// more is like with, but lists the files in the backend only once per new artifact. Current may be nil.
 func (r *remote) more(dir string, current *meta.Artifact, local []stored) ([]stored, error) {
 	if r == nil {
 		return local, nil

@@ -16,31 +16,31 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// S3Options say which bucket a store's backend is. Credentials are those of the environment, in this order:
-// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the file that AWS_SHARED_CREDENTIALS_FILE names, the machine's
-// or the pod's role.
+// S3Options configure the bucket of a backend. Credentials come from the environment, in this order:
+// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the file in AWS_SHARED_CREDENTIALS_FILE, the role of the machine or
+// the pod.
 type S3Options struct {
-	Endpoint string // URL; http:// speaks without TLS
+	Endpoint string // URL; http:// disables TLS
 	Bucket   string
 	Prefix   string // of all names in the bucket; may be empty
-	Region   string // asked for when empty
+	Region   string // requested from the server if empty
 }
 
-// s3Backend keeps files as objects of a bucket.
+// s3Backend stores files as objects in a bucket.
 type s3Backend struct {
 	client *minio.Client
 	bucket string
-	prefix string // empty, or with a slash at its end
+	prefix string // empty, or ends with a slash
 }
 
-// NewS3Backend returns the backend. It asks nothing of the server.
+// NewS3Backend returns the backend. It does not connect to the server.
 func NewS3Backend(o S3Options) (Backend, error) {
 	u, err := url.Parse(o.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("the endpoint is not a URL such as https://s3.example.com")
 	}
 	if err := s3utils.CheckValidBucketName(o.Bucket); err != nil {
-		return nil, fmt.Errorf("%q cannot be a bucket's name: %w", o.Bucket, err)
+		return nil, fmt.Errorf("%q is not a valid bucket name: %w", o.Bucket, err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = backendAnswer
@@ -84,7 +84,7 @@ func (b *s3Backend) Delete(ctx context.Context, name string) error {
 
 func (b *s3Backend) List(ctx context.Context, prefix string) ([]BackendFile, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a listing that is given up
+	defer cancel() // stops the listing after an error
 	var files []BackendFile
 	for o := range b.client.ListObjectsIter(ctx, b.bucket,
 		minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {

@@ -22,7 +22,7 @@ type stored struct {
 	modified time.Time
 }
 
-// newest returns the path of the key's current file with the extension, or nothing.
+// newest returns the path of the newest file of the key with the extension, or an empty string.
 func (s *Store) newest(key Key, ext string) string {
 	s.mu.Lock()
 	current, ok := s.trees[key.dir()]
@@ -38,7 +38,7 @@ func (s *Store) newest(key Key, ext string) string {
 	return ""
 }
 
-// files lists the artifacts in a key's directory, newest first.
+// files lists the artifacts on disk in the directory of a key, newest first.
 func (s *Store) files(dir string) []stored {
 	entries, err := os.ReadDir(filepath.Join(s.dir, dir))
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Store) files(dir string) []stored {
 	return out
 }
 
-// everywhere lists the artifacts of a directory on disk and in the backend, newest first. When that does not
-// answer, what is on disk has to do.
+// everywhere lists the artifacts of a directory on disk and in the backend, newest first. If the request to the
+// backend fails, it lists only those on disk.
 func (s *Store) everywhere(dir string) []stored {
 	files, _ := s.remote.with(dir, s.files(dir))
 	return files
@@ -65,8 +65,8 @@ func newerFirst(a, b stored) int {
 	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
-// Collect removes the artifacts of a key that retention no longer keeps, and returns their paths. Keep is the
-// current one.
+// Collect removes the artifacts of a key that exceed the retention limits, and returns their paths. Keep is the current
+// artifact.
 func (s *Store) Collect(key Key, keep *meta.Artifact) (removed []string, err error) {
 	if err := key.check(); err != nil {
 		return nil, err
@@ -103,7 +103,8 @@ func (s *Store) Remove(key Key) error {
 	return errors.Join(err, s.root.RemoveAll(key.dir()))
 }
 
-// removeEverywhere removes a file. It stays on disk, to be tried again, when the backend does not remove it.
+// removeEverywhere removes a file from the backend and from the disk. If the backend fails, the file stays on disk, so
+// that the next collection tries again.
 func (s *Store) removeEverywhere(relative string) error {
 	if err := s.remote.remove(relative); err != nil {
 		return err
@@ -122,10 +123,10 @@ func (s *Store) forget(key Key) {
 	}
 }
 
-// CollectOrphans removes everything of the kind that belongs to no live object, and returns the directories;
-// all namespaces are meant when none is given. It is for the start: objects may have been deleted while no
-// one was there to remove their artifacts. What was put since the store was opened stays, as its object may
-// have come after live was listed.
+// CollectOrphans removes the artifacts of the kind whose objects are not in live, and returns their directories. An
+// empty namespace means all namespaces. Call it at startup, because objects may have been deleted while the controller
+// was not running. Artifacts that were put after the store was opened are kept, because their objects may be newer than
+// the list.
 func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []string, err error) {
 	alive := map[string]bool{}
 	for _, k := range live {
@@ -151,17 +152,17 @@ func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []st
 	return slices.Compact(removed), errors.Join(err, remoteErr)
 }
 
-// putSinceOpened tells whether something in a directory was written by this process.
+// putSinceOpened reports whether a file in the directory was written after the store was opened.
 func (s *Store) putSinceOpened(dir string) bool {
-	entries, _ := os.ReadDir(dir) // one that is gone holds nothing
+	entries, _ := os.ReadDir(dir) // a directory that no longer exists has no entries
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
 		info, err := e.Info()
 		return err == nil && !info.ModTime().Before(s.opened)
 	})
 }
 
-// CheckAll compares all files with their digests, and returns those that were damaged, which are removed for
-// their sources to write them again. It is for the start: files that no source asks for are found too.
+// CheckAll verifies all files against their digests. It removes damaged files, so that their sources store them again,
+// and returns their paths. Call it at startup, to find damaged files that are not requested.
 func (s *Store) CheckAll(ctx context.Context) (damaged []string) {
 	for _, dir := range s.dirs() {
 		for _, f := range s.files(dir) {

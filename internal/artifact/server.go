@@ -8,34 +8,34 @@ import (
 // Server serves a store over HTTP:
 //
 //	/<kind>/<namespace>/<name>/<file>                  a file, as in an artifact's URL
-//	/<kind>/<namespace>/<name>/latest.<extension>      the newest
-//	/<kind>/<namespace>/<name>/digest/<digest>         by its sha, as sha256:<hex>
-//	/<kind>/<namespace>/<name>/revision/<revision>     by its revision, or by the end of it that follows the last : or @
-//	/<kind>/<namespace>/<name>/at/<time>               the one that was current at a time, in RFC 3339
-//	/digest/<digest>                                   by its sha, whoever's it is
-//	/events                                            what becomes of artifacts, as server-sent events
-//	/healthz                                           whether the server is up
+//	/<kind>/<namespace>/<name>/latest.<extension>      the newest file
+//	/<kind>/<namespace>/<name>/digest/<digest>         the file with a digest, as sha256:<hex>
+//	/<kind>/<namespace>/<name>/revision/<revision>     the file of a revision, or of its part after the last : or @
+//	/<kind>/<namespace>/<name>/at/<time>               the file that was current at a time, in RFC 3339
+//	/digest/<digest>                                   the file with a digest, of any object
+//	/events                                            changes of artifacts, as server-sent events
+//	/healthz                                           the health of the server
 //
-// Kinds are in small letters. Files are served as they are stored, with ETag, Range and the like. There are
-// no listings, and what is damaged is not found.
+// Kinds are in lower case. Files are served unchanged, with support for ETag and Range. Directories are not listed.
+// Damaged files are reported as not found.
 type Server struct {
 	Store  *Store
-	Access Access  // nil lets everybody read everything
-	Events *Events // nil serves no events
+	Access Access  // if nil, every client may read everything
+	Events *Events // if nil, there is no event stream
 }
 
-// NewServer returns an HTTP server of the store, bounded against clients that are slow or say too much.
+// NewServer returns an HTTP server of the store, with limits for slow clients and large request headers.
 func NewServer(s *Server) *http.Server {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      15 * time.Minute, // of a whole download
+		WriteTimeout:      15 * time.Minute, // for a complete download
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
 	if s.Events != nil {
-		server.RegisterOnShutdown(s.Events.Close) // streams never end by themselves
+		server.RegisterOnShutdown(s.Events.Close) // event streams have no end of their own
 	}
 	return server
 }
@@ -49,7 +49,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == "/healthz" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("ok\n")) // a client that is gone
+		_, _ = w.Write([]byte("ok\n")) // fails only if the client has disconnected
 		return
 	}
 	reader, err := s.reader(r)
@@ -70,7 +70,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, reader reader
 		http.NotFound(w, r)
 		return
 	}
-	if a.key != (Key{}) { // whether it is there is nobody's business who may not read it
+	if a.key != (Key{}) { // check access first, to hide from other clients whether the file exists
 		if err := reader.may(r.Context(), a.key); err != nil {
 			refuse(w, err)
 			return
@@ -87,7 +87,8 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, reader reader
 	http.NotFound(w, r)
 }
 
-// serve writes a file, unless it is not there whole. The kernel sends it from the file: no reader costs memory.
+// serve writes a file to the client. It returns false if the file is missing or damaged. The operating system sends the
+// content directly from the file, so a download needs almost no memory.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request, relative string) bool {
 	st, err := s.check(relative)
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request, relative string) b
 	}
 	defer f.Close() // only read
 	info, err := f.Stat()
-	if err != nil || !st.is(info) { // written anew in between
+	if err != nil || !st.is(info) { // replaced in the meantime
 		return false
 	}
 	w.Header().Set("Content-Type", extensions[extension(relative)])

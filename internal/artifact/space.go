@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// orWithLess writes again when the disk was full and there were superseded artifacts to make room.
+// orWithLess returns write with a retry: if the disk is full and superseded artifacts can be removed, it removes them
+// and writes again.
 func (s *Store) orWithLess(write func() (string, stamp, error)) func() (string, stamp, error) {
 	return func() (string, stamp, error) {
 		relative, st, err := write()
@@ -20,8 +21,8 @@ func (s *Store) orWithLess(write func() (string, stamp, error)) func() (string, 
 
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// makeRoom removes all superseded artifacts, whatever retention says, and tells whether there were any. Those who are
-// reading one read it to its end.
+// makeRoom removes all superseded artifacts, regardless of retention, and reports whether it removed any. Downloads in
+// progress are not interrupted.
 func (s *Store) makeRoom() (removed bool) {
 	for _, dir := range s.dirs() {
 		files := s.files(dir)
@@ -44,7 +45,7 @@ func (s *Store) makeRoom() (removed bool) {
 	return removed
 }
 
-// advice says what to do about an error of the disk.
+// advice returns a hint for an error of the disk.
 func (s *Store) advice(err error) string {
 	if !isFull(err) {
 		return "Check that --storage-path is writable and has room"

@@ -2,5 +2,5 @@
 
 package artifact
 
-// space is not known here.
+// space is not supported on this platform.
 func space(string) (free, size uint64, ok bool) { return 0, 0, false }

@@ -4,7 +4,8 @@ package artifact
 
 import "syscall"
 
-// space returns how many bytes a process may still write to a directory's disk, and how many there are.
+// space returns the free space that is available to this process on the disk of a directory, and the size of the disk,
+// both in bytes.
 func space(dir string) (free, size uint64, ok bool) {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

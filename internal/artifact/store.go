@@ -17,13 +17,13 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// Key names the object that an artifact belongs to.
+// Key identifies the object that an artifact belongs to.
 type Key struct{ Kind, Namespace, Name string }
 
-// dir is the key's directory, slash-separated and relative to the store.
+// dir returns the directory of the key, slash-separated and relative to the store.
 func (k Key) dir() string { return path.Join(strings.ToLower(k.Kind), k.Namespace, k.Name) }
 
-// check refuses a key that does not stand for one directory three levels down.
+// check returns an error if the key is not a valid path of three directories.
 func (k Key) check() error {
 	for _, part := range []string{k.Kind, k.Namespace, k.Name} {
 		if part == "" || strings.HasPrefix(part, ".") || strings.ContainsAny(part, `/\`) || !filepath.IsLocal(part) {
@@ -33,50 +33,50 @@ func (k Key) check() error {
 	return nil
 }
 
-// Retention says which superseded artifacts are kept. The current one always is.
+// Retention configures which superseded artifacts are kept. The current artifact is always kept.
 type Retention struct {
-	TTL   time.Duration // how long one is kept after another took its place
-	Count int           // how many are kept at most, the current one included
+	TTL   time.Duration // how long an artifact is kept after it was superseded
+	Count int           // maximum number of artifacts, including the current one
 }
 
-// Store keeps artifacts on disk, a directory an object. A file is written beside its place, synced and
-// renamed: a crash at any instruction leaves the old or the new. Nothing is read, copied from or served
-// before this process has compared it with its digest; a file that is damaged is removed, for its source to
-// write it again. It is safe for concurrent use.
+// Store keeps artifacts on disk, in one directory per object. A file is written to a temporary path, synced and
+// renamed, so that a crash leaves either the old or the new file. The store reads, copies or serves a file only after
+// this process has verified it against its digest. A damaged file is removed, so that its source stores it again. A
+// Store is safe for concurrent use.
 type Store struct {
 	dir       string
-	root      *os.Root // the same, for what must not be led out of it
+	root      *os.Root // dir, for operations that must not follow symlinks out of it
 	scheme    string   // http or https
-	host      string   // under which artifacts are advertised
+	host      string   // host:port in the URLs of artifacts
 	retention Retention
 	clock     clock.PassiveClock
 	opened    time.Time
-	maxFile   int64 // bytes of a file that is stored as it is
+	maxFile   int64 // maximum size in bytes of a file that is stored unchanged or downloaded
 	checking  singleflight.Group
 	unpacked  recent
 	remote    *remote    // nil without a backend
-	placing   sync.Mutex // while an archive and its sidecar do not belong together
+	placing   sync.Mutex // held while an archive and its sidecar may not match
 
 	mu    sync.Mutex
 	trees map[string]registered // by the key's directory
-	sound map[string]stamp      // files whose digest was checked, by path
+	sound map[string]stamp      // verified files, by path
 }
 
-// registered is the artifact last put under a key.
+// registered is the artifact that was last put under a key.
 type registered struct {
 	artifact meta.Artifact
-	id       string // of the tree's root; empty of a file that was put as it is
-	tree     *Tree  // nil of such a file, and of a tree in memory
+	id       string // ID of the root of the tree; empty for a file of PutFile
+	tree     *Tree  // nil for such a file, and for a tree in memory
 }
 
-// Option changes how a store works.
+// Option configures a store.
 type Option func(*Store)
 
-// WithTLS makes artifacts be advertised under https.
+// WithTLS sets the scheme of the URLs of artifacts to https.
 func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
 
-// OpenStore opens the store in dir, and removes what a killed process left half-written there. Host is the
-// host:port that artifacts are advertised under.
+// OpenStore opens the store in dir, and removes incomplete files of a process that was killed. Host is the host:port in
+// the URLs of artifacts.
 func OpenStore(dir, host string, retention Retention, options ...Option) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func OpenStore(dir, host string, retention Retention, options ...Option) (*Store
 	return s, nil
 }
 
-// Verify tells whether the artifact is there and whole.
+// Verify returns an error if the artifact is missing or damaged, or if it does not belong to the key.
 func (s *Store) Verify(_ context.Context, key Key, a *meta.Artifact) error {
 	if path.Dir(a.Path) != key.dir() {
 		return fmt.Errorf("artifact %s is not one of %s", a.Path, key.dir())
@@ -108,19 +108,19 @@ func (s *Store) Verify(_ context.Context, key Key, a *meta.Artifact) error {
 	return s.holds(*a)
 }
 
-// holds tells whether the artifact's file is there, whole, and of the artifact's digest.
+// holds returns an error if the file of the artifact is missing, is damaged, or has another digest.
 func (s *Store) holds(a meta.Artifact) error {
 	st, err := s.check(a.Path)
 	if err != nil {
 		return err
 	}
 	if st.digest != a.Digest {
-		return fmt.Errorf("artifact %s has the digest %s, not %s", a.Path, st.digest, a.Digest)
+		return fmt.Errorf("artifact %s has the digest %s, expected %s", a.Path, st.digest, a.Digest)
 	}
 	return nil
 }
 
-// Open opens the file of an artifact of this store, which is whole. The caller closes it.
+// Open verifies and opens the file of an artifact of this store. The caller must close it.
 func (s *Store) Open(a meta.Artifact) (*os.File, error) {
 	if err := s.holds(a); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s *Store) Open(a meta.Artifact) (*os.File, error) {
 	return s.root.Open(a.Path)
 }
 
-// Tree returns the tree of an artifact of this store: the one that was put last, else what its file holds.
+// Tree returns the tree of an artifact of this store: a tree that is still known from a put, else the unpacked file.
 func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
 	if tree := s.registered(a.Digest); tree != nil {
 		return tree, nil

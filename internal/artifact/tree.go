@@ -1,5 +1,5 @@
 // Package artifact holds trees, their deterministic archives, and the content-addressed store that serves them.
-// It knows no kind and no controller, and how a tree is fetched is not its business.
+// It does not depend on API kinds or controllers, and does not fetch sources.
 package artifact
 
 import (
@@ -16,24 +16,23 @@ import (
 	"time"
 )
 
-// maxLinks bounds how many symlinks one name may lead through.
+// maxLinks is the maximum number of symlinks that are followed to resolve one name.
 const maxLinks = 40
 
-// Content gives what files hold. It is safe for concurrent use.
+// Content provides the contents of files. It is safe for concurrent use.
 type Content interface {
-	// Size returns the length in bytes of what the ID names.
+	// Size returns the size in bytes of the content with the ID.
 	Size(id string) (int64, error)
-	// Read returns what the ID names; for a symlink that is its target.
+	// Read returns the content with the ID; for a symlink, its target.
 	Read(id string) ([]byte, error)
 }
 
-// Dir is a directory of a tree. It is never changed once it is part of one, so that trees share what they
-// have in common.
+// Dir is a directory of a tree. It must not be changed once it is part of a tree, because trees share directories.
 type Dir struct {
 	ID      string
 	Entries []Entry // sorted by name
 
-	wrong string // why no artifact may hold it, if so
+	wrong string // why it must not be part of an artifact; empty if it may be
 }
 
 // Entry is a file, a directory or a symlink.
@@ -41,10 +40,10 @@ type Entry struct {
 	Name string
 	Mode fs.FileMode // type bits and 0644 or 0755
 	ID   string      // content and mode: equal IDs mean the same file
-	Dir  *Dir        // of a directory
+	Dir  *Dir        // set only for a directory
 }
 
-// NewDir returns a directory of the entries; its ID covers everything below it.
+// NewDir returns a directory of the entries. Its ID depends on everything below it.
 func NewDir(entries []Entry) *Dir {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	h := sha256.New()
@@ -56,10 +55,10 @@ func NewDir(entries []Entry) *Dir {
 
 // Tree is a read-only view of a fetched revision, shared by every consumer and safe for concurrent use.
 //
-// Names follow io/fs: slash-separated, relative, "." is the root. Files that the source ignores are absent, so that a
-// tree and its archive hold the same. Open, Stat and ReadFile follow symlinks that stay inside the tree and fail with
-// fs.ErrInvalid on one that leads out; Lstat, ReadLink and ReadDir do not follow. Contents are read only when
-// asked for.
+// Names follow io/fs: they are slash-separated and relative, and "." is the root. Files that the source ignores are
+// absent, so a tree and its archive have the same files. Open, Stat and ReadFile follow symlinks inside the tree, and
+// fail with fs.ErrInvalid for a symlink that leads out of it. Lstat and ReadLink do not follow the last symlink of a
+// name. Contents are read on demand.
 type Tree struct {
 	root    *Dir
 	content Content
@@ -78,8 +77,9 @@ func NewTree(root *Dir, content Content) *Tree { return &Tree{root, content} }
 // Root returns the top directory.
 func (t *Tree) Root() *Dir { return t.root }
 
-// ID identifies the content and mode of what stands at name, without reading it: equal IDs mean equal content, for a
-// directory of everything below it. Symlinks are not followed. An absent name gives fs.ErrNotExist.
+// ID returns the ID of the entry at name, without reading its content. Equal IDs mean equal modes and contents; the ID
+// of a directory covers everything below it. A symlink at name is not followed. If name does not exist, the error is
+// fs.ErrNotExist.
 func (t *Tree) ID(name string) (string, error) {
 	e, err := t.lookup("id", name, false)
 	if err != nil {
@@ -88,7 +88,7 @@ func (t *Tree) ID(name string) (string, error) {
 	return e.ID, nil
 }
 
-// Content identifies what a reader of name gets: like [Tree.ID], but symlinks are followed.
+// Content is like [Tree.ID], but follows symlinks.
 func (t *Tree) Content(name string) (string, error) {
 	e, err := t.lookup("id", name, true)
 	if err != nil {
@@ -97,8 +97,8 @@ func (t *Tree) Content(name string) (string, error) {
 	return e.ID, nil
 }
 
-// Check tells whether the tree may become an artifact. Names that are not UTF-8 or that differ in case only
-// are refused: they would mean different things to different readers.
+// Check returns an error if the tree must not become an artifact: if it has names that are not UTF-8, or names in one
+// directory that differ only in case. File systems do not agree on how to read such names.
 func (t *Tree) Check() error {
 	if t.root.wrong != "" {
 		return errors.New(t.root.wrong)
@@ -134,7 +134,7 @@ func (d *Dir) find(name string) (*Entry, bool) {
 	return &d.Entries[i], true
 }
 
-// Resolve returns the name that name stands for when symlinks are followed.
+// Resolve follows all symlinks in name and returns the resulting name.
 func (t *Tree) Resolve(name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: "resolve", Path: name, Err: fs.ErrInvalid}
@@ -146,7 +146,7 @@ func (t *Tree) Resolve(name string) (string, error) {
 	return real, nil
 }
 
-// lookup finds what stands at name. Symlinks on the way are followed, the last one only if follow says so.
+// lookup returns the entry at name. It follows symlinks in the path; a symlink at name itself only if follow is true.
 func (t *Tree) lookup(op, name string, follow bool) (*Entry, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -158,7 +158,7 @@ func (t *Tree) lookup(op, name string, follow bool) (*Entry, error) {
 	return e, nil
 }
 
-// resolve returns what stands at name, and its name without symlinks on the way.
+// resolve returns the entry at name, and its name after symlinks are followed.
 func (t *Tree) resolve(name string, follow bool, links int) (string, *Entry, error) {
 	at := &Entry{Name: ".", Mode: fs.ModeDir | 0o755, ID: t.root.ID, Dir: t.root}
 	if name == "." {
@@ -189,7 +189,7 @@ func (t *Tree) resolve(name string, follow bool, links int) (string, *Entry, err
 	return name, at, nil
 }
 
-// linkTarget returns the name that a symlink in dir leads to; it must be inside the tree.
+// linkTarget returns the target of a symlink in dir. It returns an error if the target is outside the tree.
 func (t *Tree) linkTarget(dir string, link *Entry) (string, error) {
 	raw, err := t.content.Read(link.ID)
 	if err != nil {
@@ -289,7 +289,7 @@ func (t *Tree) dirEntries(d *Dir) []fs.DirEntry {
 	return out
 }
 
-// info describes an entry. Its size is looked up when asked for.
+// info describes an entry. Its size is read on demand.
 type info struct {
 	name  string
 	entry *Entry
@@ -307,7 +307,7 @@ func (i info) Size() int64 {
 	}
 	n, err := i.tree.content.Size(i.entry.ID)
 	if err != nil {
-		return 0 // reading the file will say so
+		return 0 // reading the file returns the error
 	}
 	return n
 }

@@ -1,4 +1,4 @@
-// Package excerpt fits texts that others wrote into bounds.
+// Package excerpt shortens texts from outside, such as responses of servers, to a maximum length.
 package excerpt
 
 import (
@@ -9,8 +9,8 @@ import (
 
 const ellipsis = "…"
 
-// Bytes returns a text in at most so many bytes: the whole characters at its beginning and an ellipsis, if
-// there are more.
+// Bytes returns the text, shortened to at most most bytes. A shortened text ends with an ellipsis and has only complete
+// characters.
 func Bytes(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -22,8 +22,8 @@ func Bytes(text string, most int) string {
 	return text[:end] + ellipsis
 }
 
-// Chars returns a text in at most so many characters: its beginning and an ellipsis, if there are more;
-// nothing if there is no room for that.
+// Chars returns the text, shortened to at most most characters. A shortened text ends with an ellipsis. The result is
+// empty if most is less than 1.
 func Chars(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -34,7 +34,7 @@ func Chars(text string, most int) string {
 	return strings.TrimSpace(string([]rune(text)[:most-1])) + ellipsis
 }
 
-// Line returns a text as one line of at most so many bytes, with nothing in it that does not print.
+// Line returns the text as one line of at most most bytes. Characters that are not printable are replaced by spaces.
 func Line(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -1,6 +1,5 @@
-// Package fault holds the error that is made for the person who reads it: what failed, the likely cause, what
-// to do next. Domain packages return it; the reconcile kernel turns it into a condition and an event. It
-// knows no kind.
+// Package fault defines an error for users: what failed, the likely cause, and what to do next. Domain packages
+// return it; the reconcile kernel converts it to a condition and an event. It does not depend on API kinds.
 package fault
 
 import (
@@ -11,29 +10,29 @@ import (
 	"time"
 )
 
-// Fault is an error with a condition reason and a way forward.
-// Neither text may hold a secret: pass URLs through [RedactURL].
+// Fault is an error with a condition reason and a hint.
+// Its texts must not contain secrets: pass URLs through [RedactURL].
 type Fault struct {
 	// Reason is the CamelCase condition reason, such as AuthenticationFailed.
 	Reason string
-	// What failed, on which object.
+	// What is what failed, and for which object.
 	What string
 	// Err is the cause; may be nil.
 	Err error
 	// Hint says what to do next; may be empty.
 	Hint string
-	// Terminal tells that a retry cannot help before the object or its configuration changes.
+	// Terminal is true if a retry cannot succeed until the object or its configuration changes.
 	Terminal bool
-	// RetryAfter is how long the remote asked us to wait; zero when it did not.
+	// RetryAfter is how long the remote server asked us to wait; zero if it did not.
 	RetryAfter time.Duration
 }
 
-// New returns a fault: reason is the condition reason, the rest says what failed.
+// New returns a fault. Reason is the condition reason; format and args describe what failed.
 func New(reason, format string, args ...any) *Fault {
 	return &Fault{Reason: reason, What: fmt.Sprintf(format, args...)}
 }
 
-// Because adds the cause. A wait that the remote asked for in the cause is the fault's too.
+// Because sets the cause. If the cause contains a fault with a longer RetryAfter, f gets that one.
 func (f *Fault) Because(err error) *Fault {
 	f.Err = err
 	if cause := As(err); cause != nil {
@@ -42,16 +41,16 @@ func (f *Fault) Because(err error) *Fault {
 	return f
 }
 
-// WithHint adds what to do next.
+// WithHint sets the hint: what to do next.
 func (f *Fault) WithHint(format string, args ...any) *Fault {
 	f.Hint = fmt.Sprintf(format, args...)
 	return f
 }
 
-// Final marks the fault as one that a retry cannot help.
+// Final marks the fault as terminal.
 func (f *Fault) Final() *Fault { f.Terminal = true; return f }
 
-// After records the wait that the remote asked for.
+// After sets RetryAfter.
 func (f *Fault) After(d time.Duration) *Fault { f.RetryAfter = d; return f }
 
 func (f *Fault) Error() string {
@@ -60,7 +59,7 @@ func (f *Fault) Error() string {
 		s += ": " + f.Err.Error()
 	}
 	if f.Hint != "" {
-		s = strings.TrimSuffix(s, ".") + ". " + f.Hint // what others say may end a sentence
+		s = strings.TrimSuffix(s, ".") + ". " + f.Hint // the cause may already end with a period
 	}
 	return s
 }
@@ -84,7 +83,7 @@ func Reason(err error, fallback string) string {
 	return fallback
 }
 
-// RedactURL returns raw with user info and query removed, safe for logs and conditions.
+// RedactURL returns raw without user info, query and fragment, so that it is safe for logs and conditions.
 func RedactURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
