@@ -29,7 +29,7 @@ func archiveOf(t testing.TB, tree *Tree, from *previous) ([]byte, []segment) {
 	return b.Bytes(), segments
 }
 
-// contents gives a tree as FromMap takes it.
+// contents returns the contents of a tree, in the form that FromMap takes.
 func contents(t testing.TB, tree *Tree) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -47,7 +47,7 @@ func contents(t testing.TB, tree *Tree) map[string]string {
 	return out
 }
 
-// manyFiles makes n files in some directories; what they hold follows from the seed.
+// manyFiles returns n files in some directories. Their contents depend on the seed.
 func manyFiles(n int, seed uint64) map[string]string {
 	r := rand.New(rand.NewPCG(seed, 0))
 	files := map[string]string{}
@@ -77,7 +77,7 @@ func TestTreeFollowsNoLinkOutOfItself(t *testing.T) {
 			t.Errorf("%s: got %v, want fs.ErrInvalid", name, err)
 		}
 		if _, err := tree.Content(name); err == nil {
-			t.Errorf("%s has content", name)
+			t.Errorf("got content for %s", name)
 		}
 	}
 }
@@ -114,20 +114,20 @@ func TestArchiveIsAFunctionOfItsTree(t *testing.T) {
 			again, _ := archiveOf(t, FromMap(after), nil)
 			reused, _ := archiveOf(t, FromMap(after), from)
 			if !bytes.Equal(fresh, again) {
-				t.Error("the same tree gave two archives")
+				t.Error("two archives of the same tree differ")
 			}
 			if !bytes.Equal(fresh, reused) {
-				t.Error("copying segments gave another archive than writing them")
+				t.Error("the archive with copied segments differs from one that was written")
 			}
 			read, err := ReadArchive(bytes.NewReader(reused))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !maps.Equal(contents(t, read), after) {
-				t.Error("the archive holds something else")
+				t.Error("the archive has other contents")
 			}
 			if read.Root().ID != FromMap(after).Root().ID {
-				t.Error("the tree read has another ID")
+				t.Error("the tree that was read has another ID")
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestArchiveCostsWhatChanged(t *testing.T) {
 	tree.content = reads
 	archiveOf(t, tree, from)
 	if reads.n == 0 || reads.n > 8*segmentFiles {
-		t.Errorf("%d of %d files were read for one that changed", reads.n, len(files))
+		t.Errorf("%d of %d files were read after 1 file changed", reads.n, len(files))
 	}
 }
 
@@ -224,7 +224,7 @@ func TestArchiveLeavesOutLinksThatLeadOut(t *testing.T) {
 	}
 }
 
-// packed makes a .tar.gz of headers; one with a size gets that many bytes.
+// packed returns a .tar.gz of the headers. A file with a size has that many bytes.
 func packed(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -287,7 +287,7 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 			l := limits{bytes: 1000, entries: 3, depth: 4, name: 50}
 			if _, err := l.read(bytes.NewReader(packed(t, c.headers...))); err == nil ||
 				!strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want it to say %q", err, c.says)
+				t.Errorf("got error %v, want it to contain %q", err, c.says)
 			}
 		})
 	}
@@ -296,15 +296,15 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 func TestReadArchiveEndsBombsEarly(t *testing.T) {
 	l := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
 	for what, b := range map[string][]byte{
-		"zeros":          packed(t, tar.Header{Name: "a", Size: 64 << 20}),
-		"what is no tar": gzipped(t, make([]byte, 64<<20)),
-		"a sparse file":  sparse(t, 1<<40),
+		"zeros":         packed(t, tar.Header{Name: "a", Size: 64 << 20}),
+		"not a tar":     gzipped(t, make([]byte, 64<<20)),
+		"a sparse file": sparse(t, 1<<40),
 		"headers that are": packed(t, slices.Repeat([]tar.Header{{Name: "a",
 			PAXRecords: map[string]string{"comment": strings.Repeat("x", 512<<10)}}}, 64)...),
 		"entries": packed(t, slices.Repeat([]tar.Header{{Name: "a"}}, 1001)...),
 	} {
 		r := &countingReader{Reader: bytes.NewReader(b)}
-		if _, err := l.read(r); what != "what is no tar" &&
+		if _, err := l.read(r); what != "not a tar" &&
 			(err == nil || !strings.Contains(err.Error(), "more than")) {
 			t.Errorf("%s: got %v", what, err)
 		}
@@ -334,7 +334,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// sparse makes an archive of a file that claims a size and holds a hole (PAX format 1.0).
+// sparse returns an archive of a sparse file with the size, which consists of one hole (PAX format 1.0).
 func sparse(t testing.TB, size int64) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -388,11 +388,11 @@ func FuzzReadArchive(f *testing.F) {
 			return
 		}
 		if sum := tree.Size(); sum > small.bytes {
-			t.Fatalf("%d bytes got in", sum)
+			t.Fatalf("%d bytes were read, more than the limit", sum)
 		}
 		err = tree.Walk(func(name string, _ *Entry) error {
 			if !fs.ValidPath(name) {
-				return fmt.Errorf("%q is no path", name)
+				return fmt.Errorf("%q is not a valid path", name)
 			}
 			if _, err := tree.ReadFile(name); err != nil && !errors.Is(err, fs.ErrInvalid) &&
 				!errors.Is(err, fs.ErrNotExist) {
@@ -403,11 +403,11 @@ func FuzzReadArchive(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What was read is written and read to the same.
+		// Writing and reading the tree again returns the same tree.
 		again, _ := archiveOf(t, tree, nil)
 		second, err := ReadArchive(bytes.NewReader(again))
 		if err != nil || second.Root().ID != tree.Root().ID {
-			t.Fatalf("another tree came out: %v", err)
+			t.Fatalf("the tree differs after writing and reading it: %v", err)
 		}
 	})
 }

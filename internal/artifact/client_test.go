@@ -39,7 +39,7 @@ func TestClientSendsItsTokenToThoseWhoMaySeeItOnly(t *testing.T) {
 	must(t, errors.Join(fetch(ours.URL, host), fetch(ours.URL, "127.0.0.1")))
 	for _, address := range []string{theirs.URL, elsewhere.URL} {
 		if err := fetch(address, host, strings.TrimPrefix(elsewhere.URL, "http://")); err == nil || seen != "" {
-			t.Errorf("%v, they saw %q", err, seen)
+			t.Errorf("error %v, the servers received %q", err, seen)
 		}
 	}
 }
@@ -64,6 +64,6 @@ func TestClientFollowsNoRedirectThatIsNotSafe(t *testing.T) {
 		}
 	}
 	if _, err := NewClient(ClientOptions{CA: []byte("none")}); err == nil {
-		t.Error("an authority that is none was taken")
+		t.Error("an invalid CA was accepted")
 	}
 }

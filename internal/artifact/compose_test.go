@@ -47,7 +47,7 @@ func TestComposePutsLayersOverEachOther(t *testing.T) {
 				t.Errorf("got %q, want %q", contents(t, got), c.want)
 			}
 			if got.Root().ID != FromMap(c.want).Root().ID {
-				t.Error("another ID than that of the same files")
+				t.Error("the ID differs from that of a tree with the same files")
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func TestComposeSharesWhatIsAsItWas(t *testing.T) {
 		after, err2 := got.lookup("", dir, false)
 		must(t, errors.Join(err1, err2))
 		if before.Dir != after.Dir {
-			t.Errorf("%s was made anew", dir)
+			t.Errorf("%s was copied", dir)
 		}
 	}
 	if reads.n != 0 {
@@ -87,7 +87,7 @@ func TestComposeNeverAsksOnePartForAnothers(t *testing.T) {
 	}
 }
 
-// jealous is content that must not be asked for what it does not hold.
+// jealous is content that fails the test if it is asked for an ID that it does not have.
 type jealous struct {
 	t *testing.T
 	Content
@@ -96,7 +96,7 @@ type jealous struct {
 func (j *jealous) Read(id string) ([]byte, error) {
 	b, err := j.Content.Read(id)
 	if err != nil {
-		j.t.Errorf("asked for %s", id)
+		j.t.Errorf("content that it does not have was requested: %s", id)
 	}
 	return b, err
 }
@@ -111,7 +111,7 @@ func TestComposeOfComposedAsksTheFirstOwners(t *testing.T) {
 	}
 	for id, c := range tree.content.(owners) {
 		if _, nested := c.(owners); nested {
-			t.Fatalf("%s is asked for through another composed tree", id)
+			t.Fatalf("the content of %s belongs to another composed tree", id)
 		}
 	}
 	if got := contents(t, tree); len(got) != 51 || got["first"] != "0" || got["49"] != "49" {
@@ -132,7 +132,7 @@ func TestComposeRefuses(t *testing.T) {
 		"a link out":               {Layer{tree, "out", "x"}, fs.ErrInvalid},
 		"a file as the root":       {Layer{tree, "a", "."}, fs.ErrInvalid},
 		"what is below a file":     {Layer{tree, "a/b", "x"}, fs.ErrNotExist},
-		"a place that is not neat": {Layer{tree, "dir", "x//y/"}, fs.ErrInvalid},
+		"a path that is not clean": {Layer{tree, "dir", "x//y/"}, fs.ErrInvalid},
 	} {
 		if _, err := Compose(c.layer); !errors.Is(err, c.err) {
 			t.Errorf("%s: got %v, want %v", what, err, c.err)
@@ -149,10 +149,10 @@ func TestSelectKeepsFiles(t *testing.T) {
 		t.Errorf("got %v", contents(t, got))
 	}
 	if _, err := got.Stat("docs"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a directory without files stayed: %v", err)
+		t.Errorf("a directory without files exists: %v", err)
 	}
 	if all := tree.Select(func(string) bool { return true }); all.root != tree.root {
-		t.Error("what is kept whole was made anew")
+		t.Error("a tree that was not changed was copied")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestNewMemory(t *testing.T) {
 		{"a": {fs.ModeDevice, nil}}, {"a": {}, "A": {}}, {"\xff": {}},
 	} {
 		if _, err := NewMemory(files); err == nil {
-			t.Errorf("%q was taken", slices.Collect(maps.Keys(files)))
+			t.Errorf("%q was accepted", slices.Collect(maps.Keys(files)))
 		}
 	}
 }

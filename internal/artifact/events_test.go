@@ -35,12 +35,12 @@ func listen(t *testing.T, server *httptest.Server, query, lastID string) *listen
 	l := &listener{t, bufio.NewScanner(resp.Body), func() { cancel(); _ = resp.Body.Close() }}
 	t.Cleanup(l.close)
 	if id, typ, _ := l.next(); id != "" || typ != "" {
-		t.Fatalf("first came %q %q", id, typ)
+		t.Fatalf("the first event is %q %q", id, typ)
 	}
 	return l
 }
 
-// next returns the next event; a comment has neither ID nor type.
+// next returns the next event; a comment has no ID and no type.
 func (l *listener) next() (id, typ string, event Event) {
 	l.t.Helper()
 	for l.lines.Scan() {
@@ -154,10 +154,10 @@ func TestSlowSubscribersAreDroppedAndBlockNobody(t *testing.T) {
 		got++
 	}
 	if got != 2*waitingEvents+1 {
-		t.Errorf("%d events arrived", got)
+		t.Errorf("%d events were received", got)
 	}
 	if _, ok := e.subscribers[slow]; ok || len(e.subscribers) != 1 {
-		t.Error("the slow one is there still")
+		t.Error("the slow subscriber is still connected")
 	}
 	e.unsubscribe(slow) // as its handler does
 	e.unsubscribe(quick)
@@ -167,7 +167,7 @@ func TestEventsAreBounded(t *testing.T) {
 	e := NewEvents(time.Now())
 	for range maxSubscribers {
 		if s, _, _ := e.subscribe(""); s == nil {
-			t.Fatal("refused")
+			t.Fatal("the subscriber was refused")
 		}
 	}
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Events: e})
@@ -185,7 +185,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	must(t, server.Config.Shutdown(ctx))
 	l.wants("end ")
 	if s, _, _ := e.subscribe(""); s != nil {
-		t.Error("a new one was let in")
+		t.Error("a new subscriber was accepted")
 	}
 }
 

@@ -28,10 +28,10 @@ func TestFetchGivesTheTree(t *testing.T) {
 			tree, err := f.Fetch(t.Context(), *a)
 			must(t, err)
 			if !maps.Equal(contents(t, tree), files) {
-				t.Error("it holds something else")
+				t.Error("the tree has other contents")
 			}
 			if again, err := f.Fetch(t.Context(), *a); err != nil || again != tree {
-				t.Errorf("the second time it was another tree: %v", err)
+				t.Errorf("the second fetch returned another tree: %v", err)
 			}
 		})
 	}
@@ -60,10 +60,10 @@ func TestFetchRefusesInWordsThatHelp(t *testing.T) {
 			c.change(&b)
 			_, err := (&Fetcher{Client: http.DefaultClient}).Fetch(t.Context(), b)
 			if fault.Reason(err, "") != meta.ArtifactFailedReason || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want it to say %q", err, c.says)
+				t.Errorf("got error %v, want it to contain %q", err, c.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("shows a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
@@ -118,16 +118,16 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 		r.keep(strings.Repeat("x", i), small)
 	}
 	if r.trees.Len() != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
-		t.Errorf("%d are kept", r.trees.Len())
+		t.Errorf("%d trees are cached", r.trees.Len())
 	}
 	huge := NewTree(small.root, sized(keptBytes))
 	r.keep("huge", huge)
 	if r.get("huge") != huge || r.trees.Len() != 1 {
-		t.Errorf("%d are kept beside the huge one", r.trees.Len())
+		t.Errorf("%d trees are cached, including the huge one", r.trees.Len())
 	}
 	r.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
 	if r.trees.Len() != 0 {
-		t.Errorf("%d are kept", r.trees.Len())
+		t.Errorf("%d trees are cached", r.trees.Len())
 	}
 }
 
@@ -143,15 +143,15 @@ func TestTreesInMemoryDoNotPileUp(t *testing.T) {
 		"lazy": {lazy, true}} {
 		s.register(webapp, meta.Artifact{Digest: "sha256:" + what}, c.tree)
 		if held := s.registered("sha256:"+what) != nil; held != c.held {
-			t.Errorf("%s: held %v", what, held)
+			t.Errorf("%s: cached %v", what, held)
 		}
 		if got, err := s.Tree(meta.Artifact{Digest: "sha256:" + what}); err != nil || got != c.tree {
-			t.Errorf("%s is not at hand: %v", what, err)
+			t.Errorf("%s is not cached: %v", what, err)
 		}
 	}
 }
 
-// sized is content that claims a size.
+// sized is content that reports a size.
 type sized int64
 
 func (s sized) Size(string) (int64, error)  { return int64(s), nil }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// limitFileSize makes writes beyond so many bytes fail, as a full disk does.
+// limitFileSize makes writes beyond this many bytes fail, like a full disk.
 func limitFileSize(t *testing.T, bytes uint64) (restore func()) {
 	t.Helper()
 	var was syscall.Rlimit

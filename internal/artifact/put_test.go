@@ -39,13 +39,13 @@ func TestPutFileStoresAFileAsItIs(t *testing.T) {
 			b, err := io.ReadAll(f)
 			must(t, errors.Join(err, f.Close()))
 			if string(b) != "what it holds" {
-				t.Errorf("it holds %q", b)
+				t.Errorf("the file contains %q", b)
 			}
 			before := statOf(t, s, first)
 			clk.SetTime(clk.Now().Add(time.Hour))
 			again := putFile(t, s, ext, "what it holds", "1.2.3", first)
 			if !os.SameFile(before, statOf(t, s, again)) || !again.LastUpdateTime.Equal(&first.LastUpdateTime) {
-				t.Error("the same was written again")
+				t.Error("the same content was written again")
 			}
 			next := putFile(t, s, ext, "another", "1.2.3", again)
 			if next.Path == first.Path || next.Digest == first.Digest {
@@ -64,7 +64,7 @@ func TestPutFileStoresAFileAsItIs(t *testing.T) {
 			}
 			removed, err := s.Collect(webapp, next)
 			must(t, err)
-			if len(removed) != 0 { // it was superseded just now
+			if len(removed) != 0 { // it was superseded only now
 				t.Errorf("removed %v", removed)
 			}
 		})
@@ -113,11 +113,11 @@ func TestAFailedPutFileLeavesTheOldOne(t *testing.T) {
 	}
 	must(t, s.Verify(t.Context(), webapp, a))
 	if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
-		t.Errorf("left: %q", got)
+		t.Errorf("remaining files: %q", got)
 	}
 }
 
-// endless never ends.
+// endless is a reader without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -151,7 +151,7 @@ func TestPutWithoutARevisionIsOfItsContent(t *testing.T) {
 	s = openStore(t, s.dir, clk)
 	same("after a restart", put(t, s, tree, "", first))
 	if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
-		t.Errorf("left: %q", got)
+		t.Errorf("remaining files: %q", got)
 	}
 	damage(t, filepath.Join(s.dir, first.Path), 40)
 	if again := put(t, s, tree, "", first); again.Revision != first.Revision ||
@@ -163,7 +163,7 @@ func TestPutWithoutARevisionIsOfItsContent(t *testing.T) {
 	}
 }
 
-// withOtherIDs gives the same files other IDs, as another kind of source does.
+// withOtherIDs returns the same files with other IDs, like another kind of source.
 func withOtherIDs(d *Dir) *Dir {
 	var entries []Entry
 	for _, e := range d.Entries {
@@ -182,7 +182,7 @@ type prefixed struct{ Content }
 
 func (p prefixed) Read(id string) ([]byte, error) { return p.Content.Read(id[len("other "):]) }
 
-// random gives bytes that do not compress.
+// random returns bytes that cannot be compressed.
 func random(size int, seed byte) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // never fails

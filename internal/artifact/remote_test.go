@@ -40,7 +40,7 @@ func backendAt(t *testing.T, url string) Backend {
 	return b
 }
 
-// replica opens a store of its own disk in front of the backend.
+// replica opens a store with its own disk and the backend.
 func replica(t *testing.T, b Backend, options ...Option) *Store {
 	t.Helper()
 	s, err := OpenStore(t.TempDir(), "artifacts.example:80", Retention{TTL: time.Hour, Count: 2},
@@ -60,7 +60,7 @@ func mustPut(t *testing.T, s *Store, revision, content string, current *meta.Art
 	return a
 }
 
-// objects lists what is in the bucket.
+// objects lists the objects in the bucket.
 func objects(t *testing.T, s *testenv.S3) []string {
 	t.Helper()
 	var names []string
@@ -119,10 +119,10 @@ func TestAReplicaServesWhatAnotherStored(t *testing.T) {
 	before := server.Stats()
 	if again := mustPut(t, replica(t, b), "main@sha1:1", "one", a); again.Digest != a.Digest ||
 		!again.LastUpdateTime.Equal(&a.LastUpdateTime) {
-		t.Errorf("put again it is %+v, not %+v", again, a)
+		t.Errorf("the second put returned %+v, want %+v", again, a)
 	}
 	if now := server.Stats(); now["puts"] != before["puts"] {
-		t.Error("what the backend holds was put again")
+		t.Error("a file that the backend has was uploaded again")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestWhatTheBackendGivesIsCompared(t *testing.T) {
 			t.Errorf("%s is served: %d %q", what, w.Code, w.Body)
 		}
 		if err := fresh.Verify(t.Context(), manifests, a); err == nil {
-			t.Errorf("%s counts as whole", what)
+			t.Errorf("%s was not detected", what)
 		}
 		if left, _ := filepath.Glob(filepath.Join(fresh.dir, "*", "*", "*", "*")); len(left) > 0 {
 			t.Errorf("%s leaves %q", what, left)
@@ -215,22 +215,22 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if w := fetch(s, a.Path); w.Code != http.StatusOK {
-		t.Errorf("what is on disk is not served: %d", w.Code)
+		t.Errorf("the file on disk is not served: status %d", w.Code)
 	}
 	if w := fetch(s, "gitrepository/apps/manifests/latest.tar.gz"); w.Code != http.StatusOK || w.Header().
 		Get("ETag") != `"`+a.Digest+`"` {
-		t.Errorf("the latest that was stored is not served: %d %s", w.Code, w.Header().Get("ETag"))
+		t.Errorf("the latest stored file is not served: status %d, ETag %s", w.Code, w.Header().Get("ETag"))
 	}
 	if err := s.Verify(t.Context(), manifests, a); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Collect(manifests, a); err != nil {
-		t.Errorf("a pass without news needs the backend: %v", err)
+		t.Errorf("putting an unchanged artifact needs the backend: %v", err)
 	}
 	back := testenv.ServeS3(t, root)
 	proxy.SetTarget(back.Endpoint)
 	if second := mustPut(t, s, "main@sha1:2", "two", a); !slices.Contains(objects(t, back), "cluster-1/"+second.Path) {
-		t.Error("it does not recover by itself")
+		t.Error("it does not recover")
 	}
 }
 
@@ -244,7 +244,7 @@ func TestRetentionActsOnBoth(t *testing.T) {
 	second := mustPut(t, lost, "main@sha1:2", "two", first)
 
 	clock.SetTime(clock.Now().Add(2 * time.Hour))
-	s := replica(t, b, withClock(clock)) // knows nothing of the first but by the backend
+	s := replica(t, b, withClock(clock)) // shares only the backend with the first
 	third := mustPut(t, s, "main@sha1:3", "three", second)
 	if _, err := s.Collect(manifests, third); err != nil {
 		t.Fatal(err)
@@ -259,13 +259,13 @@ func TestRetentionActsOnBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := server.Stats(); !maps.Equal(now, before) {
-		t.Errorf("collecting without news asks the backend: %v, then %v", before, now)
+		t.Errorf("collecting again without a new artifact lists the backend: %v, then %v", before, now)
 	}
 	if err := s.Remove(manifests); err != nil {
 		t.Fatal(err)
 	}
 	if left := objects(t, server); len(left) > 0 {
-		t.Errorf("after the object is gone the bucket has %q", left)
+		t.Errorf("after the object was removed, the bucket has %q", left)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestOrphansAreCollectedFromBoth(t *testing.T) {
 		nil); err != nil {
 		t.Fatal(err)
 	}
-	server.Put("artifacts", map[string]string{"cluster-1/gitrepository/notes.txt": "somebody else's",
+	server.Put("artifacts", map[string]string{"cluster-1/gitrepository/notes.txt": "not an artifact",
 		"cluster-2/gitrepository/a/b/c.tgz": "another cluster's"})
 	removed, err := replica(t, b).CollectOrphans("GitRepository", "", []Key{manifests})
 	if err != nil || !slices.Equal(removed, []string{"gitrepository/apps/gone"}) {
@@ -301,7 +301,7 @@ func TestTheOptionsOfABackendAreChecked(t *testing.T) {
 		{Endpoint: "https://s3.example.com"},
 	} {
 		if _, err := NewS3Backend(o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v was accepted", o)
 		}
 	}
 }
@@ -322,6 +322,6 @@ func TestABackendIsAskedOnceForWhatManyWant(t *testing.T) {
 		}
 	}
 	if gets := server.Stats()["gets"] - before["gets"]; gets != 2 {
-		t.Errorf("%d gets", gets)
+		t.Errorf("%d requests for the file", gets)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestCollectKeepsWhatRetentionSays(t *testing.T) {
 	for reason, c := range map[string]struct {
 		after []time.Duration // between one artifact and the next, and from the last until now
-		keep  int             // which is current
+		keep  int             // the current one
 		want  []int
 	}{
 		"the one before is kept for a while":      {[]time.Duration{time.Hour, time.Second}, 1, []int{0, 1}},
@@ -41,7 +41,7 @@ func TestCollectKeepsWhatRetentionSays(t *testing.T) {
 				t.Errorf("left %v, removed %v, want %v", left, removed, c.want)
 			}
 			if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2*len(c.want) {
-				t.Errorf("left: %q", got)
+				t.Errorf("remaining files: %q", got)
 			}
 		})
 	}
@@ -60,13 +60,13 @@ func TestRemoveAndCollectOrphans(t *testing.T) {
 	removed, err := s.CollectOrphans("GitRepository", "", keys[:1])
 	must(t, err)
 	if len(removed) > 0 {
-		t.Errorf("removed what this process put: %v", removed)
+		t.Errorf("removed artifacts that this process put: %v", removed)
 	}
 	clk := newClock()
 	clk.SetTime(clk.Now().Add(time.Minute))
 	s = openStore(t, s.dir, clk)
 	if removed, err := s.CollectOrphans("GitRepository", "elsewhere", nil); err != nil || len(removed) > 0 {
-		t.Errorf("removed of other namespaces: %v, %v", removed, err)
+		t.Errorf("removed artifacts of other namespaces: %v, %v", removed, err)
 	}
 	removed, err = s.CollectOrphans("GitRepository", "", keys[:1])
 	must(t, err)
@@ -98,6 +98,6 @@ func TestCheckAllFindsWhatIsDamaged(t *testing.T) {
 	}
 	must(t, s.Verify(t.Context(), webapp, second))
 	if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
-		t.Errorf("left: %q", got)
+		t.Errorf("remaining files: %q", got)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // Damaged files are reported as not found.
 type Server struct {
 	Store  *Store
-	Access Access  // if nil, every client may read everything
-	Events *Events // if nil, there is no event stream
+	Access Access  // nil allows every client to read everything
+	Events *Events // nil disables the event stream
 }
 
 // NewServer returns an HTTP server of the store, with limits for slow clients and large request headers.

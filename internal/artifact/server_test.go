@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// serving puts an artifact into a store that is served over HTTP.
+// serving puts an artifact in a store that is served over HTTP.
 func serving(t *testing.T, files map[string]string) (*Store, *meta.Artifact, *httptest.Server) {
 	t.Helper()
 	s := openStore(t, t.TempDir(), newClock())
@@ -97,7 +97,7 @@ func TestServerServesAnArtifact(t *testing.T) {
 		"by a time that is none": {"GET", server.URL + "/gitrepository/apps/webapp/at/yesterday", nil, 404, nil},
 		"by a digest not there": {"GET", server.URL + "/gitrepository/apps/webapp/digest/sha256:00", nil,
 			404, nil},
-		"by a digest of nobody":   {"GET", server.URL + "/digest/sha256:00", nil, 404, nil},
+		"by an unknown digest":    {"GET", server.URL + "/digest/sha256:00", nil, 404, nil},
 		"by a revision not there": {"GET", server.URL + "/gitrepository/apps/webapp/revision/main", nil, 404, nil},
 		"by no revision":          {"GET", server.URL + "/gitrepository/apps/webapp/revision/", nil, 404, nil},
 		"by something else":       {"GET", server.URL + "/gitrepository/apps/webapp/name/x", nil, 404, nil},
@@ -117,7 +117,7 @@ func TestServerServesAnArtifact(t *testing.T) {
 				t.Errorf("%d bytes, want %d", len(body), len(c.body))
 			}
 			if c.method == "HEAD" && (len(body) > 0 || resp.ContentLength != int64(len(whole))) {
-				t.Errorf("%d bytes, announced %d", len(body), resp.ContentLength)
+				t.Errorf("%d bytes, Content-Length %d", len(body), resp.ContentLength)
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestOlderArtifactsAreAddressed(t *testing.T) {
 		tree, err := ReadArchive(bytes.NewReader(body))
 		must(t, err)
 		if got := contents(t, tree)["a"]; got != want {
-			t.Errorf("%s holds %s", address, got)
+			t.Errorf("%s returns %s", address, got)
 		}
 	}
 }
@@ -248,12 +248,12 @@ func TestReadersOfALargeArtifactCostNoMemory(t *testing.T) {
 	}
 	wg.Wait()
 	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / readers; each > 128<<10 { // the client's buffers among them
+	if each := (after.TotalAlloc - before.TotalAlloc) / readers; each > 128<<10 { // includes the buffers of the client
 		t.Errorf("%d bytes were allocated for each reader of %d", each, size)
 	}
 }
 
-// gate lets in who bears the token "good", and lets it read what is in the namespace apps.
+// gate accepts the token "good", and allows its owner to read artifacts in the namespace apps.
 type gate struct{ broken bool }
 
 func (g *gate) Authenticate(_ context.Context, token string) (Reader, error) {
@@ -318,7 +318,7 @@ func FuzzAddress(f *testing.F) {
 		}
 		for _, relative := range s.find(a) {
 			if path.Dir(relative) != webapp.dir() {
-				t.Errorf("%q leads to %q", urlPath, relative)
+				t.Errorf("%q resolves to %q", urlPath, relative)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// onATinyDisk runs a test again in a process with a disk of so many bytes at the directory that it gets there.
+// onATinyDisk runs the test again in a separate process, with a directory on a disk of the given size.
 func onATinyDisk(t *testing.T, size string, test func(dir string)) {
 	t.Helper()
 	const child = "SLUICE_TEST_TINY_DISK"
@@ -26,7 +26,7 @@ func onATinyDisk(t *testing.T, size string, test func(dir string)) {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), child+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		// mounts that nobody else sees, by whoever runs the test
+		// a mount namespace of its own, so that the test needs no privileges
 		Cloneflags:  syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
@@ -43,7 +43,7 @@ func TestOnAFullDiskSupersededArtifactsMakeRoom(t *testing.T) {
 		kept, err := s.Put(t.Context(), other, FromMap(map[string]string{"a": string(random(100<<10, 9))}), "v1", nil)
 		must(t, err)
 		var last *meta.Artifact
-		for i := range byte(10) { // of 300 KiB each, three fit beside the other one, and nothing is collected
+		for i := range byte(10) { // 300 KiB each: besides the other artifact, only 3 fit on the disk
 			last = put(t, s, FromMap(map[string]string{"a": string(random(300<<10, i))}), string('a'+rune(i)), last)
 		}
 		_, err = s.PutFile(t.Context(), webapp, ".tgz", bytes.NewReader(random(300<<10, 20)), "z", last)
@@ -54,7 +54,7 @@ func TestOnAFullDiskSupersededArtifactsMakeRoom(t *testing.T) {
 		must(t, err)
 		must(t, errors.Join(s.Verify(t.Context(), webapp, last), s.Verify(t.Context(), other, kept)))
 		if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) > 4 {
-			t.Errorf("left: %q", got)
+			t.Errorf("remaining files: %q", got)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestAFullDiskIsReportedAndRecoversByItself(t *testing.T) {
 			t.Errorf("the last artifact is served with status %d", resp.StatusCode)
 		}
 		if got := names(t, filepath.Join(s.dir, webapp.dir())); len(got) != 2 {
-			t.Errorf("left: %q", got)
+			t.Errorf("remaining files: %q", got)
 		}
 		must(t, os.Remove(ballast))
 		must(t, s.Verify(t.Context(), webapp, put(t, s, next, "v2", a)))

@@ -25,7 +25,7 @@ import (
 
 var webapp = Key{"GitRepository", "apps", "webapp"}
 
-// withClock sets where the store takes the time from.
+// withClock sets the clock of the store.
 func withClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
 
 func openStore(t testing.TB, dir string, c clock.PassiveClock) *Store {
@@ -133,7 +133,7 @@ func TestPutCopiesFromTheArtifactBefore(t *testing.T) {
 			tree.content = reads
 			second := put(t, s, tree, "v2", first)
 			if second.Digest != fresh.Digest {
-				t.Error("another archive came out")
+				t.Error("the archive differs")
 			}
 			if reused := reads.n < 500; reused != (reason == "whole") {
 				t.Errorf("%d files were read", reads.n)
@@ -142,7 +142,7 @@ func TestPutCopiesFromTheArtifactBefore(t *testing.T) {
 	}
 }
 
-// damage changes a byte of a file, and only that.
+// damage changes one byte of a file, and nothing else.
 func damage(t testing.TB, file string, at int) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -240,7 +240,7 @@ func TestAKilledWriterLeavesTheOldOne(t *testing.T) {
 	s = openStore(t, s.dir, newClock())
 	must(t, s.Verify(t.Context(), webapp, a))
 	if got := names(t, dir); !slices.Equal(got, []string{path.Base(a.Path), path.Base(a.Path) + index}) {
-		t.Errorf("left: %q", got)
+		t.Errorf("remaining files: %q", got)
 	}
 }
 
@@ -254,7 +254,7 @@ func names(t testing.TB, dir string) (out []string) {
 	return out
 }
 
-// failing is content that cannot be read, as that of a damaged mirror.
+// failing is content that cannot be read, like that of a damaged mirror.
 type failing struct {
 	Content
 	err error
@@ -273,10 +273,10 @@ func TestAFailedPutLeavesTheOldOne(t *testing.T) {
 	}
 	must(t, s.Verify(t.Context(), webapp, a))
 	if tree, err := s.Tree(*a); err != nil || contents(t, tree)["a"] != "x" {
-		t.Errorf("the old one does not serve: %v", err)
+		t.Errorf("the old artifact is not available: %v", err)
 	}
 	if got := names(t, filepath.Dir(filepath.Join(s.dir, a.Path))); len(got) != 2 {
-		t.Errorf("left: %q", got)
+		t.Errorf("remaining files: %q", got)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestPutRefusesNamesThatMeanTwoThings(t *testing.T) {
 
 func TestAFullDiskLeavesTheOldOne(t *testing.T) {
 	const child = "SLUICE_TEST_FULL_DISK"
-	if os.Getenv(child) == "" { // the limit is the process's: take another one
+	if os.Getenv(child) == "" { // the limit applies to the whole process: run the test in a child process
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), child+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -316,7 +316,7 @@ func TestAFullDiskLeavesTheOldOne(t *testing.T) {
 	}
 	must(t, s.Verify(t.Context(), webapp, a))
 	if got := names(t, filepath.Dir(filepath.Join(s.dir, a.Path))); len(got) != 2 {
-		t.Errorf("left: %q", got)
+		t.Errorf("remaining files: %q", got)
 	}
 	put(t, s, FromMap(big), "v2", a)
 }
@@ -343,18 +343,18 @@ func TestTreeOfAnArtifact(t *testing.T) {
 	tree := FromMap(files)
 	a := put(t, s, tree, "v1", nil)
 	if got, err := s.Tree(*a); err != nil || got != tree {
-		t.Errorf("the tree that was put is not the one given: %v", err)
+		t.Errorf("the tree is not the one that was put: %v", err)
 	}
 	s = openStore(t, s.dir, newClock())
 	got, err := s.Tree(*a)
 	must(t, err)
 	if !maps.Equal(contents(t, got), files) {
-		t.Error("the file holds something else")
+		t.Error("the file has other contents")
 	}
 	outside := *a
 	outside.Path = "../" + a.Path
 	if _, err := openStore(t, s.dir, newClock()).Tree(outside); err == nil {
-		t.Error("a path out of the store was read")
+		t.Error("a file outside the store was read")
 	}
 }
 

@@ -39,8 +39,8 @@ func (s *harness) edit(fieldManager string, o client.Object, name, patch string)
 	}
 }
 
-// drifted waits until the condition Drifted has a reason and a message that contains all texts. With an empty reason, it
-// waits until there is no such condition.
+// drifted waits until the condition Drifted has a reason and a message that contains all texts. With an empty reason,
+// it waits until there is no such condition.
 func (s *harness) drifted(name, reason string, texts ...string) {
 	s.Helper()
 	testenv.Eventually(s, "condition Drifted of "+name, func() error {
