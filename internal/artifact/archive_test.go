@@ -90,13 +90,13 @@ func TestArchiveIsAFunctionOfItsTree(t *testing.T) {
 		"a file changed":             func(m map[string]string) { m[names[250]] = "changed" },
 		"the first and last changed": func(m map[string]string) { m[names[0]], m[names[499]] = "x", "y" },
 		"a file was added":           func(m map[string]string) { m["dir3/sub2/new.yaml"] = "new" },
-		"a directory went away": func(m map[string]string) {
+		"a directory was removed": func(m map[string]string) {
 			maps.DeleteFunc(m, func(n, _ string) bool { return strings.HasPrefix(n, "dir2/") })
 		},
 		"a file became a symlink":   func(m map[string]string) { m[names[10]] = "symlink:file" },
-		"everything went away":      func(m map[string]string) { clear(m) },
+		"all files were removed":    func(m map[string]string) { clear(m) },
 		"a file became a directory": func(m map[string]string) { delete(m, names[3]); m[names[3]+"/below"] = "x" },
-		"two files changed their name": func(m map[string]string) {
+		"two files were renamed": func(m map[string]string) {
 			m["a"], m["b"] = m[names[1]],
 				m[names[2]]
 			delete(m, names[1])
@@ -263,11 +263,11 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 			"hard link"},
 		"a hard link to a link": {[]tar.Header{{Name: "b", Typeflag: tar.TypeSymlink, Linkname: "c"},
 			{Name: "a", Typeflag: tar.TypeLink, Linkname: "b"}}, "hard link"},
-		"hard links, a bomb": {[]tar.Header{{Name: "a", Size: 600},
+		"an archive bomb of hard links": {[]tar.Header{{Name: "a", Size: 600},
 			{Name: "b", Typeflag: tar.TypeLink, Linkname: "a"}}, "more than 1000 bytes"},
 		"names that differ in case": {[]tar.Header{{Name: "dir/Readme.md"}, {Name: "dir/README.md"}},
 			"case only"},
-		"a name in small letters too": {[]tar.Header{{Name: "dir/readme.md"}, {Name: "dir/README.md"}},
+		"an existing name in lower case": {[]tar.Header{{Name: "dir/readme.md"}, {Name: "dir/README.md"}},
 			"case only"},
 		"directories that differ in case": {[]tar.Header{{Name: "Dir/a"}, {Name: "dir/b"}}, "case only"},
 		"a name that is not UTF-8":        {[]tar.Header{{Name: "a\xff", Format: tar.FormatGNU}}, "UTF-8"},
@@ -278,9 +278,9 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 			"more than 1000 bytes"},
 		"too many entries": {[]tar.Header{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}},
 			"more than 3 entries"},
-		"too deep a directory": {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
-		"too long a name":      {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
-		"too long a link target": {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink,
+		"a directory that is too deep": {[]tar.Header{{Name: "a/b/c/d/e/f"}}, "too long"},
+		"a name that is too long":      {[]tar.Header{{Name: strings.Repeat("a", 60)}}, "too long"},
+		"a link target that is too long": {[]tar.Header{{Name: "a", Typeflag: tar.TypeSymlink,
 			Linkname: strings.Repeat("a", 60)}}, "too long"},
 	} {
 		t.Run(reason, func(t *testing.T) {

@@ -125,13 +125,13 @@ func TestComposeRefuses(t *testing.T) {
 		layer Layer
 		err   error
 	}{
-		"what is not there":        {Layer{tree, "none", "."}, fs.ErrNotExist},
+		"an absent path":           {Layer{tree, "none", "."}, fs.ErrNotExist},
 		"a path out":               {Layer{tree, "../a", "."}, fs.ErrInvalid},
-		"a place out":              {Layer{tree, ".", "../a"}, fs.ErrInvalid},
-		"an absolute place":        {Layer{tree, ".", "/a"}, fs.ErrInvalid},
+		"a destination out":        {Layer{tree, ".", "../a"}, fs.ErrInvalid},
+		"an absolute destination":  {Layer{tree, ".", "/a"}, fs.ErrInvalid},
 		"a link out":               {Layer{tree, "out", "x"}, fs.ErrInvalid},
 		"a file as the root":       {Layer{tree, "a", "."}, fs.ErrInvalid},
-		"what is below a file":     {Layer{tree, "a/b", "x"}, fs.ErrNotExist},
+		"a path below a file":      {Layer{tree, "a/b", "x"}, fs.ErrNotExist},
 		"a path that is not clean": {Layer{tree, "dir", "x//y/"}, fs.ErrInvalid},
 	} {
 		if _, err := Compose(c.layer); !errors.Is(err, c.err) {

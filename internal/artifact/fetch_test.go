@@ -47,13 +47,13 @@ func TestFetchRefusesInWordsThatHelp(t *testing.T) {
 	}{
 		"another digest": {func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) },
 			"has the digest " + a.Digest},
-		"a digest unknown": {func(a *meta.Artifact) { a.Digest = "md5:00" }, "no known algorithm"},
+		"an unknown algorithm": {func(a *meta.Artifact) { a.Digest = "md5:00" }, "no known algorithm"},
 		"not there": {func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" },
 			"status 404"},
 		"no server": {func(a *meta.Artifact) {
 			a.URL = strings.Replace(gone.URL, "http://", "http://user:secret@", 1) + "/x?token=secret"
 		}, "refused"},
-		"a URL that is not one": {func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, "URL"},
+		"an invalid URL": {func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, "URL"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			b := *a

@@ -61,7 +61,7 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 	current *meta.Artifact) (*meta.Artifact, error) {
 	a, err := s.put(ctx, key, revision, current, func() (string, stamp, error) {
 		if extensions[ext] == "" {
-			return "", stamp{}, fmt.Errorf("files with the extension '%s' are not supported", ext)
+			return "", stamp{}, fmt.Errorf("the extension '%s' is not supported", ext)
 		}
 		u, err := s.prepare(key, revision, func(w io.Writer) ([]segment, error) {
 			return nil,

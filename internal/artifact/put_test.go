@@ -96,7 +96,7 @@ func TestAFailedPutFileLeavesTheOldOne(t *testing.T) {
 		"of a source that fails": {t.Context(), ".tgz",
 			io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))), "cut off"},
 		"of an endless source":   {t.Context(), ".tgz", endless{}, "more than"},
-		"of another extension":   {t.Context(), ".exe", strings.NewReader("x"), "*.exe"},
+		"of another extension":   {t.Context(), ".exe", strings.NewReader("x"), "'.exe'"},
 		"of a source that hangs": {cancelled, ".tgz", io.MultiReader(&cancelling{cancel}, hangs), "canceled"},
 	} {
 		content := c.content

@@ -132,13 +132,13 @@ func TestALostDiskIsFilledFromTheBackend(t *testing.T) {
 	s := replica(t, backend(t, server))
 	a := mustPut(t, s, "main@sha1:1", "one", nil)
 	for what, lose := range map[string]func() error{
-		"everything is gone":  func() error { return os.RemoveAll(filepath.Join(s.dir, "gitrepository")) },
-		"the sidecar is gone": func() error { return os.Remove(filepath.Join(s.dir, a.Path+index)) },
+		"all files are missing":  func() error { return os.RemoveAll(filepath.Join(s.dir, "gitrepository")) },
+		"the sidecar is missing": func() error { return os.Remove(filepath.Join(s.dir, a.Path+index)) },
 		"the archive is damaged": func() error {
 			return os.WriteFile(filepath.Join(s.dir, a.Path), []byte("damaged"),
 				0o600)
 		},
-		"the archive is cut short": func() error { return os.Truncate(filepath.Join(s.dir, a.Path), 10) },
+		"the archive is truncated": func() error { return os.Truncate(filepath.Join(s.dir, a.Path), 10) },
 	} {
 		if err := lose(); err != nil {
 			t.Fatal(err)

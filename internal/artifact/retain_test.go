@@ -15,11 +15,12 @@ func TestCollectKeepsWhatRetentionSays(t *testing.T) {
 		keep  int             // the current one
 		want  []int
 	}{
-		"the one before is kept for a while":      {[]time.Duration{time.Hour, time.Second}, 1, []int{0, 1}},
-		"then it goes":                            {[]time.Duration{time.Hour, time.Minute}, 1, []int{1}},
-		"in a burst, no more than the count":      {[]time.Duration{1, 1, 1, 1}, 3, []int{2, 3}},
-		"the current one alone":                   {[]time.Duration{100 * time.Hour}, 0, []int{0}},
-		"the current one never goes, however old": {[]time.Duration{time.Hour, time.Hour, time.Hour}, 0, []int{0, 2}},
+		"the previous artifact is kept until the TTL": {[]time.Duration{time.Hour, time.Second}, 1, []int{0, 1}},
+		"after the TTL it is removed":                 {[]time.Duration{time.Hour, time.Minute}, 1, []int{1}},
+		"many updates: no more than the count":        {[]time.Duration{1, 1, 1, 1}, 3, []int{2, 3}},
+		"only the current artifact":                   {[]time.Duration{100 * time.Hour}, 0, []int{0}},
+		"the current artifact is always kept": {[]time.Duration{time.Hour, time.Hour, time.Hour}, 0,
+			[]int{0, 2}},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			clk := newClock()

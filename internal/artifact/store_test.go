@@ -172,7 +172,7 @@ func TestVerifyKnowsWhetherTheArtifactIsWhole(t *testing.T) {
 			a *meta.Artifact) {
 			remove(t, filepath.Join(s.dir, a.Path))
 		}, false},
-		"a bit turned": {func(t *testing.T, s *Store,
+		"a changed bit": {func(t *testing.T, s *Store,
 			a *meta.Artifact) {
 			damage(t, filepath.Join(s.dir, a.Path), 77)
 		}, false},
@@ -188,8 +188,8 @@ func TestVerifyKnowsWhetherTheArtifactIsWhole(t *testing.T) {
 		"a path out": {func(_ *testing.T, _ *Store, a *meta.Artifact) {
 			a.Path = "gitrepository/apps/webapp/../../../../x.tar.gz"
 		}, false},
-		"the index, not it": {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Path += index }, false},
-		"a symlink to a whole": {func(t *testing.T, s *Store, a *meta.Artifact) {
+		"the index file": {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Path += index }, false},
+		"a symlink to an artifact": {func(t *testing.T, s *Store, a *meta.Artifact) {
 			file := filepath.Join(s.dir, a.Path)
 			must(t, os.Rename(file, file+"x"))
 			must(t, os.Symlink(file+"x", file))
