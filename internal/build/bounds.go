@@ -13,26 +13,26 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// Bounds on what a build reads. Kustomize has none: an alias that holds itself ends the process, aliases and
-// bases multiply, and its work grows with the square of the depth, of the length of maps, and of the number
-// of objects.
+// Limits on the input of a build. Kustomize has no limits: a recursive alias crashes the process, aliases and bases can
+// expand exponentially, and its work grows with the square of the nesting depth, of the map size and of the number of
+// objects.
 const (
-	maxReads = 100_000  // files, with every time that one is read again: bases may name bases over and over
+	maxReads = 100_000  // file reads; repeated reads count, because bases can refer to the same bases many times
 	maxFile  = 16 << 20 // bytes of one file
-	maxInput = 64 << 20 // bytes of all that is read, with every time that it is read again
+	maxInput = 64 << 20 // bytes read in total; repeated reads count
 
-	maxLevels  = 200        // of lists and maps inside each other
-	maxLists   = 4          // of lists of objects inside each other
+	maxLevels  = 200        // nesting depth of lists and maps
+	maxLists   = 4          // nesting depth of lists of objects
 	maxAliased = 50_000     // values that aliases add to a document
-	maxValues  = 2_000_000  // of all documents; kustomize takes half a KiB for each
-	maxWork    = 50_000_000 // values copied, of all documents: some ten seconds
-	maxObjects = 10_000     // that kustomize compares with each other: about a minute
+	maxValues  = 2_000_000  // of all documents; kustomize needs about half a KiB for each
+	maxWork    = 50_000_000 // values copied, of all documents: about ten seconds
+	maxObjects = 10_000     // that kustomize compares with one another: about a minute
 )
 
-// harmless is the length in bytes up to which a text without aliases cannot cost much.
+// harmless is the length in bytes up to which text without aliases is cheap to process and is not measured.
 const harmless = 2 << 10
 
-// take counts a file of so many bytes before it is read.
+// take counts a file of size bytes towards the limits, before the file is read.
 func (f *filesystem) take(name string, size int64) error {
 	f.reads++
 	f.input += size
@@ -41,17 +41,17 @@ func (f *filesystem) take(name string, size int64) error {
 		return f.refuse(refusal("%s has %d MiB; a build reads files of up to %d MiB", name, size>>20, maxFile>>20).
 			WithHint("Leave it out with .sourceignore or spec.ignore, or split it"))
 	case f.reads > maxReads:
-		return f.refuse(refusal("the build reads more than %d files, many of them over and over", maxReads).
-			WithHint("Look for bases that name the same bases more than once"))
+		return f.refuse(refusal("the build reads more than %d files, some of them over and over", maxReads).
+			WithHint("Look for bases that refer to the same bases more than once"))
 	case f.input > maxInput:
 		return f.refuse(refusal("the build reads more than %d MiB; %s is one file too many", maxInput>>20, name).
-			WithHint("Split it into several Kustomizations, and look for bases that name the same bases more " +
+			WithHint("Split it into several Kustomizations, and look for bases that refer to the same bases more " +
 				"than once"))
 	}
 	return nil
 }
 
-// weighText refuses a text that would cost kustomize far more than its length.
+// weighText refuses text that would cost kustomize far more time or memory than its length suggests.
 func (f *filesystem) weighText(name string, content []byte) error {
 	if len(content) <= harmless && (bytes.IndexByte(content, '&') < 0 || bytes.IndexByte(content, '*') < 0) {
 		return nil
@@ -63,7 +63,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return err
 	}
 	err := documents(content, weigh)
-	// kustomize takes documents apart by its own rule, and may read what cannot be read as a whole
+	// kustomize splits documents by its own rule, and may be able to parse parts of a file that is invalid as a whole
 	if err != nil && fault.As(err) == nil {
 		err = nil
 		for _, text := range separator.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), -1) {
@@ -78,22 +78,22 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	switch {
 	case f.share != 0 && f.weight.objects > maxObjects:
 		return refusal("kustomize would change more than %d objects; %s has too many", maxObjects, name).
-			WithHint("Split it into several Kustomizations, or leave out what changes them: settings of the spec, " +
-				"and all but resources in kustomization.yaml")
+			WithHint("Split it into several Kustomizations, or remove what changes the objects: settings of the spec, " +
+				"and all fields except resources in kustomization.yaml")
 	case f.weight.values > maxValues:
 		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).
 			WithHint("Split it into several Kustomizations")
 	case f.weight.work > maxWork:
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
-			WithHint("Split it, or make it flatter")
+			WithHint("Split the file, or reduce its nesting")
 	}
 	return nil
 }
 
-// separator ends a document for kustomize.
+// separator matches what kustomize treats as the end of a document.
 var separator = regexp.MustCompile(`\n---.*\n`)
 
-// weighTexts weighs what stands in a kustomization itself and is read as YAML of its own.
+// weighTexts measures the text fields of a kustomization that kustomize parses as YAML, such as inline patches.
 func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 	var texts []string
 	for _, list := range [][]string{k.Generators, k.Transformers, k.Validators} {
@@ -115,10 +115,10 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 	return nil
 }
 
-// weight is what a value comes to once its aliases are what they stand for.
+// weight is the size of a value after its aliases are expanded.
 type weight struct {
 	objects, values, aliased, levels, lists int
-	// values copied: all that is below a map once more for every map, and long maps over and over
+	// values copied: everything below a map is copied again for each map, and entries of long maps several times
 	work int
 }
 
@@ -130,10 +130,10 @@ func (w *weight) add(below weight) {
 	w.levels, w.lists = max(w.levels, below.levels), max(w.lists, below.lists)
 }
 
-// scale weighs a document.
+// scale measures a document.
 type scale struct {
 	name    string
-	weighed map[*yaml.Node]*weight // by what aliases stand for; nil while it is being weighed
+	weighed map[*yaml.Node]*weight // by the target of aliases; nil while the target is being measured
 }
 
 func (s *scale) weigh(n *yaml.Node) (weight, error) {
@@ -164,8 +164,8 @@ func (s *scale) weigh(n *yaml.Node) (weight, error) {
 func (s *scale) weighAlias(n *yaml.Node) (weight, error) {
 	if w, seen := s.weighed[n.Alias]; seen {
 		if w == nil {
-			return weight{}, refusal("%s: the alias *%s stands inside of what it stands for", s.at(n), n.Value).
-				WithHint("Write it out")
+			return weight{}, refusal("%s: the alias *%s is recursive", s.at(n), n.Value).
+				WithHint("Replace the alias with its content")
 		}
 		return *w, nil
 	}
@@ -181,18 +181,18 @@ func (s *scale) at(n *yaml.Node) string { return fmt.Sprintf("%s, line %d", s.na
 func (s *scale) bound(n *yaml.Node, w weight) error {
 	switch {
 	case w.levels > maxLevels:
-		return refusal("%s: more than %d levels stand inside each other", s.at(n), maxLevels)
+		return refusal("%s: more than %d levels of nesting", s.at(n), maxLevels)
 	case w.lists > maxLists:
-		return refusal("%s: more than %d lists of objects stand inside each other", s.at(n), maxLists).
+		return refusal("%s: more than %d lists of objects are nested in each other", s.at(n), maxLists).
 			WithHint("List the objects themselves")
 	case w.aliased > maxAliased:
 		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).
-			WithHint("Use fewer of them inside each other")
+			WithHint("Use fewer nested aliases")
 	}
 	return nil
 }
 
-// isList tells whether a map is a list of objects.
+// isList reports whether a map is a list of objects.
 func isList(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		return false

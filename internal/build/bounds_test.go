@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 )
 
-// bomb is an object with a field of nine to the power of depth values.
+// bomb returns an object whose field expands to 9^depth values.
 func bomb(depth int) string {
 	var b strings.Builder
 	b.WriteString(cm("bomb") + "x:\n- &a0 [x]\n")
@@ -26,7 +26,7 @@ const (
 	listed    = "resources: [a.yaml]\n"
 )
 
-// keys is a map of so many keys.
+// keys returns a map with n keys.
 func keys(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -35,7 +35,7 @@ func keys(n int) string {
 	return b.String()
 }
 
-// Each of these is small, and would end the process, fill its memory or keep it busy for minutes.
+// Each of these inputs is small, and would crash the process, exhaust its memory or keep it busy for minutes.
 func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 	deep := func(open, end string) string {
 		return cm("a") + "x: " + strings.Repeat(open, 9000) + "1" + strings.Repeat(end, 9000) + "\n"
@@ -48,7 +48,7 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 		says  string
 	}{
 		"an alias of itself": {map[string]string{"a.yaml": ouroboros},
-			"a.yaml, line 4: the alias *a stands inside of what it stands for"},
+			"a.yaml, line 4: the alias *a is recursive"},
 		"an alias of itself in a listed file": {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros},
 			"a.yaml, line 4: the alias"},
 		"an alias of itself in a file of JSON": {map[string]string{"kustomization.yaml": "resources: [a]\n",
@@ -115,7 +115,7 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 	}
 }
 
-// utf16 is a text with the mark of its byte order.
+// utf16 returns the text in UTF-16 with a byte order mark.
 func utf16(text string) string {
 	out := []byte{0xff, 0xfe}
 	for _, c := range []byte(text) {
@@ -142,7 +142,7 @@ func TestWhatIsUsualIsNotRefused(t *testing.T) {
 	}
 }
 
-// vast is content of files that are far larger than memory, and that nobody may read.
+// vast is content of files that are far larger than memory. Reading one fails the test.
 type vast struct {
 	artifact.Content
 	size map[string]int64
@@ -163,7 +163,7 @@ func (v vast) Read(id string) ([]byte, error) {
 	return v.Content.Read(id)
 }
 
-// vastTree is a tree in which the files of the names are of so many bytes.
+// vastTree returns a tree whose files have the given sizes in bytes.
 func vastTree(t *testing.T, files map[string]string, size int64, names ...string) *artifact.Tree {
 	tree := artifact.FromMap(files)
 	v := vast{contentOf(tree), map[string]int64{}, t}

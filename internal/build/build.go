@@ -1,6 +1,9 @@
-// Package build turns a tree into Kubernetes objects with kustomize: it generates a kustomization where there is none,
-// merges the settings of the Kustomization into it, and traces everything that it reads. It opens no connection, runs
-// no program, writes no file, and knows no cluster and no controller.
+// Package build turns a tree into Kubernetes objects with kustomize. It generates a kustomization file if the directory
+// has none, merges the settings of the Kustomization into it, and records everything that it reads. It opens no network
+// connections except through [Request.Fetch] and [Request.Decryption], runs no programs, writes no files, and does not
+// depend on a cluster or a controller.
+//
+// [Quiet] replaces [os.Stderr], which affects the whole process.
 package build
 
 import (
@@ -18,14 +21,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 )
 
-// Request says what to build.
+// Request describes what to build.
 type Request struct {
 	Tree *artifact.Tree
 	Path string // of the directory in the tree; the root when empty
 
-	// Settings over what the kustomization file says, each as in such a file: they replace its namespace, its
-	// prefix, its suffix, and its images of the same name, and are added to its patches, components and build
-	// metadata.
+	// Settings that are merged into the kustomization file, in the format of that file. They replace its namespace,
+	// prefix, suffix and images of the same name, and are added to its patches, components and build metadata.
 	TargetNamespace         string
 	NamePrefix, NameSuffix  string
 	Patches                 []types.Patch
@@ -34,39 +36,39 @@ type Request struct {
 	IgnoreMissingComponents bool
 	BuildMetadata           []string
 
-	// Fetch gets a manifest that a kustomization names by an https:// URL; all that is remote is refused when nil.
+	// Fetch downloads a manifest that a kustomization refers to by https:// URL. If nil, remote files are refused.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
 
-	// Decryption decrypts what SOPS encrypted; nothing is when nil.
+	// Decryption holds the keys for files encrypted with SOPS. If nil, nothing is decrypted.
 	Decryption *decrypt.Keys
 
-	// Redact puts [decrypt.Redacted] and zeros in place of what SOPS encrypted, for those who have no keys.
+	// Redact replaces values encrypted with SOPS by [decrypt.Redacted] and zeros, for builds without keys.
 	Redact bool
 
-	// Substitution of variables in the objects built; none when nil.
+	// Substitution replaces variables in the built objects. If nil, variables are not replaced.
 	Substitution *Substitution
 
-	// Labels and Annotations are set on the objects built, and on nothing inside them.
+	// Labels and Annotations are set on the built objects, but not on templates inside them.
 	Labels, Annotations map[string]string
 }
 
-// Result is what a build came to.
+// Result is the result of a build.
 type Result struct {
-	Objects []*unstructured.Unstructured // in the order that kustomize gives them
+	Objects []*unstructured.Unstructured // in the order of kustomize's output
 	Digest  string                       // of the objects, sha256 in hex
 	Trace   *Trace
-	// Origin tells which file an object comes from, or nothing where that is not known. It costs another build.
+	// Origin returns the file that an object comes from, or "" if that is not known. It may need another build.
 	Origin  func(*unstructured.Unstructured) string
-	Secrets []string // values that were decrypted, for no diff to show
-	Empty   bool     // whether the kustomization file says that there are no objects: its resources are an empty list
-	// whether another try may come to something else although nothing changed: a key service failed, or
-	// something was fetched
+	Secrets []string // decrypted values, which diffs must not show
+	Empty   bool     // whether the kustomization file declares an empty list of resources
+	// Again reports whether another build of the same tree may have a different result: a key service failed, or
+	// something was fetched.
 	Again bool
 }
 
-// Build builds the objects. The result is not nil even with an error: its trace says when a new try may come
-// to something else, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed
-// when Path is not there. They hold nothing that was decrypted.
+// Build builds the objects. The result is not nil even with an error: [Trace.Unchanged] reports whether a retry would
+// read the same input, unless the context ended. Errors are faults of reason BuildFailed, or ArtifactFailed if Path
+// does not exist. They contain no decrypted values.
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
 	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
@@ -128,7 +130,7 @@ func setAll(get func() map[string]string, set func(map[string]string), more map[
 	set(all)
 }
 
-// make makes the objects, with kustomize if it has anything to do.
+// make builds the objects. It runs kustomize only if the kustomization does more than list files.
 func (f *filesystem) make(k *types.Kustomization) (objects []*unstructured.Unstructured, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,19 +143,19 @@ func (f *filesystem) make(k *types.Kustomization) (objects []*unstructured.Unstr
 	return f.run(path.Join(mount, f.root))
 }
 
-// run builds with kustomize and words its errors.
+// run builds with kustomize and explains its errors.
 func (f *filesystem) run(root string) ([]*unstructured.Unstructured, error) {
 	if !f.schema {
 		objects, err := f.runWith(root, aside)
 		if !errors.Is(f.refused, errOwnSchema) {
 			return objects, err
 		}
-		f.refused = nil // a base brings a schema: once more, alone
+		f.refused = nil // a base has its own schema: build again, with no other build running
 	}
 	return f.runWith(root, alone)
 }
 
-// runWith builds while it holds so much of the schema.
+// runWith builds with kustomize while it holds the given share of the schema semaphore.
 func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.Unstructured, err error) {
 	if err := f.takeSchema(share); err != nil {
 		return nil, err
@@ -162,7 +164,7 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
 	if f.sorted {
-		options.Reorder = krusty.ReorderOptionUnspecified // the kustomization says how; else kustomize warns
+		options.Reorder = krusty.ReorderOptionUnspecified // the kustomization sets the order; otherwise kustomize prints a warning
 	}
 	resources, err := krusty.MakeKustomizer(options).Run(f, root)
 	if err != nil || f.refused != nil {
@@ -187,7 +189,7 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 	return nil, join(problems)
 }
 
-// object gives what kustomize made as the API server takes it.
+// object converts an object of kustomize to the types of the Kubernetes JSON decoder.
 func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, error) {
 	id := identity{kind: r.GetKind(), namespace: r.GetNamespace(), name: r.GetName()}
 	object := &unstructured.Unstructured{}
@@ -203,7 +205,7 @@ func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, e
 		what += " in " + where[0]
 	}
 	if strings.Contains(err.Error(), "map[interface") {
-		return nil, refusal("%s has a key that is a number or a boolean", what).WithHint("Keys are text: quote it")
+		return nil, refusal("%s has a key that is a number or a boolean", what).WithHint("Keys must be strings: quote it")
 	}
 	return nil, refusal("%s is not an object that JSON can hold", what).Because(err)
 }

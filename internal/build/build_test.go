@@ -33,10 +33,11 @@ func TestBuildMakesObjects(t *testing.T) {
 			Request{}, "a x-b",
 		},
 		"components are for those who name them": {
-			map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources: [b.yaml]\n", "comp/b.yaml": cm("b")},
+			map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config." +
+				"k8s.io/v1alpha1\nkind: Component\nresources: [b.yaml]\n", "comp/b.yaml": cm("b")},
 			Request{Path: "/"}, "a",
 		},
-		"a base may stand beside the path": {
+		"a base may be outside of the path": {
 			map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
 				"env/prod/kustomization.yaml": "resources: [../../base]\nnamespace: prod\n"},
 			Request{Path: "env/prod"}, "prod/a",
@@ -87,7 +88,7 @@ func TestBuildMakesObjects(t *testing.T) {
 				"deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
 			Request{}, "a",
 		},
-		"a file that holds comments alone is no question": {
+		"a file with only comments is ignored": {
 			map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, Request{}, "a",
 		},
 		"objects of this field's own kinds are objects like any": {
@@ -163,11 +164,11 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 			"dir/bad.yaml is not valid YAML: line 2"},
 		"invalid YAML in a base": {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",
 			"bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
-		"a file that is no object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "",
+		"a file that is not an object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "",
 			"values.yaml, line 2: this is not a Kubernetes object"},
 		"two files that are not YAML": {map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"}, "",
 			"b.yaml is not valid YAML: line"},
-		"a key that stands twice": {map[string]string{
+		"a duplicate key": {map[string]string{
 			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"}, "",
 			"a.yaml is not valid YAML: "},
 		"a list where an object should": {map[string]string{"a.yaml": "- a\n- b\n"}, "",
@@ -190,7 +191,7 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 			"self": "symlink:."}, "", "cycle"},
 		"a kustomization with a typo": {map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"}, "",
 			`kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
-		"a kustomization that is no YAML": {map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"}, "app",
+		"a kustomization that is not YAML": {map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"}, "app",
 			"app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
 		"two kustomization files": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
 			"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, "", "multiple kustomization files"},
@@ -233,7 +234,7 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 				t.Errorf("reason %q", r)
 			}
 			if strings.Contains(err.Error(), mount+"/") || strings.Contains(err.Error(), "user:pw") {
-				t.Errorf("shows what it should not: %v", err)
+				t.Errorf("shows a secret or an internal path: %v", err)
 			}
 			if result == nil || result.Trace == nil {
 				t.Error("no trace")

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// check looks at a kustomization file before kustomize follows what it names. Kustomize itself would download
-// what looks like a URL and run git for what looks like a repository, wherever a file or a base is named, and
-// it has no switch for that. So everything named must be a file or a directory of this source, and not look
-// remote even if it is.
+// check validates a kustomization file before kustomize follows its references. Wherever a file or a base is expected,
+// kustomize would download what looks like a URL and run git for what looks like a repository, and it has no option to
+// disable that. Therefore every reference must be a file or a directory in this source, and must not look remote even
+// if it exists locally.
 func (f *filesystem) check(name string, k *types.Kustomization) error {
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
 		return inflatesHelm(name)
@@ -53,7 +53,7 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 	return nil
 }
 
-// noteResources remembers the files that must hold objects.
+// noteResources records the files that must contain objects.
 func (f *filesystem) noteResources(dir string, resources []string) {
 	for _, r := range resources {
 		if name := path.Join(dir, r); f.trace.kind(f.tree, name) == kindFile {
@@ -67,7 +67,7 @@ func inflatesHelm(name string) error {
 		WithHint("Deliver the chart with a HelmRelease")
 }
 
-// checkNamed checks one name in a kustomization file that stands in dir.
+// checkNamed checks one reference in a kustomization file in dir.
 func (f *filesystem) checkNamed(file, dir, named string) error {
 	if isRemote(named) {
 		return remote(file, named)
@@ -95,7 +95,7 @@ func (f *filesystem) checkNamed(file, dir, named string) error {
 		WithHint("Correct the path, and check that spec.ignore and .sourceignore do not leave it out")
 }
 
-// inPlace tells whether the text is an object in YAML rather than the name of a file.
+// inPlace reports whether the text is a YAML object instead of a file name.
 func inPlace(text string) bool {
 	found := false
 	err := documents([]byte(text), func(doc *yaml.Node) error {
@@ -110,14 +110,14 @@ func remote(file, named string) error {
 		named = fault.RedactURL(named)
 	}
 	return refusal("%s names %q, which is remote", file, named).
-		WithHint("Copy it into the repository, or make it a source of its own: only manifests by https:// are ever " +
-			"fetched, and only with " +
-			"--no-remote-bases=false, and git never. If it is a local directory, write ./ before it")
+		WithHint("Copy it into the repository, or create a separate source for it. Only manifests at https:// URLs can be " +
+			"fetched, and only with --no-remote-bases=false; git repositories are never fetched. If it is a local " +
+			"directory, write ./ before it")
 }
 
 var loginAt = regexp.MustCompile(`^[a-z][a-z0-9-]*@[^/]*[:/]`)
 
-// isRemote tells whether kustomize may take the name for a URL or a repository. It errs on the side of yes.
+// isRemote reports whether kustomize may treat the name as a URL or a repository. If in doubt, it returns true.
 func isRemote(named string) bool {
 	if u, err := url.Parse(named); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 		return true
@@ -131,10 +131,11 @@ func isRemote(named string) bool {
 	return loginAt.MatchString(lower)
 }
 
-// namedBy lists the files and directories that a kustomization names, but for those that configure plugins.
+// namedBy returns the files and directories that a kustomization refers to, except for plugin configurations.
 func namedBy(k *types.Kustomization) []string {
 	var names []string
-	for _, list := range [][]string{k.Resources, k.Components, k.Crds, k.Configurations, k.Bases} { //nolint:staticcheck // bases are old but in use
+	bases := k.Bases //nolint:staticcheck // deprecated but in use
+	for _, list := range [][]string{k.Resources, k.Components, k.Crds, k.Configurations, bases} {
 		names = append(names, list...)
 	}
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
@@ -175,9 +176,9 @@ func appendSources(names []string, s types.KvPairSources) []string {
 	return appendSet(append(names, s.EnvSources...), s.EnvSource)
 }
 
-// checkPlugin checks what configures a generator, a transformer or a validator: YAML in place, a file, or a
-// directory of such files. Only those built into kustomize run, and they too may load files by URL, so their
-// configuration is read.
+// checkPlugin checks the configuration of a generator, a transformer or a validator: inline YAML, a file, or a directory
+// of such files. Only plugins built into kustomize are allowed. They may load files by URL too, so their configuration
+// is checked.
 func (f *filesystem) checkPlugin(file, dir, entry string) error {
 	if isRemote(entry) {
 		return remote(file, entry)
@@ -199,11 +200,11 @@ func (f *filesystem) checkPlugin(file, dir, entry string) error {
 	return f.checkPluginDir(name)
 }
 
-// checkPluginDir checks a directory of plugin configurations. Its kustomization may list them and do nothing else: one
-// that is patched together cannot be checked before it is used.
+// checkPluginDir checks a directory of plugin configurations. Its kustomization may only list them: a configuration
+// that patches change cannot be checked before it is used.
 func (f *filesystem) checkPluginDir(dir string) error {
 	if f.plugins[dir] {
-		return nil // kustomize finds the cycle, if it is one
+		return nil // already checked; kustomize reports cycles
 	}
 	f.plugins[dir] = true
 	k, file, err := f.kustomization(dir)
@@ -212,8 +213,8 @@ func (f *filesystem) checkPluginDir(dir string) error {
 	}
 	k.FixKustomization()
 	if !onlyLists(k) {
-		return refusal("%s lists configurations of transformers or generators, and does more than listing them", file).
-			WithHint("Keep only resources in it, and write the configurations out")
+		return refusal("%s lists configurations of transformers or generators, and must do nothing else", file).
+			WithHint("Keep only resources in it, and write the complete configurations into files")
 	}
 	dir = path.Dir(file)
 	for _, r := range k.Resources {
@@ -224,7 +225,7 @@ func (f *filesystem) checkPluginDir(dir string) error {
 	return nil
 }
 
-// inert are fields of plugin configurations whose values are text and never loaded.
+// inert is the set of fields of plugin configurations whose values are plain text and are never loaded as files.
 var inert = map[string]bool{"metadata": true, "annotations": true, "labels": true, "literals": true, "value": true}
 
 func checkPluginConfig(file string, content []byte) error {
@@ -258,13 +259,13 @@ func checkPluginConfig(file string, content []byte) error {
 	return nil
 }
 
-// pluginConfig is a plugin's configuration that is being checked.
+// pluginConfig is a plugin configuration that is being checked.
 type pluginConfig struct {
 	file string
-	seen map[*yaml.Node]bool // what an alias led to
+	seen map[*yaml.Node]bool // targets of aliases that were checked
 }
 
-// check refuses every text that kustomize may load as a URL.
+// check refuses every string that kustomize may load as a URL.
 func (p *pluginConfig) check(n *yaml.Node) error {
 	switch n.Kind {
 	case yaml.AliasNode:

@@ -18,28 +18,28 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 )
 
-// decryptAnnotation set to disabled, as a label or an annotation, leaves an object encrypted.
+// decryptAnnotation is a label or an annotation. Its value "disabled" leaves an object encrypted.
 var decryptAnnotation = kustomizev1.GroupVersion.Group + "/decrypt"
 
-// disabled tells whether an object opts out.
+// disabled reports whether a label or an annotation of an object has the value "disabled".
 func disabled(what string, labels, annotations map[string]string) bool {
 	return strings.EqualFold(labels[what], "disabled") || strings.EqualFold(annotations[what], "disabled")
 }
 
-// secrets is what a build decrypts.
+// secrets is the state of the decryption in a build.
 type secrets struct {
 	keys   *decrypt.Keys
-	redact bool              // put *** in place of what would be decrypted
+	redact bool              // replace encrypted values by *** instead of decrypting them
 	leave  map[string]bool   // files that stay encrypted
-	plain  map[string][]byte // what was decrypted, by file; what was in objects by the object
-	values []string          // those that were encrypted
-	failed []error           // what could not be decrypted
+	plain  map[string][]byte // decrypted content, by file or by field and object
+	values []string          // decrypted values
+	failed []error           // decryption errors
 	again  bool              // whether a key service failed
 }
 
 func (s *secrets) active() bool { return s.keys != nil || s.redact }
 
-// decrypt decrypts a file as it is read, so that kustomize patches, generates and merges what it is about.
+// decrypt decrypts a file when it is read, so that kustomize patches, generates and merges the decrypted content.
 func (f *filesystem) decrypt(name string, content []byte) ([]byte, error) {
 	if plain, ok := f.secrets.plain[name]; ok {
 		return plain, nil
@@ -54,8 +54,8 @@ func (f *filesystem) decrypt(name string, content []byte) ([]byte, error) {
 	return plain, err
 }
 
-// decrypted decrypts a content, and remembers it by where it stood; name decides over the format where it
-// leaves it open.
+// decrypted decrypts content and records it by its location, where. If the content does not determine its format, name
+// does.
 func (f *filesystem) decrypted(where, name string, content []byte) ([]byte, error) {
 	if f.secrets.redact {
 		return decrypt.Redact(name, content)
@@ -75,13 +75,13 @@ func (f *filesystem) decrypted(where, name string, content []byte) ([]byte, erro
 	return plain.Content, nil
 }
 
-// optsOut tells whether an object in a file says that it stays encrypted.
+// optsOut reports whether an object in a file is marked to stay encrypted.
 func optsOut(content []byte) bool {
 	if !strings.Contains(string(content), decryptAnnotation) {
 		return false
 	}
 	out := false
-	_ = documents(content, func(doc *yaml.Node) error { // what cannot be read says nothing
+	_ = documents(content, func(doc *yaml.Node) error { // a file that cannot be parsed has no marks
 		var o struct {
 			Metadata struct {
 				Labels      map[string]string `yaml:"labels"`
@@ -96,7 +96,7 @@ func optsOut(content []byte) bool {
 	return out
 }
 
-// leaveEncrypted notes the inputs of generators whose objects stay encrypted.
+// leaveEncrypted records the input files of generators whose objects stay encrypted.
 func (f *filesystem) leaveEncrypted(k *types.Kustomization, dir string) {
 	leave := func(options *types.GeneratorOptions, sources types.KvPairSources) {
 		for _, o := range []*types.GeneratorOptions{options, k.GeneratorOptions} {
@@ -123,7 +123,7 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o.GetAPIVersion() == "v1" && o.GetKind() == "Secret"
 }
 
-// decryptValues decrypts values of Secrets that are files which SOPS encrypted.
+// decryptValues decrypts values of Secrets that are files encrypted with SOPS.
 func (f *filesystem) decryptValues(objects []*unstructured.Unstructured) error {
 	if !f.secrets.active() {
 		return nil
@@ -154,14 +154,14 @@ func (f *filesystem) decryptValues(objects []*unstructured.Unstructured) error {
 
 func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text string) (string, error) {
 	content := []byte(text)
-	// in a Secret that was encrypted field by field
+	// the field of the Secret was encrypted, and is redacted already
 	if f.secrets.redact && field == "data" && text == decrypt.Redacted {
 		return base64.StdEncoding.EncodeToString([]byte(text)), nil
 	}
 	if field == "data" {
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return text, nil // the API server says so
+			return text, nil // the API server reports it
 		}
 		content = raw
 	}
@@ -178,8 +178,8 @@ func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text
 	return string(plain), nil
 }
 
-// withoutSecrets builds again with *** in place of what is decrypted, and returns what goes wrong then: an
-// error that cannot hold a secret, since the build that it comes from knows none.
+// withoutSecrets builds again with *** in place of decrypted values, and returns the error of that build. The error
+// cannot contain a secret, because nothing is decrypted.
 func (f *filesystem) withoutSecrets(req Request) error {
 	again := newFilesystem(f.ctx, req.Tree)
 	again.remote = f.remote
@@ -187,8 +187,8 @@ func (f *filesystem) withoutSecrets(req Request) error {
 	if _, err := again.build(req); err != nil {
 		return err
 	}
-	return refusal("the build fails on something that is decrypted from %s. What is wrong is not told, as it may "+
-		"hold a secret",
+	return refusal("the build fails because of content decrypted from %s. The error is not shown, because it may "+
+		"contain a secret",
 		strings.Join(slices.Sorted(maps.Keys(f.secrets.plain)), ", ")).
-		WithHint("Build it with the decrypted files where nobody else sees them")
+		WithHint("Decrypt the files and run the build locally to see the error")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// vault encrypts for one key.
+// vault encrypts files for one key.
 func vault(t *testing.T) (*testenv.SOPS, *decrypt.Keys) {
 	t.Helper()
 	s := testenv.NewSOPS(t)
@@ -36,7 +36,9 @@ namePrefix: x-
 secretGenerator:
 - {name: files, files: [token=token.enc, config.json=config.json.encrypted], options: {disableNameSuffixHash: true}}
 - {name: envs, envs: [config.env.enc], options: {disableNameSuffixHash: true}}
-- {name: raw, files: [token=raw.enc], options: {disableNameSuffixHash: true, annotations: {kustomize.toolkit.fluxcd.io/decrypt: disabled}}}
+- name: raw
+  files: [token=raw.enc]
+  options: {disableNameSuffixHash: true, annotations: {kustomize.toolkit.fluxcd.io/decrypt: disabled}}
 configMapGenerator: [{name: cm, files: [app.ini], options: {disableNameSuffixHash: true}}]
 patches: [{path: patch.yaml}]
 `,
@@ -105,7 +107,7 @@ func TestNoErrorHoldsWhatWasDecrypted(t *testing.T) {
 		"a generator's input": {map[string]string{
 			"kustomization.yaml": "secretGenerator: [{name: x, envs: [a.env]}]\n",
 			"a.env":              s.Encrypt("binary", "\xff hunter2"),
-		}, "decrypted from a.env"},
+		}, "content decrypted from a.env"},
 		"a value with braces": {map[string]string{"s.yaml": s.Encrypt("yaml",
 			strings.Replace(secretNamed("a"), "hunter2", "'${1hunter2}'", 1))}, "decrypted from s.yaml"},
 		"no object": {map[string]string{"s.yaml": s.Encrypt("yaml", "a: hunter2\n")},

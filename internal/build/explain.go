@@ -23,7 +23,7 @@ func leadsOut(name string) error {
 		WithHint("Keep everything that a build reads inside the repository")
 }
 
-// explainRead makes a fault of an error of reading a file.
+// explainRead returns a fault for an error of reading a file.
 func explainRead(name string, err error) error {
 	if fault.As(err) != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -31,7 +31,7 @@ func explainRead(name string, err error) error {
 	return refusal("%s cannot be read", name).Because(err)
 }
 
-// explain prefers what we know of a failure over what kustomize says of it.
+// explain returns an error that is more specific than the error of kustomize, if the cause can be found.
 func (f *filesystem) explain(err error) error {
 	if f.refused != nil {
 		return f.refused
@@ -48,7 +48,7 @@ func (f *filesystem) explain(err error) error {
 	return refusal("kustomize cannot build the source").Because(errors.New(said))
 }
 
-// wrongFiles tells what is wrong with the files that kustomize read, and with those that it was about to.
+// wrongFiles returns the problems of the files that kustomize read or would have read.
 func (f *filesystem) wrongFiles() (problems []error) {
 	for _, name := range f.resources.names {
 		f.files.add(name)
@@ -61,21 +61,22 @@ func (f *filesystem) wrongFiles() (problems []error) {
 		}
 		err = documents(b, func(doc *yaml.Node) error {
 			var v any
-			return doc.Decode(&v) // finds what parsing alone does not, such as a key that stands twice
+			return doc.Decode(&v) // finds errors that parsing does not, such as duplicate keys
 		})
 		if err != nil {
 			problems = append(problems, syntaxError(name, b, err))
 			continue
 		}
 		if f.resources.has[name] {
-			objects, _ := f.manifests(name) // it was read just now
+			objects, _ := f.manifests(name) // the file was read above without an error
 			problems = append(problems, notObjects(objects)...)
 		}
 	}
 	return problems
 }
 
-// duplicate finds the files that declare the object that kustomize names, as Kind.version.group/name.namespace.
+// duplicate returns an error with the files that declare an object. The ID of the object has kustomize's format
+// Kind.version.group/name.namespace.
 func (f *filesystem) duplicate(id string) error {
 	for _, name := range f.files.names {
 		objects, err := f.manifests(name)
@@ -101,10 +102,10 @@ func (f *filesystem) duplicate(id string) error {
 	return nil
 }
 
-// continues matches where a namespace's name goes on.
+// continues matches text that continues the name of a namespace.
 var continues = regexp.MustCompile(`^[a-z0-9-]`)
 
-// declaring returns where objects of the kind and name stand in the files that were read.
+// declaring returns the locations of objects of the kind and name in the files that were read.
 func (f *filesystem) declaring(kind, name string) (where []string) {
 	for _, file := range f.files.names {
 		objects, err := f.manifests(file)
@@ -120,10 +121,10 @@ func (f *filesystem) declaring(kind, name string) (where []string) {
 	return where
 }
 
-// mostProblems are told in words.
+// mostProblems is the maximum number of problems in an error message.
 const mostProblems = 10
 
-// join puts problems into one error.
+// join combines problems into one error, or returns nil if there are none.
 func join(problems []error) error {
 	var texts []string
 	for _, p := range problems {

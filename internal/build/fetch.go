@@ -12,18 +12,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// remotes are the manifests that kustomizations name by their URLs.
+// remotes are the manifests that kustomizations refer to by URL.
 type remotes struct {
 	fetch   func(ctx context.Context, url string) ([]byte, error)
 	brought map[string][]byte // by URL
 	failed  bool
 }
 
-// maxRemotes bounds how many one build fetches.
+// maxRemotes is the maximum number of manifests that one build fetches.
 const maxRemotes = 50
 
-// bring fetches the manifests among the resources of a kustomization, and puts local names in their place:
-// kustomize would fetch them itself, without a bound. It tells whether there were any.
+// bring fetches the remote manifests among the resources of a kustomization and replaces their URLs by local names.
+// Kustomize would fetch them itself, without limits. It reports whether there were any.
 func (f *filesystem) bring(file string, k *types.Kustomization) (brought bool, err error) {
 	if f.remote.fetch == nil {
 		return false, nil
@@ -31,7 +31,7 @@ func (f *filesystem) bring(file string, k *types.Kustomization) (brought bool, e
 	for i, named := range k.Resources {
 		u, err := url.Parse(named)
 		if err != nil || u.Scheme != "https" || !isManifest(u.Path) || u.User != nil {
-			continue // check says what it thinks of it
+			continue // check reports it if it is not allowed
 		}
 		content, err := f.fetch(file, named)
 		if err != nil {
@@ -50,7 +50,7 @@ func (f *filesystem) fetch(file, named string) ([]byte, error) {
 		return content, nil
 	}
 	if len(f.remote.brought) == maxRemotes {
-		return nil, refusal("%s and what it builds on name more than %d remote manifests", file, maxRemotes).
+		return nil, refusal("%s and its bases refer to more than %d remote manifests", file, maxRemotes).
 			WithHint("Copy them into the repository")
 	}
 	content, err := f.remote.fetch(f.ctx, named)

@@ -18,37 +18,37 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// mount is where the source stands for kustomize. A path that reaches out of the source is not below it.
+// mount is the path of the source in the file system for kustomize. A path outside of the source is not below it.
 const mount = "/source"
 
-// filesystem shows kustomize a tree, read-only, and traces what it looks at. It is for one build.
+// filesystem provides a tree to kustomize, read-only, and records what it reads. It is used for one build.
 type filesystem struct {
-	ctx       context.Context // of the build: kustomize knows none, so that reads end it
+	ctx       context.Context // of the build; kustomize takes no context, so reads fail when it ends
 	tree      *artifact.Tree
 	trace     *Trace
-	generated map[string][]byte // files of our own, by full path
-	schema    bool              // whether a kustomization brings its own OpenAPI schema
-	share     int64             // what this build holds of kustomize's schema
-	empty     bool              // whether the kustomization says that it has no resources
-	sorted    bool              // whether the kustomization says how its objects are sorted
-	refused   error             // the first refusal, in our words
-	files     nameSet           // that were read and may be manifests, to find one that is the cause of a failure
+	generated map[string][]byte // generated files, by full path
+	schema    bool              // whether a kustomization has its own OpenAPI schema
+	share     int64             // share of the schema semaphore that this build holds
+	empty     bool              // whether the kustomization declares an empty list of resources
+	sorted    bool              // whether the kustomization sets the order of its objects
+	refused   error             // the first refusal, before kustomize wraps it
+	files     nameSet           // that were read and may be manifests, to find the cause of a failure
 	resources nameSet           // files that must be manifests
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
 	input     int64   // bytes read
 	weight    weight  // of what was read
-	secrets   secrets // what is decrypted
-	remote    remotes // what is fetched
-	root      string  // the directory that is built
+	secrets   secrets // state of the decryption
+	remote    remotes // state of the fetches
+	root      string  // the directory of the build
 	origins   origins
-	track     bool // whether kustomize notes where objects come from
+	track     bool // whether kustomize records the origin of objects
 	request   Request
 	built     []*unstructured.Unstructured
 	annotate  bool // whether the objects keep the annotation that names their origin
 }
 
-// nameSet holds names in the order in which they came.
+// nameSet holds names in the order in which they were added.
 type nameSet struct {
 	names []string
 	has   map[string]bool
@@ -87,7 +87,7 @@ func inside(full string) (string, error) {
 
 var errOutside = errors.New("reaches out of the source")
 
-// ReadFile implements filesys.FileSystem. A kustomization file is given only when nothing in it is refused.
+// ReadFile implements filesys.FileSystem. It returns a kustomization file only if [filesystem.check] accepts it.
 func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if b, ok := f.generated[full]; ok {
 		return b, f.ctx.Err()
@@ -138,7 +138,7 @@ func (f *filesystem) read(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist} // kustomize tries a base as a file first
 	}
 	f.trace.content(f.tree, name)
-	if info, err := f.tree.Stat(name); err == nil { // reading it tells what is wrong
+	if info, err := f.tree.Stat(name); err == nil { // ReadFile below reports the error
 		if err := f.take(name, info.Size()); err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func parseKustomization(name string, content []byte) (*types.Kustomization, erro
 	return k, nil
 }
 
-// refuse keeps the first refusal: kustomize tries one thing after another, and tells the last.
+// refuse records the first refusal: kustomize tries several ways to read a resource, and reports only the last error.
 func (f *filesystem) refuse(err error) error {
 	if f.refused == nil {
 		f.refused = err
@@ -248,7 +248,7 @@ func isManifest(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// show gives full paths in a text as people know them.
+// show replaces full paths in a text by paths relative to the source.
 func show(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, mount+"/", ""), "'"+mount+"'", "'.'")
 }

@@ -18,7 +18,7 @@ func FuzzWeigh(f *testing.F) {
 		if fs.weighText("a.yaml", content) != nil {
 			return
 		}
-		// What passes has no alias inside of itself, so that whatever follows aliases comes to an end.
+		// An accepted document has no recursive alias, so following its aliases must end.
 		_ = documents(content, func(doc *yaml.Node) error {
 			parseManifests("a.yaml", doc)
 			return nil

@@ -7,15 +7,15 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// generate lists the manifests below dir for a directory that has no kustomization file: every YAML file, and every
-// directory that has one of its own. All files must hold Kubernetes objects, as documented, and no object
-// twice; all that is wrong is told at once.
+// generate returns a kustomization for a directory that has no kustomization file. It lists every YAML file below dir,
+// and every directory with its own kustomization file. As documented, all files must contain Kubernetes objects, and no
+// object may be declared twice. The error lists all problems.
 func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 	g := &generator{filesystem: f, dir: dir, declared: map[identity]string{}, out: &types.Kustomization{}}
 	if err := g.scan(dir); err != nil {
 		return nil, err
 	}
-	f.reads, f.input, f.weight = 0, 0, weight{} // kustomize reads it all again
+	f.reads, f.input, f.weight = 0, 0, weight{} // kustomize reads all files again
 	return g.out, join(g.problems)
 }
 
@@ -23,7 +23,7 @@ type generator struct {
 	*filesystem
 	dir      string
 	out      *types.Kustomization
-	declared map[identity]string // where an object is
+	declared map[identity]string // location of the first declaration
 	problems []error
 }
 
@@ -41,7 +41,7 @@ func (g *generator) scan(at string) error {
 			return err
 		}
 		if file != "" {
-			if k.Kind != types.ComponentKind { // components are for those who name them
+			if k.Kind != types.ComponentKind { // components apply only where a kustomization lists them
 				g.out.Resources = append(g.out.Resources, relative(g.dir, at))
 			}
 			return nil
@@ -64,7 +64,7 @@ func (g *generator) scan(at string) error {
 	return nil
 }
 
-// add lists a file, if it holds anything.
+// add lists a file, unless it is empty.
 func (g *generator) add(name string) {
 	objects, err := g.manifests(name)
 	g.problems = append(g.problems, err)
@@ -80,7 +80,7 @@ func (g *generator) add(name string) {
 	}
 }
 
-// relative gives name as seen from dir.
+// relative returns name relative to dir.
 func relative(dir, name string) string {
 	if dir == "." {
 		return name

@@ -11,7 +11,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// identity is what there may be one object of.
+// identity identifies an object; each may be declared once.
 type identity struct{ group, version, kind, namespace, name string }
 
 func (i identity) String() string {
@@ -21,7 +21,7 @@ func (i identity) String() string {
 	return i.kind + "/" + i.namespace + "/" + i.name
 }
 
-// twice says that an object is declared more than once; where may be unknown.
+// twice returns the error for an object that is declared more than once. The locations may be unknown.
 func twice(i identity, where []string) error {
 	if n := len(where); n > mostProblems {
 		where = append(where[:mostProblems:mostProblems], fmt.Sprintf("%d more places", n-mostProblems))
@@ -33,14 +33,14 @@ func twice(i identity, where []string) error {
 	return err.WithHint("Remove one of the two")
 }
 
-// manifest is an object of a file, or what stands in its place.
+// manifest is an object of a file, or a document that is not an object.
 type manifest struct {
 	identity
 	where   string // the file and the line
-	problem string // why it is no object
+	problem string // why it is not an object; empty if it is one
 }
 
-// manifests reads the objects of a file. An error is one of the file as a whole, such as of its syntax.
+// manifests reads the objects of a file. An error concerns the whole file, such as a syntax error.
 func (f *filesystem) manifests(name string) (out []manifest, err error) {
 	b, err := f.ReadFile(path.Join(mount, name))
 	if err != nil {
@@ -61,7 +61,7 @@ func (f *filesystem) manifests(name string) (out []manifest, err error) {
 	return out, nil
 }
 
-// notObjects tells what is wrong with each of them.
+// notObjects returns the problems of the manifests.
 func notObjects(manifests []manifest) (problems []error) {
 	for _, m := range manifests {
 		if m.problem != "" {
@@ -71,7 +71,7 @@ func notObjects(manifests []manifest) (problems []error) {
 	return problems
 }
 
-// parseManifests gives an object, or the objects of a list. Aliases are bounded by [filesystem.weighText].
+// parseManifests returns an object, or the objects of a list. [filesystem.weighText] limits aliases.
 func parseManifests(file string, n *yaml.Node) []manifest {
 	m := parseManifest(n)
 	m.where = fmt.Sprintf("%s, line %d", file, n.Line)
@@ -101,7 +101,7 @@ func parseManifest(n *yaml.Node) (m manifest) {
 	switch {
 	case m.version == "" || m.kind == "":
 		m.problem = noObject
-	case strings.HasSuffix(m.kind, "List") && field(n, "items") != nil: // it is what its items are
+	case strings.HasSuffix(m.kind, "List") && field(n, "items") != nil: // a list needs no name; its items are checked
 	case metadata != nil && resolve(metadata).Kind != yaml.MappingNode:
 		m.problem = m.kind + ": metadata must be a map"
 	case m.name == "" && field(metadata, "name") != nil:
@@ -112,7 +112,7 @@ func parseManifest(n *yaml.Node) (m manifest) {
 	return m
 }
 
-// resolve gives what an alias stands for.
+// resolve returns the target of an alias, or the node itself.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -120,7 +120,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// field gives a member of a map, also of one that is merged into it; nil when there is none.
+// field returns the value of a key in a map or in a map merged into it, or nil if the key does not exist.
 func field(n *yaml.Node, key string) (found *yaml.Node) {
 	if n == nil {
 		return nil
@@ -142,7 +142,7 @@ func field(n *yaml.Node, key string) (found *yaml.Node) {
 	return found
 }
 
-// text gives a value that is text, or nothing.
+// text returns a string value, or "" if the value is not a string.
 func text(n *yaml.Node) string {
 	if n == nil {
 		return ""
@@ -163,7 +163,7 @@ func nameless(kind, generateName string) string {
 	return kind + " has no name. Give it a metadata.name"
 }
 
-// documents calls visit for every document of a YAML file that holds something.
+// documents calls visit for every non-empty document of a YAML file.
 func documents(content []byte, visit func(*yaml.Node) error) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	for {

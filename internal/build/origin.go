@@ -12,14 +12,14 @@ import (
 
 const originAnnotation = "config.kubernetes.io/origin"
 
-// origins finds out which files objects come from, once somebody asks. Where kustomize made them it takes a
-// build of its own: kustomize notes them as annotations, which makes a build half as slow again.
+// origins finds the files that objects come from, on the first call of origin. For objects built by kustomize it needs
+// another build: kustomize records origins as annotations, which makes a build about 50% slower.
 type origins struct {
 	once  sync.Once
 	files map[*unstructured.Unstructured]string
 }
 
-// origin returns the file that a built object comes from, or nothing when it is not known.
+// origin returns the file that a built object comes from, or "" if it is not known.
 func (f *filesystem) origin(o *unstructured.Unstructured) string {
 	f.origins.once.Do(f.findOrigins)
 	return f.origins.files[o]
@@ -27,7 +27,7 @@ func (f *filesystem) origin(o *unstructured.Unstructured) string {
 
 func (f *filesystem) findOrigins() {
 	if f.origins.files != nil {
-		return // nothing but files was listed
+		return // plain recorded them
 	}
 	again := newFilesystem(f.ctx, f.tree)
 	again.track, again.remote, again.secrets = true, f.remote, secrets{keys: f.secrets.keys, redact: true}
@@ -45,7 +45,7 @@ func (f *filesystem) findOrigins() {
 	}
 }
 
-// trackOrigins has kustomize note which file each object comes from.
+// trackOrigins makes kustomize record the file that each object comes from.
 func (f *filesystem) trackOrigins(k *types.Kustomization) {
 	f.annotate = slices.Contains(k.BuildMetadata, types.OriginAnnotations)
 	if f.track && !f.annotate {
@@ -53,14 +53,14 @@ func (f *filesystem) trackOrigins(k *types.Kustomization) {
 	}
 }
 
-// takeOrigin remembers an object's file.
+// takeOrigin records the file of an object.
 func (f *filesystem) takeOrigin(o *unstructured.Unstructured) {
 	if !f.track {
 		return
 	}
 	var origin struct {
 		Path         string `json:"path"`
-		ConfiguredIn string `json:"configuredIn"` // of a generated one
+		ConfiguredIn string `json:"configuredIn"` // of a generated object
 	}
 	note := o.GetAnnotations()[originAnnotation]
 	if err := yaml.Unmarshal([]byte(note), &origin); err != nil || origin.Path+origin.ConfiguredIn == "" {
@@ -72,7 +72,7 @@ func (f *filesystem) takeOrigin(o *unstructured.Unstructured) {
 	f.origins.files[o] = path.Join(f.root, origin.Path+origin.ConfiguredIn)
 }
 
-// show names an object and its file.
+// show returns the name of an object with its file.
 func (f *filesystem) show(o *unstructured.Unstructured) string {
 	id := identity{kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName()}.String()
 	if file := f.origin(o); file != "" {

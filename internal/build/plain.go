@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// plain builds kustomizations that list manifests and change none, but for the namespace that all are put
-// into: what they hold is what comes out. Kustomize compares every object with every other one, so that some
-// thousand objects would take it a minute. It tells ok = false where there is something for kustomize to do.
+// plain builds kustomizations that only list manifests, and at most set a namespace, without kustomize. Kustomize
+// compares every object with every other one and needs about a minute for a few thousand objects. It returns ok = false
+// if the kustomization needs kustomize.
 func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstructured.Unstructured, ok bool,
 	err error) {
 	l, bare := &lister{filesystem: f, within: map[string]bool{}}, *k
@@ -38,7 +38,7 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 			problems = append(problems, refusal("%s cannot be read", show(full)).Because(err))
 		}
 		for _, r := range resources {
-			_ = r.SetAnnotations(r.GetAnnotations()) // as kustomize does: they become text, and an empty map goes
+			_ = r.SetAnnotations(r.GetAnnotations()) // as kustomize does: values become strings, and an empty map is removed
 			if k.Namespace != "" && !movable[kinds.FromAPIVersionAndKind(r.GetApiVersion(), r.GetKind()).GroupKind()] {
 				return nil, false, nil
 			}
@@ -60,10 +60,10 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 	return nil, true, join(problems)
 }
 
-// steering is part of annotations that tell kustomize what to do with an object.
+// steering is part of the names of annotations that change how kustomize processes an object.
 const steering = "config.kubernetes.io/"
 
-// movable are kinds of which nothing but their own namespace changes when they are put into another.
+// movable is the set of kinds for which a change of the namespace changes only metadata.namespace.
 var movable = map[kinds.GroupKind]bool{
 	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true,
 	{Kind: "PersistentVolumeClaim"}:     true,
@@ -79,11 +79,11 @@ var movable = map[kinds.GroupKind]bool{
 // lister collects the files that plain kustomizations list.
 type lister struct {
 	*filesystem
-	within    map[string]bool // directories on the way
+	within    map[string]bool // directories that are being listed, to detect cycles
 	manifests []string        // full paths
 }
 
-// list tells whether the kustomization, and all that it builds on, only lists files.
+// list reports whether the kustomization and all its bases only list files.
 func (l *lister) list(dir string, k *types.Kustomization) bool {
 	if !onlyLists(k) || l.within[dir] || !l.one(dir) {
 		return false
@@ -104,7 +104,7 @@ func (l *lister) list(dir string, k *types.Kustomization) bool {
 	return true
 }
 
-// base reads the kustomization of a directory; it is nil when it cannot be read.
+// base reads the kustomization of a directory; it is nil if it cannot be read.
 func (l *lister) base(full string) (dir string, k *types.Kustomization) {
 	confirmed, _, err := l.CleanedAbs(full)
 	if err != nil {
@@ -127,7 +127,7 @@ func (l *lister) base(full string) (dir string, k *types.Kustomization) {
 	return dir, k
 }
 
-// one tells whether there is exactly one kustomization file in a directory.
+// one reports whether there is exactly one kustomization file in a directory.
 func (l *lister) one(dir string) bool {
 	found := 0
 	for _, n := range konfig.RecognizedKustomizationFileNames() {
@@ -138,7 +138,7 @@ func (l *lister) one(dir string) bool {
 	return found == 1
 }
 
-// onlyLists tells whether a kustomization names resources and does nothing else.
+// onlyLists reports whether a kustomization only lists resources.
 func onlyLists(k *types.Kustomization) bool {
 	bare := types.Kustomization{TypeMeta: k.TypeMeta, MetaData: k.MetaData, Resources: k.Resources}
 	return k.Kind == types.KustomizationKind && reflect.DeepEqual(*k, bare)

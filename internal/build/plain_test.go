@@ -11,13 +11,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// app is of kinds that refer to each other by name.
+// app holds objects that refer to each other by name.
 const app = `apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}
 spec:
   serviceName: db
-  template: {spec: {serviceAccountName: db, containers: [{name: c, envFrom: [{secretRef: {name: s}}, {configMapRef: {name: a}}]}], volumes: [{name: v, configMap: {name: a}}]}}
+  template:
+    spec:
+      serviceAccountName: db
+      containers: [{name: c, envFrom: [{secretRef: {name: s}}, {configMapRef: {name: a}}]}]
+      volumes: [{name: v, configMap: {name: a}}]
 ---
 apiVersion: v1
 kind: Service
@@ -44,7 +48,7 @@ metadata: {name: db}
 rules: [{apiGroups: [""], resources: [secrets], resourceNames: [s], verbs: [get]}]
 `
 
-// byKustomize builds the same with kustomize alone.
+// byKustomize builds with kustomize only, without the shortcut of plain.
 func byKustomize(t *testing.T, tree *artifact.Tree, dir string) (string, error) {
 	t.Helper()
 	f := newFilesystem(t.Context(), tree)
@@ -66,7 +70,7 @@ func byKustomize(t *testing.T, tree *artifact.Tree, dir string) (string, error) 
 	return string(b), err
 }
 
-// same tells whether a build comes to what kustomize comes to.
+// same returns an error if the result of a build differs from the result of kustomize.
 func same(t *testing.T, files map[string]string, dir string) error {
 	t.Helper()
 	tree := artifact.FromMap(files)
@@ -80,7 +84,7 @@ func same(t *testing.T, files map[string]string, dir string) error {
 	}
 	got, err := json.Marshal(result.Objects)
 	if string(got) != want && len(result.Objects) > 0 {
-		return fmt.Errorf("got\n%s\nand of kustomize\n%s", got, want)
+		return fmt.Errorf("got\n%s\nkustomize gives\n%s", got, want)
 	}
 	return err
 }
@@ -167,7 +171,7 @@ func TestNamespaceOfPlainObjectsIsSetWithoutKustomize(t *testing.T) {
 	}
 }
 
-// Each would have all files read again, and name all places of the others.
+// Each duplicate could cause all files to be read again, and list the locations of all others.
 func TestThousandsOfDuplicatesAreToldBriefly(t *testing.T) {
 	for name, content := range map[string]string{
 		"of one":  strings.Repeat(cm("a")+"---\n", 3000),
@@ -197,7 +201,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// Kustomize would compare each of them with all others.
+// Kustomize would compare each object with all others.
 func TestThousandsOfObjectsAreBuilt(t *testing.T) {
 	var all strings.Builder
 	const n = 5000

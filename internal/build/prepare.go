@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// prepare puts a kustomization file of our own where kustomize starts, and returns what it says: what is in
-// the tree, or generated, and the settings. Kustomize would refuse one that asks for nothing.
+// prepare generates the kustomization file where kustomize starts, and returns its content: the file of the tree or a
+// generated one, merged with the settings. It may be empty, which kustomize would refuse.
 func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	dir, err := f.directory(req.Path)
 	if err != nil {
@@ -34,7 +34,7 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 		}
 	}
 	if f.empty = !generated && k.Resources != nil && len(k.Resources) == 0; f.empty {
-		k.Resources = nil // as it is once it is written
+		k.Resources = nil // as after writing and reading the file
 	}
 	k.FixKustomization()
 	if err := f.merge(k, req, dir); err != nil {
@@ -56,7 +56,7 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	return k, nil
 }
 
-// directory returns the directory in the tree that spec.path stands for.
+// directory returns the directory in the tree that spec.path refers to, with symlinks resolved.
 func (f *filesystem) directory(specPath string) (string, error) {
 	dir := path.Clean("./" + strings.TrimLeft(specPath, "/"))
 	if !fs.ValidPath(dir) {
@@ -74,7 +74,7 @@ func (f *filesystem) directory(specPath string) (string, error) {
 	return real, nil
 }
 
-// missing says that spec.path is not there, and what is.
+// missing returns the error for a spec.path that does not exist. It lists directories that do.
 func (f *filesystem) missing(dir string) error {
 	parent := dir
 	for parent != "." {
@@ -84,7 +84,7 @@ func (f *filesystem) missing(dir string) error {
 		}
 	}
 	hint := "Correct spec.path, and check that spec.ignore and .sourceignore of the source do not leave it out"
-	names, _ := f.trace.listing(f.tree, parent) // what cannot be listed is not shown
+	names, _ := f.trace.listing(f.tree, parent) // without names, the hint is shorter
 	var dirs []string
 	for _, n := range names {
 		if name := path.Join(parent, n); f.trace.kind(f.tree, name) == kindDir {
@@ -98,7 +98,7 @@ func (f *filesystem) missing(dir string) error {
 		dir).WithHint("%s", hint)
 }
 
-// kustomization reads the kustomization file of a directory, unchecked; the file is "" when there is none.
+// kustomization reads the kustomization file of a directory without checking it; file is "" if there is none.
 func (f *filesystem) kustomization(dir string) (k *types.Kustomization, file string, err error) {
 	for _, n := range konfig.RecognizedKustomizationFileNames() {
 		name := path.Join(dir, n)
@@ -115,7 +115,7 @@ func (f *filesystem) kustomization(dir string) (k *types.Kustomization, file str
 	return nil, "", nil
 }
 
-// merge puts the settings of the request into the kustomization of dir.
+// merge merges the settings of the request into the kustomization of dir.
 func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) error {
 	for _, s := range []struct {
 		field *string
@@ -140,7 +140,7 @@ func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) erro
 	return err
 }
 
-// components returns those that are there.
+// components returns the components of the request that exist.
 func (f *filesystem) components(req Request, dir string) (there []string, err error) {
 	for _, c := range req.Components {
 		full := path.Join(mount, dir, c)

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// TestABuildReachesNothingOutside counts requests at a real server, and calls of a git that stands first in the path.
+// TestABuildReachesNothingOutside counts requests at a real server, and calls of a fake git that is first in PATH.
 func TestABuildReachesNothingOutside(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
-		_, _ = w.Write([]byte(cm("evil"))) // nobody should be there to read it
+		_, _ = w.Write([]byte(cm("evil"))) // no build may request it
 	}))
 	defer server.Close()
 	bin := t.TempDir()
@@ -31,7 +31,7 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 
 	url := server.URL + "/x.yaml"
 	host := strings.TrimPrefix(server.URL, "http://")
-	dir := "http:/" + host // what a path of that name is cleaned to
+	dir := "http:/" + host // path.Clean of the URL
 	builtin := func(kind, rest string) string {
 		return "apiVersion: builtin\nkind: " + kind + "\nmetadata: {name: p}\n" + rest + "\n"
 	}

@@ -9,10 +9,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// Kustomize keeps the OpenAPI schema that says how lists are merged in package globals
-// (kubernetes-sigs/kustomize#4824, #5805). Once it is loaded, builds only read it and run side by side. A
-// build that brings a schema of its own would change it for all others, so it runs alone, and the schema is
-// loaded anew after it.
+// Kustomize keeps the OpenAPI schema, which defines how lists are merged, in package globals
+// (kubernetes-sigs/kustomize#4824, #5805). After it is loaded, builds only read it and run concurrently. A build with its
+// own schema would change it for all other builds, so it runs alone, and the built-in schema is reloaded afterwards.
 const (
 	aside int64 = 1
 	alone int64 = 1 << 40
@@ -23,12 +22,12 @@ var (
 	loadSchema = sync.OnceFunc(load)
 )
 
-// errOwnSchema ends a build that runs beside others when it comes to a schema.
-var errOwnSchema = errors.New("a kustomization brings its own schema")
+// errOwnSchema ends a concurrent build that finds a kustomization with its own schema.
+var errOwnSchema = errors.New("a kustomization has its own schema")
 
 func load() { openapi.SchemaForResourceType(yaml.TypeMeta{}) }
 
-// takeSchema waits until the build may run, aside or alone.
+// takeSchema waits until the build may run: with other builds (aside), or exclusively (alone).
 func (f *filesystem) takeSchema(share int64) error {
 	loadSchema()
 	if err := schema.Acquire(f.ctx, share); err != nil {
@@ -38,7 +37,7 @@ func (f *filesystem) takeSchema(share int64) error {
 	return nil
 }
 
-// giveSchema lets others run.
+// giveSchema releases the schema for other builds.
 func (f *filesystem) giveSchema() {
 	share := f.share
 	f.share = 0

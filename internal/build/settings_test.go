@@ -42,7 +42,7 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 			"resources: [d.yaml]\nnamePrefix: a-\nnameSuffix: -b\n", Request{NamePrefix: "x-", NameSuffix: "-y"},
 			[]string{`"name":"x-web-y"`}, nil,
 		},
-		"a patch selects by the name in the manifests, whatever the file makes of it": {
+		"a patch selects by the name in the manifests, before the file adds a prefix": {
 			"resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n",
 			Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
 			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
@@ -150,7 +150,7 @@ func TestComponentsOutsideAreRefused(t *testing.T) {
 	}
 }
 
-// A kustomization is written out again when settings are merged into it: nothing in it may get lost on the way.
+// A kustomization is written out again when settings are merged into it: no field may be lost.
 func TestAKustomizationSurvivesBeingWritten(t *testing.T) {
 	var full types.Kustomization
 	fill(reflect.ValueOf(&full).Elem(), 0)
@@ -171,7 +171,7 @@ func TestAKustomizationSurvivesBeingWritten(t *testing.T) {
 	}
 }
 
-// fill sets every field that JSON knows to something.
+// fill sets every field with a JSON name to a non-zero value.
 func fill(v reflect.Value, depth int) {
 	if depth > 8 || !v.CanSet() {
 		return

@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/substitute"
 )
 
-// Substitution says which variables are replaced.
+// Substitution defines the variables that are replaced.
 type Substitution struct {
 	Variables map[string]string
-	Strict    bool // one that is not set and has no default is an error
+	Strict    bool // a variable that is not set and has no default is an error
 }
 
-// substituteAnnotation set to disabled, as a label or an annotation, leaves an object as it is.
+// substituteAnnotation is a label or an annotation. Its value "disabled" excludes an object from substitution.
 var substituteAnnotation = kustomizev1.GroupVersion.Group + "/substitute"
 
-// substitute replaces the variables in all objects, and tells all that is wrong at once.
+// substitute replaces the variables in all objects, and returns all problems as one error.
 func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substitution) error {
 	room := maxInput
 	missing := missing{where: map[string][]string{}}
@@ -45,7 +45,7 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 	return join(append(missing.errors(), problems...))
 }
 
-// missing collects where variables are missing.
+// missing collects the fields that use variables that are not set.
 type missing struct {
 	names []string
 	where map[string][]string
@@ -60,10 +60,10 @@ func (m *missing) add(names []string, where string) {
 	}
 }
 
-// maxMissing bounds how many variables are named.
+// maxMissing is the maximum number of variables in an error message.
 const maxMissing = 100
 
-// errors is one error that names every variable and the first place that needs it.
+// errors returns one error that lists the variables, each with the first field that uses it.
 func (m *missing) errors() []error {
 	if len(m.names) == 0 {
 		return nil

@@ -27,14 +27,14 @@ func TestEveryMissingVariableIsNamedWithItsPlace(t *testing.T) {
 		"one (spec.replicas of Deployment/web in base/d.yaml)",
 		"three (data.k of ConfigMap/g in base/kustomization.yaml)",
 		"two (spec.template.spec.containers[0].image of Deployment/web in base/d.yaml, and 1 more)",
-		`stringData.script of Secret/s in prod/s.yaml: "${1}" is no expression`,
+		`stringData.script of Secret/s in prod/s.yaml: "${1}" is not a substitution expression`,
 	} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%q does not say %q", err, says)
 		}
 	}
 	if strings.Contains(err.Error(), "value-of-set") {
-		t.Errorf("a value was told: %v", err)
+		t.Errorf("the error contains the value of a variable: %v", err)
 	}
 }
 

@@ -8,23 +8,23 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// Trace is everything that a build looked at in its tree. It holds no contents.
+// Trace records everything that a build read from its tree. It holds digests, not contents.
 type Trace struct {
-	root  string // of the tree at the time
+	root  string // ID of the root of the tree
 	looks map[look]string
 }
 
-// look is a question about a name.
+// look is a query about a name in the tree.
 type look struct {
 	what byte
 	name string
 }
 
 const (
-	lookContent = 'c' // what does a reader get?
-	lookKind    = 'k' // is it a file, a directory, or absent?
-	lookListing = 'l' // which names are in the directory?
-	lookTarget  = 't' // which name does it stand for once symlinks are followed?
+	lookContent = 'c' // the content of the file
+	lookKind    = 'k' // whether it is a file, a directory, or absent
+	lookListing = 'l' // the entries of the directory
+	lookTarget  = 't' // the name after symlinks are resolved
 
 	kindAbsent = "absent"
 	kindFile   = "file"
@@ -35,8 +35,8 @@ func newTrace(tree *artifact.Tree) *Trace {
 	return &Trace{root: tree.Root().ID, looks: map[look]string{}}
 }
 
-// Unchanged tells whether a build of the tree would look at the same as this one did, and so come to the
-// same. It reads no contents.
+// Unchanged reports whether a build of the tree would read the same input as the recorded build, and therefore have the
+// same result. It compares digests and reads no file contents.
 func (t *Trace) Unchanged(tree *artifact.Tree) bool {
 	if t.root == tree.Root().ID {
 		return true
@@ -49,7 +49,7 @@ func (t *Trace) Unchanged(tree *artifact.Tree) bool {
 	return true
 }
 
-// answer looks at a tree.
+// answer returns the result of a query on a tree.
 func answer(tree *artifact.Tree, l look) string {
 	switch l.what {
 	case lookContent:

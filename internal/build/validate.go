@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// validateMetadata checks that labels and annotations are what they must be: who sets another would drop them else.
+// validateMetadata checks that labels and annotations are maps of strings. Otherwise, setting another label would
+// drop them.
 func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) error {
 	var problems []error
 	for _, o := range objects {
-		metadata, _ := o.Object["metadata"].(map[string]any) // kustomize lets nothing else through
+		metadata, _ := o.Object["metadata"].(map[string]any) // kustomize rejects other types
 		for _, name := range []string{"labels", "annotations"} {
 			if metadata[name] == nil {
 				continue
@@ -36,14 +37,14 @@ func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) erro
 	return join(problems)
 }
 
-// validate checks what any object must have, all at once, and returns the digest of them all.
+// validate checks the required fields of all objects and returns the digest of the objects. The error lists all problems.
 func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, error) {
 	h := sha256.New()
 	seen := map[identity]int{}
 	var problems []error
 	for _, o := range objects {
 		gvk := o.GroupVersionKind()
-		// of any version
+		// without the version: objects of different versions are the same object
 		id := identity{group: gvk.Group, kind: gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()}
 		switch {
 		case o.GetAPIVersion() == "" || gvk.Version == "":
@@ -53,10 +54,10 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil &&
 			!disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
 			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).
-				WithHint("Set spec.decryption, which says with which keys it is decrypted"))
-		case seen[id] == 1: // told once
+				WithHint("Set spec.decryption to provide the keys"))
+		case seen[id] == 1: // report each object once
 			var where []string
-			if len(problems) < mostProblems { // which alone are told: to find one, all files are read
+			if len(problems) < mostProblems { // more are not shown, and finding a location reads all files
 				where = f.declaring(id.kind, id.name)
 			}
 			problems = append(problems, twice(id, where))
@@ -77,7 +78,7 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 	return hex.EncodeToString(h.Sum(nil)), join(problems)
 }
 
-// imprecise finds a number that lost digits, as JSON of Kubernetes has integers of 64 bits.
+// imprecise finds a number that lost digits, because integers in Kubernetes JSON have 64 bits.
 func imprecise(field string, v any) (at string, found bool) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -10,19 +10,25 @@ import (
 	"sync"
 )
 
-// warning matches what kustomize prints about files of users: it has no other way to tell, and repeats itself
-// each time.
-var warning = regexp.MustCompile(`^# Warning: '\w+' is deprecated|^(\d[\d/]* [\d:]+ )?(Warning: Sorting order|well-defined vars that were never replaced)`)
+// warning matches lines that kustomize prints to the standard error about files of users, again in every build. It has
+// no option to disable them.
+var warning = regexp.MustCompile(`^# Warning: '\w+' is deprecated|^(\d[\d/]* [\d:]+ )?` +
+	`(Warning: Sorting order|well-defined vars that were never replaced)`)
 
-// quiet is the one filter of the process.
+// quiet is the filter of the process: there is at most one, and end removes it when it has no more users.
 var quiet struct {
 	sync.Mutex
 	users int
 	end   func()
 }
 
-// Quiet keeps kustomize's warnings off the standard error until the function that it returns is called. It
-// stands between [os.Stderr] and the real one, so call it before anything else runs.
+// Quiet removes kustomize's warnings from the standard error until the returned function is called.
+//
+// It changes global state of the process: it replaces [os.Stderr] and the output of the standard logger by a pipe, and a
+// goroutine copies all lines except for the warnings to the original standard error. All code that writes to os.Stderr
+// is affected, not only kustomize. Code that saved os.Stderr before is not filtered. The variables are changed without
+// synchronization, so call Quiet before other goroutines start, and the returned function after they end. Calls may
+// overlap; the last returned function to be called restores the original values and waits until all lines are copied.
 func Quiet() (speak func(), err error) {
 	quiet.Lock()
 	defer quiet.Unlock()
@@ -63,7 +69,7 @@ func filterStderr() (end func(), err error) {
 	}, nil
 }
 
-// pass copies lines but for the warnings. Nobody is left to tell when the standard error is gone.
+// pass copies all lines except for the warnings. Write errors are ignored: there is no other place to report them.
 func pass(from io.Reader, to io.Writer) {
 	in := bufio.NewReader(from)
 	for {
