@@ -78,8 +78,8 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	switch {
 	case f.share != 0 && f.weight.objects > maxObjects:
 		return refusal("kustomize would change more than %d objects; %s has too many", maxObjects, name).
-			WithHint("Split it into several Kustomizations, or remove what changes the objects: settings of the spec, " +
-				"and all fields except resources in kustomization.yaml")
+			WithHint("Split it into several Kustomizations, or remove what changes the objects: settings " +
+				"of the spec, and all fields except resources in kustomization.yaml")
 	case f.weight.values > maxValues:
 		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).
 			WithHint("Split it into several Kustomizations")

@@ -164,7 +164,8 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
 	if f.sorted {
-		options.Reorder = krusty.ReorderOptionUnspecified // the kustomization sets the order; otherwise kustomize prints a warning
+		// the kustomization sets the order; otherwise kustomize prints a warning
+		options.Reorder = krusty.ReorderOptionUnspecified
 	}
 	resources, err := krusty.MakeKustomizer(options).Run(f, root)
 	if err != nil || f.refused != nil {
@@ -205,7 +206,8 @@ func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, e
 		what += " in " + where[0]
 	}
 	if strings.Contains(err.Error(), "map[interface") {
-		return nil, refusal("%s has a key that is a number or a boolean", what).WithHint("Keys must be strings: quote it")
+		return nil, refusal("%s has a key that is a number or a boolean", what).
+			WithHint("Keys must be strings: quote it")
 	}
 	return nil, refusal("%s is not an object that JSON can hold", what).Because(err)
 }

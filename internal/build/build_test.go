@@ -32,7 +32,7 @@ func TestBuildMakesObjects(t *testing.T) {
 				"sub/b.yaml": cm("b"), "sub/c.yaml": cm("c")},
 			Request{}, "a x-b",
 		},
-		"components are for those who name them": {
+		"components are not part of a generated kustomization": {
 			map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config." +
 				"k8s.io/v1alpha1\nkind: Component\nresources: [b.yaml]\n", "comp/b.yaml": cm("b")},
 			Request{Path: "/"}, "a",
@@ -91,7 +91,7 @@ func TestBuildMakesObjects(t *testing.T) {
 		"a file with only comments is ignored": {
 			map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, Request{}, "a",
 		},
-		"objects of this field's own kinds are objects like any": {
+		"objects of Flux kinds are built like other objects": {
 			map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
 				"metadata: {name: ks, namespace: flux-system}\n"},
 			Request{}, "flux-system/ks",

@@ -110,9 +110,9 @@ func remote(file, named string) error {
 		named = fault.RedactURL(named)
 	}
 	return refusal("%s names %q, which is remote", file, named).
-		WithHint("Copy it into the repository, or create a separate source for it. Only manifests at https:// URLs can be " +
-			"fetched, and only with --no-remote-bases=false; git repositories are never fetched. If it is a local " +
-			"directory, write ./ before it")
+		WithHint("Copy it into the repository, or create a separate source for it. Only manifests at https:// " +
+			"URLs can be fetched, and only with --no-remote-bases=false; git repositories are never fetched. " +
+			"If it is a local directory, write ./ before it")
 }
 
 var loginAt = regexp.MustCompile(`^[a-z][a-z0-9-]*@[^/]*[:/]`)
@@ -176,9 +176,9 @@ func appendSources(names []string, s types.KvPairSources) []string {
 	return appendSet(append(names, s.EnvSources...), s.EnvSource)
 }
 
-// checkPlugin checks the configuration of a generator, a transformer or a validator: inline YAML, a file, or a directory
-// of such files. Only plugins built into kustomize are allowed. They may load files by URL too, so their configuration
-// is checked.
+// checkPlugin checks the configuration of a generator, a transformer or a validator: inline YAML, a file, or
+// a directory of such files. Only plugins built into kustomize are allowed. They may load files by URL too,
+// so their configuration is checked.
 func (f *filesystem) checkPlugin(file, dir, entry string) error {
 	if isRemote(entry) {
 		return remote(file, entry)

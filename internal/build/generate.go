@@ -23,7 +23,7 @@ type generator struct {
 	*filesystem
 	dir      string
 	out      *types.Kustomization
-	declared map[identity]string // location of the first declaration
+	declared map[identity]string // location of the latest declaration
 	problems []error
 }
 

@@ -38,7 +38,8 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 			problems = append(problems, refusal("%s cannot be read", show(full)).Because(err))
 		}
 		for _, r := range resources {
-			_ = r.SetAnnotations(r.GetAnnotations()) // as kustomize does: values become strings, and an empty map is removed
+			// as kustomize does: values become strings, and an empty map is removed
+			_ = r.SetAnnotations(r.GetAnnotations())
 			if k.Namespace != "" && !movable[kinds.FromAPIVersionAndKind(r.GetApiVersion(), r.GetKind()).GroupKind()] {
 				return nil, false, nil
 			}

@@ -109,7 +109,8 @@ func TestWhatIsOnlyListedComesOutAsKustomizeGivesIt(t *testing.T) {
 		"merge/a.yaml":  cm("a") + "x: &x {a: '1', b: '2'}\ndata:\n  <<: *x\n  b: '3'\nz: *x\n",
 		"crlf/a.yaml":   strings.ReplaceAll(cm("a")+"data:\n  k: |\n    one\n    two\n---\n"+cm("b"), "\n", "\r\n"),
 		"bom/a.yaml":    "\xef\xbb\xbf" + cm("a"), "json/kustomization.yaml": "resources: [a.json]\n",
-		"json/a.json":  `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "\u00e4\n"}}`,
+		"json/a.json": `{"apiVersion": "v1", "kind": "ConfigMap", ` +
+			`"metadata": {"name": "a"}, "data": {"k": "\u00e4\n"}}`,
 		"local/a.yaml": cm("a"), "local/b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
 			"{config.kubernetes.io/local-config: 'true'}}\n",
 		"inner/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: " +

@@ -10,8 +10,9 @@ import (
 )
 
 // Kustomize keeps the OpenAPI schema, which defines how lists are merged, in package globals
-// (kubernetes-sigs/kustomize#4824, #5805). After it is loaded, builds only read it and run concurrently. A build with its
-// own schema would change it for all other builds, so it runs alone, and the built-in schema is reloaded afterwards.
+// (kubernetes-sigs/kustomize#4824, #5805). After it is loaded, builds only read it and run concurrently. A
+// build with its own schema would change it for all other builds, so it runs alone, and the built-in schema
+// is reloaded afterwards.
 const (
 	aside int64 = 1
 	alone int64 = 1 << 40

@@ -37,7 +37,8 @@ func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) erro
 	return join(problems)
 }
 
-// validate checks the required fields of all objects and returns the digest of the objects. The error lists all problems.
+// validate checks the required fields of all objects and returns the digest of the objects. The error lists
+// all problems.
 func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, error) {
 	h := sha256.New()
 	seen := map[identity]int{}

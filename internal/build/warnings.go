@@ -24,11 +24,12 @@ var quiet struct {
 
 // Quiet removes kustomize's warnings from the standard error until the returned function is called.
 //
-// It changes global state of the process: it replaces [os.Stderr] and the output of the standard logger by a pipe, and a
-// goroutine copies all lines except for the warnings to the original standard error. All code that writes to os.Stderr
-// is affected, not only kustomize. Code that saved os.Stderr before is not filtered. The variables are changed without
-// synchronization, so call Quiet before other goroutines start, and the returned function after they end. Calls may
-// overlap; the last returned function to be called restores the original values and waits until all lines are copied.
+// It changes global state of the process: it replaces [os.Stderr] and the output of the standard logger by a
+// pipe, and a goroutine copies all lines except for the warnings to the original standard error. All code
+// that writes to os.Stderr is affected, not only kustomize. Code that saved os.Stderr before is not filtered.
+// The variables are changed without synchronization, so call Quiet before other goroutines start, and the
+// returned function after they end. Calls may overlap; the last returned function to be called restores the
+// original values and waits until all lines are copied.
 func Quiet() (speak func(), err error) {
 	quiet.Lock()
 	defer quiet.Unlock()
@@ -69,7 +70,7 @@ func filterStderr() (end func(), err error) {
 	}, nil
 }
 
-// pass copies all lines except for the warnings. Write errors are ignored: there is no other place to report them.
+// pass copies all lines except for the warnings. Write errors are ignored: they cannot be reported.
 func pass(from io.Reader, to io.Writer) {
 	in := bufio.NewReader(from)
 	for {

@@ -60,7 +60,7 @@ func (k *Keys) withAWS(ctx context.Context, key *keyservice.KmsKey, ciphertext [
 	if err != nil {
 		return nil, errors.New("the encrypted key is not in base64")
 	}
-	// SOPS' own client would read the settings of this machine; a profile that the file names would be one of them.
+	// SOPS' own client would read the AWS settings of this machine, such as a profile that the file refers to.
 	config := aws.Config{Region: id.Region, Credentials: provider, HTTPClient: k.client()}
 	if key.Role != "" {
 		assume := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(config), key.Role,
@@ -75,8 +75,8 @@ func (k *Keys) withAWS(ctx context.Context, key *keyservice.KmsKey, ciphertext [
 	return out.Plaintext, nil
 }
 
-// addAzure reads a service principal, with a secret or a certificate, or as the az command prints it, or the
-// client ID of a managed identity.
+// addAzure reads a service principal with a secret or a certificate, a service principal in the output format of the az
+// command, or the client ID of a managed identity.
 func (k *Keys) addAzure(text []byte) error {
 	var c struct {
 		TenantID                   string `json:"tenantId"`
@@ -147,7 +147,7 @@ func (k *Keys) withAzure(ctx context.Context, key *keyservice.AzureKeyVaultKey, 
 
 const gcpScope = "https://www.googleapis.com/auth/cloudkms"
 
-// addGCP reads the key of a service account. Other kinds of credentials would name files, programs or URLs.
+// addGCP reads the key of a service account. Other kinds of credentials could refer to files, programs or URLs.
 func (k *Keys) addGCP(text []byte) error {
 	jwt, err := google.JWTConfigFromJSON(text, gcpScope)
 	if err != nil {

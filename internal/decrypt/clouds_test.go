@@ -29,7 +29,7 @@ import (
 	"github.com/getsops/sops/v3/kms"
 )
 
-// internet answers for the hosts of the services, whatever their names.
+// internet responds to requests for the hosts of the key services.
 type internet struct {
 	t     *testing.T
 	hosts map[string]http.HandlerFunc
@@ -37,7 +37,7 @@ type internet struct {
 	asked []string
 }
 
-// transport leads every request to the local server.
+// transport sends every request to the local server.
 func (n *internet) transport() http.RoundTripper {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.mu.Lock()
@@ -80,7 +80,7 @@ func answer(t *testing.T, w http.ResponseWriter, v any) {
 	}
 }
 
-// expect tells when a request does not say what it should.
+// expect fails the test if a request does not contain the expected value.
 func expect(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -88,7 +88,7 @@ func expect(t *testing.T, what string, got, want any) {
 	}
 }
 
-// keyService is one with the key of a file.
+// keyService is a key service that has the key of a file.
 type keyService struct {
 	entries map[string]string
 	master  keys.MasterKey
@@ -115,7 +115,11 @@ func newAWS(t *testing.T, dataKey []byte) keyService {
 					t.Errorf("Authorization %s", r.Header.Get("Authorization"))
 				}
 				w.Header().Set("Content-Type", "text/xml")
-				fmt.Fprint(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>ROLEKEY</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`)
+				fmt.Fprint(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">`+
+					`<AssumeRoleResult><Credentials><AccessKeyId>ROLEKEY</AccessKeyId>`+
+					`<SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>`+
+					`<Expiration>2100-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult>`+
+					`</AssumeRoleResponse>`)
 			},
 			"kms.eu-west-1.amazonaws.com": func(w http.ResponseWriter, r *http.Request) {
 				expect(t, "X-Amz-Target", r.Header.Get("X-Amz-Target"), "TrentService.Decrypt")
@@ -260,7 +264,7 @@ func TestKeyServicesDecrypt(t *testing.T) {
 				t.Fatalf("%s, %v; asked %v", plain, err, n.asked)
 			}
 
-			t.Log("a refusal is told with the key, and without what was sent")
+			t.Log("the error of a refused request names the key, and does not contain the request body")
 			for host := range n.hosts {
 				n.hosts[host] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }
 			}
@@ -273,7 +277,7 @@ func TestKeyServicesDecrypt(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 
-			t.Log("without credentials nothing is asked")
+			t.Log("without credentials no request is sent")
 			n.asked = nil
 			_, err = (&Keys{Transport: n.transport()}).File(t.Context(), "s.yaml", content)
 			if err == nil || errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) || len(n.asked) > 0 {

@@ -1,6 +1,6 @@
-// Package decrypt decrypts files that SOPS encrypted, with the keys that are given to it and no others: it
-// looks for none in the environment, in files or in a cluster, and runs no program. Decrypted bytes stand in
-// no error and in no log.
+// Package decrypt decrypts files that are encrypted with SOPS. It uses only the keys that are passed to it: it does not
+// search for keys in the environment, in files or in a cluster, and runs no programs. Errors and logs contain no
+// decrypted content.
 package decrypt
 
 import (
@@ -23,22 +23,21 @@ import (
 
 func init() {
 	for _, l := range logging.Loggers {
-		l.SetOutput(io.Discard) // they write parts of files to the standard error
+		l.SetOutput(io.Discard) // the loggers of SOPS write parts of files to the standard error
 	}
 }
 
-// maxKeys bounds how many keys one file may have: each may cost a request.
+// maxKeys is the maximum number of keys of one file: each may need a request.
 const maxKeys = 100
 
-// Plain is what a file comes to that SOPS encrypted.
+// Plain is the decrypted content of a file.
 type Plain struct {
 	Content []byte
-	Secrets []string // the values that were encrypted, as text
+	Secrets []string // the decrypted values, as text
 }
 
-// File decrypts what SOPS encrypted; it returns nil when SOPS did not. The name decides over the format where
-// the content leaves it open. Errors are faults that name the keys which are missing, and wrap [ErrService]
-// when another try may do.
+// File decrypts a file. It returns nil if the file is not encrypted with SOPS. If the content does not determine the
+// format, the name does. Errors are faults that list the missing keys. They wrap [ErrService] if a retry may succeed.
 func (k *Keys) File(ctx context.Context, name string, content []byte) (*Plain, error) {
 	parts, err := split(name, content)
 	if err != nil || parts == nil {
@@ -62,7 +61,7 @@ func (k *Keys) File(ctx context.Context, name string, content []byte) (*Plain, e
 	return plain, nil
 }
 
-// ErrService is in the chain of an error that a key service caused.
+// ErrService is wrapped by errors that a key service caused.
 var ErrService = errors.New("a key service failed")
 
 func (k *Keys) part(ctx context.Context, name string, p part) (*sops.Tree, error) {
@@ -100,11 +99,11 @@ func (k *Keys) part(ctx context.Context, name string, p part) (*sops.Tree, error
 	return &tree, nil
 }
 
-// revealed lists the values of a part that were encrypted.
+// revealed returns the values of a part that were encrypted.
 func revealed(p part, plain *sops.Tree) []string {
 	sealed, err := p.format.LoadEncryptedFile(p.content)
 	if err != nil {
-		return nil // it was loaded from the same bytes before
+		return nil // cannot happen: the same bytes were loaded before
 	}
 	var values []string
 	for i, b := range sealed.Branches {
@@ -113,7 +112,7 @@ func revealed(p part, plain *sops.Tree) []string {
 	return values
 }
 
-// between lists the values of a plain tree that are encrypted in a sealed one of the same shape.
+// between returns the values of a plain tree that are encrypted in a sealed tree of the same structure.
 func between(sealed, plain any) []string {
 	var values []string
 	switch s := sealed.(type) {
@@ -135,10 +134,10 @@ func between(sealed, plain any) []string {
 	return values
 }
 
-// Redacted stands for a text that is secret.
+// Redacted replaces a secret string.
 const Redacted = "***"
 
-// Redact returns an encrypted content as it would be decrypted, with [Redacted] and zeros for what is secret.
+// Redact returns encrypted content in decrypted form, with secret values replaced by [Redacted] and zeros.
 func Redact(name string, content []byte) ([]byte, error) {
 	parts, err := split(name, content)
 	if err != nil || parts == nil {
@@ -200,12 +199,11 @@ func failed(format string, args ...any) *fault.Fault {
 
 func damaged(name string) error {
 	return failed("%s is encrypted with SOPS, but cannot be read", name).
-		WithHint("Check it with 'sops decrypt', and encrypt it anew if that fails as well")
+		WithHint("Check it with 'sops decrypt', and encrypt it again if that fails as well")
 }
 
 func changed(name string) error {
 	return failed("%s was changed after SOPS encrypted it: its authentication code does not match", name).
-		WithHint("Make changes with 'sops edit', or encrypt the file anew; with --mac-only-encrypted, what is plain " +
-			"may be changed from then on. " +
-			"--insecure-sops-ignore-mac of the controller takes such files as they are")
+		WithHint("Make changes with 'sops edit', or encrypt the file again; with --mac-only-encrypted, plain " +
+			"values may be changed afterwards. The controller flag --insecure-sops-ignore-mac disables this check")
 }

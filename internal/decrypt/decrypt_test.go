@@ -69,7 +69,7 @@ func TestEveryFormatDecrypts(t *testing.T) {
 	}
 }
 
-// file is what a content comes to, and whether SOPS encrypted it.
+// file returns the decrypted content, and whether it was encrypted with SOPS.
 func file(t *testing.T, k *Keys, name string, content []byte) (plain []byte, decrypted bool, err error) {
 	t.Helper()
 	p, err := k.File(t.Context(), name, content)
@@ -79,7 +79,7 @@ func file(t *testing.T, k *Keys, name string, content []byte) (plain []byte, dec
 	return p.Content, true, err
 }
 
-// firstLines is a text without its comments, which SOPS encrypts with a code that always differs.
+// firstLines returns a text without its comments. SOPS encrypts comments differently each time.
 func firstLines(b []byte) string {
 	var out []string
 	for _, l := range strings.Split(string(b), "\n") {
@@ -105,7 +105,7 @@ func TestDocumentsEncryptedOneByOneDecryptInOneFile(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(plain), "sops:") || strings.Contains(string(plain), "ENC[") {
-		t.Errorf("something is still encrypted: %s", plain)
+		t.Errorf("the result still contains encrypted values: %s", plain)
 	}
 }
 
@@ -271,7 +271,7 @@ func FuzzFile(f *testing.F) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if plain, err := k.File(ctx, name, content); err != nil && plain != nil {
-			t.Error("a plain text in spite of an error")
+			t.Error("got a plain text together with an error")
 		}
 		if _, err := Redact(name, content); err != nil && !strings.Contains(err.Error(), "SOPS") {
 			t.Error(err)
@@ -290,10 +290,10 @@ func FuzzFromSecret(f *testing.F) {
 	f.Fuzz(func(t *testing.T, entry string, value []byte) {
 		k, err := FromSecret(map[string][]byte{entry: value}, nil)
 		if err == nil && k == nil {
-			t.Error("neither keys nor an error")
+			t.Error("got no keys and no error")
 		}
 		if err != nil && !strings.Contains(err.Error(), entry) {
-			t.Errorf("the entry is not named: %v", err)
+			t.Errorf("the error does not name the entry: %v", err)
 		}
 	})
 }
@@ -303,7 +303,7 @@ func FuzzParseVaultLogins(f *testing.F) {
 	f.Add([]byte("instances: [{address: 'http://x'}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if logins, err := ParseVaultLogins(text); err == nil && logins == nil {
-			t.Error("neither logins nor an error")
+			t.Error("got no logins and no error")
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// encryptedValue starts every value that SOPS encrypted.
+// encryptedValue is the prefix of every value encrypted with SOPS.
 const encryptedValue = "ENC[AES256_GCM,"
 
 // format reads and writes one of the formats of SOPS.
@@ -25,7 +25,7 @@ type format interface {
 	EmitPlainFile(branches sops.TreeBranches) ([]byte, error)
 }
 
-// part is what SOPS encrypted as one: a file, or a document of a YAML file that others stand in too.
+// part is a unit that SOPS encrypted: a file, or a document of a YAML file with several documents.
 type part struct {
 	content   []byte
 	format    format
@@ -42,7 +42,7 @@ func join(parts []part) []byte {
 
 func one(f format, content []byte) []part { return []part{{content, f, true}} }
 
-// split tells what of a content is encrypted; nothing is when it returns no part.
+// split splits content into encrypted and plain parts. It returns no parts if nothing is encrypted.
 func split(name string, content []byte) ([]part, error) {
 	if !bytes.Contains(content, []byte("sops")) || !bytes.Contains(content, []byte(encryptedValue)) {
 		return nil, nil
@@ -56,11 +56,11 @@ func split(name string, content []byte) ([]part, error) {
 	}
 	docs, err := documents(content)
 	if err != nil || !anyEncrypted(docs) {
-		return nil, nil // not ours: whoever reads it says what is wrong with it
+		return nil, nil // not encrypted with SOPS; the parser of the file reports syntax errors
 	}
 	for _, d := range docs {
 		if hasAlias(d.node) {
-			return nil, damaged(name) // SOPS writes none, and they could multiply without end
+			return nil, damaged(name) // SOPS writes no aliases, and they could expand exponentially
 		}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) && !isYAML(name) {
@@ -91,10 +91,10 @@ var (
 
 func isYAML(name string) bool { return path.Ext(name) == ".yaml" || path.Ext(name) == ".yml" }
 
-// document is one of a YAML file, of which JSON is a kind.
+// document is a document of a YAML or JSON file.
 type document struct {
 	node *yaml.Node
-	mac  string // what SOPS noted; nothing when it is not encrypted
+	mac  string // the MAC in the metadata of SOPS; empty if the document is not encrypted
 }
 
 func documents(content []byte) ([]document, error) {
@@ -143,7 +143,7 @@ func anyEncrypted(docs []document) bool {
 	return false
 }
 
-// together tells whether SOPS encrypted all documents as one file.
+// together reports whether SOPS encrypted all documents as one file.
 func together(docs []document) bool {
 	for _, d := range docs {
 		if d.mac != docs[0].mac {
@@ -153,7 +153,7 @@ func together(docs []document) bool {
 	return true
 }
 
-// onlyData tells whether an object is what SOPS makes of a file without a format of its own.
+// onlyData reports whether an object is the output of SOPS for a binary file.
 func onlyData(n *yaml.Node) bool {
 	return len(n.Content) == 4 && member(n, "data") != nil && member(n, "data").Kind == yaml.ScalarNode
 }

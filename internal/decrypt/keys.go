@@ -19,27 +19,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Keys are what may decrypt. What is nil or empty is not there.
+// Keys holds the keys and credentials for decryption. A field that is nil or empty is not used.
 type Keys struct {
 	Age     []age.Identity
 	OpenPGP openpgp.EntityList
 
-	// Credentials for key services, asked for when a file needs them.
+	// Credentials for key services, requested when a file needs them.
 	AWS   func(ctx context.Context, region string) (aws.CredentialsProvider, error)
 	Azure func(ctx context.Context) (azcore.TokenCredential, error)
 	GCP   func(ctx context.Context) (oauth2.TokenSource, error)
-	// Vault returns a token for a Vault or OpenBao at an address, which a file names: it must know whom to
-	// trust with which.
+	// Vault returns a token for the Vault or OpenBao server at an address. The address comes from the
+	// encrypted file, so the function must return tokens only for trusted addresses.
 	Vault func(ctx context.Context, address string) (string, error)
 
-	// IgnoreMAC takes files whose plain parts were changed after they were encrypted. What is encrypted is
-	// still checked value by value.
+	// IgnoreMAC accepts files whose plain parts were changed after encryption. Encrypted values are still
+	// authenticated one by one.
 	IgnoreMAC bool
 
 	Transport http.RoundTripper // of all requests; http.DefaultTransport when nil
 }
 
-// Entries of a Secret, by the documented names.
+// Names of entries in a Secret, as documented.
 const (
 	ageSuffix     = ".agekey"
 	openPGPSuffix = ".asc"
@@ -49,7 +49,7 @@ const (
 	gcpEntry      = "sops.gcp-kms"
 )
 
-// FromSecret reads keys from the data of a Secret; other entries are left alone.
+// FromSecret reads keys from the data of a Secret and ignores other entries.
 func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, error) {
 	k := &Keys{Transport: transport}
 	for _, entry := range slices.Sorted(maps.Keys(data)) {
@@ -76,7 +76,7 @@ func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, err
 	return k, nil
 }
 
-// Fallback takes over from others what is not there.
+// Fallback sets the fields that are not set to the values of others.
 func (k *Keys) Fallback(others *Keys) {
 	if len(k.Age) == 0 {
 		k.Age = others.Age
@@ -98,7 +98,8 @@ func (k *Keys) Fallback(others *Keys) {
 	}
 }
 
-// addAge reads private keys of age, one a line: X25519 and the post-quantum hybrid. Plugins would run a program.
+// addAge reads age private keys, one per line: X25519 and post-quantum hybrid keys. Plugin keys are refused, because
+// plugins are programs.
 func (k *Keys) addAge(text []byte) error {
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -115,7 +116,7 @@ func (k *Keys) addAge(text []byte) error {
 			err = errors.New("unknown")
 		}
 		if err != nil {
-			return errors.New("a line is no private key of age; it must start with AGE-SECRET-KEY-1 or " +
+			return errors.New("a line is not an age private key; it must start with AGE-SECRET-KEY-1 or " +
 				"AGE-SECRET-KEY-PQ-1")
 		}
 		k.Age = append(k.Age, identity)
@@ -123,7 +124,7 @@ func (k *Keys) addAge(text []byte) error {
 	return nil
 }
 
-// addOpenPGP reads private keys in armor that need no password.
+// addOpenPGP reads ASCII-armored private keys without a password.
 func (k *Keys) addOpenPGP(text []byte) error {
 	r := bytes.NewReader(text)
 	for {
@@ -153,7 +154,7 @@ func (k *Keys) addOpenPGP(text []byte) error {
 	return nil
 }
 
-// read parses an entry in YAML or JSON without telling what is in it.
+// read parses an entry in YAML or JSON. Its errors do not contain the entry.
 func read(text []byte, into any) error {
 	if err := yaml.Unmarshal(text, into); err != nil {
 		return errors.New("it is not valid YAML or JSON")
@@ -161,7 +162,7 @@ func read(text []byte, into any) error {
 	return nil
 }
 
-// Missing is what a source of credentials returns when it has none.
+// Missing returns the error for a source that has no credentials.
 func Missing(hint string) error { return &notAtHand{hint} }
 
 type notAtHand struct{ hint string }

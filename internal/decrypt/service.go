@@ -17,14 +17,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// service is the key service of one part of a file. It has the keys that it was given and no others.
+// service is the key service for one part of a file. It uses only the given keys.
 type service struct {
-	ctx   context.Context // of the build: SOPS passes none on
+	ctx   context.Context // of the build; SOPS does not pass a context
 	keys  *Keys
 	tries []try
 }
 
-// try is a key that did not do.
+// try is a failed attempt to decrypt with a key.
 type try struct {
 	key string
 	err error
@@ -73,10 +73,10 @@ func (s *service) decrypt(key *keyservice.Key, ciphertext []byte) (name string, 
 	}
 }
 
-// errNotAtHand says that nothing was given that could do.
+// errNotAtHand means that no given key or credential matches.
 var errNotAtHand = errors.New("not among the keys given")
 
-// missing says which keys would have done, and why each did not.
+// missing returns the error that lists the keys of the file, and the reason why each failed.
 func (s *service) missing(name string) error {
 	if s.ctx.Err() != nil {
 		return s.ctx.Err()
@@ -92,9 +92,9 @@ func (s *service) missing(name string) error {
 	if len(texts) == 0 {
 		return damaged(name)
 	}
-	f := failed("%s cannot be decrypted: none of its keys would do (%s)", name, strings.Join(texts, "; ")).
+	f := failed("%s cannot be decrypted: none of its keys worked (%s)", name, strings.Join(texts, "; ")).
 		WithHint("Add one of these keys to the Secret of spec.decryption.secretRef, or encrypt the file for a key " +
-			"that is there")
+			"in that Secret")
 	f.Err = quiet{cause}
 	if cause == nil {
 		f.Err = nil
@@ -102,15 +102,15 @@ func (s *service) missing(name string) error {
 	return f
 }
 
-// quiet is in a chain of errors, and says nothing.
+// quiet wraps an error. It is not meant to be printed.
 type quiet struct{ error }
 
 func (q quiet) Unwrap() error { return q.error }
 
-// maxWords bounds how much of what a service said is repeated.
+// maxWords is the maximum length of the part of a service's error that is shown.
 const maxWords = 300
 
-// maxDataKey bounds what a key may decrypt to; it is 32 bytes, or a share of it.
+// maxDataKey is the maximum size of a decrypted data key, in bytes. A data key has 32 bytes, or is a share of one.
 const maxDataKey = 4096
 
 func readKey(r io.Reader) ([]byte, error) {

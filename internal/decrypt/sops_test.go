@@ -23,7 +23,7 @@ import (
 	"github.com/getsops/sops/v3/stores/yaml"
 )
 
-// store is a format that SOPS encrypts from.
+// store is a file format that SOPS can encrypt.
 type store interface {
 	LoadPlainFile(in []byte) (sops.TreeBranches, error)
 	EmitEncryptedFile(in sops.Tree) ([]byte, error)
@@ -45,7 +45,8 @@ func storeFor(format string) store {
 	}
 }
 
-// encrypt does what the sops command does. Keys of age encrypt the data key; that of others is encrypted already.
+// encrypt works like the sops command. It encrypts the data key with age keys; for other keys, the caller has encrypted
+// it already.
 func encrypt(t testing.TB, format, plain string, dataKey []byte, masters ...keys.MasterKey) []byte {
 	t.Helper()
 	s := storeFor(format)
@@ -98,7 +99,7 @@ func newDataKey(t testing.TB) []byte {
 	return key
 }
 
-// newAge makes a key: the entry for a Secret, and what SOPS encrypts for.
+// newAge generates a key. It returns the entry for a Secret, and the recipient for SOPS.
 func newAge(t testing.TB) (private string, master keys.MasterKey) {
 	t.Helper()
 	identity, err := age.GenerateX25519Identity()
@@ -126,7 +127,7 @@ func ageMaster(t testing.TB, recipient string) keys.MasterKey {
 	return m
 }
 
-// newOpenPGP makes a key, and a data key encrypted for it.
+// newOpenPGP generates a key, and a data key encrypted for it.
 func newOpenPGP(t testing.TB, dataKey []byte) (private string, master keys.MasterKey) {
 	t.Helper()
 	entity, err := openpgp.NewEntity("Test", "", "test@example.com", nil)

@@ -24,7 +24,7 @@ func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, cipherte
 		return nil, err
 	}
 	if token == "" {
-		return nil, errNotAtHand // the client would look for one elsewhere
+		return nil, errNotAtHand // do not send a request without a token
 	}
 	var answer struct {
 		Data struct {
@@ -39,10 +39,10 @@ func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, cipherte
 	return answer.Data.Plaintext, nil
 }
 
-// maxAnswer bounds what a Vault may answer.
+// maxAnswer is the maximum size of a response of Vault, in bytes.
 const maxAnswer = 1 << 20
 
-// vault asks a Vault or OpenBao. Tokens follow no redirect.
+// vault sends a request to a Vault or OpenBao server. It does not follow redirects, which would forward the token.
 func (k *Keys) vault(ctx context.Context, address, path, token string, ask map[string]string, answer any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -61,24 +61,24 @@ func (k *Keys) vault(ctx context.Context, address, path, token string, ask map[s
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("cannot be reached: %w", errors.Unwrap(err)) // the URL stands beside it already
+		return fmt.Errorf("cannot be reached: %w", errors.Unwrap(err)) // the caller's message contains the address
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s was answered with %s", path, resp.Status)
+		return fmt.Errorf("%s: the server responded with %s", path, resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
-		return fmt.Errorf("%s was answered with what is no answer", path)
+		return fmt.Errorf("%s: the server returned an unreadable response", path)
 	}
 	return nil
 }
 
-// VaultLogins are the Vault and OpenBao servers that tokens of service accounts may be sent to.
+// VaultLogins lists the Vault and OpenBao servers that service account tokens may be sent to.
 type VaultLogins struct {
 	Instances []VaultLogin `json:"instances"`
 }
 
-// VaultLogin is a server, and where it takes tokens, such as auth/kubernetes/login.
+// VaultLogin is a server and its login path, such as auth/kubernetes/login.
 type VaultLogin struct {
 	Address   string `json:"address"`
 	LoginPath string `json:"loginPath"`
@@ -102,8 +102,8 @@ func ParseVaultLogins(text []byte) (*VaultLogins, error) {
 // Identity returns a token of a service account for an audience, and the account's namespace and name.
 type Identity func(ctx context.Context, audience string) (token, namespace, name string, err error)
 
-// Login exchanges the token of a service account for one of the server at the address. The audience of the first is the
-// address; the role is <namespace>_<name of the service account>.
+// Login exchanges a service account token for a token of the server at the address. The audience of the service account
+// token is the address of the server; the role is <namespace>_<name of the service account>.
 func (k *Keys) Login(ctx context.Context, to *VaultLogins, address string, identity Identity) (string, error) {
 	i := slices.IndexFunc(to.Instances, func(l VaultLogin) bool {
 		return strings.TrimRight(l.Address,

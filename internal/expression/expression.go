@@ -1,6 +1,6 @@
 // Package expression evaluates CEL expressions (github.com/google/cel-spec) that users write over Kubernetes
-// objects. They are compiled once, checked for their type, and bounded in length, cost and time. It reads no
-// cluster.
+// objects. They are compiled once and type-checked. Their length, cost and time are limited. The package
+// does not access a cluster.
 package expression
 
 import (
@@ -21,13 +21,13 @@ import (
 
 const (
 	maxLength = 16 << 10  // bytes of an expression
-	maxCost   = 1_000_000 // units of cel-go's cost model: some milliseconds
+	maxCost   = 1_000_000 // units of cel-go's cost model: a few milliseconds
 	maxTime   = time.Second
-	lookEvery = 100 // comprehension steps between two looks at the context
-	maxSteps  = 64  // of an expression that is brief
+	lookEvery = 100 // comprehension steps between two checks of the context
+	maxSteps  = 64  // of a brief expression
 )
 
-// readers are the functions that make nothing, and whose work is no more than to read what they are given.
+// readers are the functions that create no values of variable size and only read their arguments.
 var readers = []string{
 	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater,
 	operators.GreaterEquals,
@@ -36,7 +36,7 @@ var readers = []string{
 	overloads.Size, overloads.Contains, overloads.StartsWith, overloads.EndsWith, "hasValue", "orValue",
 }
 
-const truth = "true or false" // what conditions give
+const truth = "true or false" // result of conditions
 
 // Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
@@ -45,13 +45,13 @@ type Expression struct {
 	brief   bool
 }
 
-// Variables are what an expression may read: a [Map], or values that are made when it asks for them.
+// Variables provides the variables of an expression: a [Map], or values that are computed on demand.
 type Variables interface {
-	// Variable returns the value of a variable, and whether there is one.
+	// Variable returns the value of a variable, and whether it exists.
 	Variable(name string) (value any, ok bool)
 }
 
-// Map is variables by name.
+// Map holds variables by name.
 type Map map[string]any
 
 // Variable implements [Variables].
@@ -60,24 +60,24 @@ func (m Map) Variable(name string) (any, bool) {
 	return value, ok
 }
 
-// activation is variables in the words of cel-go.
+// activation adapts [Variables] to cel-go.
 type activation struct{ Variables }
 
 func (a activation) ResolveName(name string) (any, bool) { return a.Variable(name) }
 func (a activation) Parent() cel.Activation              { return nil }
 
-// Compile compiles an expression over the named variables, each of which may be anything, that gives true or
-// false. The error says where it is wrong.
+// Compile compiles an expression that returns true or false. It may use the named variables, which have dynamic types.
+// The error contains the position of a mistake.
 func Compile(source string, variables ...string) (*Expression, error) {
 	return compile(source, variables, truth, cel.BoolType, cel.DynType)
 }
 
-// CompileText is [Compile] for an expression that gives a text.
+// CompileText is [Compile] for an expression that returns a string.
 func CompileText(source string, variables ...string) (*Expression, error) {
 	return compile(source, variables, "a text", cel.StringType, cel.DynType)
 }
 
-// CompileValue compiles an expression that may give anything.
+// CompileValue is [Compile] for an expression that returns a value of any type.
 func CompileValue(source string, variables ...string) (*Expression, error) {
 	return compile(source, variables, "")
 }
@@ -113,8 +113,8 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 	return e, nil
 }
 
-// brief tells whether an expression ends soon whatever it is given: it has few steps, and none that repeats
-// or makes something. To count what such a one costs takes longer than to evaluate it.
+// brief reports whether an expression is fast for any input: it has few steps, no loops, and creates no values of
+// variable size. For such an expression, cost tracking takes longer than the evaluation.
 func brief(e ast.Expr) bool {
 	steps, reads := 0, true
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -133,8 +133,8 @@ func brief(e ast.Expr) bool {
 // String returns the expression as it was written.
 func (e *Expression) String() string { return e.source }
 
-// Holds evaluates the expression, within the deadline of the context or else a second. What it refers to and
-// is not there is an error, as in CEL.
+// Holds evaluates the expression, within the deadline of the context, or one second if it has none. As in CEL, a
+// reference to a field that does not exist is an error.
 func (e *Expression) Holds(ctx context.Context, variables Variables) (bool, error) {
 	out, err := e.eval(ctx, variables)
 	if err != nil {
@@ -147,7 +147,7 @@ func (e *Expression) Holds(ctx context.Context, variables Variables) (bool, erro
 	return b, nil
 }
 
-// Text evaluates an expression of [CompileText].
+// Text evaluates an expression that was compiled with [CompileText].
 func (e *Expression) Text(ctx context.Context, variables Variables) (string, error) {
 	out, err := e.eval(ctx, variables)
 	if err != nil {
@@ -160,7 +160,7 @@ func (e *Expression) Text(ctx context.Context, variables Variables) (string, err
 	return s, nil
 }
 
-// Value evaluates the expression, for other expressions to read as a variable.
+// Value evaluates the expression. Other expressions can use the result as a variable.
 func (e *Expression) Value(ctx context.Context, variables Variables) (any, error) {
 	return e.eval(ctx, variables)
 }
@@ -181,7 +181,7 @@ func (e *Expression) run(ctx context.Context, variables cel.Activation) (ref.Val
 		out, _, err := e.program.Eval(variables)
 		return out, err
 	}
-	// one for each takes longer than most expressions, where many are evaluated
+	// a new timeout takes longer than most expressions, so callers that evaluate many share one
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, maxTime)

@@ -53,14 +53,16 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	for source, says := range map[string]string{
 		`status.phase == 'x'`: "no such key: phase",
 		`metadata.generation`: "gives a int",
-		`[1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, [1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, [1,2,3,4,5,6,7,8,9,0].all(f, a+b+c+d+e+f >= 0))))))`: "cost limit",
+		`[1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, ` +
+			`[1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, [1,2,3,4,5,6,7,8,9,0].all(f, ` +
+			`a+b+c+d+e+f >= 0))))))`: "cost limit",
 	} {
 		e, err := expression.Compile(source, "metadata", "status")
 		if err != nil {
 			t.Errorf("%.20s: %v", source, err)
 			continue
 		}
-		// its cost is to end it, however slow the machine
+		// the cost limit must end it before the timeout, also on a slow machine
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		if _, err := e.Holds(ctx, object); err == nil || !strings.Contains(err.Error(), says) {
@@ -77,11 +79,12 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = e.Holds(t.Context(), object) // ends, whatever it says
+		_, _ = e.Holds(t.Context(), object) // must end; the result does not matter
 	})
 }
 
-// TestWhatIsLongIsBounded takes expressions that would go on for hours: each must end by its cost, or after a second.
+// TestWhatIsLongIsBounded evaluates expressions that would run for hours: the cost limit or the timeout of one second
+// must end each.
 func TestWhatIsLongIsBounded(t *testing.T) {
 	names := slices.Repeat([]any{"name"}, 100_000)
 	for about, source := range map[string]string{
@@ -95,7 +98,7 @@ func TestWhatIsLongIsBounded(t *testing.T) {
 			continue
 		}
 		if holds, err := e.Holds(t.Context(), expression.Map{"names": names}); err == nil {
-			t.Errorf("%s: came to its end: %v", about, holds)
+			t.Errorf("%s: finished without an error: %v", about, holds)
 		}
 	}
 }

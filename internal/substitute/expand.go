@@ -1,5 +1,5 @@
-// Package substitute replaces ${variables} in Kubernetes objects, with the string functions of bash. It reads
-// no cluster, and no value of a variable ever stands in its errors.
+// Package substitute replaces ${variables} in Kubernetes objects, with the string functions of bash. It does
+// not access a cluster, and its errors contain no values of variables.
 package substitute
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// Bounds on what one text may grow to, and on how deep expressions may nest.
+// Limits on the size of an expanded text in bytes, and on the nesting of expressions.
 const (
 	maxText  = 8 << 20
 	maxDepth = 20
@@ -23,11 +23,12 @@ const (
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 
-// ValidName tells whether a variable may be called so: letters, digits and underscores, no digit first.
+// ValidName reports whether s is a valid variable name: letters, digits and underscores, not starting with a digit.
 func ValidName(s string) bool { return s != "" && name.FindString(s) == s }
 
-// Expand replaces every ${expression} in a text by its value. $${ stands for ${, and any other $ for itself.
-// A variable that is not set is empty; with strict, the error is a [*Missing] that names all of them.
+// Expand replaces every ${expression} in a text by its value. $${ becomes ${, and any other $ is kept. A
+// variable that is not set is empty; with strict, it is an error of type [*Missing] that lists all such
+// variables.
 func Expand(text string, variables map[string]string, strict bool) (string, error) {
 	e := &expander{variables: variables}
 	out, err := e.text(text, 0)
@@ -40,7 +41,7 @@ func Expand(text string, variables map[string]string, strict bool) (string, erro
 	return out, nil
 }
 
-// Missing says which variables are not set and have no default.
+// Missing is the error for variables that are not set and have no default.
 type Missing struct{ Names []string }
 
 func (m *Missing) Error() string {
@@ -53,11 +54,11 @@ func (m *Missing) Error() string {
 type expander struct {
 	variables map[string]string
 	missing   []string
-	grown     int // bytes made so far, over all levels
-	steps     int // of matching
+	grown     int // bytes produced so far, at all levels
+	steps     int // of pattern matching
 }
 
-// text expands a text that is no expression itself.
+// text expands the expressions in a text.
 func (e *expander) text(s string, depth int) (string, error) {
 	var out strings.Builder
 	for {
@@ -97,8 +98,7 @@ func (e *expander) text(s string, depth int) (string, error) {
 
 var errTooLong = fmt.Errorf("the text would grow beyond %d MiB", maxText>>20)
 
-// closing returns where the brace closes that s, which starts with ${, opens. A backslash takes the meaning
-// of what follows.
+// closing returns the index of the brace that closes the ${ at the start of s. A backslash escapes the next character.
 func closing(s string) (int, bool) {
 	open := 0
 	for i := 0; i < len(s); i++ {
@@ -117,17 +117,17 @@ func closing(s string) (int, bool) {
 	return 0, false
 }
 
-// quote shows the start of an expression as it is written, which holds no value of a variable.
+// quote returns the start of an expression as written in the source, which contains no values of variables.
 func quote(s string) string {
 	return strconv.Quote(excerpt.Bytes(s, 40))
 }
 
-// errNotExpression says that braces hold something else, such as a construct of a shell.
+// errNotExpression returns the error for braces that contain something else, such as shell syntax.
 func errNotExpression(s string) error {
-	return fmt.Errorf("%s is no expression that substitution knows", quote("${"+s+"}"))
+	return fmt.Errorf("%s is not a substitution expression", quote("${"+s+"}"))
 }
 
-// expression evaluates what stands between ${ and }.
+// expression evaluates the text between ${ and }.
 func (e *expander) expression(s string, depth int) (string, error) {
 	if depth > maxDepth {
 		return "", errors.New("expressions nest too deep")
@@ -165,10 +165,10 @@ func (e *expander) expression(s string, depth int) (string, error) {
 	}
 }
 
-// fallback is what stands in for a variable.
+// fallback is the default of a variable.
 type fallback struct {
 	text    string
-	ifEmpty bool // also for one that is set to nothing
+	ifEmpty bool // also used if the variable is set but empty
 }
 
 func defaultOf(operation string) (fallback, bool) {
@@ -182,7 +182,7 @@ func defaultOf(operation string) (fallback, bool) {
 
 var errUnknown = errors.New("unknown operation")
 
-// apply works one of the string functions on a value.
+// apply applies a string function to a value.
 func (e *expander) apply(value, operation string, depth int) (string, error) {
 	switch operation {
 	case "^":
@@ -214,7 +214,8 @@ func first(s string, to func(rune) rune) string {
 	return string(to(r)) + s[size:]
 }
 
-// slice takes position or position:length, in characters. Both count from the end when negative.
+// slice returns a substring. The arguments are position or position:length, in characters. Negative numbers count from
+// the end.
 func (e *expander) slice(value, arguments string, depth int) (string, error) {
 	expanded, err := e.text(arguments, depth)
 	if err != nil {
@@ -247,7 +248,8 @@ func (e *expander) slice(value, arguments string, depth int) (string, error) {
 	return string(runes[from:to]), nil
 }
 
-// strip takes a pattern off the start (#) or the end (%); the doubled sign takes as much as matches.
+// strip removes the shortest match of a pattern from the start (#) or the end (%). A doubled sign removes the longest
+// match.
 func (e *expander) strip(value, operation string, depth int) (string, error) {
 	sign := operation[:1]
 	text := operation[1:]
@@ -266,8 +268,7 @@ func (e *expander) strip(value, operation string, depth int) (string, error) {
 	return value, nil
 }
 
-// replace puts a text in place of what a pattern matches: of the first match, of all (/), at the start (#) or
-// the end (%).
+// replace replaces matches of a pattern: the first match, all matches (/), or a match at the start (#) or the end (%).
 func (e *expander) replace(value, arguments string, depth int) (string, error) {
 	mode := byte(0)
 	if arguments != "" && strings.IndexByte("/#%", arguments[0]) >= 0 {
@@ -300,7 +301,8 @@ func (e *expander) replace(value, arguments string, depth int) (string, error) {
 	}
 }
 
-// unescapedSlash returns where the pattern ends; braces within it belong to it.
+// unescapedSlash returns the index of the slash that ends the pattern, or the length of s. Slashes in nested
+// expressions belong to the pattern.
 func unescapedSlash(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -317,7 +319,7 @@ func unescapedSlash(s string) int {
 	return len(s)
 }
 
-// pattern expands and reads a glob.
+// pattern expands and parses a glob.
 func (e *expander) pattern(s string, depth int) (*pattern, error) {
 	text, err := e.text(s, depth)
 	if err != nil {

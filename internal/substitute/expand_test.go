@@ -25,7 +25,7 @@ func TestExpand(t *testing.T) {
 		`back\\slash\.`:        `back\\slash\.`,
 		"{${a}}":               "{alpha}",
 		"${none}":              "",
-		"${self}":              "${a}", // a value is no text to expand
+		"${self}":              "${a}", // values are not expanded again
 		"${none:=d}":           "d",
 		"${none:-d}":           "d",
 		"${none=d}":            "d",
@@ -40,7 +40,7 @@ func TestExpand(t *testing.T) {
 		"${none:=${a}}":        "alpha",
 		"${none:=x${b:-${a}}}": "xalpha",
 		"${none:=$${a}}":       "${a}",
-		"${none:={}}":          "{}", // the first brace closes the expression
+		"${none:={}}":          "{}", // the first closing brace ends the expression
 		"${#a}":                "5",
 		"${#Name}":             "7",
 		"${#none}":             "0",
@@ -101,28 +101,28 @@ func TestExpand(t *testing.T) {
 func TestExpandRefusesWhatItDoesNotKnow(t *testing.T) {
 	for text, says := range map[string]string{
 		"${a":            "no closing brace",
-		"${}":            "no expression",
-		"${1}":           "no expression",
-		"${@}":           "no expression",
-		"${arr[@]}":      "no expression",
-		"${!a}":          "no expression",
-		"${a-b}${a.b}":   "no expression",
-		"${#a:1}":        "no expression",
-		"${a:x}":         "no expression",
-		"${a:}":          "no expression",
-		"${a:1:x}":       "no expression",
-		"${a:?told}":     "no expression",
-		"${a:+other}":    "no expression",
-		"${a@Q}":         "no expression",
-		"${a^^x}":        "no expression",
-		"${ a }":         "no expression",
+		"${}":            "not a substitution expression",
+		"${1}":           "not a substitution expression",
+		"${@}":           "not a substitution expression",
+		"${arr[@]}":      "not a substitution expression",
+		"${!a}":          "not a substitution expression",
+		"${a-b}${a.b}":   "not a substitution expression",
+		"${#a:1}":        "not a substitution expression",
+		"${a:x}":         "not a substitution expression",
+		"${a:}":          "not a substitution expression",
+		"${a:1:x}":       "not a substitution expression",
+		"${a:?text}":     "not a substitution expression",
+		"${a:+other}":    "not a substitution expression",
+		"${a@Q}":         "not a substitution expression",
+		"${a^^x}":        "not a substitution expression",
+		"${ a }":         "not a substitution expression",
 		"${none:=${b}":   "no closing brace",
-		"${none:=${1}}":  `"${1}" is no`,
+		"${none:=${1}}":  `"${1}" is not`,
 		nested(maxDepth): "too deep",
 	} {
 		_, err := Expand(text, variables, false)
 		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want words of %q", text, err, says)
+			t.Errorf("%s: got %v, want an error that contains %q", text, err, says)
 		}
 	}
 }

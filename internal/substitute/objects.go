@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Problem is a field whose expressions cannot be evaluated.
+// Problem is an error in the expressions of a field.
 type Problem struct {
 	Field string // such as spec.containers[0].image
 	Err   error
@@ -20,12 +20,13 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 
-// Object replaces the variables in all keys and values of an object, and returns what is wrong with it.
+// Object replaces the variables in all keys and values of an object, and returns the problems.
 //
-// A value is what it would be if its text stood in a YAML file: ${replicas} becomes a number if it holds one, and
-// "${quote}${replicas}${quote}" with a double quote as the variable quote stays text. What is no YAML, spans
-// lines, or would be cut by a comment is text as it is. What is put in place is taken off room, in bytes,
-// which all objects of a build share: variables are small, but may stand in many places.
+// A value gets the type that its text would have in a YAML file: ${replicas} becomes a number if the variable
+// holds one, and "${quote}${replicas}${quote}" with a double quote as the variable quote stays a string. Text
+// that is not valid YAML, has several lines, or would be truncated by a comment stays a string. The size of
+// the expanded texts in bytes is subtracted from room, which all objects of a build share: variables are
+// small, but may be used many times.
 func Object(object map[string]any, variables map[string]string, strict bool, room *int) []Problem {
 	w := &walker{variables: variables, strict: strict, room: room}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
@@ -41,8 +42,8 @@ type walker struct {
 	problems  []Problem
 }
 
-// errNoRoom ends a substitution.
-var errNoRoom = errors.New("the values of variables would take more room than all objects of a build may")
+// errNoRoom ends a substitution that exceeds the size limit of a build.
+var errNoRoom = errors.New("the values of variables would take more room than a build allows")
 
 // expand replaces the variables in one text.
 func (w *walker) expand(text string) (string, error) {
@@ -58,7 +59,7 @@ func (w *walker) report(field string, err error) {
 	w.problems = append(w.problems, Problem{field, err})
 }
 
-// value returns what stands in place of a value.
+// value returns a value with its variables replaced.
 func (w *walker) value(field string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -95,7 +96,7 @@ func (w *walker) member(m map[string]any, key, field string) {
 		}
 		delete(m, key)
 		if _, taken := m[to]; taken {
-			w.report(field, errors.New("the key stands twice once its variables are replaced"))
+			w.report(field, errors.New("the key is a duplicate after its variables are replaced"))
 			return
 		}
 	}
@@ -111,7 +112,7 @@ func join(field, key string) string {
 	return fmt.Sprintf("%s[%q]", field, key)
 }
 
-// typed gives the text that came of a value the type that YAML gives it.
+// typed converts an expanded text to the type that it has in YAML. was is the text before the expansion.
 func typed(was, text string) any {
 	if strings.ContainsAny(text, "\n\r") || strings.Contains(text, " #") || !plain(was) {
 		return text
@@ -130,7 +131,7 @@ func typed(was, text string) any {
 	return read["v"]
 }
 
-// plain tells whether YAML writes a text without quotes, so that what comes in its place may be of another type.
+// plain reports whether YAML writes a text without quotes, so that its replacement may have another type.
 func plain(text string) bool {
 	if strings.ContainsAny(text, "\n\r") {
 		return false

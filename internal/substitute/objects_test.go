@@ -94,8 +94,8 @@ spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
 		`metadata.labels["${key}"]: variable key is not set`,
 		`metadata.labels["app.io/region"]: variable region is not set`,
 		`metadata.name: variable name is not set`,
-		`spec["${a}"]: the key stands twice once its variables are replaced`,
-		`spec.containers[1].image: "${1}" is no expression that substitution knows`,
+		`spec["${a}"]: the key is a duplicate after its variables are replaced`,
+		`spec.containers[1].image: "${1}" is not a substitution expression`,
 	}
 	if diff := cmp.Diff(strings.Join(want, "\n"), strings.Join(got, "\n")); diff != "" {
 		t.Error(diff)
@@ -111,7 +111,7 @@ func TestAliasBombInAVariableIsText(t *testing.T) {
 	}
 }
 
-// room is as much as a test needs.
+// room returns a size limit that tests do not reach.
 func room() *int {
 	n := 1 << 20
 	return &n
@@ -142,7 +142,7 @@ func FuzzObject(f *testing.F) {
 		for _, p := range Object(o, map[string]string{"v": value}, true, room()) {
 			if value != "" && len(value) > 8 && strings.Contains(p.Err.Error(), value) &&
 				!strings.Contains(manifest, value) {
-				t.Errorf("a value was told: %s", p)
+				t.Errorf("the error contains the value of a variable: %s", p)
 			}
 		}
 		if _, err := json.Marshal(o); err != nil {

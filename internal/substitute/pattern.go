@@ -7,22 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// pattern is a glob as bash has it: * any text, ? any character, [a-z] and [!a-z] one of a set, \x the character x.
+// pattern is a glob with the syntax of bash: * any text, ? any character, [a-z] and [!a-z] one of a set, \x
+// the character x.
 type pattern struct {
 	parts []part
-	steps *int // taken so far by all patterns of the text
+	steps *int // used so far by all patterns of the text
 }
 
-// maxSteps bounds matching: some patterns look at all of a text from every place in it.
+// maxSteps limits matching: some patterns scan the rest of the text from every position.
 const maxSteps = 100_000_000
 
 var errTooSlow = errors.New("the pattern would take too long to match")
 
-// part matches one character, or any number of them.
+// part matches one character, or any number of characters if star is set.
 type part struct {
 	star bool
 	any  bool
-	set  []span // one of these, or with not, none of these
+	set  []span // one of these, or none of these if not is set
 	not  bool
 }
 
@@ -35,7 +36,7 @@ func parsePattern(s string, steps *int) *pattern {
 		s = s[size:]
 		switch r {
 		case '*':
-			if n := len(p.parts); n == 0 || !p.parts[n-1].star { // two say no more than one
+			if n := len(p.parts); n == 0 || !p.parts[n-1].star { // ** is equivalent to *
 				p.parts = append(p.parts, part{star: true})
 			}
 			continue
@@ -58,7 +59,8 @@ func parsePattern(s string, steps *int) *pattern {
 	return p
 }
 
-// parseSet reads what follows a bracket. Without a closing one, the bracket stands for itself.
+// parseSet parses the text after an opening bracket. Without a closing bracket it returns false, and the
+// opening bracket is an ordinary character.
 func parseSet(s string) (part, string, bool) {
 	p := part{}
 	if strings.HasPrefix(s, "!") || strings.HasPrefix(s, "^") {
@@ -92,10 +94,10 @@ func (p part) matches(r rune) bool {
 	return p.not
 }
 
-// ends returns, for a match that starts where s does, every offset at which it may end. It takes one step a
-// character and part, whatever the pattern.
+// ends calls visit with the end of every match that starts at the start of s. It takes one step per character and part,
+// for any pattern.
 func (p *pattern) ends(s string, visit func(end int)) {
-	at := make([]bool, len(p.parts)+1) // which parts may come next
+	at := make([]bool, len(p.parts)+1) // parts that may match next
 	p.reach(at, 0)
 	for i, r := range s {
 		if at[len(p.parts)] {
@@ -127,7 +129,7 @@ func (p *pattern) ends(s string, visit func(end int)) {
 	}
 }
 
-// reach marks a part as next, and what follows it when it may match nothing.
+// reach marks a part as next, and also the part after it if the part may match the empty string.
 func (p *pattern) reach(at []bool, n int) {
 	at[n] = true
 	for n < len(p.parts) && p.parts[n].star {
@@ -147,7 +149,7 @@ func (p *pattern) prefix(s string, longest bool) int {
 	return found
 }
 
-// suffix returns where the match that reaches to the end of s starts, or -1.
+// suffix returns the start of a match that ends at the end of s, or -1.
 func (p *pattern) suffix(s string, longest bool) int {
 	backwards := &pattern{slices.Clone(p.parts), p.steps}
 	slices.Reverse(backwards.parts)
@@ -167,7 +169,7 @@ func reverse(s string) string {
 	return string(out)
 }
 
-// replace puts a text in place of the first or of all longest matches. What matches nothing is not a match.
+// replace replaces the first or all longest matches. An empty match is not a match.
 func (p *pattern) replace(s, replacement string, all bool) (string, error) {
 	var out strings.Builder
 	for i := 0; i < len(s); {
